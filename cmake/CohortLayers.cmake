@@ -1,0 +1,46 @@
+# One target per layer. A layer sees only the layers it names, so an include that points upwards does not link.
+#
+#   cohort_layer(base SOURCES a.cpp b.cpp)                      -> cohort_base, a static library without LibTorch
+#   cohort_layer(comm TORCH SOURCES c.cpp DEPENDS base)         -> cohort_comm, objects that become libcohort.so
+include_guard(GLOBAL)
+
+function(cohort_layer name)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  set(target cohort_${name})
+  if(arg_TORCH)
+    add_library(${target} OBJECT ${arg_SOURCES})
+    target_link_libraries(${target} PUBLIC cohort::libtorch PRIVATE cohort_gloo_headers)
+    cohort_use_precompiled_header(${target})
+    set_property(GLOBAL APPEND PROPERTY COHORT_TORCH_LAYERS ${target})
+  else()
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_link_libraries(${target} PUBLIC Threads::Threads)
+    set_property(GLOBAL APPEND PROPERTY COHORT_PLAIN_LAYERS ${target})
+  endif()
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:cohort_warnings>)
+  foreach(dependency IN LISTS arg_DEPENDS)
+    if(NOT TARGET cohort_${dependency})
+      message(FATAL_ERROR "layer '${name}' depends on '${dependency}', which is not below it (see cohort/CMakeLists.txt)")
+    endif()
+    # Headers and order only: torch layers are linked once, into libcohort.so.
+    get_target_property(kind cohort_${dependency} TYPE)
+    if(kind STREQUAL "OBJECT_LIBRARY")
+      add_dependencies(${target} cohort_${dependency})
+    else()
+      target_link_libraries(${target} PUBLIC cohort_${dependency})
+    endif()
+  endforeach()
+endfunction()
+
+# LibTorch's headers cost about 20 s per source; one precompiled header brings that to a few seconds, and every target
+# that uses LibTorch shares it.
+function(cohort_use_precompiled_header target)
+  if(NOT TARGET cohort_pch)
+    file(WRITE "${PROJECT_BINARY_DIR}/cohort_pch.cpp" "")
+    add_library(cohort_pch OBJECT "${PROJECT_BINARY_DIR}/cohort_pch.cpp")
+    target_link_libraries(cohort_pch PRIVATE cohort::libtorch cohort_gloo_headers cohort_warnings Threads::Threads)
+    target_precompile_headers(cohort_pch PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled.h")
+  endif()
+  target_precompile_headers(${target} REUSE_FROM cohort_pch)
+endfunction()

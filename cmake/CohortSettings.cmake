@@ -1,0 +1,49 @@
+# Settings shared by every target of the build: language level, visibility, compiler cache, linker, warnings, sanitizers.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+# One set of flags for library, tests and tools, so that one precompiled header serves all of them:
+# programs are compiled -fPIC too, and every target hides its symbols.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE "-fPIC")
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+endif()
+
+find_program(COHORT_CCACHE ccache)
+mark_as_advanced(COHORT_CCACHE)
+if(PROJECT_IS_TOP_LEVEL AND COHORT_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${COHORT_CCACHE}")
+  add_compile_options(-fpch-preprocess)
+endif()
+
+find_program(COHORT_MOLD mold)
+mark_as_advanced(COHORT_MOLD)
+if(PROJECT_IS_TOP_LEVEL AND COHORT_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+if(COHORT_SANITIZER)
+  add_compile_options(-fsanitize=${COHORT_SANITIZER} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${COHORT_SANITIZER})
+  if(COHORT_SANITIZER STREQUAL "address")
+    add_compile_options(-fsanitize=undefined -fno-sanitize-recover=undefined)
+    add_link_options(-fsanitize=undefined)
+  endif()
+endif()
+
+# Warnings for our own targets; users of the library are not asked to share them.
+add_library(cohort_warnings INTERFACE)
+target_compile_options(cohort_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+                                                 $<$<BOOL:${COHORT_WARNINGS_AS_ERRORS}>:-Werror>)
+find_package(Threads REQUIRED)

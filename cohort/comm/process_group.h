@@ -1,0 +1,93 @@
+/// Process groups: how the ranks of a job find each other, and sets of ranks that talk together.
+///
+/// The types are LibTorch's own (c10d::Store, c10d::ProcessGroup). Behaviour follows torch/distributed/distributed_c10d.py
+/// and torch/distributed/rendezvous.py of PyTorch 2.13: the same store keys and group names, so a C++ rank and a Python
+/// rank meet in one group.
+///
+/// Thread-safety: init, destroy and new_group must not run at the same time as each other or as a query.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/export.h"
+
+namespace c10d {
+class ProcessGroup;
+class Store;
+}  // namespace c10d
+
+namespace cohort {
+
+/// A set of ranks. Null stands for the default group, which holds every rank (PyTorch's WORLD).
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+struct InitOptions {
+  /// "gloo", "cpu:gloo", or empty for the default of the devices present.
+  std::string backend;
+  /// "env://" (default), "tcp://host:port", "file:///path"; rank and world size may follow as "?rank=0&world_size=2".
+  std::string init_method;
+  /// How long an operation may wait for other ranks. Default: 30 minutes, as in PyTorch.
+  std::optional<std::chrono::milliseconds> timeout;
+  /// Both or neither; they win over the environment and the URL.
+  int world_size = -1;
+  int rank = -1;
+  /// Used as it is, instead of `init_method`; needs `rank` and `world_size`.
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+/// Creates the default group. Collective: every rank must call this.
+/// Blocks until all ranks have come, or throws c10::DistStoreError naming how many did.
+/// Throws c10::ValueError for missing or malformed settings (the message names the variable) and for a second call.
+/// Side effect: unless OMP_NUM_THREADS is set, LibTorch's thread count becomes cores / ranks on this host.
+COHORT_API void init_process_group(const InitOptions& options = {});
+COHORT_API void init_process_group(const std::string& backend);
+
+/// Ends `group`, or all groups when it is null; init_process_group may then be called again.
+/// Throws c10::ValueError if there is no such group.
+COHORT_API void destroy_process_group(const Group& group = {});
+
+/// True between init_process_group and destroy_process_group.
+COHORT_API bool is_initialized();
+/// True if a launcher such as torchrun or `cohort run` started this process.
+COHORT_API bool is_torchelastic_launched();
+
+/// This process's rank in `group`; -1 if it is not a member. Throws c10::ValueError before init_process_group.
+COHORT_API int get_rank(const Group& group = {});
+/// Number of ranks in `group`; -1 if this process is not a member.
+COHORT_API int get_world_size(const Group& group = {});
+/// Backend name, such as "gloo".
+COHORT_API std::string get_backend(const Group& group = {});
+/// Rank within this host, from LOCAL_RANK, else `fallback_rank`, else throws c10::Error.
+COHORT_API int get_node_local_rank(std::optional<int> fallback_rank = std::nullopt);
+/// Rank in `group` of default-group rank `global_rank`, and the other way round. Throws c10::ValueError for non-members.
+COHORT_API int get_group_rank(const Group& group, int global_rank);
+COHORT_API int get_global_rank(const Group& group, int group_rank);
+/// Default-group ranks of the members of `group`, in group order.
+COHORT_API std::vector<int> get_process_group_ranks(const Group& group = {});
+
+/// The default group. Throws c10::ValueError before init_process_group.
+COHORT_API Group default_group();
+
+struct NewGroupOptions {
+  /// Empty: the default group's backend.
+  std::string backend;
+  /// Default: the default group's timeout.
+  std::optional<std::chrono::milliseconds> timeout;
+  std::string group_desc;
+};
+
+/// A group of `ranks` (default-group ranks; empty: all of them), sorted.
+/// Collective: every rank of the default group must call this in the same order, members or not.
+/// Returns: the group, or on non-members an object for which is_member() is false.
+/// Throws c10::ValueError for duplicate or out-of-range ranks.
+COHORT_API Group new_group(std::vector<int> ranks = {}, const NewGroupOptions& options = {});
+
+/// False for the object new_group gives to ranks outside the group.
+COHORT_API bool is_member(const Group& group);
+
+}  // namespace cohort
