@@ -1,0 +1,54 @@
+# The commands of the project. Each sets up and builds what it needs; HACKING.md says what lies behind them.
+SHELL := /bin/bash
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+DEMO_STEPS ?=
+# One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
+
+.PHONY: help setup build demo test bench asan tsan compat format check clean
+
+help:
+	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
+	@echo "make test     build everything, run ctest and pytest"
+	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
+	@echo "make asan     address and undefined-behaviour sanitizers over the layers without LibTorch"
+	@echo "make tsan     thread sanitizer over the layers without LibTorch"
+	@echo "make compat   build and test against the other supported releases of LibTorch"
+	@echo "make check    layers, budgets, registered tests, parity table, format"
+	@echo "make format   format all sources"
+	@echo "make clean    remove build/ (.venv stays)"
+
+setup:
+	@tools/dev/setup.sh
+
+build/build.ninja: | setup
+	cmake --preset release
+
+build: setup build/build.ninja
+	cmake --build --preset release
+
+demo: setup build/build.ninja
+	cmake --build --preset release --target cohort_launcher train_gpt
+	tools/dev/demo.sh $(DEMO_STEPS)
+
+test: build
+	tools/dev/run_tests.sh
+
+bench: build
+	@mkdir -p build/bench
+	build/bin/cohort-bench all --json build/bench/all.json
+
+asan tsan: setup
+	cmake --workflow --preset $@
+
+compat: setup
+	tools/dev/compat.sh
+
+check: setup
+	tools/dev/check.sh
+
+format: setup
+	tools/dev/format.sh
+
+clean:
+	rm -rf build

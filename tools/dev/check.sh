@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Every check that needs no build. Runs all of them, then fails if one did.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+status=0
+for check in layers budgets registered parity; do
+  python3 "tools/dev/check_$check.py" || status=1
+done
+tools/dev/format.sh --check || status=1
+exit $status

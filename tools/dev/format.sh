@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Formats all sources of the project; with --check it only says which ones are not formatted.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.cpp' | xargs -r ls -d 2>/dev/null)
+if [[ ${1:-} != --check ]]; then
+  clang-format -i "${files[@]}"
+elif ! errors=$(clang-format --dry-run -Werror "${files[@]}" 2>&1); then
+  grep 'error:' <<<"$errors" | cut -d: -f1 | sort -u | sed 's/$/: not formatted (run: make format)/' >&2
+  exit 1
+fi
+echo "format: ${#files[@]} files, ok"

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Installs what the build and the tests need and is not there yet: packages by apt, Python packages by pip into .venv.
+# Does nothing when all is there. Without root it prints the packages to ask for and ends with 1.
+#
+#   COHORT_TORCH_REQUIREMENT   what pip installs as PyTorch, e.g. torch==2.13.0 for the CUDA build (several GB)
+#   PYTHON                     the Python that .venv is made with (default: python3)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+torch_version=2.13.0
+torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
+torch_cpu_index=https://download.pytorch.org/whl/cpu
+python_packages=("numpy" "pytest>=7" "safetensors>=0.4")
+required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
+          libfmt-dev nlohmann-json3-dev)
+optional=(ccache mold clang-format clang-tidy iproute2)
+python=${PYTHON:-python3}
+stamp=.venv/.cohort-setup
+
+say() { echo "setup: $*" >&2; }
+fail() { say "error: $*"; exit 1; }
+
+missing_packages() {
+  local installed
+  installed=" $(dpkg-query -W -f='${db:Status-Status}:${Package} ' "$@" 2>/dev/null || true)"
+  for package in "$@"; do
+    [[ $installed == *" installed:$package "* ]] || echo "$package"
+  done
+}
+
+cmake_is_recent() {
+  local version
+  version=$("${1:-cmake}" --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p') || return 1
+  [[ -n $version && $(printf '%s\n' 3.25 "$version" | sort -V | head -n 1) == 3.25 ]]
+}
+
+install_with_apt() {
+  (($#)) || return 0
+  local as_root=()
+  if ((EUID != 0)); then
+    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
+      as_root=(sudo)
+    else
+      fail "these packages are missing and installing them needs root:
+  apt-get install $*
+  Ask an administrator for them, then run this again."
+    fi
+  fi
+  say "installing with apt: $*"
+  "${as_root[@]}" apt-get update -q >/dev/null || say "warning: apt-get update failed, going on with the lists at hand"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2 ||
+    fail "apt-get could not install: $*
+  Look at its messages above; without network, install these packages from your mirror and run this again."
+}
+
+install_system_packages() {
+  command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+    fail "this script knows Debian and Ubuntu only. Install the counterparts of these packages: ${required[*]} cmake (>= 3.25) python3 (with venv)"
+  local packages
+  mapfile -t packages < <(missing_packages "${required[@]}")
+  cmake_is_recent || packages+=(cmake)
+  if ! .venv/bin/python -c 'import pip' 2>/dev/null && ! "$python" -c 'import ensurepip' 2>/dev/null; then
+    packages+=(python3 python3-venv)
+  fi
+  # What only makes builds faster, or checks stricter, is taken where the distribution has it and we may install.
+  if ((EUID == 0)) || ((${#packages[@]})); then
+    for package in $(missing_packages "${optional[@]}"); do
+      if apt-cache show "$package" >/dev/null 2>&1; then packages+=("$package"); fi
+    done
+  fi
+  install_with_apt "${packages[@]}"
+}
+
+python_packages_are_there() {
+  .venv/bin/python - "$torch_version" 2>/dev/null <<'PY'
+import sys
+from importlib.metadata import version
+sys.exit(0 if version("torch").split("+")[0] == sys.argv[1] and version("numpy") and version("pytest")
+         and version("safetensors") else 1)
+PY
+}
+
+make_venv() {
+  if .venv/bin/python -c 'import pip' 2>/dev/null; then return; fi
+  command -v "$python" >/dev/null || fail "no $python found; install python3, or set PYTHON to a Python 3.10 to 3.14"
+  "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' ||
+    fail "$("$python" --version) cannot hold PyTorch $torch_version; set PYTHON to a Python 3.10 to 3.14"
+  say "making .venv with $("$python" --version)"
+  "$python" -m venv --clear .venv >&2 ||
+    fail "$python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"
+}
+
+pip_has_sources_of_its_own() {
+  .venv/bin/pip config list 2>/dev/null | grep -Eq "(find-links|find_links|index-url|index_url)="
+}
+
+install_python_packages() {
+  make_venv
+  if python_packages_are_there; then return; fi
+  local log=.venv/setup.log
+  say "installing $torch_requirement and ${python_packages[*]} into .venv (about 200 MB, a minute or two)"
+  # "+cpu" in the requirement keeps every source from handing out the CUDA build, which is several GB with its libraries.
+  if pip_has_sources_of_its_own &&
+     .venv/bin/pip install -q "$torch_requirement" "${python_packages[@]}" >"$log" 2>&1; then
+    return
+  fi
+  if .venv/bin/pip install -q --extra-index-url "$torch_cpu_index" "$torch_requirement" "${python_packages[@]}" >>"$log" 2>&1; then
+    return
+  fi
+  tail -n 5 "$log" >&2
+  fail "pip could not install $torch_requirement (all of its output: $log).
+  Without network: put the wheel in a folder and run PIP_FIND_LINKS=/that/folder tools/dev/setup.sh
+  For another build: COHORT_TORCH_REQUIREMENT=torch==$torch_version tools/dev/setup.sh"
+}
+
+# The fast path: this very script has run to its end here, and nothing was removed since.
+checksum=$(cksum <"$0")
+if [[ -f $stamp && $(<"$stamp") == "$checksum" && -x .venv/bin/pytest ]] &&
+   compgen -G ".venv/lib/python3*/site-packages/torch/lib/libtorch_cpu.so" >/dev/null &&
+   { cmake_is_recent .venv/bin/cmake || cmake_is_recent; } && [[ -z $(missing_packages "${required[@]}") ]]; then
+  exit 0
+fi
+
+install_system_packages
+install_python_packages
+if ! cmake_is_recent; then
+  say "this distribution's cmake is older than 3.25: installing one into .venv"
+  .venv/bin/pip install -q "cmake>=3.25,<4" >&2 || fail "pip could not install cmake >= 3.25"
+fi
+python_packages_are_there || fail "the Python packages in .venv are incomplete; remove .venv and run this again"
+echo "$checksum" >"$stamp"
+say "all is there"
