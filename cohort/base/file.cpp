@@ -1,0 +1,108 @@
+#include "cohort/base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cohort/base/text.h"
+
+namespace cohort::base {
+namespace {
+
+Error file_error(const char* action, const std::string& path, int error_number = errno) {
+  return Error(fmt::format("cannot {} \"{}\": {}", action, path, errno_text(error_number)));
+}
+
+// The new name is safe on disk only after the folder is synced; some file systems cannot, and that is no failure.
+void sync_folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const Fd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd) (void)::fsync(fd.get());
+}
+
+}  // namespace
+
+void Fd::reset(int fd) {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error(fmt::format("cannot make a pipe: {}", errno_text(errno)));
+  return Pipe{Fd(ends[0]), Fd(ends[1])};
+}
+
+Result<std::string> read_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return file_error("open", path);
+  std::string text;
+  struct stat info {};
+  if (::fstat(fd.get(), &info) == 0 && info.st_size > 0) text.reserve(static_cast<size_t>(info.st_size) + 1);
+  char buffer[65536];
+  for (;;) {
+    const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return file_error("read", path);
+    if (count == 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+Result<void> write_all(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t count = ::write(fd, data.data(), data.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return Error(fmt::format("cannot write {} to descriptor {}: {}", format_bytes(data.size()), fd, errno_text(errno)));
+    }
+    data.remove_prefix(static_cast<size_t>(count));
+  }
+  return {};
+}
+
+Result<Fd> open_for_writing(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) return file_error("open", path);
+  return fd;
+}
+
+Result<void> write_file_atomically(const std::string& path, std::string_view data) {
+  std::string temporary = path + ".XXXXXX";
+  const auto fail = [&](const char* action) -> Result<void> {
+    Error error = file_error(action, temporary);
+    ::unlink(temporary.c_str());
+    return Error(fmt::format("cannot write \"{}\"", path)).caused_by(std::move(error));
+  };
+  Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd) return Error(fmt::format("cannot write \"{}\"", path)).caused_by(file_error("create", temporary));
+  if (Result<void> written = write_all(fd.get(), data); !written) {
+    ::unlink(temporary.c_str());
+    return Error(fmt::format("cannot write \"{}\"", path)).caused_by(written.error());
+  }
+  if (::fsync(fd.get()) != 0) return fail("sync");
+  fd.reset();
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename");
+  sync_folder_of(path);
+  return {};
+}
+
+Result<void> make_directories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return file_error("create folder", path, error.value());
+  return {};
+}
+
+Result<std::string> make_unique_directory(const std::string& prefix) {
+  std::string path = prefix + "XXXXXX";
+  if (!::mkdtemp(path.data())) return file_error("create folder", path);
+  return path;
+}
+
+}  // namespace cohort::base

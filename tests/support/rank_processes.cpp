@@ -1,0 +1,227 @@
+#include "tests/support/rank_processes.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <stdexcept>
+
+#include "cohort/base/env.h"
+#include "cohort/base/port.h"
+#include "cohort/base/process.h"
+
+namespace cohort::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr const char* kWorkerFlag = "--worker=";
+
+std::map<std::string, std::function<void()>>& registered_workers() {
+  static std::map<std::string, std::function<void()>> workers;
+  return workers;
+}
+
+std::vector<std::string>& stored_arguments() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
+/// Appends what can be read now. Returns false at the end of the stream.
+bool read_available(int fd, std::string& text) {
+  char buffer[65536];
+  const ssize_t count = ::read(fd, buffer, sizeof buffer);
+  if (count > 0) text.append(buffer, static_cast<size_t>(count));
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
+struct Rank {
+  base::Process process;
+  WorkerResult result;
+  bool ended = false;
+};
+
+}  // namespace
+
+struct Workers::State {
+  std::string worker;
+  WorkerOptions options;
+  base::PortReservation port;
+  std::vector<Rank> ranks;
+  Clock::time_point started = Clock::now();
+  Clock::time_point deadline;
+
+  base::ProcessOptions process_options(int rank) const {
+    std::map<std::string, std::string> environment = base::environment();
+    environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
+    environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(options.world_size);
+    environment["MASTER_ADDR"] = "127.0.0.1";
+    environment["MASTER_PORT"] = std::to_string(port.port);
+    for (const auto& [name, value] : options.environment) environment[name] = value;
+    std::vector<std::string> arguments = {"/proc/self/exe", kWorkerFlag + worker};
+    arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+    return {.arguments = arguments,
+            .environment = environment,
+            .standard_output = base::Stream::pipe(),
+            .standard_error = base::Stream::pipe()};
+  }
+
+  void start() {
+    base::Result<base::PortReservation> reserved = base::reserve_port();
+    if (!reserved) throw std::runtime_error(reserved.error().describe());
+    port = std::move(*reserved);
+    for (int rank = 0; rank < options.world_size; ++rank) {
+      base::Result<base::Process> process = base::Process::start(process_options(rank));
+      if (!process) throw std::runtime_error(process.error().describe());
+      ranks.push_back({std::move(*process), {}, false});
+      ranks.back().result.rank = rank;
+    }
+    started = Clock::now();
+    deadline = started + options.time_limit;
+  }
+
+  bool all_ended() const {
+    return std::all_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return rank.ended; });
+  }
+
+  /// What a rank's children hold open after its end must not keep us waiting: only what is there now is read.
+  static void drain(base::Fd& fd, std::string& text) {
+    for (pollfd entry{fd.get(), POLLIN, 0}; fd && ::poll(&entry, 1, 0) > 0;) {
+      if (!read_available(fd.get(), text)) fd.reset();
+    }
+  }
+
+  void finish(Rank& rank, const base::ExitStatus& status) {
+    rank.process.signal_session(SIGKILL);
+    drain(rank.process.standard_output(), rank.result.output);
+    drain(rank.process.standard_error(), rank.result.errors);
+    rank.process.reap();
+    rank.ended = true;
+    rank.result.exit_code = status.returncode();
+    rank.result.elapsed = std::chrono::duration_cast<milliseconds>(Clock::now() - started);
+  }
+
+  void kill_late_ranks() {
+    for (Rank& rank : ranks) {
+      if (rank.ended) continue;
+      rank.result.timed_out = true;
+      rank.process.signal_session(SIGKILL);
+      finish(rank, rank.process.wait());
+    }
+  }
+
+  /// Waits for the next output or exit and takes it in; kills everything at the time limit.
+  void pump() {
+    std::vector<pollfd> entries;
+    for (Rank& rank : ranks) {
+      if (rank.ended) continue;
+      entries.push_back({rank.process.pidfd(), POLLIN, 0});
+      entries.push_back({rank.process.standard_output().get(), POLLIN, 0});
+      entries.push_back({rank.process.standard_error().get(), POLLIN, 0});
+    }
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return kill_late_ranks();
+    if (::poll(entries.data(), entries.size(), static_cast<int>(left.count())) <= 0) return;
+    size_t entry = 0;
+    for (Rank& rank : ranks) {
+      if (rank.ended) continue;
+      const bool readable_output = entries[entry + 1].revents != 0;
+      const bool readable_errors = entries[entry + 2].revents != 0;
+      entry += 3;
+      base::Fd& output = rank.process.standard_output();
+      base::Fd& errors = rank.process.standard_error();
+      if (readable_output && !read_available(output.get(), rank.result.output)) output.reset();
+      if (readable_errors && !read_available(errors.get(), rank.result.errors)) errors.reset();
+      if (const auto status = rank.process.poll()) finish(rank, *status);
+    }
+  }
+
+  std::string describe() const {
+    std::string text;
+    for (const Rank& rank : ranks) {
+      text += "rank " + std::to_string(rank.result.rank) + (rank.ended ? "" : " (still running)") +
+              "\n--- stdout\n" + rank.result.output + "--- stderr\n" + rank.result.errors;
+    }
+    return text;
+  }
+};
+
+Workers::Workers(const std::string& worker, const WorkerOptions& options) : state_(std::make_unique<State>()) {
+  if (!registered_workers().contains(worker)) throw std::logic_error("no COHORT_WORKER(" + worker + ")");
+  state_->worker = worker;
+  state_->options = options;
+  state_->start();
+}
+
+Workers::~Workers() = default;
+
+int Workers::pid(int rank) const { return state_->ranks.at(rank).process.pid(); }
+
+void Workers::signal(int rank, int signal_number) { state_->ranks.at(rank).process.signal(signal_number); }
+
+void Workers::wait_for_output(int rank, const std::string& text) {
+  const Rank& waited = state_->ranks.at(rank);
+  while (waited.result.output.find(text) == std::string::npos) {
+    if (waited.ended) {
+      ADD_FAILURE() << "rank " << rank << " of worker '" << state_->worker << "' ended without printing \"" << text
+                    << "\"\n"
+                    << state_->describe();
+      return;
+    }
+    state_->pump();
+  }
+}
+
+WorkerResults Workers::wait() {
+  while (!state_->all_ended()) state_->pump();
+  WorkerResults results;
+  for (const Rank& rank : state_->ranks) results.ranks.push_back(rank.result);
+  return results;
+}
+
+void WorkerResults::expect_success() const {
+  for (const WorkerResult& rank : ranks) {
+    EXPECT_EQ(rank.exit_code, 0) << "rank " << rank.rank << (rank.timed_out ? " was killed at the time limit" : "")
+                                 << " after " << rank.elapsed.count() << " ms\n--- stdout\n"
+                                 << rank.output << "--- stderr\n"
+                                 << rank.errors;
+  }
+}
+
+WorkerResults run_workers(const std::string& worker, const WorkerOptions& options) {
+  return Workers(worker, options).wait();
+}
+
+const std::vector<std::string>& worker_arguments() { return stored_arguments(); }
+
+bool register_worker(const std::string& name, std::function<void()> body) {
+  return registered_workers().emplace(name, std::move(body)).second;
+}
+
+int run_named_worker(int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (!first.starts_with(kWorkerFlag)) return -1;
+  const auto worker = registered_workers().find(first.substr(std::string(kWorkerFlag).size()));
+  if (worker == registered_workers().end()) {
+    std::cerr << "no worker for " << first << std::endl;
+    return 2;
+  }
+  stored_arguments().assign(argv + 2, argv + argc);
+  // Tests wait for single lines of output through a pipe, where stdout would be buffered in blocks.
+  std::cout << std::unitbuf;
+  ::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    worker->second();
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << std::endl;
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace cohort::test
