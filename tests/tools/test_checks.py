@@ -1,0 +1,94 @@
+"""The checks of `make check` can fail: each is shown a project with one fault, and the same project without it."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CMAKE = "cohort_test(base SOURCES base/text_test.cpp)\n"
+TEST = 'TEST(Text, JoinsLines) { EXPECT_EQ(1, 1); }\n'
+HEADER = "| area | item | what we have | test | status |\n|---|---|---|---|---|\n"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A small project that passes every check."""
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    write("cohort/base/text.h", "#pragma once\n#include <string>\n")
+    write("cohort/comm/group.cpp", '#include <torch/nn.h>\n#include "cohort/base/text.h"\n')
+    write("tests/CMakeLists.txt", CMAKE)
+    write("tests/base/text_test.cpp", TEST)
+    write("tests/e2e/test_demo.py", "def test_runs():\n    assert True\n")
+    write("tools/dev/budgets_allowed.txt", "# none\n")
+    write("docs/parity.md", HEADER + "| 1 | a | b | `Text.JoinsLines`, `tests/e2e/test_demo.py::test_runs` | yes |\n")
+    return write, tmp_path
+
+
+def check(name, root):
+    result = subprocess.run([sys.executable, str(ROOT / f"tools/dev/check_{name}.py"), str(root)],
+                            capture_output=True, text=True, env={**os.environ, "GIT_DIR": "/nonexistent"})
+    return result.returncode, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", ["layers", "budgets", "registered", "parity"])
+def test_sound_project_passes(project, name):
+    assert check(name, project[1])[0] == 0
+
+
+@pytest.mark.parametrize("name, path, text, message", [
+    ("layers", "cohort/base/text.cpp", '#include "cohort/comm/group.h"\n', "layer base must not include comm"),
+    ("layers", "cohort/base/text.cpp", "#include <ATen/core/Tensor.h>\n", "base knows no LibTorch"),
+    ("layers", "cohort/comm/a.cpp", '#include "cohort/cohort.h"\n', "is for users"),
+    ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
+    ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group.h"\n', "layer tools/cohort must not include comm"),
+    ("budgets", "cohort/base/long.h", "\n" * 251, "251 lines, a header file may have 250"),
+    ("budgets", "cohort/base/long.cpp", "void f() {\n" + "g();\n" * 70 + "}\n", "f has 72 lines"),
+    ("budgets", "cohort/base/wide.cpp", "int f(int a, int b, int c, int d, int e, int g, int h) { return a; }\n",
+     "f takes 7 parameters"),
+    ("budgets", "cohort/base/wide.cpp", "//" + "x" * 140 + "\n", "142 columns"),
+    ("budgets", "tools/dev/budgets_allowed.txt", "cohort/base/text.h header 300\n", "needs `path kind limit reason`"),
+    ("registered", "tests/base/other_test.cpp", TEST, "tests/base/other_test.cpp:1: no CMakeLists.txt"),
+    ("registered", "tests/CMakeLists.txt", "# " + CMAKE, "tests/base/text_test.cpp:1: no CMakeLists.txt"),
+    ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects test_*.py only"),
+    ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),
+    ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | yes |\n", 'status "yes" with 0 tests'),
+    ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | maybe |\n", 'status "maybe"'),
+    ("parity", "docs/parity.md", HEADER + "| 1 | a | b |\n", "3 cells"),
+    ("parity", "tests/base/text_test.cpp", "// " + TEST, "no test is called Text.JoinsLines"),
+])
+def test_fault_is_reported(project, name, path, text, message):
+    write, root = project
+    write(path, text)
+    status, output = check(name, root)
+    assert status == 1
+    assert message in output
+
+
+def test_allow_list_lets_a_file_be_longer(project):
+    write, root = project
+    write("cohort/base/long.h", "\n" * 251)
+    write("tools/dev/budgets_allowed.txt", "cohort/base/long.h header 260 a table of constants\n")
+    assert check("budgets", root)[0] == 0
+
+
+@pytest.mark.skipif(not shutil.which("clang-format"), reason="clang-format is not installed")
+def test_format_names_the_file(tmp_path):
+    (tmp_path / "tools/dev").mkdir(parents=True)
+    shutil.copy(ROOT / "tools/dev/format.sh", tmp_path / "tools/dev")
+    shutil.copy(ROOT / ".clang-format", tmp_path)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    source = tmp_path / "a.cpp"
+    command = [str(tmp_path / "tools/dev/format.sh"), "--check"]
+    source.write_text("int main() { return 0; }\n")
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    source.write_text("int main( ){return 0;}\n")
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "a.cpp: not formatted" in result.stderr

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Every test runs: each tests/**/*_test.cpp is named by a CMakeLists.txt above it, each Python test is collected."""
+import pathlib
+import re
+import sys
+
+from sources import ROOT, files, report
+
+
+def cmake_errors(root):
+    errors, tests = [], pathlib.Path(root, "tests")
+    named = set()
+    for listing in files(root, "tests/CMakeLists.txt", "tests/*/CMakeLists.txt"):
+        text = re.sub(r"#[^\n]*", "", listing.read_text())
+        for word in re.findall(r"[\w./${}-]+_test\.cpp", text):
+            word = re.sub(r"\$\{\w+\}/?", "", word)
+            named.add((listing.parent / word).resolve())
+            named.add((tests / word).resolve())
+    paths = files(root, "tests/*_test.cpp")
+    for path in paths:
+        if path.resolve() not in named:
+            errors.append(f"{path.relative_to(root)}:1: no CMakeLists.txt in tests/ names this file, so it never runs")
+    return errors, len(paths)
+
+
+def python_errors(root):
+    errors, paths = [], files(root, "tests/*.py")
+    for path in paths:
+        if re.search(r"^def test_|^class Test", path.read_text(), re.M) and not path.name.startswith("test_"):
+            errors.append(f"{path.relative_to(root)}:1: pytest collects test_*.py only, so its tests never run")
+    return errors, len(paths)
+
+
+def main(root=ROOT):
+    cmake, num_cpp = cmake_errors(root)
+    python, num_python = python_errors(root)
+    report("registered", cmake + python, f"{num_cpp} C++ and {num_python} Python files")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
