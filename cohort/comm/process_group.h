@@ -76,7 +76,7 @@ COHORT_API Group default_group();
 struct NewGroupOptions {
   /// Empty: the default group's backend.
   std::string backend;
-  /// Default: the default group's timeout.
+  /// Default: 30 minutes, as in PyTorch (not the default group's).
   std::optional<std::chrono::milliseconds> timeout;
   std::string group_desc;
 };

@@ -1,0 +1,51 @@
+#include "cohort/comm/error_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+
+#include "cohort/base/env.h"
+
+namespace cohort::comm {
+namespace {
+
+std::string json_string(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string error_file_text(const std::string& message, long long timestamp) {
+  return "{\"message\": {\"message\": " + json_string(message) +
+         ", \"extraInfo\": {\"py_callstack\": " + json_string(message) + ", \"timestamp\": \"" +
+         std::to_string(timestamp) + "\"}}}";
+}
+
+void write_error_file(const std::string& message) {
+  const auto path = base::get_env("TORCHELASTIC_ERROR_FILE");
+  if (!path || path->empty()) return;
+  const int fd = ::open(path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  const auto text = error_file_text(message, std::time(nullptr));
+  [[maybe_unused]] const auto written = ::write(fd, text.data(), text.size());
+  ::close(fd);
+}
+
+}  // namespace cohort::comm

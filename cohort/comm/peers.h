@@ -1,0 +1,61 @@
+/// Who the ranks of a job are (process, host), published through the store, so that a failure can name the one that is gone.
+///
+/// Python ranks publish nothing, so nothing here ever waits for a key.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace cohort::comm {
+
+struct Peer {
+  int pid = 0;
+  std::string host;
+  /// Same text on two ranks: their process ids mean the same (one kernel, one pid namespace).
+  std::string pid_scope;
+  /// Start time of the process in clock ticks, so that a reused pid is not mistaken for the rank.
+  std::string started_at;
+};
+
+/// The processes of a job. Thread-safety: const after construction, besides publish_failure.
+class Peers {
+ public:
+  Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size);
+
+  /// Writes this process's entry.
+  void publish();
+  /// Reads what the others have written; call once all of them are known to have passed publish().
+  void collect();
+
+  /// Tells the others that this rank has noticed a failure, so that it is not taken for its cause.
+  void publish_failure();
+  /// Ranks whose process is gone, on this host: those that died first where that can be told. At most a few milliseconds.
+  std::vector<int> lost_ranks() const;
+  /// "rank 1 (pid 4711 on node-a)"
+  std::string describe(int rank) const;
+  /// Ranks on this host, this one included; ranks that published nothing are not counted.
+  int ranks_on_this_host() const;
+  bool knows_all() const { return static_cast<int>(peers_.size()) == world_size_; }
+
+ private:
+  std::string key(const char* kind, int rank) const;
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  int rank_;
+  int world_size_;
+  Peer self_;
+  std::map<int, Peer> peers_;
+};
+
+/// This machine's name.
+std::string host_name();
+
+}  // namespace cohort::comm

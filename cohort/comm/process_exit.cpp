@@ -1,0 +1,88 @@
+// [Note: exit] A group with an operation that nobody waited for blocks in its destructor until the time-out (30 minutes).
+// So groups live in a World that is never destroyed; at exit they are released only if every operation has completed.
+#include <c10/util/Exception.h>
+#include <cxxabi.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <sstream>
+
+#include "cohort/base/log.h"
+#include "cohort/comm/error_file.h"
+#include "cohort/comm/tracked_work.h"
+#include "cohort/comm/world.h"
+
+namespace cohort::comm {
+namespace {
+
+std::terminate_handler previous_handler = nullptr;
+
+void release_groups_at_exit() {
+  auto& current = world();
+  if (current.groups.empty()) return;
+  const auto pending = num_pending_operations();
+  if (pending > 0) {
+    base::log_warning("exiting with " + std::to_string(pending) +
+                  " operation(s) that nobody waited for; the process groups are left to the system. "
+                  "Call wait() on every Work and destroy_process_group() before the program ends.");
+    return;
+  }
+  for (auto& [number, record] : current.groups) {
+    // Whoever else still holds the group (a static DDP object, say) ends it later.
+    record.group.reset();
+  }
+}
+
+std::string current_exception_text() {
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+std::string current_exception_type() {
+  const auto* type = abi::__cxa_current_exception_type();
+  if (!type) return "unknown";
+  int status = 0;
+  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+  const std::string result = status == 0 ? name : type->name();
+  std::free(name);
+  return result;
+}
+
+// As Python's ranks do: every line of an error that ends the process begins with [rankN].
+[[noreturn]] void report_and_terminate() {
+  if (std::current_exception()) {
+    const auto text = current_exception_type() + ": " + current_exception_text();
+    write_error_file(text);
+    std::istringstream lines(text);
+    std::ostringstream report;
+    const int rank = world().default_group ? world().default_group->getRank() : -1;
+    for (std::string line; std::getline(lines, line);) report << "[rank" << rank << "]: " << line << "\n";
+    const auto bytes = report.str();
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, bytes.data(), bytes.size());
+    std::abort();
+  }
+  if (previous_handler) previous_handler();
+  std::abort();
+}
+
+}  // namespace
+
+void install_exit_handlers() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    std::atexit(release_groups_at_exit);
+    previous_handler = std::set_terminate(report_and_terminate);
+  });
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,28 @@
+/// Where ranks meet: an init_method and the environment become a host and port, or a file, with rank and world size.
+/// Follows torch/distributed/rendezvous.py. Pure but for reading the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cohort/export.h"
+
+namespace cohort::comm {
+
+struct RendezvousPlan {
+  enum class Kind { kTcp, kFile };
+  Kind kind = Kind::kTcp;
+  int rank = -1;
+  int world_size = -1;
+  std::string host;         ///< kTcp
+  uint16_t port = 0;        ///< kTcp
+  bool use_libuv = true;    ///< kTcp
+  bool hosts_store = false; ///< kTcp: this rank runs the store's server
+  std::string path;         ///< kFile
+};
+
+/// `rank` and `world_size` of -1 mean "not given"; given ones win over URL and environment.
+/// Throws c10::ValueError with PyTorch's texts; the message names the variable or URL part that is missing or malformed.
+COHORT_API RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int world_size);
+
+}  // namespace cohort::comm

@@ -1,0 +1,110 @@
+#include "cohort/comm/tracked_work.h"
+
+#include <c10/util/Exception.h>
+
+#include <list>
+#include <mutex>
+
+namespace cohort::comm {
+namespace {
+
+// Works whose TrackedWork was dropped while they still ran. Leaked on purpose: read at exit.
+struct Abandoned {
+  std::mutex mutex;
+  std::list<c10::intrusive_ptr<c10d::Work>> works;
+};
+
+Abandoned& abandoned() {
+  static auto* const instance = new Abandoned;
+  return *instance;
+}
+
+}  // namespace
+
+size_t num_pending_operations() {
+  auto& state = abandoned();
+  const std::lock_guard lock(state.mutex);
+  state.works.remove_if([](auto& work) { return work->isCompleted(); });
+  return state.works.size();
+}
+
+TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, OperationInfo operation,
+                         std::shared_ptr<const ExplainFailure> explain, std::function<void()> after)
+    : Work(), work_(std::move(work)), operation_(std::move(operation)), explain_(std::move(explain)),
+      after_(std::move(after)) {}
+
+TrackedWork::~TrackedWork() {
+  if (work_->isCompleted()) return;
+  auto& state = abandoned();
+  const std::lock_guard lock(state.mutex);
+  state.works.remove_if([](auto& work) { return work->isCompleted(); });
+  state.works.push_back(work_);
+}
+
+void TrackedWork::run_after() {
+  if (after_) std::call_once(after_once_, after_);
+}
+
+void TrackedWork::throw_explained(const std::exception& error) const {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
+  C10_THROW_ERROR(DistBackendError, (*explain_)(operation_, text));
+}
+
+bool TrackedWork::isCompleted() {
+  if (!work_->isCompleted()) return false;
+  if (!work_->exception()) run_after();
+  return true;
+}
+
+bool TrackedWork::isSuccess() const { return work_->isSuccess(); }
+
+std::exception_ptr TrackedWork::exception() const {
+  const auto failure = work_->exception();
+  if (!failure) return nullptr;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    try {
+      throw_explained(error);
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+}
+
+std::vector<at::Tensor> TrackedWork::result() {
+  run_after();
+  return work_->result();
+}
+
+bool TrackedWork::wait(std::chrono::milliseconds timeout) {
+  try {
+    if (!work_->wait(timeout)) return false;
+  } catch (const std::exception& error) {
+    throw_explained(error);
+  }
+  run_after();
+  return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> TrackedWork::getFuture() {
+  auto self = c10::intrusive_ptr<TrackedWork>::reclaim_copy(this);
+  auto inner = work_->getFuture();
+  auto type = inner->elementType();
+  return inner->then(
+      [self](c10::ivalue::Future& done) {
+        if (done.hasError()) {
+          try {
+            std::rethrow_exception(done.exception_ptr());
+          } catch (const std::exception& error) {
+            self->throw_explained(error);
+          }
+        }
+        self->run_after();
+        return done.value();
+      },
+      type);
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,53 @@
+/// TrackedWork: a c10d::Work that explains its failure and is counted until it has completed.
+///
+/// Wraps the Work of an engine (Gloo). Semantics are the engine's, with two additions: an exception is turned into one that
+/// says which operation failed, where and because of whom; and an operation that nobody waited for is known at exit, where
+/// destroying its group would block until the time-out.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "cohort/comm/failure_text.h"
+
+namespace cohort::comm {
+
+/// Turns an engine's exception text into the one users see. Called once per failed Work, in the waiting thread.
+using ExplainFailure = std::function<std::string(const OperationInfo&, const std::string& engine_text)>;
+
+class TrackedWork : public c10d::Work {
+ public:
+  /// `after` (may be empty) runs once, before the Work first reports completion: for results that need a last touch.
+  TrackedWork(c10::intrusive_ptr<c10d::Work> work, OperationInfo operation,
+              std::shared_ptr<const ExplainFailure> explain, std::function<void()> after = {});
+  ~TrackedWork() override;
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override { return work_->sourceRank(); }
+  std::vector<at::Tensor> result() override;
+  void synchronize() override { wait(); }
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override { work_->abort(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return operation_.sequence; }
+
+ private:
+  void run_after();
+  [[noreturn]] void throw_explained(const std::exception& error) const;
+
+  c10::intrusive_ptr<c10d::Work> work_;
+  OperationInfo operation_;
+  std::shared_ptr<const ExplainFailure> explain_;
+  std::function<void()> after_;
+  std::once_flag after_once_;
+};
+
+/// Operations of this process that have been started and were dropped or not yet seen complete. Thread-safe.
+size_t num_pending_operations();
+
+}  // namespace cohort::comm

@@ -1,0 +1,50 @@
+#include "tests/support/rank_threads.h"
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "cohort/comm/gloo/gloo_backend.h"
+
+namespace cohort::test {
+namespace {
+
+Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
+                 std::chrono::milliseconds timeout) {
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, world_size);
+  const auto backend = comm::make_gloo_backend(
+      c10::make_intrusive<c10d::PrefixStore>("cpu/", store),
+      {.rank = rank, .world_size = world_size, .timeout = timeout, .group_name = "threads", .global_ranks = {}});
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
+  return group;
+}
+
+}  // namespace
+
+void run_rank_threads(int world_size, const std::function<void(int, const Group&)>& fn,
+                      std::chrono::milliseconds timeout) {
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  store->setTimeout(timeout);
+  std::mutex mutex;
+  std::string first_error;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        fn(rank, make_group(store, rank, world_size, timeout));
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex);
+        if (first_error.empty()) first_error = "rank " + std::to_string(rank) + ": " + error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  if (!first_error.empty()) throw std::runtime_error(first_error);
+}
+
+}  // namespace cohort::test
