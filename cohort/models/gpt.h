@@ -1,0 +1,155 @@
+/// GPT: a decoder-only transformer. Parameter names, shapes and initial values follow nanoGPT, so weights travel both ways:
+///     transformer.wte.weight, transformer.wpe.weight, transformer.h.0.ln_1.weight, transformer.h.0.attn.c_attn.weight,
+///     transformer.h.0.attn.c_proj.weight, transformer.h.0.ln_2.weight, transformer.h.0.mlp.c_fc.weight,
+///     transformer.h.0.mlp.c_proj.weight, transformer.ln_f.weight, lm_head.weight
+///
+///     cohort::models::GPT model(cohort::models::GPTOptions{.vocab_size = 256, .n_layer = 4});
+///     at::Tensor logits = model(tokens);            // [batch, time] int64 -> [batch, time, vocab_size]
+///     at::Tensor text = model->generate(tokens, {.max_new_tokens = 200});
+///
+/// Thread-safety: as any torch::nn module.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cohort/export.h"
+
+namespace cohort::models {
+
+struct GPTOptions {
+  /// Longest context in tokens; longer inputs throw c10::ValueError.
+  int64_t block_size = 128;
+  int64_t vocab_size = 256;
+  int64_t n_layer = 4;
+  int64_t n_head = 4;
+  /// Width; a multiple of n_head.
+  int64_t n_embd = 128;
+  double dropout = 0.0;
+  /// lm_head shares wte's tensor, as in GPT-2. Such a tensor has two names and appears twice in parameters().
+  bool tie_weights = false;
+};
+
+/// How generate() picks tokens.
+struct GenerateOptions {
+  int64_t max_new_tokens = 100;
+  /// Divides the logits; 0 always takes the likeliest token.
+  double temperature = 1.0;
+  /// Only the k likeliest tokens may follow; absent: all.
+  std::optional<int64_t> top_k;
+  /// Absent: LibTorch's default generator.
+  std::optional<at::Generator> generator;
+};
+
+class COHORT_API CausalSelfAttentionImpl : public torch::nn::Cloneable<CausalSelfAttentionImpl> {
+ public:
+  explicit CausalSelfAttentionImpl(const GPTOptions& options);
+  void reset() override;
+  at::Tensor forward(const at::Tensor& x);
+
+  torch::nn::Linear c_attn{nullptr}, c_proj{nullptr};
+
+ private:
+  GPTOptions options_;
+};
+TORCH_MODULE(CausalSelfAttention);
+
+class COHORT_API GPTMLPImpl : public torch::nn::Cloneable<GPTMLPImpl> {
+ public:
+  explicit GPTMLPImpl(const GPTOptions& options);
+  void reset() override;
+  at::Tensor forward(const at::Tensor& x);
+
+  torch::nn::Linear c_fc{nullptr}, c_proj{nullptr};
+
+ private:
+  GPTOptions options_;
+};
+TORCH_MODULE(GPTMLP);
+
+/// x + attn(ln_1(x)), then x + mlp(ln_2(x)).
+class COHORT_API GPTBlockImpl : public torch::nn::Cloneable<GPTBlockImpl> {
+ public:
+  explicit GPTBlockImpl(const GPTOptions& options);
+  void reset() override;
+  at::Tensor forward(at::Tensor x);
+
+  torch::nn::LayerNorm ln_1{nullptr}, ln_2{nullptr};
+  CausalSelfAttention attn{nullptr};
+  GPTMLP mlp{nullptr};
+
+ private:
+  GPTOptions options_;
+};
+TORCH_MODULE(GPTBlock);
+
+/// Everything below the head: embeddings, blocks, last norm.
+class COHORT_API GPTTransformerImpl : public torch::nn::Cloneable<GPTTransformerImpl> {
+ public:
+  explicit GPTTransformerImpl(const GPTOptions& options);
+  void reset() override;
+  at::Tensor forward(const at::Tensor& tokens);
+
+  torch::nn::Embedding wte{nullptr}, wpe{nullptr};
+  torch::nn::ModuleList h;
+  torch::nn::LayerNorm ln_f{nullptr};
+
+ private:
+  GPTOptions options_;
+};
+TORCH_MODULE(GPTTransformer);
+
+/// A linear map without bias whose weight may be another module's.
+class COHORT_API GPTHeadImpl : public torch::nn::Cloneable<GPTHeadImpl> {
+ public:
+  explicit GPTHeadImpl(at::Tensor weight);
+  void reset() override;
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor weight;
+};
+TORCH_MODULE(GPTHead);
+
+class COHORT_API GPTImpl : public torch::nn::Cloneable<GPTImpl> {
+ public:
+  /// Throws c10::ValueError for sizes that cannot work; the message names the option.
+  explicit GPTImpl(const GPTOptions& options = {});
+  void reset() override;
+
+  /// Requires: `tokens` int64 [batch, time], time <= block_size. Returns: logits [batch, time, vocab_size].
+  at::Tensor forward(const at::Tensor& tokens);
+
+  /// Appends max_new_tokens tokens to `tokens` [batch, time >= 1], each drawn from the model's prediction.
+  /// Runs in evaluation mode without gradients, and restores the mode.
+  at::Tensor generate(const at::Tensor& tokens, const GenerateOptions& options = {});
+
+  /// Number of different parameters' elements.
+  int64_t num_parameters() const;
+  const GPTOptions& options() const { return options_; }
+
+  GPTTransformer transformer{nullptr};
+  GPTHead lm_head{nullptr};
+
+ private:
+  GPTOptions options_;
+};
+TORCH_MODULE(GPT);
+
+/// The parameters that AdamW should decay (matrices and embeddings) and those it should not (biases, norms),
+/// each once, in parameters() order.
+struct DecayGroups {
+  std::vector<at::Tensor> decayed;
+  std::vector<at::Tensor> not_decayed;
+};
+COHORT_API DecayGroups decay_groups(const std::vector<at::Tensor>& parameters);
+
+}  // namespace cohort::models
