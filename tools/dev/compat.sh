@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Builds Cohort against the other supported releases of LibTorch and runs the tests that need no Python.
+#
+#   tools/dev/compat.sh [RELEASE ...]        default: 2.11.0 2.12.0; the newest release is what `make test` uses
+#
+# Each release is fetched once with pip into build/compat/RELEASE (about 0.6 GB: headers and the CPU libraries only). A CPU
+# wheel is taken where pip's sources or PyTorch's CPU index have one, else the default CUDA wheel, which runs on CPU too
+# once the two CUDA libraries that libtorch_cpu.so names lie beside it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD/build/compat
+releases=("$@")
+((${#releases[@]})) || releases=(2.11.0 2.12.0)
+pip=(.venv/bin/pip)
+torch_cpu_index=https://download.pytorch.org/whl/cpu
+
+say() { echo "compat: $*" >&2; }
+
+download_wheel() {  # release folder
+  local options=(download -q --no-deps -d "$2")
+  compgen -G "$2/torch-$1*.whl" >/dev/null && return
+  say "fetching LibTorch $1"
+  "${pip[@]}" "${options[@]}" "torch==$1+cpu" 2>/dev/null ||
+    "${pip[@]}" "${options[@]}" --retries 1 --timeout 15 --index-url "$torch_cpu_index" "torch==$1+cpu" 2>/dev/null ||
+    "${pip[@]}" "${options[@]}" "torch==$1" ||
+    { say "error: pip found no wheel of torch $1 for this Python"; return 1; }
+}
+
+unpack_libraries() {  # wheel folder
+  .venv/bin/python - "$1" "$2" <<'PY'
+import re, sys, zipfile
+wheel, folder = sys.argv[1:]
+wanted = re.compile(r"torch/include/|torch/lib/lib(c10|torch_cpu)\.so$|torch/lib/lib(gomp|omp|iomp|arm_compute|openblas)[^/]*\.so"
+                    r"|torch\.libs/")
+with zipfile.ZipFile(wheel) as archive:
+    archive.extractall(folder, [name for name in archive.namelist() if wanted.match(name)])
+PY
+}
+
+# libtorch_cpu.so of a CUDA wheel is linked with libcudart and libcupti; its run path begins with its own folder.
+add_cuda_libraries() {  # folder of libtorch_cpu.so
+  local library package found
+  while read -r library; do
+    [[ -e $1/$library ]] && continue
+    found=$(find -L /usr/local/cuda*/ -name "$library" -print -quit 2>/dev/null || true)
+    if [[ -z $found ]]; then
+      case $library in
+        libcudart.so.12) package=nvidia-cuda-runtime-cu12 ;;
+        libcupti.so.12) package=nvidia-cuda-cupti-cu12 ;;
+        libcudart.so.*) package="nvidia-cuda-runtime==${library##*.}.*" ;;
+        libcupti.so.*) package="nvidia-cuda-cupti==${library##*.}.*" ;;
+        *) say "error: LibTorch needs $library, and no package is known to hold it"; return 1 ;;
+      esac
+      say "fetching $package for $library"
+      "${pip[@]}" install -q --no-deps --target "$1/../../cuda" "$package" || return 1
+      found=$(find "$1/../../cuda" -name "$library" -print -quit)
+      [[ -n $found ]] || { say "error: $package has no $library"; return 1; }
+    fi
+    ln -sf "$found" "$1/$library"
+  done < <(readelf -d "$1/libtorch_cpu.so" | sed -n 's/.*(NEEDED).*\[\(libcu[^]]*\)\].*/\1/p')
+}
+
+fetch() {  # release
+  local folder=$root/$1
+  [[ -f $folder/complete ]] && return
+  mkdir -p "$folder/wheels" &&
+    download_wheel "$1" "$folder/wheels" &&
+    unpack_libraries "$folder"/wheels/torch-*.whl "$folder" &&
+    add_cuda_libraries "$folder/torch/lib" &&
+    rm -rf "$folder/wheels" &&
+    touch "$folder/complete"
+}
+
+failed=0
+summary=()
+for release in "${releases[@]}"; do
+  begin=$SECONDS
+  if fetch "$release" &&
+     cmake -S . -B "$root/$release/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOHORT_TORCH_ROOT="$root/$release/torch" \
+       -DCOHORT_BUILD_EXAMPLES=OFF -DCOHORT_BUILD_BENCHMARKS=OFF -DCOHORT_BUILD_PACKAGING_TESTS=OFF &&
+     cmake --build "$root/$release/build" &&
+     ctest --test-dir "$root/$release/build" -LE "slow|python" -j "$(nproc)" --output-on-failure |
+       tee "$root/$release/ctest.txt"; then
+    verdict=$(grep -E 'tests passed' "$root/$release/ctest.txt")
+  else
+    verdict="FAILED"
+    failed=1
+  fi
+  summary+=("LibTorch $release: $verdict ($((SECONDS - begin)) s)")
+done
+printf '%s\n' "" "${summary[@]}"
+exit $failed
