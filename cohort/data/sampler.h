@@ -1,0 +1,122 @@
+/// Samplers decide which examples of a dataset one epoch visits, and in which order.
+///
+/// The orders are PyTorch's (torch/utils/data/sampler.py of 2.13), bit for bit: the same generator state gives the same
+/// indices. One difference: a sampler draws a whole epoch at once, where Python draws while the epoch goes on; who
+/// leaves an epoch early and shares one generator between a sampler and other code can see that.
+///
+/// Thread-safety: none; a sampler belongs to the thread that iterates the loader.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cohort/export.h"
+
+namespace cohort::data {
+
+/// The order of single examples. Derive from it for an order of your own.
+class COHORT_API Sampler {
+ public:
+  virtual ~Sampler();
+  /// The indices of the next epoch. Each call begins a new epoch.
+  virtual std::vector<int64_t> indices() = 0;
+  /// How many indices an epoch has.
+  virtual int64_t size() const = 0;
+};
+
+/// 0, 1, 2, ...
+class COHORT_API SequentialSampler : public Sampler {
+ public:
+  explicit SequentialSampler(int64_t dataset_size);
+  std::vector<int64_t> indices() override;
+  int64_t size() const override { return dataset_size_; }
+
+ private:
+  int64_t dataset_size_;
+};
+
+struct RandomSamplerOptions {
+  /// Draw each index anew, so that some come twice and some never.
+  bool replacement = false;
+  /// Default: the size of the dataset. More than that, without replacement, means several permutations in a row.
+  std::optional<int64_t> num_samples;
+  /// Default: a private generator, seeded each epoch from LibTorch's default CPU generator (torch::manual_seed).
+  std::optional<at::Generator> generator;
+};
+
+/// A random permutation each epoch, or draws with replacement.
+class COHORT_API RandomSampler : public Sampler {
+ public:
+  /// Throws c10::ValueError unless the number of samples is positive.
+  explicit RandomSampler(int64_t dataset_size, RandomSamplerOptions options = {});
+  std::vector<int64_t> indices() override;
+  int64_t size() const override { return num_samples_; }
+
+ private:
+  int64_t dataset_size_;
+  int64_t num_samples_;
+  RandomSamplerOptions options_;
+};
+
+/// A random order of the given indices.
+class COHORT_API SubsetRandomSampler : public Sampler {
+ public:
+  explicit SubsetRandomSampler(std::vector<int64_t> subset, std::optional<at::Generator> generator = std::nullopt);
+  std::vector<int64_t> indices() override;
+  int64_t size() const override { return static_cast<int64_t>(subset_.size()); }
+
+ private:
+  std::vector<int64_t> subset_;
+  std::optional<at::Generator> generator_;
+};
+
+/// Index i with a chance in proportion to weights[i].
+class COHORT_API WeightedRandomSampler : public Sampler {
+ public:
+  enum class Replacement { kNo, kYes };
+  /// Throws c10::ValueError unless `num_samples` is positive.
+  WeightedRandomSampler(const std::vector<double>& weights, int64_t num_samples,
+                        Replacement replacement = Replacement::kYes,
+                        std::optional<at::Generator> generator = std::nullopt);
+  std::vector<int64_t> indices() override;
+  int64_t size() const override { return num_samples_; }
+
+ private:
+  at::Tensor weights_;
+  int64_t num_samples_;
+  Replacement replacement_;
+  std::optional<at::Generator> generator_;
+};
+
+/// What happens to the examples that do not fill a batch.
+enum class LastBatch { kKeep, kDrop };
+
+/// Groups a sampler's indices into batches. Derive from it (no arguments) to form batches in a way of your own.
+class COHORT_API BatchSampler {
+ public:
+  /// Throws c10::ValueError unless `batch_size` is positive.
+  BatchSampler(std::shared_ptr<Sampler> sampler, int64_t batch_size, LastBatch last_batch = LastBatch::kKeep);
+  virtual ~BatchSampler();
+  /// The batches of the next epoch. Each call begins a new epoch.
+  virtual std::vector<std::vector<int64_t>> batches();
+  /// How many batches an epoch has.
+  virtual int64_t size() const;
+
+ protected:
+  BatchSampler();
+
+ private:
+  std::shared_ptr<Sampler> sampler_;
+  int64_t batch_size_ = 1;
+  LastBatch last_batch_ = LastBatch::kKeep;
+};
+
+/// A fresh CPU generator with this seed, the same as Python's torch.Generator().manual_seed(seed).
+COHORT_API at::Generator make_generator(int64_t seed);
+
+}  // namespace cohort::data
