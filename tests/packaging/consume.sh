@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Builds the consumer project outside the main build, one way or the other, and runs its program on two ranks.
+#
+#   consume.sh find_package|add_subdirectory|other_torch SOURCE_DIR BUILD_DIR TORCH_ROOT
+set -euo pipefail
+way=$1 source_dir=$2 build_dir=$3 torch_root=$4
+work=$build_dir/packaging/$way
+mkdir -p "$work"
+
+configure() {
+  cmake -S "$source_dir/tests/packaging/consumer" -B "$work/build" -G Ninja "-DCMAKE_CXX_FLAGS=-O0" "$@"
+}
+
+run_two_ranks() {
+  local store status=0
+  store=$(mktemp -u "$work/store.XXXXXX")
+  WORLD_SIZE=2 RANK=1 timeout 60 "$work/build/consumer" "$store" &
+  WORLD_SIZE=2 RANK=0 timeout 60 "$work/build/consumer" "$store" || status=$?
+  wait $! || status=$?
+  rm -f "$store"
+  return $status
+}
+
+install_cohort() {
+  rm -rf "$work/prefix"
+  cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
+}
+
+case $way in
+  find_package)
+    install_cohort
+    # From here on only what was installed counts: no include path may lead back to the source tree.
+    configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOHORT_TORCH_ROOT="$torch_root"
+    cmake --build "$work/build"
+    if grep -q "$source_dir/cohort" "$work/build/build.ninja"; then
+      echo "the consumer sees Cohort's source tree" >&2
+      exit 1
+    fi
+    run_two_ranks
+    ;;
+  add_subdirectory)
+    launcher=$(command -v ccache || true)
+    configure -DCOHORT_SOURCE_DIR="$source_dir" -DCOHORT_TORCH_ROOT="$torch_root" ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"}
+    cmake --build "$work/build" --target consumer
+    run_two_ranks
+    ;;
+  other_torch)
+    # A LibTorch of another release: find_package must refuse it and say why.
+    install_cohort
+    other=$work/torch
+    rm -rf "$other" "$work/build"
+    mkdir -p "$other/include/ATen" "$other/include/torch/headeronly" "$other/lib"
+    touch "$other/include/ATen/ATen.h" "$other/lib/libtorch_cpu.so"
+    echo "_ZNSt7__cxx1112basic_string" >"$other/lib/libc10.so"
+    printf '#define TORCH_VERSION_%s\n' "MAJOR 2" "MINOR 10" "PATCH 1" >"$other/include/torch/headeronly/version.h"
+    if configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOHORT_TORCH_ROOT="$other" >"$work/output.txt" 2>&1; then
+      echo "find_package took LibTorch 2.10.1" >&2
+      exit 1
+    fi
+    cat "$work/output.txt"
+    tr -s ' \n' ' ' <"$work/output.txt" | grep -q "but LibTorch 2.10.1 was found in $other"
+    tr -s ' \n' ' ' <"$work/output.txt" | grep -q "is not a release that Cohort is tested with"
+    # And one with the old C++ ABI.
+    echo "_ZNSs4swap" >"$other/lib/libc10.so"
+    configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOHORT_TORCH_ROOT="$other" >"$work/output.txt" 2>&1 && exit 1
+    cat "$work/output.txt"
+    tr -s ' \n' ' ' <"$work/output.txt" | grep -q "was built with the old C++ ABI"
+    ;;
+  *)
+    echo "unknown way: $way" >&2
+    exit 2
+    ;;
+esac
