@@ -94,9 +94,13 @@ void Peers::publish() {
 }
 
 void Peers::collect() {
-  for (int rank = 0; rank < world_size_; ++rank) {
-    if (rank == rank_ || !store_->check({key("peer", rank)})) continue;
-    peers_[rank] = decode(store_->get(key("peer", rank)));
+  try {
+    for (int rank = 0; rank < world_size_; ++rank) {
+      if (rank == rank_ || !store_->check({key("peer", rank)})) continue;
+      peers_[rank] = decode(store_->get(key("peer", rank)));
+    }
+  } catch (const std::exception&) {
+    // The rank that hosts the store may already have ended; failures are then described without processes.
   }
 }
 

@@ -176,7 +176,7 @@ void init_process_group(const InitOptions& options) {
   comm::apply_default_thread_count(ranks_on_host(plan ? &*plan : nullptr));
 }
 
-void init_process_group(const std::string& backend) { init_process_group(InitOptions{.backend = backend}); }
+void init_process_group(const char* backend) { init_process_group(InitOptions{.backend = backend}); }
 
 void destroy_process_group(const Group& group) {
   const auto& record = record_of(group);

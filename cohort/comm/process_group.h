@@ -45,7 +45,7 @@ struct InitOptions {
 /// Throws c10::ValueError for missing or malformed settings (the message names the variable) and for a second call.
 /// Side effect: unless OMP_NUM_THREADS is set, LibTorch's thread count becomes cores / ranks on this host.
 COHORT_API void init_process_group(const InitOptions& options = {});
-COHORT_API void init_process_group(const std::string& backend);
+COHORT_API void init_process_group(const char* backend);
 
 /// Ends `group`, or all groups when it is null; init_process_group may then be called again.
 /// Throws c10::ValueError if there is no such group.
