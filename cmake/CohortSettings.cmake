@@ -46,4 +46,8 @@ endif()
 add_library(cohort_warnings INTERFACE)
 target_compile_options(cohort_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
                                                  $<$<BOOL:${COHORT_WARNINGS_AS_ERRORS}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 reports overlaps inside std::string that do not exist (GCC bug 105651).
+  target_compile_options(cohort_warnings INTERFACE -Wno-restrict)
+endif()
 find_package(Threads REQUIRED)

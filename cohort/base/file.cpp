@@ -59,7 +59,8 @@ Result<void> write_all(int fd, std::string_view data) {
     const ssize_t count = ::write(fd, data.data(), data.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      return Error(fmt::format("cannot write {} to descriptor {}: {}", format_bytes(data.size()), fd, errno_text(errno)));
+      return Error(
+          fmt::format("cannot write {} to descriptor {}: {}", format_bytes(data.size()), fd, errno_text(errno)));
     }
     data.remove_prefix(static_cast<size_t>(count));
   }

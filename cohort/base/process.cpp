@@ -176,7 +176,8 @@ Result<Process> Process::start(const ProcessOptions& options) {
     return failed(Error(fmt::format("cannot execute \"{}\": {}", *program, errno_text(error_number))));
   }
   if (!process.pidfd_) {
-    return failed(Error(fmt::format("pidfd_open: {}", errno_text(pidfd_errno))).with_hint("Linux 5.4 or later is needed"));
+    return failed(
+        Error(fmt::format("pidfd_open: {}", errno_text(pidfd_errno))).with_hint("Linux 5.4 or later is needed"));
   }
   return process;
 }

@@ -91,6 +91,8 @@ class Process {
   bool signal_session(int signal_number);
   /// Frees the pid. Requires that poll, wait_for or wait has returned a status; no signals afterwards.
   void reap();
+  /// Forgets the child: it is neither killed nor waited for. For one that not even SIGKILL ends.
+  void abandon() { reaped_ = true; }
 
  private:
   Process() = default;

@@ -144,8 +144,8 @@ struct Workers::State {
   std::string describe() const {
     std::string text;
     for (const Rank& rank : ranks) {
-      text += "rank " + std::to_string(rank.result.rank) + (rank.ended ? "" : " (still running)") +
-              "\n--- stdout\n" + rank.result.output + "--- stderr\n" + rank.result.errors;
+      text += "rank " + std::to_string(rank.result.rank) + (rank.ended ? "" : " (still running)") + "\n--- stdout\n" +
+              rank.result.output + "--- stderr\n" + rank.result.errors;
     }
     return text;
   }

@@ -71,8 +71,8 @@ int run_named_worker(int argc, char** argv);
 
 }  // namespace cohort::test
 
-#define COHORT_WORKER(name)                                                                                       \
-  static void worker_##name();                                                                                    \
-  [[maybe_unused]] static const bool worker_##name##_registered =                                                 \
-      ::cohort::test::register_worker(#name, worker_##name);                                                      \
+#define COHORT_WORKER(name)                                       \
+  static void worker_##name();                                    \
+  [[maybe_unused]] static const bool worker_##name##_registered = \
+      ::cohort::test::register_worker(#name, worker_##name);      \
   static void worker_##name()

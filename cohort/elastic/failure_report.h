@@ -1,0 +1,38 @@
+/// The report of a failed job: what each worker died of and which died first, in torchrun's own form.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "cohort/base/process.h"
+
+namespace cohort::elastic {
+
+struct WorkerFailure {
+  int rank = 0;
+  int local_rank = 0;
+  pid_t pid = 0;
+  base::ExitStatus status;
+  /// Seconds since 1970, when the failure happened or was noticed.
+  std::time_t time = 0;
+  /// "<N/A>" if the worker left none.
+  std::string error_file = "<N/A>";
+  /// What the worker said itself, its signal, or how to get more.
+  std::string message;
+};
+
+/// Describes a worker that ended badly. Reads the file that it may have left at `error_file` (written by Python's
+/// @record or by hand): its message, its traceback and its own time, which may be earlier than `noticed_at`.
+WorkerFailure describe_failure(int rank, int local_rank, pid_t pid, const base::ExitStatus& status,
+                               const std::string& error_file, std::time_t noticed_at);
+
+/// The failure that came first; among those of one second, the first in the list. Requires a failure.
+const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures);
+
+/// torchrun's block from the first line of "=" to the last, without a newline at the end.
+/// `failures` in the order in which they were noticed; times are shown in local time.
+std::string format_failure_report(const std::string& program, const std::vector<WorkerFailure>& failures,
+                                  const std::string& host);
+
+}  // namespace cohort::elastic

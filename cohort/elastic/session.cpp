@@ -1,0 +1,118 @@
+#include "cohort/elastic/session.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <utility>
+
+#include "cohort/base/text.h"
+
+namespace cohort::elastic {
+
+using base::Error;
+using base::Result;
+
+namespace {
+
+constexpr int kMaxSessions = 4096;
+constexpr pid_t kDismissed = 0;
+
+/// The end of the pipe means that the launcher is gone.
+[[noreturn]] void run_guard(int fd) {
+  static pid_t sessions[kMaxSessions];
+  int count = 0;
+  pid_t session = 0;
+  for (;;) {
+    const ssize_t size = ::read(fd, &session, sizeof session);
+    if (size < 0 && errno == EINTR) continue;
+    if (size != sizeof session) break;
+    if (session == kDismissed) ::_exit(0);
+    if (count < kMaxSessions) sessions[count++] = session;
+  }
+  for (int i = 0; i < count; ++i) ::kill(-sessions[i], SIGKILL);
+  ::_exit(0);
+}
+
+/// In the child: out of the terminal's reach, holding nothing open but the pipe.
+[[noreturn]] void become_guard(int fd) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, "cohort-guard");
+  if (::dup2(fd, STDIN_FILENO) < 0) ::_exit(1);
+  (void)::syscall(SYS_close_range, 1U, ~0U, 0U);
+  run_guard(STDIN_FILENO);
+}
+
+}  // namespace
+
+bool parse_process_stat(const std::string& text, SessionMember& member) {
+  // "71 (a name) S 1 70 70 ...": the name may hold blanks and parentheses itself.
+  const size_t open = text.find('(');
+  const size_t close = text.rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close + 2 >= text.size()) return false;
+  const auto pid = base::parse_int(base::trim(text.substr(0, open)));
+  const std::vector<std::string> fields = base::split(std::string_view(text).substr(close + 2), ' ');
+  if (!pid || fields.size() < 4 || fields[0] == "Z" || fields[0] == "X") return false;
+  const auto session = base::parse_int(fields[3]);
+  if (!session) return false;
+  member = {static_cast<pid_t>(*pid), static_cast<pid_t>(*session), text.substr(open + 1, close - open - 1)};
+  return true;
+}
+
+std::vector<SessionMember> living_members(const std::set<pid_t>& sessions) {
+  std::vector<SessionMember> members;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const auto pid = base::parse_int(name);
+    if (!pid) continue;
+    const pid_t session = ::getsid(static_cast<pid_t>(*pid));
+    if (session < 0 || !sessions.contains(session)) continue;
+    const Result<std::string> stat = base::read_file(entry->path().string() + "/stat");
+    SessionMember member;
+    if (stat && parse_process_stat(*stat, member) && sessions.contains(member.session)) members.push_back(member);
+  }
+  return members;
+}
+
+Result<SessionGuard> SessionGuard::start() {
+  Result<base::Pipe> pipe = base::make_pipe();
+  if (!pipe) return pipe.error();
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(pipe->write_end.get());
+    become_guard(pipe->read_end.get());
+  }
+  const int error_number = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) return Error(fmt::format("fork: {}", base::errno_text(error_number)));
+  SessionGuard guard;
+  guard.pid_ = pid;
+  guard.sessions_ = std::move(pipe->write_end);
+  return guard;
+}
+
+SessionGuard::SessionGuard(SessionGuard&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), sessions_(std::move(other.sessions_)) {}
+
+SessionGuard::~SessionGuard() {
+  if (pid_ < 0) return;
+  protect(kDismissed);
+  sessions_.reset();
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// A guard that was killed itself (EPIPE) is no reason to stop the job.
+void SessionGuard::protect(pid_t session) { (void)!::write(sessions_.get(), &session, sizeof session); }
+
+}  // namespace cohort::elastic

@@ -1,0 +1,46 @@
+/// The processes that a worker leaves behind: who is still alive in its session, and who ends them when we are killed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cohort/base/file.h"
+#include "cohort/base/result.h"
+
+namespace cohort::elastic {
+
+struct SessionMember {
+  pid_t pid = 0;
+  pid_t session = 0;
+  /// The program's short name.
+  std::string name;
+};
+
+/// Every living process of these sessions, zombies left out.
+std::vector<SessionMember> living_members(const std::set<pid_t>& sessions);
+
+/// Parses one /proc/<pid>/stat; false for a zombie or a text that is no such line.
+bool parse_process_stat(const std::string& text, SessionMember& member);
+
+/// A tiny process that outlives us for a moment: should we die without a word (kill -9, out of memory), it kills the
+/// workers' sessions, grandchildren included. (The kernel itself kills the workers, but not what they have started.)
+class SessionGuard {
+ public:
+  /// Requires that this process has no other threads: the guard is a fork without exec.
+  static base::Result<SessionGuard> start();
+  SessionGuard(SessionGuard&& other) noexcept;
+  /// Dismisses the guard: nothing is killed any more.
+  ~SessionGuard();
+
+  void protect(pid_t session);
+
+ private:
+  SessionGuard() = default;
+  pid_t pid_ = -1;
+  base::Fd sessions_;
+};
+
+}  // namespace cohort::elastic

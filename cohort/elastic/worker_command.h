@@ -1,0 +1,29 @@
+/// Which program a worker runs: a Python script by the interpreter, anything else directly.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/base/result.h"
+
+namespace cohort::elastic {
+
+struct WorkerProgram {
+  /// Path of a script or program; a module's name with as_module.
+  std::string name;
+  std::vector<std::string> arguments;
+  bool as_module = false;
+  /// Never start an interpreter, whatever the name looks like.
+  bool without_python = false;
+};
+
+/// Returns the command line of one worker, `${local_rank}` substituted.
+/// `.py` files, modules and files that are not executable go to `interpreter`: PYTHON_EXEC if set, else python3.
+base::Result<std::vector<std::string>> worker_command(const WorkerProgram& program, int local_rank);
+
+/// The same with the interpreter named, for tests.
+base::Result<std::vector<std::string>> worker_command(const WorkerProgram& program, int local_rank,
+                                                      const std::string& interpreter);
+
+}  // namespace cohort::elastic

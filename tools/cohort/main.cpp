@@ -1,0 +1,77 @@
+// cohort: the launcher and its subcommands. Links no LibTorch; tools that need it are programs of their own, named
+// cohort-<name>, found beside this one or in PATH.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cohort/base/file.h"
+#include "cohort/base/log.h"
+#include "cohort/base/process.h"
+#include "cohort/base/text.h"
+#include "cohort/version.h"
+#include "tools/cohort/commands.h"
+
+namespace cohort::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"run", "start a program as several ranks, as torchrun does", run_command},
+};
+
+std::string help_text() {
+  std::string text = "usage: cohort COMMAND [arguments]\n\nDistributed training for LibTorch programs.\n\nCommands:\n";
+  for (const Command& command : kCommands) text += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  text +=
+      "\nFlags:\n  -h, --help     show this text; cohort COMMAND --help shows a command's own\n"
+      "  --version      show the version\n";
+  return text;
+}
+
+/// Becomes `cohort-<name>` if there is such a program; returns if not.
+void try_helper_program(const std::string& name, std::vector<std::string> arguments) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string program = "cohort-" + name;
+  base::Result<std::string> path = base::find_program((self.parent_path() / program).string());
+  if (!path) path = base::find_program(program);
+  if (!path) return;
+  arguments.insert(arguments.begin(), *path);
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  ::execv(path->c_str(), words.data());
+}
+
+int main_command(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    (void)base::write_all(STDERR_FILENO, help_text());
+    return kUsageError;
+  }
+  const std::string& name = arguments.front();
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (name == "-h" || name == "--help" || name == "help") {
+    (void)base::write_all(STDOUT_FILENO, help_text());
+    return 0;
+  }
+  if (name == "--version" || name == "version") {
+    (void)base::write_all(STDOUT_FILENO, "cohort " COHORT_VERSION "\n");
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (name == command.name) return command.run(rest);
+    names.push_back(command.name);
+  }
+  if (!name.starts_with('-')) try_helper_program(name, rest);
+  base::log_error(fmt::format("\"{}\" is no command of cohort{}\n  hint: cohort --help lists the commands", name,
+                              base::did_you_mean(name, names)));
+  return kUsageError;
+}
+
+}  // namespace
+}  // namespace cohort::cli
+
+int main(int argc, char** argv) { return cohort::cli::main_command({argv + 1, argv + argc}); }
