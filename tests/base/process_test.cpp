@@ -1,5 +1,6 @@
 #include "cohort/base/process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -7,6 +8,7 @@
 #include <stdexcept>
 
 #include "tests/support/rank_processes.h"
+#include "tests/support/wait_until_gone.h"
 
 namespace cohort::base {
 namespace {
@@ -17,9 +19,109 @@ COHORT_WORKER(prints_rank) { std::cout << "rank " << std::getenv("RANK") << "\n"
 COHORT_WORKER(throws_on_rank_1) {
   if (std::string(std::getenv("RANK")) == "1") throw std::runtime_error("rank 1 gives up");
 }
+COHORT_WORKER(starts_a_child) {
+  const Process child = Process::start({.arguments = {"sleep", "1000"}}).value();
+  std::cout << child.pid() << "\n";
+  ::pause();
+}
 COHORT_WORKER(sleeps) {
   std::cout << "ready\n";
   for (;;) ::pause();
+}
+
+std::string read_to_end(Fd& fd) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count; (count = ::read(fd.get(), buffer, sizeof buffer)) > 0;) text.append(buffer, count);
+  return text;
+}
+
+ProcessOptions shell(const std::string& script) {
+  return {.arguments = {"sh", "-c", script}, .standard_output = Stream::pipe()};
+}
+
+TEST(Process, ReturnsExitCodeAndOutput) {
+  Process process = Process::start(shell("echo hello; exit 3")).value();
+  EXPECT_EQ(read_to_end(process.standard_output()), "hello\n");
+  const ExitStatus status = process.wait();
+  EXPECT_EQ(status.returncode(), 3);
+  EXPECT_EQ(status.describe(), "exit code 3");
+}
+
+TEST(Process, EnvironmentIsExactlyTheGivenOne) {
+  ProcessOptions options = {
+      .arguments = {"/usr/bin/env"}, .environment = {{{"A", "1"}, {"B", "x=y"}}}, .standard_output = Stream::pipe()};
+  Process process = Process::start(options).value();
+  EXPECT_EQ(read_to_end(process.standard_output()), "A=1\nB=x=y\n");
+}
+
+TEST(Process, KilledBySignal) {
+  Process process = Process::start(shell("kill -9 $$")).value();
+  const ExitStatus status = process.wait();
+  EXPECT_EQ(status.returncode(), -SIGKILL);
+  EXPECT_EQ(status.describe(), "signal 9 (SIGKILL)");
+}
+
+TEST(Process, WaitForGivesUpAndSignalEndsIt) {
+  Process process = Process::start({.arguments = {"sleep", "1000"}}).value();
+  EXPECT_EQ(process.wait_for(1ms), std::nullopt);
+  EXPECT_TRUE(process.signal(SIGTERM));
+  EXPECT_EQ(process.wait().signal, SIGTERM);
+  process.reap();
+  EXPECT_FALSE(process.signal_session(SIGTERM));
+}
+
+TEST(Process, DestructorKillsSessionWithGrandchild) {
+  std::string grandchild;
+  {
+    Process process = Process::start(shell("sleep 1000 & echo $!; wait")).value();
+    char buffer[32];
+    const ssize_t count = ::read(process.standard_output().get(), buffer, sizeof buffer);
+    ASSERT_GT(count, 1);
+    grandchild.assign(buffer, static_cast<size_t>(count) - 1);
+    ASSERT_EQ(::kill(std::stoi(grandchild), 0), 0);
+  }
+  EXPECT_TRUE(test::wait_until_gone(std::stoi(grandchild)));
+}
+
+TEST(Process, StartsWithoutSignalsBlockedOrSigpipeIgnored) {
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
+  sigset_t set;
+  sigset_t old;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &set, &old);
+  Process process = Process::start(shell("grep -E 'SigBlk' /proc/self/status; kill -PIPE $$")).value();
+  EXPECT_EQ(read_to_end(process.standard_output()), "SigBlk:\t0000000000000000\n");
+  EXPECT_EQ(process.wait().signal, SIGPIPE);
+  ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  ::signal(SIGPIPE, before);
+}
+
+TEST(Process, InheritsOnlyStandardDescriptors) {
+  const Fd open_here(::open("/dev/null", O_RDONLY));
+  Process process = Process::start(shell("ls /proc/self/fd | wc -l")).value();
+  // 0, 1, 2 and the folder that ls reads.
+  EXPECT_EQ(read_to_end(process.standard_output()), "4\n");
+}
+
+TEST(Process, MissingProgramMessage) {
+  EXPECT_EQ(Process::start({.arguments = {"no-such-program-here"}}).error().describe(),
+            "cannot start \"no-such-program-here\"\n"
+            "  caused by: cannot find \"no-such-program-here\" in PATH\n"
+            "  hint: write \"./no-such-program-here\" for a program in the current folder");
+  EXPECT_EQ(Process::start({.arguments = {"/etc/passwd"}}).error().describe(),
+            "cannot start \"/etc/passwd\"\n"
+            "  caused by: cannot execute \"/etc/passwd\": Permission denied (EACCES)");
+}
+
+TEST(Process, DiesWithItsParent) {
+  test::Workers workers("starts_a_child", {.world_size = 1});
+  workers.wait_for_output(0, "\n");
+  workers.signal(0, SIGKILL);
+  const test::WorkerResult result = workers.wait()[0];
+  EXPECT_EQ(result.exit_code, -SIGKILL);
+  EXPECT_TRUE(test::wait_until_gone(std::stoi(result.output)));
 }
 
 TEST(RankProcesses, ReturnsOutputOfEachRank) {

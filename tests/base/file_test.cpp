@@ -1,0 +1,59 @@
+#include "cohort/base/file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace cohort::base {
+namespace {
+
+TEST(File, AtomicWriteReplacesAndLeavesNothingElse) {
+  const test::TemporaryFolder folder;
+  ASSERT_TRUE(write_file_atomically(folder / "a", "old"));
+  ASSERT_TRUE(write_file_atomically(folder / "a", std::string("new\0text", 8)));
+  EXPECT_EQ(*read_file(folder / "a"), std::string("new\0text", 8));
+  const std::filesystem::directory_iterator entries(folder.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+  struct stat info {};
+  ASSERT_EQ(::stat((folder / "a").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST(File, AtomicWriteIntoMissingFolderMessage) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "no/a";
+  const Result<void> written = write_file_atomically(path, "x");
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().message(), "cannot write \"" + path + "\"");
+  EXPECT_TRUE(written.error().cause()->message().ends_with("No such file or directory (ENOENT)"));
+}
+
+TEST(File, ReadsFilesWithoutKnownSize) {
+  const Result<std::string> text = read_file("/proc/self/status");
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("Name:"), std::string::npos);
+}
+
+TEST(File, ReadMissingFileMessage) {
+  EXPECT_EQ(read_file("/no/such").error().describe(), "cannot open \"/no/such\": No such file or directory (ENOENT)");
+}
+
+TEST(File, FdClosesOnceWhenMoved) {
+  Fd first(::open("/dev/null", O_RDONLY));
+  const int number = first.get();
+  Fd second = std::move(first);
+  EXPECT_FALSE(first);
+  EXPECT_EQ(second.get(), number);
+  second.reset();
+  EXPECT_EQ(::fcntl(number, F_GETFD), -1);
+}
+
+TEST(File, WriteToClosedDescriptorMessage) {
+  EXPECT_EQ(write_all(-1, "hello").error().describe(),
+            "cannot write 5 B to descriptor -1: Bad file descriptor (EBADF)");
+}
+
+}  // namespace
+}  // namespace cohort::base
