@@ -27,6 +27,8 @@ def project(tmp_path):
     write("tests/base/text_test.cpp", TEST)
     write("tests/e2e/test_demo.py", "def test_runs():\n    assert True\n")
     write("tools/dev/budgets_allowed.txt", "# none\n")
+    write("docs/environment_variables.md", "`RANK`\n")
+    write("cohort/base/env_use.cpp", 'auto a = get_env("RANK");\n')
     write("docs/parity.md", HEADER + "| 1 | a | b | `Text.JoinsLines`, `tests/e2e/test_demo.py::test_runs` | yes |\n")
     return write, tmp_path
 
@@ -37,7 +39,7 @@ def check(name, root):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "budgets", "registered", "parity"])
+@pytest.mark.parametrize("name", ["layers", "budgets", "registered", "environment", "parity"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
@@ -57,6 +59,8 @@ def test_sound_project_passes(project, name):
     ("registered", "tests/base/other_test.cpp", TEST, "tests/base/other_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/CMakeLists.txt", "# " + CMAKE, "tests/base/text_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects test_*.py only"),
+    ("environment", "cohort/base/a.cpp", 'auto a = base::env_int("WORLD_SIZE", 1);\n', "WORLD_SIZE is not in docs"),
+    ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | yes |\n", 'status "yes" with 0 tests'),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | maybe |\n", 'status "maybe"'),
