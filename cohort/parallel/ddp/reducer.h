@@ -27,30 +27,41 @@
 
 namespace cohort::ddp {
 
-/// What an engine offers; make_reducer() picks one by ReducerOptions::engine.
+class GradientEngine;
+
 class COHORT_API Reducer {
  public:
-  virtual ~Reducer() = default;
-  Reducer() = default;
+  /// Collective: every rank must construct it with the same parameters and options.
+  /// Requires leaves that require gradients, each listed once.
+  /// Throws c10::Error when the ranks' parameters differ in number, sizes or strides, naming rank and parameter.
+  explicit Reducer(std::vector<at::Tensor> parameters, ReducerOptions options = {});
+  ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Begins a step whose gradients will be reduced. Collective in the second step, which rebuilds the buckets.
+  /// Optional first half of prepare(), for use before forward: checks the step before and, in the second step, rebuilds the
+  /// buckets (Collective then). Throws as prepare().
+  void prepare_forward();
+
+  /// Begins a step whose gradients will be reduced.
+  /// `outputs`: tensors the loss is computed from; with find_unused_parameters, parameters they do not depend on are known
+  /// to be unused at once. Without outputs finalize() tells.
   /// Throws c10::Error with PyTorch's "Expected to have finished reduction in the prior iteration ..." when the step before
   /// left parameters without gradients; the message names them.
-  virtual void prepare(const std::vector<at::Tensor>& outputs = {}) = 0;
+  void prepare(const std::vector<at::Tensor>& outputs = {});
 
-  /// Ends a step explicitly: parameters without a gradient count as unused. No effect if backward has already finished it.
-  virtual void finalize() = 0;
+  /// Ends a step explicitly: parameters without a gradient count as unused, which needs find_unused_parameters or
+  /// static_graph; otherwise throws as prepare(). No effect if backward has already finished the step.
+  void finalize();
 
   /// Parameter indices per bucket, in the order in which the buckets are reduced.
-  virtual std::vector<std::vector<size_t>> buckets() const = 0;
+  std::vector<std::vector<size_t>> buckets() const;
   /// True once the buckets follow the order in which gradients became ready.
-  virtual bool has_rebuilt_buckets() const = 0;
-};
+  bool has_rebuilt_buckets() const;
 
-/// Collective: every rank must construct it with the same parameters and options.
-/// Throws c10::Error when the ranks' parameters differ in number, sizes or strides, naming rank and parameter.
-COHORT_API std::unique_ptr<Reducer> make_reducer(std::vector<at::Tensor> parameters, ReducerOptions options = {});
+ private:
+  std::unique_ptr<GradientEngine> engine_;
+  bool is_forward_prepared_ = false;
+};
 
 }  // namespace cohort::ddp

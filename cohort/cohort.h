@@ -1,0 +1,15 @@
+/// Everything a training program needs, in one include. Narrower headers compile faster.
+#pragma once
+
+#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/state_dict.h"
+#include "cohort/comm/collectives.h"
+#include "cohort/comm/process_group.h"
+#include "cohort/comm/spawn.h"
+#include "cohort/data/data_loader.h"
+#include "cohort/data/distributed_sampler.h"
+#include "cohort/data/tensor_dataset.h"
+#include "cohort/data/token_dataset.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/ddp/reducer.h"
+#include "cohort/version.h"

@@ -1,0 +1,116 @@
+#include "cohort/parallel/ddp/bucket.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+namespace cohort::ddp {
+namespace {
+
+// Below this at::mul runs on one thread anyway, and its dispatch costs more than the arithmetic.
+constexpr int64_t kPlainLoopElements = 32 * 1024;
+
+template <class T>
+void scale_loop(T* destination, const T* source, T factor, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) destination[i] = source[i] * factor;
+}
+
+bool has_plain_layout(const at::Tensor& destination, const at::Tensor& source) {
+  return source.device().is_cpu() && source.numel() <= kPlainLoopElements && source.layout() == at::kStrided &&
+         destination.strides() == source.strides() && source.is_non_overlapping_and_dense() && !source.is_neg();
+}
+
+at::Tensor make_alias(const at::Tensor& flat, int64_t offset, const at::Tensor& parameter) {
+  auto alias = at::empty({0}, flat.options());
+  if (parameter.is_non_overlapping_and_dense()) {
+    return alias.set_(flat.storage(), offset, parameter.sizes(), parameter.strides());
+  }
+  return alias.set_(flat.storage(), offset, parameter.sizes(), at::empty(parameter.sizes(), at::kMeta).strides());
+}
+
+void check_matches(const at::Tensor& grad, const at::Tensor& slot) {
+  TORCH_CHECK(!grad.is_sparse(),
+              "DistributedDataParallel: a parameter of sizes ", slot.sizes(),
+              " has a sparse gradient that was not announced; set expect_sparse_gradient for it");
+  TORCH_CHECK(grad.scalar_type() == slot.scalar_type() && grad.device() == slot.device(), "Expected ", slot.toString(),
+              ", got ", grad.toString());
+}
+
+}  // namespace
+
+void scale_into(const at::Tensor& destination, const at::Tensor& source, double factor) {
+  if (has_plain_layout(destination, source)) {
+    if (source.scalar_type() == at::kFloat) {
+      return scale_loop(destination.mutable_data_ptr<float>(), source.const_data_ptr<float>(),
+                        static_cast<float>(factor), source.numel());
+    }
+    if (source.scalar_type() == at::kDouble) {
+      return scale_loop(destination.mutable_data_ptr<double>(), source.const_data_ptr<double>(), factor,
+                        source.numel());
+    }
+  }
+  auto result = destination;
+  const auto scalar = at::scalar_tensor(factor, at::kDouble);
+  scalar.unsafeGetTensorImpl()->set_wrapped_number(true);  // a number: takes part in no type promotion
+  at::mul_out(result, source, scalar);
+}
+
+Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, bool is_sparse)
+    : indices_(std::move(indices)), is_sparse_(is_sparse) {
+  if (is_sparse_) return;
+  int64_t num_elements = 0;
+  for (const size_t index : indices_) num_elements += parameters[index].numel();
+  const auto& first = parameters[indices_.front()];
+  contents_ = at::empty({num_elements}, first.options().requires_grad(false));
+  int64_t offset = 0;
+  for (const size_t index : indices_) {
+    aliases_.push_back(make_alias(contents_, offset, parameters[index]));
+    offset += parameters[index].numel();
+  }
+}
+
+void Bucket::take(size_t slot, const at::Tensor& parameter, int world_size, Averaging averaging) {
+  const at::NoGradGuard no_grad;
+  if (is_sparse_) return take_sparse(parameter, world_size);
+  const auto& alias = aliases_[slot];
+  auto& grad = parameter.mutable_grad();
+  if (!grad.defined()) {
+    alias.zero_();
+    return;
+  }
+  check_matches(grad, alias);
+  // Users may wrap the same memory in another tensor (detach, say), so data is compared, not identity.
+  const bool in_place = grad.const_data_ptr() == alias.const_data_ptr() && grad.numel() > 0;
+  if (in_place && averaging == Averaging::kDivideInPlace) {
+    grad.div_(world_size);
+    return;
+  }
+  scale_into(alias, grad, 1.0 / world_size);
+  if (!in_place) grad = alias;
+}
+
+void Bucket::take_sparse(const at::Tensor& parameter, int world_size) {
+  const auto& grad = parameter.grad();
+  TORCH_CHECK(grad.defined(), "Expected sparse gradient to be defined.");
+  TORCH_CHECK(grad.is_sparse(), "Expected variable to have sparse gradient.");
+  contents_ = grad;
+  contents_.div_(world_size);
+}
+
+void Bucket::give(size_t slot, const at::Tensor& parameter) const {
+  if (is_sparse_) return;
+  auto& grad = parameter.mutable_grad();
+  if (grad.defined() && grad.const_data_ptr() == aliases_[slot].const_data_ptr()) return;
+  grad = aliases_[slot];
+}
+
+void Bucket::adopt(size_t slot, const at::Tensor& parameter) {
+  auto& grad = parameter.mutable_grad();
+  if (is_sparse_ || !grad.defined() || grad.is_sparse()) return;
+  const at::NoGradGuard no_grad;
+  aliases_[slot].copy_(grad);
+  grad = aliases_[slot];
+}
+
+}  // namespace cohort::ddp

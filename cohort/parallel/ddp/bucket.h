@@ -1,0 +1,60 @@
+/// Bucket: one flat tensor in which the gradients of several parameters live side by side, reduced in one operation.
+///
+/// Gradients are aliases of the flat tensor, made by set_() and not by narrow(): to autograd they are ordinary tensors, so
+/// zero_grad (both modes), accumulation and `grad = {}` work as without DDP. Layout follows autograd's gradient layout
+/// contract: a dense parameter's strides, else row-major.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "cohort/export.h"
+
+namespace c10d {
+class Work;
+}
+
+namespace cohort::ddp {
+
+/// How gradients are divided by the number of ranks; the two roundings of PyTorch.
+enum class Averaging {
+  kMultiply,      ///< times 1 / world size
+  kDivideInPlace  ///< divided by world size when the gradient is already in the bucket (gradient_as_bucket_view)
+};
+
+class COHORT_API Bucket {
+ public:
+  /// Requires parameters of one dtype on one device, or a single one with a sparse gradient.
+  Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, bool is_sparse);
+
+  const std::vector<size_t>& indices() const { return indices_; }
+  bool is_sparse() const { return is_sparse_; }
+  /// The tensor to reduce. Sparse: the parameter's gradient itself.
+  const at::Tensor& contents() const { return contents_; }
+  const at::Tensor& alias(size_t slot) const { return aliases_[slot]; }
+
+  /// Puts the parameter's gradient, averaged, into the slot and makes it the parameter's gradient.
+  /// An undefined gradient counts as zeros and stays undefined.
+  void take(size_t slot, const at::Tensor& parameter, int world_size, Averaging averaging);
+  /// After the reduction: makes the slot the parameter's gradient, whatever it was.
+  void give(size_t slot, const at::Tensor& parameter) const;
+  /// Keeps gradients that live in an older bucket when the buckets are rebuilt.
+  void adopt(size_t slot, const at::Tensor& parameter);
+
+  size_t num_pending = 0;  ///< gradients this step still waits for
+  c10::intrusive_ptr<c10d::Work> work;
+
+ private:
+  void take_sparse(const at::Tensor& parameter, int world_size);
+
+  std::vector<size_t> indices_;
+  bool is_sparse_;
+  at::Tensor contents_;
+  std::vector<at::Tensor> aliases_;
+};
+
+/// destination = source * factor, bitwise as at::mul computes it. Same shape, dtype and device.
+COHORT_API void scale_into(const at::Tensor& destination, const at::Tensor& source, double factor);
+
+}  // namespace cohort::ddp

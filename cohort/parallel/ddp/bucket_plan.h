@@ -1,0 +1,49 @@
+/// Which gradient goes into which bucket. Pure.
+///
+/// Follows compute_bucket_assignment_by_size (torch/csrc/distributed/c10d/reducer.cpp): buckets hold one dtype on one device;
+/// a bucket closes once its size reaches the current limit, then the next limit counts (the last one stays); a sparse
+/// gradient has a bucket of its own.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "cohort/export.h"
+
+namespace cohort::ddp {
+
+struct ParameterInfo {
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  c10::Device device{c10::DeviceType::CPU};
+  size_t num_bytes = 0;
+  bool is_sparse = false;
+};
+
+/// Parameter indices of each bucket.
+using BucketPlan = std::vector<std::vector<size_t>>;
+
+/// Sizes in bytes at which the buckets of one dtype and device close.
+using BucketLimits = std::vector<size_t>;
+
+/// Plans buckets over parameters in the order given; buckets come back ordered by their smallest index.
+COHORT_API BucketPlan plan_buckets(const std::vector<ParameterInfo>& parameters, const BucketLimits& limits);
+
+/// The same over `order`, the indices in which gradients became ready; buckets stay in the order in which they fill up.
+COHORT_API BucketPlan plan_buckets_in_order(const std::vector<ParameterInfo>& parameters, const BucketLimits& limits,
+                                            const std::vector<size_t>& order);
+
+/// Capacity of buckets in bytes. `bucket_cap_mb`: as in DistributedDataParallel; absent means 25 MiB and a first bucket of 1.
+struct BucketCapacity {
+  size_t first_bytes = 0;
+  size_t bytes = 0;
+};
+COHORT_API BucketCapacity bucket_capacity(std::optional<double> bucket_cap_mb);
+
+/// Limits of the first step. Without unused-parameter search one bucket per dtype and device: it is rebuilt anyway.
+COHORT_API BucketLimits initial_limits(const BucketCapacity& capacity, bool find_unused_parameters, bool static_graph);
+
+}  // namespace cohort::ddp
