@@ -22,8 +22,10 @@ endif()
 find_program(COHORT_CCACHE ccache)
 mark_as_advanced(COHORT_CCACHE)
 if(PROJECT_IS_TOP_LEVEL AND COHORT_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${COHORT_CCACHE}")
+  # Relative paths let two build folders, or two clones, share objects and the precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_BASEDIR=${PROJECT_SOURCE_DIR};CCACHE_NOHASHDIR=1"
+      "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${COHORT_CCACHE}")
+  list(JOIN CMAKE_CXX_COMPILER_LAUNCHER ";" CMAKE_CXX_COMPILER_LAUNCHER)
   add_compile_options(-fpch-preprocess)
 endif()
 
