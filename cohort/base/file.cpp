@@ -35,7 +35,14 @@ void Fd::reset(int fd) {
 Result<Pipe> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error(fmt::format("cannot make a pipe: {}", errno_text(errno)));
-  return Pipe{Fd(ends[0]), Fd(ends[1])};
+  Pipe pipe{Fd(ends[0]), Fd(ends[1])};
+  // Where a program was started with closed standard streams, the lowest free numbers are theirs.
+  for (Fd* end : {&pipe.read_end, &pipe.write_end}) {
+    if (end->get() > STDERR_FILENO) continue;
+    end->reset(::fcntl(end->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!*end) return Error(fmt::format("cannot make a pipe: {}", errno_text(errno)));
+  }
+  return pipe;
 }
 
 Result<std::string> read_file(const std::string& path) {

@@ -30,7 +30,7 @@ class Fd {
   int fd_ = -1;
 };
 
-/// The two ends of a pipe, closed on exec.
+/// The two ends of a pipe, closed on exec and never one of the standard descriptors 0, 1 and 2.
 struct Pipe {
   Fd read_end;
   Fd write_end;

@@ -30,6 +30,7 @@ struct ChildPlan {
   int output_fd = -1;
   int error_fd = -1;
   int failure_fd = -1;
+  int announce_fd = -1;
 };
 
 [[noreturn]] void run_child(const ChildPlan& plan) {
@@ -42,6 +43,8 @@ struct ChildPlan {
   // The parent may have died before the line above; then nobody would ever send the signal.
   if (::getppid() != plan.parent) ::_exit(127);
   if (plan.new_session && ::setsid() < 0) fail();
+  const pid_t self = ::getpid();
+  if (plan.announce_fd >= 0 && ::write(plan.announce_fd, &self, sizeof self) != sizeof self) fail();
   if (plan.output_fd >= 0 && ::dup2(plan.output_fd, STDOUT_FILENO) < 0) fail();
   if (plan.error_fd >= 0 && ::dup2(plan.error_fd, STDERR_FILENO) < 0) fail();
   (void)::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -151,8 +154,6 @@ Result<Process> Process::start(const ProcessOptions& options) {
   if (!error) return failed(error.error());
   Result<Pipe> failure = make_pipe();
   if (!failure) return failed(failure.error());
-  Fd failure_fd(::fcntl(failure->write_end.get(), F_DUPFD_CLOEXEC, 3));
-  failure->write_end.reset();
 
   std::vector<std::string> arguments = options.arguments;
   std::vector<std::string> variables = environment_lines(options);
@@ -165,13 +166,14 @@ Result<Process> Process::start(const ProcessOptions& options) {
                                 .new_session = options.new_session,
                                 .output_fd = output->get(),
                                 .error_fd = error->get(),
-                                .failure_fd = failure_fd.get()});
+                                .failure_fd = failure->write_end.get(),
+                                .announce_fd = options.announce_fd});
   if (pid < 0) return failed(Error(fmt::format("fork: {}", errno_text(errno))));
   process.pid_ = pid;
   process.owns_session_ = options.new_session;
   process.pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   const int pidfd_errno = errno;
-  failure_fd.reset();
+  failure->write_end.reset();
   if (const int error_number = read_failure(failure->read_end.get())) {
     return failed(Error(fmt::format("cannot execute \"{}\": {}", *program, errno_text(error_number))));
   }

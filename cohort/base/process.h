@@ -49,6 +49,9 @@ struct ProcessOptions {
   Stream standard_error;
   /// A session of its own: signals typed at the terminal do not reach it, signal_session reaches its children too.
   bool new_session = true;
+  /// The child writes its pid (a pid_t) to this pipe before it starts the program; -1: nowhere. Whoever reads there
+  /// knows of every program that runs, even if we die in the middle of a start.
+  int announce_fd = -1;
 };
 
 /// The file that exec would start for `program`: itself if it has a slash, else the first match in PATH.

@@ -106,13 +106,12 @@ SessionGuard::SessionGuard(SessionGuard&& other) noexcept
 
 SessionGuard::~SessionGuard() {
   if (pid_ < 0) return;
-  protect(kDismissed);
+  // A guard that was killed itself (EPIPE) needs no dismissal.
+  const pid_t dismissed = kDismissed;
+  (void)!::write(sessions_.get(), &dismissed, sizeof dismissed);
   sessions_.reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
-
-// A guard that was killed itself (EPIPE) is no reason to stop the job.
-void SessionGuard::protect(pid_t session) { (void)!::write(sessions_.get(), &session, sizeof session); }
 
 }  // namespace cohort::elastic

@@ -35,7 +35,8 @@ class SessionGuard {
   /// Dismisses the guard: nothing is killed any more.
   ~SessionGuard();
 
-  void protect(pid_t session);
+  /// Whoever writes its pid here (ProcessOptions::announce_fd) is protected from then on: its session dies with us.
+  int announce_fd() const { return sessions_.get(); }
 
  private:
   SessionGuard() = default;

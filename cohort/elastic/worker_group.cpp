@@ -71,9 +71,9 @@ Result<void> WorkerGroup::start_worker(const WorkerSpec& spec) {
   Result<base::Process> process = base::Process::start({.arguments = spec.command,
                                                         .environment = spec.environment,
                                                         .standard_output = stream_of(spec.routes.output),
-                                                        .standard_error = stream_of(spec.routes.errors)});
+                                                        .standard_error = stream_of(spec.routes.errors),
+                                                        .announce_fd = guard_ ? guard_->announce_fd() : -1});
   if (!process) return process.error();
-  if (guard_) guard_->protect(process->pid());
   const auto add_tee = [&](const StreamRoute& route, base::Fd& pipe, Console& console) -> Result<void> {
     if (!route.tee) return {};
     Result<base::Fd> file = base::open_for_writing(route.file);

@@ -105,6 +105,14 @@ TEST(Process, InheritsOnlyStandardDescriptors) {
   EXPECT_EQ(read_to_end(process.standard_output()), "4\n");
 }
 
+TEST(Process, AnnouncesItselfBeforeTheProgramRuns) {
+  Pipe pipe = make_pipe().value();
+  Process process = Process::start({.arguments = {"true"}, .announce_fd = pipe.write_end.get()}).value();
+  pid_t announced = 0;
+  ASSERT_EQ(::read(pipe.read_end.get(), &announced, sizeof announced), sizeof announced);
+  EXPECT_EQ(announced, process.pid());
+}
+
 TEST(Process, MissingProgramMessage) {
   EXPECT_EQ(Process::start({.arguments = {"no-such-program-here"}}).error().describe(),
             "cannot start \"no-such-program-here\"\n"

@@ -1,0 +1,286 @@
+// The built `cohort run` with real processes: kills, signals, stubborn workers, output. POSIX shell scripts are the
+// workers, so that no rank needs LibTorch.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <stdexcept>
+
+#include "cohort/base/env.h"
+#include "cohort/base/process.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/wait_until_gone.h"
+
+namespace cohort::elastic {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+constexpr std::chrono::seconds kHangLimit{60};
+
+Words run_words(Words flags) {
+  flags.insert(flags.begin(), {base::get_env("COHORT_BINARY_DIR").value_or("build") + "/bin/cohort", "run"});
+  return flags;
+}
+
+/// A running launcher, with what it has printed so far.
+class Launcher {
+ public:
+  /// `script` is the workers' shell script.
+  Launcher(Words flags, const std::string& script) : process_(start(run_words(with_script(flags, script)))) {}
+  explicit Launcher(const Words& command) : process_(start(command)) {}
+
+  pid_t pid() const { return process_.pid(); }
+  void signal(int signal_number) { process_.signal(signal_number); }
+  const std::string& output() const { return output_; }
+  const std::string& errors() const { return errors_; }
+
+  void wait_for_output(const std::string& text) {
+    while (output_.find(text) == std::string::npos) {
+      if (!pump()) throw std::runtime_error("\"" + text + "\" did not come; stdout: " + output_ + "stderr: " + errors_);
+    }
+  }
+
+  /// The number after `word` in the output, which must be complete.
+  int number_after(const std::string& word) const {
+    return std::stoi(output_.substr(output_.find(word) + word.size()));
+  }
+
+  /// Exit code, or minus the signal's number.
+  int finish() {
+    while (pump()) {
+    }
+    const auto status = process_.wait_for(kHangLimit);
+    return status ? status->returncode() : throw std::runtime_error("the launcher hangs");
+  }
+
+ private:
+  static Words with_script(Words flags, const std::string& script) {
+    flags.insert(flags.end(), {"--no-python", "sh", "-c", script});
+    return flags;
+  }
+
+  static base::Process start(const Words& command) {
+    std::map<std::string, std::string> environment = base::environment();
+    environment["OMP_NUM_THREADS"] = "1";
+    return base::Process::start({.arguments = command,
+                                 .environment = environment,
+                                 .standard_output = base::Stream::pipe(),
+                                 .standard_error = base::Stream::pipe()})
+        .value();
+  }
+
+  /// Takes in what comes next; false at the end of both streams.
+  bool pump() {
+    base::Fd* fds[2] = {&process_.standard_output(), &process_.standard_error()};
+    std::string* texts[2] = {&output_, &errors_};
+    pollfd entries[2] = {{fds[0]->get(), POLLIN, 0}, {fds[1]->get(), POLLIN, 0}};
+    if (!*fds[0] && !*fds[1]) return false;
+    if (::poll(entries, 2, static_cast<int>(std::chrono::milliseconds(kHangLimit).count())) <= 0) {
+      throw std::runtime_error("no output; so far: " + output_ + errors_);
+    }
+    for (int i = 0; i < 2; ++i) {
+      if (!entries[i].revents) continue;
+      char buffer[4096];
+      const ssize_t count = ::read(fds[i]->get(), buffer, sizeof buffer);
+      if (count <= 0) fds[i]->reset();
+      if (count > 0) texts[i]->append(buffer, static_cast<size_t>(count));
+    }
+    return true;
+  }
+
+  base::Process process_;
+  std::string output_;
+  std::string errors_;
+};
+
+/// "$$$$" reaches the shell as "$$": the launcher halves dollars, as torchrun does.
+const std::string kWaitForever = "sleep 1000 & child=$!; echo pid$LOCAL_RANK=$$$$ child$LOCAL_RANK=$child; wait";
+
+TEST(Launcher, SuccessIsZeroAndSilent) {
+  Launcher launcher({"--nproc-per-node=3"}, "echo rank $RANK of $WORLD_SIZE");
+  EXPECT_EQ(launcher.finish(), 0);
+  for (const char* line : {"rank 0 of 3\n", "rank 1 of 3\n", "rank 2 of 3\n"}) {
+    EXPECT_THAT(launcher.output(), HasSubstr(line));
+  }
+  EXPECT_EQ(launcher.errors(), "");
+}
+
+TEST(Launcher, FailedWorkerStopsTheOthersAndIsReported) {
+  Launcher launcher({"--nproc-per-node=2"}, "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 1000");
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("failed with exit code 3; stopping the other workers with SIGTERM\n"));
+  EXPECT_THAT(launcher.errors(), HasSubstr("\nsh FAILED\n"));
+  const size_t root = launcher.errors().find("Root Cause");
+  ASSERT_NE(root, std::string::npos);
+  EXPECT_THAT(launcher.errors().substr(root), HasSubstr("  rank      : 1 (local_rank: 1)\n  exitcode  : 3 (pid: "));
+  EXPECT_THAT(launcher.errors().substr(0, root), HasSubstr("  exitcode  : -15 (pid: "));
+}
+
+TEST(Launcher, KilledWorkerIsNamedBySignal) {
+  Launcher launcher({"--nproc-per-node=2"}, kWaitForever);
+  launcher.wait_for_output("child0=");
+  launcher.wait_for_output("child1=");
+  ASSERT_EQ(::kill(launcher.number_after("pid1="), SIGKILL), 0);
+  EXPECT_EQ(launcher.finish(), 1);
+  const std::string pid = std::to_string(launcher.number_after("pid1="));
+  EXPECT_THAT(launcher.errors(), HasSubstr("rank 1 (pid " + pid + ") failed with signal 9 (SIGKILL)"));
+  EXPECT_THAT(launcher.errors(), HasSubstr("  traceback : Signal 9 (SIGKILL) received by PID " + pid));
+  EXPECT_TRUE(test::wait_until_gone(launcher.number_after("child1=")));
+  EXPECT_TRUE(test::wait_until_gone(launcher.number_after("child0=")));
+}
+
+TEST(Launcher, KilledLauncherTakesWorkersAndGrandchildrenAlong) {
+  Launcher launcher({"--nproc-per-node=2"}, kWaitForever + "; echo end");
+  launcher.wait_for_output("child0=");
+  launcher.wait_for_output("child1=");
+  launcher.signal(SIGKILL);
+  EXPECT_EQ(launcher.finish(), -SIGKILL);  // the workers hold the streams: their end is the workers' end
+  for (const char* name : {"pid0=", "pid1=", "child0=", "child1="}) {
+    EXPECT_TRUE(test::wait_until_gone(launcher.number_after(name))) << name;
+  }
+  EXPECT_THAT(launcher.output(), Not(HasSubstr("end")));
+}
+
+TEST(Launcher, ForwardsSignalAndEndsWithOne) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    const std::string name = std::to_string(signal);
+    Launcher launcher({"--nproc-per-node=2"}, "trap 'echo got " + name + "; exit 0' " + name +
+                                                  "; echo ready$LOCAL_RANK; while :; do sleep 1000 & wait; done");
+    launcher.wait_for_output("ready0");
+    launcher.wait_for_output("ready1");
+    launcher.signal(signal);
+    EXPECT_EQ(launcher.finish(), 1);
+    const size_t first = launcher.output().find("got " + name);
+    ASSERT_NE(first, std::string::npos) << launcher.errors();
+    EXPECT_NE(launcher.output().find("got " + name, first + 1), std::string::npos);
+    EXPECT_THAT(launcher.errors(), HasSubstr(", forwarding it to the workers\n"));
+    EXPECT_THAT(launcher.errors(), HasSubstr("[cohort] error: sh was stopped by SIG"));
+  }
+}
+
+TEST(Launcher, StubbornWorkerIsKilledAfterTheTimeout) {
+  Launcher launcher({"--nproc-per-node=2", "--shutdown-timeout=0.2"},
+                    "trap '' TERM; if [ $RANK = 1 ]; then exit 3; fi; while :; do sleep 1000; done");
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("no end after 200 ms: killing rank 0 (pid "));
+  EXPECT_THAT(launcher.errors(), HasSubstr("  exitcode  : -9 (pid: "));
+}
+
+TEST(Launcher, SecondInterruptKillsAtOnce) {
+  Launcher launcher({"--shutdown-timeout=1000"},
+                    "trap 'echo got it' INT; echo ready; while :; do sleep 1000 & wait; done");
+  launcher.wait_for_output("ready");
+  launcher.signal(SIGINT);
+  launcher.wait_for_output("got it");
+  launcher.signal(SIGINT);
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("received SIGINT while stopping: killing rank 0 (pid "));
+}
+
+TEST(Launcher, StoppedWorkerCanBeEnded) {
+  Launcher launcher({"--nproc-per-node=2"}, kWaitForever);
+  launcher.wait_for_output("child0=");
+  launcher.wait_for_output("child1=");
+  ASSERT_EQ(::kill(launcher.number_after("pid0="), SIGSTOP), 0);
+  ASSERT_EQ(::kill(launcher.number_after("pid1="), SIGKILL), 0);
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("  exitcode  : -15 (pid: "));
+}
+
+TEST(Launcher, ProcessLeftBehindIsEnded) {
+  Launcher launcher({}, "sleep 1000 > /dev/null 2>&1 & echo child=$!");
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_TRUE(test::wait_until_gone(launcher.number_after("child="), std::chrono::milliseconds(1)));
+  EXPECT_THAT(launcher.errors(), HasSubstr("(sleep), left behind by a worker\n"));
+}
+
+TEST(Launcher, HangupIgnoredByNohupStaysIgnored) {
+  Words command = run_words({"--no-python", "sh", "-c", "echo ready; exec sleep 1000"});
+  command.insert(command.begin(), {"sh", "-c", "trap '' HUP; exec \"$@\"", "sh"});
+  Launcher launcher(command);
+  launcher.wait_for_output("ready");
+  launcher.signal(SIGHUP);
+  launcher.signal(SIGTERM);
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("received SIGTERM"));
+  EXPECT_THAT(launcher.errors(), Not(HasSubstr("SIGHUP")));
+}
+
+TEST(Launcher, TeePrefixesLinesAndKeepsFiles) {
+  const test::TemporaryFolder folder;
+  Launcher launcher(
+      {"--nproc-per-node=2", "--tee=3", "--role=trainer", "--local-ranks-filter=1", "--log-dir", folder.path()},
+      "echo out $RANK; echo err $RANK >&2; printf rest");
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_EQ(launcher.output(), "[trainer1]:out 1\n[trainer1]:rest\n");
+  EXPECT_EQ(launcher.errors(), "[trainer1]:err 1\n");
+  const std::string attempt = std::filesystem::directory_iterator(folder.path())->path().string() + "/attempt_0/";
+  EXPECT_EQ(*base::read_file(attempt + "0/stdout.log"), "out 0\nrest");
+  EXPECT_EQ(*base::read_file(attempt + "1/stderr.log"), "err 1\n");
+}
+
+TEST(Launcher, RedirectedStreamsStayOffTheConsole) {
+  const test::TemporaryFolder folder;
+  Launcher launcher({"-r1", "--log_dir=" + folder.path()}, "echo out; echo err >&2");
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_EQ(launcher.output(), "");
+  EXPECT_EQ(launcher.errors(), "err\n");
+}
+
+TEST(Launcher, MuchTeedOutputArrivesWhole) {
+  const test::TemporaryFolder folder;
+  Launcher launcher({"--nproc-per-node=2", "--tee=1", "--log-dir=" + folder.path()},
+                    "i=0; while [ $i -lt 20000 ]; do echo line $i of rank $RANK; i=$((i+1)); done");
+  EXPECT_EQ(launcher.finish(), 0);
+  std::map<std::string, int> next;
+  size_t begin = 0;
+  for (size_t end; (end = launcher.output().find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string rank = launcher.output().substr(begin + 8, 1);
+    const std::string expected = "[default" + rank + "]:line " + std::to_string(next[rank]++) + " of rank " + rank;
+    ASSERT_EQ(launcher.output().substr(begin, end - begin), expected);
+  }
+  EXPECT_EQ(next, (std::map<std::string, int>{{"0", 20000}, {"1", 20000}}));
+}
+
+TEST(Launcher, ErrorFileOfAWorkerIsReported) {
+  const test::TemporaryFolder folder;
+  Launcher launcher({"--log-dir=" + folder.path()},
+                    R"(echo '{"message": "disk full", "timestamp": 1}' > "$TORCHELASTIC_ERROR_FILE"; exit 4)");
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("  error_file: " + folder.path()));
+  EXPECT_THAT(launcher.errors(), HasSubstr("  traceback : disk full\n"));
+}
+
+TEST(Launcher, MissingProgramMessage) {
+  Launcher launcher(run_words({"./no_such_program"}));
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_EQ(launcher.errors(),
+            "[cohort] error: cohort run: cannot execute \"./no_such_program\": No such file or directory (ENOENT)\n");
+}
+
+TEST(Launcher, UsageErrorsEndWithTwo) {
+  Launcher unknown(run_words({"--nproc-per-nods", "2", "x"}));
+  EXPECT_EQ(unknown.finish(), 2);
+  EXPECT_THAT(unknown.errors(), HasSubstr("unknown flag --nproc-per-nods (did you mean \"--nproc-per-node\"?)"));
+  Launcher later(run_words({"--rdzv-backend=c10d", "x"}));
+  EXPECT_EQ(later.finish(), 2);
+  EXPECT_EQ(later.errors(), "[cohort] error: cohort run: --rdzv-backend is not supported yet\n");
+  Launcher none(run_words({}));
+  EXPECT_EQ(none.finish(), 2);
+}
+
+TEST(Launcher, PetVariablesGiveDefaults) {
+  Words command = run_words({"--no-python", "sh", "-c", "echo $WORLD_SIZE $ROLE_NAME"});
+  command.insert(command.begin(), {"env", "PET_NPROC_PER_NODE=2", "PET_ROLE=from_env"});
+  Launcher launcher(command);
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_EQ(launcher.output(), "2 from_env\n2 from_env\n");
+}
+
+}  // namespace
+}  // namespace cohort::elastic
