@@ -39,11 +39,16 @@ constexpr std::array<std::pair<std::string_view, c10::ScalarType>, 19> kDtypes{{
     {"C64", c10::ScalarType::ComplexFloat},
 }};
 
-std::string quoted(std::string text) {
-  text.insert(text.begin(), '"');
-  text.push_back('"');
+// What stands in a damaged file may be long and not be text; neither belongs on a terminal.
+std::string shortened(std::string text) {
+  constexpr size_t kMaxShown = 200;
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char letter) { return letter < 0x20 || letter >= 0x7f; }, '?');
   return text;
 }
+
+std::string quoted(const std::string& text) { return c10::str('"', text.size() > 200 ? shortened(text) : text, '"'); }
 
 Error tensor_error(const std::string& name, const std::string& reason) {
   return Error(std::string("tensor ") + quoted(name) + ": " + reason);
@@ -89,7 +94,7 @@ Result<ParsedText> parse_json(std::string_view text) {
     if (watcher.duplicate()) return Error(*watcher.duplicate());
     return ParsedText{std::move(json), std::move(watcher.names())};
   } catch (const Json::exception& error) {
-    return Error(std::string("the header is not JSON: ") + error.what());
+    return Error(std::string("the header is not JSON: ") + shortened(error.what()));
   }
 }
 
@@ -209,7 +214,7 @@ Result<std::string> format_header(const SafetensorsHeader& header) {
       text += Json(entry.name).dump() + ":" + info.dump();
     }
   } catch (const Json::exception& error) {
-    return Error(std::string("a name or metadata text is not UTF-8: ") + error.what());
+    return Error(std::string("a name or metadata text is not UTF-8: ") + shortened(error.what()));
   }
   text.insert(text.begin(), '{');
   text.push_back('}');

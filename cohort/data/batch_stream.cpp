@@ -1,7 +1,9 @@
 #include "cohort/data/batch_stream.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
+#include <dlfcn.h>
 
 #include <condition_variable>
 #include <exception>
@@ -20,6 +22,14 @@ namespace {
 thread_local const WorkerInfo* current_worker = nullptr;
 
 struct StopReading {};
+
+// Workers compute with one thread each, as in PyTorch. at::set_num_threads would change the whole process; OpenMP's
+// setting is the thread's own, and LibTorch leaves it alone once it has set it.
+void compute_with_one_thread() {
+  at::get_num_threads();
+  const auto set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (set_num_threads) set_num_threads(1);
+}
 
 struct Finished {
   std::shared_ptr<void> batch;
@@ -163,6 +173,7 @@ std::optional<int64_t> BatchStream::State::claim(int worker) {
 void BatchStream::State::run_worker(int worker) {
   const WorkerInfo info{worker, options.num_workers, options.base_seed + worker};
   current_worker = &info;
+  compute_with_one_thread();
   std::exception_ptr init_error;
   try {
     if (options.worker_init) options.worker_init(worker);

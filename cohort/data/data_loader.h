@@ -178,6 +178,8 @@ class DataLoader {
       : DataLoader(std::make_shared<Dataset>(std::move(dataset)), std::move(options), std::move(collate)) {}
 
   /// Begins an epoch, without its first `first_batch` batches: how a resumed run goes on in the middle of an epoch.
+  /// The order must be that of the first run: with a DistributedSampler it is, after set_epoch; `shuffle` needs a
+  /// generator in the state it had when the epoch began.
   Epoch<Batch> start(int64_t first_batch = 0) const {
     auto read = [dataset = dataset_, collate = collate_](const std::vector<int64_t>& indices,
                                                          detail::ReadProgress& progress) {

@@ -135,6 +135,23 @@ TEST_F(SafetensorsTest, ReplacesAFileWholeAndKeepsItsPermissions) {
   EXPECT_EQ(folder_.num_files(), 1u);
 }
 
+TEST_F(SafetensorsTest, NewFilesGetTheProcessesDefaultPermissions) {
+  const mode_t mask = umask(027);
+  save_file(StateDict(), path_);
+  umask(mask);
+  struct stat info {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
+}
+
+TEST_F(SafetensorsTest, FollowsALink) {
+  folder_.write("real", "old");
+  std::filesystem::create_symlink("real", path_);
+  save_file(StateDict(), path_);
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_NE(folder_.read("real"), "old");
+}
+
 TEST_F(SafetensorsTest, FailureLeavesTheOldFileAndNothingElse) {
   folder_.write("a.safetensors", "old");
   StateDict tensors;
@@ -210,6 +227,7 @@ TEST_F(SafetensorsTest, TruncatedAndForeignFiles) {
 TEST_F(SafetensorsTest, HeadersThatAreNotWellFormed) {
   EXPECT_EQ(reason(" {}"), "the header does not begin with {");
   EXPECT_THAT(reason("{\"a\":"), testing::StartsWith("the header is not JSON: "));
+  EXPECT_LT(reason("{\"" + std::string(100000, '\xff')).size(), 300u);
   EXPECT_EQ(reason("{\"a\":1}"), "tensor \"a\": is not described by an object");
   EXPECT_EQ(reason(R"({"a":{"shape":[],"data_offsets":[0,0]}})"), "tensor \"a\": has no dtype");
   EXPECT_EQ(reason(R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", "x"),

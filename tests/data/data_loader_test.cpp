@@ -1,5 +1,6 @@
 #include "cohort/data/data_loader.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -166,6 +167,15 @@ TEST(DataLoader, WorkersKnowWhoTheyAre) {
   const int64_t seed_of_first_epoch = seeds[0];
   for (auto& batch : loader) EXPECT_GE(batch.item<int64_t>(), 0);
   EXPECT_NE(seeds[0], seed_of_first_epoch);
+}
+
+TEST(DataLoader, WorkersComputeWithOneThreadAndTheCallerAsBefore) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  DataLoader loader(Scripted{[](int64_t) -> int64_t { return at::get_num_threads(); }, 2}, {.num_workers = 1});
+  EXPECT_THAT(values(loader), ElementsAre(ElementsAre(1), ElementsAre(1)));
+  EXPECT_EQ(at::get_num_threads(), 3);
+  at::set_num_threads(before);
 }
 
 TEST(DataLoader, WorkerErrorNamesSampleAndWorkerMessage) {

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/process_group.h"
 #include "tests/data/error_text.h"
+#include "tests/support/rank_processes.h"
 
 namespace cohort::data {
 namespace {
@@ -71,6 +73,18 @@ TEST(DistributedSampler, InvalidRankMessage) {
 
 TEST(DistributedSampler, NeedsAProcessGroupWhenRanksAreNotGiven) {
   EXPECT_THROW(DistributedSampler(8, {}), c10::ValueError);
+}
+
+COHORT_WORKER(distributed_sampler_takes_ranks_from_the_default_group) {
+  init_process_group("gloo");
+  DistributedSampler sampler(5, {.shuffle = false});
+  const std::vector<int64_t> expected = get_rank() == 0 ? std::vector<int64_t>{0, 2, 4} : std::vector<int64_t>{1, 3, 0};
+  TORCH_CHECK(sampler.indices() == expected, "rank ", get_rank(), " got ", sampler.indices());
+  destroy_process_group();
+}
+
+TEST(DistributedSampler, TakesRanksFromTheDefaultGroup) {
+  test::run_workers("distributed_sampler_takes_ranks_from_the_default_group").expect_success();
 }
 
 TEST(DistributedSampler, WarnsOnceWhenEpochIsNeverSet) {
