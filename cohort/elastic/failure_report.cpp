@@ -98,6 +98,13 @@ WorkerFailure describe_failure(int rank, int local_rank, pid_t pid, const base::
   return failure;
 }
 
+std::string error_file_with_code(const std::string& text, const base::ExitStatus& status) {
+  json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object() || !root.contains("message") || !root["message"].is_object()) return text;
+  root["message"]["errorCode"] = status.returncode();
+  return root.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures) {
   return *std::min_element(failures.begin(), failures.end(),
                            [](const WorkerFailure& a, const WorkerFailure& b) { return a.time < b.time; });

@@ -30,6 +30,10 @@ WorkerFailure describe_failure(int rank, int local_rank, pid_t pid, const base::
 /// The failure that came first; among those of one second, the first in the list. Requires a failure.
 const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures);
 
+/// The text of a worker's error file, with its exit code added, as a launcher passes it on in its own error file to
+/// whoever started it. A text without a structured message is passed on as it is.
+std::string error_file_with_code(const std::string& text, const base::ExitStatus& status);
+
 /// torchrun's block from the first line of "=" to the last, without a newline at the end.
 /// `failures` in the order in which they were noticed; times are shown in local time.
 std::string format_failure_report(const std::string& program, const std::vector<WorkerFailure>& failures,

@@ -79,11 +79,22 @@ void say_threads(const LaunchPlan& plan, int num_cores) {
                                 plan.threads_per_rank, num_cores, plan.job.layout.local_world_size));
 }
 
+/// A launcher that is itself a worker tells its own launcher what the root cause said.
+void pass_on_error_file(const WorkerFailure& root) {
+  const std::string path = base::get_env("TORCHELASTIC_ERROR_FILE").value_or("");
+  const Result<std::string> text = base::read_file(root.error_file);
+  if (path.empty() || !text) return;
+  if (Result<void> written = base::write_file_atomically(path, error_file_with_code(*text, root.status)); !written) {
+    base::log_warning(written.error().describe());
+  }
+}
+
 int report(const LaunchOptions& options, const GroupResult& result) {
   if (result.ok()) return 0;
   if (result.signal) {
     base::log_error(fmt::format("{} was stopped by {}", options.program.name, base::signal_name(*result.signal)));
   } else {
+    pass_on_error_file(root_cause(result.failures));
     const std::string text = format_failure_report(options.program.name, result.failures, host_name());
     (void)base::write_all(STDERR_FILENO, text + "\n");
   }

@@ -112,6 +112,13 @@ TEST_F(FailureReport, DamagedErrorFileIsSaidAndNotFatal) {
   }
 }
 
+TEST_F(FailureReport, PassedOnErrorFileHasTheExitCode) {
+  EXPECT_EQ(error_file_with_code(R"({"message":{"message":"bad"}})", {.signal = SIGSEGV}),
+            R"({"message":{"errorCode":-11,"message":"bad"}})");
+  EXPECT_EQ(error_file_with_code(R"({"message": "plain"})", {.code = 1}), R"({"message": "plain"})");
+  EXPECT_EQ(error_file_with_code("no json", {.code = 1}), "no json");
+}
+
 TEST_F(FailureReport, EarliestTimeIsTheRootCause) {
   std::vector<WorkerFailure> failures = {
       describe_failure(0, 0, 1, {.code = 1}, "", kTime),

@@ -256,6 +256,17 @@ TEST(Launcher, ErrorFileOfAWorkerIsReported) {
   EXPECT_THAT(launcher.errors(), HasSubstr("  traceback : disk full\n"));
 }
 
+TEST(Launcher, PassesTheRootCauseOnToTheLauncherAbove) {
+  const test::TemporaryFolder folder;
+  Words command = run_words(
+      {"--no-python", "sh", "-c", R"(echo '{"message": {"message": "bad"}}' > "$TORCHELASTIC_ERROR_FILE"; exit 4)"});
+  command.insert(command.begin(),
+                 {"env", "TMPDIR=" + folder.path(), "TORCHELASTIC_ERROR_FILE=" + folder.path() + "/up"});
+  Launcher launcher(command);
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_EQ(*base::read_file(folder / "up"), R"({"message":{"errorCode":4,"message":"bad"}})");
+}
+
 TEST(Launcher, MissingProgramMessage) {
   Launcher launcher(run_words({"./no_such_program"}));
   EXPECT_EQ(launcher.finish(), 1);

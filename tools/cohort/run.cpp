@@ -107,6 +107,10 @@ void build_app(CLI::App& app, RunFlags& flags) {
   add_log_flags(app, flags);
   add_failure_flags(app, flags);
   for (size_t i = 0; i < kLaterFlags.size(); ++i) app.add_option(kLaterFlags[i], flags.later[i])->group("");
+  for (CLI::Option* option : app.get_options()) {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (option->get_items_expected_max() > 0) option->type_name("VALUE");
+  }
 }
 
 std::vector<Flag> flags_of(const CLI::App& app) {
@@ -195,7 +199,6 @@ Result<void> finish_flags(RunFlags& flags, const std::vector<std::string>& progr
 Result<std::optional<std::string>> parse(const std::vector<std::string>& arguments, RunFlags& flags) {
   CLI::App app;
   build_app(app, flags);
-  for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const std::vector<Flag> known = flags_of(app);
   Result<SplitCommandLine> split = split_command_line(arguments, known);
   if (!split) return split.error();
