@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 namespace cohort::base {
 namespace {
 
@@ -32,6 +36,16 @@ TEST_F(Log, WarnOnceWarnsOncePerText) {
   EXPECT_FALSE(warn_once("first text"));
   EXPECT_TRUE(warn_once("second text"));
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: first text\n[cohort] warning: second text\n");
+}
+
+TEST_F(Log, WarnOnceIsOnceAmongThreads) {
+  testing::internal::CaptureStderr();
+  std::atomic<int> first{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { first += warn_once("from every thread") ? 1 : 0; });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(first, 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: from every thread\n");
 }
 
 }  // namespace
