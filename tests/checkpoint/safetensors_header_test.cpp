@@ -1,0 +1,75 @@
+#include "cohort/checkpoint/safetensors_header.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+namespace cohort::checkpoint {
+namespace {
+
+SafetensorsHeader two_tensors() {
+  return {.entries = {{"a", at::kFloat, {2, 3}, 8, 32}, {"b", at::kLong, {}, 0, 8}}, .metadata = {{"key", "value"}}};
+}
+
+TEST(SafetensorsHeader, ParsesWhatItFormats) {
+  const auto text = format_header(two_tensors());
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(text->size() % 8, 0u);
+  const auto header = parse_header(*text, 32);
+  ASSERT_TRUE(header.ok()) << header.error().describe();
+  ASSERT_EQ(header->entries.size(), 2u);
+  EXPECT_EQ(header->entries[0].name, "a");
+  EXPECT_EQ(header->entries[0].shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(header->entries[1].dtype, at::kLong);
+  EXPECT_EQ(header->metadata.at("key"), "value");
+}
+
+TEST(SafetensorsHeader, ReservedNameMessage) {
+  SafetensorsHeader header = two_tensors();
+  header.entries[0].name = "__metadata__";
+  EXPECT_EQ(format_header(header).error().describe(),
+            "tensor \"__metadata__\": this name is reserved by the file format");
+}
+
+TEST(SafetensorsHeader, KnowsNoNameForSomeDtypes) {
+  EXPECT_EQ(dtype_name(at::kBFloat16), "BF16");
+  EXPECT_EQ(dtype_name(at::kComplexDouble), std::nullopt);
+  EXPECT_EQ(dtype_name(at::kQInt8), std::nullopt);
+}
+
+// Whatever stands in the text: an error, or a table whose tensors fill the data exactly.
+TEST(SafetensorsHeader, BelievesNothingThatDoesNotAddUp) {
+  const std::string good = *format_header(two_tensors());
+  const std::string letters = "{}[]\",:-0123456789eE.aFI\\u\xff \0";
+  std::mt19937 random(1);
+  int num_accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = good;
+    const int num_changes = 1 + static_cast<int>(random() % 4);
+    for (int change = 0; change < num_changes; ++change) {
+      const size_t place = random() % text.size();
+      if (random() % 4 == 0) {
+        text.erase(place, 1);
+      } else {
+        text[place] = letters[random() % letters.size()];
+      }
+    }
+    const auto header = parse_header(text, 32);
+    if (!header) continue;
+    ++num_accepted;
+    uint64_t num_bytes = 0;
+    for (const TensorEntry& entry : header->entries) {
+      uint64_t size = c10::elementSize(entry.dtype);
+      for (const int64_t length : entry.shape) size *= static_cast<uint64_t>(length);
+      EXPECT_EQ(entry.end - entry.begin, size) << text;
+      num_bytes += size;
+    }
+    EXPECT_EQ(num_bytes, 32u) << text;
+  }
+  EXPECT_GT(num_accepted, 100) << "changes inside names and metadata do no harm";
+}
+
+}  // namespace
+}  // namespace cohort::checkpoint
