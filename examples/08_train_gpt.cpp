@@ -1,0 +1,433 @@
+// Trains a byte-level GPT on any folder of text, data-parallel. Without --data it reads the C++ headers of LibTorch.
+//
+//   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_gpt
+//
+// prints (rank 0): what it trains on, a progress line, the held-out loss from time to time, and at the end
+//   held-out loss in nats per byte, over 262144 bytes of files that were not trained on
+//     unigram              3.60
+//     interpolated 4-gram  1.21
+//     this GPT             1.08
+// then a text by the model and the checkpoint's name. `--resume` goes on after the last checkpoint as if the run had
+// never stopped: with the same number of ranks every loss is the same to the last bit (two ranks; with more, Gloo may
+// add in another order). All flags: --help. One process without a launcher works too.
+#include <cohort/checkpoint/training_checkpoint.h>
+#include <cohort/comm/collectives.h>
+#include <cohort/data/data_loader.h>
+#include <cohort/data/distributed_sampler.h>
+#include <cohort/models/gpt.h>
+#include <cohort/models/ngram.h>
+#include <cohort/parallel/ddp/distributed_data_parallel.h>
+#include <cohort/train/progress.h>
+#include <cohort/train/schedule.h>
+#include <cohort/train/text_split.h>
+#include <sys/stat.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace {
+
+namespace F = torch::nn::functional;
+using cohort::models::GPT;
+using cohort::train::TextPart;
+
+struct Settings {
+  std::string data = COHORT_DEFAULT_TEXT;
+  std::string checkpoint = "train_gpt.safetensors";
+  std::string log;
+  bool resume = false;
+  int64_t depth = 3, width = 144, heads = 3, context = 128;
+  double dropout = 0.0;
+  int64_t steps = 2400, batch_size = 8, accumulate = 1;
+  double learning_rate = 4e-3, min_learning_rate = 2e-4, weight_decay = 0.1, clip = 1.0;
+  int64_t warmup = 100;
+  double held_out = 0.05;
+  int64_t eval_every = 400, eval_windows = 2048;
+  int64_t save_every = 500, stop_at = 0, log_every = 10;
+  int64_t seed = 1;
+  std::string prompt = "#pragma once\n\n#include <";
+  int64_t sample_bytes = 400;
+  double temperature = 0.8;
+};
+
+// An endless stream of this rank's batches that can start anywhere.
+class Batches {
+ public:
+  Batches(const TextPart& part, const Settings& settings, int64_t first)
+      : sampler_(std::make_shared<cohort::data::DistributedSampler>(
+            part.size(), cohort::data::DistributedSamplerOptions{.seed = settings.seed, .drop_last = true})),
+        loader_(part, {.batch_size = settings.batch_size, .sampler = sampler_, .drop_last = true}),
+        next_(first) {
+    TORCH_CHECK_VALUE(loader_.size() > 0, "the text has only ", part.size(),
+                      " windows to train on, fewer than one batch of ", settings.batch_size,
+                      " per rank; give more text, or a smaller --batch-size or --context");
+  }
+
+  TextPart::Example next() {
+    if (!epoch_ || next_ % loader_.size() == 0) {
+      sampler_->set_epoch(next_ / loader_.size());
+      epoch_.emplace(loader_.start(next_ % loader_.size()));
+    }
+    ++next_;
+    return *epoch_->next();
+  }
+
+ private:
+  std::shared_ptr<cohort::data::DistributedSampler> sampler_;
+  cohort::data::DataLoader<TextPart> loader_;
+  std::optional<cohort::data::Epoch<TextPart::Example>> epoch_;
+  int64_t next_;
+};
+
+at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
+  return F::cross_entropy(logits.flatten(0, 1), targets.flatten());
+}
+
+// Mean loss over the part, each rank reading its share.
+double evaluate(GPT model, const TextPart& part) {
+  const at::NoGradGuard no_grad;
+  model->eval();
+  const cohort::data::DataLoader<TextPart> loader(part.share(cohort::get_rank(), cohort::get_world_size()),
+                                                  {.batch_size = 32});
+  const at::Tensor sums = at::zeros({2}, at::kDouble);
+  for (auto& [inputs, targets] : loader) {
+    const auto count = static_cast<double>(targets.numel());
+    sums[0] += loss_of(model(inputs), targets).item<double>() * count;
+    sums[1] += count;
+  }
+  cohort::all_reduce(sums);
+  model->train();
+  return sums[0].item<double>() / sums[1].item<double>();
+}
+
+// One JSON object per line, with every digit, for plots and for comparing runs.
+class LossLog {
+ public:
+  LossLog(const std::string& path, bool append)
+      : file_(path.empty() ? nullptr : std::fopen(path.c_str(), append ? "a" : "w")) {
+    TORCH_CHECK_VALUE(path.empty() || file_, "cannot write the log \"", path, "\"");
+  }
+  ~LossLog() {
+    if (file_) std::fclose(file_);
+  }
+  LossLog(const LossLog&) = delete;
+  LossLog& operator=(const LossLog&) = delete;
+
+  void write(int64_t step, const char* name, double value) {
+    if (!file_) return;
+    std::fprintf(file_, "{\"step\": %lld, \"%s\": %.17g}\n", static_cast<long long>(step), name, value);
+    std::fflush(file_);
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+class Trainer {
+ public:
+  Trainer(const Settings& settings, const cohort::train::TextSplit& text)
+      : settings_(settings),
+        text_(text),
+        rank_(cohort::get_rank()),
+        world_size_(cohort::get_world_size()),
+        net_(make_net(settings)),
+        model_(net_),
+        optimizer_(make_optimizer()) {
+    if (settings.resume) load_checkpoint();
+  }
+
+  void train();
+  void report();
+
+ private:
+  static GPT make_net(const Settings& settings);
+  torch::optim::AdamW make_optimizer();
+  double run_step(Batches& batches);
+  cohort::FileMetadata config() const;
+  void save_checkpoint();
+  void load_checkpoint();
+  void print_sample();
+
+  Settings settings_;
+  const cohort::train::TextSplit& text_;
+  int rank_, world_size_;
+  GPT net_;
+  cohort::DistributedDataParallel<cohort::models::GPTImpl> model_;
+  torch::optim::AdamW optimizer_;
+  int64_t step_ = 0;
+};
+
+GPT Trainer::make_net(const Settings& settings) {
+  torch::manual_seed(settings.seed);
+  GPT net(cohort::models::GPTOptions{.block_size = settings.context,
+                                     .n_layer = settings.depth,
+                                     .n_head = settings.heads,
+                                     .n_embd = settings.width,
+                                     .dropout = settings.dropout});
+  torch::manual_seed(settings.seed + 1 + cohort::get_rank());  // dropout differs between ranks
+  return net;
+}
+
+torch::optim::AdamW Trainer::make_optimizer() {
+  using torch::optim::AdamWOptions;
+  const auto groups = cohort::models::decay_groups(model_->parameters());
+  const AdamWOptions options = AdamWOptions(settings_.learning_rate).betas({0.9, 0.95});
+  return torch::optim::AdamW(
+      {{groups.decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(settings_.weight_decay))},
+       {groups.not_decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0.0))}},
+      options);
+}
+
+void Trainer::train() {
+  const cohort::train::WarmupCosine schedule{.peak = settings_.learning_rate,
+                                             .floor = settings_.min_learning_rate,
+                                             .warmup_steps = settings_.warmup,
+                                             .total_steps = settings_.steps};
+  Batches batches(text_.train, settings_, step_ * settings_.accumulate);
+  LossLog log(rank_ == 0 ? settings_.log : "", settings_.resume);
+  cohort::train::ProgressLine progress(
+      {.total_steps = settings_.steps, .first_step = step_, .unit = "tokens", .is_enabled = rank_ == 0});
+  const int64_t first_step = step_, last_step = settings_.stop_at > 0 ? settings_.stop_at : settings_.steps;
+  const int64_t tokens_per_step = world_size_ * settings_.accumulate * settings_.batch_size * settings_.context;
+  const auto is_due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0; };
+  while (step_ < last_step) {
+    const double rate = schedule.at(step_);
+    cohort::train::set_learning_rate(optimizer_, rate);
+    const double own_loss = run_step(batches);
+    ++step_;
+    if (is_due(settings_.log_every) || step_ == last_step) {
+      const at::Tensor loss = at::full({1}, own_loss, at::kDouble);
+      cohort::all_reduce(loss, {.op = cohort::ReduceOp::SUM});
+      const double mean = loss.item<double>() / world_size_;
+      log.write(step_, "loss", mean);
+      progress.update(step_, (step_ - first_step) * tokens_per_step, {{"loss", mean}, {"lr", rate}});
+    }
+    if (is_due(settings_.eval_every) && step_ < last_step) {
+      const double held_out = evaluate(net_, text_.held_out.evenly_spaced(settings_.eval_windows / 8));
+      log.write(step_, "held_out", held_out);
+      char line[96];
+      std::snprintf(line, sizeof line, "step %lld  held-out loss %.4f", static_cast<long long>(step_), held_out);
+      progress.print(line);
+    }
+    if (is_due(settings_.save_every) || step_ == last_step) save_checkpoint();
+  }
+}
+
+double Trainer::run_step(Batches& batches) {
+  double sum = 0.0;
+  optimizer_.zero_grad();
+  for (int64_t i = 0; i < settings_.accumulate; ++i) {
+    const auto [inputs, targets] = batches.next();
+    const auto step = [&] {
+      const at::Tensor loss = loss_of(model_(inputs), targets) / static_cast<double>(settings_.accumulate);
+      loss.backward();
+      sum += loss.item<double>();
+    };
+    if (i + 1 < settings_.accumulate) {
+      const auto guard = model_->no_sync();
+      step();
+    } else {
+      step();
+    }
+  }
+  if (settings_.clip > 0.0) torch::nn::utils::clip_grad_norm_(model_->parameters(), settings_.clip);
+  optimizer_.step();
+  return sum;
+}
+
+// What must be equal for a run to go on as if it had never stopped.
+cohort::FileMetadata Trainer::config() const {
+  cohort::FileMetadata config;
+  const std::pair<const char*, int64_t> numbers[] = {{"depth", settings_.depth},
+                                                     {"width", settings_.width},
+                                                     {"heads", settings_.heads},
+                                                     {"context", settings_.context},
+                                                     {"batch-size", settings_.batch_size},
+                                                     {"accumulate", settings_.accumulate},
+                                                     {"steps", settings_.steps},
+                                                     {"warmup", settings_.warmup},
+                                                     {"seed", settings_.seed},
+                                                     {"training windows", text_.train.size()}};
+  for (const auto& [name, value] : numbers) config[name] = std::to_string(value);
+  return config;
+}
+
+// Collective: the state of every rank's random numbers goes into the one file that rank 0 writes.
+void Trainer::save_checkpoint() {
+  const at::Tensor own_state = cohort::rng_state();
+  const at::Tensor states = at::empty({world_size_, own_state.numel()}, own_state.options());
+  cohort::all_gather_single(states, own_state);
+  if (rank_ != 0) return;
+  cohort::TrainingProgress progress{.step = step_, .metadata = config()};
+  progress.extra.insert("random_states", states);
+  cohort::save_checkpoint(settings_.checkpoint, *net_, &optimizer_, progress);
+}
+
+// Every rank reads the file.
+void Trainer::load_checkpoint() {
+  const std::string& path = settings_.checkpoint;
+  TORCH_CHECK_VALUE(std::filesystem::exists(path), "--resume: there is no checkpoint \"", path,
+                    "\"; start without --resume, or name it with --checkpoint");
+  const cohort::FileMetadata metadata = cohort::load_metadata(path);
+  for (const auto& [name, value] : config()) {
+    const auto found = metadata.find(name);
+    TORCH_CHECK_VALUE(found != metadata.end(), "--resume: \"", path, "\" is not a checkpoint of train_gpt: it has no ",
+                      name);
+    TORCH_CHECK_VALUE(found->second == value, "--resume: \"", path, "\" was made with ", name, " ", found->second,
+                      ", this run has ", value, "; give the same flags and text");
+  }
+  const cohort::TrainingProgress progress = cohort::load_checkpoint(path, *net_, &optimizer_, cohort::RestoreRng::kNo);
+  step_ = progress.step;
+  const at::Tensor& states = progress.extra["random_states"];
+  if (states.size(0) == world_size_) {
+    cohort::set_rng_state(states[rank_].clone());
+  } else if (rank_ == 0) {
+    std::printf("note: the checkpoint was made by %lld ranks, this run has %d: it goes on, but not bit for bit\n",
+                static_cast<long long>(states.size(0)), world_size_);
+  }
+  if (rank_ == 0) std::printf("resuming %s at step %lld\n", path.c_str(), static_cast<long long>(step_));
+}
+
+double ngram_loss(int order, const cohort::train::TextSplit& text, const TextPart& held_out) {
+  cohort::models::NgramModel model(order);
+  for (const auto& stretch : text.train.stretches(/*history=*/0)) model.fit(stretch.text);
+  double sum = 0.0;
+  for (const auto& stretch : held_out.stretches(order - 1)) {
+    sum += model.loss(stretch.text, stretch.first_target, stretch.text.size());
+  }
+  return sum / static_cast<double>(held_out.num_targets());
+}
+
+// Collective. The n-gram models see the same training bytes and predict the same held-out bytes, always with their full
+// context; the GPT starts every window anew.
+void Trainer::report() {
+  const TextPart held_out = text_.held_out.evenly_spaced(settings_.eval_windows);
+  const double loss = evaluate(net_, held_out);
+  if (rank_ == 0) {
+    LossLog(settings_.log, /*append=*/true).write(step_, "final_held_out", loss);
+    std::printf("\nheld-out loss in nats per byte, over %lld bytes of files that were not trained on\n",
+                static_cast<long long>(held_out.num_targets()));
+    std::printf("  unigram              %.4f\n", ngram_loss(1, text_, held_out));
+    std::printf("  interpolated 4-gram  %.4f\n", ngram_loss(4, text_, held_out));
+    std::printf("  this GPT             %.4f  (%.2f M parameters, %lld steps)\n", loss,
+                static_cast<double>(net_->num_parameters()) / 1e6, static_cast<long long>(step_));
+    print_sample();
+    std::printf("\ncheckpoint: %s\n", settings_.checkpoint.c_str());
+  }
+  cohort::barrier();
+}
+
+void Trainer::print_sample() {
+  const std::string& prompt = settings_.prompt;
+  const at::Tensor tokens = at::empty({1, static_cast<int64_t>(prompt.size())}, at::kLong);
+  for (size_t i = 0; i < prompt.size(); ++i) tokens[0][static_cast<int64_t>(i)] = static_cast<unsigned char>(prompt[i]);
+  const at::Tensor text = net_->generate(tokens, {.max_new_tokens = settings_.sample_bytes,
+                                                  .temperature = settings_.temperature,
+                                                  .generator = cohort::data::make_generator(settings_.seed)});
+  const at::Tensor bytes = text[0].to(at::kByte).contiguous();
+  std::string printable(reinterpret_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel()));
+  for (char& c : printable) {
+    if (c != '\n' && c != '\t' && (c < ' ' || c > '~')) c = '?';
+  }
+  std::printf("\na text by the model, after the prompt (%zu bytes)\n----\n%s\n----\n", prompt.size(),
+              printable.c_str());
+}
+
+void run(const Settings& settings) {
+  if (std::getenv("WORLD_SIZE")) {
+    cohort::init_process_group("gloo");
+  } else {
+    cohort::init_process_group(
+        {.backend = "gloo", .world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
+  }
+  const auto corpus = cohort::data::TextCorpus::open(settings.data);
+  const cohort::train::TextSplit text = cohort::train::split_text(corpus, settings.context, settings.held_out);
+  if (cohort::get_rank() == 0) {
+    std::printf("%lld text files in %s, %lld of them copies: %.1f MB to train on, %.1f MB held out\n",
+                static_cast<long long>(text.num_files), settings.data.c_str(),
+                static_cast<long long>(text.num_duplicates), static_cast<double>(text.train.num_targets()) / 1e6,
+                static_cast<double>(text.held_out.num_targets()) / 1e6);
+    std::fflush(stdout);
+  }
+  Trainer trainer(settings, text);
+  trainer.train();
+  if (settings.stop_at == 0 || settings.stop_at >= settings.steps) trainer.report();
+  cohort::destroy_process_group();
+}
+
+void add_flags(CLI::App& app, Settings& settings) {
+  app.option_defaults()->take_last();  // of a flag given twice, the last counts
+  const auto positive = CLI::PositiveNumber;
+  const auto not_negative = CLI::NonNegativeNumber;
+  app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
+  app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
+  app.add_flag("--resume", settings.resume, "go on from the checkpoint");
+  app.add_option("--log", settings.log, "file for the losses, one JSON object per line");
+  app.add_option("--depth", settings.depth, "number of blocks")->check(positive)->capture_default_str();
+  app.add_option("--width", settings.width, "size of the embedding")->check(positive)->capture_default_str();
+  app.add_option("--heads", settings.heads, "attention heads; must divide the width")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--context", settings.context, "bytes the model sees")->check(positive)->capture_default_str();
+  app.add_option("--dropout", settings.dropout, "in [0, 1)")->check(not_negative)->capture_default_str();
+  app.add_option("--steps", settings.steps, "optimizer steps of the whole run")->check(positive)->capture_default_str();
+  app.add_option("--batch-size", settings.batch_size, "windows per rank and pass")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--accumulate", settings.accumulate, "passes per step")->check(positive)->capture_default_str();
+  app.add_option("--lr", settings.learning_rate, "highest learning rate")->check(positive)->capture_default_str();
+  app.add_option("--min-lr", settings.min_learning_rate, "last learning rate")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--warmup", settings.warmup, "steps of rising rate")->check(not_negative)->capture_default_str();
+  app.add_option("--weight-decay", settings.weight_decay, "of matrices")->check(not_negative)->capture_default_str();
+  app.add_option("--clip", settings.clip, "largest gradient norm; 0: any")->check(not_negative)->capture_default_str();
+  app.add_option("--held-out", settings.held_out, "fraction of the files to test on")->capture_default_str();
+  app.add_option("--eval-every", settings.eval_every, "steps between tests; 0: never")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--eval-windows", settings.eval_windows, "windows of the last test")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--save-every", settings.save_every, "steps between checkpoints; 0: only the last")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--stop-at", settings.stop_at, "save and end at this step; --resume goes on")->check(not_negative);
+  app.add_option("--log-every", settings.log_every, "steps between losses")->check(positive)->capture_default_str();
+  app.add_option("--seed", settings.seed, "of weights, order of the text and sample")->capture_default_str();
+  app.add_option("--prompt", settings.prompt, "the sample's first bytes");
+  app.add_option("--sample-bytes", settings.sample_bytes, "length of the sample")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--temperature", settings.temperature, "0: always the likeliest byte")
+      ->check(not_negative)
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Trains a byte-level GPT on a folder of text.");
+  add_flags(app, settings);
+  CLI11_PARSE(app, argc, argv);
+  ::umask(0077);  // the checkpoint is for its owner alone
+  try {
+    run(settings);
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "train_gpt: error: %s\n", error.what_without_backtrace());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_gpt: error: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,280 @@
+"""Every example, started as its first lines say (short forms), and what can go wrong with it."""
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD, SOURCE, free_port, run_ranks
+
+EXAMPLES = BUILD / "bin" / "examples"
+COHORT = BUILD / "bin" / "cohort"
+
+
+def run(*command, cwd=None, env=None, timeout=120):
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=dict(os.environ, OMP_NUM_THREADS="1", **(env or {})),
+                          capture_output=True, text=True, timeout=timeout)
+    return done.returncode, done.stdout, done.stderr
+
+
+def launch(name, *arguments, ranks=2, **kwargs):
+    return run(COHORT, "run", "--standalone", "--nproc-per-node", ranks, EXAMPLES / name, *arguments, **kwargs)
+
+
+def lines(text, pattern):
+    return [line for line in text.splitlines() if re.search(pattern, line)]
+
+
+def losses(text, rank=None):
+    start = "" if rank is None else rf"\[rank {rank}\] "
+    return [float(m) for m in re.findall(rf"(?m)^{start}epoch \d+ \| .* loss ([\d.]+)$", text)]
+
+
+def test_every_source_is_an_example_that_says_how_to_start_it():
+    sources = sorted((SOURCE / "examples").glob("*.cpp"))
+    assert len(sources) == 8
+    for source in sources:
+        name = source.stem.split("_", 1)[1]
+        head = source.read_text().split("#include")[0]
+        assert f"build/bin/examples/{name}" in head and "print" in head, source
+        assert (EXAMPLES / name).exists()
+
+
+def test_all_reduce():
+    code, out, err = launch("all_reduce")
+    assert code == 0, err
+    assert sorted(out.splitlines()) == ["rank 0 of 2: the sum is 3", "rank 1 of 2: the sum is 3"]
+    source = (SOURCE / "examples" / "01_all_reduce.cpp").read_text()
+    assert len([line for line in source.splitlines() if line and not line.startswith("//")]) <= 20
+
+
+def test_train_single(tmp_path):
+    code, out, err = run(EXAMPLES / "train_single", "--epochs", 12, "--save-every", 5, cwd=tmp_path)
+    assert code == 0, err
+    assert lines(out, r"^epoch 0 \| batch size 32 \| steps 64 \| loss \d\.\d{4}$")
+    assert len(losses(out)) == 12 and losses(out)[-1] < losses(out)[0]
+    assert lines(out, "checkpoint saved") == [f"epoch {e} | checkpoint saved at checkpoint.safetensors" for e in (0, 5, 10)]
+    from safetensors.torch import load_file
+    assert {k: tuple(v.shape) for k, v in load_file(tmp_path / "checkpoint.safetensors").items()} == {
+        "weight": (1, 20), "bias": (1,)}
+
+
+def test_train_spawn(tmp_path):
+    code, out, err = run(EXAMPLES / "train_spawn", "--nprocs", 2, "--epochs", 6, "--save-every", 5, cwd=tmp_path)
+    assert code == 0, err
+    for rank in (0, 1):
+        assert len(losses(out, rank)) == 6
+        assert losses(out, rank)[-1] < losses(out, rank)[0]
+    assert len(lines(out, r"^\[rank [01]\] epoch 0 \| batch size 32 \| steps 32 \|")) == 2
+    assert len(lines(out, "checkpoint saved")) == 2
+    assert (tmp_path / "checkpoint.safetensors").exists()
+
+
+def test_train_spawn_equals_train_single_in_quality(tmp_path):
+    code, out, _ = run(EXAMPLES / "train_spawn", "--nprocs", 1, "--epochs", 3, cwd=tmp_path)
+    assert code == 0
+    code2, out2, _ = run(EXAMPLES / "train_single", "--epochs", 3, cwd=tmp_path)
+    assert code2 == 0
+    assert losses(out, 0)[-1] == pytest.approx(losses(out2)[-1], rel=0.1)
+
+
+def test_train_run_resumes_from_its_snapshot(tmp_path):
+    code, out, err = launch("train_run", "--epochs", 12, "--save-every", 10, cwd=tmp_path)
+    assert code == 0, err
+    whole = losses(out, 0)
+    assert len(whole) == 12 and len(lines(out, "snapshot saved")) == 2
+
+    code, out, err = launch("train_run", "--epochs", 12, "--save-every", 10, cwd=tmp_path)
+    assert code == 0, err
+    assert sorted(lines(out, "resuming")) == [
+        f"[rank {rank}] resuming from snapshot.safetensors at epoch 11" for rank in (0, 1)]
+    assert losses(out, 0) == whole[11:]
+
+
+def test_two_agents():
+    port = free_port()
+    agents = [subprocess.Popen([COHORT, "run", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "1",
+                                "--master-addr", "127.0.0.1", "--master-port", str(port), EXAMPLES / "two_agents"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for node in (0, 1)]
+    try:
+        outputs = [agent.communicate(timeout=120) for agent in agents]
+    finally:
+        for agent in agents:
+            agent.kill()
+    assert [agent.returncode for agent in agents] == [0, 0], outputs
+    for node, (out, _) in enumerate(outputs):
+        assert f"rank {node} of 2 | agent {node} | local rank 0 of 1" in out
+    seen = [re.findall(r"step (\d+) \| loss ([\d.]+)", out) for out, _ in outputs]
+    assert seen[0] == seen[1] and len(seen[0]) == 10
+    assert float(seen[0][-1][1]) < float(seen[0][0][1])
+
+
+def test_toy_model(tmp_path):
+    code, out, err = run(EXAMPLES / "toy_model", "--nprocs", 2, env={"TMPDIR": str(tmp_path)})
+    assert code == 0, err
+    for rank in (0, 1):
+        assert f"running the basic DDP example on rank {rank}" in out
+        assert f"running the DDP checkpoint example on rank {rank}" in out
+    assert "every rank loaded the checkpoint of rank 0" in out
+    assert "skipping the model-parallel example: it needs 2 devices per rank, 2 ranks need 4, this machine has 0" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_by_hand():
+    results = run_ranks([[EXAMPLES / "ranks_by_hand"]] * 3)
+    assert [code for code, _, _ in results] == [0, 0, 0], results
+    assert [out for _, out, _ in results] == [
+        f"rank {rank} of 3 got {(rank + 2) % 3} from rank {(rank + 2) % 3}; all ranks together hold 0 1 2\n"
+        for rank in range(3)]
+
+
+def test_ranks_by_hand_without_its_variables():
+    env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+    done = subprocess.run([EXAMPLES / "ranks_by_hand"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "RANK expected, but not set" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["train_single", "train_spawn", "train_run", "toy_model", "train_gpt"])
+def test_bad_flag(name):
+    code, _, err = run(EXAMPLES / name, "--no-such-flag")
+    assert code != 0
+    assert err == "The following argument was not expected: --no-such-flag\nRun with --help for more information.\n"
+
+
+def test_bad_value():
+    code, _, err = run(EXAMPLES / "train_single", "--epochs", "-3")
+    assert code != 0
+    assert err == "--epochs: Number less or equal to 0: -3\nRun with --help for more information.\n"
+
+
+@pytest.fixture(scope="module")
+def text_folder(tmp_path_factory):
+    """40 small files of made-up code, one of them twice."""
+    folder = tmp_path_factory.mktemp("text")
+    for i in range(40):
+        body = "".join(f"int value_{i}_{j} = {i * j % 97};\nvoid set_{j}(int v) {{ value_{i}_{j} = v; }}\n" for j in range(40))
+        (folder / f"file_{i:02}.h").write_text(f"#pragma once\n// file {i}\n{body}")
+    (folder / "copy.h").write_text((folder / "file_07.h").read_text())
+    (folder / "binary.o").write_bytes(b"\x7fELF\0\0\0")
+    return folder
+
+
+GPT_FLAGS = ["--depth", 1, "--width", 16, "--heads", 2, "--context", 32, "--batch-size", 4, "--warmup", 4, "--log-every", 2,
+             "--eval-every", 8, "--eval-windows", 64, "--sample-bytes", 20, "--held-out", 0.2, "--dropout", 0.1]
+
+
+def train_gpt(folder, text, *flags, ranks=2, check=True):
+    code, out, err = launch("train_gpt", "--data", text, *GPT_FLAGS, "--log", "log.jsonl", *flags, ranks=ranks, cwd=folder)
+    if check:
+        assert code == 0, out + err
+    return code, out, err
+
+
+def logged(folder, name="loss"):
+    rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return {row["step"]: row[name] for row in rows if name in row}
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory, text_folder):
+    folder = tmp_path_factory.mktemp("whole")
+    out = train_gpt(folder, text_folder, "--steps", 24)[1]
+    return folder, out
+
+
+def test_train_gpt_learns_and_reports(whole_run):
+    folder, out = whole_run
+    assert re.search(r"^41 text files in .*, 1 of them copies: ", out, re.M)
+    progress = lines(out, r"^step \d+/24  loss \d\.\d{4}  lr \S+  [\d.]+k? tokens/s  ETA \d+:\d\d$")
+    assert len(progress) >= 2
+    loss = logged(folder)
+    assert sorted(loss) == list(range(2, 25, 2))
+    assert loss[24] < loss[2] < 6
+    held_out = re.search(r"held-out loss in nats per byte, over (\d+) bytes.*\n  unigram +([\d.]+)\n"
+                         r"  interpolated 4-gram +([\d.]+)\n  this GPT +([\d.]+)  \(", out)
+    assert held_out and 0 < float(held_out[3]) < float(held_out[2])
+    assert float(held_out[4]) == pytest.approx(logged(folder, "final_held_out")[24], abs=1e-4)
+    assert "a text by the model" in out and "checkpoint: train_gpt.safetensors" in out
+
+
+def test_train_gpt_checkpoint_is_private_and_has_nanogpts_names(whole_run):
+    from safetensors.torch import load_file
+    path = whole_run[0] / "train_gpt.safetensors"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    tensors = load_file(path)
+    assert tensors["model.transformer.h.0.attn.c_attn.weight"].shape == (48, 16)
+    assert [name for name in os.listdir(whole_run[0]) if name.endswith(".tmp")] == []
+
+
+def test_train_gpt_resumes_exactly(whole_run, text_folder, tmp_path):
+    train_gpt(tmp_path, text_folder, "--steps", 24, "--stop-at", 10)
+    out = train_gpt(tmp_path, text_folder, "--steps", 24, "--resume")[1]
+    assert "resuming train_gpt.safetensors at step 10" in out
+    assert logged(tmp_path) == logged(whole_run[0])
+    assert logged(tmp_path, "final_held_out") == logged(whole_run[0], "final_held_out")
+    from safetensors import safe_open
+    with safe_open(whole_run[0] / "train_gpt.safetensors", "pt") as a, safe_open(tmp_path / "train_gpt.safetensors", "pt") as b:
+        assert set(a.keys()) == set(b.keys())
+        assert all(a.get_tensor(name).equal(b.get_tensor(name)) for name in a.keys())
+
+
+def test_train_gpt_killed_in_the_middle_resumes_exactly(whole_run, text_folder, tmp_path):
+    command = [COHORT, "run", "--standalone", "--nproc-per-node", "2", EXAMPLES / "train_gpt", "--data", text_folder,
+               *GPT_FLAGS, "--log", "log.jsonl", "--steps", "24", "--save-every", "6"]
+    job = subprocess.Popen([str(part) for part in command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           env=dict(os.environ, OMP_NUM_THREADS="1"))
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "train_gpt.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    job.send_signal(signal.SIGKILL)
+    job.wait()
+    job.stdout.close()
+    (tmp_path / "log.jsonl").unlink(missing_ok=True)
+    out = train_gpt(tmp_path, text_folder, "--steps", 24, "--save-every", 6, "--resume")[1]
+    step = int(re.search(r"resuming train_gpt.safetensors at step (\d+)", out)[1])
+    assert step % 6 == 0
+    assert logged(tmp_path) == {s: loss for s, loss in logged(whole_run[0]).items() if s > step}
+    assert logged(tmp_path, "final_held_out") == logged(whole_run[0], "final_held_out")
+
+
+def test_train_gpt_accumulates_to_the_same_step(text_folder, tmp_path):
+    """2 ranks x 4 windows against 2 ranks x 2 passes x 2 windows: the same windows, so nearly the same losses."""
+    for name, flags in {"once": ["--batch-size", 4], "twice": ["--batch-size", 2, "--accumulate", 2]}.items():
+        (tmp_path / name).mkdir()
+        train_gpt(tmp_path / name, text_folder, "--steps", 6, "--dropout", 0, *flags)
+    once, twice = logged(tmp_path / "once"), logged(tmp_path / "twice")
+    assert once.keys() == twice.keys()
+    for step, loss in once.items():
+        assert twice[step] == pytest.approx(loss, rel=1e-4)
+
+
+def test_train_gpt_in_one_process_without_a_launcher(text_folder, tmp_path):
+    code, out, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, cwd=tmp_path)
+    assert code == 0, err
+    assert "this GPT" in out
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--resume"], 'train_gpt: error: --resume: there is no checkpoint "train_gpt.safetensors"; '
+                   "start without --resume, or name it with --checkpoint"),
+    (["--heads", 3], "train_gpt: error: GPT: n_embd must be a multiple of n_head, got n_embd 16 and n_head 3"),
+    (["--data", "/no/such/folder"], 'no text at "/no/such/folder"'),
+    (["--held-out", 1.5], "split_text needs 0 < held_out_fraction < 1, but got 1.5"),
+    (["--batch-size", 100000], "windows to train on, fewer than one batch of 100000 per rank; give more text, or a smaller"
+                               " --batch-size or --context"),
+])
+def test_train_gpt_errors(text_folder, tmp_path, flags, message):
+    code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, *flags, cwd=tmp_path)
+    assert code == 1
+    assert message in err
+
+
+def test_train_gpt_refuses_a_checkpoint_of_another_model(whole_run, text_folder):
+    code, _, err = train_gpt(whole_run[0], text_folder, "--steps", 24, "--resume", "--width", 32, ranks=1, check=False)
+    assert code == 1
+    assert '--resume: "train_gpt.safetensors" was made with width 16, this run has 32; give the same flags and text' in err
