@@ -26,8 +26,8 @@ def cmake_errors(root):
 def python_errors(root):
     errors, paths = [], files(root, "tests/*.py")
     for path in paths:
-        if re.search(r"^def test_|^class Test", path.read_text(), re.M) and not path.name.startswith("test_"):
-            errors.append(f"{path.relative_to(root)}:1: pytest collects test_*.py only, so its tests never run")
+        if re.search(r"^def test_|^class Test", path.read_text(), re.M) and not re.match(r"test_.*\.py$|.*_test\.py$", path.name):
+            errors.append(f"{path.relative_to(root)}:1: pytest collects *_test.py only, so its tests never run")
     return errors, len(paths)
 
 

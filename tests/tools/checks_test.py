@@ -25,11 +25,11 @@ def project(tmp_path):
     write("cohort/comm/group.cpp", '#include <torch/nn.h>\n#include "cohort/base/text.h"\n')
     write("tests/CMakeLists.txt", CMAKE)
     write("tests/base/text_test.cpp", TEST)
-    write("tests/e2e/test_demo.py", "def test_runs():\n    assert True\n")
+    write("tests/e2e/demo_test.py", "def test_runs():\n    assert True\n")
     write("tools/dev/budgets_allowed.txt", "# none\n")
     write("docs/environment_variables.md", "`RANK`\n")
     write("cohort/base/env_use.cpp", 'auto a = get_env("RANK");\n')
-    write("docs/parity.md", HEADER + "| 1 | a | b | `Text.JoinsLines`, `tests/e2e/test_demo.py::test_runs` | yes |\n")
+    write("docs/parity.md", HEADER + "| 1 | a | b | `Text.JoinsLines`, `tests/e2e/demo_test.py::test_runs` | yes |\n")
     return write, tmp_path
 
 
@@ -58,7 +58,7 @@ def test_sound_project_passes(project, name):
     ("budgets", "tools/dev/budgets_allowed.txt", "cohort/base/text.h header 300\n", "needs `path kind limit reason`"),
     ("registered", "tests/base/other_test.cpp", TEST, "tests/base/other_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/CMakeLists.txt", "# " + CMAKE, "tests/base/text_test.cpp:1: no CMakeLists.txt"),
-    ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects test_*.py only"),
+    ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects *_test.py only"),
     ("environment", "cohort/base/a.cpp", 'auto a = base::env_int("WORLD_SIZE", 1);\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),
