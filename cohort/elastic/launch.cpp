@@ -101,12 +101,12 @@ int report(const LaunchOptions& options, const GroupResult& result) {
   return 1;
 }
 
-Result<int> run_group(const LaunchOptions& options, const LaunchPlan& plan, const std::string& attempt_folder) {
-  Result<std::vector<WorkerSpec>> specs = make_specs(options, plan, attempt_folder);
+Result<int> run_group(const LaunchOptions& options, const LaunchPlan& plan, const AttemptFolder& folder) {
+  Result<std::vector<WorkerSpec>> specs = make_specs(options, plan, folder.path);
   if (!specs) return specs.error();
   // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
   (void)::signal(SIGPIPE, SIG_IGN);
-  Result<SessionGuard> guard = SessionGuard::start();
+  Result<SessionGuard> guard = SessionGuard::start([&folder] { remove_if_unused(folder); });
   if (!guard) return guard.error();
   Result<SignalSource> signals = SignalSource::create(plan.signals);
   if (!signals) return signals.error();
@@ -167,7 +167,7 @@ Result<int> launch(const LaunchOptions& options) {
   Result<AttemptFolder> folder =
       create_attempt_folder(options.log_dir, plan->job.run_id, plan->job.layout.local_world_size);
   if (!folder) return Error("cannot create the log folder").caused_by(folder.error()).with_hint("give --log-dir");
-  Result<int> code = run_group(options, *plan, folder->path);
+  Result<int> code = run_group(options, *plan, *folder);
   remove_if_unused(*folder);
   return code;
 }

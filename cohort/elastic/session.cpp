@@ -24,7 +24,7 @@ constexpr int kMaxSessions = 4096;
 constexpr pid_t kDismissed = 0;
 
 /// The end of the pipe means that the launcher is gone.
-[[noreturn]] void run_guard(int fd) {
+[[noreturn]] void run_guard(int fd, const std::function<void()>& last_act) {
   static pid_t sessions[kMaxSessions];
   int count = 0;
   pid_t session = 0;
@@ -36,16 +36,17 @@ constexpr pid_t kDismissed = 0;
     if (count < kMaxSessions) sessions[count++] = session;
   }
   for (int i = 0; i < count; ++i) ::kill(-sessions[i], SIGKILL);
+  if (last_act) last_act();
   ::_exit(0);
 }
 
 /// In the child: out of the terminal's reach, holding nothing open but the pipe.
-[[noreturn]] void become_guard(int fd) {
+[[noreturn]] void become_guard(int fd, const std::function<void()>& last_act) {
   ::setsid();
   ::prctl(PR_SET_NAME, "cohort-guard");
   if (::dup2(fd, STDIN_FILENO) < 0) ::_exit(1);
   (void)::syscall(SYS_close_range, 1U, ~0U, 0U);
-  run_guard(STDIN_FILENO);
+  run_guard(STDIN_FILENO, last_act);
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ std::vector<SessionMember> living_members(const std::set<pid_t>& sessions) {
   return members;
 }
 
-Result<SessionGuard> SessionGuard::start() {
+Result<SessionGuard> SessionGuard::start(const std::function<void()>& last_act) {
   Result<base::Pipe> pipe = base::make_pipe();
   if (!pipe) return pipe.error();
   sigset_t all;
@@ -90,7 +91,7 @@ Result<SessionGuard> SessionGuard::start() {
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::close(pipe->write_end.get());
-    become_guard(pipe->read_end.get());
+    become_guard(pipe->read_end.get(), last_act);
   }
   const int error_number = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,8 +30,9 @@ bool parse_process_stat(const std::string& text, SessionMember& member);
 /// workers' sessions, grandchildren included. (The kernel itself kills the workers, but not what they have started.)
 class SessionGuard {
  public:
+  /// `last_act` is called in the guard after it had to kill, such as for removing a temporary folder.
   /// Requires that this process has no other threads: the guard is a fork without exec.
-  static base::Result<SessionGuard> start();
+  static base::Result<SessionGuard> start(const std::function<void()>& last_act = nullptr);
   SessionGuard(SessionGuard&& other) noexcept;
   /// Dismisses the guard: nothing is killed any more.
   ~SessionGuard();

@@ -10,6 +10,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/process.h"
+#include "cohort/base/text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/wait_until_gone.h"
 
@@ -98,6 +99,16 @@ class Launcher {
   std::string errors_;
 };
 
+/// The launcher's children: one worker and the guard, in the order of their start.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  const std::string pid = std::to_string(parent);
+  for (const std::string& child : base::split(*base::read_file("/proc/" + pid + "/task/" + pid + "/children"), ' ')) {
+    if (const auto number = base::parse_int(child)) children.push_back(static_cast<pid_t>(*number));
+  }
+  return children;
+}
+
 /// "$$$$" reaches the shell as "$$": the launcher halves dollars, as torchrun does.
 const std::string kWaitForever = "sleep 1000 & child=$!; echo pid$LOCAL_RANK=$$$$ child$LOCAL_RANK=$child; wait";
 
@@ -144,6 +155,23 @@ TEST(Launcher, KilledLauncherTakesWorkersAndGrandchildrenAlong) {
     EXPECT_TRUE(test::wait_until_gone(launcher.number_after(name))) << name;
   }
   EXPECT_THAT(launcher.output(), Not(HasSubstr("end")));
+}
+
+TEST(Launcher, KilledLauncherLeavesNoTemporaryFolder) {
+  const test::TemporaryFolder folder;
+  Words command =
+      run_words({"--no-python", "sh", "-c", "echo file=$TORCHELASTIC_ERROR_FILE pid=$$$$; exec sleep 1000"});
+  command.insert(command.begin(), {"env", "TMPDIR=" + folder.path()});
+  Launcher launcher(command);
+  launcher.wait_for_output("\n");
+  EXPECT_THAT(launcher.output(), HasSubstr("file=" + folder.path() + "/torchelastic_"));
+  const std::vector<pid_t> children = children_of(launcher.pid());
+  ASSERT_EQ(children.size(), 2u);
+  ASSERT_EQ(children[1], launcher.number_after("pid="));
+  launcher.signal(SIGKILL);
+  EXPECT_EQ(launcher.finish(), -SIGKILL);
+  EXPECT_TRUE(test::wait_until_gone(children[0]));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(Launcher, ForwardsSignalAndEndsWithOne) {
