@@ -1,18 +1,25 @@
-// A program outside Cohort's build: every rank adds its rank + 1, and checks the sum.
-// Start with RANK and WORLD_SIZE set, and the path of a shared file as argument.
-#include <ATen/ops/full.h>
-#include <cohort/comm/collectives.h>
-#include <cohort/comm/process_group.h>
+#include <cohort/cohort.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <cstdio>
-#include <string>
 
-int main(int, char** argv) {
-  cohort::init_process_group({.backend = "gloo", .init_method = std::string("file://") + argv[1]});
-  const int world_size = cohort::get_world_size();
-  const at::Tensor value = at::full({3}, cohort::get_rank() + 1.0);
-  cohort::all_reduce(value);
-  std::printf("rank %d of %d: %g\n", cohort::get_rank(), world_size, value[0].item<double>());
+int main() {
+  cohort::init_process_group("gloo");
+  torch::manual_seed(cohort::get_rank());  // every rank sees other data; DDP starts all of them from rank 0's weights
+
+  torch::nn::Linear net(20, 1);
+  cohort::DistributedDataParallel ddp(net);
+  torch::optim::SGD optimizer(ddp->parameters(), 0.02);
+
+  for (int step = 1; step <= 100; ++step) {
+    const at::Tensor x = torch::randn({32, 20});
+    const at::Tensor loss = torch::nn::functional::mse_loss(ddp(x), x.sum(1, true));
+    optimizer.zero_grad();
+    loss.backward();  // gradients are averaged over the ranks when it returns
+    optimizer.step();
+    if (step % 50 == 0) std::printf("rank %d step %d loss %.6f\n", cohort::get_rank(), step, loss.item<float>());
+  }
   cohort::destroy_process_group();
-  return value[0].item<double>() == world_size * (world_size + 1) / 2.0 ? 0 : 1;
 }
