@@ -193,10 +193,14 @@ TEST(Launcher, ForwardsSignalAndEndsWithOne) {
 
 TEST(Launcher, StubbornWorkerIsKilledAfterTheTimeout) {
   Launcher launcher({"--nproc-per-node=2", "--shutdown-timeout=0.2"},
-                    "trap '' TERM; if [ $RANK = 1 ]; then exit 3; fi; while :; do sleep 1000; done");
+                    "trap '' TERM; echo pid$LOCAL_RANK=$$$$ ready$LOCAL_RANK; while :; do sleep 1000; done");
+  launcher.wait_for_output("ready0");
+  launcher.wait_for_output("ready1");
+  ASSERT_EQ(::kill(launcher.number_after("pid1="), SIGKILL), 0);
   EXPECT_EQ(launcher.finish(), 1);
   EXPECT_THAT(launcher.errors(), HasSubstr("no end after 200 ms: killing rank 0 (pid "));
-  EXPECT_THAT(launcher.errors(), HasSubstr("  exitcode  : -9 (pid: "));
+  const std::string pid = std::to_string(launcher.number_after("pid0="));
+  EXPECT_THAT(launcher.errors(), HasSubstr("  exitcode  : -9 (pid: " + pid + ")  (SIGKILL)\n"));
 }
 
 TEST(Launcher, SecondInterruptKillsAtOnce) {
