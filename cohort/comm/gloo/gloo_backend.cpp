@@ -120,7 +120,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   WorkPtr track(const char* name, const Tensors& tensors, WorkPtr work, std::function<void()> after = {}) {
     OperationInfo operation{.name = name, .sequence = ++sequence_, .group = group_name_, .rank = getRank(),
                             .world_size = getSize(), .host = host_, .backend = "gloo"};
-    for (const auto& tensor : tensors) operation.num_bytes += static_cast<int64_t>(tensor.nbytes());
+    for (const auto& tensor : tensors) operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
     if (!tensors.empty()) operation.dtype = dtype_name(tensors.front());
     return c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), explain_, std::move(after));
   }

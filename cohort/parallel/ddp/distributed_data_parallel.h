@@ -121,6 +121,8 @@ class WrapperBase : public torch::nn::Module {
   }
 
  protected:
+  template <typename ModuleType, typename... ArgumentTypes>
+  friend struct torch::nn::AnyModuleHolder;
   bool _forward_has_default_args() override { return DefaultArguments::has(*net_); }
   unsigned int _forward_num_required_args() override { return DefaultArguments::num_required(*net_); }
   std::vector<torch::nn::AnyValue> _forward_populate_default_args(

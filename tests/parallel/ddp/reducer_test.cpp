@@ -1,0 +1,408 @@
+// The untyped core, on ranks that are threads with a Gloo group each.
+#include "cohort/parallel/ddp/reducer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "tests/parallel/ddp/nets.h"
+#include "tests/support/rank_threads.h"
+
+namespace cohort::ddp {
+namespace {
+
+using test::Branches;
+using test::Mixed;
+using test::Mlp;
+using test::run_rank_threads;
+using testing::HasSubstr;
+
+at::Tensor batch_of(int rank, int64_t step, int64_t features = 8) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(1000 * step + rank);
+  return at::randn({4, features}, generator, at::kFloat);
+}
+
+template <class Net>
+Net seeded_net() {
+  static std::mutex mutex;  // LibTorch's default generator is global
+  const std::lock_guard lock(mutex);
+  torch::manual_seed(5);
+  return Net();
+}
+
+void expect_equal(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
+  if (actual.defined() != expected.defined()) throw std::runtime_error(what + ": only one is defined");
+  if (actual.defined() && !at::equal(actual, expected)) {
+    throw std::runtime_error(c10::str(what, ": expected\n", expected, "\ngot\n", actual));
+  }
+}
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+template <class Fn>
+std::string error_of(Fn fn) {
+  try {
+    fn();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "(no error)";
+}
+
+using Step = std::function<void(Reducer&, torch::nn::Module&, int rank, int64_t step)>;
+
+// Trains `steps` steps with an engine; returns the gradients of every step on every rank and the final buckets.
+struct Run {
+  std::vector<std::vector<at::Tensor>> gradients;  // [rank], all steps in a row
+  std::vector<BucketPlan> buckets;                 // [rank]
+};
+
+template <class Net>
+Run run_engine(int world_size, ReducerOptions options, int64_t steps, const Step& step) {
+  Run run{std::vector<std::vector<at::Tensor>>(world_size), std::vector<BucketPlan>(world_size)};
+  run_rank_threads(world_size, [&](int rank, const Group& group) {
+    auto net = seeded_net<Net>();
+    auto rank_options = options;
+    rank_options.process_group = group;
+    Reducer reducer(net->parameters(), rank_options);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int64_t i = 0; i < steps; ++i) {
+      optimizer.zero_grad();
+      step(reducer, *net, rank, i);
+      for (const auto& parameter : net->parameters()) {
+        run.gradients[rank].push_back(parameter.grad().defined() ? parameter.grad().clone() : at::Tensor());
+      }
+      optimizer.step();
+    }
+    run.buckets[rank] = reducer.buckets();
+  });
+  return run;
+}
+
+void expect_same(const Run& actual, const Run& expected) {
+  ASSERT_EQ(actual.gradients.size(), expected.gradients.size());
+  for (size_t rank = 0; rank < actual.gradients.size(); ++rank) {
+    ASSERT_EQ(actual.gradients[rank].size(), expected.gradients[rank].size());
+    for (size_t i = 0; i < actual.gradients[rank].size(); ++i) {
+      const auto& a = actual.gradients[rank][i];
+      const auto& b = expected.gradients[rank][i];
+      ASSERT_EQ(a.defined(), b.defined()) << "rank " << rank << ", gradient " << i;
+      ASSERT_TRUE(!a.defined() || at::equal(a, b)) << "rank " << rank << ", gradient " << i;
+    }
+  }
+}
+
+template <class Net>
+void plain_step(Reducer& reducer, torch::nn::Module& module, int rank, int64_t step) {
+  auto& net = *module.as<typename Net::ContainedType>();
+  reducer.prepare_forward();
+  const auto output = net.forward(batch_of(rank, step));
+  reducer.prepare({output});
+  output.pow(2).mean().backward();
+}
+
+// Rank r uses its own branches: left unused by all in step 0, used by rank 0 only in step 1, by all later.
+void branch_step(Reducer& reducer, torch::nn::Module& module, int rank, int64_t step) {
+  auto& net = *module.as<Branches::ContainedType>();
+  reducer.prepare_forward();
+  const auto output = net.forward(batch_of(rank, step), step > 1 || (step == 1 && rank == 0), step != 2);
+  reducer.prepare({output});
+  output.pow(2).mean().backward();
+}
+
+class EngineAgreement : public testing::TestWithParam<int> {};
+
+TEST_P(EngineAgreement, MlpGradientsAndBucketsEqualLibTorchsBitwise) {
+  const ReducerOptions small{.process_group = {}, .bucket_cap_mb = 0.0005};
+  auto with = [&](Engine engine) {
+    auto options = small;
+    options.engine = engine;
+    return run_engine<Mlp>(GetParam(), options, 5, plain_step<Mlp>);
+  };
+  const auto ours = with(Engine::kCohort);
+  const auto theirs = with(Engine::kC10d);
+  expect_same(ours, theirs);
+  EXPECT_EQ(ours.buckets, theirs.buckets);
+  EXPECT_GT(ours.buckets[0].size(), 1u);
+}
+
+TEST_P(EngineAgreement, MixedDtypesAndSharedWeightsEqualLibTorchs) {
+  auto with = [&](Engine engine) {
+    ReducerOptions options;
+    options.engine = engine;
+    return run_engine<Mixed>(GetParam(), options, 5, plain_step<Mixed>);
+  };
+  const auto ours = with(Engine::kCohort);
+  const auto theirs = with(Engine::kC10d);
+  expect_same(ours, theirs);
+  EXPECT_EQ(ours.buckets, theirs.buckets);
+}
+
+TEST_P(EngineAgreement, UnusedParametersEqualLibTorchs) {
+  auto with = [&](Engine engine) {
+    ReducerOptions options{.process_group = {}, .bucket_cap_mb = 0.0001, .find_unused_parameters = true};
+    options.engine = engine;
+    return run_engine<Branches>(GetParam(), options, 5, branch_step);
+  };
+  const auto ours = with(Engine::kCohort);
+  expect_same(ours, with(Engine::kC10d));
+  expect_same(ours, with(Engine::kInline));
+}
+
+TEST_P(EngineAgreement, StaticGraphWithUnusedParametersEqualsLibTorchs) {
+  const Step step = [](Reducer& reducer, torch::nn::Module& module, int rank, int64_t i) {
+    auto& net = *module.as<Branches::ContainedType>();
+    reducer.prepare_forward();
+    const auto output = net.forward(batch_of(rank, i), /*use_left=*/rank == 0, /*use_right=*/false);
+    reducer.prepare();
+    output.pow(2).mean().backward();
+  };
+  auto ours = run_engine<Branches>(GetParam(), {.process_group = {}, .bucket_cap_mb = 0.0001, .static_graph = true}, 5, step);
+  for (const auto& gradients : ours.gradients) {
+    EXPECT_TRUE(gradients[2].defined());   // left: used on rank 0
+    EXPECT_FALSE(gradients[4].defined());  // right: used nowhere
+  }
+  ReducerOptions theirs{.process_group = {}, .bucket_cap_mb = 0.0001, .static_graph = true};
+  theirs.engine = Engine::kC10d;
+  expect_same(ours, run_engine<Branches>(GetParam(), theirs, 5, step));
+}
+
+TEST_P(EngineAgreement, InlineReferenceEqualsOverlappingEngine) {
+  if (GetParam() > 2) GTEST_SKIP() << "order of sums differs with buckets above two ranks";
+  auto inline_options = ReducerOptions{};
+  inline_options.engine = Engine::kInline;
+  expect_same(run_engine<Mlp>(GetParam(), {}, 4, plain_step<Mlp>),
+              run_engine<Mlp>(GetParam(), inline_options, 4, plain_step<Mlp>));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EngineAgreement, testing::Values(1, 2, 3, 4));
+
+TEST(Reducer, EqualsOneProcessOnTheJoinedBatch) {
+  auto joined = seeded_net<Mlp>();
+  const auto batch = at::cat({batch_of(0, 0), batch_of(1, 0)});
+  joined->forward(batch).pow(2).mean().backward();
+  const auto run = run_engine<Mlp>(2, {}, 1, plain_step<Mlp>);
+  for (size_t i = 0; i < joined->parameters().size(); ++i) {
+    EXPECT_TRUE(at::allclose(run.gradients[0][i], joined->parameters()[i].grad(), 1e-5, 1e-7));
+  }
+}
+
+TEST(Reducer, RebuildsOnceInReadyOrder) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    Reducer reducer(net->parameters(), {.process_group = group, .bucket_cap_mb = 0.0001});
+    require(reducer.buckets() == BucketPlan{{0, 1, 2, 3, 4, 5}}, "one bucket at first");
+    plain_step<Mlp>(reducer, *net, rank, 0);
+    require(!reducer.has_rebuilt_buckets(), "not rebuilt during the first step");
+    plain_step<Mlp>(reducer, *net, rank, 1);
+    require(reducer.has_rebuilt_buckets(), "rebuilt");
+    const auto rebuilt = reducer.buckets();
+    require(rebuilt.front().front() >= 4, "the last layer's gradients come first");
+    plain_step<Mlp>(reducer, *net, rank, 2);
+    require(reducer.buckets() == rebuilt, "rebuilt once only");
+  });
+}
+
+TEST(Reducer, GradientsSurviveEveryWayOfClearingThem) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    auto reference = seeded_net<Mlp>();
+    Reducer reducer(net->parameters(), {.process_group = group});
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int64_t step = 0; step < 6; ++step) {
+      switch (step % 3) {
+        case 0: optimizer.zero_grad(/*set_to_none=*/true); break;
+        case 1: optimizer.zero_grad(/*set_to_none=*/false); break;
+        default:
+          for (auto& parameter : net->parameters()) parameter.mutable_grad() = at::Tensor();
+      }
+      plain_step<Mlp>(reducer, *net, rank, step);
+      reference->zero_grad();
+      (reference->forward(batch_of(0, step)).pow(2).mean() / 2).backward();
+      (reference->forward(batch_of(1, step)).pow(2).mean() / 2).backward();
+      for (size_t i = 0; i < net->parameters().size(); ++i) {
+        require(at::allclose(net->parameters()[i].grad(), reference->parameters()[i].grad(), 1e-5, 1e-6),
+                "step " + std::to_string(step) + ", parameter " + std::to_string(i));
+      }
+    }
+  });
+}
+
+TEST(Reducer, LocalStepsAccumulateUntilAReducedOne) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    auto reference = seeded_net<Mlp>();
+    Reducer reducer(net->parameters(), {.process_group = group});
+    for (int64_t round = 0; round < 3; ++round) {
+      net->zero_grad();
+      reference->zero_grad();
+      for (int64_t part = 0; part < 3; ++part) {
+        if (part == 2) reducer.prepare();
+        net->forward(batch_of(rank, 10 * round + part)).pow(2).mean().backward();
+        for (int r = 0; r < 2; ++r) (reference->forward(batch_of(r, 10 * round + part)).pow(2).mean() / 2).backward();
+      }
+      for (size_t i = 0; i < net->parameters().size(); ++i) {
+        require(at::allclose(net->parameters()[i].grad(), reference->parameters()[i].grad(), 1e-5, 1e-6), "sums differ");
+      }
+    }
+  });
+}
+
+TEST(Reducer, FinalizeEndsAStepWithoutOutputs) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Branches>();
+    Reducer reducer(net->parameters(), {.process_group = group, .find_unused_parameters = true});
+    for (int64_t step = 0; step < 3; ++step) {
+      net->zero_grad();
+      reducer.prepare();
+      net->forward(batch_of(rank, step), rank == 0, false).sum().backward();
+      reducer.finalize();
+      reducer.finalize();
+      require(net->left->weight.grad().defined(), "rank 1 takes part in rank 0's gradient");
+      require(!net->right->weight.grad().defined(), "unused on all ranks");
+    }
+  });
+}
+
+TEST(Reducer, SeveralLossesShareOneStep) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Branches>();
+    Reducer reducer({net->left->weight, net->right->weight}, {.process_group = group});
+    reducer.prepare();
+    const auto x = at::full({1, 4}, rank + 1.0);
+    at::matmul(x, net->left->weight).sum().backward();
+    at::matmul(x, net->right->weight).sum().backward();
+    expect_equal(net->left->weight.grad(), at::full({4, 4}, 1.5), "first loss");
+    expect_equal(net->right->weight.grad(), at::full({4, 4}, 1.5), "second loss");
+  });
+}
+
+TEST(Reducer, KeepsTheGradientOfAParameterUnusedEverywhere) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Branches>();
+    Reducer reducer(net->parameters(), {.process_group = group, .find_unused_parameters = true});
+    for (int64_t step = 0; step < 3; ++step) {
+      const bool use_left = step == 0;
+      if (!use_left) {
+        net->trunk->zero_grad();
+        net->left->weight.mutable_grad().fill_(1.0 + rank);  // ranks differ on purpose: nothing may be reduced
+      }
+      reducer.prepare_forward();
+      const auto output = net->forward(batch_of(rank, step), use_left, true);
+      reducer.prepare({output});
+      output.sum().backward();
+      if (!use_left) expect_equal(net->left->weight.grad(), at::full({4, 4}, 1.0 + rank), "untouched gradient");
+    }
+  });
+}
+
+TEST(Reducer, ReducesSparseGradients) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto table = torch::nn::Embedding(torch::nn::EmbeddingOptions(6, 2).sparse(true));
+    auto dense = torch::ones({2}, at::requires_grad());
+    Reducer reducer({table->weight, dense}, {.process_group = group, .expect_sparse_gradient = {true, false}});
+    for (int step = 0; step < 3; ++step) {
+      table->zero_grad();
+      dense.mutable_grad() = at::Tensor();
+      reducer.prepare();
+      (table->forward(at::tensor({rank, 5})) * dense).sum().backward();
+      const auto& grad = table->weight.grad();
+      require(grad.is_sparse(), "stays sparse");
+      auto expected = at::zeros({6, 2});
+      expected[0].fill_(0.5);
+      expected[1].fill_(0.5);
+      expected[5].fill_(1);
+      expect_equal(grad.to_dense(), expected, "sparse gradient");
+    }
+  });
+}
+
+TEST(Reducer, UnfinishedReductionNamesParametersMessage) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Branches>();
+    std::vector<std::string> names;
+    for (const auto& entry : net->named_parameters()) names.push_back(entry.key());
+    Reducer reducer(net->parameters(), {.process_group = group, .parameter_names = names});
+    reducer.prepare();
+    net->forward(batch_of(rank, 0), true, false).sum().backward();
+    const auto text = error_of([&] { reducer.prepare(); });
+    EXPECT_THAT(text, HasSubstr("Expected to have finished reduction in the prior iteration before starting a new one."));
+    EXPECT_THAT(text, HasSubstr("Parameters which did not receive grad for rank " + std::to_string(rank) +
+                                ": right.weight, right.bias\nParameter indices which did not receive grad for rank " +
+                                std::to_string(rank) + ": 4 5"));
+    EXPECT_EQ(error_of([&] { reducer.finalize(); }), text);
+  });
+}
+
+TEST(Reducer, ReadyTwiceNamesTheParameterMessage) {
+  run_rank_threads(1, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    Reducer reducer(net->parameters(), {.process_group = group, .parameter_names = {"a", "b", "c", "d", "e", "f"}});
+    reducer.prepare();
+    net->third->forward(at::ones({1, 16})).sum().backward();
+    const auto text = error_of([&] { net->forward(batch_of(rank, 0)).sum().backward(); });
+    EXPECT_THAT(text, HasSubstr("Expected to mark a variable ready only once."));
+    EXPECT_THAT(text, testing::ContainsRegex("Parameter at index [45] with name [ef] has been marked as ready twice."));
+  });
+}
+
+TEST(Reducer, ChangedStaticGraphIsRefusedMessage) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Branches>();
+    Reducer reducer(net->parameters(), {.process_group = group, .static_graph = true});
+    reducer.prepare();
+    net->forward(batch_of(rank, 0), true, false).sum().backward();
+    reducer.prepare();
+    EXPECT_THAT(error_of([&] { net->forward(batch_of(rank, 1), true, true).sum().backward(); }),
+                HasSubstr("Your training graph has changed in this iteration"));
+  });
+}
+
+TEST(Reducer, DifferentParametersAreRefusedOnEveryRankMessage) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = rank == 0 ? Mlp(16) : Mlp(12);
+    const auto text = error_of([&] { Reducer reducer(net->parameters(), {.process_group = group}); });
+    if (rank == 1) {
+      EXPECT_EQ(text, "[1]: params[0] in this process with sizes [12, 8] appears not to match sizes of the same param in "
+                      "process 0.");
+    }
+  });
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = Mlp();
+    auto parameters = net->parameters();
+    if (rank == 1) parameters.pop_back();
+    const auto text = error_of([&] { Reducer reducer(parameters, {.process_group = group}); });
+    EXPECT_EQ(text, rank == 0 ? "DDP expects same model across all ranks, but Rank 0 has 6 params, while rank 1 has "
+                                "inconsistent 5 params."
+                              : "DDP expects same model across all ranks, but Rank 1 has 5 params, while rank 0 has "
+                                "inconsistent 6 params.");
+  });
+}
+
+TEST(Reducer, RefusesBadArgumentsMessage) {
+  run_rank_threads(1, [](int, const Group& group) {
+    const auto leaf = torch::ones({1}, at::requires_grad());
+    EXPECT_EQ(error_of([&] { Reducer({}, {.process_group = group}); }), "ddp::Reducer needs at least one parameter");
+    EXPECT_EQ(error_of([&] { Reducer({torch::ones({1})}, {.process_group = group}); }),
+              "ddp::Reducer: parameter 0 must be a leaf tensor that requires a gradient");
+    EXPECT_EQ(error_of([&] { Reducer({leaf}, {.process_group = group, .bucket_cap_mb = 0.0}); }),
+              "bucket_cap_mb must be positive, got 0");
+    EXPECT_EQ(error_of([&] { Reducer({leaf}, {.process_group = group, .parameter_names = {"a", "b"}}); }),
+              "parameter_names needs one name per parameter, 1, got 2");
+  });
+}
+
+TEST(Reducer, LeavesNoHookBehind) {
+  run_rank_threads(1, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    { Reducer reducer(net->parameters(), {.process_group = group}); }
+    Reducer second(net->parameters(), {.process_group = group});
+    plain_step<Mlp>(second, *net, rank, 0);
+    plain_step<Mlp>(second, *net, rank, 1);
+  });
+}
+
+}  // namespace
+}  // namespace cohort::ddp
