@@ -30,22 +30,32 @@ TEST_F(Log, LevelDecidesWhatIsShown) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] error: shown\n[cohort] debug: shown too\n");
 }
 
+/// A text that this process has not warned about, even when tests are repeated.
+std::string fresh_text() {
+  static int count = 0;
+  return "text " + std::to_string(++count);
+}
+
 TEST_F(Log, WarnOnceWarnsOncePerText) {
+  const std::string first = fresh_text();
+  const std::string second = fresh_text();
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(warn_once("first text"));
-  EXPECT_FALSE(warn_once("first text"));
-  EXPECT_TRUE(warn_once("second text"));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: first text\n[cohort] warning: second text\n");
+  EXPECT_TRUE(warn_once(first));
+  EXPECT_FALSE(warn_once(first));
+  EXPECT_TRUE(warn_once(second));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: " + first + "\n[cohort] warning: " + second + "\n");
 }
 
 TEST_F(Log, WarnOnceIsOnceAmongThreads) {
+  const std::string text = fresh_text();
   testing::internal::CaptureStderr();
   std::atomic<int> first{0};
   std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { first += warn_once("from every thread") ? 1 : 0; });
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { first += warn_once(text) ? 1 : 0; });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(first, 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: from every thread\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: " + text + "\n");
 }
 
 }  // namespace
