@@ -8,6 +8,8 @@
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
+// Complete types: whoever destroys a Group, or InitOptions, needs them.
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
 #include <optional>
@@ -15,11 +17,6 @@
 #include <vector>
 
 #include "cohort/export.h"
-
-namespace c10d {
-class ProcessGroup;
-class Store;
-}  // namespace c10d
 
 namespace cohort {
 
