@@ -153,7 +153,8 @@ WorkPtr reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input,
 WorkPtr isend(const at::Tensor& tensor, int dst, const PointToPointOptions& options) {
   if (skips(options.group, "isend")) return {};
   const int peer = group_rank_of(options.group, dst);
-  TORCH_CHECK_VALUE(peer != get_rank(options.group), "Invalid destination rank: destination rank should not be the same as "
+  TORCH_CHECK_VALUE(peer != get_rank(options.group),
+                    "Invalid destination rank: destination rank should not be the same as "
                     "the rank of the current process.");
   std::vector<at::Tensor> tensors{as_real(tensor)};
   return backend_for(options.group, tensor, "isend")->send(tensors, peer, options.tag);
@@ -165,7 +166,8 @@ WorkPtr irecv(const at::Tensor& tensor, std::optional<int> src, const PointToPoi
   const auto backend = backend_for(options.group, tensor, "irecv");
   if (!src) return backend->recvAnysource(tensors, options.tag);
   const int peer = group_rank_of(options.group, *src);
-  TORCH_CHECK_VALUE(peer != get_rank(options.group), "Invalid source rank: source rank should not be the same as the rank "
+  TORCH_CHECK_VALUE(peer != get_rank(options.group),
+                    "Invalid source rank: source rank should not be the same as the rank "
                     "of the current process.");
   return backend->recv(tensors, peer, options.tag);
 }

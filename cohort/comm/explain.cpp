@@ -46,8 +46,9 @@ std::shared_ptr<const ExplainFailure> make_explainer(std::shared_ptr<Peers> peer
     if (!lost.empty()) {
       failure.hint = "look at the output of " + ranks_in_words(lost) + " for the reason";
     } else if (timed_out) {
-      failure.hint = "if a rank is only slow, raise InitOptions::timeout; otherwise see which rank did not reach this "
-                     "operation";
+      failure.hint =
+          "if a rank is only slow, raise InitOptions::timeout; otherwise see which rank did not reach this "
+          "operation";
     } else {
       failure.hint = "a rank on another host ended or its connection broke; look at the other ranks' output";
     }

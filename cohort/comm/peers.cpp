@@ -132,7 +132,8 @@ std::vector<int> Peers::lost_ranks() const {
 std::string Peers::describe(int rank) const {
   const auto peer = peers_.find(rank);
   if (peer == peers_.end()) return "rank " + std::to_string(rank);
-  return "rank " + std::to_string(rank) + " (pid " + std::to_string(peer->second.pid) + " on " + peer->second.host + ")";
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(peer->second.pid) + " on " + peer->second.host +
+         ")";
 }
 
 int Peers::ranks_on_this_host() const {

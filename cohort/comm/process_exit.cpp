@@ -2,8 +2,8 @@
 // So groups live in a World that is never destroyed; at exit they are released only if every operation has completed.
 #include <c10/util/Exception.h>
 #include <cxxabi.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <cstdlib>
 #include <exception>
@@ -26,8 +26,8 @@ void release_groups_at_exit() {
   const auto pending = num_pending_operations();
   if (pending > 0) {
     base::log_warning("exiting with " + std::to_string(pending) +
-                  " operation(s) that nobody waited for; the process groups are left to the system. "
-                  "Call wait() on every Work and destroy_process_group() before the program ends.");
+                      " operation(s) that nobody waited for; the process groups are left to the system. "
+                      "Call wait() on every Work and destroy_process_group() before the program ends.");
     return;
   }
   for (auto& [number, record] : current.groups) {

@@ -74,7 +74,9 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, co
     peers->publish();
   }
   const bool all_ranks = is_default;
-  comm::GlooOptions options{.rank = group_rank, .world_size = size, .timeout = record.timeout,
+  comm::GlooOptions options{.rank = group_rank,
+                            .world_size = size,
+                            .timeout = record.timeout,
                             .group_name = description,
                             .explain = comm::make_explainer(peers, record.ranks, record.timeout)};
   if (!all_ranks) options.global_ranks.assign(record.ranks.begin(), record.ranks.end());
@@ -220,9 +222,10 @@ std::string get_backend(const Group& group) {
 int get_node_local_rank(std::optional<int> fallback_rank) {
   const auto value = base::get_env("LOCAL_RANK");
   if (!value) {
-    TORCH_CHECK(fallback_rank.has_value(),
-                "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to "
-                "work, assuming you are not running in a multi-device context and want the code to run locally instead.");
+    TORCH_CHECK(
+        fallback_rank.has_value(),
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to "
+        "work, assuming you are not running in a multi-device context and want the code to run locally instead.");
     return *fallback_rank;
   }
   char* end = nullptr;
@@ -261,7 +264,8 @@ Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
   }
   const int group_rank = static_cast<int>(self - ranks.begin());
   const auto description = options.group_desc.empty() ? name : options.group_desc;
-  return create_group(defaults.store, make_record(name, std::move(ranks), backend, options.timeout.value_or(kDefaultTimeout)),
+  return create_group(defaults.store,
+                      make_record(name, std::move(ranks), backend, options.timeout.value_or(kDefaultTimeout)),
                       group_rank, description);
 }
 

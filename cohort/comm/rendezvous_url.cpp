@@ -89,8 +89,8 @@ std::optional<int> query_integer(const Url& url, const char* name) {
 }
 
 void check_known_scheme(const Url& url) {
-  TORCH_CHECK_VALUE(url.scheme == "env" || url.scheme == "tcp" || url.scheme == "file",
-                    "No rendezvous handler for ", url.scheme, ":// (known: env://, tcp://, file://)");
+  TORCH_CHECK_VALUE(url.scheme == "env" || url.scheme == "tcp" || url.scheme == "file", "No rendezvous handler for ",
+                    url.scheme, ":// (known: env://, tcp://, file://)");
 }
 
 void resolve_ranks(const Url& url, RendezvousPlan& plan) {
@@ -105,7 +105,8 @@ void resolve_ranks(const Url& url, RendezvousPlan& plan) {
   if (plan.world_size < 0 && from_env) plan.world_size = integer_variable("WORLD_SIZE");
   TORCH_CHECK_VALUE(plan.rank != -1, error_prefix(url.scheme), "rank parameter missing");
   TORCH_CHECK_VALUE(plan.world_size != -1, error_prefix(url.scheme), "world size parameter missing");
-  TORCH_CHECK_VALUE(plan.world_size > 0, error_prefix(url.scheme), "world size must be positive, got ", plan.world_size);
+  TORCH_CHECK_VALUE(plan.world_size > 0, error_prefix(url.scheme), "world size must be positive, got ",
+                    plan.world_size);
   TORCH_CHECK_VALUE(plan.rank >= 0 && plan.rank < plan.world_size, error_prefix(url.scheme), "rank must be from 0 to ",
                     plan.world_size - 1, " (world_size=", plan.world_size, "), got ", plan.rank);
 }

@@ -14,11 +14,11 @@ struct RendezvousPlan {
   Kind kind = Kind::kTcp;
   int rank = -1;
   int world_size = -1;
-  std::string host;         ///< kTcp
-  uint16_t port = 0;        ///< kTcp
-  bool use_libuv = true;    ///< kTcp
-  bool hosts_store = false; ///< kTcp: this rank runs the store's server
-  std::string path;         ///< kFile
+  std::string host;          ///< kTcp
+  uint16_t port = 0;         ///< kTcp
+  bool use_libuv = true;     ///< kTcp
+  bool hosts_store = false;  ///< kTcp: this rank runs the store's server
+  std::string path;          ///< kFile
 };
 
 /// `rank` and `world_size` of -1 mean "not given"; given ones win over URL and environment.

@@ -80,7 +80,8 @@ Rank start_rank(const std::function<void(int)>& fn, int index, int nprocs) {
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid < 0) throw std::runtime_error("spawn cannot fork rank " + std::to_string(index) + ": " + base::errno_text(errno));
+  if (pid < 0)
+    throw std::runtime_error("spawn cannot fork rank " + std::to_string(index) + ": " + base::errno_text(errno));
   if (pid == 0) run_rank(fn, index, nprocs, pipe->write_end.get(), parent);
   Rank rank;
   rank.pid = pid;
@@ -145,8 +146,8 @@ std::string read_error_text(const Rank& rank) {
   }
   const auto text = read_error_text(rank);
   if (!text.empty()) {
-    throw ProcessRaisedError("\n\n-- Process " + std::to_string(index) + " terminated with the following error:\n" + text,
-                             index, rank.pid);
+    throw ProcessRaisedError(
+        "\n\n-- Process " + std::to_string(index) + " terminated with the following error:\n" + text, index, rank.pid);
   }
   const int code = WEXITSTATUS(rank.status);
   throw ProcessExitedError(process + "exit code " + std::to_string(code), index, rank.pid, code);

@@ -1,8 +1,8 @@
 /// What differs between LibTorch 2.11, 2.12 and 2.13, in one place.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/headeronly/version.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <memory>
 #include <string>

@@ -30,7 +30,10 @@ size_t num_pending_operations() {
 
 TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, OperationInfo operation,
                          std::shared_ptr<const ExplainFailure> explain, std::function<void()> after)
-    : Work(), work_(std::move(work)), operation_(std::move(operation)), explain_(std::move(explain)),
+    : Work(),
+      work_(std::move(work)),
+      operation_(std::move(operation)),
+      explain_(std::move(explain)),
       after_(std::move(after)) {}
 
 TrackedWork::~TrackedWork() {

@@ -116,7 +116,9 @@ COHORT_WORKER(point_to_point) {
   }
 }
 
-TEST(Collectives, PointToPointWithTagsAndAnySource) { run_workers("point_to_point", {.world_size = 3}).expect_success(); }
+TEST(Collectives, PointToPointWithTagsAndAnySource) {
+  run_workers("point_to_point", {.world_size = 3}).expect_success();
+}
 
 COHORT_WORKER(complex_sum) {
   init_process_group("gloo");
@@ -180,8 +182,11 @@ TEST(Collectives, KilledRankIsNamedByTheOthersMessage) {
     EXPECT_EQ(results[rank].exit_code, 0);
     EXPECT_THAT(results[rank].output,
                 MatchesRegex("working\n\\[cohort\\] all_reduce #[0-9]+ on group \"default_pg\" failed\n  rank " +
-                             std::to_string(rank) + " of 3 on [^ ]+, backend gloo, 1.0 MiB float32\n"
-                             "  caused by: rank 1 \\(pid " + std::to_string(pid) + " on [^ ]+\\) is gone\n"
+                             std::to_string(rank) +
+                             " of 3 on [^ ]+, backend gloo, 1.0 MiB float32\n"
+                             "  caused by: rank 1 \\(pid " +
+                             std::to_string(pid) +
+                             " on [^ ]+\\) is gone\n"
                              "  caused by: .*\n"
                              "  hint: look at the output of rank 1 for the reason\n"));
   }
@@ -205,13 +210,14 @@ TEST(Collectives, TimeOutNamesTheOptionMessage) {
   workers.wait_for_output(0, "failed");
   workers.signal(1, SIGKILL);
   const auto results = workers.wait();
-  EXPECT_THAT(results[0].output,
-              MatchesRegex("ready\n\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
-                           "  rank 0 of 2 on [^ ]+, backend gloo, 16 B float32\n"
-                           "  caused by: no answer from the other ranks within the group's time-out of 2.0 s\n"
-                           "  caused by: .*\n"
-                           "  hint: if a rank is only slow, raise InitOptions::timeout; otherwise see which rank did not "
-                           "reach this operation\n"));
+  EXPECT_THAT(
+      results[0].output,
+      MatchesRegex("ready\n\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
+                   "  rank 0 of 2 on [^ ]+, backend gloo, 16 B float32\n"
+                   "  caused by: no answer from the other ranks within the group's time-out of 2.0 s\n"
+                   "  caused by: .*\n"
+                   "  hint: if a rank is only slow, raise InitOptions::timeout; otherwise see which rank did not "
+                   "reach this operation\n"));
 }
 
 }  // namespace

@@ -7,8 +7,15 @@ namespace {
 
 TEST(FailureText, NamesWhatWhereWhyAndNextStepMessage) {
   Failure failure;
-  failure.operation = {.name = "all_reduce", .sequence = 1841, .group = "dp", .rank = 3, .world_size = 8, .host = "node-a",
-                       .backend = "gloo", .num_bytes = 25 * 1024 * 1024, .dtype = "float32"};
+  failure.operation = {.name = "all_reduce",
+                       .sequence = 1841,
+                       .group = "dp",
+                       .rank = 3,
+                       .world_size = 8,
+                       .host = "node-a",
+                       .backend = "gloo",
+                       .num_bytes = 25 * 1024 * 1024,
+                       .dtype = "float32"};
   failure.causes = {"rank 5 (pid 71234 on node-a) is gone", "Connection closed by peer"};
   failure.hint = "look at the output of rank 5 for the reason";
   EXPECT_EQ(failure_message(failure),
@@ -21,8 +28,13 @@ TEST(FailureText, NamesWhatWhereWhyAndNextStepMessage) {
 
 TEST(FailureText, LeavesOutTheSizeOfAnOperationWithoutTensorMessage) {
   Failure failure;
-  failure.operation = {.name = "barrier", .sequence = 1, .group = "default_pg", .rank = 0, .world_size = 2,
-                       .host = "node-a", .backend = "gloo"};
+  failure.operation = {.name = "barrier",
+                       .sequence = 1,
+                       .group = "default_pg",
+                       .rank = 0,
+                       .world_size = 2,
+                       .host = "node-a",
+                       .backend = "gloo"};
   EXPECT_EQ(failure_message(failure),
             "[cohort] barrier #1 on group \"default_pg\" failed\n  rank 0 of 2 on node-a, backend gloo");
 }

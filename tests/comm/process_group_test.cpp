@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <filesystem>
 
@@ -78,8 +78,8 @@ COHORT_WORKER(tcp_url) {
   const std::string url = std::string("tcp://127.0.0.1:") + getenv("MASTER_PORT");
   const int rank = std::stoi(getenv("RANK"));
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
-  init_process_group({.backend = "cpu:gloo", .init_method = url, .timeout = std::chrono::seconds(20), .world_size = 2,
-                      .rank = rank});
+  init_process_group(
+      {.backend = "cpu:gloo", .init_method = url, .timeout = std::chrono::seconds(20), .world_size = 2, .rank = rank});
   auto tensor = at::full({1}, rank);
   all_reduce(tensor);
   REQUIRE(tensor.item<int64_t>() == 1);
@@ -151,8 +151,9 @@ COHORT_WORKER(subgroups) {
   REQUIRE(ones.item<float>() == 3);
   REQUIRE(value_error_of([] { new_group({0, 0}); }) == "ranks list must not contain duplicate entries, got [0, 0]");
   REQUIRE(value_error_of([] { new_group({0, 7}); }) == "Rank 7 is out of range. Valid ranks are 0 to 2 (world_size=3)");
-  REQUIRE(value_error_of([] { new_group({0, 1, 2, 3}); }) ==
-          "the new group's world size should be less or equal to the world size set by init_process_group");
+  REQUIRE(value_error_of([] {
+            new_group({0, 1, 2, 3});
+          }) == "the new group's world size should be less or equal to the world size set by init_process_group");
 }
 
 TEST(ProcessGroup, NewGroupHoldsTheRanksNamed) { run_workers("subgroups", {.world_size = 3}).expect_success(); }
@@ -205,7 +206,8 @@ TEST(ProcessGroup, UncaughtErrorLinesCarryTheRankMessage) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(results[rank].exit_code, -SIGABRT);
     const auto prefix = "[rank" + std::to_string(rank) + "]: ";
-    EXPECT_THAT(results[rank].errors, HasSubstr(prefix + "std::runtime_error: first line\n" + prefix + "second line\n"));
+    EXPECT_THAT(results[rank].errors,
+                HasSubstr(prefix + "std::runtime_error: first line\n" + prefix + "second line\n"));
   }
 }
 

@@ -22,8 +22,10 @@ class RendezvousUrl : public testing::Test {
   }
   void TearDown() override {
     for (const auto& [name, value] : saved_) {
-      if (value) base::set_env(name.c_str(), *value);
-      else base::unset_env(name.c_str());
+      if (value)
+        base::set_env(name.c_str(), *value);
+      else
+        base::unset_env(name.c_str());
     }
   }
   void set_all() {
@@ -33,8 +35,8 @@ class RendezvousUrl : public testing::Test {
     base::set_env("MASTER_PORT", "29500");
   }
 
-  static constexpr const char* kNames[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-                                           "TORCHELASTIC_USE_AGENT_STORE", "USE_LIBUV"};
+  static constexpr const char* kNames[] = {
+      "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE", "USE_LIBUV"};
   std::map<std::string, std::optional<std::string>> saved_;
 };
 
@@ -77,23 +79,27 @@ TEST_F(RendezvousUrl, MissingVariableMessage) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     set_all();
     base::unset_env(name);
-    EXPECT_EQ(message_of("env://"), std::string("Error initializing torch.distributed using env:// rendezvous: environment "
-                                                "variable ") + name + " expected, but not set");
+    EXPECT_EQ(message_of("env://"),
+              std::string("Error initializing torch.distributed using env:// rendezvous: environment "
+                          "variable ") +
+                  name + " expected, but not set");
   }
 }
 
 TEST_F(RendezvousUrl, MalformedVariableMessage) {
   set_all();
   base::set_env("WORLD_SIZE", "two");
-  EXPECT_EQ(message_of("env://"), "Error initializing torch.distributed using env:// rendezvous: environment variable "
-                                  "WORLD_SIZE must be an integer, got \"two\"");
+  EXPECT_EQ(message_of("env://"),
+            "Error initializing torch.distributed using env:// rendezvous: environment variable "
+            "WORLD_SIZE must be an integer, got \"two\"");
   set_all();
   base::set_env("MASTER_PORT", "99999");
   EXPECT_EQ(message_of("env://"), "port must have value from 0 to 65535 but was 99999.");
   set_all();
   base::set_env("RANK", "4");
-  EXPECT_EQ(message_of("env://"),
-            "Error initializing torch.distributed using env:// rendezvous: rank must be from 0 to 3 (world_size=4), got 4");
+  EXPECT_EQ(
+      message_of("env://"),
+      "Error initializing torch.distributed using env:// rendezvous: rank must be from 0 to 3 (world_size=4), got 4");
 }
 
 TEST_F(RendezvousUrl, TcpTakesHostPortAndQuery) {
@@ -108,10 +114,14 @@ TEST_F(RendezvousUrl, TcpTakesHostPortAndQuery) {
 }
 
 TEST_F(RendezvousUrl, TcpMessages) {
-  EXPECT_EQ(message_of("tcp://node-a", 0, 1), "Error initializing torch.distributed using tcp:// rendezvous: port number missing");
-  EXPECT_EQ(message_of("tcp://:123", 0, 1), "Error initializing torch.distributed using tcp:// rendezvous: host name missing");
-  EXPECT_EQ(message_of("tcp://node-a:1"), "Error initializing torch.distributed using tcp:// rendezvous: rank parameter missing");
-  EXPECT_EQ(message_of("tcp://node-a:1", 0), "Error initializing torch.distributed using tcp:// rendezvous: world size parameter missing");
+  EXPECT_EQ(message_of("tcp://node-a", 0, 1),
+            "Error initializing torch.distributed using tcp:// rendezvous: port number missing");
+  EXPECT_EQ(message_of("tcp://:123", 0, 1),
+            "Error initializing torch.distributed using tcp:// rendezvous: host name missing");
+  EXPECT_EQ(message_of("tcp://node-a:1"),
+            "Error initializing torch.distributed using tcp:// rendezvous: rank parameter missing");
+  EXPECT_EQ(message_of("tcp://node-a:1", 0),
+            "Error initializing torch.distributed using tcp:// rendezvous: world size parameter missing");
   EXPECT_EQ(message_of("tcp://node-a:1?rank=0", 0, 1),
             "The url: tcp://node-a has node-specific arguments(rank, world_size) already.");
 }
@@ -125,7 +135,8 @@ TEST_F(RendezvousUrl, FileTakesAPath) {
 
 TEST_F(RendezvousUrl, UnknownSchemeMessage) {
   EXPECT_EQ(message_of("etcd://a:1", 0, 1), "No rendezvous handler for etcd:// (known: env://, tcp://, file://)");
-  EXPECT_EQ(message_of("node-a", 0, 1), "init_method \"node-a\" is not a URL; use env://, tcp://host:port or file:///path");
+  EXPECT_EQ(message_of("node-a", 0, 1),
+            "init_method \"node-a\" is not a URL; use env://, tcp://host:port or file:///path");
 }
 
 }  // namespace

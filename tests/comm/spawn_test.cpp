@@ -97,7 +97,9 @@ TEST(Spawn, RefusesAProcessWithThreadsMessage) {
               StartsWith("other: spawn must be called before the process starts threads, but 1 run already: \""));
 }
 
-TEST(Spawn, RefusesNoProcesses) { EXPECT_THROW(spawn([](int) {}, 0), std::invalid_argument); }
+TEST(Spawn, RefusesNoProcesses) {
+  EXPECT_THROW(spawn([](int) {}, 0), std::invalid_argument);
+}
 
 COHORT_WORKER(spawn_parent) {
   spawn(

@@ -11,9 +11,8 @@ namespace {
 TEST(GradientHooks, CallsEveryCallbackInOrderAfterAccumulation) {
   auto parameter = torch::ones({2}, at::requires_grad());
   std::vector<std::string> calls;
-  const auto first = add_gradient_hook(parameter, [&](const at::Tensor& p) {
-    calls.push_back("first " + std::to_string(p.grad()[0].item<int>()));
-  });
+  const auto first = add_gradient_hook(
+      parameter, [&](const at::Tensor& p) { calls.push_back("first " + std::to_string(p.grad()[0].item<int>())); });
   const auto second = add_gradient_hook(parameter, [&](const at::Tensor&) { calls.push_back("second"); });
   (parameter * 3).sum().backward();
   (parameter * 4).sum().backward();
@@ -25,7 +24,9 @@ TEST(GradientHooks, EndWithTheirHandleAndFreeTheSlot) {
   int calls = 0;
   {
     const auto kept = add_gradient_hook(parameter, [&](const at::Tensor&) { ++calls; });
-    { const auto dropped = add_gradient_hook(parameter, [&](const at::Tensor&) { calls += 100; }); }
+    {
+      const auto dropped = add_gradient_hook(parameter, [&](const at::Tensor&) { calls += 100; });
+    }
     parameter.sum().backward();
     EXPECT_EQ(calls, 1);
   }

@@ -6,7 +6,8 @@ mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.
 if [[ ${1:-} != --check ]]; then
   clang-format -i "${files[@]}"
 elif ! errors=$(clang-format --dry-run -Werror "${files[@]}" 2>&1); then
-  grep 'error:' <<<"$errors" | cut -d: -f1 | sort -u | sed 's/$/: not formatted (run: make format)/' >&2
+  sed -n 's/^\(.*\):[0-9]*:[0-9]*: error: code should be clang-formatted.*/\1: not formatted (run: make format)/p' <<<"$errors" |
+    sort -u >&2
   exit 1
 fi
 echo "format: ${#files[@]} files, ok"

@@ -12,17 +12,28 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 std::string dtype_name(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
-    case at::kFloat: return "float32";
-    case at::kDouble: return "float64";
-    case at::kHalf: return "float16";
-    case at::kBFloat16: return "bfloat16";
-    case at::kInt: return "int32";
-    case at::kLong: return "int64";
-    case at::kShort: return "int16";
-    case at::kChar: return "int8";
-    case at::kByte: return "uint8";
-    case at::kBool: return "bool";
-    default: return c10::toString(tensor.scalar_type());
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kInt:
+      return "int32";
+    case at::kLong:
+      return "int64";
+    case at::kShort:
+      return "int16";
+    case at::kChar:
+      return "int8";
+    case at::kByte:
+      return "uint8";
+    case at::kBool:
+      return "bool";
+    default:
+      return c10::toString(tensor.scalar_type());
   }
 }
 
@@ -31,7 +42,9 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, const GlooOptions& options,
               c10::intrusive_ptr<Options> engine_options)
       : ProcessGroupGloo(store, options.rank, options.world_size, std::move(engine_options)),
-        explain_(options.explain ? options.explain : engine_text()), group_name_(options.group_name), host_(host_name()) {}
+        explain_(options.explain ? options.explain : engine_text()),
+        group_name_(options.group_name),
+        host_(host_name()) {}
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
     return track("broadcast", tensors, ProcessGroupGloo::broadcast(tensors, opts));
@@ -70,8 +83,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
     auto work = ProcessGroupGloo::reduce_scatter(outputs, inputs, average ? as_sum(opts) : opts);
     return track("reduce_scatter", outputs, std::move(work), average ? divide_later(outputs) : nullptr);
   }
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::ReduceScatterOptions& opts) override {
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override {
     const bool average = opts.reduceOp == c10d::ReduceOp::AVG;
     auto work = ProcessGroupGloo::_reduce_scatter_base(output, input, average ? as_sum(opts) : opts);
     return track("reduce_scatter_single", {output}, std::move(work), average ? divide_later({output}) : nullptr);
@@ -118,9 +130,15 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   }
 
   WorkPtr track(const char* name, const Tensors& tensors, WorkPtr work, std::function<void()> after = {}) {
-    OperationInfo operation{.name = name, .sequence = ++sequence_, .group = group_name_, .rank = getRank(),
-                            .world_size = getSize(), .host = host_, .backend = "gloo"};
-    for (const auto& tensor : tensors) operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
+    OperationInfo operation{.name = name,
+                            .sequence = ++sequence_,
+                            .group = group_name_,
+                            .rank = getRank(),
+                            .world_size = getSize(),
+                            .host = host_,
+                            .backend = "gloo"};
+    for (const auto& tensor : tensors)
+      operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
     if (!tensors.empty()) operation.dtype = dtype_name(tensors.front());
     return c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), explain_, std::move(after));
   }

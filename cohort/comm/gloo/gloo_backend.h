@@ -31,6 +31,6 @@ struct GlooOptions {
 
 /// Blocks until every rank of the group has connected, or throws c10::DistBackendError.
 COHORT_API c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    const GlooOptions& options);
+                                                               const GlooOptions& options);
 
 }  // namespace cohort::comm

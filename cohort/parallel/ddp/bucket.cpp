@@ -30,8 +30,7 @@ at::Tensor make_alias(const at::Tensor& flat, int64_t offset, const at::Tensor& 
 }
 
 void check_matches(const at::Tensor& grad, const at::Tensor& slot) {
-  TORCH_CHECK(!grad.is_sparse(),
-              "DistributedDataParallel: a parameter of sizes ", slot.sizes(),
+  TORCH_CHECK(!grad.is_sparse(), "DistributedDataParallel: a parameter of sizes ", slot.sizes(),
               " has a sparse gradient that was not announced; set expect_sparse_gradient for it");
   TORCH_CHECK(grad.scalar_type() == slot.scalar_type() && grad.device() == slot.device(), "Expected ", slot.toString(),
               ", got ", grad.toString());

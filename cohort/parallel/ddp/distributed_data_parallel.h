@@ -171,23 +171,21 @@ class DistributedDataParallel : public torch::nn::ModuleHolder<DistributedDataPa
   explicit DistributedDataParallel(std::shared_ptr<Net> net, ddp::Options options = {})
       : Holder(std::make_shared<Impl>(std::move(net), std::move(options))) {}
   template <class Wrapped>
-    requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
+  requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit DistributedDataParallel(const Wrapped& holder, ddp::Options options = {})
       : DistributedDataParallel(holder.ptr(), std::move(options)) {}
   /*implicit*/ DistributedDataParallel(std::nullptr_t) : Holder(nullptr) {}
 
   /// Takes what the inner forward takes, default arguments included.
   template <class... Arguments>
-    requires requires(Net& net, Arguments&&... arguments) { net.forward(std::forward<Arguments>(arguments)...); }
-  auto operator()(Arguments&&... arguments) {
-    return this->ptr()->call(std::forward<Arguments>(arguments)...);
-  }
+  requires requires(Net& net, Arguments&&... arguments) { net.forward(std::forward<Arguments>(arguments)...); }
+  auto operator()(Arguments&&... arguments) { return this->ptr()->call(std::forward<Arguments>(arguments)...); }
 };
 
 template <class Net>
 DistributedDataParallel(std::shared_ptr<Net>, ddp::Options = {}) -> DistributedDataParallel<Net>;
 template <class Wrapped>
-  requires requires { typename Wrapped::ContainedType; }
-DistributedDataParallel(const Wrapped&, ddp::Options = {}) -> DistributedDataParallel<typename Wrapped::ContainedType>;
+requires requires { typename Wrapped::ContainedType; }
+DistributedDataParallel(const Wrapped&, ddp::Options = {})->DistributedDataParallel<typename Wrapped::ContainedType>;
 
 }  // namespace cohort

@@ -15,7 +15,9 @@ namespace {
 class InlineEngine final : public GradientEngine {
  public:
   explicit InlineEngine(EngineInput input)
-      : parameters_(std::move(input.parameters)), options_(std::move(input.options)), plan_(std::move(input.first_plan)),
+      : parameters_(std::move(input.parameters)),
+        options_(std::move(input.options)),
+        plan_(std::move(input.first_plan)),
         uses_(parameters_.size()) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       hooks_.push_back(add_gradient_hook(parameters_[i], [this, i](const at::Tensor&) { on_gradient(i); }));

@@ -93,12 +93,12 @@ class OverlapEngine final : public GradientEngine {
   std::vector<size_t> ready_order_;
   std::vector<size_t> unused_;
   bool has_marked_unused_ = false;
-  std::vector<int> uses_left_;   // static graph: gradients per parameter still to come in this step
-  std::vector<int> uses_;        // static graph: gradients per parameter in the first step
+  std::vector<int> uses_left_;  // static graph: gradients per parameter still to come in this step
+  std::vector<int> uses_;       // static graph: gradients per parameter in the first step
   std::vector<SavedGradient> saved_;
   std::vector<char> is_used_here_;
-  at::Tensor use_counts_;        // int32, reduced over ranks
-  std::vector<int> counts_;      // use_counts_ once reduced
+  at::Tensor use_counts_;    // int32, reduced over ranks
+  std::vector<int> counts_;  // use_counts_ once reduced
   bool has_counts_ = false;
   c10::intrusive_ptr<c10d::Work> use_counts_work_;
 
@@ -106,8 +106,11 @@ class OverlapEngine final : public GradientEngine {
 };
 
 OverlapEngine::OverlapEngine(EngineInput input)
-    : parameters_(std::move(input.parameters)), options_(std::move(input.options)), capacity_(input.capacity),
-      infos_(std::move(input.infos)), world_size_(options_.process_group->getSize()) {
+    : parameters_(std::move(input.parameters)),
+      options_(std::move(input.options)),
+      capacity_(input.capacity),
+      infos_(std::move(input.infos)),
+      world_size_(options_.process_group->getSize()) {
   const auto count = parameters_.size();
   if (searches_unused()) search_.emplace(parameters_);
   is_ready_.resize(count);
@@ -181,9 +184,10 @@ void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
   if (outputs.empty()) return;
   unused_ = search_->unused(outputs);
   if (unused_.empty()) {
-    base::warn_once("find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters "
-                    "in the forward pass. The search walks the autograd graph in every iteration; turn it off if all "
-                    "parameters always take part.");
+    base::warn_once(
+        "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters "
+        "in the forward pass. The search walks the autograd graph in every iteration; turn it off if all "
+        "parameters always take part.");
   }
 }
 

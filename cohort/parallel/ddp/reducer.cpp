@@ -46,9 +46,12 @@ std::unique_ptr<GradientEngine> make_engine(EngineInput input) {
     engine = on_cpu ? Engine::kCohort : Engine::kC10d;
   }
   switch (engine) {
-    case Engine::kC10d: return make_c10d_engine(std::move(input));
-    case Engine::kInline: return make_inline_engine(std::move(input));
-    default: return make_overlap_engine(std::move(input));
+    case Engine::kC10d:
+      return make_c10d_engine(std::move(input));
+    case Engine::kInline:
+      return make_inline_engine(std::move(input));
+    default:
+      return make_overlap_engine(std::move(input));
   }
 }
 

@@ -2,9 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <set>
 #include <sstream>
@@ -75,7 +75,8 @@ void check_devices(const std::vector<at::Tensor>& parameters, const Options& opt
   }
   TORCH_CHECK_VALUE(types.size() == 1,
                     "DistributedDataParallel's input module must be on the same type of devices, but input module "
-                    "parameters locate in ", device_list(types), ".");
+                    "parameters locate in ",
+                    device_list(types), ".");
   const bool takes_device_ids = !options.device_ids.empty() && *types.begin() != "cpu" && devices.size() == 1;
   TORCH_CHECK_VALUE(takes_device_ids || (options.device_ids.empty() && !options.output_device),
                     "DistributedDataParallel device_ids and output_device arguments only work with "
@@ -98,8 +99,9 @@ void synchronise_module(const Module& module, const std::vector<at::Tensor>& par
 
 Replica::Replica(Module& module, Options options) : options_(std::move(options)), module_(module) {
   auto parameters = trainable_parameters(module_);
-  TORCH_CHECK(!parameters.tensors.empty(),
-              "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.");
+  TORCH_CHECK(
+      !parameters.tensors.empty(),
+      "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.");
   check_devices(module_.parameters(), options_);
   if (!options_.device_ids.empty() && !options_.output_device) options_.output_device = options_.device_ids.front();
   if (!options_.process_group) options_.process_group = default_group();

@@ -10,10 +10,10 @@ struct NoSignature {};
 template <class Function>
 struct SignatureOf;
 
-#define COHORT_SIGNATURE(QUALIFIERS)                           \
-  template <class Class, class Return, class... Arguments>     \
+#define COHORT_SIGNATURE(QUALIFIERS)                               \
+  template <class Class, class Return, class... Arguments>         \
   struct SignatureOf<Return (Class::*)(Arguments...) QUALIFIERS> { \
-    using type = Return(Arguments...);                         \
+    using type = Return(Arguments...);                             \
   }
 COHORT_SIGNATURE();
 COHORT_SIGNATURE(const);
@@ -29,7 +29,7 @@ struct ForwardSignature {
 };
 
 template <class Net>
-  requires requires { &Net::forward; }
+requires requires { &Net::forward; }
 struct ForwardSignature<Net> : SignatureOf<decltype(&Net::forward)> {};
 
 // Sequential's forward is a template; nearly every Sequential maps a tensor to a tensor.

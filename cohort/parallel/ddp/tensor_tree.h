@@ -21,17 +21,23 @@ concept HasOwnTensors = requires(const T& value) {
 };
 
 template <class T>
-concept MapLike = requires { typename T::mapped_type; };
+concept MapLike = requires {
+  typename T::mapped_type;
+};
 
 template <class T>
 concept RangeLike = requires(const T& value) {
   value.begin();
   value.end();
   typename T::value_type;
-} && !std::is_convertible_v<T, std::string_view>;
+}
+&&!std::is_convertible_v<T, std::string_view>;
 
 template <class T>
-concept TupleLike = requires { std::tuple_size<T>::value; } && !RangeLike<T>;
+concept TupleLike = requires {
+  std::tuple_size<T>::value;
+}
+&&!RangeLike<T>;
 
 template <class T>
 struct IsOptional : std::false_type {};

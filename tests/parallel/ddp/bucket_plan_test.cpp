@@ -1,8 +1,8 @@
 #include "cohort/parallel/ddp/bucket_plan.h"
 
 #include <gtest/gtest.h>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/torch.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
 #include <limits>

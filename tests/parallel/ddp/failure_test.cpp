@@ -41,7 +41,9 @@ void expect_rank_one_named(const test::WorkerResults& results) {
     EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
     EXPECT_THAT(results[rank].output,
                 MatchesRegex("training\n\\[cohort\\] (all_reduce|broadcast) #[0-9]+ on group \"default_pg\" failed\n"
-                             "  rank " + std::to_string(rank) + " of 3 on [^ ]+, backend gloo, [0-9.]+ [KMi]*B float32\n"
+                             "  rank " +
+                             std::to_string(rank) +
+                             " of 3 on [^ ]+, backend gloo, [0-9.]+ [KMi]*B float32\n"
                              "  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) is gone\n"
                              "  caused by: .*\n"
                              "  hint: look at the output of rank 1 for the reason\n"));

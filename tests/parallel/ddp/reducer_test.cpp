@@ -159,7 +159,8 @@ TEST_P(EngineAgreement, StaticGraphWithUnusedParametersEqualsLibTorchs) {
     reducer.prepare();
     output.pow(2).mean().backward();
   };
-  auto ours = run_engine<Branches>(GetParam(), {.process_group = {}, .bucket_cap_mb = 0.0001, .static_graph = true}, 5, step);
+  auto ours =
+      run_engine<Branches>(GetParam(), {.process_group = {}, .bucket_cap_mb = 0.0001, .static_graph = true}, 5, step);
   for (const auto& gradients : ours.gradients) {
     EXPECT_TRUE(gradients[2].defined());   // left: used on rank 0
     EXPECT_FALSE(gradients[4].defined());  // right: used nowhere
@@ -213,8 +214,12 @@ TEST(Reducer, GradientsSurviveEveryWayOfClearingThem) {
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     for (int64_t step = 0; step < 6; ++step) {
       switch (step % 3) {
-        case 0: optimizer.zero_grad(/*set_to_none=*/true); break;
-        case 1: optimizer.zero_grad(/*set_to_none=*/false); break;
+        case 0:
+          optimizer.zero_grad(/*set_to_none=*/true);
+          break;
+        case 1:
+          optimizer.zero_grad(/*set_to_none=*/false);
+          break;
         default:
           for (auto& parameter : net->parameters()) parameter.mutable_grad() = at::Tensor();
       }
@@ -244,7 +249,8 @@ TEST(Reducer, LocalStepsAccumulateUntilAReducedOne) {
         for (int r = 0; r < 2; ++r) (reference->forward(batch_of(r, 10 * round + part)).pow(2).mean() / 2).backward();
       }
       for (size_t i = 0; i < net->parameters().size(); ++i) {
-        require(at::allclose(net->parameters()[i].grad(), reference->parameters()[i].grad(), 1e-5, 1e-6), "sums differ");
+        require(at::allclose(net->parameters()[i].grad(), reference->parameters()[i].grad(), 1e-5, 1e-6),
+                "sums differ");
       }
     }
   });
@@ -328,7 +334,8 @@ TEST(Reducer, UnfinishedReductionNamesParametersMessage) {
     reducer.prepare();
     net->forward(batch_of(rank, 0), true, false).sum().backward();
     const auto text = error_of([&] { reducer.prepare(); });
-    EXPECT_THAT(text, HasSubstr("Expected to have finished reduction in the prior iteration before starting a new one."));
+    EXPECT_THAT(text,
+                HasSubstr("Expected to have finished reduction in the prior iteration before starting a new one."));
     EXPECT_THAT(text, HasSubstr("Parameters which did not receive grad for rank " + std::to_string(rank) +
                                 ": right.weight, right.bias\nParameter indices which did not receive grad for rank " +
                                 std::to_string(rank) + ": 4 5"));
@@ -365,8 +372,9 @@ TEST(Reducer, DifferentParametersAreRefusedOnEveryRankMessage) {
     auto net = rank == 0 ? Mlp(16) : Mlp(12);
     const auto text = error_of([&] { Reducer reducer(net->parameters(), {.process_group = group}); });
     if (rank == 1) {
-      EXPECT_EQ(text, "[1]: params[0] in this process with sizes [12, 8] appears not to match sizes of the same param in "
-                      "process 0.");
+      EXPECT_EQ(text,
+                "[1]: params[0] in this process with sizes [12, 8] appears not to match sizes of the same param in "
+                "process 0.");
     }
   });
   run_rank_threads(2, [](int rank, const Group& group) {
@@ -389,7 +397,9 @@ TEST(Reducer, RefusesBadArgumentsMessage) {
               "ddp::Reducer: parameter 0 must be a leaf tensor that requires a gradient");
     EXPECT_EQ(error_of([&] { Reducer({leaf}, {.process_group = group, .bucket_cap_mb = 0.0}); }),
               "bucket_cap_mb must be positive, got 0");
-    EXPECT_EQ(error_of([&] { Reducer({leaf}, {.process_group = group, .parameter_names = {"a", "b"}}); }),
+    EXPECT_EQ(error_of([&] {
+                Reducer({leaf}, {.process_group = group, .parameter_names = {"a", "b"}});
+              }),
               "parameter_names needs one name per parameter, 1, got 2");
   });
 }

@@ -128,19 +128,20 @@ TEST(Replica, ConstructorRefusalsMessage) {
   run_rank_threads(1, [](int, const Group& group) {
     Mlp frozen;
     for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
-    EXPECT_EQ(error_of([&] { DistributedDataParallel ddp(frozen, {.process_group = group}); }),
-              "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.");
+    EXPECT_EQ(
+        error_of([&] { DistributedDataParallel ddp(frozen, {.process_group = group}); }),
+        "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.");
     Mlp net;
     EXPECT_EQ(error_of([&] {
-                DistributedDataParallel ddp(net, {.device_ids = {c10::Device("cuda:0"), c10::Device("cuda:1")},
-                                                  .process_group = group});
+                DistributedDataParallel ddp(
+                    net, {.device_ids = {c10::Device("cuda:0"), c10::Device("cuda:1")}, .process_group = group});
               }),
               "device_ids can only be None or contain a single element.");
-    EXPECT_EQ(error_of([&] {
-                DistributedDataParallel ddp(net, {.device_ids = {c10::Device("cpu")}, .process_group = group});
-              }),
-              "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
-              "GPU modules or CPU modules, but got device_ids [cpu], output_device None, and module parameters {'cpu'}.");
+    EXPECT_EQ(
+        error_of(
+            [&] { DistributedDataParallel ddp(net, {.device_ids = {c10::Device("cpu")}, .process_group = group}); }),
+        "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
+        "GPU modules or CPU modules, but got device_ids [cpu], output_device None, and module parameters {'cpu'}.");
     Mlp split;
     split->register_parameter("elsewhere", torch::empty({1}, c10::Device("meta")));
     EXPECT_EQ(error_of([&] { DistributedDataParallel ddp(split, {.process_group = group}); }),

@@ -7,7 +7,8 @@ namespace cohort::ddp {
 namespace {
 
 TEST(Unused, FindsParametersThatNoOutputDependsOn) {
-  const std::vector<at::Tensor> parameters = {torch::ones({2}, at::requires_grad()), torch::ones({2}, at::requires_grad()),
+  const std::vector<at::Tensor> parameters = {torch::ones({2}, at::requires_grad()),
+                                              torch::ones({2}, at::requires_grad()),
                                               torch::ones({2}, at::requires_grad())};
   const UnusedSearch search(parameters);
   const auto first = parameters[0] * 2;
