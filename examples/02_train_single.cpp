@@ -69,7 +69,7 @@ class Trainer {
 
 void run(const Settings& settings) {
   torch::manual_seed(0);
-  const Data data({torch::rand({2048, 20}), torch::rand({2048, 1})},
+  const Data data(cohort::data::TensorDataset(torch::rand({2048, 20}), torch::rand({2048, 1})),
                   {.batch_size = settings.batch_size, .shuffle = true});
   Trainer(torch::nn::Linear(20, 1), settings).train(data);
 }

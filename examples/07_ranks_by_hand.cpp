@@ -34,7 +34,7 @@ void run() {
   cohort::all_gather_single(all, mine);
 
   std::string everyone;
-  for (int i = 0; i < world_size; ++i) everyone += " " + std::to_string(all[i].item<int>());
+  for (int i = 0; i < world_size; ++i) everyone.append(1, ' ').append(std::to_string(all[i].item<int>()));
   std::printf("rank %d of %d got %d from rank %d; all ranks together hold%s\n", rank, world_size, received.item<int>(),
               previous, everyone.c_str());
   cohort::destroy_process_group();

@@ -27,6 +27,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -196,7 +197,8 @@ void Trainer::train() {
   LossLog log(rank_ == 0 ? settings_.log : "", settings_.resume);
   cohort::train::ProgressLine progress(
       {.total_steps = settings_.steps, .first_step = step_, .unit = "tokens", .is_enabled = rank_ == 0});
-  const int64_t first_step = step_, last_step = settings_.stop_at > 0 ? settings_.stop_at : settings_.steps;
+  const int64_t first_step = step_;
+  const int64_t last_step = settings_.stop_at > 0 ? std::min(settings_.stop_at, settings_.steps) : settings_.steps;
   const int64_t tokens_per_step = world_size_ * settings_.accumulate * settings_.batch_size * settings_.context;
   const auto is_due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0; };
   while (step_ < last_step) {
@@ -264,11 +266,11 @@ cohort::FileMetadata Trainer::config() const {
 // Collective: the state of every rank's random numbers goes into the one file that rank 0 writes.
 void Trainer::save_checkpoint() {
   const at::Tensor own_state = cohort::rng_state();
-  const at::Tensor states = at::empty({world_size_, own_state.numel()}, own_state.options());
+  const at::Tensor states = at::empty({world_size_ * own_state.numel()}, own_state.options());
   cohort::all_gather_single(states, own_state);
   if (rank_ != 0) return;
   cohort::TrainingProgress progress{.step = step_, .metadata = config()};
-  progress.extra.insert("random_states", states);
+  progress.extra.insert("random_states", states.view({world_size_, -1}));
   cohort::save_checkpoint(settings_.checkpoint, *net_, &optimizer_, progress);
 }
 

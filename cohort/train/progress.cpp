@@ -14,6 +14,8 @@ namespace {
 constexpr const char* kEraseLine = "\r\x1b[2K";
 constexpr const char* kDim = "\x1b[2m";
 constexpr const char* kPlain = "\x1b[0m";
+constexpr std::chrono::milliseconds kTerminalInterval{200};
+constexpr std::chrono::milliseconds kLogInterval{5000};
 
 std::string format_number(const char* format, double value) {
   char text[64];
@@ -61,6 +63,7 @@ std::string format_clock(std::chrono::seconds time) {
 ProgressLine::ProgressLine(ProgressOptions options) : options_(std::move(options)) {
   is_terminal_ = wants_terminal(options_);
   has_colour_ = is_terminal_ && wants_colour();
+  if (!options_.min_interval) options_.min_interval = is_terminal_ ? kTerminalInterval : kLogInterval;
   started_at_ = now();
 }
 
@@ -69,7 +72,7 @@ ProgressLine::~ProgressLine() { end_line(); }
 void ProgressLine::update(int64_t step, int64_t done, const Metrics& metrics) {
   if (!options_.is_enabled) return;
   const bool is_last = step >= options_.total_steps;
-  if (was_shown_ && !is_last && now() - shown_at_ < options_.min_interval) return;
+  if (was_shown_ && !is_last && now() - shown_at_ < *options_.min_interval) return;
   was_shown_ = true;
   shown_at_ = now();
   const std::string line = format(step, done, metrics);

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,7 +36,8 @@ struct ProgressOptions {
   /// False on every rank but one: then nothing is written.
   bool is_enabled = true;
   /// Updates that come sooner after the shown one are dropped, except the last step's.
-  std::chrono::milliseconds min_interval{200};
+  /// Default: 200 ms on a terminal, 5 s elsewhere.
+  std::optional<std::chrono::milliseconds> min_interval;
   LineStyle style = LineStyle::kAuto;
   int fd = 1;
   /// For tests; default: the steady clock.

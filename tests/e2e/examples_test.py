@@ -232,8 +232,8 @@ def test_train_gpt_killed_in_the_middle_resumes_exactly(whole_run, text_folder, 
     while not (tmp_path / "train_gpt.safetensors").exists() and time.monotonic() < deadline:
         time.sleep(0.001)
     job.send_signal(signal.SIGKILL)
+    job.stdout.read()  # until the last worker has gone
     job.wait()
-    job.stdout.close()
     (tmp_path / "log.jsonl").unlink(missing_ok=True)
     out = train_gpt(tmp_path, text_folder, "--steps", 24, "--save-every", 6, "--resume")[1]
     step = int(re.search(r"resuming train_gpt.safetensors at step (\d+)", out)[1])
