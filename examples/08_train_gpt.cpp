@@ -60,13 +60,17 @@ struct Settings {
   double temperature = 0.8;
 };
 
-// An endless stream of this rank's batches that can start anywhere.
+// An endless stream of this rank's batches that can start anywhere. Loaders have generators of their own: the default one
+// belongs to dropout, which must draw the same numbers after a resume.
 class Batches {
  public:
   Batches(const TextPart& part, const Settings& settings, int64_t first)
       : sampler_(std::make_shared<cohort::data::DistributedSampler>(
             part.size(), cohort::data::DistributedSamplerOptions{.seed = settings.seed, .drop_last = true})),
-        loader_(part, {.batch_size = settings.batch_size, .sampler = sampler_, .drop_last = true}),
+        loader_(part, {.batch_size = settings.batch_size,
+                       .sampler = sampler_,
+                       .drop_last = true,
+                       .generator = cohort::data::make_generator(settings.seed)}),
         next_(first) {
     TORCH_CHECK_VALUE(loader_.size() > 0, "the text has only ", part.size(),
                       " windows to train on, fewer than one batch of ", settings.batch_size,
@@ -98,7 +102,7 @@ double evaluate(GPT model, const TextPart& part) {
   const at::NoGradGuard no_grad;
   model->eval();
   const cohort::data::DataLoader<TextPart> loader(part.share(cohort::get_rank(), cohort::get_world_size()),
-                                                  {.batch_size = 32});
+                                                  {.batch_size = 32, .generator = cohort::data::make_generator(0)});
   const at::Tensor sums = at::zeros({2}, at::kDouble);
   for (auto& [inputs, targets] : loader) {
     const auto count = static_cast<double>(targets.numel());
