@@ -71,6 +71,7 @@ fetch() {  # release
     touch "$folder/complete"
 }
 
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 failed=0
 summary=()
 for release in "${releases[@]}"; do
