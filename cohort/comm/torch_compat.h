@@ -28,8 +28,8 @@ struct C10dReducerArguments {
   int64_t first_bucket_bytes_cap;
 };
 
-inline std::unique_ptr<c10d::Reducer> make_c10d_reducer(C10dReducerArguments a) {
-  return std::make_unique<c10d::Reducer>(std::move(a.parameters), std::move(a.buckets), std::move(a.group),
+inline std::shared_ptr<c10d::Reducer> make_c10d_reducer(C10dReducerArguments a) {
+  return std::make_shared<c10d::Reducer>(std::move(a.parameters), std::move(a.buckets), std::move(a.group),
                                          std::move(a.expect_sparse_gradient), a.bucket_bytes_cap,
                                          a.find_unused_parameters, a.gradient_as_bucket_view,
                                          std::move(a.parameter_names), a.first_bucket_bytes_cap
@@ -37,10 +37,7 @@ inline std::unique_ptr<c10d::Reducer> make_c10d_reducer(C10dReducerArguments a) 
                                          ,
                                          /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
                                          /*bucket_bytes_cap_list=*/std::vector<int64_t>{}
-#elif COHORT_TORCH_AT_LEAST(2, 12)
-                                         ,
-                                         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false
-#else
+#elif COHORT_TORCH_AT_LEAST(2, 11)
                                          ,
                                          /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false
 #endif

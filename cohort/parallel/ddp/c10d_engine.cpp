@@ -1,4 +1,5 @@
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include "cohort/comm/torch_compat.h"
 #include "cohort/parallel/ddp/engine.h"
@@ -24,6 +25,11 @@ class C10dEngine final : public GradientEngine {
           i < input.options.parameter_names.size() ? input.options.parameter_names[i] : std::to_string(i);
     }
     reducer_ = comm::make_c10d_reducer(std::move(arguments));
+    // The reducer uses its logger without asking whether there is one.
+    logger_ = std::make_shared<c10d::Logger>(reducer_);
+    reducer_->set_logger(logger_);
+    logger_->set_construction_data_and_log("", {}, /*output_device=*/-1, /*broadcast_buffers=*/false,
+                                           /*has_sync_bn=*/false, input.options.static_graph);
     if (input.options.static_graph) reducer_->set_static_graph();
   }
 
@@ -59,7 +65,8 @@ class C10dEngine final : public GradientEngine {
   }
 
   std::vector<at::Tensor> parameters_;
-  std::unique_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;  // after the reducer: destroyed before it
   bool has_rebuilt_ = false;
 };
 
