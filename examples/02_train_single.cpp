@@ -79,9 +79,9 @@ void run(const Settings& settings) {
 int main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Trains Linear(20, 1) in one process.");
-  app.add_option("--epochs", settings.epochs, "how many times to go through the data")->check(CLI::PositiveNumber);
-  app.add_option("--save-every", settings.save_every, "epochs between checkpoints")->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", settings.batch_size, "samples per step")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", settings.epochs, "how many times to go through the data")->check(CLI::Range(1, 1000000));
+  app.add_option("--save-every", settings.save_every, "epochs between checkpoints")->check(CLI::Range(1, 1000000));
+  app.add_option("--batch-size", settings.batch_size, "samples per step")->check(CLI::Range(1, 1000000));
   app.add_option("--checkpoint", settings.checkpoint, "file to write");
   CLI11_PARSE(app, argc, argv);
   run(settings);

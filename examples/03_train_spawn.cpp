@@ -94,10 +94,10 @@ void run(int rank, const Settings& settings, const std::string& meeting_file) {
 int main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Trains Linear(20, 1) on several processes of this machine.");
-  app.add_option("--nprocs", settings.nprocs, "number of processes")->check(CLI::PositiveNumber);
-  app.add_option("--epochs", settings.epochs, "how many times to go through the data")->check(CLI::PositiveNumber);
-  app.add_option("--save-every", settings.save_every, "epochs between checkpoints")->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", settings.batch_size, "samples per step and process")->check(CLI::PositiveNumber);
+  app.add_option("--nprocs", settings.nprocs, "number of processes")->check(CLI::Range(1, 1000000));
+  app.add_option("--epochs", settings.epochs, "how many times to go through the data")->check(CLI::Range(1, 1000000));
+  app.add_option("--save-every", settings.save_every, "epochs between checkpoints")->check(CLI::Range(1, 1000000));
+  app.add_option("--batch-size", settings.batch_size, "samples per step and process")->check(CLI::Range(1, 1000000));
   app.add_option("--checkpoint", settings.checkpoint, "file to write");
   CLI11_PARSE(app, argc, argv);
 

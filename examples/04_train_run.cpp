@@ -109,9 +109,9 @@ void run(const Settings& settings) {
 int main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Trains Linear(20, 1) under `cohort run`, with snapshots.");
-  app.add_option("--epochs", settings.epochs, "how many times to go through the data")->check(CLI::PositiveNumber);
-  app.add_option("--save-every", settings.save_every, "epochs between snapshots")->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", settings.batch_size, "samples per step and process")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", settings.epochs, "how many times to go through the data")->check(CLI::Range(1, 1000000));
+  app.add_option("--save-every", settings.save_every, "epochs between snapshots")->check(CLI::Range(1, 1000000));
+  app.add_option("--batch-size", settings.batch_size, "samples per step and process")->check(CLI::Range(1, 1000000));
   app.add_option("--snapshot", settings.snapshot, "file to write, and to go on from if it is there");
   CLI11_PARSE(app, argc, argv);
   run(settings);

@@ -115,7 +115,7 @@ void run_demo(const std::function<void(int, const fs::path&)>& demo, int nprocs,
 int main(int argc, char** argv) {
   int nprocs = 2;
   CLI::App app("Toy models: DDP, a checkpoint, and a model on two devices.");
-  app.add_option("--nprocs", nprocs, "number of processes")->check(CLI::PositiveNumber);
+  app.add_option("--nprocs", nprocs, "number of processes")->check(CLI::Range(1, 1000000));
   CLI11_PARSE(app, argc, argv);
 
   const fs::path folder = fs::temp_directory_path() / ("toy_model." + std::to_string(::getpid()));

@@ -372,8 +372,16 @@ void run(const Settings& settings) {
 
 void add_flags(CLI::App& app, Settings& settings) {
   app.option_defaults()->take_last();  // of a flag given twice, the last counts
-  const auto positive = CLI::PositiveNumber;
-  const auto not_negative = CLI::NonNegativeNumber;
+  const CLI::Validator positive(
+      [](const std::string& text) {
+        return std::atof(text.c_str()) > 0 ? std::string() : "must be greater than 0, got " + text;
+      },
+      "> 0");
+  const CLI::Validator not_negative(
+      [](const std::string& text) {
+        return std::atof(text.c_str()) >= 0 ? std::string() : "must not be negative, got " + text;
+      },
+      ">= 0");
   app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
   app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
   app.add_flag("--resume", settings.resume, "go on from the checkpoint");

@@ -146,10 +146,15 @@ def test_bad_flag(name):
     assert err == "The following argument was not expected: --no-such-flag\nRun with --help for more information.\n"
 
 
-def test_bad_value():
-    code, _, err = run(EXAMPLES / "train_single", "--epochs", "-3")
+@pytest.mark.parametrize("command, message", [
+    (["train_single", "--epochs", "-3"], "--epochs: Value -3 not in range 1 to 1000000"),
+    (["train_gpt", "--steps", "0"], "--steps: must be greater than 0, got 0"),
+    (["train_gpt", "--clip", "-1"], "--clip: must not be negative, got -1"),
+])
+def test_bad_value(command, message):
+    code, _, err = run(EXAMPLES / command[0], *command[1:])
     assert code != 0
-    assert err == "--epochs: Number less or equal to 0: -3\nRun with --help for more information.\n"
+    assert err == message + "\nRun with --help for more information.\n"
 
 
 @pytest.fixture(scope="module")
