@@ -1,8 +1,10 @@
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include "cohort/comm/torch_compat.h"
 #include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/gradient_hooks.h"
 
 namespace cohort::ddp {
 namespace {
@@ -30,7 +32,11 @@ class C10dEngine final : public GradientEngine {
     reducer_->set_logger(logger_);
     logger_->set_construction_data_and_log("", {}, /*output_device=*/-1, /*broadcast_buffers=*/false,
                                            /*has_sync_bn=*/false, input.options.static_graph);
-    if (input.options.static_graph) reducer_->set_static_graph();
+    if (!input.options.static_graph) return;
+    reducer_->set_static_graph();
+    for (const auto& parameter : parameters_) {
+      hooks_.push_back(add_gradient_hook(parameter, [this](const at::Tensor&) { delay_first_reduction(); }));
+    }
   }
 
   void prepare_forward() override {
@@ -41,6 +47,7 @@ class C10dEngine final : public GradientEngine {
   void prepare(const std::vector<at::Tensor>& outputs) override {
     reducer_->prepare_for_forward();
     reducer_->prepare_for_backward(outputs);
+    ++num_steps_;
   }
 
   void finalize() override {}
@@ -57,6 +64,13 @@ class C10dEngine final : public GradientEngine {
   bool has_rebuilt_buckets() const override { return has_rebuilt_; }
 
  private:
+  // With a static graph the first step is reduced after backward, which the reducer leaves to its caller.
+  void delay_first_reduction() {
+    if (num_steps_ != 1 || is_delayed_) return;
+    is_delayed_ = true;
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { reducer_->delay_all_reduce(); });
+  }
+
   size_t index_of(const at::Tensor& parameter) const {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i].is_same(parameter)) return i;
@@ -68,6 +82,9 @@ class C10dEngine final : public GradientEngine {
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;  // after the reducer: destroyed before it
   bool has_rebuilt_ = false;
+  int64_t num_steps_ = 0;
+  bool is_delayed_ = false;
+  std::vector<GradientHook> hooks_;
 };
 
 }  // namespace

@@ -170,12 +170,11 @@ TEST_P(EngineAgreement, StaticGraphWithUnusedParametersEqualsLibTorchs) {
   expect_same(ours, run_engine<Branches>(GetParam(), theirs, 5, step));
 }
 
-TEST_P(EngineAgreement, InlineReferenceEqualsOverlappingEngine) {
-  if (GetParam() > 2) GTEST_SKIP() << "order of sums differs with buckets above two ranks";
+// Above two ranks the order of Gloo's sums depends on the bucket, and the reference never rebuilds its buckets.
+TEST(Reducer, InlineReferenceEqualsOverlappingEngine) {
   auto inline_options = ReducerOptions{};
   inline_options.engine = Engine::kInline;
-  expect_same(run_engine<Mlp>(GetParam(), {}, 4, plain_step<Mlp>),
-              run_engine<Mlp>(GetParam(), inline_options, 4, plain_step<Mlp>));
+  expect_same(run_engine<Mlp>(2, {}, 4, plain_step<Mlp>), run_engine<Mlp>(2, inline_options, 4, plain_step<Mlp>));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EngineAgreement, testing::Values(1, 2, 3, 4));
