@@ -27,7 +27,7 @@ class TextSplitTest : public testing::Test {
   // File i holds lines that only it has: any window tells where it is from.
   static std::string text_of(int i, int num_lines = 30) {
     std::string text;
-    for (int line = 0; line < num_lines; ++line) text += "<" + std::to_string(1000 + i) + ">";
+    for (int line = 0; line < num_lines; ++line) text.append("<").append(std::to_string(1000 + i)).append(">");
     return text;
   }
   static std::set<std::string> tags(const TextPart& part) {
@@ -65,7 +65,7 @@ TEST_F(TextSplitTest, IsTheSameEachTimeAndInAnyOrderOfFiles) {
 TEST_F(TextSplitTest, LeavesCopiesOut) {
   for (int i = 0; i < 60; ++i) write(std::to_string(1000 + i), text_of(i));
   const int64_t targets = split(16, 0.2).train.num_targets() + split(16, 0.2).held_out.num_targets();
-  for (int i = 0; i < 60; ++i) write("copy" + std::to_string(i), text_of(i));
+  for (int i = 0; i < 60; ++i) write(std::string("copy").append(std::to_string(i)), text_of(i));
   const TextSplit result = split(16, 0.2);
   EXPECT_EQ(result.num_files, 120);
   EXPECT_EQ(result.num_duplicates, 60);
