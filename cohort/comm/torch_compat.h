@@ -15,7 +15,8 @@
 
 namespace cohort::comm {
 
-/// Arguments of c10d::Reducer that we set; the constructor's other parameters keep their defaults.
+/// Arguments of c10d::Reducer that we set; the constructor's other parameters keep their defaults (2.12 added one at the
+/// end, which has one in the header too).
 struct C10dReducerArguments {
   std::vector<at::Tensor> parameters;
   std::vector<std::vector<size_t>> buckets;
@@ -32,16 +33,9 @@ inline std::shared_ptr<c10d::Reducer> make_c10d_reducer(C10dReducerArguments a) 
   return std::make_shared<c10d::Reducer>(std::move(a.parameters), std::move(a.buckets), std::move(a.group),
                                          std::move(a.expect_sparse_gradient), a.bucket_bytes_cap,
                                          a.find_unused_parameters, a.gradient_as_bucket_view,
-                                         std::move(a.parameter_names), a.first_bucket_bytes_cap
-#if COHORT_TORCH_AT_LEAST(2, 13)
-                                         ,
+                                         std::move(a.parameter_names), a.first_bucket_bytes_cap,
                                          /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-                                         /*bucket_bytes_cap_list=*/std::vector<int64_t>{}
-#elif COHORT_TORCH_AT_LEAST(2, 11)
-                                         ,
-                                         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false
-#endif
-  );
+                                         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
 }
 
 }  // namespace cohort::comm
