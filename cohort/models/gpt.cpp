@@ -142,9 +142,9 @@ at::Tensor GPTTransformerImpl::forward(const at::Tensor& tokens) {
   return ln_f(x);
 }
 
-GPTHeadImpl::GPTHeadImpl(at::Tensor weight) : weight(std::move(weight)) { reset(); }
+GPTHeadImpl::GPTHeadImpl(at::Tensor weight) : weight(std::move(weight)) { register_parameter("weight", this->weight); }
 
-void GPTHeadImpl::reset() { register_parameter("weight", weight); }
+void GPTHeadImpl::reset() { weight = register_parameter("weight", at::empty_like(weight)); }
 
 at::Tensor GPTHeadImpl::forward(const at::Tensor& x) { return at::linear(x, weight); }
 
@@ -160,6 +160,13 @@ void GPTImpl::reset() {
     weight = torch::nn::init::normal_(at::empty({options_.vocab_size, options_.n_embd}), 0.0, kInitialStddev);
   }
   lm_head = register_module("lm_head", GPTHead(weight));
+}
+
+std::shared_ptr<torch::nn::Module> GPTImpl::clone(const std::optional<torch::Device>& device) const {
+  auto copy = torch::nn::Cloneable<GPTImpl>::clone(device);
+  auto* gpt = copy->as<GPTImpl>();
+  if (options_.tie_weights) gpt->lm_head = gpt->replace_module("lm_head", GPTHead(gpt->transformer->wte->weight));
+  return copy;
 }
 
 at::Tensor GPTImpl::forward(const at::Tensor& tokens) {

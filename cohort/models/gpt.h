@@ -19,6 +19,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -124,6 +125,8 @@ class COHORT_API GPTImpl : public torch::nn::Cloneable<GPTImpl> {
   /// Throws c10::ValueError for sizes that cannot work; the message names the option.
   explicit GPTImpl(const GPTOptions& options = {});
   void reset() override;
+  /// A copy with values of its own; tied weights are tied in the copy too.
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;
 
   /// Requires: `tokens` int64 [batch, time], time <= block_size. Returns: logits [batch, time, vocab_size].
   at::Tensor forward(const at::Tensor& tokens);

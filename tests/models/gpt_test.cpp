@@ -113,6 +113,18 @@ TEST(Gpt, TiedHeadIsOneParameterWithTwoNames) {
   EXPECT_TRUE(copy->lm_head->weight.is_same(copy->transformer->wte->weight));
 }
 
+TEST(Gpt, CloneHasValuesOfItsOwn) {
+  GPT model(kTiny);
+  const auto copy = std::dynamic_pointer_cast<GPTImpl>(model->clone());
+  const auto ours = model->parameters(), theirs = copy->parameters();
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_FALSE(ours[i].is_same(theirs[i]) || ours[i].is_alias_of(theirs[i]));
+    EXPECT_TRUE(at::equal(ours[i], theirs[i]));
+  }
+  EXPECT_TRUE(copy->lm_head->weight.is_same(theirs.back()));
+}
+
 TEST(Gpt, DropoutActsOnlyInTraining) {
   GPTOptions options = kTiny;
   options.dropout = 0.5;
