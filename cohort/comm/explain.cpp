@@ -14,13 +14,20 @@ bool is_timeout(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
 }
 
-// A peer's socket closes a moment before its process is seen to be gone.
-std::vector<int> wait_for_lost_ranks(const Peers& peers, bool may_come) {
-  const auto deadline = Clock::now() + std::chrono::seconds(1);
+// Members of the group come first: a rank outside it may have ended in good order.
+std::vector<int> lost_members(const Peers& peers, const std::vector<int>& members) {
   auto lost = peers.lost_ranks();
+  std::erase_if(lost, [&](int rank) { return std::find(members.begin(), members.end(), rank) == members.end(); });
+  return lost;
+}
+
+// A peer's socket closes a moment before its process is seen to be gone.
+std::vector<int> wait_for_lost_members(const Peers& peers, const std::vector<int>& members, bool may_come) {
+  const auto deadline = Clock::now() + std::chrono::seconds(1);
+  auto lost = lost_members(peers, members);
   while (lost.empty() && may_come && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    lost = peers.lost_ranks();
+    lost = lost_members(peers, members);
   }
   return lost;
 }
@@ -35,7 +42,7 @@ std::shared_ptr<const ExplainFailure> make_explainer(std::shared_ptr<Peers> peer
                                                                                const std::string& engine_text) {
     Failure failure{.operation = operation};
     const bool timed_out = is_timeout(engine_text);
-    auto lost = wait_for_lost_ranks(*peers, !timed_out);
+    const auto lost = wait_for_lost_members(*peers, ranks, !timed_out);
     peers->publish_failure();
     for (const int rank : lost) failure.causes.push_back(peers->describe(rank) + " is gone");
     if (lost.empty() && timed_out) {

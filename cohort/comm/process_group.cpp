@@ -59,30 +59,32 @@ StorePtr create_store(const comm::RendezvousPlan& plan, milliseconds timeout) {
   return c10::make_intrusive<c10d::PrefixStore>("default_pg", store);
 }
 
-// Creates the group's engine and enters it in the world. Keys in the store are those of Python's
-// _new_process_group_helper, so that C++ and Python ranks meet.
-Group create_group(const StorePtr& store, GroupRecord record, int group_rank, const std::string& description) {
-  record.store = c10::make_intrusive<c10d::PrefixStore>(record.name + "/", store);
-  const auto size = static_cast<int>(record.ranks.size());
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
-  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-  const auto backend_store = c10::make_intrusive<c10d::PrefixStore>("cpu/", record.store);
-  auto& peers = world().peers;
-  const bool is_default = !peers;
-  if (is_default) {
-    peers = std::make_shared<comm::Peers>(record.store, group_rank, size);
-    peers->publish();
-  }
-  const bool all_ranks = is_default;
+c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_rank, const std::string& description) {
   comm::GlooOptions options{.rank = group_rank,
-                            .world_size = size,
+                            .world_size = static_cast<int>(record.ranks.size()),
                             .timeout = record.timeout,
                             .group_name = description,
-                            .explain = comm::make_explainer(peers, record.ranks, record.timeout)};
-  if (!all_ranks) options.global_ranks.assign(record.ranks.begin(), record.ranks.end());
-  const auto backend = comm::make_gloo_backend(backend_store, options);
+                            .explain = comm::make_explainer(world().peers, record.ranks, record.timeout)};
+  // As in PyTorch, the default group's list stays empty.
+  if (world().default_group) options.global_ranks.assign(record.ranks.begin(), record.ranks.end());
+  return comm::make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("cpu/", record.store), options);
+}
+
+// Creates the group and enters it in the world. Keys in the store are those of Python's _new_process_group_helper, so that
+// C++ and Python ranks meet.
+Group create_group(const StorePtr& store, GroupRecord record, int group_rank, const std::string& description) {
+  const auto size = static_cast<int>(record.ranks.size());
+  record.store = c10::make_intrusive<c10d::PrefixStore>(record.name + "/", store);
+  const bool is_first = !world().peers;
+  if (is_first) {
+    world().peers = std::make_shared<comm::Peers>(record.store, group_rank, size);
+    world().peers->publish();
+  }
+  const auto backend = connect(record, group_rank, description);
   // Gloo connects every pair of ranks, so by now all of them have published themselves.
-  if (is_default) peers->collect();
+  if (is_first) world().peers->collect();
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   for (const auto device : {c10::DeviceType::CPU, c10::DeviceType::CUDA}) {
     group->setBackend(device, c10d::ProcessGroup::BackendType::GLOO, backend);
   }
