@@ -1,0 +1,170 @@
+// ddp-step: how long a training step takes on 2 ranks, one thread each, on Gloo.
+//
+// One C++ team holds three copies of each case's module (ours, c10d::Reducer, no DDP), one Python team two (DDP, no DDP).
+// In each round every variant takes a block of steps, in changing order, while the others sleep; a pair is one round.
+// Time of a block: that of the slower rank. Before anything is timed, gradients of all DDP variants are compared.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <stdexcept>
+
+#include "benchmarks/question.h"
+#include "benchmarks/team.h"
+#include "build_facts.h"
+#include "cohort/base/text.h"
+
+namespace cohort::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Steps per block, of which the first ones are not timed, and rounds, for the full and the quick form.
+struct Case {
+  const char* name;
+  int num_warm;
+  int num_steps;
+  int num_quick_steps;
+  int num_rounds;
+  int num_quick_rounds;
+};
+
+constexpr Case kCases[] = {
+    {"linear-20x1", 5, 100, 20, 60, 30},
+    {"mlp-4x1024", 1, 4, 1, 60, 30},
+    {"resnet18", 0, 1, 1, 40, 20},
+    {"mlp-4x4096", 0, 1, 1, 30, 10},
+};
+// --quick promises an answer in 45 s: on a busy machine rounds are left out rather than the promise broken.
+constexpr auto kQuickLimit = std::chrono::seconds(36);
+constexpr int kFewestRounds = 3;
+
+struct Variant {
+  std::string name;
+  Team* team;
+  std::string command;
+};
+
+using Times = std::map<std::string, std::vector<double>>;
+
+std::optional<Team> start_python_team(const std::string& folder) {
+  const std::string source = kSourceDir;
+  const std::string python = source + "/.venv/bin/python";
+  if (!std::filesystem::exists(python)) return std::nullopt;
+  return Team({.name = "python", .folder = folder, .command = {python, source + "/benchmarks/ddp_step_rank.py"}});
+}
+
+// Sums and sums of squares agree to eight digits; the plain step's must not, since ranks see different data.
+bool agree(const std::string& a, const std::string& b) {
+  const auto left = base::split(a, ' ');
+  const auto right = base::split(b, ' ');
+  for (size_t i = 0; i < left.size(); ++i) {
+    const double x = base::parse_double(left[i]).value_or(NAN);
+    const double y = base::parse_double(right[i]).value_or(NAN);
+    if (!(std::abs(x - y) <= 1e-8 * (1 + std::abs(x)))) return false;
+  }
+  return true;
+}
+
+void verify_gradients(const std::vector<Variant>& variants) {
+  std::string expected;
+  for (const Variant& variant : variants) {
+    const auto sums = variant.team->ask("verify " + variant.command);
+    const bool is_plain = variant.command == "plain";
+    if (agree(sums[0], sums[1]) == is_plain) {
+      throw std::runtime_error(fmt::format("{}: gradients of the ranks are {} ({}; {})", variant.name,
+                                           is_plain ? "equal without DDP" : "not equal", sums[0], sums[1]));
+    }
+    if (is_plain) continue;
+    if (expected.empty()) expected = sums[0];
+    if (!agree(sums[0], expected)) {
+      throw std::runtime_error(fmt::format("gradients of {} ({}) and {} ({}) differ", variant.name, sums[0],
+                                           variants.front().name, expected));
+    }
+  }
+}
+
+Times measure(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point deadline) {
+  Times times;
+  const int num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds;
+  const auto block = fmt::format("{} {}", what.num_warm, is_quick ? what.num_quick_steps : what.num_steps);
+  for (int round = 0; round < num_rounds; ++round) {
+    if (round >= kFewestRounds && Clock::now() > deadline) break;
+    auto order = variants;
+    std::rotate(order.begin(), order.begin() + round % static_cast<int>(order.size()), order.end());
+    if (round % 2) std::reverse(order.begin(), order.end());
+    for (const Variant& variant : order) {
+      times[variant.name].push_back(variant.team->ask_number("run " + variant.command + " " + block));
+    }
+  }
+  return times;
+}
+
+Row named(Row row, const std::string& case_name, const std::string& rival_name) {
+  row.case_name = case_name;
+  row.rival_name = rival_name;
+  row.unit = "ms";
+  return row;
+}
+
+std::vector<Row> rows_of(const std::string& name, const Times& times) {
+  const auto& ours = times.at("ours");
+  const auto& plain = times.at("plain");
+  const auto& c10d = times.at("c10d-reducer");
+  const std::string whole = name + "/ranks=2";
+  const std::string added = name + "/added/ranks=2";
+  const auto added_row = [&](const std::vector<double>& rival, const std::vector<double>& rival_plain) {
+    return compare_added_times({.ours = ours, .ours_plain = plain, .rival = rival, .rival_plain = rival_plain});
+  };
+  std::vector<Row> rows{named(compare_times(ours, c10d), whole, "c10d-reducer")};
+  Row python;
+  Row python_added;
+  if (times.contains("python-ddp-gloo")) {
+    python = compare_times(ours, times.at("python-ddp-gloo"));
+    python_added = added_row(times.at("python-ddp-gloo"), times.at("python-plain"));
+  } else {
+    python.ours = median(ours);
+  }
+  rows.push_back(named(python, whole, "python-ddp-gloo"));
+  rows.push_back(named(compare_times(ours, plain), whole, "plain"));
+  rows.push_back(named(added_row(c10d, plain), added, "c10d-reducer"));
+  python_added.ours = rows.back().ours;
+  rows.push_back(named(python_added, added, "python-ddp-gloo"));
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Row> run_ddp_step(const Settings& settings) {
+  const auto begin = Clock::now();
+  const auto deadline = settings.is_quick ? begin + kQuickLimit : Clock::time_point::max();
+  const ScratchFolder folder;
+  Team cpp({.name = "cpp", .folder = folder.path(), .command = {settings.program, kDdpStepRank}});
+  auto python = start_python_team(folder.path());
+  std::vector<Variant> variants{{"ours", &cpp, "ours"}, {"c10d-reducer", &cpp, "c10d"}, {"plain", &cpp, "plain"}};
+  if (python) {
+    variants.push_back({"python-ddp-gloo", &*python, "ddp"});
+    variants.push_back({"python-plain", &*python, "plain"});
+  }
+  std::vector<Row> rows;
+  for (const Case& what : kCases) {
+    cpp.ask(std::string("case ") + what.name);
+    if (python) python->ask(std::string("case ") + what.name);
+    verify_gradients(variants);
+    // The second step rebuilds the buckets.
+    for (const Variant& variant : variants) variant.team->ask("run " + variant.command + " 0 2");
+    for (Row& row : rows_of(what.name, measure(what, variants, settings.is_quick, deadline))) {
+      rows.push_back(std::move(row));
+    }
+    cpp.ask("drop");
+    if (python) python->ask("drop");
+  }
+  if (settings.is_quick) fmt::print("quick: short blocks, 10 to 30 pairs a case; fewer where the machine is busy\n");
+  return rows;
+}
+
+}  // namespace cohort::bench

@@ -1,0 +1,108 @@
+// cohort-bench: `cohort-bench <question> [--quick] [--json FILE]`, or all questions one after the other.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "benchmarks/hardware.h"
+#include "benchmarks/question.h"
+#include "cohort/base/text.h"
+
+namespace cohort::bench {
+namespace {
+
+constexpr int kUsageError = 2;
+
+constexpr Question kQuestions[] = {
+    {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Python's DDP and no DDP", run_ddp_step},
+    {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
+    {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
+    {"start", "2 workers from the launcher, beside torchrun", run_start},
+};
+
+struct Request {
+  std::string question;
+  std::string json_file;
+  std::string json_folder;
+};
+
+std::string question_list() {
+  std::string text = "Questions:\n";
+  for (const auto& question : kQuestions) text += fmt::format("  {:<14} {}\n", question.name, question.summary);
+  return text + "  all            all of these";
+}
+
+std::vector<const Question*> questions_named(const std::string& name) {
+  std::vector<const Question*> result;
+  for (const auto& question : kQuestions) {
+    if (name == "all" || name == question.name) result.push_back(&question);
+  }
+  return result;
+}
+
+int unknown_question(const std::string& name) {
+  std::vector<std::string> names{"all"};
+  for (const auto& question : kQuestions) names.emplace_back(question.name);
+  fmt::print(stderr, "cohort-bench: there is no question \"{}\"{}\n{}\n", name, base::did_you_mean(name, names),
+             question_list());
+  return kUsageError;
+}
+
+int answer(const Request& request, const Settings& settings) {
+  print_hardware();
+  std::vector<Row> all;
+  int status = 0;
+  for (const Question* question : questions_named(request.question)) {
+    fmt::print("{}: {}{}\n", question->name, question->summary, settings.is_quick ? " (quick)" : "");
+    std::fflush(stdout);
+    try {
+      auto rows = question->run(settings);
+      for (Row& row : rows) row.question = question->name;
+      print_table(rows);
+      if (!request.json_folder.empty()) write_json(rows, request.json_folder + "/" + question->name + ".json");
+      all.insert(all.end(), rows.begin(), rows.end());
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "cohort-bench: {}: {}\n\n", question->name, error.what());
+      status = 1;
+    }
+  }
+  if (!request.json_file.empty()) write_json(all, request.json_file);
+  return status;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Benchmarks of Cohort, each beside its rivals", "cohort-bench");
+  app.footer(question_list());
+  Request request;
+  Settings settings;
+  app.add_option("question", request.question, "What to measure, or all")->required();
+  app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
+  app.add_option("--json", request.json_file, "Write all rows to this file");
+  app.add_option("--json-dir", request.json_folder, "Write one file per question into this folder")
+      ->check(CLI::ExistingDirectory);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsageError;
+  }
+  if (questions_named(request.question).empty()) return unknown_question(request.question);
+  settings.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  settings.program_folder = std::filesystem::path(settings.program).parent_path().string();
+  return answer(request, settings);
+}
+
+}  // namespace
+}  // namespace cohort::bench
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  try {
+    if (!arguments.empty() && arguments.front() == cohort::bench::kDdpStepRank) {
+      return cohort::bench::run_ddp_step_rank({arguments.begin() + 1, arguments.end()});
+    }
+    return cohort::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "cohort-bench: {}\n", error.what());
+    return 1;
+  }
+}

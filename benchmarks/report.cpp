@@ -1,0 +1,105 @@
+#include "benchmarks/report.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cohort/base/file.h"
+
+namespace cohort::bench {
+namespace {
+
+std::string number(const std::optional<double>& value) {
+  if (!value) return "-";
+  return std::abs(*value) >= 100 ? fmt::format("{:.1f}", *value) : fmt::format("{:.3f}", *value);
+}
+
+std::string bounds_text(const Row& row) {
+  return row.bounds ? fmt::format("[{:.3f}, {:.3f}]", row.bounds->low, row.bounds->high) : "";
+}
+
+nlohmann::ordered_json json_number(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json to_json(const Row& row) {
+  nlohmann::ordered_json json = {{"question", row.question}, {"case", row.case_name}};
+  json["ours"] = json_number(row.ours);
+  json["rival"] = json_number(row.rival);
+  json["rival_name"] = row.rival_name;
+  json["unit"] = row.unit;
+  json["ratio"] = json_number(row.ratio);
+  if (row.bounds) {
+    json["ratio_low"] = row.bounds->low;
+    json["ratio_high"] = row.bounds->high;
+  }
+  if (row.num_pairs > 0) json["pairs"] = row.num_pairs;
+  return json;
+}
+
+}  // namespace
+
+Row compare_times(const std::vector<double>& ours, const std::vector<double>& rival) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(rival[i] / ours[i]);
+  Row row;
+  row.ours = median(ours);
+  row.rival = median(rival);
+  row.ratio = median(ratios);
+  row.bounds = median_bounds(ratios);
+  row.num_pairs = ours.size();
+  return row;
+}
+
+Row compare_added_times(const AddedTimes& times) {
+  const auto added = [](const std::vector<double>& with, const std::vector<double>& without,
+                        const std::vector<size_t>& indices) {
+    std::vector<double> differences;
+    for (const size_t i : indices) differences.push_back(with[i] - without[i]);
+    return median(differences);
+  };
+  std::vector<size_t> all(times.ours.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  Row row;
+  row.ours = added(times.ours, times.ours_plain, all);
+  row.rival = added(times.rival, times.rival_plain, all);
+  row.num_pairs = all.size();
+  if (*row.ours <= 0 || *row.rival <= 0) return row;
+  row.ratio = *row.rival / *row.ours;
+  row.bounds = bootstrap_bounds(all.size(), [&](const std::vector<size_t>& indices) {
+    return added(times.rival, times.rival_plain, indices) / added(times.ours, times.ours_plain, indices);
+  });
+  return row;
+}
+
+void print_table(const std::vector<Row>& rows) {
+  size_t width = 4;
+  size_t rival_width = 5;
+  for (const Row& row : rows) {
+    width = std::max(width, row.case_name.size());
+    rival_width = std::max(rival_width, row.rival_name.size());
+  }
+  const auto line = [&](const std::string& name, const std::string& ours, const std::string& rival,
+                        const std::string& rival_name, const std::string& rest) {
+    fmt::print("  {:<{}}  {:>10}  {:>10}  {:<{}}  {}\n", name, width, ours, rival, rival_name, rival_width, rest);
+  };
+  line("case", "ours", "rival", "rival",
+       fmt::format("{:<5} {:>7}  {:<18} {}", "unit", "ratio", "95 % bounds", "pairs"));
+  for (const Row& row : rows) {
+    const std::string pairs = row.num_pairs > 0 ? std::to_string(row.num_pairs) : "";
+    line(row.case_name, number(row.ours), number(row.rival), row.rival_name,
+         fmt::format("{:<5} {:>7}  {:<18} {}", row.unit, number(row.ratio), bounds_text(row), pairs));
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void write_json(const std::vector<Row>& rows, const std::string& path) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) list.push_back(to_json(row));
+  const auto written = base::write_file_atomically(path, list.dump(1) + "\n");
+  if (!written) throw std::runtime_error(written.error().describe());
+}
+
+}  // namespace cohort::bench

@@ -1,0 +1,64 @@
+/// Team: the ranks of one job, doing one command at a time. Between commands its ranks sleep, so that several teams can
+/// share the cores turn by turn.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cohort/base/file.h"
+#include "cohort/base/process.h"
+
+namespace cohort::bench {
+
+/// A folder for pipes and stores, removed with everything in it.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct TeamOptions {
+  /// Names files in the folder.
+  std::string name;
+  std::string folder;
+  int num_ranks = 2;
+  /// Program and first arguments; each rank also gets its rank, the named pipe its commands come from, an init method.
+  std::vector<std::string> command;
+};
+
+/// A rank reads commands, a line each, and answers each with a line that begins with "= " on standard output; it ends at
+/// "quit". Other output is ignored. All methods throw std::runtime_error when a rank ends early or is silent for minutes.
+class Team {
+ public:
+  explicit Team(const TeamOptions& options);
+  Team(Team&&) = default;
+  /// Tells the ranks to quit and waits for them.
+  ~Team();
+
+  /// Sends the command to every rank. Returns their answers without the "= ", by rank. Blocks.
+  std::vector<std::string> ask(const std::string& command);
+  /// The largest of the ranks' answers, as a number.
+  double ask_number(const std::string& command);
+
+ private:
+  struct Rank {
+    base::Process process;
+    base::Fd commands;
+    std::string unread;
+  };
+  std::string read_answer(size_t rank, const std::string& command);
+
+  std::string name_;
+  std::vector<Rank> ranks_;
+};
+
+/// Runs a program to its end and returns the seconds it took. Throws std::runtime_error, with its error output, if it fails.
+double time_program(const std::vector<std::string>& arguments);
+
+}  // namespace cohort::bench
