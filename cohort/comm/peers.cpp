@@ -8,6 +8,7 @@
 #include <array>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace cohort::comm {
 namespace {
@@ -109,6 +110,30 @@ void Peers::publish_failure() {
     store_->set(key("failed", rank_), std::vector<uint8_t>{1});
   } catch (const std::exception&) {
     // The store may have died with its host; the processes of this host can still be looked at.
+  }
+}
+
+bool Peers::knows_of_failure(int rank) const {
+  const auto peer = peers_.find(rank);
+  if (peer == peers_.end()) return true;  // nothing is known of it, so nothing to wait for
+  if (peer->second.pid_scope == self_.pid_scope && is_gone(peer->second)) return true;
+  return store_->check({key("failed", rank)});
+}
+
+void Peers::wait_until_others_know(std::chrono::milliseconds limit) const {
+  if (rank_ != 0) return;
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  int rank = 1;
+  try {
+    while (rank < world_size_ && std::chrono::steady_clock::now() < deadline) {
+      if (knows_of_failure(rank)) {
+        ++rank;
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+  } catch (const std::exception&) {
+    // The store is gone; there is nothing left to keep.
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,9 @@ class Peers {
 
   /// Tells the others that this rank has noticed a failure, so that it is not taken for its cause.
   void publish_failure();
+  /// For rank 0, whose process usually hosts the store: blocks until every other rank has published a failure or is gone,
+  /// at most `limit`, so that they can still read who failed first. No effect on other ranks.
+  void wait_until_others_know(std::chrono::milliseconds limit) const;
   /// Ranks whose process is gone, on this host: those that died first where that can be told. At most a few milliseconds.
   std::vector<int> lost_ranks() const;
   /// "rank 1 (pid 4711 on node-a)"
@@ -47,6 +51,7 @@ class Peers {
 
  private:
   std::string key(const char* kind, int rank) const;
+  bool knows_of_failure(int rank) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -75,12 +76,20 @@ std::string current_exception_type() {
   std::abort();
 }
 
+// A peer that dies while we write to it must give an error, not a silent death by SIGPIPE. Python ignores the signal too.
+void ignore_broken_pipes() {
+  struct sigaction current {};
+  sigaction(SIGPIPE, nullptr, &current);
+  if (current.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
 }  // namespace
 
 void install_exit_handlers() {
   static std::once_flag once;
   std::call_once(once, [] {
     std::atexit(release_groups_at_exit);
+    ignore_broken_pipes();
     previous_handler = std::set_terminate(report_and_terminate);
   });
 }

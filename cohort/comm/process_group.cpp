@@ -64,7 +64,7 @@ c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_r
                             .world_size = static_cast<int>(record.ranks.size()),
                             .timeout = record.timeout,
                             .group_name = description,
-                            .explain = comm::make_explainer(world().peers, record.ranks, record.timeout)};
+                            .explainer = comm::make_explainer(world().peers, record.ranks, record.timeout)};
   // As in PyTorch, the default group's list stays empty.
   if (world().default_group) options.global_ranks.assign(record.ranks.begin(), record.ranks.end());
   return comm::make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("cpu/", record.store), options);

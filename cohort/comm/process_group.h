@@ -40,7 +40,8 @@ struct InitOptions {
 /// Creates the default group. Collective: every rank must call this.
 /// Blocks until all ranks have come, or throws c10::DistStoreError naming how many did.
 /// Throws c10::ValueError for missing or malformed settings (the message names the variable) and for a second call.
-/// Side effect: unless OMP_NUM_THREADS is set, LibTorch's thread count becomes cores / ranks on this host.
+/// Side effects: unless OMP_NUM_THREADS is set, LibTorch's thread count becomes cores / ranks on this host; SIGPIPE is
+/// ignored if it had its default action; errors that end the process are printed with "[rankN]: " before each line.
 COHORT_API void init_process_group(const InitOptions& options = {});
 COHORT_API void init_process_group(const char* backend);
 

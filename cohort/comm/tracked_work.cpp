@@ -1,12 +1,20 @@
 #include "cohort/comm/tracked_work.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <chrono>
 #include <list>
 #include <mutex>
+#include <optional>
 
 namespace cohort::comm {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kLookInterval = std::chrono::milliseconds(250);
+// A rank may end in good order while the others still finish the operation it has taken part in.
+constexpr auto kLostGrace = std::chrono::seconds(4);
 
 // Works whose TrackedWork was dropped while they still ran. Leaked on purpose: read at exit.
 struct Abandoned {
@@ -29,11 +37,11 @@ size_t num_pending_operations() {
 }
 
 TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, OperationInfo operation,
-                         std::shared_ptr<const ExplainFailure> explain, std::function<void()> after)
+                         std::shared_ptr<const FailureExplainer> explainer, std::function<void()> after)
     : Work(),
       work_(std::move(work)),
       operation_(std::move(operation)),
-      explain_(std::move(explain)),
+      explainer_(std::move(explainer)),
       after_(std::move(after)) {}
 
 TrackedWork::~TrackedWork() {
@@ -51,7 +59,7 @@ void TrackedWork::run_after() {
 void TrackedWork::throw_explained(const std::exception& error) const {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
-  C10_THROW_ERROR(DistBackendError, (*explain_)(operation_, text));
+  C10_THROW_ERROR(DistBackendError, explainer_->explain(operation_, text, lost_));
 }
 
 bool TrackedWork::isCompleted() {
@@ -81,9 +89,28 @@ std::vector<at::Tensor> TrackedWork::result() {
   return work_->result();
 }
 
+// Gloo's collectives can be waited for in slices; its send and receive cannot, as a time-out there ends the connection.
+bool TrackedWork::wait_for_engine(std::chrono::milliseconds timeout) {
+  const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::AsyncWork*>(work_.get()) != nullptr;
+  if (timeout != kNoTimeout || !can_slice) return work_->wait(timeout);
+  std::optional<Clock::time_point> lost_since;
+  while (!work_->isCompleted()) {
+    try {
+      return work_->wait(kLookInterval);
+    } catch (const std::exception&) {
+      if (work_->isCompleted()) break;  // done or failed, which the last wait tells
+    }
+    if (lost_.empty()) lost_ = explainer_->lost_members();
+    if (lost_.empty()) continue;
+    if (!lost_since) lost_since = Clock::now();
+    if (Clock::now() - *lost_since > kLostGrace) throw std::runtime_error("the operation no longer makes progress");
+  }
+  return work_->wait();
+}
+
 bool TrackedWork::wait(std::chrono::milliseconds timeout) {
   try {
-    if (!work_->wait(timeout)) return false;
+    if (!wait_for_engine(timeout)) return false;
   } catch (const std::exception& error) {
     throw_explained(error);
   }

@@ -37,12 +37,20 @@ std::string dtype_name(const at::Tensor& tensor) {
   }
 }
 
+// For groups whose ranks are not known as processes: Gloo's own text.
+struct EngineText final : FailureExplainer {
+  std::string explain(const OperationInfo&, const std::string& engine_text, const std::vector<int>&) const override {
+    return engine_text;
+  }
+  std::vector<int> lost_members() const override { return {}; }
+};
+
 class GlooBackend final : public c10d::ProcessGroupGloo {
  public:
   GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, const GlooOptions& options,
               c10::intrusive_ptr<Options> engine_options)
       : ProcessGroupGloo(store, options.rank, options.world_size, std::move(engine_options)),
-        explain_(options.explain ? options.explain : engine_text()),
+        explainer_(options.explainer ? options.explainer : std::make_shared<EngineText>()),
         group_name_(options.group_name),
         host_(host_name()) {}
 
@@ -107,10 +115,6 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   }
 
  private:
-  static std::shared_ptr<const ExplainFailure> engine_text() {
-    return std::make_shared<ExplainFailure>([](const OperationInfo&, const std::string& text) { return text; });
-  }
-
   template <class EngineOptions>
   static EngineOptions as_sum(EngineOptions opts) {
     opts.reduceOp = c10d::ReduceOp::SUM;
@@ -140,10 +144,10 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
     for (const auto& tensor : tensors)
       operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
     if (!tensors.empty()) operation.dtype = dtype_name(tensors.front());
-    return c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), explain_, std::move(after));
+    return c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), explainer_, std::move(after));
   }
 
-  std::shared_ptr<const ExplainFailure> explain_;
+  std::shared_ptr<const FailureExplainer> explainer_;
   std::string group_name_;
   std::string host_;
   uint64_t sequence_ = 0;

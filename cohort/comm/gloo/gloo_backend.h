@@ -26,7 +26,7 @@ struct GlooOptions {
   std::string group_name;
   std::vector<uint64_t> global_ranks;
   /// Turns Gloo's exceptions into ours; null: they pass unchanged.
-  std::shared_ptr<const ExplainFailure> explain;
+  std::shared_ptr<const FailureExplainer> explainer;
 };
 
 /// Blocks until every rank of the group has connected, or throws c10::DistBackendError.
