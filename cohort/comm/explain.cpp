@@ -62,7 +62,8 @@ class ProcessExplainer final : public FailureExplainer {
   static std::string hint(const std::vector<int>& lost, bool timed_out) {
     if (!lost.empty()) return "look at the output of " + ranks_in_words(lost) + " for the reason";
     if (timed_out) {
-      return "if a rank is only slow, raise InitOptions::timeout; otherwise see which rank did not reach this operation";
+      return "if a rank is only slow, raise InitOptions::timeout; otherwise see which rank did not reach this "
+             "operation";
     }
     return "a rank on another host ended or its connection broke; look at the other ranks' output";
   }

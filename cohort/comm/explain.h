@@ -13,6 +13,6 @@ namespace cohort::comm {
 /// `ranks`: default-group ranks of the group. The explainer waits up to a second for the operating system to show a process
 /// as gone whose connection has just been closed.
 std::shared_ptr<const FailureExplainer> make_explainer(std::shared_ptr<Peers> peers, std::vector<int> ranks,
-                                                     std::chrono::milliseconds timeout);
+                                                       std::chrono::milliseconds timeout);
 
 }  // namespace cohort::comm
