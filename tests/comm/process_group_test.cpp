@@ -158,6 +158,28 @@ COHORT_WORKER(subgroups) {
 
 TEST(ProcessGroup, NewGroupHoldsTheRanksNamed) { run_workers("subgroups", {.world_size = 3}).expect_success(); }
 
+COHORT_WORKER(launched_by_elastic) {
+  unsetenv("TORCHELASTIC_RUN_ID");
+  REQUIRE(!is_torchelastic_launched());
+  setenv("TORCHELASTIC_RUN_ID", "job", 1);
+  REQUIRE(is_torchelastic_launched());
+}
+
+TEST(ProcessGroup, KnowsWhetherALauncherStartedIt) {
+  run_workers("launched_by_elastic", {.world_size = 1}).expect_success();
+}
+
+COHORT_WORKER(broken_pipe) {
+  init_process_group("gloo");
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  close(ends[0]);
+  REQUIRE(write(ends[1], "x", 1) == -1);  // an error, not a signal
+  close(ends[1]);
+}
+
+TEST(ProcessGroup, BrokenPipesAreErrors) { run_workers("broken_pipe", {.world_size = 1}).expect_success(); }
+
 COHORT_WORKER(local_rank_missing) {
   unsetenv("LOCAL_RANK");
   REQUIRE(get_node_local_rank(7) == 7);
