@@ -91,7 +91,10 @@ make_venv() {
 }
 
 pip_has_sources_of_its_own() {
-  .venv/bin/pip config list 2>/dev/null | grep -Eq "(find-links|find_links|index-url|index_url)="
+  local settings
+  # Not a pipe into grep -q: it ends early, and pip's complaint about that would count as "no".
+  settings=$(.venv/bin/pip config list 2>/dev/null) || return 1
+  grep -Eq "(find-links|find_links|index-url|index_url)=" <<<"$settings"
 }
 
 install_python_packages() {
@@ -104,7 +107,7 @@ install_python_packages() {
      .venv/bin/pip install -q "$torch_requirement" "${python_packages[@]}" >"$log" 2>&1; then
     return
   fi
-  if .venv/bin/pip install -q --extra-index-url "$torch_cpu_index" "$torch_requirement" "${python_packages[@]}" >>"$log" 2>&1; then
+  if .venv/bin/pip install -q --retries 1 --extra-index-url "$torch_cpu_index" "$torch_requirement" "${python_packages[@]}" >>"$log" 2>&1; then
     return
   fi
   tail -n 5 "$log" >&2
