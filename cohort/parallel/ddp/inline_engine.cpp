@@ -18,7 +18,8 @@ class InlineEngine final : public GradientEngine {
       : parameters_(std::move(input.parameters)),
         options_(std::move(input.options)),
         plan_(std::move(input.first_plan)),
-        uses_(parameters_.size()) {
+        uses_(parameters_.size()),
+        is_ready_(parameters_.size()) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       hooks_.push_back(add_gradient_hook(parameters_[i], [this, i](const at::Tensor&) { on_gradient(i); }));
     }
@@ -27,7 +28,7 @@ class InlineEngine final : public GradientEngine {
   void prepare_forward() override {}
 
   void prepare(const std::vector<at::Tensor>&) override {
-    uses_.assign(parameters_.size(), 0);
+    is_ready_.assign(parameters_.size(), 0);
     is_expecting_ = true;
     is_queued_ = false;
   }
@@ -41,8 +42,9 @@ class InlineEngine final : public GradientEngine {
 
  private:
   void on_gradient(size_t index) {
-    if (!is_expecting_) return;
     uses_[index] = 1;
+    if (!is_expecting_) return;
+    is_ready_[index] = 1;
     if (is_queued_) return;
     is_queued_ = true;
     torch::autograd::Engine::get_default_engine().queue_callback([this] { reduce_all(); });
@@ -56,6 +58,7 @@ class InlineEngine final : public GradientEngine {
     auto counts = at::tensor(uses_, at::kInt).to(parameters_.front().device());
     if (may_skip) all_reduce(counts);
     for (const auto& indices : plan_) reduce_bucket(indices, may_skip ? counts.to(at::kCPU) : at::Tensor());
+    uses_.assign(parameters_.size(), 0);
   }
 
   void reduce_bucket(const std::vector<size_t>& indices, const at::Tensor& counts) {
@@ -91,8 +94,8 @@ class InlineEngine final : public GradientEngine {
 
   void check_all_used() const {
     UnfinishedReduction state{.rank = options_.process_group->getRank(), .names = options_.parameter_names};
-    for (size_t i = 0; i < uses_.size(); ++i) {
-      if (uses_[i] == 0) state.indices.push_back(i);
+    for (size_t i = 0; i < is_ready_.size(); ++i) {
+      if (!is_ready_[i]) state.indices.push_back(i);
     }
     TORCH_CHECK(state.indices.empty(), unfinished_reduction_message(state));
   }
@@ -100,7 +103,8 @@ class InlineEngine final : public GradientEngine {
   std::vector<at::Tensor> parameters_;
   ReducerOptions options_;
   BucketPlan plan_;
-  std::vector<int> uses_;
+  std::vector<int> uses_;  // since the last reduction, local steps included
+  std::vector<char> is_ready_;
   bool is_expecting_ = false;
   bool is_queued_ = false;
   std::vector<GradientHook> hooks_;

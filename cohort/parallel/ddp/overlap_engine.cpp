@@ -178,7 +178,6 @@ void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
   if (should_rebuild()) ready_order_.clear();
   if (options_.static_graph) uses_left_ = uses_;
   if (!searches_unused()) return;
-  std::fill(is_used_here_.begin(), is_used_here_.end(), 0);
   has_counts_ = false;
   unused_.clear();
   if (outputs.empty()) return;
@@ -193,8 +192,8 @@ void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
 
 void OverlapEngine::on_gradient(size_t index) {
   const std::lock_guard lock(mutex_);
+  if (counts_uses()) is_used_here_[index] = 1;  // under no_sync() too: its gradient waits for the next reduction
   if (!is_expecting_) return;
-  if (counts_uses()) is_used_here_[index] = 1;
   if (is_first_static_step()) {
     is_unfinished_ = true;
     if (std::accumulate(uses_.begin(), uses_.end(), 0) == 0) {
@@ -309,6 +308,7 @@ void OverlapEngine::finish() {
     throw;
   }
   saved_.clear();
+  if (searches_unused()) std::fill(is_used_here_.begin(), is_used_here_.end(), 0);
   is_unfinished_ = false;
 }
 
