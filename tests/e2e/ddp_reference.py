@@ -3,6 +3,7 @@
 As a module it writes the training cases; as a program, `ddp_reference.py CASES RESULTS`, it is one rank that trains them all.
 """
 import contextlib
+import gc
 import os
 import pathlib
 import sys
@@ -279,6 +280,7 @@ def main(cases, results):
     dist.init_process_group("gloo")
     for case in sorted(pathlib.Path(cases).iterdir()):
         train(case, pathlib.Path(results) / f"{case.stem}.python.{dist.get_rank()}.safetensors")
+        gc.collect()  # a wrapper in a reference cycle keeps the group, and its threads, alive
     dist.destroy_process_group()
 
 
