@@ -1,5 +1,5 @@
-// One C++ rank of ddp-step. Commands: "case NAME" builds the case's copies, one per variant; "verify VARIANT" takes a
-// first step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop"
+// One C++ rank of ddp-step. Commands: "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first
+// step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop"
 // frees all. ddp_step_rank.py is the same program in Python: same weights, same data, same steps.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -64,6 +64,7 @@ Trainee make_trainee(std::shared_ptr<Net> net, const std::string& variant) {
     return trainee;
   }
   ddp::Options options;
+  options.init_sync = false;  // all weights are drawn from one seed
   options.engine = variant == "c10d" ? ddp::Engine::kC10d : ddp::Engine::kCohort;
   DistributedDataParallel<Net> ddp(net, options);
   trainee.forward = [ddp](const at::Tensor& x) mutable { return ddp(x); };
@@ -110,9 +111,14 @@ class Rank {
 
   std::string answer(const std::string& line) {
     std::istringstream words(line);
-    std::string verb, variant;
+    std::string verb, variant, name;
     words >> verb >> variant;
-    if (verb == "case") return start_case(variant);
+    if (verb == "copy") {
+      words >> name;
+      trainees_.emplace(variant, make_trainee(name, variant));
+      batch_ = make_batch(name, rank_);
+      return "ok";
+    }
     if (verb == "drop") {
       trainees_.clear();
       return "ok";
@@ -125,12 +131,6 @@ class Rank {
   }
 
  private:
-  std::string start_case(const std::string& name) {
-    for (const char* variant : {"ours", "c10d", "plain"}) trainees_.emplace(variant, make_trainee(name, variant));
-    batch_ = make_batch(name, rank_);
-    return "ok";
-  }
-
   void step(Trainee& trainee) {
     namespace functional = torch::nn::functional;
     trainee.optimizer->zero_grad();

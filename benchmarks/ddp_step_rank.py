@@ -84,7 +84,7 @@ class Trainee:
         net = make_net(name)
         set_weights(net)
         self.parameters = list(net.parameters())
-        self.forward = DistributedDataParallel(net) if variant == "ddp" else net
+        self.forward = DistributedDataParallel(net, init_sync=False) if variant == "ddp" else net
         self.optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE)
 
     def step(self, batch):
@@ -119,9 +119,9 @@ def main():
             verb, *words = line.split()
             if verb == "quit":
                 break
-            if verb == "case":
-                trainees = {variant: Trainee(words[0], variant) for variant in ("ddp", "plain")}
-                batch, answer = make_batch(words[0], rank), "ok"
+            if verb == "copy":
+                trainees[words[0]] = Trainee(words[1], words[0])
+                batch, answer = make_batch(words[1], rank), "ok"
             elif verb == "drop":
                 trainees, answer = {}, "ok"
             elif verb == "verify":
