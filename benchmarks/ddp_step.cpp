@@ -38,8 +38,8 @@ struct Case {
 };
 
 constexpr Case kCases[] = {
-    {"linear-20x1", 5, 100, 60, 5, 20, 30, std::chrono::seconds(3), true},
-    {"mlp-4x1024", 1, 4, 60, 0, 1, 30, std::chrono::seconds(6), true},
+    {"linear-20x1", 5, 100, 60, 5, 20, 30, std::chrono::seconds(6), true},
+    {"mlp-4x1024", 1, 4, 60, 0, 1, 30, std::chrono::seconds(8), true},
     {"resnet18", 0, 1, 40, 0, 1, 10, std::chrono::seconds(10), true},
     {"mlp-4x4096", 0, 1, 30, 0, 1, 10, std::chrono::seconds(15), false},
 };
