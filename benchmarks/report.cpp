@@ -53,22 +53,24 @@ Row compare_times(const std::vector<double>& ours, const std::vector<double>& ri
 }
 
 Row compare_added_times(const AddedTimes& times) {
-  const auto added = [](const std::vector<double>& with, const std::vector<double>& without,
-                        const std::vector<size_t>& indices) {
-    std::vector<double> differences;
-    for (const size_t i : indices) differences.push_back(with[i] - without[i]);
-    return median(differences);
-  };
-  std::vector<size_t> all(times.ours.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  std::vector<double> ours, rival;
+  for (size_t i = 0; i < times.ours.size(); ++i) {
+    ours.push_back(times.ours[i] - times.ours_plain[i]);
+    rival.push_back(times.rival[i] - times.rival_plain[i]);
+  }
   Row row;
-  row.ours = added(times.ours, times.ours_plain, all);
-  row.rival = added(times.rival, times.rival_plain, all);
-  row.num_pairs = all.size();
-  if (*row.ours <= 0 || *row.rival <= 0) return row;
+  row.ours = median(ours);
+  row.rival = median(rival);
+  row.num_pairs = ours.size();
+  if (median_bounds(ours).low <= 0 || median_bounds(rival).low <= 0) return row;
   row.ratio = *row.rival / *row.ours;
-  row.bounds = bootstrap_bounds(all.size(), [&](const std::vector<size_t>& indices) {
-    return added(times.rival, times.rival_plain, indices) / added(times.ours, times.ours_plain, indices);
+  row.bounds = bootstrap_bounds(ours.size(), [&](const std::vector<size_t>& indices) {
+    std::vector<double> some_ours, some_rival;
+    for (const size_t i : indices) {
+      some_ours.push_back(ours[i]);
+      some_rival.push_back(rival[i]);
+    }
+    return median(std::move(some_rival)) / median(std::move(some_ours));
   });
   return row;
 }

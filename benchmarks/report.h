@@ -27,7 +27,7 @@ struct Row {
 /// How a pair of time series, taken turn by turn, becomes a row. Lower is better. Fills all but the names.
 Row compare_times(const std::vector<double>& ours, const std::vector<double>& rival);
 /// The same for the time that each adds to a plain step of its own: medians of differences, bounds by bootstrap.
-/// No ratio where one of the two adds nothing that can be measured.
+/// No ratio where a difference's 95 % bounds reach 0: noise then hides what is added.
 struct AddedTimes {
   std::vector<double> ours, ours_plain, rival, rival_plain;
 };
