@@ -140,6 +140,14 @@ std::vector<Row> rows_of(const std::string& name, const Times& times) {
   return rows;
 }
 
+void check_case(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Case& what : kCases) names.emplace_back(what.name);
+  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
+  throw std::runtime_error(fmt::format("there is no case \"{}\"{}; cases: {}", name, base::did_you_mean(name, names),
+                                       base::join(names, ", ")));
+}
+
 Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point deadline) {
   for (const Variant& variant : variants) variant.team->ask(fmt::format("copy {} {}", variant.command, what.name));
   verify_gradients(variants);
@@ -155,12 +163,14 @@ Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_q
 
 std::vector<Row> run_ddp_step(const Settings& settings) {
   const auto begin = Clock::now();
+  check_case(settings.only_case);
   const auto deadline = settings.is_quick ? begin + kQuickLimit : Clock::time_point::max();
   const ScratchFolder folder;
   Team cpp({.name = "cpp", .folder = folder.path(), .command = {settings.program, kDdpStepRank}});
   auto python = start_python_team(folder.path());
   std::vector<Row> rows;
   for (const Case& what : kCases) {
+    if (!settings.only_case.empty() && settings.only_case != what.name) continue;
     const bool with_plain = !settings.is_quick || what.is_quick_with_plain;
     std::vector<Variant> variants{{"ours", &cpp, "ours"}, {"c10d-reducer", &cpp, "c10d"}};
     if (with_plain) variants.push_back({"plain", &cpp, "plain"});

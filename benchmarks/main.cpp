@@ -77,6 +77,7 @@ int run(int argc, char** argv) {
   Settings settings;
   app.add_option("question", request.question, "What to measure, or all")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
+  app.add_option("--case", settings.only_case, "ddp-step: only this case, as resnet18");
   app.add_option("--json", request.json_file, "Write all rows to this file");
   app.add_option("--json-dir", request.json_folder, "Write one file per question into this folder")
       ->check(CLI::ExistingDirectory);

@@ -11,6 +11,8 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
+  /// Measure only cases with this name; empty: all. ddp-step knows it.
+  std::string only_case;
   /// This program, to be started again as a rank, and the folder it lies in.
   std::string program;
   std::string program_folder;
