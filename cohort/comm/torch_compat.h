@@ -1,7 +1,6 @@
 /// What differs between LibTorch 2.11, 2.12 and 2.13, in one place.
 #pragma once
 
-#include <torch/headeronly/version.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <memory>
@@ -9,9 +8,6 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#define COHORT_TORCH_AT_LEAST(major, minor) \
-  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace cohort::comm {
 

@@ -13,7 +13,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <mutex>
-#include <numeric>
 
 #include "cohort/base/log.h"
 #include "cohort/parallel/ddp/bucket.h"
@@ -195,10 +194,10 @@ void OverlapEngine::on_gradient(size_t index) {
   if (counts_uses()) is_used_here_[index] = 1;  // under no_sync() too: its gradient waits for the next reduction
   if (!is_expecting_) return;
   if (is_first_static_step()) {
-    is_unfinished_ = true;
-    if (std::accumulate(uses_.begin(), uses_.end(), 0) == 0) {
+    if (!is_unfinished_) {
       torch::autograd::Engine::get_default_engine().queue_callback([this] { finish_first_static_step(); });
     }
+    is_unfinished_ = true;
     ++uses_[index];
     return;
   }
