@@ -10,6 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <cohort/comm/collectives.h>
+#include <cohort/comm/point_to_point.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <cstdio>

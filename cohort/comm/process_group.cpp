@@ -1,17 +1,16 @@
 #include "cohort/comm/process_group.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <numeric>
 
 #include "cohort/base/env.h"
-#include "cohort/comm/explain.h"
 #include "cohort/comm/gloo/gloo_backend.h"
+#include "cohort/comm/process_watch.h"
+#include "cohort/comm/rendezvous.h"
 #include "cohort/comm/rendezvous_url.h"
 #include "cohort/comm/threads.h"
 #include "cohort/comm/world.h"
@@ -41,33 +40,18 @@ std::string checked_backend(const std::string& backend) {
   return name;
 }
 
-StorePtr create_store(const comm::RendezvousPlan& plan, milliseconds timeout) {
-  StorePtr store;
-  if (plan.kind == comm::RendezvousPlan::Kind::kFile) {
-    store = c10::make_intrusive<c10d::FileStore>(plan.path, plan.world_size);
-  } else {
-    c10d::TCPStoreOptions options;
-    options.port = plan.port;
-    options.isServer = plan.hosts_store;
-    options.numWorkers = plan.world_size;
-    options.timeout = timeout;
-    options.multiTenant = true;
-    options.useLibUV = plan.use_libuv;
-    store = c10::make_intrusive<c10d::TCPStore>(plan.host, options);
-  }
-  store->setTimeout(timeout);
-  return c10::make_intrusive<c10d::PrefixStore>("default_pg", store);
-}
-
 c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_rank, const std::string& description) {
-  comm::GlooOptions options{.rank = group_rank,
-                            .world_size = static_cast<int>(record.ranks.size()),
-                            .timeout = record.timeout,
-                            .group_name = description,
-                            .explainer = comm::make_explainer(world().peers, record.ranks, record.timeout)};
+  comm::BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>("cpu/", record.store),
+                               .rank = group_rank,
+                               .world_size = static_cast<int>(record.ranks.size()),
+                               .timeout = record.timeout,
+                               .group_name = description,
+                               .global_ranks = {},
+                               .watch = comm::make_process_watch(world().peers, record.ranks, record.timeout),
+                               .device_id = std::nullopt};
   // As in PyTorch, the default group's list stays empty.
-  if (world().default_group) options.global_ranks.assign(record.ranks.begin(), record.ranks.end());
-  return comm::make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("cpu/", record.store), options);
+  if (world().default_group) request.global_ranks.assign(record.ranks.begin(), record.ranks.end());
+  return comm::make_gloo_backend(request);
 }
 
 // Creates the group and enters it in the world. Keys in the store are those of Python's _new_process_group_helper, so that
@@ -165,7 +149,7 @@ void init_process_group(const InitOptions& options) {
   int world_size = options.world_size;
   if (!store) {
     plan = comm::plan_rendezvous(options.init_method.empty() ? "env://" : options.init_method, rank, world_size);
-    store = create_store(*plan, timeout);
+    store = comm::meet(*plan, timeout);
     rank = plan->rank;
     world_size = plan->world_size;
   }

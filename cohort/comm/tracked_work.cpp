@@ -6,15 +6,12 @@
 #include <chrono>
 #include <list>
 #include <mutex>
-#include <optional>
+#include <stdexcept>
 
 namespace cohort::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
-// A rank may end in good order while the others still finish the operation it has taken part in.
-constexpr auto kLostGrace = std::chrono::seconds(4);
 
 // Works whose TrackedWork was dropped while they still ran. Leaked on purpose: read at exit.
 struct Abandoned {
@@ -36,12 +33,12 @@ size_t num_pending_operations() {
   return state.works.size();
 }
 
-TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, OperationInfo operation,
-                         std::shared_ptr<const FailureExplainer> explainer, std::function<void()> after)
+TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, Operation operation,
+                         std::shared_ptr<OperationWatch> watch, std::function<void()> after)
     : Work(),
       work_(std::move(work)),
       operation_(std::move(operation)),
-      explainer_(std::move(explainer)),
+      watch_(std::move(watch)),
       after_(std::move(after)) {}
 
 TrackedWork::~TrackedWork() {
@@ -59,7 +56,7 @@ void TrackedWork::run_after() {
 void TrackedWork::throw_explained(const std::exception& error) const {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
-  C10_THROW_ERROR(DistBackendError, explainer_->explain(operation_, text, lost_));
+  C10_THROW_ERROR(DistBackendError, watch_->explain(operation_, text));
 }
 
 bool TrackedWork::isCompleted() {
@@ -93,17 +90,14 @@ std::vector<at::Tensor> TrackedWork::result() {
 bool TrackedWork::wait_for_engine(std::chrono::milliseconds timeout) {
   const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::AsyncWork*>(work_.get()) != nullptr;
   if (timeout != kNoTimeout || !can_slice) return work_->wait(timeout);
-  std::optional<Clock::time_point> lost_since;
   while (!work_->isCompleted()) {
     try {
       return work_->wait(kLookInterval);
     } catch (const std::exception&) {
       if (work_->isCompleted()) break;  // done or failed, which the last wait tells
     }
-    if (lost_.empty()) lost_ = explainer_->lost_members();
-    if (lost_.empty()) continue;
-    if (!lost_since) lost_since = Clock::now();
-    if (Clock::now() - *lost_since > kLostGrace) throw std::runtime_error("the operation no longer makes progress");
+    const auto obstacle = watch_->find_obstacle(operation_);
+    if (!obstacle.empty()) throw std::runtime_error(obstacle);
   }
   return work_->wait();
 }

@@ -11,30 +11,18 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
-#include "cohort/comm/failure_text.h"
+#include "cohort/comm/operation.h"
+#include "cohort/comm/operation_watch.h"
 
 namespace cohort::comm {
-
-/// Knows the other ranks of a group. Called in the waiting thread.
-class FailureExplainer {
- public:
-  virtual ~FailureExplainer() = default;
-  /// Turns an engine's exception text into the one users see. `lost`: members seen to be gone while the operation was
-  /// waited for, the first of them only, as others may have ended since because of them; empty if none was.
-  virtual std::string explain(const OperationInfo& operation, const std::string& engine_text,
-                              const std::vector<int>& lost) const = 0;
-  /// Members whose process is gone.
-  virtual std::vector<int> lost_members() const = 0;
-};
 
 class TrackedWork : public c10d::Work {
  public:
   /// `after` (may be empty) runs once, before the Work first reports completion: for results that need a last touch.
-  TrackedWork(c10::intrusive_ptr<c10d::Work> work, OperationInfo operation,
-              std::shared_ptr<const FailureExplainer> explainer, std::function<void()> after = {});
+  TrackedWork(c10::intrusive_ptr<c10d::Work> work, Operation operation, std::shared_ptr<OperationWatch> watch,
+              std::function<void()> after = {});
   ~TrackedWork() override;
 
   bool isCompleted() override;
@@ -54,11 +42,10 @@ class TrackedWork : public c10d::Work {
   [[noreturn]] void throw_explained(const std::exception& error) const;
 
   c10::intrusive_ptr<c10d::Work> work_;
-  OperationInfo operation_;
-  std::shared_ptr<const FailureExplainer> explainer_;
+  Operation operation_;
+  std::shared_ptr<OperationWatch> watch_;
   std::function<void()> after_;
   std::once_flag after_once_;
-  std::vector<int> lost_;
 };
 
 /// Operations of this process that have been started and were dropped or not yet seen complete. Thread-safe.

@@ -1,4 +1,5 @@
 #include "cohort/comm/collectives.h"
+#include "cohort/comm/point_to_point.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -16,9 +16,14 @@ namespace {
 Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
                  std::chrono::milliseconds timeout) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, world_size);
-  const auto backend = comm::make_gloo_backend(
-      c10::make_intrusive<c10d::PrefixStore>("cpu/", store),
-      {.rank = rank, .world_size = world_size, .timeout = timeout, .group_name = "threads", .global_ranks = {}});
+  const auto backend = comm::make_gloo_backend({.store = c10::make_intrusive<c10d::PrefixStore>("cpu/", store),
+                                                .rank = rank,
+                                                .world_size = world_size,
+                                                .timeout = timeout,
+                                                .group_name = "threads",
+                                                .global_ranks = {},
+                                                .watch = nullptr,
+                                                .device_id = std::nullopt});
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
   return group;

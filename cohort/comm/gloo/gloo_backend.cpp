@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "cohort/comm/peers.h"
+#include "cohort/comm/tracked_work.h"
 
 namespace cohort::comm {
 namespace {
@@ -38,20 +39,18 @@ std::string dtype_name(const at::Tensor& tensor) {
 }
 
 // For groups whose ranks are not known as processes: Gloo's own text.
-struct EngineText final : FailureExplainer {
-  std::string explain(const OperationInfo&, const std::string& engine_text, const std::vector<int>&) const override {
-    return engine_text;
-  }
-  std::vector<int> lost_members() const override { return {}; }
+struct EngineText final : OperationWatch {
+  void starting(const Operation&) override {}
+  std::string find_obstacle(const Operation&) override { return {}; }
+  std::string explain(const Operation&, const std::string& engine_text) override { return engine_text; }
 };
 
 class GlooBackend final : public c10d::ProcessGroupGloo {
  public:
-  GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, const GlooOptions& options,
-              c10::intrusive_ptr<Options> engine_options)
-      : ProcessGroupGloo(store, options.rank, options.world_size, std::move(engine_options)),
-        explainer_(options.explainer ? options.explainer : std::make_shared<EngineText>()),
-        group_name_(options.group_name),
+  GlooBackend(const BackendRequest& request, c10::intrusive_ptr<Options> engine_options)
+      : ProcessGroupGloo(request.store, request.rank, request.world_size, std::move(engine_options)),
+        watch_(request.watch ? request.watch : std::make_shared<EngineText>()),
+        group_name_(request.group_name),
         host_(host_name()) {}
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
@@ -134,20 +133,20 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   }
 
   WorkPtr track(const char* name, const Tensors& tensors, WorkPtr work, std::function<void()> after = {}) {
-    OperationInfo operation{.name = name,
-                            .sequence = ++sequence_,
-                            .group = group_name_,
-                            .rank = getRank(),
-                            .world_size = getSize(),
-                            .host = host_,
-                            .backend = "gloo"};
+    Operation operation{.name = name,
+                        .sequence = ++sequence_,
+                        .group = group_name_,
+                        .rank = getRank(),
+                        .world_size = getSize(),
+                        .host = host_,
+                        .backend = "gloo"};
     for (const auto& tensor : tensors)
       operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
     if (!tensors.empty()) operation.dtype = dtype_name(tensors.front());
-    return c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), explainer_, std::move(after));
+    return c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), watch_, std::move(after));
   }
 
-  std::shared_ptr<const FailureExplainer> explainer_;
+  std::shared_ptr<OperationWatch> watch_;
   std::string group_name_;
   std::string host_;
   uint64_t sequence_ = 0;
@@ -155,12 +154,11 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    const GlooOptions& options) {
-  auto engine_options = c10d::ProcessGroupGloo::Options::create_default(options.timeout);
-  engine_options->group_name = options.group_name;
-  engine_options->global_ranks_in_group = options.global_ranks;
-  auto backend = c10::make_intrusive<GlooBackend>(store, options, std::move(engine_options));
+c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& request) {
+  auto engine_options = c10d::ProcessGroupGloo::Options::create_default(request.timeout);
+  engine_options->group_name = request.group_name;
+  engine_options->global_ranks_in_group = request.global_ranks;
+  auto backend = c10::make_intrusive<GlooBackend>(request, std::move(engine_options));
   backend->setSequenceNumberForGroup();
   return backend;
 }

@@ -1,9 +1,12 @@
-#include "cohort/comm/explain.h"
+#include "cohort/comm/process_watch.h"
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "cohort/base/text.h"
+#include "cohort/comm/failure_text.h"
 
 namespace cohort::comm {
 namespace {
@@ -11,6 +14,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // The others' connections break within milliseconds; a rank that is stopped must not hold the report up for long.
 constexpr auto kStoreGrace = std::chrono::seconds(2);
+// A rank may end in good order while the others still finish the operation it has taken part in.
+constexpr auto kLostGrace = std::chrono::seconds(4);
 
 bool is_timeout(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -18,21 +23,24 @@ bool is_timeout(const std::string& text) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-class ProcessExplainer final : public FailureExplainer {
+class ProcessWatch final : public OperationWatch {
  public:
-  ProcessExplainer(std::shared_ptr<Peers> peers, std::vector<int> ranks, std::chrono::milliseconds timeout)
+  ProcessWatch(std::shared_ptr<Peers> peers, std::vector<int> ranks, std::chrono::milliseconds timeout)
       : peers_(std::move(peers)), ranks_(std::move(ranks)), timeout_(timeout) {}
 
-  // A rank outside the group may have ended in good order.
-  std::vector<int> lost_members() const override {
-    auto lost = peers_->lost_ranks();
-    std::erase_if(lost, [&](int rank) { return std::find(ranks_.begin(), ranks_.end(), rank) == ranks_.end(); });
-    return lost;
+  void starting(const Operation&) override {}
+
+  std::string find_obstacle(const Operation&) override {
+    const std::lock_guard lock(mutex_);
+    if (lost_.empty()) lost_ = lost_members();
+    if (lost_.empty()) return {};
+    if (!lost_since_) lost_since_ = Clock::now();
+    return Clock::now() - *lost_since_ > kLostGrace ? "the operation no longer makes progress" : "";
   }
 
-  std::string explain(const OperationInfo& operation, const std::string& engine_text,
-                      const std::vector<int>& seen_lost) const override {
+  std::string explain(const Operation& operation, const std::string& engine_text) override {
     const bool timed_out = is_timeout(engine_text);
+    const auto seen_lost = seen_lost_members();
     const auto lost = seen_lost.empty() ? wait_for_lost_members(!timed_out) : seen_lost;
     peers_->publish_failure();
     peers_->wait_until_others_know(kStoreGrace);
@@ -48,6 +56,18 @@ class ProcessExplainer final : public FailureExplainer {
   }
 
  private:
+  // A rank outside the group may have ended in good order.
+  std::vector<int> lost_members() const {
+    auto lost = peers_->lost_ranks();
+    std::erase_if(lost, [&](int rank) { return std::find(ranks_.begin(), ranks_.end(), rank) == ranks_.end(); });
+    return lost;
+  }
+
+  std::vector<int> seen_lost_members() {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+  }
+
   // A peer's socket closes a moment before its process is seen to be gone.
   std::vector<int> wait_for_lost_members(bool may_come) const {
     const auto deadline = Clock::now() + std::chrono::seconds(1);
@@ -71,13 +91,17 @@ class ProcessExplainer final : public FailureExplainer {
   std::shared_ptr<Peers> peers_;
   std::vector<int> ranks_;
   std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  /// The first of them only: others may have ended since because of them.
+  std::vector<int> lost_;
+  std::optional<Clock::time_point> lost_since_;
 };
 
 }  // namespace
 
-std::shared_ptr<const FailureExplainer> make_explainer(std::shared_ptr<Peers> peers, std::vector<int> ranks,
-                                                       std::chrono::milliseconds timeout) {
-  return std::make_shared<ProcessExplainer>(std::move(peers), std::move(ranks), timeout);
+std::shared_ptr<OperationWatch> make_process_watch(std::shared_ptr<Peers> peers, std::vector<int> ranks,
+                                                   std::chrono::milliseconds timeout) {
+  return std::make_shared<ProcessWatch>(std::move(peers), std::move(ranks), timeout);
 }
 
 }  // namespace cohort::comm

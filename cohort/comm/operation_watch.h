@@ -1,0 +1,27 @@
+/// OperationWatch: follows the operations of one group, finds out why one does not end, and says so.
+///
+/// A backend calls `starting` before each operation and hands the watch to a TrackedWork, which calls the rest.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/comm/operation.h"
+
+namespace cohort::comm {
+
+/// Knows the other ranks of a group. Thread-safety: every function may be called from any thread.
+class OperationWatch {
+ public:
+  virtual ~OperationWatch() = default;
+  /// Called in the calling thread, in order, before the engine gets the operation. Throws c10::DistBackendError when the
+  /// ranks are known to differ (TORCH_DISTRIBUTED_DEBUG=DETAIL).
+  virtual void starting(const Operation& operation) = 0;
+  /// Called now and then in a thread that waits for `operation`. Returns: why it can never end, or an empty text.
+  virtual std::string find_obstacle(const Operation& operation) = 0;
+  /// Turns an engine's exception text into the one users see.
+  virtual std::string explain(const Operation& operation, const std::string& engine_text) = 0;
+};
+
+}  // namespace cohort::comm
