@@ -24,7 +24,7 @@ class OperationWatch {
   /// Turns an engine's exception text into the one users see.
   virtual std::string explain(const Operation& operation, const std::string& engine_text) = 0;
   /// The group's time-out has been changed.
-  virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
+  virtual void set_timeout(std::chrono::milliseconds /*timeout*/) {}
 };
 
 }  // namespace cohort::comm
