@@ -19,6 +19,8 @@
 namespace cohort::comm {
 namespace {
 
+constexpr unsigned kCrashLimitSeconds = 10;
+
 std::terminate_handler previous_handler = nullptr;
 
 void release_groups_at_exit() {
@@ -59,10 +61,23 @@ std::string current_exception_type() {
   return result;
 }
 
+// An engine's own thread meets data that does not fit, say because ranks call different collectives.
+std::string explain_crash(const std::string& text) {
+  if (text.find("gloo::") == std::string::npos) return {};
+  alarm(kCrashLimitSeconds);  // the process must end whatever the explanation waits for
+  for (const auto& record : world().groups) {
+    const auto explanation = record.watch->explain_crash(text);
+    if (!explanation.empty()) return explanation;
+  }
+  return {};
+}
+
 // As Python's ranks do: every line of an error that ends the process begins with [rankN].
 [[noreturn]] void report_and_terminate() {
   if (std::current_exception()) {
-    const auto text = current_exception_type() + ": " + current_exception_text();
+    auto text = current_exception_type() + ": " + current_exception_text();
+    const auto explanation = explain_crash(text);
+    if (!explanation.empty()) text = explanation;
     write_error_file(text);
     std::istringstream lines(text);
     std::ostringstream report;

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/debug.h>
 
 #include <algorithm>
 #include <numeric>
@@ -75,6 +76,7 @@ void init_process_group(const InitOptions& options) {
   }
   record = default_record(options, world_size);
   comm::install_exit_handlers();
+  if (base::get_env("TORCH_DISTRIBUTED_DEBUG")) c10d::setDebugLevelFromEnvironment();
   try {
     world().default_group = comm::create_group(store, std::move(record), rank, options.device_id);
     ++world().group_count;
