@@ -13,6 +13,7 @@
 #include "cohort/base/log.h"
 #include "cohort/comm/backends.h"
 #include "cohort/comm/process_watch.h"
+#include "cohort/comm/unwrapped_training.h"
 
 namespace cohort::comm {
 namespace {
@@ -116,6 +117,7 @@ void remove_group(const Group& group) {
 
 void forget_everything() {
   auto& current = world();
+  gradients_are_exchanged();  // nobody is left to exchange them with
   current.default_group.reset();
   while (!current.groups.empty()) {
     c10d::unregister_process_group(current.groups.back().name);

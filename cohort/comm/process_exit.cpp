@@ -23,7 +23,7 @@ constexpr unsigned kCrashLimitSeconds = 10;
 
 std::terminate_handler previous_handler = nullptr;
 
-void release_groups_at_exit() {
+void release_groups_at_exit(int status, void*) {
   auto& current = world();
   if (current.groups.empty()) return;
   const auto pending = num_pending_operations();
@@ -32,6 +32,12 @@ void release_groups_at_exit() {
                       " operation(s) that nobody waited for; the process groups are left to the system. "
                       "Call wait() on every Work and destroy_process_group() before the program ends.");
     return;
+  }
+  // After a failure there is something more important to read.
+  if (status == 0) {
+    base::log_warning(
+        "the program ended without destroy_process_group(); its groups are released now. Call it before main returns, "
+        "when every rank is done.");
   }
   for (auto& record : current.groups) {
     // Whoever else still holds the group (a static DDP object, say) ends it later.
@@ -103,7 +109,7 @@ void ignore_broken_pipes() {
 void install_exit_handlers() {
   static std::once_flag once;
   std::call_once(once, [] {
-    std::atexit(release_groups_at_exit);
+    on_exit(release_groups_at_exit, nullptr);
     ignore_broken_pipes();
     previous_handler = std::set_terminate(report_and_terminate);
   });

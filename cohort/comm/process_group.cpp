@@ -17,6 +17,7 @@
 #include "cohort/comm/non_member.h"
 #include "cohort/comm/rendezvous.h"
 #include "cohort/comm/threads.h"
+#include "cohort/comm/unwrapped_training.h"
 
 namespace cohort {
 namespace {
@@ -85,6 +86,7 @@ void init_process_group(const InitOptions& options) {
     comm::forget_everything();
     throw;
   }
+  comm::watch_for_unwrapped_training(rank, world_size);
   comm::apply_default_thread_count(ranks_on_host(plan ? &*plan : nullptr));
 }
 

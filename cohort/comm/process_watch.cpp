@@ -12,6 +12,7 @@
 
 #include "cohort/comm/diagnosis.h"
 #include "cohort/comm/failure_text.h"
+#include "cohort/comm/unwrapped_training.h"
 
 namespace cohort::comm {
 namespace {
@@ -52,6 +53,7 @@ class ProcessWatch final : public OperationWatch {
 
   void starting(const Operation& operation) override {
     log_.add(operation);
+    if (!operation.reduce_op.empty()) gradients_are_exchanged();
     if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
   }
 
