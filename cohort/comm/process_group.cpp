@@ -2,9 +2,9 @@
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/debug.h>
 
 #include <algorithm>
 #include <numeric>

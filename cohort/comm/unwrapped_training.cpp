@@ -35,9 +35,10 @@ std::unique_ptr<at::ObserverContext> on_backward_node(const at::RecordFunction& 
   const int earlier = last_pass.exchange(pass);
   if (earlier == -1 || earlier == pass) return nullptr;
   if (!watching.exchange(false)) return nullptr;
-  base::log_warning("rank " + std::to_string(own_rank) + " of " + std::to_string(group_size) +
-                    " has run two backward passes and exchanged no gradients: each rank trains its own copy of the model. "
-                    "Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself.");
+  base::log_warning(
+      "rank " + std::to_string(own_rank) + " of " + std::to_string(group_size) +
+      " has run two backward passes and exchanged no gradients: each rank trains its own copy of the model. "
+      "Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself.");
   return nullptr;
 }
 
@@ -51,8 +52,8 @@ void watch_for_unwrapped_training(int rank, int world_size) {
   group_size = world_size;
   last_pass = -1;
   watching = true;
-  handle = at::addGlobalCallback(
-      at::RecordFunctionCallback(on_backward_node).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  handle =
+      at::addGlobalCallback(at::RecordFunctionCallback(on_backward_node).scopes({at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 void gradients_are_exchanged() {
