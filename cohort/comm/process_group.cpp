@@ -12,6 +12,7 @@
 #include "cohort/comm/process_watch.h"
 #include "cohort/comm/rendezvous.h"
 #include "cohort/comm/rendezvous_url.h"
+#include "cohort/comm/roll_call.h"
 #include "cohort/comm/threads.h"
 #include "cohort/comm/world.h"
 
@@ -40,7 +41,8 @@ std::string checked_backend(const std::string& backend) {
   return name;
 }
 
-c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_rank, const std::string& description) {
+c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_rank, const std::string& description,
+                                          bool is_first) {
   comm::BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>("cpu/", record.store),
                                .rank = group_rank,
                                .world_size = static_cast<int>(record.ranks.size()),
@@ -51,21 +53,36 @@ c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_r
                                .device_id = std::nullopt};
   // As in PyTorch, the default group's list stays empty.
   if (world().default_group) request.global_ranks.assign(record.ranks.begin(), record.ranks.end());
-  return comm::make_gloo_backend(request);
+  try {
+    return comm::make_gloo_backend(request);
+  } catch (const c10::ValueError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const auto text = comm::explain_failed_connect(record.store, description, record.ranks,
+                                                   is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
+                                                   error.what());
+    if (is_first) comm::leave_roll(record.store, group_rank);
+    C10_THROW_ERROR(DistBackendError, text);
+  }
 }
 
 // Creates the group and enters it in the world. Keys in the store are those of Python's _new_process_group_helper, so that
 // C++ and Python ranks meet.
-Group create_group(const StorePtr& store, GroupRecord record, int group_rank, const std::string& description) {
+Group create_group(const StorePtr& store, GroupRecord record, int group_rank, const std::string& description,
+                   const std::optional<comm::RendezvousPlan>& plan = std::nullopt) {
   const auto size = static_cast<int>(record.ranks.size());
   record.store = c10::make_intrusive<c10d::PrefixStore>(record.name + "/", store);
   const bool is_first = !world().peers;
   if (is_first) {
     world().peers = std::make_shared<comm::Peers>(record.store, group_rank, size);
-    world().peers->publish();
+    comm::call_roll({.store = record.store,
+                     .rank = group_rank,
+                     .world_size = size,
+                     .timeout = record.timeout,
+                     .plan = plan,
+                     .accelerator = {}});
   }
-  const auto backend = connect(record, group_rank, description);
-  // Gloo connects every pair of ranks, so by now all of them have published themselves.
+  const auto backend = connect(record, group_rank, description, is_first);
   if (is_first) world().peers->collect();
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
@@ -156,7 +173,7 @@ void init_process_group(const InitOptions& options) {
   comm::install_exit_handlers();
   try {
     world().default_group =
-        create_group(store, make_record("0", all_ranks(world_size), backend, timeout), rank, "default_pg");
+        create_group(store, make_record("0", all_ranks(world_size), backend, timeout), rank, "default_pg", plan);
   } catch (...) {
     forget_everything();
     throw;

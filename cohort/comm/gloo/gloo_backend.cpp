@@ -2,7 +2,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "cohort/comm/peers.h"
+#include "cohort/comm/gloo/gloo_options.h"
+#include "cohort/comm/peer.h"
 #include "cohort/comm/tracked_work.h"
 
 namespace cohort::comm {
@@ -155,7 +156,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& request) {
-  auto engine_options = c10d::ProcessGroupGloo::Options::create_default(request.timeout);
+  auto engine_options = make_gloo_options(request.timeout);
   engine_options->group_name = request.group_name;
   engine_options->global_ranks_in_group = request.global_ranks;
   auto backend = c10::make_intrusive<GlooBackend>(request, std::move(engine_options));
