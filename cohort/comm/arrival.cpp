@@ -23,6 +23,7 @@ std::string host_of(const Arrival& arrival) {
 
 // Of a Python rank only the host's name is known.
 bool share_loopback(const Arrival& a, const Arrival& b) {
+  if ((!a.peer && !a.gloo) || (!b.peer && !b.gloo)) return true;
   if (a.peer && b.peer) return a.peer->network_scope == b.peer->network_scope;
   return host_of(a) == host_of(b);
 }

@@ -96,7 +96,7 @@ class Roll {
                                                           : fill_in("{}:{}", call_.plan->host, call_.plan->port);
   }
   bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::Kind::kFile; }
-  bool hosts_store() const { return call_.plan && call_.plan->hosts_store; }
+  bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
 
   Failure stale_file(const std::string& cause) const {
     return {Kind::kStore,

@@ -46,8 +46,8 @@ class Server {
       base::Fd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!client) return;
       char byte = 0;
-      if (manner_ != Manner::kSilent) EXPECT_EQ(::read(client.get(), &byte, 1), 1);
-      if (manner_ == Manner::kAnswers) EXPECT_TRUE(base::write_all(client.get(), answer_).ok());
+      if (manner_ != Manner::kSilent && ::read(client.get(), &byte, 1) != 1) continue;
+      if (manner_ == Manner::kAnswers) (void)base::write_all(client.get(), answer_).ok();
       if (manner_ != Manner::kCloses) kept.push_back(std::move(client));
     }
   }
@@ -74,7 +74,7 @@ std::string text_of(const StoreSearch& search) {
   if (found) return "found " + *found;
   auto text = std::regex_replace(found.error().describe(), std::regex("1 of 2 on [^ ]+"), "1 of 2 on HOST");
   text = std::regex_replace(text, std::regex(":" + std::to_string(search.port) + "\n"), ":PORT\n");
-  return std::regex_replace(text, std::regex("[0-9]+ attempts? in [0-9.]+ m?s|within [0-9.]+ m?s"), "T");
+  return std::regex_replace(text, std::regex("[0-9]+ attempts? in [0-9.]+ [mu]?s|within [0-9.]+ [mu]?s"), "T");
 }
 
 const std::string kForeignHint =
