@@ -79,7 +79,7 @@ void init_process_group(const InitOptions& options) {
   comm::install_exit_handlers();
   if (base::get_env("TORCH_DISTRIBUTED_DEBUG")) c10d::setDebugLevelFromEnvironment();
   try {
-    world().default_group = comm::create_group(store, std::move(record), rank, options.device_id);
+    world().default_group = comm::create_group(store, std::move(record), rank, options.device_id, plan);
     ++world().group_count;
     comm::barrier_after_init(store, "0", world_size, timeout);
   } catch (...) {
