@@ -9,8 +9,8 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {"gloo",
        comm::make_gloo_backend,
        {{"recv_any_source of nothing", "Gloo cannot wait for a message without content from just anybody"}},
-       1000,
-       100},
+       15000,
+       4000},
   };
   return table;
 }

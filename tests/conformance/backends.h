@@ -1,6 +1,7 @@
 /// The backends that the conformance suite runs on. A new one joins by one line of backends.cpp.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct BackendUnderTest {
   int least_cases_in_threads;
   int least_cases_in_processes;
 };
+
+/// For GoogleTest.
+inline void PrintTo(const BackendUnderTest& backend, std::ostream* out) { *out << backend.name; }
 
 const std::vector<BackendUnderTest>& backends_under_test();
 

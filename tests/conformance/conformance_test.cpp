@@ -8,6 +8,7 @@
 #include <iostream>
 #include <mutex>
 
+#include "cohort/comm/collectives.h"
 #include "tests/conformance/suite.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -56,6 +57,15 @@ TEST_P(Conformance, InThreads) {
   expect_conformance(total, under_test, "threads", under_test.least_cases_in_threads);
 }
 
+// Prints "cases <run> <skipped> <problems>".
+void run_and_print(c10d::ProcessGroup& group, const BackendUnderTest& under_test) {
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("conformance/", default_group()->getStore());
+  const auto report = run_conformance(*group.getBackend(c10::DeviceType::CPU),
+                                      {.excused = under_test.excused, .store = store, .extent = Extent::kShort});
+  for (const auto& problem : report.problems) std::cerr << problem << std::endl;
+  std::cout << "cases " << report.num_run << " " << report.num_skipped << " " << report.num_problems << std::endl;
+}
+
 // Arguments: the backend's place in the table, and the ranks of a group to run in; none: the default group.
 COHORT_WORKER(conforms) {
   const auto& under_test = backends_under_test().at(std::stoul(worker_arguments().at(0)));
@@ -63,12 +73,8 @@ COHORT_WORKER(conforms) {
   std::vector<int> ranks;
   for (size_t i = 1; i < worker_arguments().size(); ++i) ranks.push_back(std::stoi(worker_arguments()[i]));
   const auto group = ranks.empty() ? default_group() : new_group(ranks);
-  if (!is_member(group)) return;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("conformance/", default_group()->getStore());
-  const auto report = run_conformance(*group->getBackend(c10::DeviceType::CPU),
-                                      {.excused = under_test.excused, .store = store, .extent = Extent::kShort});
-  for (const auto& problem : report.problems) std::cerr << problem << std::endl;
-  std::cout << "cases " << report.num_run << " " << report.num_skipped << " " << report.num_problems << std::endl;
+  if (is_member(group)) run_and_print(*group, under_test);
+  barrier();  // rank 0 has the store
 }
 
 void add_output(Report& total, const WorkerResults& results) {

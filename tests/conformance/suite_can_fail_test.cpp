@@ -11,7 +11,11 @@
 namespace cohort::test {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
 using testing::HasSubstr;
+using testing::Not;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
@@ -81,22 +85,21 @@ TEST(ConformanceSuite, ReportsADroppedContribution) {
   const auto report = report_of<DropsRankOne>({"all_reduce"});
   EXPECT_GT(report.num_problems, 50);
   EXPECT_EQ(report.problems.at(0),
-            "all_reduce SUM, float32[3] contiguous, rank 1 of 2: result: expected -7\n 7\n-1\n"
-            "[ CPUDoubleType{3} ], got -5\n 2\n-2\n[ CPUDoubleType{3} ]");
+            "all_reduce PRODUCT, float32[1] strided, rank 1 of 2: result: expected -1\n[ CPUDoubleType{1} ], got 0\n"
+            "[ CPUDoubleType{1} ]");
 }
 
 TEST(ConformanceSuite, ReportsAResultThatIsNotCopiedBack) {
   const auto report = report_of<ForgetsToCopyBack>({"broadcast"});
   ASSERT_GT(report.num_problems, 0);
-  for (const auto& problem : report.problems) EXPECT_THAT(problem, testing::Not(HasSubstr("contiguous")));
-  EXPECT_THAT(report.problems.at(0), HasSubstr("broadcast, float32[3] strided, rank 1 of 2: result: expected"));
+  EXPECT_THAT(report.problems, Each(AllOf(Not(HasSubstr("contiguous")), HasSubstr(": result: expected "))));
 }
 
 TEST(ConformanceSuite, ReportsBytesWrittenBesideATensor) {
   const auto report = report_of<WritesBesideTheTensor>({"broadcast"});
   ASSERT_GT(report.num_problems, 0);
-  EXPECT_EQ(report.problems.at(0),
-            "broadcast, float32[3] strided, rank 1 of 2: result: bytes beside the tensor were overwritten");
+  EXPECT_THAT(report.problems, Contains("broadcast, float64[13] strided, rank 1 of 2: result: bytes beside the "
+                                        "tensor were overwritten"));
 }
 
 TEST(ConformanceSuite, ReportsASkipWithoutAnExcuse) {
@@ -104,9 +107,8 @@ TEST(ConformanceSuite, ReportsASkipWithoutAnExcuse) {
   EXPECT_GT(report.num_skipped, 0);
   EXPECT_EQ(report.num_problems, report.num_skipped);
   EXPECT_EQ(report.num_run, 0);
-  EXPECT_EQ(
-      report.problems.at(0),
-      "gather, float32[0] contiguous, rank 1 of 2: skipped without an excuse: Backend few does not support gather");
+  EXPECT_THAT(report.problems, Contains("gather, float32[1] strided, rank 1 of 2: skipped without an excuse: Backend "
+                                        "few does not support gather"));
 }
 
 TEST(ConformanceSuite, AcceptsAnExcuse) {

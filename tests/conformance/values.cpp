@@ -78,7 +78,7 @@ at::Tensor combine(const at::Tensor& a, const at::Tensor& b, RedOp op, at::Scala
 
 at::Tensor bytes_of(const at::Tensor& tensor) {
   const auto flat = tensor.is_contiguous() ? tensor : tensor.clone(at::MemoryFormat::Contiguous);
-  return flat.view({flat.numel()}).view(at::kByte);
+  return flat.as_strided({flat.numel()}, {1}).view(at::kByte);
 }
 
 at::Tensor guard_filled(at::ScalarType dtype, int64_t count) {
