@@ -162,6 +162,9 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::recv(Tensors& tensors, int src, int 
 
 GlooProcessGroup::WorkPtr GlooProcessGroup::recvAnysource(Tensors& tensors, int tag) {
   check_tensors("recv", tensors);
+  // The sender would wait for ever.
+  TORCH_CHECK_VALUE(tensors[0].numel() > 0,
+                    "recv from any source needs a tensor with elements on Gloo; name the source to receive none");
   return run(point_to_point("recv", tensors, /*peer=*/-1), {}, [&](Completion& completion) {
     auto received = received_on_host(tensors, completion);
     return ProcessGroupGloo::recvAnysource(received, tag);
