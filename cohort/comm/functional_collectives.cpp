@@ -1,6 +1,7 @@
 #include "cohort/comm/functional_collectives.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -159,7 +160,11 @@ at::Tensor scatter_layout(const at::Tensor& tensor, int64_t dim, int64_t size, c
 
 }  // namespace
 
-at::Tensor wait_tensor(const at::Tensor& tensor) { return c10d::wait_tensor(tensor); }
+at::Tensor wait_tensor(const at::Tensor& tensor) {
+  // Some operations copy into the tensor as they end, which autograd must not see.
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return c10d::wait_tensor(tensor);
+}
 
 at::Tensor broadcast(const at::Tensor& tensor, int src, const Group& group) {
   const auto owner = member_group(group);
