@@ -14,7 +14,7 @@ std::string device_name(c10::DeviceType type) { return c10::DeviceTypeName(type,
 
 std::string where(const Group& group) {
   const auto* record = world().default_group ? world().find(group) : nullptr;
-  return record ? "group \"" + record->name + "\" has backend \"" + record->backend + "\"" : "the group has no backend";
+  return record ? "group \"" + record->description + "\" has backend \"" + record->backend + "\"" : "the group has no backend";
 }
 
 }  // namespace
@@ -32,8 +32,10 @@ c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tens
   TORCH_CHECK_VALUE(tensor.defined(), "Invalid tensor for ", operation, ": it is undefined");
   const auto owner = resolve(group);
   const auto type = tensor.device().type();
-  for (const auto& device : owner->getDeviceTypes()) {
-    if (device.type() == type) return owner->getBackend(type);
+  try {
+    return owner->getBackend(type);
+  } catch (const c10::Error&) {
+    // The engine's text names neither the group nor the way out.
   }
   TORCH_CHECK_VALUE(false, operation, " got a tensor on ", device_name(type), ", but ", where(owner),
                     ", which does not serve that device; move the tensor, or give a backend for both devices, such as "

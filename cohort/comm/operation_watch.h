@@ -3,6 +3,7 @@
 /// A backend calls `starting` before each operation and hands the watch to a TrackedWork, which calls the rest.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ class OperationWatch {
   virtual std::string find_obstacle(const Operation& operation) = 0;
   /// Turns an engine's exception text into the one users see.
   virtual std::string explain(const Operation& operation, const std::string& engine_text) = 0;
+  /// The group's time-out has been changed.
+  virtual void set_timeout(std::chrono::milliseconds /*timeout*/) {}
 };
 
 }  // namespace cohort::comm

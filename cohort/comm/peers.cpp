@@ -1,6 +1,5 @@
 #include "cohort/comm/peers.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -8,34 +7,11 @@
 #include <array>
 #include <fstream>
 #include <sstream>
-#include <thread>
+
+#include "cohort/comm/process_state.h"
 
 namespace cohort::comm {
 namespace {
-
-struct ProcessState {
-  bool exists = false;
-  bool zombie = false;
-  std::string started_at;
-};
-
-// /proc/<pid>/stat: pid (name) state ...; the name may hold spaces and brackets, so fields count from the last one.
-ProcessState read_process_state(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return {};
-  std::istringstream fields(line.substr(line.rfind(')') + 1));
-  std::string field;
-  ProcessState state{.exists = true};
-  for (int i = 3; fields >> field; ++i) {
-    if (i == 3) state.zombie = field == "Z" || field == "X";
-    if (i == 22) {
-      state.started_at = field;
-      break;
-    }
-  }
-  return state;
-}
 
 std::string read_line(const char* path) {
   std::ifstream file(path);
@@ -66,9 +42,9 @@ Peer decode(const std::vector<uint8_t>& bytes) {
   return peer;
 }
 
-bool is_gone(const Peer& peer) {
+bool has_ended(const Peer& peer) {
   const auto state = read_process_state(peer.pid);
-  return !state.exists || state.zombie || state.started_at != peer.started_at;
+  return state.gone() || state.started_at != peer.started_at;
 }
 
 }  // namespace
@@ -105,53 +81,23 @@ void Peers::collect() {
   }
 }
 
-void Peers::publish_failure() {
-  try {
-    store_->set(key("failed", rank_), std::vector<uint8_t>{1});
-  } catch (const std::exception&) {
-    // The store may have died with its host; the processes of this host can still be looked at.
-  }
-}
-
-bool Peers::knows_of_failure(int rank) const {
+bool Peers::is_gone(int rank) const {
   const auto peer = peers_.find(rank);
-  if (peer == peers_.end()) return true;  // nothing is known of it, so nothing to wait for
-  if (peer->second.pid_scope == self_.pid_scope && is_gone(peer->second)) return true;
-  return store_->check({key("failed", rank)});
+  return rank != rank_ && peer != peers_.end() && is_local(peer->second) && has_ended(peer->second);
 }
 
-void Peers::wait_until_others_know(std::chrono::milliseconds limit) const {
-  if (rank_ != 0) return;
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  int rank = 1;
-  try {
-    while (rank < world_size_ && std::chrono::steady_clock::now() < deadline) {
-      if (knows_of_failure(rank)) {
-        ++rank;
-      } else {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-    }
-  } catch (const std::exception&) {
-    // The store is gone; there is nothing left to keep.
-  }
-}
-
-std::vector<int> Peers::lost_ranks() const {
-  std::vector<int> lost;
+std::vector<int> Peers::gone_ranks() const {
+  std::vector<int> gone;
   for (const auto& [rank, peer] : peers_) {
-    if (rank != rank_ && peer.pid_scope == self_.pid_scope && is_gone(peer)) lost.push_back(rank);
+    if (is_gone(rank)) gone.push_back(rank);
   }
-  // A rank that reported a failure before it ended is a consequence, not the cause.
-  std::vector<int> first;
-  for (int rank : lost) {
-    try {
-      if (!store_->check({key("failed", rank)})) first.push_back(rank);
-    } catch (const std::exception&) {
-      return lost;
-    }
-  }
-  return first.empty() ? lost : first;
+  return gone;
+}
+
+std::string Peers::state_in_words(int rank) const {
+  const auto peer = peers_.find(rank);
+  if (peer == peers_.end() || !is_local(peer->second)) return {};
+  return has_ended(peer->second) ? "is gone" : process_state_in_words(peer->second.pid);
 }
 
 std::string Peers::describe(int rank) const {

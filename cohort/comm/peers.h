@@ -5,7 +5,6 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,13 +35,13 @@ class Peers {
   /// Reads what the others have written; call once all of them are known to have passed publish().
   void collect();
 
-  /// Tells the others that this rank has noticed a failure, so that it is not taken for its cause.
-  void publish_failure();
-  /// For rank 0, whose process usually hosts the store: blocks until every other rank has published a failure or is gone,
-  /// at most `limit`, so that they can still read who failed first. No effect on other ranks.
-  void wait_until_others_know(std::chrono::milliseconds limit) const;
-  /// Ranks whose process is gone, on this host: those that died first where that can be told. At most a few milliseconds.
-  std::vector<int> lost_ranks() const;
+  /// True if the rank published itself; Python ranks do not.
+  bool knows(int rank) const { return peers_.count(rank) > 0; }
+  /// True if the rank's process is known, was on this host, and is gone. Never waits.
+  bool is_gone(int rank) const;
+  std::vector<int> gone_ranks() const;
+  /// "is stopped (SIGSTOP or a debugger)"; empty for a rank that is not a process of this host. Takes 50 ms.
+  std::string state_in_words(int rank) const;
   /// "rank 1 (pid 4711 on node-a)"
   std::string describe(int rank) const;
   /// Ranks on this host, this one included; ranks that published nothing are not counted.
@@ -51,7 +50,7 @@ class Peers {
 
  private:
   std::string key(const char* kind, int rank) const;
-  bool knows_of_failure(int rank) const;
+  bool is_local(const Peer& peer) const { return peer.pid_scope == self_.pid_scope; }
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;

@@ -31,7 +31,7 @@ void release_groups_at_exit() {
                       "Call wait() on every Work and destroy_process_group() before the program ends.");
     return;
   }
-  for (auto& [number, record] : current.groups) {
+  for (auto& record : current.groups) {
     // Whoever else still holds the group (a static DDP object, say) ends it later.
     record.group.reset();
   }

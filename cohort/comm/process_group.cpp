@@ -1,5 +1,6 @@
 #include "cohort/comm/process_group.h"
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -8,12 +9,13 @@
 #include <numeric>
 
 #include "cohort/base/env.h"
-#include "cohort/comm/gloo/gloo_backend.h"
-#include "cohort/comm/process_watch.h"
+#include "cohort/comm/arguments.h"
+#include "cohort/comm/backends.h"
+#include "cohort/comm/default_timeout.h"
+#include "cohort/comm/group_creation.h"
+#include "cohort/comm/non_member.h"
 #include "cohort/comm/rendezvous.h"
-#include "cohort/comm/rendezvous_url.h"
 #include "cohort/comm/threads.h"
-#include "cohort/comm/world.h"
 
 namespace cohort {
 namespace {
@@ -22,62 +24,6 @@ using comm::GroupRecord;
 using comm::record_of;
 using comm::world;
 using std::chrono::milliseconds;
-using StorePtr = c10::intrusive_ptr<c10d::Store>;
-
-constexpr milliseconds kDefaultTimeout = std::chrono::minutes(30);
-
-// Stands for "this process is not a member": a group object no collective accepts.
-const Group& non_member() {
-  static auto* const object = new Group(c10::make_intrusive<c10d::ProcessGroup>(-1, -1));
-  return *object;
-}
-
-// "gloo", "cpu:gloo" and the empty string all mean Gloo for CPU tensors.
-std::string checked_backend(const std::string& backend) {
-  const auto name = backend.empty() || backend == "cpu:gloo" ? "gloo" : backend;
-  TORCH_CHECK_VALUE(name == "gloo", "backend \"", backend,
-                    "\" is not available in this build of Cohort; available: \"gloo\", \"cpu:gloo\"");
-  return name;
-}
-
-c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_rank, const std::string& description) {
-  comm::BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>("cpu/", record.store),
-                               .rank = group_rank,
-                               .world_size = static_cast<int>(record.ranks.size()),
-                               .timeout = record.timeout,
-                               .group_name = description,
-                               .global_ranks = {},
-                               .watch = comm::make_process_watch(world().peers, record.ranks, record.timeout),
-                               .device_id = std::nullopt};
-  // As in PyTorch, the default group's list stays empty.
-  if (world().default_group) request.global_ranks.assign(record.ranks.begin(), record.ranks.end());
-  return comm::make_gloo_backend(request);
-}
-
-// Creates the group and enters it in the world. Keys in the store are those of Python's _new_process_group_helper, so that
-// C++ and Python ranks meet.
-Group create_group(const StorePtr& store, GroupRecord record, int group_rank, const std::string& description) {
-  const auto size = static_cast<int>(record.ranks.size());
-  record.store = c10::make_intrusive<c10d::PrefixStore>(record.name + "/", store);
-  const bool is_first = !world().peers;
-  if (is_first) {
-    world().peers = std::make_shared<comm::Peers>(record.store, group_rank, size);
-    world().peers->publish();
-  }
-  const auto backend = connect(record, group_rank, description);
-  // Gloo connects every pair of ranks, so by now all of them have published themselves.
-  if (is_first) world().peers->collect();
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
-  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-  for (const auto device : {c10::DeviceType::CPU, c10::DeviceType::CUDA}) {
-    group->setBackend(device, c10d::ProcessGroup::BackendType::GLOO, backend);
-  }
-  group->setGroupName(record.name);
-  group->setGroupDesc(description);
-  record.group = group;
-  world().groups.emplace(world().group_count++, std::move(record));
-  return group;
-}
 
 int ranks_on_host(const comm::RendezvousPlan* plan) {
   if (const auto size = base::get_env("LOCAL_WORLD_SIZE")) return std::atoi(size->c_str());
@@ -86,42 +32,16 @@ int ranks_on_host(const comm::RendezvousPlan* plan) {
   return loopback ? plan->world_size : 0;
 }
 
-GroupRecord make_record(std::string name, std::vector<int> ranks, std::string backend, milliseconds timeout) {
+GroupRecord default_record(const InitOptions& options, int world_size) {
   GroupRecord record;
-  record.name = std::move(name);
-  record.ranks = std::move(ranks);
-  record.backend = std::move(backend);
-  record.timeout = timeout;
+  record.name = "0";
+  record.description = "default_pg";
+  record.config = comm::parse_backend(options.backend, at::hasCUDA(), comm::known_backends());
+  record.backend = options.backend.empty() ? record.config.front().backend : options.backend;
+  record.timeout = comm::checked_timeout(options.timeout, record.config);
+  record.ranks.resize(world_size);
+  std::iota(record.ranks.begin(), record.ranks.end(), 0);
   return record;
-}
-
-std::vector<int> all_ranks(int world_size) {
-  std::vector<int> ranks(world_size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
-std::vector<int> checked_ranks(std::vector<int> ranks, int world_size) {
-  if (ranks.empty()) return all_ranks(world_size);
-  std::sort(ranks.begin(), ranks.end());
-  TORCH_CHECK_VALUE(std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end(),
-                    "ranks list must not contain duplicate entries, got [", c10::Join(", ", ranks), "]");
-  TORCH_CHECK_VALUE(static_cast<int>(ranks.size()) <= world_size,
-                    "the new group's world size should be less or equal to the world size set by init_process_group");
-  for (const int rank : ranks) {
-    TORCH_CHECK_VALUE(rank >= 0 && rank < world_size, "Rank ", rank, " is out of range. Valid ranks are 0 to ",
-                      world_size - 1, " (world_size=", world_size, ")");
-  }
-  return ranks;
-}
-
-void forget_everything() {
-  auto& current = world();
-  current.default_group.reset();
-  // Newest first, as in PyTorch.
-  while (!current.groups.empty()) current.groups.erase(std::prev(current.groups.end()));
-  current.peers.reset();
-  current.group_count = 0;
 }
 
 void check_init_options(const InitOptions& options) {
@@ -133,16 +53,16 @@ void check_init_options(const InitOptions& options) {
     TORCH_CHECK_VALUE(options.rank < options.world_size, "rank must be from 0 to ", options.world_size - 1,
                       " (world_size=", options.world_size, "), got ", options.rank);
   }
-  TORCH_CHECK_VALUE(!options.timeout || options.timeout->count() > 0, "timeout must be positive, got ",
-                    options.timeout ? options.timeout->count() : 0, " ms");
+  TORCH_CHECK_VALUE(!options.device_id || (options.device_id->has_index() && !options.device_id->is_cpu()),
+                    "init_process_group device_id parameter must be an accelerator with an index");
 }
 
 }  // namespace
 
 void init_process_group(const InitOptions& options) {
   check_init_options(options);
-  const auto backend = checked_backend(options.backend);
-  const auto timeout = options.timeout.value_or(kDefaultTimeout);
+  auto record = default_record(options, 0);
+  const auto timeout = record.timeout;
   std::optional<comm::RendezvousPlan> plan;
   auto store = options.store;
   int rank = options.rank;
@@ -153,12 +73,14 @@ void init_process_group(const InitOptions& options) {
     rank = plan->rank;
     world_size = plan->world_size;
   }
+  record = default_record(options, world_size);
   comm::install_exit_handlers();
   try {
-    world().default_group =
-        create_group(store, make_record("0", all_ranks(world_size), backend, timeout), rank, "default_pg");
+    world().default_group = comm::create_group(store, std::move(record), rank, options.device_id);
+    ++world().group_count;
+    comm::barrier_after_init(store, "0", world_size, timeout);
   } catch (...) {
-    forget_everything();
+    comm::forget_everything();
     throw;
   }
   comm::apply_default_thread_count(ranks_on_host(plan ? &*plan : nullptr));
@@ -167,12 +89,10 @@ void init_process_group(const InitOptions& options) {
 void init_process_group(const char* backend) { init_process_group(InitOptions{.backend = backend}); }
 
 void destroy_process_group(const Group& group) {
-  const auto& record = record_of(group);
-  if (record.group == world().default_group) {
-    forget_everything();
+  if (record_of(group).group == world().default_group) {
+    comm::forget_everything();
   } else {
-    auto& groups = world().groups;
-    std::erase_if(groups, [&](const auto& entry) { return entry.second.group == group; });
+    comm::remove_group(group);
   }
 }
 
@@ -186,7 +106,12 @@ Group default_group() {
   return world().default_group;
 }
 
-bool is_member(const Group& group) { return group != non_member(); }
+const Group& comm::non_member() {
+  static auto* const object = new Group(c10::make_intrusive<c10d::ProcessGroup>(-1, -1));
+  return *object;
+}
+
+bool is_member(const Group& group) { return group != comm::non_member(); }
 
 int get_rank(const Group& group) {
   const auto fallback = default_group();
@@ -203,6 +128,28 @@ int get_world_size(const Group& group) {
 std::string get_backend(const Group& group) {
   TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
   return record_of(group).backend;
+}
+
+std::string get_backend_config(const Group& group) {
+  TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
+  return to_string(record_of(group).config);
+}
+
+int get_pg_count() { return static_cast<int>(world().groups.size()); }
+
+uint64_t get_sequence_number(const Group& group) {
+  return comm::any_backend(record_of(group).group)->getSequenceNumberForGroup();
+}
+
+void set_pg_timeout(milliseconds timeout, const Group& group) {
+  const auto wanted = record_of(group).group;
+  TORCH_CHECK_VALUE(timeout.count() > 0, "timeout must be positive, got ", timeout.count(), " ms");
+  for (auto& record : world().groups) {
+    if (record.group != wanted) continue;
+    record.timeout = timeout;
+    record.watch->set_timeout(timeout);
+    for (const auto& entry : record.config) wanted->getBackend(entry.device)->setTimeout(timeout);
+  }
 }
 
 int get_node_local_rank(std::optional<int> fallback_rank) {
@@ -236,23 +183,5 @@ int get_global_rank(const Group& group, int group_rank) {
 }
 
 std::vector<int> get_process_group_ranks(const Group& group) { return record_of(group).ranks; }
-
-Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
-  const auto parent = default_group();
-  const auto& defaults = record_of(parent);
-  const auto backend = options.backend.empty() ? defaults.backend : checked_backend(options.backend);
-  ranks = checked_ranks(std::move(ranks), parent->getSize());
-  const auto name = std::to_string(world().group_count);
-  const auto self = std::find(ranks.begin(), ranks.end(), parent->getRank());
-  if (self == ranks.end()) {
-    ++world().group_count;
-    return non_member();
-  }
-  const int group_rank = static_cast<int>(self - ranks.begin());
-  const auto description = options.group_desc.empty() ? name : options.group_desc;
-  return create_group(defaults.store,
-                      make_record(name, std::move(ranks), backend, options.timeout.value_or(kDefaultTimeout)),
-                      group_rank, description);
-}
 
 }  // namespace cohort

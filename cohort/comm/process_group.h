@@ -24,17 +24,20 @@ namespace cohort {
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct InitOptions {
-  /// "gloo", "cpu:gloo", or empty for the default of the devices present.
+  /// "gloo", "nccl", one per device as in "cpu:gloo,cuda:nccl", a registered one (backend_registry.h), or empty for the
+  /// default of the devices present.
   std::string backend;
   /// "env://" (default), "tcp://host:port", "file:///path"; rank and world size may follow as "?rank=0&world_size=2".
   std::string init_method;
-  /// How long an operation may wait for other ranks. Default: 30 minutes, as in PyTorch.
+  /// How long an operation may wait for other ranks. Default: 30 minutes, 10 for NCCL, as in PyTorch.
   std::optional<std::chrono::milliseconds> timeout;
   /// Both or neither; they win over the environment and the URL.
   int world_size = -1;
   int rank = -1;
   /// Used as it is, instead of `init_method`; needs `rank` and `world_size`.
   c10::intrusive_ptr<c10d::Store> store;
+  /// The accelerator this process works on, with its index: NCCL connects at once, and groups can be split.
+  std::optional<c10::Device> device_id;
 };
 
 /// Creates the default group. Collective: every rank must call this.
@@ -58,8 +61,17 @@ COHORT_API bool is_torchelastic_launched();
 COHORT_API int get_rank(const Group& group = {});
 /// Number of ranks in `group`; -1 if this process is not a member.
 COHORT_API int get_world_size(const Group& group = {});
-/// Backend name, such as "gloo".
+/// The backend as it was asked for, such as "gloo", or "gloo" or "nccl" where none was named.
 COHORT_API std::string get_backend(const Group& group = {});
+/// What that stands for on this rank, such as "cpu:gloo,cuda:gloo".
+COHORT_API std::string get_backend_config(const Group& group = {});
+/// Number of groups this process is a member of.
+COHORT_API int get_pg_count();
+/// How many collectives this rank has begun on `group`, as its engine counts them.
+COHORT_API uint64_t get_sequence_number(const Group& group = {});
+/// Changes how long operations on `group` may wait, from the next one on (PyTorch's _set_pg_timeout).
+/// Throws c10::ValueError unless positive.
+COHORT_API void set_pg_timeout(std::chrono::milliseconds timeout, const Group& group = {});
 /// Rank within this host, from LOCAL_RANK, else `fallback_rank`, else throws c10::Error.
 COHORT_API int get_node_local_rank(std::optional<int> fallback_rank = std::nullopt);
 /// Rank in `group` of default-group rank `global_rank`, and the other way round. Throws c10::ValueError for non-members.
@@ -71,21 +83,7 @@ COHORT_API std::vector<int> get_process_group_ranks(const Group& group = {});
 /// The default group. Throws c10::ValueError before init_process_group.
 COHORT_API Group default_group();
 
-struct NewGroupOptions {
-  /// Empty: the default group's backend.
-  std::string backend;
-  /// Default: 30 minutes, as in PyTorch (not the default group's).
-  std::optional<std::chrono::milliseconds> timeout;
-  std::string group_desc;
-};
-
-/// A group of `ranks` (default-group ranks; empty: all of them), sorted.
-/// Collective: every rank of the default group must call this in the same order, members or not.
-/// Returns: the group, or on non-members an object for which is_member() is false.
-/// Throws c10::ValueError for duplicate or out-of-range ranks.
-COHORT_API Group new_group(std::vector<int> ranks = {}, const NewGroupOptions& options = {});
-
-/// False for the object new_group gives to ranks outside the group.
+/// False for the object that new_group and its relatives (subgroups.h) give to ranks outside the group.
 COHORT_API bool is_member(const Group& group);
 
 }  // namespace cohort

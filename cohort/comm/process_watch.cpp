@@ -1,21 +1,33 @@
 #include "cohort/comm/process_watch.h"
 
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/debug.h>
+
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <thread>
 
-#include "cohort/base/text.h"
+#include "cohort/comm/diagnosis.h"
 #include "cohort/comm/failure_text.h"
 
 namespace cohort::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Kind = FailureReport::Kind;
+
 // The others' connections break within milliseconds; a rank that is stopped must not hold the report up for long.
 constexpr auto kStoreGrace = std::chrono::seconds(2);
 // A rank may end in good order while the others still finish the operation it has taken part in.
 constexpr auto kLostGrace = std::chrono::seconds(4);
+// A peer's socket closes a moment before its process is seen to be gone, or before its report is in the store.
+constexpr auto kReportGrace = std::chrono::seconds(1);
+constexpr auto kLookInterval = std::chrono::seconds(1);
+// Members looked at per interval, so that a thousand waiting ranks do not flood the store.
+constexpr size_t kMembersPerLook = 8;
 
 bool is_timeout(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -25,83 +37,150 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 class ProcessWatch final : public OperationWatch {
  public:
-  ProcessWatch(std::shared_ptr<Peers> peers, std::vector<int> ranks, std::chrono::milliseconds timeout)
-      : peers_(std::move(peers)), ranks_(std::move(ranks)), timeout_(timeout) {}
+  ProcessWatch(std::shared_ptr<Peers> peers, std::shared_ptr<Reports> reports, WatchedGroup group)
+      : peers_(std::move(peers)),
+        reports_(std::move(reports)),
+        group_(std::move(group)),
+        timeout_(group_.timeout),
+        diagnostician_(*peers_, *reports_, group_.ranks, group_.rank) {}
 
-  void starting(const Operation&) override {}
-
-  std::string find_obstacle(const Operation&) override {
-    const std::lock_guard lock(mutex_);
-    if (lost_.empty()) lost_ = lost_members();
-    if (lost_.empty()) return {};
-    if (!lost_since_) lost_since_ = Clock::now();
-    return Clock::now() - *lost_since_ > kLostGrace ? "the operation no longer makes progress" : "";
+  void starting(const Operation& operation) override {
+    log_.add(operation);
+    if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
   }
 
-  std::string explain(const Operation& operation, const std::string& engine_text) override {
-    const bool timed_out = is_timeout(engine_text);
-    const auto seen_lost = seen_lost_members();
-    const auto lost = seen_lost.empty() ? wait_for_lost_members(!timed_out) : seen_lost;
-    peers_->publish_failure();
-    peers_->wait_until_others_know(kStoreGrace);
-    Failure failure{.operation = operation, .causes = {}, .hint = {}};
-    for (const int rank : lost) failure.causes.push_back(peers_->describe(rank) + " is gone");
-    if (lost.empty() && timed_out) {
-      failure.causes.push_back("no answer from the other ranks within the group's time-out of " +
-                               base::format_duration(timeout_));
+  std::string find_obstacle(const Operation& operation) override {
+    const std::lock_guard lock(mutex_);
+    look_for_lost_members();
+    if (lost_since_ && Clock::now() - *lost_since_ > kLostGrace) {
+      obstacle_ = diagnostician_.lost(lost_);
+    } else if (!obstacle_) {
+      obstacle_ = look_at_others(operation);
     }
-    failure.causes.push_back(first_line(engine_text));
-    failure.hint = hint(lost, timed_out);
-    return failure_message(failure);
+    return obstacle_ ? "the operation can no longer end" : "";
+  }
+
+  void set_timeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+
+  std::string explain(const Operation& operation, const std::string& engine_text) override {
+    auto diagnosis = diagnose(operation, engine_text);
+    reports_->publish_failure({diagnosis.kind,
+                               operation.name + " #" + std::to_string(operation.sequence) + " on group \"" +
+                                   operation.group + "\"",
+                               diagnosis.causes.front(), log_.account(operation)});
+    reports_->wait_until_others_know(kStoreGrace);
+    return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
   }
 
  private:
-  // A rank outside the group may have ended in good order.
-  std::vector<int> lost_members() const {
-    auto lost = peers_->lost_ranks();
-    std::erase_if(lost, [&](int rank) { return std::find(ranks_.begin(), ranks_.end(), rank) == ranks_.end(); });
-    return lost;
+  void look_for_lost_members() {
+    if (lost_.empty()) lost_ = diagnostician_.lost_members();
+    if (!lost_.empty() && !lost_since_) lost_since_ = Clock::now();
   }
 
-  std::vector<int> seen_lost_members() {
-    const std::lock_guard lock(mutex_);
-    return lost_;
-  }
-
-  // A peer's socket closes a moment before its process is seen to be gone.
-  std::vector<int> wait_for_lost_members(bool may_come) const {
-    const auto deadline = Clock::now() + std::chrono::seconds(1);
-    auto lost = lost_members();
-    while (lost.empty() && may_come && Clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      lost = lost_members();
+  // Tells where this rank waits, and compares with a few of the others.
+  std::optional<Diagnosis> look_at_others(const Operation& operation) {
+    const auto now = Clock::now();
+    if (operation.sequence != waits_in_ || operation.point_to_point != waits_in_point_to_point_) {
+      waits_in_ = operation.sequence;
+      waits_in_point_to_point_ = operation.point_to_point;
+      published_ = false;
+      next_look_ = now + kLookInterval;
+      return std::nullopt;
     }
-    return lost;
+    if (now < next_look_) return std::nullopt;
+    next_look_ = now + kLookInterval;
+    const auto mine = log_.account(operation);
+    if (!published_) reports_->publish_waiting(mine);
+    published_ = true;
+    const auto others = diagnostician_.others();
+    std::vector<int> some;
+    for (size_t i = 0; i < std::min(kMembersPerLook, others.size()); ++i) {
+      some.push_back(others[next_member_++ % others.size()]);
+    }
+    return diagnostician_.disagreement(mine, some);
   }
 
-  static std::string hint(const std::vector<int>& lost, bool timed_out) {
-    if (!lost.empty()) return "look at the output of " + ranks_in_words(lost) + " for the reason";
-    if (timed_out) {
-      return "if a rank is only slow, raise InitOptions::timeout; otherwise see which rank did not reach this "
-             "operation";
+  Diagnosis diagnose(const Operation& operation, const std::string& engine_text) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (obstacle_) return *obstacle_;
+      if (!lost_.empty()) return with_engine_text(diagnostician_.lost(lost_), engine_text);
     }
-    return "a rank on another host ended or its connection broke; look at the other ranks' output";
+    const bool timed_out = is_timeout(engine_text);
+    const auto deadline = Clock::now() + kReportGrace;
+    do {
+      if (auto found = look_for_cause(operation)) return with_engine_text(std::move(*found), engine_text);
+      if (timed_out) return with_engine_text(diagnostician_.timed_out(operation, timeout_), engine_text);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    } while (Clock::now() < deadline);
+    return {Kind::kOther,
+            {first_line(engine_text)},
+            "a rank on another host ended or its connection broke; look at the other ranks' output"};
+  }
+
+  std::optional<Diagnosis> look_for_cause(const Operation& operation) const {
+    const auto lost = diagnostician_.lost_members();
+    if (!lost.empty()) return diagnostician_.lost(lost);
+    if (auto found = diagnostician_.disagreement(log_.account(operation), diagnostician_.others())) return found;
+    return diagnostician_.earlier_failure(operation, timeout_);
+  }
+
+  static Diagnosis with_engine_text(Diagnosis diagnosis, const std::string& engine_text) {
+    diagnosis.causes.push_back(first_line(engine_text));
+    return diagnosis;
+  }
+
+  // Every rank that has come this far has passed c10d's own check of names and shapes (ProcessGroupWrapper), so those that
+  // write their signature at all do so now; it tells of roots and reduce operations too.
+  void compare_with_others(const Operation& operation) {
+    const auto mine = signature(operation);
+    const auto prefix = "cohort/call/" + std::to_string(operation.sequence) + "/";
+    group_.store->set(prefix + std::to_string(group_.rank), std::vector<uint8_t>(mine.begin(), mine.end()));
+    for (const int member : diagnostician_.others()) {
+      if (!peers_->knows(group_.ranks[member])) continue;
+      const auto key = prefix + std::to_string(member);
+      group_.store->wait({key}, timeout_.load());
+      const auto bytes = group_.store->get(key);
+      const std::string theirs(bytes.begin(), bytes.end());
+      if (theirs != mine) refuse(operation, member, mine, theirs);
+    }
+    if (operation.sequence < 2) return;
+    // Everybody is in this operation, so nobody reads the one before the last any more.
+    group_.store->deleteKey("cohort/call/" + std::to_string(operation.sequence - 2) + "/" +
+                            std::to_string(group_.rank));
+  }
+
+  [[noreturn]] void refuse(const Operation& operation, int member, const std::string& mine, const std::string& theirs) {
+    auto diagnosis = diagnostician_.mismatch(operation.sequence, member, mine, theirs);
+    C10_THROW_ERROR(DistBackendError,
+                    failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)}));
   }
 
   std::shared_ptr<Peers> peers_;
-  std::vector<int> ranks_;
-  std::chrono::milliseconds timeout_;
+  std::shared_ptr<Reports> reports_;
+  WatchedGroup group_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  Diagnostician diagnostician_;
+  OperationLog log_;
+
   std::mutex mutex_;
   /// The first of them only: others may have ended since because of them.
   std::vector<int> lost_;
   std::optional<Clock::time_point> lost_since_;
+  std::optional<Diagnosis> obstacle_;
+  uint64_t waits_in_ = 0;
+  bool waits_in_point_to_point_ = false;
+  bool published_ = false;
+  size_t next_member_ = 0;
+  Clock::time_point next_look_;
 };
 
 }  // namespace
 
-std::shared_ptr<OperationWatch> make_process_watch(std::shared_ptr<Peers> peers, std::vector<int> ranks,
-                                                   std::chrono::milliseconds timeout) {
-  return std::make_shared<ProcessWatch>(std::move(peers), std::move(ranks), timeout);
+std::shared_ptr<OperationWatch> make_process_watch(std::shared_ptr<Peers> peers, std::shared_ptr<Reports> reports,
+                                                   WatchedGroup group) {
+  return std::make_shared<ProcessWatch>(std::move(peers), std::move(reports), std::move(group));
 }
 
 }  // namespace cohort::comm

@@ -82,13 +82,15 @@ std::exception_ptr TrackedWork::exception() const {
 }
 
 std::vector<at::Tensor> TrackedWork::result() {
+  auto tensors = work_->result();  // throws unless completed
   run_after();
-  return work_->result();
+  return result_ ? *result_ : tensors;
 }
 
 // Gloo's collectives can be waited for in slices; its send and receive cannot, as a time-out there ends the connection.
 bool TrackedWork::wait_for_engine(std::chrono::milliseconds timeout) {
-  const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::AsyncWork*>(work_.get()) != nullptr;
+  const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::SendWork*>(work_.get()) == nullptr &&
+                         dynamic_cast<c10d::ProcessGroupGloo::RecvWork*>(work_.get()) == nullptr;
   if (timeout != kNoTimeout || !can_slice) return work_->wait(timeout);
   while (!work_->isCompleted()) {
     try {
@@ -115,7 +117,7 @@ bool TrackedWork::wait(std::chrono::milliseconds timeout) {
 c10::intrusive_ptr<c10::ivalue::Future> TrackedWork::getFuture() {
   auto self = c10::intrusive_ptr<TrackedWork>::reclaim_copy(this);
   auto inner = work_->getFuture();
-  auto type = inner->elementType();
+  auto type = result_ ? c10::TypePtr(c10::ListType::ofTensors()) : inner->elementType();
   return inner->then(
       [self](c10::ivalue::Future& done) {
         if (done.hasError()) {
@@ -126,7 +128,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TrackedWork::getFuture() {
           }
         }
         self->run_after();
-        return done.value();
+        return self->result_ ? c10::IValue(*self->result_) : done.value();
       },
       type);
 }

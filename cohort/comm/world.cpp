@@ -12,7 +12,7 @@ World& world() {
 
 const GroupRecord* World::find(const Group& group) const {
   const auto wanted = group ? group : cohort::default_group();
-  for (const auto& [number, record] : groups) {
+  for (const auto& record : groups) {
     if (record.group == wanted) return &record;
   }
   return nullptr;

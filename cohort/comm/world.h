@@ -7,27 +7,37 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/backend_config.h"
+#include "cohort/comm/operation_watch.h"
 #include "cohort/comm/peers.h"
 #include "cohort/comm/process_group.h"
+#include "cohort/comm/reports.h"
 
 namespace cohort::comm {
 
 struct GroupRecord {
   Group group;
   c10::intrusive_ptr<c10d::Store> store;
-  std::string name;
-  std::string backend;
-  std::vector<int> ranks;  ///< default-group ranks, in group order
+  std::string name;                   ///< "0"; also the prefix of its keys
+  std::string description;            ///< "default_pg"; what errors show
+  std::string backend;                ///< "gloo", as it was asked for
+  std::vector<DeviceBackend> config;  ///< what that stands for
+  std::vector<int> ranks;             ///< default-group ranks, in group order
   std::chrono::milliseconds timeout;
+  std::shared_ptr<OperationWatch> watch;
+  mutable int num_splits = 0;  ///< how often split_group cut it
 };
 
 struct World {
-  /// By number, which is also the name PyTorch gives them; the default group is 0.
-  std::map<int, GroupRecord> groups;
+  /// In the order they were made; the default group is the first.
+  std::vector<GroupRecord> groups;
   Group default_group;
-  /// Number of the next group; goes back to 0 when all groups are destroyed, as in PyTorch.
+  /// Number of the next group, which is its name, as in PyTorch; goes back to 0 when all groups are destroyed.
   int group_count = 0;
+  /// How many groups were made by local synchronisation, by their ranks; kept for names that no earlier group has had.
+  std::map<std::vector<int>, int> num_local_groups;
   std::shared_ptr<Peers> peers;
+  std::shared_ptr<Reports> reports;
 
   /// Null when `group` is unknown; null `group` is the default group. Throws c10::ValueError before init_process_group.
   const GroupRecord* find(const Group& group) const;

@@ -12,18 +12,15 @@
 
 #include "cohort/base/cpu.h"
 #include "cohort/comm/collectives.h"
+#include "cohort/comm/subgroups.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
 
 namespace cohort {
 namespace {
 
 using test::run_workers;
 using testing::HasSubstr;
-
-void require(bool condition, const char* text) {
-  if (!condition) throw std::runtime_error(std::string("expected ") + text);
-}
-#define REQUIRE(condition) require((condition), #condition)
 
 template <class Fn>
 std::string value_error_of(Fn fn) {
@@ -107,7 +104,7 @@ TEST(ProcessGroup, RefusesBadOptionsMessage) {
   EXPECT_EQ(value_error_of([&] { init_process_group({.world_size = 2, .rank = 2, .store = store}); }),
             "rank must be from 0 to 1 (world_size=2), got 2");
   EXPECT_EQ(value_error_of([] { init_process_group("mpi"); }),
-            "backend \"mpi\" is not available in this build of Cohort; available: \"gloo\", \"cpu:gloo\"");
+            "Unknown backend \"mpi\" (known: gloo; others can be added by register_backend)");
 }
 
 TEST(ProcessGroup, CollectiveBeforeInitMessage) {

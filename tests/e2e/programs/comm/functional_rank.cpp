@@ -8,6 +8,7 @@
 
 #include "cohort/checkpoint/safetensors.h"
 #include "cohort/comm/functional_collectives.h"
+#include "cohort/comm/subgroups.h"
 #include "cohort/parallel/nn/functional.h"
 
 namespace {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "cohort/comm/object_collectives.h"
+#include "cohort/comm/subgroups.h"
 
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include "cohort/checkpoint/safetensors.h"
 #include "cohort/comm/collectives.h"
+#include "cohort/comm/subgroups.h"
 #include "cohort/comm/point_to_point.h"
 
 namespace {

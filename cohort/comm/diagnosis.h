@@ -1,0 +1,52 @@
+/// Why an operation failed, from what the other ranks of this host look like and what all ranks reported.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/comm/operation.h"
+#include "cohort/comm/operation_log.h"
+#include "cohort/comm/peers.h"
+#include "cohort/comm/reports.h"
+
+namespace cohort::comm {
+
+struct Diagnosis {
+  FailureReport::Kind kind = FailureReport::Kind::kOther;
+  std::vector<std::string> causes;
+  std::string hint;
+};
+
+/// Looks at the members of one group. `ranks`: their default-group ranks, in group order; `rank`: this process's in the group.
+class Diagnostician {
+ public:
+  Diagnostician(const Peers& peers, const Reports& reports, const std::vector<int>& ranks, int rank)
+      : peers_(peers), reports_(reports), ranks_(ranks), rank_(rank) {}
+
+  /// Members whose process is gone; never this one.
+  std::vector<int> lost_members() const;
+  Diagnosis lost(const std::vector<int>& members) const;
+  /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
+  Diagnosis mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
+  /// A member that called something else than this rank, among `candidates` (group ranks).
+  std::optional<Diagnosis> disagreement(const Account& mine, const std::vector<int>& candidates) const;
+  /// A member that failed before this rank did.
+  std::optional<Diagnosis> earlier_failure(const Operation& operation, std::chrono::milliseconds timeout) const;
+  /// After a time-out: who is not there, and what it does instead.
+  Diagnosis timed_out(const Operation& operation, std::chrono::milliseconds timeout) const;
+  /// All members but this one, as group ranks.
+  std::vector<int> others() const;
+
+ private:
+  std::string describe(int group_rank) const { return peers_.describe(ranks_[group_rank]); }
+  std::string absence_of(int group_rank, const Operation& operation) const;
+
+  const Peers& peers_;
+  const Reports& reports_;
+  const std::vector<int>& ranks_;
+  int rank_;
+};
+
+}  // namespace cohort::comm

@@ -1,0 +1,189 @@
+// What all operations share, sends and receives, barriers.
+#include "cohort/comm/gloo/gloo_process_group.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "cohort/comm/operation_text.h"
+#include "cohort/comm/peers.h"
+#include "cohort/comm/tracked_work.h"
+
+namespace cohort::comm {
+namespace {
+
+// For groups whose ranks are not known as processes: Gloo's own text.
+struct EngineText final : OperationWatch {
+  void starting(const Operation&) override {}
+  std::string find_obstacle(const Operation&) override { return {}; }
+  std::string explain(const Operation&, const std::string& engine_text) override { return engine_text; }
+};
+
+// On accelerators the engine's copies run in streams of its own: `after` follows them, and is done when it returns.
+std::function<void()> in_order(const c10::intrusive_ptr<c10d::Work>& work, std::function<void()> after,
+                               const std::vector<at::Tensor>& tensors) {
+  if (tensors.empty() || tensors[0].is_cpu()) return after;
+  return [work, after = std::move(after), device = tensors[0].device()] {
+    work->synchronize();
+    after();
+    c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  };
+}
+
+}  // namespace
+
+void check_tensors(const char* name, const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK_VALUE(!tensors.empty(), name, " needs at least one tensor");
+  for (const auto& tensor : tensors) {
+    TORCH_CHECK_VALUE(tensor.defined(), name, " was given an undefined tensor");
+    TORCH_CHECK_VALUE(tensor.scalar_type() == tensors[0].scalar_type(), name, " needs tensors of one dtype, got ",
+                      dtype_name(tensors[0].scalar_type()), " and ", dtype_name(tensor.scalar_type()));
+  }
+}
+
+void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                 int factor) {
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), name, " needs as many outputs as inputs, got ", outputs.size(),
+                    " and ", inputs.size());
+  TORCH_CHECK_VALUE(!inputs.empty(), name, " needs at least one tensor");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_tensors(name, {inputs[i], outputs[i]});
+    TORCH_CHECK_VALUE(outputs[i].numel() == inputs[i].numel() * factor, name, " needs an output of ",
+                      inputs[i].numel() * factor, " elements, got ", outputs[i].numel());
+  }
+}
+
+std::string shapes_text(const std::vector<at::Tensor>& tensors) {
+  std::string text;
+  for (const auto& tensor : tensors) text += (text.empty() ? "" : ", ") + shape_text(tensor.sizes());
+  return text;
+}
+
+GlooProcessGroup::GlooProcessGroup(const BackendRequest& request, c10::intrusive_ptr<Options> engine_options)
+    : ProcessGroupGloo(request.store, request.rank, request.world_size, std::move(engine_options)),
+      watch_(request.watch ? request.watch : std::make_shared<EngineText>()),
+      group_name_(request.group_name),
+      host_(host_name()),
+      checks_nan_(nan_check_wanted()) {}
+
+Operation GlooProcessGroup::describe(const char* name, const Tensors& tensors, std::string shape) const {
+  Operation operation{.name = name,
+                      .sequence = 0,
+                      .group = group_name_,
+                      .rank = getRank(),
+                      .world_size = getSize(),
+                      .host = host_,
+                      .backend = "gloo"};
+  for (const auto& tensor : tensors) {
+    operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
+  }
+  if (!tensors.empty()) operation.dtype = dtype_name(tensors.front().scalar_type());
+  operation.shape = std::move(shape);
+  return operation;
+}
+
+Operation GlooProcessGroup::describe(const char* name, const Tensors& tensors, std::string shape,
+                                     const c10d::ReduceOp& op) const {
+  auto operation = describe(name, tensors, std::move(shape));
+  operation.reduce_op = reduce_op_name(op);
+  return operation;
+}
+
+Operation GlooProcessGroup::point_to_point(const char* name, const Tensors& tensors) const {
+  auto operation = describe(name, tensors, {});
+  operation.point_to_point = true;
+  return operation;
+}
+
+void GlooProcessGroup::start(Operation& operation, const Tensors& handed_in) {
+  operation.sequence = operation.point_to_point ? ++num_point_to_point_ : ++num_collectives_;
+  watch_->starting(operation);
+  if (checks_nan_) check_for_nan(operation, handed_in);
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::track(Operation operation, WorkPtr work, Completion completion,
+                                                  const Tensors& handed_in) {
+  auto after = std::move(completion.after);
+  if (after) after = in_order(work, std::move(after), handed_in);
+  auto tracked = c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), watch_, std::move(after));
+  if (completion.result) tracked->replace_result(std::move(*completion.result));
+  return tracked;
+}
+
+void GlooProcessGroup::complete(Completion& completion, StandIns stand_ins, const Tensors& results) {
+  if (results.empty()) return;
+  if (stand_ins.has_copies() || !gloo_knows(results[0].scalar_type())) completion.result = results;
+  if (!stand_ins.has_copies()) return;
+  completion.after = [stand_ins = std::move(stand_ins)] { stand_ins.copy_back(); };
+}
+
+GlooProcessGroup::Tensors GlooProcessGroup::received_on_host(const Tensors& tensors, Completion& completion) const {
+  StandIns stand_ins;
+  Tensors received;
+  for (const auto& tensor : tensors) {
+    if (tensor.is_cpu()) {
+      received.push_back(stand_ins.received(tensor));
+      continue;
+    }
+    received.push_back(at::empty(tensor.sizes(), tensor.options().device(at::kCPU)));
+    stand_ins.copy_back_later(tensor, received.back());
+  }
+  complete(completion, std::move(stand_ins), tensors);
+  return received;
+}
+
+void GlooProcessGroup::check_peer(const char* name, int rank) const {
+  TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), name, ": rank ", rank, " is out of range. Valid ranks are 0 to ",
+                    getSize() - 1, " (world_size=", getSize(), ")");
+  TORCH_CHECK_VALUE(rank != getRank(), name, ": a rank cannot ", name, name[0] == 's' ? " to" : " from", " itself");
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::send(Tensors& tensors, int dst, int tag) {
+  if (in_monitored_barrier_) return ProcessGroupGloo::send(tensors, dst, tag);
+  check_tensors("send", tensors);
+  check_peer("send", dst);
+  return run(point_to_point("send", tensors), tensors, [&](Completion&) {
+    Tensors sent = StandIns().sent(tensors);
+    for (auto& tensor : sent) tensor = tensor.cpu();
+    return ProcessGroupGloo::send(sent, dst, tag);
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::recv(Tensors& tensors, int src, int tag) {
+  if (in_monitored_barrier_) return ProcessGroupGloo::recv(tensors, src, tag);
+  check_tensors("recv", tensors);
+  check_peer("recv", src);
+  return run(point_to_point("recv", tensors), {}, [&](Completion& completion) {
+    auto received = received_on_host(tensors, completion);
+    return ProcessGroupGloo::recv(received, src, tag);
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::recvAnysource(Tensors& tensors, int tag) {
+  check_tensors("recv", tensors);
+  return run(point_to_point("recv", tensors), {}, [&](Completion& completion) {
+    auto received = received_on_host(tensors, completion);
+    return ProcessGroupGloo::recvAnysource(received, tag);
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::barrier(const c10d::BarrierOptions& opts) {
+  return run(describe("barrier", {}, {}), {}, [&](Completion&) { return ProcessGroupGloo::barrier(opts); });
+}
+
+void GlooProcessGroup::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  auto operation = describe("monitored_barrier", {}, {});
+  operation.sequence = ++num_collectives_;
+  watch_->starting(operation);
+  in_monitored_barrier_ = true;
+  try {
+    ProcessGroupGloo::monitoredBarrier(opts, wait_all_ranks);
+    in_monitored_barrier_ = false;
+  } catch (const std::exception& error) {
+    in_monitored_barrier_ = false;
+    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+    C10_THROW_ERROR(DistBackendError, c10_error ? c10_error->what_without_backtrace() : error.what());
+  }
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,212 @@
+// Collectives that move tensors as they are.
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+#include "cohort/comm/gloo/gloo_process_group.h"
+
+namespace cohort::comm {
+namespace {
+
+using Splits = std::vector<int64_t>;
+
+// Splits are rows; empty: equal parts.
+void check_splits(const at::Tensor& tensor, const Splits& splits, int world_size, const char* side) {
+  TORCH_CHECK_VALUE(tensor.dim() > 0, "all_to_all_single: the ", side, " tensor needs at least one dimension");
+  const auto rows = tensor.size(0);
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(rows % world_size == 0, "all_to_all_single: the ", side, " tensor's dim 0 is ", rows,
+                      ", which does not divide equally among ", world_size, " ranks; give ", side, "_split_sizes");
+    return;
+  }
+  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(world_size), "all_to_all_single: ", side,
+                    "_split_sizes needs one number per rank, ", world_size, ", got ", splits.size());
+  for (const auto split : splits) {
+    TORCH_CHECK_VALUE(split >= 0, "all_to_all_single: ", side, "_split_sizes must not be negative, got ", split);
+  }
+  const auto sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
+  TORCH_CHECK_VALUE(sum == rows, "all_to_all_single: ", side, "_split_sizes add up to ", sum, ", but the ", side,
+                    " tensor's dim 0 is ", rows);
+}
+
+// Rows of `tensor` as elements of its flat stand-in.
+Splits in_elements(Splits splits, const at::Tensor& tensor, const at::Tensor& flat) {
+  const auto row = tensor.size(0) == 0 ? 0 : flat.numel() / tensor.size(0);
+  for (auto& split : splits) split *= row;
+  return splits;
+}
+
+Splits sizes_in_bytes(const std::vector<at::Tensor>& tensors) {
+  Splits sizes;
+  for (const auto& tensor : tensors) sizes.push_back(static_cast<int64_t>(tensor.nbytes()));
+  return sizes;
+}
+
+}  // namespace
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::gather_packed(const char* name, const Tensors& inputs,
+                                                          const c10d::AllgatherOptions& opts, const Unpack& unpack) {
+  return run(describe(name, inputs, shapes_text(inputs)), inputs, [&](Completion& completion) {
+    Tensors sent{pack(inputs)};
+    const auto all = at::empty({getSize(), sent[0].numel()}, sent[0].options());
+    std::vector<Tensors> received{all.unbind(0)};
+    auto work = ProcessGroupGloo::allgather(received, sent, opts);
+    StandIns stand_ins;
+    unpack(stand_ins, all);
+    completion.after = [stand_ins = std::move(stand_ins)] { stand_ins.copy_back(); };
+    return work;
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  check_tensors("broadcast", tensors);
+  auto operation = describe("broadcast", tensors, shapes_text(tensors));
+  operation.root = static_cast<int>(opts.rootRank);
+  return run(std::move(operation), opts.rootRank == getRank() ? tensors : Tensors{}, [&](Completion& completion) {
+    StandIns stand_ins;
+    auto exchanged = stand_ins.exchanged(tensors);
+    auto work = ProcessGroupGloo::broadcast(exchanged, opts);
+    complete(completion, std::move(stand_ins), tensors);
+    return work;
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                      const c10d::AllgatherOptions& opts) {
+  check_tensors("all_gather", inputs);
+  return run(describe("all_gather", inputs, shapes_text(inputs)), inputs, [&](Completion& completion) {
+    StandIns stand_ins;
+    auto sent = stand_ins.sent(inputs);
+    std::vector<Tensors> received;
+    for (const auto& list : outputs) received.push_back(stand_ins.received(list));
+    auto work = ProcessGroupGloo::allgather(received, sent, opts);
+    if (outputs.size() == 1) complete(completion, std::move(stand_ins), outputs[0]);
+    return work;
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::_allgather_base(Tensor& output, Tensor& input,
+                                                            const c10d::AllgatherOptions& opts) {
+  check_pairs("all_gather_single", {output}, {input}, getSize());
+  return run(describe("all_gather_single", {input}, shapes_text({input})), {input}, [&](Completion& completion) {
+    StandIns stand_ins;
+    // Flat, so that PyTorch's two forms of `output` and tensors without dimensions are alike.
+    Tensors sent{stand_ins.sent(input).view(-1)};
+    std::vector<Tensors> received{stand_ins.received(output).view({getSize(), sent[0].numel()}).unbind(0)};
+    auto work = ProcessGroupGloo::allgather(received, sent, opts);
+    complete(completion, std::move(stand_ins), {output});
+    completion.result = Tensors{output};
+    return work;
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                                const c10d::AllgatherOptions& opts) {
+  check_tensors("all_gather_coalesced", inputs);
+  TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(getSize()),
+                    "all_gather_coalesced needs one list of tensors per rank, ", getSize(), ", got ", outputs.size());
+  for (const auto& list : outputs) check_pairs("all_gather_coalesced", list, inputs, 1);
+  return gather_packed("all_gather_coalesced", inputs, opts, [&](StandIns& stand_ins, const Tensor& packed) {
+    for (int rank = 0; rank < getSize(); ++rank) {
+      int64_t begin = 0;
+      for (const auto& output : outputs[rank]) {
+        const auto num_bytes = static_cast<int64_t>(output.nbytes());
+        stand_ins.copy_back_later(output, packed[rank].narrow(0, begin, num_bytes));
+        begin += num_bytes;
+      }
+    }
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                            const c10d::AllgatherOptions& opts) {
+  check_pairs("all_gather_into_tensor_coalesced", outputs, inputs, getSize());
+  return gather_packed("all_gather_into_tensor_coalesced", inputs, opts,
+                       [&](StandIns& stand_ins, const Tensor& packed) {
+                         int64_t begin = 0;
+                         for (size_t i = 0; i < inputs.size(); ++i) {
+                           const auto num_bytes = static_cast<int64_t>(inputs[i].nbytes());
+                           stand_ins.copy_back_later(outputs[i], packed.narrow(1, begin, num_bytes));
+                           begin += num_bytes;
+                         }
+                       });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                   const c10d::GatherOptions& opts) {
+  check_tensors("gather", inputs);
+  auto operation = describe("gather", inputs, shapes_text(inputs));
+  operation.root = static_cast<int>(opts.rootRank);
+  return run(std::move(operation), inputs, [&](Completion& completion) {
+    StandIns stand_ins;
+    auto sent = stand_ins.sent(inputs);
+    std::vector<Tensors> received;
+    for (const auto& list : outputs) received.push_back(stand_ins.received(list));
+    auto work = ProcessGroupGloo::gather(received, sent, opts);
+    if (outputs.size() == 1) complete(completion, std::move(stand_ins), outputs[0]);
+    return work;
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                    const c10d::ScatterOptions& opts) {
+  check_tensors("scatter", outputs);
+  auto operation = describe("scatter", outputs, shapes_text(outputs));
+  operation.root = static_cast<int>(opts.rootRank);
+  return run(std::move(operation), inputs.empty() ? Tensors{} : inputs[0], [&](Completion& completion) {
+    StandIns stand_ins;
+    std::vector<Tensors> sent;
+    for (const auto& list : inputs) sent.push_back(stand_ins.sent(list));
+    auto received = stand_ins.received(outputs);
+    auto work = ProcessGroupGloo::scatter(received, sent, opts);
+    complete(completion, std::move(stand_ins), outputs);
+    return work;
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::alltoall_base(Tensor& output, Tensor& input,
+                                                          std::vector<int64_t>& output_splits,
+                                                          std::vector<int64_t>& input_splits,
+                                                          const c10d::AllToAllOptions& opts) {
+  check_tensors("all_to_all_single", {output, input});
+  check_splits(output, output_splits, getSize(), "output");
+  check_splits(input, input_splits, getSize(), "input");
+  return run(describe("all_to_all_single", {input}, {}), {input}, [&](Completion& completion) {
+    StandIns stand_ins;
+    auto sent = stand_ins.sent(input).view(-1);
+    auto received = stand_ins.received(output).view(-1);
+    auto sent_splits = in_elements(input_splits, input, sent);
+    auto received_splits = in_elements(output_splits, output, received);
+    auto work = ProcessGroupGloo::alltoall_base(received, sent, received_splits, sent_splits, opts);
+    complete(completion, std::move(stand_ins), {output});
+    completion.result = Tensors{output};
+    return work;
+  });
+}
+
+GlooProcessGroup::WorkPtr GlooProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
+                                                     const c10d::AllToAllOptions& opts) {
+  check_tensors("all_to_all", outputs);
+  check_tensors("all_to_all", inputs);
+  const auto size = static_cast<size_t>(getSize());
+  TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "all_to_all needs one tensor per rank, ", size,
+                    ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");
+  return run(describe("all_to_all", inputs, {}), inputs, [&](Completion& completion) {
+    StandIns stand_ins;
+    auto sent = pack(inputs);
+    auto sent_splits = sizes_in_bytes(inputs);
+    auto received_splits = sizes_in_bytes(outputs);
+    const auto total = std::accumulate(received_splits.begin(), received_splits.end(), int64_t{0});
+    auto received = at::empty({total}, sent.options());
+    int64_t begin = 0;
+    for (size_t rank = 0; rank < size; ++rank) {
+      stand_ins.copy_back_later(outputs[rank], received.narrow(0, begin, received_splits[rank]));
+      begin += received_splits[rank];
+    }
+    auto work = ProcessGroupGloo::alltoall_base(received, sent, received_splits, sent_splits, opts);
+    complete(completion, std::move(stand_ins), outputs);
+    return work;
+  });
+}
+
+}  // namespace cohort::comm

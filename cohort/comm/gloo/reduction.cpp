@@ -1,0 +1,117 @@
+#include "cohort/comm/gloo/reduction.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cohort/comm/gloo/stand_ins.h"
+#include "cohort/comm/operation_text.h"
+
+namespace cohort::comm {
+namespace {
+
+using Op = c10d::ReduceOp::RedOpType;
+constexpr auto kSignBit = std::numeric_limits<int64_t>::min();
+
+bool is_bitwise(Op op) { return op == Op::BAND || op == Op::BOR || op == Op::BXOR; }
+
+double factor_of(const c10d::ReduceOp& op, const char* operation) {
+  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK_VALUE(supplement != nullptr, operation,
+                    ": ReduceOp.PREMUL_SUM has no factor; make it with a c10d::NCCLPreMulSumSupplement");
+  return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
+}
+
+void check_supported(const char* operation, const c10d::ReduceOp& op, at::ScalarType dtype,
+                     const std::optional<double>& factor) {
+  const bool is_integral = at::isIntegralType(dtype, /*includeBool=*/true);
+  TORCH_CHECK_VALUE(!is_bitwise(op) || is_integral, operation, ": Cannot use ReduceOp.", reduce_op_name(op),
+                    " with non-integral dtype ", dtype_name(dtype));
+  TORCH_CHECK_VALUE(!at::isComplexType(dtype) || op == Op::SUM || op == Op::AVG || op == Op::PREMUL_SUM, operation,
+                    " does not support ReduceOp.", reduce_op_name(op), " on complex tensors, got ", dtype_name(dtype));
+  TORCH_CHECK_VALUE(dtype != at::kBool || (op != Op::AVG && op != Op::PREMUL_SUM), operation,
+                    " does not support ReduceOp.", reduce_op_name(op), " on bool tensors");
+  TORCH_CHECK_VALUE(op != Op::UNUSED, operation, " was given no ReduceOp");
+  TORCH_CHECK_VALUE(!factor || !is_integral || std::trunc(*factor) == *factor, operation, ": ReduceOp.PREMUL_SUM on ",
+                    dtype_name(dtype), " needs a whole factor, got ", factor.value_or(0));
+}
+
+// LibTorch cannot divide uint64.
+void divide_unsigned(at::Tensor carrier, int world_size) {
+  auto host = carrier.cpu();
+  auto* const values = reinterpret_cast<uint64_t*>(host.data_ptr<int64_t>());
+  for (int64_t i = 0; i < host.numel(); ++i) values[i] /= static_cast<uint64_t>(world_size);
+  if (!carrier.is_cpu()) carrier.copy_(host);
+}
+
+}  // namespace
+
+Reduction::Reduction(const char* operation, const c10d::ReduceOp& op, at::ScalarType dtype)
+    : engine_op_(op), dtype_(dtype), is_complex_(at::isComplexType(dtype)), is_average_(op == Op::AVG) {
+  if (op == Op::PREMUL_SUM) factor_ = factor_of(op, operation);
+  check_supported(operation, op, dtype, factor_);
+  if (is_complex_) dtype_ = c10::toRealValueType(dtype);
+  if (is_average_ || factor_) engine_op_ = Op::SUM;
+  plan_dtypes();
+}
+
+void Reduction::plan_dtypes() {
+  const bool compares = engine_op_ == Op::MIN || engine_op_ == Op::MAX;
+  seen_as_ = carrier_ = dtype_;
+  if (dtype_ == at::kShort || dtype_ == at::kUInt16) {
+    carrier_ = at::kInt;
+  } else if (dtype_ == at::kUInt32) {
+    seen_as_ = compares || is_average_ ? dtype_ : at::kInt;
+    carrier_ = compares || is_average_ ? at::kLong : at::kInt;
+  } else if (dtype_ == at::kUInt64) {
+    seen_as_ = carrier_ = at::kLong;
+    flips_sign_ = compares;
+  } else if (at::isFloat8Type(dtype_)) {
+    carrier_ = at::kFloat;
+  } else if (is_average_ && (dtype_ == at::kChar || dtype_ == at::kByte)) {
+    carrier_ = at::kInt;  // so that the sum does not wrap around
+  }
+}
+
+Carrier Reduction::encode(const at::Tensor& user, bool may_overwrite) const {
+  const at::NoGradGuard no_grad;
+  Carrier carrier{user, false};
+  if (!is_plain(user) || (!may_overwrite && seen_as_ == carrier_)) carrier = {plain_copy(user), true};
+  auto& tensor = carrier.tensor;
+  if (is_complex_) tensor = at::view_as_real(tensor);
+  if (seen_as_ != dtype_) tensor = tensor.view(seen_as_);
+  if (carrier_ != seen_as_) carrier = {tensor.to(carrier_), true};
+  if (factor_ && at::isIntegralType(carrier_, /*includeBool=*/false)) {
+    tensor.mul_(static_cast<int64_t>(*factor_));
+  } else if (factor_) {
+    tensor.mul_(*factor_);
+  }
+  if (flips_sign_) tensor.bitwise_xor_(kSignBit);
+  return carrier;
+}
+
+at::Tensor Reduction::average(at::Tensor carrier, int world_size) const {
+  if (dtype_ == at::kUInt64) {
+    divide_unsigned(carrier, world_size);
+  } else if (at::isIntegralType(carrier_, /*includeBool=*/false)) {
+    carrier.div_(world_size, "trunc");
+  } else {
+    carrier.div_(world_size);
+  }
+  return carrier;
+}
+
+void Reduction::decode(const at::Tensor& carrier, bool is_copy, at::Tensor user, int world_size) const {
+  const at::NoGradGuard no_grad;
+  auto result = carrier;
+  if (is_average_) result = average(result, world_size);
+  if (flips_sign_) result.bitwise_xor_(kSignBit);
+  if (!is_copy) return;
+  if (seen_as_ != dtype_) result = result.view(dtype_);
+  if (is_complex_) result = at::view_as_complex(result.view({-1, 2}));
+  user.copy_(result.view(user.sizes()));
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,50 @@
+/// StandIns: what Gloo is given in place of tensors that it cannot move itself.
+///
+/// Gloo moves contiguous memory of nine dtypes. A tensor of another dtype is viewed as bytes, without a copy; one that is not
+/// contiguous is copied in before the operation and out after it. A tensor that Gloo can move stands in for itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+namespace cohort::comm {
+
+/// float32, float64, float16, bfloat16, int8, uint8, bool, int32, int64.
+bool gloo_knows(at::ScalarType dtype);
+/// Contiguous and free of lazy conjugation and negation: its memory is its content.
+bool is_plain(const at::Tensor& tensor);
+/// A plain copy.
+at::Tensor plain_copy(const at::Tensor& tensor);
+/// A plain tensor viewed as one dimension of bytes.
+at::Tensor as_bytes(const at::Tensor& plain);
+
+/// Not thread-safe. copy_back() may run in another thread than the rest, once the operation has completed.
+class StandIns {
+ public:
+  /// What Gloo reads: the content of `tensor`.
+  at::Tensor sent(const at::Tensor& tensor) const;
+  /// What Gloo writes, its content undefined until then; copy_back() brings it to `tensor`.
+  at::Tensor received(const at::Tensor& tensor);
+  /// What Gloo reads and writes.
+  at::Tensor exchanged(const at::Tensor& tensor);
+
+  std::vector<at::Tensor> sent(const std::vector<at::Tensor>& tensors) const;
+  std::vector<at::Tensor> received(const std::vector<at::Tensor>& tensors);
+  std::vector<at::Tensor> exchanged(const std::vector<at::Tensor>& tensors);
+
+  /// Makes `copy` the source of `tensor` in copy_back(): of the same dtype and number of elements, or its bytes. In this
+  /// case any strides and alignment will do.
+  void copy_back_later(const at::Tensor& tensor, const at::Tensor& copy) { copies_.emplace_back(tensor, copy); }
+  bool has_copies() const { return !copies_.empty(); }
+  void copy_back() const;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
+};
+
+/// The contents of `tensors`, of any dtypes, one after the other as bytes.
+at::Tensor pack(const std::vector<at::Tensor>& tensors);
+
+}  // namespace cohort::comm

@@ -1,0 +1,25 @@
+/// How a group comes to be: its backends are made, wrapped for debugging, and the group enters the world.
+#pragma once
+
+#include <optional>
+
+#include "cohort/comm/world.h"
+
+namespace cohort::comm {
+
+/// Collective over `record.ranks`. Keys below `store` are those of Python's _new_process_group_helper, so that C++ and
+/// Python ranks meet. Sets the record's group and store. `device_id`: InitOptions::device_id.
+Group create_group(const c10::intrusive_ptr<c10d::Store>& store, GroupRecord record, int group_rank,
+                   std::optional<c10::Device> device_id);
+
+/// Ends one group.
+void remove_group(const Group& group);
+/// Ends all of them, the newest first as in PyTorch, and forgets the job.
+void forget_everything();
+
+/// With TORCH_DIST_INIT_BARRIER=1: waits until `count` ranks have come to the group `name`. Follows PyTorch's
+/// _store_based_barrier, keys included.
+void barrier_after_init(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name, int count,
+                        std::chrono::milliseconds timeout);
+
+}  // namespace cohort::comm

@@ -1,0 +1,37 @@
+#include "cohort/comm/process_state.h"
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace cohort::comm {
+
+// pid (name) state ...; the name may hold spaces and brackets, so fields count from the last one.
+ProcessState read_process_state(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return {};
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  std::string field;
+  ProcessState state{.exists = true};
+  for (int i = 3; i <= 22 && fields >> field; ++i) {
+    if (i == 3) state.state = field[0];
+    if (i == 14 || i == 15) state.cpu_ticks += std::stoull(field);
+    if (i == 22) state.started_at = field;
+  }
+  return state;
+}
+
+std::string process_state_in_words(int pid) {
+  const auto before = read_process_state(pid);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto now = read_process_state(pid);
+  if (now.gone()) return "is gone";
+  if (now.state == 'T' || now.state == 't') return "is stopped (SIGSTOP or a debugger)";
+  if (now.state == 'D') return "is in uninterruptible sleep (waiting for a disk or a driver)";
+  if (now.state == 'R' || now.cpu_ticks > before.cpu_ticks) return "is computing";
+  return "is asleep";
+}
+
+}  // namespace cohort::comm
