@@ -11,6 +11,7 @@ function(cohort_find_nccl torch_root)
     return()
   endif()
   # pip installs NVIDIA's packages beside torch: nvidia/nccl/include, nvidia/cu13/include, nvidia/cuda_runtime/include.
+  get_filename_component(torch_root "${torch_root}" REALPATH)
   file(GLOB beside LIST_DIRECTORIES true "${torch_root}/../nvidia/*/include")
   set(toolkits "$ENV{CUDA_HOME}/include" "$ENV{CUDA_PATH}/include" /usr/local/cuda/include)
   set(includes "")

@@ -14,7 +14,8 @@ std::string device_name(c10::DeviceType type) { return c10::DeviceTypeName(type,
 
 std::string where(const Group& group) {
   const auto* record = world().default_group ? world().find(group) : nullptr;
-  return record ? "group \"" + record->description + "\" has backend \"" + record->backend + "\"" : "the group has no backend";
+  return record ? "group \"" + record->description + "\" has backend \"" + record->backend + "\""
+                : "the group has no backend";
 }
 
 }  // namespace

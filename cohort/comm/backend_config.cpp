@@ -40,7 +40,8 @@ std::vector<DeviceBackend> parse_pairs(const std::string& text, const std::vecto
   std::vector<DeviceBackend> config;
   for (const auto& pair : base::split(text, ',')) {
     const auto parts = base::split(pair, ':');
-    TORCH_CHECK_VALUE(parts.size() == 2, "Invalid device:backend pairing: \"", pair, "\" in the backend string \"", text,
+    TORCH_CHECK_VALUE(parts.size() == 2, "Invalid device:backend pairing: \"", pair, "\" in the backend string \"",
+                      text,
                       "\"; the form is \"<device>:<backend>,<device>:<backend>\", such as \"cpu:gloo,cuda:nccl\"");
     const auto device = parse_device(parts[0], text);
     for (const auto& earlier : config) {

@@ -20,8 +20,8 @@ std::string raise_timeout(std::chrono::milliseconds timeout) {
 
 std::string waits_in(const Account& account) {
   const auto found = account.signatures.find(account.sequence);
-  const auto what = found == account.signatures.end() ? "a send or receive"
-                                                      : found->second + " #" + std::to_string(account.sequence);
+  const auto what =
+      found == account.signatures.end() ? "a send or receive" : found->second + " #" + std::to_string(account.sequence);
   return "waits in " + what + " on group \"" + account.group + "\"";
 }
 
@@ -96,9 +96,10 @@ std::string Diagnostician::absence_of(int group_rank, const Operation& operation
 }
 
 Diagnosis Diagnostician::timed_out(const Operation& operation, std::chrono::milliseconds timeout) const {
-  Diagnosis diagnosis{Kind::kTimeout,
-                      {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
-                      {}};
+  Diagnosis diagnosis{
+      Kind::kTimeout,
+      {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
+      {}};
   const bool one_peer = operation.point_to_point && operation.root >= 0;
   bool computing = false;
   bool stopped = false;

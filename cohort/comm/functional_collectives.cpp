@@ -208,8 +208,8 @@ at::Tensor all_to_all_single(const at::Tensor& tensor, const std::optional<std::
 at::Tensor permute_tensor(const at::Tensor& tensor, const std::vector<int64_t>& src_dst, const Group& group) {
   const auto owner = member_group(group);
   const int size = owner->getSize();
-  TORCH_CHECK_VALUE(src_dst.size() == static_cast<size_t>(size), "permute_tensor needs one destination per rank, ", size,
-                    ", got ", src_dst.size());
+  TORCH_CHECK_VALUE(src_dst.size() == static_cast<size_t>(size), "permute_tensor needs one destination per rank, ",
+                    size, ", got ", src_dst.size());
   TORCH_CHECK_VALUE(tensor.dim() == 1, "permute_tensor needs a one-dimensional tensor, got ", tensor.dim(),
                     " dimensions");
   std::vector<int64_t> output_splits(size, 0);
@@ -243,8 +243,8 @@ TensorList reduce_scatter_single_coalesced(const TensorList& tensors, const Redu
   const auto call = make_call(group, op);
   TensorList inputs;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    inputs.push_back(
-        scatter_layout(tensors[i], scatter_dims[i], call->group->getSize(), " for tensor at index " + std::to_string(i)));
+    inputs.push_back(scatter_layout(tensors[i], scatter_dims[i], call->group->getSize(),
+                                    " for tensor at index " + std::to_string(i)));
   }
   return ReduceScatter::apply(call, as_variables(inputs));
 }

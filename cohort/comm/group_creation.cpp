@@ -1,11 +1,11 @@
 #include "cohort/comm/group_creation.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
-#include <torch/csrc/distributed/c10d/debug.h>
 
 #include <algorithm>
 
@@ -26,9 +26,9 @@ using std::chrono::milliseconds;
 BackendPtr wrap_for_debugging(BackendPtr backend, const GroupRecord& record, const StorePtr& store, int group_rank) {
   if (c10d::debug_level() != c10d::DebugLevel::Detail) return backend;
   const auto helper_store = c10::make_intrusive<c10d::PrefixStore>("pg_wrapper:" + record.name, store);
-  auto helper = c10::make_intrusive<c10d::ProcessGroupGloo>(
-      helper_store, group_rank, static_cast<int>(record.ranks.size()),
-      c10d::ProcessGroupGloo::Options::create_default(record.timeout));
+  auto helper =
+      c10::make_intrusive<c10d::ProcessGroupGloo>(helper_store, group_rank, static_cast<int>(record.ranks.size()),
+                                                  c10d::ProcessGroupGloo::Options::create_default(record.timeout));
   return c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, std::move(helper));
 }
 
@@ -91,8 +91,8 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
   if (device_id) group->setBoundDeviceId(device_id);
   group->setDefaultBackend(default_type(record));
-  record.watch = make_process_watch(
-      world().peers, world().reports, {record.description, record.ranks, group_rank, record.timeout, record.store});
+  record.watch = make_process_watch(world().peers, world().reports,
+                                    {record.description, record.ranks, group_rank, record.timeout, record.store});
   set_backends(group, record, group_rank, device_id);
   // Gloo connects every pair of ranks, so by now all of them have published themselves.
   if (is_first) world().peers->collect();
@@ -136,9 +136,9 @@ void barrier_after_init(const StorePtr& store, const std::string& name, int coun
     store->wait({last_worker}, timeout);
   } catch (const std::exception&) {
     C10_THROW_ERROR(DistStoreError, "Timed out initializing process group in store based barrier for key: " + key +
-                                        " (world_size=" + std::to_string(count) + ", num_workers_joined=" +
-                                        std::to_string(store->add(key, 0)) + ", timeout=" +
-                                        std::to_string(timeout.count()) + " ms)");
+                                        " (world_size=" + std::to_string(count) +
+                                        ", num_workers_joined=" + std::to_string(store->add(key, 0)) +
+                                        ", timeout=" + std::to_string(timeout.count()) + " ms)");
   }
 }
 

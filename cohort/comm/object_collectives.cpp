@@ -60,8 +60,8 @@ std::vector<int64_t> to_numbers(const at::Tensor& tensor) {
 int64_t checked_total(const std::vector<int64_t>& sizes) {
   int64_t total = 0;
   for (const auto size : sizes) {
-    TORCH_CHECK_VALUE(size >= 0 && size <= std::numeric_limits<int64_t>::max() - total,
-                      "object sizes came as [", c10::Join(", ", sizes),
+    TORCH_CHECK_VALUE(size >= 0 && size <= std::numeric_limits<int64_t>::max() - total, "object sizes came as [",
+                      c10::Join(", ", sizes),
                       "]; all ranks must make the same object collective with lists of one length");
     total += size;
   }
@@ -215,8 +215,7 @@ void scatter_list(std::vector<T>& outputs, const std::vector<T>* inputs, RankArg
   const auto& group = options.group;
   if (skips(group, "scatter_object_list")) return;
   const int root = to_group_rank(group, src);
-  TORCH_CHECK_VALUE(!outputs.empty(),
-                    "Expected argument scatter_object_output_list to be a list of size at least 1.");
+  TORCH_CHECK_VALUE(!outputs.empty(), "Expected argument scatter_object_output_list to be a list of size at least 1.");
   const auto device = object_device(group, options.device);
   TensorList payloads;
   TensorList sizes;

@@ -33,7 +33,8 @@ struct ObjectOptions {
 };
 
 /// `object_list` (at least one entry per rank) receives every rank's `object`.
-COHORT_API void all_gather_object(ObjectList& object_list, const c10::IValue& object, const ObjectOptions& options = {});
+COHORT_API void all_gather_object(ObjectList& object_list, const c10::IValue& object,
+                                  const ObjectOptions& options = {});
 COHORT_API void all_gather_object(BytesList& object_list, const std::string& object, const ObjectOptions& options = {});
 
 /// On rank `dst`, `object_gather_list` (at least one entry per rank) receives every rank's `object`; elsewhere it is null.

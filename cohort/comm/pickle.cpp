@@ -95,8 +95,8 @@ void PickleWriter::put_ints(at::IntArrayRef values) {
 
 // torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), as Tensor.__reduce_ex__ does.
 void PickleWriter::put_tensor(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized(),
-                    "cannot pickle ", tensor.defined() ? "a sparse or quantized tensor" : "an undefined tensor");
+  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized(), "cannot pickle ",
+                    tensor.defined() ? "a sparse or quantized tensor" : "an undefined tensor");
   const auto flat = tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
   put_name("torch._utils", "_rebuild_tensor_v2");
   out_ += kMark;

@@ -123,20 +123,20 @@ void check_name(const PythonName& name) {
   if (find_row(name)) return;
   const bool tensor = name.module.rfind("torch", 0) == 0;
   TORCH_CHECK_VALUE(false, "cannot unpickle: it refers to ", name.module, ".", name.name,
-                    tensor ? ", which makes a tensor or object of a kind that C++ ranks do not exchange as objects; send "
-                             "tensors with broadcast or send"
-                           : "; only None, bool, int, float, complex, str, bytes, list, tuple, dict and tensors can be "
-                             "exchanged with C++ ranks");
+                    tensor
+                        ? ", which makes a tensor or object of a kind that C++ ranks do not exchange as objects; send "
+                          "tensors with broadcast or send"
+                        : "; only None, bool, int, float, complex, str, bytes, list, tuple, dict and tensors can be "
+                          "exchanged with C++ ranks");
 }
 
 }  // namespace
 
 UnpicklerNames plain_names() {
-  return {.check = check_name,
-          .call = [](const PythonName& name, const Arguments& arguments) {
-            return find_row(name)->call(name, arguments);
-          },
-          .load_persistent = {}};
+  return {
+      .check = check_name,
+      .call = [](const PythonName& name, const Arguments& arguments) { return find_row(name)->call(name, arguments); },
+      .load_persistent = {}};
 }
 
 }  // namespace cohort::comm

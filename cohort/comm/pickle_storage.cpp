@@ -29,12 +29,18 @@ struct StorageType {
 };
 
 constexpr StorageType kTypes[] = {
-    {"FloatStorage", at::kFloat},   {"DoubleStorage", at::kDouble},
-    {"HalfStorage", at::kHalf},     {"BFloat16Storage", at::kBFloat16},
-    {"LongStorage", at::kLong},     {"IntStorage", at::kInt},
-    {"ShortStorage", at::kShort},   {"CharStorage", at::kChar},
-    {"ByteStorage", at::kByte},     {"BoolStorage", at::kBool},
-    {"ComplexFloatStorage", at::kComplexFloat}, {"ComplexDoubleStorage", at::kComplexDouble},
+    {"FloatStorage", at::kFloat},
+    {"DoubleStorage", at::kDouble},
+    {"HalfStorage", at::kHalf},
+    {"BFloat16Storage", at::kBFloat16},
+    {"LongStorage", at::kLong},
+    {"IntStorage", at::kInt},
+    {"ShortStorage", at::kShort},
+    {"CharStorage", at::kChar},
+    {"ByteStorage", at::kByte},
+    {"BoolStorage", at::kBool},
+    {"ComplexFloatStorage", at::kComplexFloat},
+    {"ComplexDoubleStorage", at::kComplexDouble},
 };
 
 const StorageType* find_type(const PythonName& name) {
@@ -91,9 +97,8 @@ void check_machine(const IValue& machine) {
 }  // namespace
 
 std::string write_storage(const at::Tensor& flat) {
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const StorageType& candidate) {
-    return flat.scalar_type() == candidate.dtype;
-  });
+  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                  [&](const StorageType& candidate) { return flat.scalar_type() == candidate.dtype; });
   TORCH_CHECK_VALUE(type != std::end(kTypes), "cannot pickle a tensor of dtype ", flat.scalar_type(),
                     "; send it with broadcast or send");
   std::string out(kMagic);

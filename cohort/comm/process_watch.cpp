@@ -1,8 +1,8 @@
 #include "cohort/comm/process_watch.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/debug.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -64,10 +64,10 @@ class ProcessWatch final : public OperationWatch {
 
   std::string explain(const Operation& operation, const std::string& engine_text) override {
     auto diagnosis = diagnose(operation, engine_text);
-    reports_->publish_failure({diagnosis.kind,
-                               operation.name + " #" + std::to_string(operation.sequence) + " on group \"" +
-                                   operation.group + "\"",
-                               diagnosis.causes.front(), log_.account(operation)});
+    reports_->publish_failure(
+        {diagnosis.kind,
+         operation.name + " #" + std::to_string(operation.sequence) + " on group \"" + operation.group + "\"",
+         diagnosis.causes.front(), log_.account(operation)});
     reports_->wait_until_others_know(kStoreGrace);
     return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
   }

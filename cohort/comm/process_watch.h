@@ -16,9 +16,9 @@
 namespace cohort::comm {
 
 struct WatchedGroup {
-  std::string name;         ///< as in Operation::group
-  std::vector<int> ranks;   ///< default-group ranks, in group order
-  int rank = 0;             ///< in the group
+  std::string name;        ///< as in Operation::group
+  std::vector<int> ranks;  ///< default-group ranks, in group order
+  int rank = 0;            ///< in the group
   std::chrono::milliseconds timeout;
   /// The group's own; used to compare each call with TORCH_DISTRIBUTED_DEBUG=DETAIL.
   c10::intrusive_ptr<c10d::Store> store;

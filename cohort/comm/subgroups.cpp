@@ -73,9 +73,8 @@ void check_split_lists(const std::vector<std::vector<int>>& split_ranks, int par
   for (size_t i = 0; i < split_ranks.size(); ++i) {
     const auto& list = split_ranks[i];
     TORCH_CHECK_VALUE(!list.empty(), "the split group cannot be empty");
-    TORCH_CHECK_VALUE(
-        static_cast<int>(list.size()) <= parent_size,
-        "the split group's size should be less or equal to the world_size set by init_process_group");
+    TORCH_CHECK_VALUE(static_cast<int>(list.size()) <= parent_size,
+                      "the split group's size should be less or equal to the world_size set by init_process_group");
     TORCH_CHECK_VALUE(std::set<int>(list.begin(), list.end()).size() == list.size(),
                       "the split group cannot have duplicate ranks");
     for (const int rank : list) {
@@ -105,8 +104,8 @@ std::vector<comm::DeviceBackend> split_config(const GroupRecord& parent, const s
                       "'. Backend names must match exactly when filtering split_group backends.");
     kept.push_back(entry);
   }
-  TORCH_CHECK_VALUE(!kept.empty(), "backend \"", wanted, "\" is not present in the parent process group (parent backends: ",
-                    to_string(parent.config), ")");
+  TORCH_CHECK_VALUE(!kept.empty(), "backend \"", wanted,
+                    "\" is not present in the parent process group (parent backends: ", to_string(parent.config), ")");
   return kept;
 }
 
@@ -135,9 +134,10 @@ Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
 
 Subgroups new_subgroups(int group_size, const Group& group, const NewGroupOptions& options) {
   if (group_size == 0) {
-    TORCH_CHECK_VALUE(at::hasCUDA() && at::getNumGPUs() > 0,
-                      "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that "
-                      "does not depend on CUDA, please pass in 'group_size' correctly.");
+    TORCH_CHECK_VALUE(
+        at::hasCUDA() && at::getNumGPUs() > 0,
+        "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that "
+        "does not depend on CUDA, please pass in 'group_size' correctly.");
     group_size = static_cast<int>(at::getNumGPUs());
   }
   TORCH_CHECK_VALUE(group_size > 0, "The arg 'group_size' (", group_size, ") must be positive");

@@ -230,7 +230,8 @@ void Unpickler::insert(const IValue& target, const std::vector<IValue>& items) {
   for (size_t i = 0; i < items.size(); i += 2) {
     const auto& key = items[i];
     const bool plain = key.isInt() || key.isString() || key.isDouble() || key.isBool() || key.isComplexDouble();
-    if (!plain) fail(c10::str("a dict has a key of type ", key.tagKind(), "; str, int, float, complex and bool are possible"));
+    if (!plain)
+      fail(c10::str("a dict has a key of type ", key.tagKind(), "; str, int, float, complex and bool are possible"));
     nest(container, items[i + 1]);
     if (container.opaque) fail("a Python function or storage stands as a value");
     dict.unsafeSetKeyType(common_type(dict.empty(), dict.keyType(), key));

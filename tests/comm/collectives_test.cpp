@@ -213,12 +213,13 @@ TEST(Collectives, TimeOutNamesTheOptionMessage) {
   const auto results = workers.wait();
   EXPECT_THAT(
       results[0].output,
-      MatchesRegex("ready\n\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
-                   "  rank 0 of 2 on [^ ]+, backend gloo, 16 B float32\n"
-                   "  caused by: no answer from the other ranks within the group's time-out of 2.0 s\n"
-                   "  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) has not come: it is stopped \\(SIGSTOP or a debugger\\)\n"
-                   "  caused by: .*\n"
-                   "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));
+      MatchesRegex(
+          "ready\n\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
+          "  rank 0 of 2 on [^ ]+, backend gloo, 16 B float32\n"
+          "  caused by: no answer from the other ranks within the group's time-out of 2.0 s\n"
+          "  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) has not come: it is stopped \\(SIGSTOP or a debugger\\)\n"
+          "  caused by: .*\n"
+          "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));
 }
 
 }  // namespace

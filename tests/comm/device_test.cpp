@@ -37,8 +37,9 @@ COHORT_WORKER(eight_fake_gpus) {
   FakeGpus::setDeviceIndex(0);
   REQUIRE(current_device() == gpu(11 % count));
   REQUIRE(FakeGpus::getDeviceIndex() == 11 % count);
-  REQUIRE_EQUAL(error_of([&] { set_device(count); }),
-                "Invalid device index 8: this process sees 8 GPUs, numbered from 0\n  hint: check CUDA_VISIBLE_DEVICES");
+  REQUIRE_EQUAL(
+      error_of([&] { set_device(count); }),
+      "Invalid device index 8: this process sees 8 GPUs, numbered from 0\n  hint: check CUDA_VISIBLE_DEVICES");
   set_device(gpu(5));
   REQUIRE(current_device() == gpu(5));
   set_device(c10::Device("cuda"));

@@ -21,7 +21,8 @@ using testing::MatchesRegex;
 
 constexpr const char* kProcess = " \\(pid [0-9]+ on [^ ]+\\)";
 constexpr const char* kAgreeHint =
-    "  hint: every rank of the group must call the same collectives in the same order, with the same shapes, dtypes and "
+    "  hint: every rank of the group must call the same collectives in the same order, with the same shapes, dtypes "
+    "and "
     "roots; TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call before it starts\n";
 
 // Runs `fn` and prints the error it ends with.
@@ -64,9 +65,8 @@ TEST(Failures, DifferentOperationsMessage) {
   results.expect_success();
   EXPECT_THAT(results[0].output, MatchesRegex(mismatch(0, "#2 is all_reduce\\(SUM, float32 \\[4\\]\\)",
                                                        "broadcast\\(root 0, float32 \\[4\\]\\)", "all_reduce #2")));
-  EXPECT_THAT(results[1].output,
-              MatchesRegex(mismatch(1, "#2 is broadcast\\(root 0, float32 \\[4\\]\\)",
-                                    "all_reduce\\(SUM, float32 \\[4\\]\\)", "broadcast #2")));
+  EXPECT_THAT(results[1].output, MatchesRegex(mismatch(1, "#2 is broadcast\\(root 0, float32 \\[4\\]\\)",
+                                                       "all_reduce\\(SUM, float32 \\[4\\]\\)", "broadcast #2")));
 }
 
 COHORT_WORKER(different_roots) {
@@ -138,8 +138,9 @@ std::string detail_output(const char* case_name, int rank) {
 }
 
 TEST(Failures, DetailChecksRootsMessage) {
-  EXPECT_THAT(detail_output("root", 0), MatchesRegex(mismatch(0, "#4 is broadcast\\(root 0, float32 \\[4\\]\\)",
-                                                              "broadcast\\(root 1, float32 \\[4\\]\\)", "broadcast #4")));
+  EXPECT_THAT(detail_output("root", 0),
+              MatchesRegex(mismatch(0, "#4 is broadcast\\(root 0, float32 \\[4\\]\\)",
+                                    "broadcast\\(root 1, float32 \\[4\\]\\)", "broadcast #4")));
 }
 
 TEST(Failures, DetailChecksReduceOperationsMessage) {
@@ -188,17 +189,18 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
                            "  caused by: [^\n]*\n"
                            "  hint: the ranks' speeds look skewed, none is lost; raise InitOptions::timeout "
                            "\\(NewGroupOptions::timeout for a subgroup\\), now 1.5 s\n"));
-  EXPECT_THAT(results[1].output,
-              MatchesRegex("\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
-                           "  rank 1 of 2 on [^ ]+, backend gloo, 16 B float32\n"
-                           "  caused by: " +
-                           process(0) +
-                           " gave up in all_reduce #2 on group \"default_pg\": no answer from the other ranks within the "
-                           "group's time-out of 1.5 s\n"
-                           "  caused by: [^\n]*\n"
-                           "  hint: the ranks' speeds look skewed, none is lost: this one came to all_reduce later than "
-                           "the other waits; raise InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), "
-                           "now 1.5 s\n"));
+  EXPECT_THAT(
+      results[1].output,
+      MatchesRegex("\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
+                   "  rank 1 of 2 on [^ ]+, backend gloo, 16 B float32\n"
+                   "  caused by: " +
+                   process(0) +
+                   " gave up in all_reduce #2 on group \"default_pg\": no answer from the other ranks within the "
+                   "group's time-out of 1.5 s\n"
+                   "  caused by: [^\n]*\n"
+                   "  hint: the ranks' speeds look skewed, none is lost: this one came to all_reduce later than "
+                   "the other waits; raise InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), "
+                   "now 1.5 s\n"));
 }
 
 // Two groups, used in another order: each rank waits for the other in another group.

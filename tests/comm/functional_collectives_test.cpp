@@ -31,7 +31,8 @@ COHORT_WORKER(functional_values) {
   REQUIRE(at::equal(all_gather_tensor(mine, -1), at::cat(pair, 1)));
   REQUIRE(at::equal(wait_tensor(all_gather_single(at::full({}, rank), 0)), at::arange(2)));
   REQUIRE(at::equal(wait_tensor(reduce_scatter_single(mine, ReduceOp::SUM, 0)), sum.narrow(0, rank, 1)));
-  REQUIRE(at::equal(wait_tensor(reduce_scatter_tensor(mine, ReduceOp::MAX, 1)), pair[1].narrow(1, rank, 1).reshape({2, 1})));
+  REQUIRE(at::equal(wait_tensor(reduce_scatter_tensor(mine, ReduceOp::MAX, 1)),
+                    pair[1].narrow(1, rank, 1).reshape({2, 1})));
   REQUIRE(at::equal(wait_tensor(permute_tensor(at::full({3}, rank), {1, 0})), at::full({3}, 1 - rank)));
   const auto left = wait_tensor(permute_tensor(at::full({3}, rank), {0, 0}));
   REQUIRE(at::equal(left, rank == 0 ? at::tensor({0, 0, 0, 1, 1, 1}) : at::empty({0}, at::kLong)));
@@ -66,20 +67,28 @@ COHORT_WORKER(functional_arguments) {
   if (get_rank() == 1) {
     REQUIRE_EQUAL(error_of([&] { all_reduce(mine, ReduceOp::SUM, group); }), "Invalid process group specified");
   }
-  REQUIRE_EQUAL(error_of([&] { reduce_scatter_single(at::ones({3, 2}), ReduceOp::SUM, 0); }),
+  REQUIRE_EQUAL(error_of([&] {
+                  reduce_scatter_single(at::ones({3, 2}), ReduceOp::SUM, 0);
+                }),
                 "input dimension 0 (3) must be a multiple of group_size 2");
-  REQUIRE_EQUAL(error_of([&] { reduce_scatter_single_coalesced({mine, at::ones({2, 5})}, ReduceOp::SUM, {0, 1}); }),
+  REQUIRE_EQUAL(error_of([&] {
+                  reduce_scatter_single_coalesced({mine, at::ones({2, 5})}, ReduceOp::SUM, {0, 1});
+                }),
                 "input dimension 1 (5) must be a multiple of group_size 2 for tensor at index 1");
   REQUIRE_EQUAL(error_of([&] { reduce_scatter_tensor_coalesced({mine}, ReduceOp::SUM, {}); }),
                 "Length of scatter_dim (0) must equal length of inputs (1)");
   REQUIRE_EQUAL(error_of([&] { all_gather_single(mine, 2); }), "all_gather_single: dimension 2 of a tensor with 2");
-  REQUIRE_EQUAL(error_of([&] { all_to_all_single(mine, std::vector<int64_t>{1, 1}, std::nullopt); }),
+  REQUIRE_EQUAL(error_of([&] {
+                  all_to_all_single(mine, std::vector<int64_t>{1, 1}, std::nullopt);
+                }),
                 "output_split_sizes and input_split_sizes must either be specified together or both left out");
   REQUIRE_EQUAL(error_of([&] { all_to_all_single(at::ones({3}), std::nullopt, std::nullopt); }),
                 "all_to_all_single: dim 0 is 3, which does not divide equally among 2 ranks; give split sizes");
   REQUIRE_EQUAL(error_of([&] { permute_tensor(at::ones({3}), {1}); }),
                 "permute_tensor needs one destination per rank, 2, got 1");
-  REQUIRE_EQUAL(error_of([&] { permute_tensor(at::ones({3}), {1, 2}); }),
+  REQUIRE_EQUAL(error_of([&] {
+                  permute_tensor(at::ones({3}), {1, 2});
+                }),
                 "permute_tensor: destination 2 of rank 1 is out of range. Valid ranks are 0 to 1");
   REQUIRE_EQUAL(error_of([&] { all_reduce_coalesced({}, ReduceOp::SUM); }),
                 "all_reduce_coalesced needs at least one tensor");

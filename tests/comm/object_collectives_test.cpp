@@ -135,8 +135,9 @@ COHORT_WORKER(object_arguments) {
                 "source rank must provide non-None scatter_object_input_list");
   REQUIRE_EQUAL(error_of([&] { scatter_object_list(one, &one, rank); }),
                 "scatter_object_list needs one object per rank in input_list, 2, got 1");
-  REQUIRE_EQUAL(error_of([&] { send_object_list(one, rank); }),
-                "Invalid destination rank: destination rank should not be the same as the rank of the current process.");
+  REQUIRE_EQUAL(
+      error_of([&] { send_object_list(one, rank); }),
+      "Invalid destination rank: destination rank should not be the same as the rank of the current process.");
   REQUIRE_EQUAL(error_of([&] { recv_object_list(one, rank); }),
                 "Invalid source rank: source rank should not be the same as the rank of the current process.");
   REQUIRE_EQUAL(error_of([&] { recv_object_list(one, std::nullopt, {.use_batch = true}); }),
@@ -159,8 +160,9 @@ COHORT_WORKER(objects_that_cannot_be_read) {
     REQUIRE_EQUAL(error_of([&] { recv_object_list(bytes, 0); }),
                   "object 0 of rank 0: expected bytes, got a value of type Int; receive it as c10::IValue");
     ObjectList list(2);
-    REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
-                  "object sizes came as [-5, 7]; all ranks must make the same object collective with lists of one length");
+    REQUIRE_EQUAL(
+        error_of([&] { recv_object_list(list, 0); }),
+        "object sizes came as [-5, 7]; all ranks must make the same object collective with lists of one length");
     list.resize(1);
     REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
                   "object 0 of rank 0: cannot unpickle: a line has no end (byte 0 of 2)");

@@ -91,16 +91,19 @@ TEST(Pickle, TensorsAreCopiesOfTheirOwn) {
 
 TEST(Pickle, SharedListsStayShared) {
   // inner = []; [inner, inner]
-  const auto pair = unpickle(BYTES("\x80\x04]\x94(]\x94h\x01" "e.")).toList();
+  const auto pair = unpickle(BYTES("\x80\x04]\x94(]\x94h\x01"
+                                   "e."))
+                        .toList();
   EXPECT_TRUE(pair.get(0).is(pair.get(1)));
 }
 
 TEST(Pickle, RefusedValuesMessage) {
   EXPECT_EQ(error_of([] { pickle(std::string("\xff")); }),
             "cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
-  EXPECT_EQ(error_of([] { pickle(at::Device("cpu")); }),
-            "cannot pickle a value of type Device; possible are None, bool, int, float, complex, str, bytes, list, tuple, "
-            "dict and tensors");
+  EXPECT_EQ(
+      error_of([] { pickle(at::Device("cpu")); }),
+      "cannot pickle a value of type Device; possible are None, bool, int, float, complex, str, bytes, list, tuple, "
+      "dict and tensors");
   EXPECT_EQ(error_of([] { pickle(at::Tensor()); }), "cannot pickle an undefined tensor");
   EXPECT_EQ(error_of([] { pickle(at::eye(2).to_sparse()); }), "cannot pickle a sparse or quantized tensor");
   EXPECT_EQ(error_of([] { pickle(at::empty({1}, at::kFloat8_e4m3fn)); }),
@@ -132,7 +135,8 @@ TEST(Unpickle, MalformedDataMessage) {
       {"V\\u12\n.", "a str has a malformed escape (byte 0 of 7)"},
       {"Vabc", "a line has no end (byte 0 of 4)"},
       {BYTES("B\xff\xff\xff\x7fx."), "it needs 2147483647 more bytes and has 2 (byte 0 of 7)"},
-      {BYTES("\x8e\xff\xff\xff\xff\xff\xff\xff\xff."), "it needs 18446744073709551615 more bytes and has 1 (byte 0 of 10)"},
+      {BYTES("\x8e\xff\xff\xff\xff\xff\xff\xff\xff."),
+       "it needs 18446744073709551615 more bytes and has 1 (byte 0 of 10)"},
       {BYTES("\x80\x09N."), "it is of protocol 9; 0 to 5 are known (byte 0 of 4)"},
       {BYTES("\x80\x04\x95\x09\0\0\0\0\0\0\0N."), "a frame of 9 bytes has 2 (byte 2 of 13)"},
       {BYTES("h\x05."), "it refers to value 5, which it did not store (byte 0 of 3)"},

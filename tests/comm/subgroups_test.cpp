@@ -51,25 +51,35 @@ COHORT_WORKER(subgroup_errors) {
   REQUIRE_EQUAL(error_of([] { new_subgroups(100); }), "The arg 'group_size' (100) must not exceed the world size (4)");
   REQUIRE_EQUAL(error_of([] { new_subgroups(3); }), "The world size (4) must be divisible by 'group_size=3'");
   REQUIRE_EQUAL(error_of([] { new_subgroups(-1); }), "The arg 'group_size' (-1) must be positive");
-  REQUIRE_EQUAL(error_of([] { new_subgroups(); }),
-                "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that does "
-                "not depend on CUDA, please pass in 'group_size' correctly.");
+  REQUIRE_EQUAL(
+      error_of([] { new_subgroups(); }),
+      "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that does "
+      "not depend on CUDA, please pass in 'group_size' correctly.");
   REQUIRE_EQUAL(error_of([] { new_subgroups_by_enumeration({}); }),
                 "The arg 'ranks_per_subgroup_list' cannot be empty");
-  REQUIRE_EQUAL(error_of([] { new_subgroups_by_enumeration({{0, 1}, {1, 2}}); }),
+  REQUIRE_EQUAL(error_of([] {
+                  new_subgroups_by_enumeration({{0, 1}, {1, 2}});
+                }),
                 "Rank 1 has appeared in both subgroup [0, 1] and [1, 2]");
   REQUIRE_EQUAL(error_of([] { split_group({}, {}); }), "split_ranks cannot be None or empty");
   REQUIRE_EQUAL(error_of([] { split_group({}, {{}}); }), "the split group cannot be empty");
   REQUIRE_EQUAL(error_of([] { split_group({}, {{1, 1}}); }), "the split group cannot have duplicate ranks");
-  REQUIRE_EQUAL(error_of([] { split_group({}, {{0, 1}, {1}}); }),
+  REQUIRE_EQUAL(error_of([] {
+                  split_group({}, {{0, 1}, {1}});
+                }),
                 "Group rank 1 has appeared in both [0, 1] and [1] of split_ranks");
   const auto on_cpu = new_group({}, {.backend = "cpu:gloo"});
-  REQUIRE_EQUAL(error_of([&] { split_group(on_cpu, {{0}}, {.backend = "cuda:gloo"}); }),
-                "Requested backend for device 'cuda' is not present in the parent process group (parent backends: cpu:gloo)");
+  REQUIRE_EQUAL(
+      error_of([&] { split_group(on_cpu, {{0}}, {.backend = "cuda:gloo"}); }),
+      "Requested backend for device 'cuda' is not present in the parent process group (parent backends: cpu:gloo)");
   destroy_process_group(on_cpu);
-  REQUIRE_EQUAL(error_of([] { new_group({0, 1}, {.timeout = std::chrono::seconds(0)}); }),
+  REQUIRE_EQUAL(error_of([] {
+                  new_group({0, 1}, {.timeout = std::chrono::seconds(0)});
+                }),
                 "timeout must be positive, got 0 ms");
-  REQUIRE_EQUAL(error_of([] { new_group({0, 1}, {.backend = "cpu"}); }),
+  REQUIRE_EQUAL(error_of([] {
+                  new_group({0, 1}, {.backend = "cpu"});
+                }),
                 "Unknown backend \"cpu\" (known: gloo; others can be added by register_backend)");
   REQUIRE(get_pg_count() == 1);
 }
@@ -136,11 +146,14 @@ COHORT_WORKER(queries_and_registry) {
   destroy_process_group(pair);
   REQUIRE(get_pg_count() == 1);
   destroy_process_group();
-  init_process_group({.backend = "cuda:gloo", .init_method = "file://" + test::worker_arguments()[0] + "?rank=" + getenv("RANK") + "&world_size=2"});
-  REQUIRE_EQUAL(error_of([] { all_reduce(at::ones({1})); }),
-                "all_reduce got a tensor on cpu, but group \"default_pg\" has backend \"cuda:gloo\", which does not serve "
-                "that device; move the tensor, or give a backend for both devices, such as \"cpu:gloo,cuda:nccl\", to "
-                "init_process_group");
+  init_process_group(
+      {.backend = "cuda:gloo",
+       .init_method = "file://" + test::worker_arguments()[0] + "?rank=" + getenv("RANK") + "&world_size=2"});
+  REQUIRE_EQUAL(
+      error_of([] { all_reduce(at::ones({1})); }),
+      "all_reduce got a tensor on cpu, but group \"default_pg\" has backend \"cuda:gloo\", which does not serve "
+      "that device; move the tensor, or give a backend for both devices, such as \"cpu:gloo,cuda:nccl\", to "
+      "init_process_group");
 }
 
 TEST(Subgroups, QueriesAndNamesInTheRegistry) {

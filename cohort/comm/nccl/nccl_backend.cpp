@@ -157,9 +157,8 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override {
     auto operation = describe("all_to_all_single", {input});
     operation.shape.clear();  // may differ between ranks
-    return run(std::move(operation), [&] {
-      return ProcessGroupNCCL::alltoall_base(output, input, output_splits, input_splits, opts);
-    });
+    return run(std::move(operation),
+               [&] { return ProcessGroupNCCL::alltoall_base(output, input, output_splits, input_splits, opts); });
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override {
     auto operation = describe("all_to_all", inputs);

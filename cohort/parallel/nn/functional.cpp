@@ -89,7 +89,8 @@ struct Scatter : Function<Scatter> {
   static at::Tensor forward(AutogradContext* context, const AutogradCallPtr& call, at::TensorList tensors) {
     keep(context, call);
     const auto output = at::zeros_like(tensors[0]);
-    cohort::scatter(output, is_root(call) ? tensors.vec() : TensorList(), group_rank(call->root), {.group = call->group});
+    cohort::scatter(output, is_root(call) ? tensors.vec() : TensorList(), group_rank(call->root),
+                    {.group = call->group});
     return output;
   }
   static TensorList backward(AutogradContext* context, const TensorList& grads);

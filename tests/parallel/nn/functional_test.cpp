@@ -25,7 +25,8 @@ COHORT_WORKER(nn_in_a_shifted_subgroup) {
   init_process_group("gloo");
   const auto group = new_group({1, 2});
   if (get_rank() == 0) {
-    REQUIRE_EQUAL(error_of([&] { all_reduce(at::ones({1}), ReduceOp::SUM, group); }), "Invalid process group specified");
+    REQUIRE_EQUAL(error_of([&] { all_reduce(at::ones({1}), ReduceOp::SUM, group); }),
+                  "Invalid process group specified");
     return destroy_process_group();
   }
   const double weight = get_rank();
@@ -79,7 +80,10 @@ COHORT_WORKER(nn_arguments) {
   init_process_group("gloo");
   const auto x = numbers();
   REQUIRE_EQUAL(error_of([&] { scatter({x}, 0); }), "scatter needs one tensor per rank, 2, got 1");
-  REQUIRE_EQUAL(error_of([&] { scatter({x, at::ones({3})}, 0); }), "scatter needs tensors of one shape, got [2] and [3]");
+  REQUIRE_EQUAL(error_of([&] {
+                  scatter({x, at::ones({3})}, 0);
+                }),
+                "scatter needs tensors of one shape, got [2] and [3]");
   REQUIRE_EQUAL(error_of([&] { all_to_all({x}, {x, x}); }), "all_to_all needs one tensor per rank, 2, got 1");
   REQUIRE_EQUAL(error_of([&] { broadcast(x, 2); }), "Rank 2 is out of range. Valid ranks are 0 to 1 (world_size=2)");
   barrier();

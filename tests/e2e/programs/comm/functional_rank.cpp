@@ -66,10 +66,13 @@ void run_nn(Recorder& record, const Group& group, int root) {
   record.run("broadcast", one, [&](Tensors x) { return Tensors{nnf::broadcast(x[0], root, group)}; });
   record.run("gather", one, [&](Tensors x) { return nnf::gather(x[0].t(), root, group); });
   record.run("scatter", many, [&](Tensors x) { return Tensors{nnf::scatter(x, root, group)}; });
-  record.run("reduce", one, [&](Tensors x) {
-    auto sum = nnf::reduce(x[0], root, ReduceOp::SUM, group);
-    return Tensors{is_root ? sum : sum * 0};
-  }, is_root);
+  record.run(
+      "reduce", one,
+      [&](Tensors x) {
+        auto sum = nnf::reduce(x[0], root, ReduceOp::SUM, group);
+        return Tensors{is_root ? sum : sum * 0};
+      },
+      is_root);
   record.run("reduce_scatter", many, [&](Tensors x) {
     return Tensors{nnf::reduce_scatter(at::empty({2, 3}), x, ReduceOp::SUM, group)};
   });
@@ -105,15 +108,15 @@ void run_functional(Recorder& record, const Group& group) {
   record.run("f.all_reduce", one, [&](Tensors x) { return waited({fc::all_reduce(x[0].t(), ReduceOp::SUM, group)}); });
   for (const int64_t dim : {0, 1}) {
     const auto suffix = std::to_string(dim);
-    record.run("f.all_gather" + suffix, one, [&](Tensors x) { return waited({fc::all_gather_single(x[0], dim, group)}); });
-    record.run("f.reduce_scatter" + suffix, one, [&](Tensors x) {
-      return waited({fc::reduce_scatter_single(x[0], ReduceOp::SUM, dim, group)});
-    });
+    record.run("f.all_gather" + suffix, one,
+               [&](Tensors x) { return waited({fc::all_gather_single(x[0], dim, group)}); });
+    record.run("f.reduce_scatter" + suffix, one,
+               [&](Tensors x) { return waited({fc::reduce_scatter_single(x[0], ReduceOp::SUM, dim, group)}); });
   }
-  record.run("f.all_reduce_coalesced", two, [&](Tensors x) {
-    return waited(fc::all_reduce_coalesced(x, ReduceOp::SUM, group));
-  });
-  record.run("f.all_gather_coalesced", two, [&](Tensors x) { return waited(fc::all_gather_single_coalesced(x, group)); });
+  record.run("f.all_reduce_coalesced", two,
+             [&](Tensors x) { return waited(fc::all_reduce_coalesced(x, ReduceOp::SUM, group)); });
+  record.run("f.all_gather_coalesced", two,
+             [&](Tensors x) { return waited(fc::all_gather_single_coalesced(x, group)); });
   record.run("f.reduce_scatter_coalesced", two, [&](Tensors x) {
     return waited(fc::reduce_scatter_single_coalesced(x, ReduceOp::SUM, {0, 1}, group));
   });
@@ -124,12 +127,10 @@ void run_functional(Recorder& record, const Group& group) {
     turn.push_back((r + 1) % size);
   }
   const Splits received(size, rank + 1);
-  record.run("f.all_to_all", {{size * (size + 1) / 2, 2}}, [&](Tensors x) {
-    return waited({fc::all_to_all_single(x[0], received, sent, group)});
-  });
-  record.run("f.all_to_all_equal", one, [&](Tensors x) {
-    return waited({fc::all_to_all_single(x[0], std::nullopt, std::nullopt, group)});
-  });
+  record.run("f.all_to_all", {{size * (size + 1) / 2, 2}},
+             [&](Tensors x) { return waited({fc::all_to_all_single(x[0], received, sent, group)}); });
+  record.run("f.all_to_all_equal", one,
+             [&](Tensors x) { return waited({fc::all_to_all_single(x[0], std::nullopt, std::nullopt, group)}); });
   record.run("f.permute", {{4}}, [&](Tensors x) { return waited({fc::permute_tensor(x[0], turn, group)}); });
   at::manual_seed(cohort::get_rank());
   record.results[record.prefix + ".f.broadcast"] = fc::wait_tensor(fc::broadcast(at::randn({5}), size - 1, group));

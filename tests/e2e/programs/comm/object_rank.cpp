@@ -19,7 +19,8 @@ IValue value_of(int rank) {
   dict.insert("name", std::string(rank * 1000 + 3, 'x') + "\u00e9\U0001F600");
   dict.insert("pair", c10::ivalue::Tuple::create({IValue(rank * 0.1), IValue(rank == 1)}));
   c10::impl::GenericList mixed(c10::AnyType::get());
-  for (const auto& item : {IValue(), IValue(-1), IValue(int64_t{1} << (40 + rank)), IValue(c10::complex<double>(1, -2))}) {
+  for (const auto& item :
+       {IValue(), IValue(-1), IValue(int64_t{1} << (40 + rank)), IValue(c10::complex<double>(1, -2))}) {
     mixed.push_back(item);
   }
   dict.insert("mixed", mixed);
@@ -37,10 +38,13 @@ void check_value(const IValue& actual, int rank, const std::string& what) {
   }
 }
 
-IValue tensor_of(int rank, at::ScalarType dtype) { return at::arange(6, at::kInt).add(rank).to(dtype).view({2, 3}).t(); }
+IValue tensor_of(int rank, at::ScalarType dtype) {
+  return at::arange(6, at::kInt).add(rank).to(dtype).view({2, 3}).t();
+}
 
-constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
-                                      at::kChar, at::kByte, at::kBool, at::kComplexFloat, at::kComplexDouble};
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kHalf,         at::kBFloat16,
+                                      at::kLong,  at::kInt,    at::kShort,        at::kChar,
+                                      at::kByte,  at::kBool,   at::kComplexFloat, at::kComplexDouble};
 
 void exchange(const cohort::Group& group, const std::string& name) {
   const int rank = cohort::get_rank();
@@ -55,7 +59,8 @@ void exchange(const cohort::Group& group, const std::string& name) {
   const int root = global(size - 1);
   ObjectList gathered(rank == root ? size : 0);
   cohort::gather_object(value_of(rank), rank == root ? &gathered : nullptr, root, options);
-  for (int r = 0; r < static_cast<int>(gathered.size()); ++r) check_value(gathered[r], global(r), name + " gather_object");
+  for (int r = 0; r < static_cast<int>(gathered.size()); ++r)
+    check_value(gathered[r], global(r), name + " gather_object");
 
   for (const int source : {global(0), root}) {
     ObjectList list(2);
@@ -73,7 +78,8 @@ void exchange(const cohort::Group& group, const std::string& name) {
 
   cohort::BytesList bytes(size);
   cohort::all_gather_object(bytes, std::string("\0\xff", 2) + std::to_string(rank), options);
-  for (int r = 0; r < size; ++r) check(bytes[r] == std::string("\0\xff", 2) + std::to_string(global(r)), name + " bytes");
+  for (int r = 0; r < size; ++r)
+    check(bytes[r] == std::string("\0\xff", 2) + std::to_string(global(r)), name + " bytes");
 
   ObjectList tensors(size);
   c10::impl::GenericList mine(c10::AnyType::get());

@@ -7,8 +7,8 @@
 
 #include "cohort/checkpoint/safetensors.h"
 #include "cohort/comm/collectives.h"
-#include "cohort/comm/subgroups.h"
 #include "cohort/comm/point_to_point.h"
+#include "cohort/comm/subgroups.h"
 
 namespace {
 
