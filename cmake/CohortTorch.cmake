@@ -80,11 +80,16 @@ function(_cohort_has_new_abi root out)
 endfunction()
 
 function(_cohort_add_libtorch_target root)
+  # A program that names no CUDA symbol needs LibTorch's CUDA part all the same: it registers itself when loaded.
+  set(cuda "")
+  if(EXISTS "${root}/lib/libtorch_cuda.so" AND EXISTS "${root}/lib/libc10_cuda.so")
+    set(cuda ";-Wl,--push-state,--no-as-needed,${root}/lib/libtorch_cuda.so,${root}/lib/libc10_cuda.so,--pop-state")
+  endif()
   add_library(cohort::libtorch INTERFACE IMPORTED GLOBAL)
   set_target_properties(cohort::libtorch PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${root}/include;${root}/include/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO;USE_RPC;USE_TENSORPIPE"
-    INTERFACE_LINK_LIBRARIES "${root}/lib/libtorch_cpu.so;${root}/lib/libc10.so"
+    INTERFACE_LINK_LIBRARIES "${root}/lib/libtorch_cpu.so;${root}/lib/libc10.so${cuda}"
     # A CUDA wheel's libraries need others that its own run path finds; the linker need not see them.
     INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined;-Wl,-rpath,${root}/lib")
 endfunction()

@@ -5,6 +5,7 @@
 #include <list>
 
 #include "cohort/comm/gloo/gloo_backend.h"
+#include "cohort/comm/nccl/nccl_backend.h"
 
 namespace cohort {
 namespace comm {
@@ -17,6 +18,7 @@ using c10d::ProcessGroup;
 std::list<BackendKind>& table() {
   static auto* const kinds = new std::list<BackendKind>{
       {{"gloo", {DeviceType::CPU, DeviceType::CUDA}}, ProcessGroup::BackendType::GLOO, make_gloo_backend},
+      {{"nccl", {DeviceType::CUDA}}, ProcessGroup::BackendType::NCCL, make_nccl_backend},
   };
   return *kinds;
 }
@@ -57,7 +59,7 @@ bool is_backend_available(const std::string& name) {
 
 bool is_gloo_available() { return true; }
 
-bool is_nccl_available() { return false; }
+bool is_nccl_available() { return comm::nccl_available(); }
 
 std::string get_default_backend_for_device(c10::DeviceType device) { return comm::default_backend_for(device); }
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Builds Cohort against the other supported releases of LibTorch and runs the tests that need no Python.
 #
-#   tools/dev/compat.sh [RELEASE ...]        default: 2.11.0 2.12.0; the newest release is what `make test` uses
+#   tools/dev/compat.sh [RELEASE ...]        default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test` uses
 #
+# cuda-RELEASE is the CUDA wheel with all it needs (4.6 GB): Cohort's NCCL backend is compiled, linked and loaded. Without a
+# GPU its tests show that it is there and that asking for it says what is missing.
 # Each release is fetched once with pip into build/compat/RELEASE (about 0.6 GB: headers and the CPU libraries only). A CPU
 # wheel is taken where pip's sources or PyTorch's CPU index have one, else the default CUDA wheel, which runs on CPU too
 # once the two CUDA libraries that libtorch_cpu.so names lie beside it.
@@ -10,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD/build/compat
 releases=("$@")
-((${#releases[@]})) || releases=(2.11.0 2.12.0)
+((${#releases[@]})) || releases=(2.11.0 2.12.0 cuda-2.11.0)
 pip=(.venv/bin/pip)
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 
@@ -63,6 +65,13 @@ add_cuda_libraries() {  # folder of libtorch_cpu.so
 fetch() {  # release
   local folder=$root/$1
   [[ -f $folder/complete ]] && return
+  if [[ $1 == cuda-* ]]; then
+    say "fetching LibTorch $1"
+    mkdir -p "$folder" &&
+      "${pip[@]}" install -q --no-compile --target "$folder/site" "torch==${1#cuda-}" &&
+      touch "$folder/complete"
+    return
+  fi
   mkdir -p "$folder/wheels" &&
     download_wheel "$1" "$folder/wheels" &&
     unpack_libraries "$folder"/wheels/torch-*.whl "$folder" &&
@@ -76,11 +85,17 @@ failed=0
 summary=()
 for release in "${releases[@]}"; do
   begin=$SECONDS
+  torch=$root/$release/torch targets=() only=()
+  if [[ $release == cuda-* ]]; then
+    torch=$root/$release/site/torch
+    targets=(--target cohort cohort_comm_test)
+    only=(-R '^comm\.(Nccl|Device|BackendConfig|Collectives)')
+  fi
   if fetch "$release" &&
-     cmake -S . -B "$root/$release/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOHORT_TORCH_ROOT="$root/$release/torch" \
+     cmake -S . -B "$root/$release/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOHORT_TORCH_ROOT="$torch" \
        -DCOHORT_BUILD_EXAMPLES=OFF -DCOHORT_BUILD_BENCHMARKS=OFF -DCOHORT_BUILD_PACKAGING_TESTS=OFF &&
-     cmake --build "$root/$release/build" &&
-     ctest --test-dir "$root/$release/build" -LE "slow|python" -j "$(nproc)" --output-on-failure |
+     cmake --build "$root/$release/build" "${targets[@]}" &&
+     ctest --test-dir "$root/$release/build" -LE "slow|python" "${only[@]}" -j "$(nproc)" --output-on-failure |
        tee "$root/$release/ctest.txt"; then
     verdict=$(grep -E 'tests passed' "$root/$release/ctest.txt")
   else

@@ -1,0 +1,31 @@
+"""Functional collectives: values, gradients and gradients of gradients, bit for bit as PyTorch's."""
+import pathlib
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import run_ranks
+
+PYTHON_RANK = pathlib.Path(__file__).with_name("functional_python_rank.py")
+
+
+def results_of(folder, commands):
+    files = [folder / f"{rank}.safetensors" for rank in range(len(commands))]
+    for rank, (code, out, err) in enumerate(run_ranks([[*command, file] for command, file in zip(commands, files)])):
+        assert code == 0, f"rank {rank}:\n{out}{err}"
+    return [load_file(file) for file in files]
+
+
+@pytest.mark.parametrize("order", [["cpp", "cpp"], ["cpp", "cpp", "cpp"], ["python", "cpp"], ["cpp", "python", "cpp"]], ids="-".join)
+def test_gradients_are_pytorchs(tmp_path, programs, python, order):
+    started = {"cpp": [programs / "functional_rank"], "python": [python, PYTHON_RANK]}
+    for name in ("ours", "pytorch"):
+        (tmp_path / name).mkdir()
+    ours = results_of(tmp_path / "ours", [started[kind] for kind in order])
+    pytorchs = results_of(tmp_path / "pytorch", [started["python"]] * len(order))
+    for rank, (got, wanted) in enumerate(zip(ours, pytorchs)):
+        assert got.keys() == wanted.keys()
+        assert sum(".gradient." in name for name in got) > 30
+        different = [name for name in wanted if not torch.equal(got[name], wanted[name])]
+        assert not different, f"rank {rank}"
