@@ -9,7 +9,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {"gloo",
        comm::make_gloo_backend,
        {{"recv_any_source of nothing", "Gloo cannot wait for a message without content from just anybody"}},
-       15000,
+       10000,
        4000},
   };
   return table;

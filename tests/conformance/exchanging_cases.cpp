@@ -109,7 +109,12 @@ void barrier_case(Suite& suite, const std::string& key, const std::function<void
 
 void run_exchanging_cases(Suite& suite) {
   suite.for_each_axes([&](const Axes& axes) { run_all_to_all(suite, axes); });
-  suite.for_each_large([&](const Axes& axes) { run_all_to_all(suite, axes); });
+  suite.for_each_large([&](const Axes& axes) {
+    const Amount different = [&](int from, int to) { return uneven(axes.count / suite.size, from, to); };
+    suite.run_case("all_to_all", axes, "uneven", [&] { all_to_all_case(suite, axes, different); });
+    suite.run_case("all_to_all_single", axes, "uneven rows",
+                   [&] { all_to_all_single_case(suite, axes, different, 3, false); });
+  });
   for (int i = 0; i < 3; ++i) {
     const Axes axes{at::kFloat, i, Layout::kContiguous, suite.next_waiting()};
     suite.run_case("barrier", axes, "", [&] {

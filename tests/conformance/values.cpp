@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
@@ -86,10 +87,16 @@ at::Tensor guard_filled(at::ScalarType dtype, int64_t count) {
   return at::full({count * size}, dtype == at::kBool ? 1 : 0x2A, at::kByte).view(dtype);
 }
 
+// "[1, 2, 3]"; the first 16 numbers.
 std::string as_text(const at::Tensor& tensor) {
-  const auto shown = tensor.flatten().narrow(0, 0, std::min<int64_t>(tensor.numel(), 16));
+  const auto real = tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+  const auto numbers = real.flatten().to(at::kDouble);
   std::ostringstream text;
-  text << (shown.is_complex() ? at::view_as_real(shown) : shown.to(at::kDouble));
+  text << "[";
+  for (int64_t i = 0; i < std::min<int64_t>(numbers.numel(), 16); ++i) {
+    text << (i > 0 ? ", " : "") << numbers[i].item<double>();
+  }
+  text << (numbers.numel() > 16 ? ", ...]" : "]");
   return text.str();
 }
 
