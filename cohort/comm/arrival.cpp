@@ -1,6 +1,5 @@
 #include "cohort/comm/arrival.h"
 
-
 #include <algorithm>
 #include <map>
 
@@ -68,7 +67,8 @@ std::optional<std::string> loopback_conflict(const std::vector<Arrival>& arrival
     const auto choice = each.peer ? each.peer->interfaces : "those that `ip addr` shows";
     return base::fill_in(
         "[cohort] ranks on different hosts cannot connect: {} announces a loopback address\n  {}\n  {}\n"
-        "  hint: set GLOO_SOCKET_IFNAME on {} to one of its interfaces: {}; or let its host name resolve to such an address "
+        "  hint: set GLOO_SOCKET_IFNAME on {} to one of its interfaces: {}; or let its host name resolve to such an "
+        "address "
         "(Debian's /etc/hosts says 127.0.1.1)",
         describe(each), announces(each), announces(*other), host_of(each), choice);
   }

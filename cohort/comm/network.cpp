@@ -32,9 +32,7 @@ std::string numeric(const sockaddr* address) {
 
 bool is_link_local(const std::string& address) { return address.find('%') != std::string::npos; }
 
-int order(const std::string& address) {
-  return family_of(address) == "IPv4" ? 0 : is_link_local(address) ? 2 : 1;
-}
+int order(const std::string& address) { return family_of(address) == "IPv4" ? 0 : is_link_local(address) ? 2 : 1; }
 
 std::optional<std::string> first_of(const std::vector<std::string>& addresses, IpFamily family) {
   const auto found =
@@ -54,7 +52,8 @@ base::Result<std::string> address_of(const std::string& name, IpFamily family,
   } else if (found->addresses.empty()) {
     problem = "has no address";
   } else if (!first_of(found->addresses, family)) {
-    problem = family == IpFamily::kV4 ? "has no IPv4 address (COHORT_IP_FAMILY=4)" : "has no IPv6 address (COHORT_IP_FAMILY=6)";
+    problem = family == IpFamily::kV4 ? "has no IPv4 address (COHORT_IP_FAMILY=4)"
+                                      : "has no IPv6 address (COHORT_IP_FAMILY=6)";
   }
   if (!problem) return *first_of(found->addresses, family);
   return base::Error(base::fill_in("GLOO_SOCKET_IFNAME: interface \"{}\" {}", name, problem))
@@ -75,9 +74,7 @@ bool is_usable(const Interface& each) { return each.is_up && !each.addresses.emp
 
 }  // namespace
 
-std::string family_of(const std::string& address) {
-  return address.find(':') == std::string::npos ? "IPv4" : "IPv6";
-}
+std::string family_of(const std::string& address) { return address.find(':') == std::string::npos ? "IPv4" : "IPv6"; }
 
 bool is_loopback_address(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address.starts_with("::ffff:127.");
@@ -104,7 +101,8 @@ std::vector<Interface> list_interfaces() {
     auto found = std::find_if(interfaces.begin(), interfaces.end(),
                               [&](const Interface& each) { return each.name == entry->ifa_name; });
     if (found == interfaces.end()) {
-      interfaces.push_back({entry->ifa_name, (entry->ifa_flags & IFF_UP) != 0, (entry->ifa_flags & IFF_LOOPBACK) != 0, {}});
+      interfaces.push_back(
+          {entry->ifa_name, (entry->ifa_flags & IFF_UP) != 0, (entry->ifa_flags & IFF_LOOPBACK) != 0, {}});
       found = std::prev(interfaces.end());
     }
     if (!entry->ifa_addr) continue;
@@ -168,10 +166,11 @@ base::Result<std::vector<std::string>> choose_gloo_addresses(const std::string& 
     if (matches(address, family) && is_own_address(address, interfaces)) return std::vector{address};
   }
   // As in PyTorch: what the host name does not tell is a loopback address, which is right for ranks of one host.
-  const auto address = family == IpFamily::kAny ? std::optional<std::string>("127.0.0.1") : any_address(family, interfaces, /*loopback_first=*/false);
+  const auto address = family == IpFamily::kAny ? std::optional<std::string>("127.0.0.1")
+                                                : any_address(family, interfaces, /*loopback_first=*/false);
   if (address) return std::vector{*address};
   return base::Error(base::fill_in("COHORT_IP_FAMILY={} asks for an {}address, and this host has none",
-                                 family == IpFamily::kV4 ? 4 : 6, in_words(family)))
+                                   family == IpFamily::kV4 ? 4 : 6, in_words(family)))
       .with_hint("this host's interfaces: " + describe_interfaces(interfaces));
 }
 
@@ -202,8 +201,8 @@ base::Result<void> check_nccl_interface(const std::string& value, const std::vec
   const bool exists = std::any_of(interfaces.begin(), interfaces.end(),
                                   [&](const Interface& each) { return is_named(each) != excludes; });
   return base::Error(base::fill_in("NCCL_SOCKET_IFNAME=\"{}\" {}", value,
-                                 exists ? "leaves only interfaces that are down or have no address"
-                                        : "leaves no interface of this host"))
+                                   exists ? "leaves only interfaces that are down or have no address"
+                                          : "leaves no interface of this host"))
       .with_hint("this host's interfaces: " + describe_interfaces(interfaces));
 }
 
@@ -215,7 +214,7 @@ base::Result<std::vector<std::string>> resolve(const std::string& host, IpFamily
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
   if (error != 0) {
     return base::Error(base::fill_in("\"{}\" does not resolve to an {}address: {}", host, in_words(family),
-                                   error == EAI_SYSTEM ? base::errno_text(errno) : gai_strerror(error)));
+                                     error == EAI_SYSTEM ? base::errno_text(errno) : gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
   std::vector<std::string> addresses;

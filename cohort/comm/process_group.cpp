@@ -58,9 +58,9 @@ c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_r
   } catch (const c10::ValueError&) {
     throw;
   } catch (const std::exception& error) {
-    const auto text = comm::explain_failed_connect(record.store, description, record.ranks,
-                                                   is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
-                                                   error.what());
+    const auto text =
+        comm::explain_failed_connect(record.store, description, record.ranks,
+                                     is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout", error.what());
     if (is_first) comm::leave_roll(record.store, group_rank);
     C10_THROW_ERROR(DistBackendError, text);
   }

@@ -88,21 +88,24 @@ void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_ad
   } else if (use.is_listened_on) {
     cause = "the system does not show who listens on it: a process of another user or container";
   }
-  C10_THROW_ERROR(DistNetworkError, base::fill_in("[cohort] {} on {} cannot host the store: port {} {}\n  caused by: {}\n  hint: {}",
-                                                who(plan), host_name(), plan.port,
-                                                use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
+  C10_THROW_ERROR(
+      DistNetworkError,
+      base::fill_in("[cohort] {} on {} cannot host the store: port {} {}\n  caused by: {}\n  hint: {}", who(plan),
+                    host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
 }
 
 StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
   const auto family = checked_family();
   const auto addresses = resolve(plan.host, family);
-  TORCH_CHECK_VALUE(!lacks_family(plan.host, family),
-                    base::fill_in("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
-                                  "address of that family in {}",
-                                  who(plan), host_name(), addresses.error().message(), plan.source));
+  TORCH_CHECK_VALUE(
+      !lacks_family(plan.host, family),
+      base::fill_in("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
+                    "address of that family in {}",
+                    who(plan), host_name(), addresses.error().message(), plan.source));
   // Its own client needs no name: wherever the name leads, the server is here.
   const auto own = choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, list_interfaces());
-  TORCH_CHECK_VALUE(!own.empty(), "COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6, ": this host has no such address\n",
+  TORCH_CHECK_VALUE(!own.empty(), "COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
+                    ": this host has no such address\n",
                     "  hint: this host's interfaces: ", describe_interfaces(list_interfaces()));
   auto options = store_options(plan, timeout);
   options.isServer = true;
@@ -135,8 +138,8 @@ std::string unreachable_master_note(const RendezvousPlan& plan) {
   const bool leads_here = std::any_of(addresses->begin(), addresses->end(),
                                       [&](const auto& address) { return is_own_address(address, interfaces); });
   if (leads_here) return {};
-  return base::fill_in("{} resolves to {}, which is no address of this host: {}", plan.host, base::join(*addresses, ", "),
-                     describe_interfaces(interfaces));
+  return base::fill_in("{} resolves to {}, which is no address of this host: {}", plan.host,
+                       base::join(*addresses, ", "), describe_interfaces(interfaces));
 }
 
 }  // namespace cohort::comm

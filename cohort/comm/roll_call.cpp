@@ -24,7 +24,6 @@ using base::fill_in;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{5};
-constexpr milliseconds kFullScanInterval{100};
 constexpr milliseconds kFirstWarning{10'000};
 // For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
 constexpr milliseconds kStoreGrace{2'000};
@@ -33,6 +32,14 @@ constexpr const char* kErrorKey = "cohort/start/error";
 std::string entry_key(int rank) { return "cohort/start/" + std::to_string(rank); }
 // Two processes may have one rank, so the pid tells them apart.
 std::string read_key(int rank, int pid) { return fill_in("cohort/start/read/{}/{}", rank, pid); }
+
+// All ranks ask one server, so many ranks ask less often.
+milliseconds poll_interval(int world_size) {
+  return std::clamp(milliseconds(world_size / 10), kPollInterval, milliseconds(100));
+}
+milliseconds full_scan_interval(int world_size) {
+  return std::clamp(milliseconds(10 * world_size), milliseconds(100), milliseconds(10'000));
+}
 
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -57,8 +64,8 @@ std::string& last_failure_seen() {
 // "<who and when>\n<kind><text>"; the first failure stays.
 void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) {
   static std::atomic<int> count{0};
-  const auto value = fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count,
-                                 static_cast<char>(failure.kind), failure.text);
+  const auto value =
+      fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count, static_cast<char>(failure.kind), failure.text);
   store.compareSet(kErrorKey, {}, to_bytes(value));
 }
 
@@ -87,22 +94,19 @@ class Roll {
   }
 
  private:
-  std::string self_in_words() const {
-    return fill_in("rank {} ({})", call_.rank, describe_process(self_));
-  }
+  std::string self_in_words() const { return fill_in("rank {} ({})", call_.rank, describe_process(self_)); }
   std::string place() const {
     if (!call_.plan) return "the store it was given";
     return call_.plan->kind == RendezvousPlan::Kind::kFile ? call_.plan->path
-                                                          : fill_in("{}:{}", call_.plan->host, call_.plan->port);
+                                                           : fill_in("{}:{}", call_.plan->host, call_.plan->port);
   }
   bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::Kind::kFile; }
   bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
 
   Failure stale_file(const std::string& cause) const {
-    return {Kind::kStore,
-            fill_in("[cohort] the file store {} is left over from another run\n  caused by: {}\n"
-                        "  hint: delete {}, or give each run a path of its own",
-                        place(), cause, place())};
+    return {Kind::kStore, fill_in("[cohort] the file store {} is left over from another run\n  caused by: {}\n"
+                                  "  hint: delete {}, or give each run a path of its own",
+                                  place(), cause, place())};
   }
   Failure duplicate(const std::string& first) const {
     return {Kind::kValue, duplicate_rank_text(call_.rank, first, describe_process(self_))};
@@ -112,7 +116,8 @@ class Roll {
   std::optional<Failure> enter() {
     const auto addresses = gloo_addresses();
     if (!addresses) {
-      return Failure{Kind::kValue, fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
+      return Failure{Kind::kValue,
+                     fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
     }
     self_.addresses = *addresses;
     if (std::any_of(addresses->begin(), addresses->end(), is_loopback_address)) {
@@ -132,7 +137,8 @@ class Roll {
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
     return Failure{Kind::kStore, fill_in("[cohort] {} comes too late: this rank was {}, which has ended\n"
-                                             "  hint: start all ranks again", self_in_words(), describe_process(there))};
+                                         "  hint: start all ranks again",
+                                         self_in_words(), describe_process(there))};
   }
 
   // This process has created a default group with this store before.
@@ -149,8 +155,8 @@ class Roll {
     if (!store_->check({gloo_key(call_.rank)})) return std::nullopt;
     const auto twin = decode_gloo_entry(store_->get(gloo_key(call_.rank)));
     if (is_file() && (!twin || is_seen_gone(*twin))) {
-      return stale_file(fill_in("rank {} of it, a Python process{}, has ended", call_.rank,
-                                    twin ? " on " + twin->host : ""));
+      return stale_file(
+          fill_in("rank {} of it, a Python process{}, has ended", call_.rank, twin ? " on " + twin->host : ""));
     }
     return duplicate(twin ? describe_python(*twin) : "a Python process");
   }
@@ -210,9 +216,9 @@ class Roll {
         if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
         return;
       }
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(poll_interval(call_.world_size));
       const auto now = Clock::now();
-      if (now - last_full_scan_ < kFullScanInterval && now < deadline_) {
+      if (now - last_full_scan_ < full_scan_interval(call_.world_size) && now < deadline_) {
         look_for(missing().front());
         if (!store_->check({kErrorKey})) continue;
       }
@@ -232,14 +238,15 @@ class Roll {
     if (now >= deadline_) return timed_out();
     if (now - begin_ > kFirstWarning && !has_warned_) {
       has_warned_ = true;
-      base::log_warning(fill_in("{} waits for {} at {}, for {} more", self_in_words(), ranks_in_words(missing()), place(),
-                                    base::format_duration(deadline_ - now)));
+      base::log_warning(fill_in("{} waits for {} at {}, for {} more", self_in_words(), ranks_in_words(missing()),
+                                place(), base::format_duration(deadline_ - now)));
     }
     return std::nullopt;
   }
 
   std::optional<Failure> gone_rank() const {
-    const auto found = std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
+    const auto found =
+        std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
     if (found == arrivals_.end()) return std::nullopt;
     auto text = fill_in("[cohort] init_process_group failed: {} came and has ended since", describe(found->second));
     if (!is_complete()) text += "\n  still missing: " + ranks_in_words(missing());
@@ -251,18 +258,18 @@ class Roll {
   Failure timed_out() const {
     const auto names = missing();
     auto text = fill_in("[cohort] init_process_group timed out: {} never came\n  {} waited {} at {}{}\n  came: {}",
-                            ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
-                            hosts_store() ? ", which it hosts" : "", describe(arrivals()));
+                        ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
+                        hosts_store() ? ", which it hosts" : "", describe(arrivals()));
     // PyTorch's own words, which scripts look for.
     text += fill_in("\n  caused by: Timed out after {} seconds waiting for clients. {}/{} clients joined.",
-                        std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(),
-                        call_.world_size);
+                    std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(), call_.world_size);
     if (const auto note = hosts_store() ? unreachable_master_note(*call_.plan) : ""; !note.empty()) {
       text += "\n  caused by: " + note;
     }
-    return {Kind::kStore, text + fill_in("\n  hint: see whether {} started, with the same meeting place; if only late, raise "
-                                             "InitOptions::timeout",
-                                             ranks_in_words(names))};
+    return {Kind::kStore,
+            text + fill_in("\n  hint: see whether {} started, with the same meeting place; if only late, raise "
+                           "InitOptions::timeout",
+                           ranks_in_words(names))};
   }
 
   static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -323,7 +330,9 @@ class Roll {
     }
     text += "\n  caused by: " + first_line(error.what_without_backtrace());
     if (!missing().empty()) text += "\n  still missing: " + ranks_in_words(missing());
-    raise({Kind::kStore, text + "\n  hint: the process that hosts the store ended; look at the output of rank 0, or of the launcher"});
+    raise(
+        {Kind::kStore,
+         text + "\n  hint: the process that hosts the store ended; look at the output of rank 0, or of the launcher"});
   }
 
   const RollCall& call_;
@@ -384,9 +393,11 @@ std::string explain_failed_connect(const c10::intrusive_ptr<c10d::Store>& store,
   auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", group, ranks_in_words(ranks));
   if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
   text += "\n  caused by: " + engine_text.substr(0, engine_text.find('\n'));
-  if (absent.empty()) return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
-  return text + fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
-                            ranks_in_words(absent), option);
+  if (absent.empty())
+    return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
+  return text +
+         fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
+                 ranks_in_words(absent), option);
 }
 
 }  // namespace cohort::comm

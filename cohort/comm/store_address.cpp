@@ -80,7 +80,8 @@ std::string quoted(const std::string& bytes) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string text = "\"";
   for (const unsigned char byte : bytes) {
-    text += byte >= 32 && byte < 127 ? std::string(1, static_cast<char>(byte)) : std::string("\\x") + kDigits[byte / 16] + kDigits[byte % 16];
+    text += byte >= 32 && byte < 127 ? std::string(1, static_cast<char>(byte))
+                                     : std::string("\\x") + kDigits[byte / 16] + kDigits[byte % 16];
   }
   return text + "\"";
 }
@@ -95,7 +96,8 @@ std::optional<Answer> connect_to(int fd, const addrinfo& target, Clock::time_poi
   if (::connect(fd, target.ai_addr, target.ai_addrlen) == 0) return std::nullopt;
   if (errno != EINPROGRESS) return no_connection(errno);
   if (!wait_for(fd, POLLOUT, deadline)) {
-    return Answer{Outcome::kNoReply, "no reply to a connection attempt of " + base::format_duration(Clock::now() - begin)};
+    return Answer{Outcome::kNoReply,
+                  "no reply to a connection attempt of " + base::format_duration(Clock::now() - begin)};
   }
   int error = 0;
   socklen_t size = sizeof error;
@@ -116,7 +118,8 @@ Answer read_answer(int fd, Clock::time_point deadline) {
     std::array<char, 64> buffer{};
     const ssize_t count = ::read(fd, buffer.data(), buffer.size());
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (count <= 0 && received.empty()) return {Outcome::kClosed, "accepted the connection and closed it without an answer"};
+    if (count <= 0 && received.empty())
+      return {Outcome::kClosed, "accepted the connection and closed it without an answer"};
     if (count <= 0) break;
     received.append(buffer.data(), static_cast<size_t>(count));
     if (std::memcmp(received.data(), wanted.data(), std::min(received.size(), wanted.size())) != 0) break;
@@ -136,7 +139,8 @@ Answer ask(const std::string& address, uint16_t port, milliseconds connect_limit
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(target, freeaddrinfo);
   const base::Fd socket(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return no_connection(errno);
-  if (auto failure = connect_to(socket.get(), *target, std::min(deadline, Clock::now() + connect_limit))) return *failure;
+  if (auto failure = connect_to(socket.get(), *target, std::min(deadline, Clock::now() + connect_limit)))
+    return *failure;
   const auto bytes = greeting();
   if (::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) {
     return {Outcome::kClosed, "accepted the connection and closed it without an answer"};
@@ -193,10 +197,11 @@ class Search {
     for (const auto& address : order_) {
       const auto& record = records_.at(address);
       lines.push_back(base::fill_in("{} ({}): {}; {} attempt{} in {}", address, family_of(address), record.last.text,
-                                  record.attempts, record.attempts == 1 ? "" : "s", elapsed));
+                                    record.attempts, record.attempts == 1 ? "" : "s", elapsed));
     }
     if (!resolve_error_.empty()) {
-      lines.push_back(base::fill_in("{}; {} attempt{} in {}", resolve_error_, rounds_, rounds_ == 1 ? "" : "s", elapsed));
+      lines.push_back(
+          base::fill_in("{}; {} attempt{} in {}", resolve_error_, rounds_, rounds_ == 1 ? "" : "s", elapsed));
     }
     return lines;
   }
@@ -225,8 +230,8 @@ class Search {
   }
 
   base::Error failure() const {
-    auto text = base::fill_in("[cohort] {} on {} cannot reach the store at {}:{}", search_.who, host_name(), search_.host,
-                            search_.port);
+    auto text = base::fill_in("[cohort] {} on {} cannot reach the store at {}:{}", search_.who, host_name(),
+                              search_.host, search_.port);
     for (const auto& cause : causes()) text += "\n  caused by: " + cause;
     return base::Error(text + "\n  hint: " + hint());
   }
@@ -235,8 +240,8 @@ class Search {
     if (has_warned_ || Clock::now() - begin_ < kFirstWarning) return;
     has_warned_ = true;
     base::log_warning(base::fill_in("{} has not reached the store at {}:{} yet and goes on for {}: {}", search_.who,
-                                  search_.host, search_.port, base::format_duration(deadline_ - Clock::now()),
-                                  base::join(causes(), "; ")));
+                                    search_.host, search_.port, base::format_duration(deadline_ - Clock::now()),
+                                    base::join(causes(), "; ")));
   }
 
   const StoreSearch& search_;

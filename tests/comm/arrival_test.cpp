@@ -54,16 +54,18 @@ TEST(Arrival, TwoRanksWithOneAcceleratorMessage) {
 TEST(Arrival, LoopbackBetweenHostsMessage) {
   auto lost = cpp_rank(1, "b", "127.0.1.1");
   lost.peer->interfaces = "eth0 (10.0.0.2)";
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "10.0.0.1"), lost}),
-            "[cohort] ranks on different hosts cannot connect: rank 1 (pid 101 on b) announces a loopback address\n"
-            "  rank 1 (pid 101 on b) announces 127.0.1.1\n  rank 0 (pid 100 on a) announces 10.0.0.1\n"
-            "  hint: set GLOO_SOCKET_IFNAME on b to one of its interfaces: eth0 (10.0.0.2); or let its host name resolve to "
-            "such an address (Debian's /etc/hosts says 127.0.1.1)");
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "10.0.0.1"), python_rank(1, "b", "127.0.0.1")}),
-            "[cohort] ranks on different hosts cannot connect: rank 1 (a Python process on b) announces a loopback address\n"
-            "  rank 1 (a Python process on b) announces 127.0.0.1\n  rank 0 (pid 100 on a) announces 10.0.0.1\n"
-            "  hint: set GLOO_SOCKET_IFNAME on b to one of its interfaces: those that `ip addr` shows; or let its host name "
-            "resolve to such an address (Debian's /etc/hosts says 127.0.1.1)");
+  EXPECT_EQ(
+      find_conflict({cpp_rank(0, "a", "10.0.0.1"), lost}),
+      "[cohort] ranks on different hosts cannot connect: rank 1 (pid 101 on b) announces a loopback address\n"
+      "  rank 1 (pid 101 on b) announces 127.0.1.1\n  rank 0 (pid 100 on a) announces 10.0.0.1\n"
+      "  hint: set GLOO_SOCKET_IFNAME on b to one of its interfaces: eth0 (10.0.0.2); or let its host name resolve to "
+      "such an address (Debian's /etc/hosts says 127.0.1.1)");
+  EXPECT_EQ(
+      find_conflict({cpp_rank(0, "a", "10.0.0.1"), python_rank(1, "b", "127.0.0.1")}),
+      "[cohort] ranks on different hosts cannot connect: rank 1 (a Python process on b) announces a loopback address\n"
+      "  rank 1 (a Python process on b) announces 127.0.0.1\n  rank 0 (pid 100 on a) announces 10.0.0.1\n"
+      "  hint: set GLOO_SOCKET_IFNAME on b to one of its interfaces: those that `ip addr` shows; or let its host name "
+      "resolve to such an address (Debian's /etc/hosts says 127.0.1.1)");
 }
 
 TEST(Arrival, MixedFamiliesMessage) {
@@ -79,7 +81,8 @@ TEST(Arrival, ManyRanksAreCounted) {
   many.resize(1);
   EXPECT_EQ(describe(many), "rank 0 (a Python process on a)");
   for (int rank = 1; rank < 10; ++rank) many.push_back({rank, {}, {}});
-  EXPECT_EQ(describe(many), "rank 0 (a Python process on a), rank 1, rank 2, rank 3, rank 4, rank 5, rank 6, rank 7 and 2 more");
+  EXPECT_EQ(describe(many),
+            "rank 0 (a Python process on a), rank 1, rank 2, rank 3, rank 4, rank 5, rank 6, rank 7 and 2 more");
   EXPECT_EQ(describe(std::vector<Arrival>{}), "none");
 }
 

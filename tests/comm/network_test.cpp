@@ -13,7 +13,8 @@ const std::vector<Interface> kInterfaces{{"lo", true, true, {"127.0.0.1", "::1"}
                                          {"eth2", true, false, {}},
                                          {"ib0", true, false, {"fd01::1"}}};
 const std::string kListed =
-    "\n  hint: this host's interfaces: lo (127.0.0.1, ::1), eth0 (10.0.0.1, fd00::1, fe80::1%eth0), eth1 (down), eth2 (no "
+    "\n  hint: this host's interfaces: lo (127.0.0.1, ::1), eth0 (10.0.0.1, fd00::1, fe80::1%eth0), eth1 (down), eth2 "
+    "(no "
     "address), ib0 (fd01::1)";
 
 std::string gloo(const std::string& names, IpFamily family = IpFamily::kAny,
@@ -81,7 +82,8 @@ TEST(Network, NcclInterfaceNamesArePrefixesUnlessExact) {
 TEST(Network, NcclInterfaceThatCannotServeMessage) {
   EXPECT_EQ(nccl("=eth"), "NCCL_SOCKET_IFNAME=\"=eth\" leaves no interface of this host" + kListed);
   EXPECT_EQ(nccl("ens"), "NCCL_SOCKET_IFNAME=\"ens\" leaves no interface of this host" + kListed);
-  EXPECT_EQ(nccl("eth1"), "NCCL_SOCKET_IFNAME=\"eth1\" leaves only interfaces that are down or have no address" + kListed);
+  EXPECT_EQ(nccl("eth1"),
+            "NCCL_SOCKET_IFNAME=\"eth1\" leaves only interfaces that are down or have no address" + kListed);
   EXPECT_EQ(nccl("^lo,eth0,ib"),
             "NCCL_SOCKET_IFNAME=\"^lo,eth0,ib\" leaves only interfaces that are down or have no address" + kListed);
 }

@@ -154,8 +154,9 @@ TEST(Start, TwoProcessesWithOneRankNamePids) {
 TEST(Start, WorldSizesThatDifferMessage) {
   const auto results = run_workers("start", {.world_size = 3, .arguments = {"0:WORLD_SIZE=4", "1:WORLD_SIZE=4"}});
   for (const auto& each : results.ranks) {
-    EXPECT_THAT(plain(each.output), testing::StartsWith("ValueError: [cohort] the ranks disagree on the world size\n"
-                                                        "  world size 3: rank 2 (pid P on HOST)\n  world size 4: rank "));
+    EXPECT_THAT(plain(each.output),
+                testing::StartsWith("ValueError: [cohort] the ranks disagree on the world size\n"
+                                    "  world size 3: rank 2 (pid P on HOST)\n  world size 4: rank "));
     EXPECT_FALSE(each.timed_out);
   }
 }
@@ -166,7 +167,8 @@ std::string never_came(const std::string& place) {
          place +
          "\n  came: rank 0 (pid P on HOST), rank 1 (pid P on HOST)\n"
          "  caused by: Timed out after 1 seconds waiting for clients. 2/4 clients joined.\n"
-         "  hint: see whether ranks 2 and 3 started, with the same meeting place; if only late, raise InitOptions::timeout";
+         "  hint: see whether ranks 2 and 3 started, with the same meeting place; if only late, raise "
+         "InitOptions::timeout";
 }
 
 const std::vector<std::string> kTwoOfFour{"*:WORLD_SIZE=4", "0:@timeout=900"};
@@ -196,9 +198,10 @@ TEST(Start, RankThatCameAndDiedIsNamedMessage) {
   agent.wait_for_rank(0);
   agent.wait_for_rank(1);
   workers.signal(1, SIGKILL);
-  expect_texts(workers.wait(), {"DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) came and has "
-                                "ended since\n  still missing: ranks 2 and 3\n"
-                                "  hint: look at the output of rank 1 for the reason"});
+  expect_texts(workers.wait(),
+               {"DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) came and has "
+                "ended since\n  still missing: ranks 2 and 3\n"
+                "  hint: look at the output of rank 1 for the reason"});
 }
 
 TEST(Start, StoreThatDiesMessage) {
@@ -218,18 +221,21 @@ TEST(Start, PortInUseMessage) {
   std::getline(std::ifstream("/proc/self/cmdline"), command, '\0');
   const auto results =
       run_workers("start", {.arguments = {"*:MASTER_PORT=" + std::to_string(port.port), "*:@timeout=1000"}});
-  EXPECT_THAT(plain(results[0].output),
-              testing::StartsWith("DistNetworkError: [cohort] rank 0 of 2 on HOST cannot host the store: port PORT is in use\n"
-                                  "  caused by: pid P listens on it: " +
-                                  command));
+  EXPECT_THAT(
+      plain(results[0].output),
+      testing::StartsWith("DistNetworkError: [cohort] rank 0 of 2 on HOST cannot host the store: port PORT is in use\n"
+                          "  caused by: pid P listens on it: " +
+                          command));
   EXPECT_THAT(results[0].output, HasSubstr("pid " + std::to_string(getpid()) + " listens"));
-  EXPECT_THAT(plain(results[0].output), testing::EndsWith("\n  hint: end that process, or choose another port in MASTER_ADDR and "
-                                                         "MASTER_PORT, the same on every rank\n"));
-  EXPECT_EQ(plain(results[1].output),
-            "DistNetworkError: [cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
-            "  caused by: 127.0.0.1 (IPv4): accepted the connection but gave no answer T; T\n"
-            "  hint: another program uses this port; choose another one for MASTER_ADDR and MASTER_PORT, the same on every "
-            "rank\n");
+  EXPECT_THAT(plain(results[0].output),
+              testing::EndsWith("\n  hint: end that process, or choose another port in MASTER_ADDR and "
+                                "MASTER_PORT, the same on every rank\n"));
+  EXPECT_EQ(
+      plain(results[1].output),
+      "DistNetworkError: [cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
+      "  caused by: 127.0.0.1 (IPv4): accepted the connection but gave no answer T; T\n"
+      "  hint: another program uses this port; choose another one for MASTER_ADDR and MASTER_PORT, the same on every "
+      "rank\n");
 }
 
 TEST(Start, PortIsFreeAtOnceAfterARunAndAfterACrash) {
@@ -262,10 +268,13 @@ TEST(Start, FileIsReusedAfterACleanEndOnly) {
   }
   const auto results = run_workers("start", {.arguments = {argument}});
   for (const auto& each : results.ranks) {
-    const auto text = std::regex_replace(plain(each.output), std::regex("rank [01] of it, pid P on HOST, has ended|a start that "
-                                                                        "failed there: .*"), "REASON");
-    EXPECT_EQ(text, "DistStoreError: [cohort] the file store " + path + " is left over from another run\n  caused by: REASON\n" +
-                        "  hint: delete " + path + ", or give each run a path of its own\n");
+    const auto text = std::regex_replace(plain(each.output),
+                                         std::regex("rank [01] of it, pid P on HOST, has ended|a start that "
+                                                    "failed there: .*"),
+                                         "REASON");
+    EXPECT_EQ(text, "DistStoreError: [cohort] the file store " + path +
+                        " is left over from another run\n  caused by: REASON\n" + "  hint: delete " + path +
+                        ", or give each run a path of its own\n");
   }
   std::filesystem::remove(path);
   expect_texts(run_workers("start", {.arguments = {argument}}), {"started", "started"});
@@ -274,9 +283,10 @@ TEST(Start, FileIsReusedAfterACleanEndOnly) {
 TEST(Start, InterfaceThatDoesNotExistMessage) {
   const auto results = run_workers("start", {.arguments = {"1:GLOO_SOCKET_IFNAME=eth77"}});
   for (const auto& each : results.ranks) {
-    EXPECT_THAT(plain(each.output),
-                testing::StartsWith("ValueError: [cohort] rank 1 (pid P on HOST) cannot start: GLOO_SOCKET_IFNAME: interface "
-                                    "\"eth77\" does not exist\n  hint: this host's interfaces: lo (127.0.0.1"));
+    EXPECT_THAT(
+        plain(each.output),
+        testing::StartsWith("ValueError: [cohort] rank 1 (pid P on HOST) cannot start: GLOO_SOCKET_IFNAME: interface "
+                            "\"eth77\" does not exist\n  hint: this host's interfaces: lo (127.0.0.1"));
   }
 }
 
@@ -290,7 +300,8 @@ TEST(Start, AddressFamilyIsForced) {
 
 TEST(Start, Ipv6AddressesWork) {
   if (!std::filesystem::exists("/proc/net/if_inet6")) GTEST_SKIP() << "this host has no IPv6";
-  expect_texts(run_workers("start", {.arguments = {"*:MASTER_ADDR=::1", "*:COHORT_IP_FAMILY=6"}}), {"started", "started"});
+  expect_texts(run_workers("start", {.arguments = {"*:MASTER_ADDR=::1", "*:COHORT_IP_FAMILY=6"}}),
+               {"started", "started"});
   const base::PortReservation port = base::reserve_port().value();
   expect_texts(run_workers("start", {.arguments = {"*:@url=tcp://[::1]:" + std::to_string(port.port)}}),
                {"started", "started"});
@@ -298,27 +309,30 @@ TEST(Start, Ipv6AddressesWork) {
 
 TEST(Start, FamilyThatTheMasterLacksMessage) {
   const auto results = run_workers("start", {.arguments = {"*:COHORT_IP_FAMILY=6"}});
-  const std::string cause = "\"127.0.0.1\" does not resolve to an IPv6 address: Address family for hostname not supported";
+  const std::string cause =
+      "\"127.0.0.1\" does not resolve to an IPv6 address: Address family for hostname not supported";
   const std::string hint =
       "\n  hint: unset COHORT_IP_FAMILY, or give an address of that family in MASTER_ADDR and MASTER_PORT";
-  expect_texts(results,
-               {"ValueError: [cohort] rank 0 of 2 on HOST cannot host the store: " + cause + hint,
-                "DistNetworkError: [cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n  caused by: " + cause +
-                    "; T" + hint});
+  expect_texts(
+      results,
+      {"ValueError: [cohort] rank 0 of 2 on HOST cannot host the store: " + cause + hint,
+       "DistNetworkError: [cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n  caused by: " +
+           cause + "; T" + hint});
 }
 
 TEST(Start, HostNameThatDoesNotLeadToRankZeroMessage) {
   const auto results = run_workers("start", {.arguments = {"*:MASTER_ADDR=no-such-host.invalid", "*:@timeout=900"}});
-  expect_texts(results,
-               {"DistStoreError: [cohort] init_process_group timed out: rank 1 never came\n"
-                "  rank 0 (pid P on HOST) waited 900 ms at no-such-host.invalid:PORT, which it hosts\n"
-                "  came: rank 0 (pid P on HOST)\n"
-                "  caused by: Timed out after 1 seconds waiting for clients. 1/2 clients joined.\n"
-                "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known\n"
-                "  hint: see whether rank 1 started, with the same meeting place; if only late, raise InitOptions::timeout",
-                "DistNetworkError: [cohort] rank 1 of 2 on HOST cannot reach the store at no-such-host.invalid:PORT\n"
-                "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known; T\n"
-                "  hint: give a name that this host can resolve, or a numeric address, in MASTER_ADDR and MASTER_PORT"});
+  expect_texts(
+      results,
+      {"DistStoreError: [cohort] init_process_group timed out: rank 1 never came\n"
+       "  rank 0 (pid P on HOST) waited 900 ms at no-such-host.invalid:PORT, which it hosts\n"
+       "  came: rank 0 (pid P on HOST)\n"
+       "  caused by: Timed out after 1 seconds waiting for clients. 1/2 clients joined.\n"
+       "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known\n"
+       "  hint: see whether rank 1 started, with the same meeting place; if only late, raise InitOptions::timeout",
+       "DistNetworkError: [cohort] rank 1 of 2 on HOST cannot reach the store at no-such-host.invalid:PORT\n"
+       "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known; T\n"
+       "  hint: give a name that this host can resolve, or a numeric address, in MASTER_ADDR and MASTER_PORT"});
 }
 
 TEST(Start, WorksAgainWithTheSameStore) {
@@ -355,14 +369,18 @@ COHORT_WORKER(one_accelerator) {
 
 TEST(Start, TwoRanksWithOneAcceleratorMessage) {
   const std::string text =
-      "ValueError: [cohort] two ranks use one accelerator, GPU-made-up\n  rank 0 (pid P on HOST)\n  rank 1 (pid P on HOST)\n"
+      "ValueError: [cohort] two ranks use one accelerator, GPU-made-up\n  rank 0 (pid P on HOST)\n  rank 1 (pid P on "
+      "HOST)\n"
       "  hint: give each rank of a host its own device, by its LOCAL_RANK for instance";
   expect_texts(run_workers("one_accelerator"), {text, text});
 }
 
 COHORT_WORKER(stays_out_of_new_group) {
   init_process_group("gloo");
-  std::cout << (get_rank() == 0 ? error_of([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) : "out")
+  std::cout << (get_rank() == 0 ? error_of([] {
+    new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)});
+  })
+                                : "out")
             << std::endl;
   barrier();
 }
@@ -370,7 +388,8 @@ COHORT_WORKER(stays_out_of_new_group) {
 TEST(Start, RankThatNeverCallsNewGroupMessage) {
   const auto results = run_workers("stays_out_of_new_group");
   results.expect_success();
-  const auto text = std::regex_replace(plain(results[0].output), std::regex("caused by: (?!rank 1)[^\n]*"), "caused by: GLOO");
+  const auto text =
+      std::regex_replace(plain(results[0].output), std::regex("caused by: (?!rank 1)[^\n]*"), "caused by: GLOO");
   EXPECT_EQ(text,
             "DistBackendError: [cohort] group \"1\" of ranks 0 and 1 cannot connect\n"
             "  caused by: rank 1 never came to it\n  caused by: GLOO\n"

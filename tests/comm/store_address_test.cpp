@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <atomic>
 #include <regex>
@@ -78,7 +78,8 @@ std::string text_of(const StoreSearch& search) {
 }
 
 const std::string kForeignHint =
-    "\n  hint: another program uses this port; choose another one for MASTER_ADDR and MASTER_PORT, the same on every rank";
+    "\n  hint: another program uses this port; choose another one for MASTER_ADDR and MASTER_PORT, the same on every "
+    "rank";
 
 TEST(StoreAddress, FindsStoresOfBothKinds) {
   for (const bool use_libuv : {true, false}) {
@@ -137,10 +138,11 @@ TEST(StoreAddress, NameThatDoesNotResolveMessage) {
 TEST(StoreAddress, AddressOfTheOtherFamilyMessageComesAtOnce) {
   auto search = search_for(29500, 60'000);
   search.family = IpFamily::kV6;
-  EXPECT_EQ(text_of(search),
-            "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
-            "  caused by: \"127.0.0.1\" does not resolve to an IPv6 address: Address family for hostname not supported; T\n"
-            "  hint: unset COHORT_IP_FAMILY, or give an address of that family in MASTER_ADDR and MASTER_PORT");
+  EXPECT_EQ(
+      text_of(search),
+      "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
+      "  caused by: \"127.0.0.1\" does not resolve to an IPv6 address: Address family for hostname not supported; T\n"
+      "  hint: unset COHORT_IP_FAMILY, or give an address of that family in MASTER_ADDR and MASTER_PORT");
 }
 
 TEST(StoreAddress, WaitsForAServerThatComesLater) {

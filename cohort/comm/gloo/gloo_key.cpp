@@ -17,7 +17,8 @@ std::optional<std::string> take_block(const std::vector<uint8_t>& bytes, size_t&
   std::memcpy(&length, &bytes[begin], sizeof length);
   begin += sizeof length;
   if (length > bytes.size() - begin) return std::nullopt;
-  std::string block(bytes.begin() + static_cast<ptrdiff_t>(begin), bytes.begin() + static_cast<ptrdiff_t>(begin + length));
+  std::string block(bytes.begin() + static_cast<ptrdiff_t>(begin),
+                    bytes.begin() + static_cast<ptrdiff_t>(begin + length));
   begin += length;
   return block;
 }
