@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -25,6 +27,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{5};
 constexpr milliseconds kFirstWarning{10'000};
+// The time-out is watched from outside as well: c10d waits without limit for a store that is stopped.
+constexpr milliseconds kStuckGrace{3'000};
 // For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
 constexpr milliseconds kStoreGrace{2'000};
 constexpr const char* kErrorKey = "cohort/start/error";
@@ -56,8 +60,24 @@ struct Failure {
 }
 
 // The last failure this process has reported or read, as it stands in the store: one that is met again is an old one.
-std::string& last_failure_seen() {
-  static auto* const value = new std::string;
+class LastFailure {
+ public:
+  bool is(const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    return value == value_;
+  }
+  void set(const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    value_ = value;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string value_;
+};
+
+LastFailure& last_failure() {
+  static auto* const value = new LastFailure;
   return *value;
 }
 
@@ -78,10 +98,10 @@ std::string describe_python(const GlooEntry& entry) {
 
 class Roll {
  public:
-  explicit Roll(const RollCall& call) : call_(call), store_(call.store), deadline_(begin_ + call.timeout) {
+  explicit Roll(RollCall call) : call_(std::move(call)), store_(call_.store), deadline_(begin_ + call_.timeout) {
     self_ = this_process();
-    self_.world_size = call.world_size;
-    self_.accelerator = call.accelerator;
+    self_.world_size = call_.world_size;
+    self_.accelerator = call_.accelerator;
   }
 
   void run() {
@@ -91,6 +111,15 @@ class Roll {
     } catch (const c10::DistNetworkError& error) {
       lost_store(error);
     }
+  }
+
+  /// For another thread, when run() does not come back.
+  Failure stuck() const {
+    return {Kind::kStore,
+            fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
+                    "  caused by: none within the time-out of {}, nor some seconds after it\n"
+                    "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
+                    self_in_words(), place(), base::format_duration(call_.timeout))};
   }
 
  private:
@@ -280,7 +309,7 @@ class Roll {
     const std::string value(bytes.begin(), bytes.end());
     const auto line = value.find('\n');
     if (line == std::string::npos || value.size() < line + 2) return std::nullopt;
-    if (value == last_failure_seen()) {
+    if (last_failure().is(value)) {
       // It ended an earlier start of this process, which tries again.
       store_->deleteKey(kErrorKey);
       return std::nullopt;
@@ -296,7 +325,7 @@ class Roll {
         post_failure(*store_, self_, failure);
         if (auto first = reported_failure()) failure = *first;
       }
-      last_failure_seen() = seen_value_;
+      last_failure().set(seen_value_);
       store_->set(read_key(call_.rank, self_.pid), std::vector<uint8_t>{1});
       if (hosts_store()) wait_for_readers(failure.kind == Kind::kValue);
       if (has_entry_) leave_roll(store_, call_.rank);
@@ -335,8 +364,8 @@ class Roll {
          text + "\n  hint: the process that hosts the store ended; look at the output of rank 0, or of the launcher"});
   }
 
-  const RollCall& call_;
-  const c10::intrusive_ptr<c10d::Store>& store_;
+  const RollCall call_;
+  const c10::intrusive_ptr<c10d::Store>& store_;  // in call_
   const Clock::time_point begin_ = Clock::now();
   const Clock::time_point deadline_;
   Clock::time_point last_full_scan_ = begin_;
@@ -349,7 +378,18 @@ class Roll {
 
 }  // namespace
 
-void call_roll(const RollCall& call) { Roll(call).run(); }
+void call_roll(const RollCall& call) {
+  const auto roll = std::make_shared<Roll>(call);
+  std::packaged_task<void()> task([roll] { roll->run(); });
+  auto done = task.get_future();
+  std::thread thread(std::move(task));
+  if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
+    thread.detach();  // it owns what it works on
+    raise(roll->stuck());
+  }
+  thread.join();
+  done.get();
+}
 
 std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto end = Clock::now() + std::chrono::seconds(1);
