@@ -59,8 +59,12 @@ c10::intrusive_ptr<c10d::Backend> connect(const GroupRecord& record, int group_r
     throw;
   } catch (const std::exception& error) {
     const auto text =
-        comm::explain_failed_connect(record.store, description, record.ranks,
-                                     is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout", error.what());
+        comm::explain_failed_connect({.store = record.store,
+                                      .group = description,
+                                      .ranks = record.ranks,
+                                      .option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
+                                      .engine_text = error.what()},
+                                     *world().peers);
     if (is_first) comm::leave_roll(record.store, group_rank);
     C10_THROW_ERROR(DistBackendError, text);
   }
@@ -81,9 +85,9 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, co
                      .timeout = record.timeout,
                      .plan = plan,
                      .accelerator = {}});
+    world().peers->collect();
   }
   const auto backend = connect(record, group_rank, description, is_first);
-  if (is_first) world().peers->collect();
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   for (const auto device : {c10::DeviceType::CPU, c10::DeviceType::CUDA}) {

@@ -16,6 +16,7 @@
 #include "cohort/comm/arrival.h"
 #include "cohort/comm/failure_text.h"
 #include "cohort/comm/network.h"
+#include "cohort/comm/peers.h"
 #include "cohort/comm/rendezvous.h"
 
 namespace cohort::comm {
@@ -115,11 +116,12 @@ class Roll {
 
   /// For another thread, when run() does not come back.
   Failure stuck() const {
-    return {Kind::kStore,
-            fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
-                    "  caused by: none within the time-out of {}, nor some seconds after it\n"
-                    "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
-                    self_in_words(), place(), base::format_duration(call_.timeout))};
+    return {
+        Kind::kStore,
+        fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
+                "  caused by: none within the time-out of {}, nor some seconds after it\n"
+                "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
+                self_in_words(), place(), base::format_duration(call_.timeout))};
   }
 
  private:
@@ -376,6 +378,18 @@ class Roll {
   std::string seen_value_;
 };
 
+std::vector<int> ranks_without_gloo_key(const FailedConnect& failure) {
+  std::vector<int> absent;
+  try {
+    for (size_t i = 0; i < failure.ranks.size(); ++i) {
+      if (!failure.store->check({gloo_key(static_cast<int>(i))})) absent.push_back(failure.ranks[i]);
+    }
+  } catch (const std::exception&) {
+    absent.clear();  // the store has ended: nothing is known
+  }
+  return absent;
+}
+
 }  // namespace
 
 void call_roll(const RollCall& call) {
@@ -419,25 +433,30 @@ void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   }
 }
 
-std::string explain_failed_connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group,
-                                   const std::vector<int>& ranks, const std::string& option,
-                                   const std::string& engine_text) {
-  std::vector<int> absent;
-  try {
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      if (!store->check({gloo_key(static_cast<int>(i))})) absent.push_back(ranks[i]);
-    }
-  } catch (const std::exception&) {
-    absent.clear();  // the store has ended: nothing is known
-  }
-  auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", group, ranks_in_words(ranks));
+std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers) {
+  std::vector<int> ended;
+  const bool broke =
+      failure.engine_text.find("closed") != std::string::npos || failure.engine_text.find("reset") != std::string::npos;
+  const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
+  do {
+    ended = peers.lost_ranks();
+    std::erase_if(ended, [&](int rank) {
+      return std::find(failure.ranks.begin(), failure.ranks.end(), rank) == failure.ranks.end();
+    });
+    if (!ended.empty()) break;
+    std::this_thread::sleep_for(kPollInterval);
+  } while (Clock::now() < end);
+  const auto absent = ended.empty() ? ranks_without_gloo_key(failure) : std::vector<int>{};
+  auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", failure.group, ranks_in_words(failure.ranks));
+  for (const int rank : ended) text += fill_in("\n  caused by: {} has ended", peers.describe(rank));
   if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
-  text += "\n  caused by: " + engine_text.substr(0, engine_text.find('\n'));
+  text += "\n  caused by: " + failure.engine_text.substr(0, failure.engine_text.find('\n'));
+  if (!ended.empty()) return text + fill_in("\n  hint: look at the output of {} for the reason", ranks_in_words(ended));
   if (absent.empty())
     return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
   return text +
          fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
-                 ranks_in_words(absent), option);
+                 ranks_in_words(absent), failure.option);
 }
 
 }  // namespace cohort::comm
