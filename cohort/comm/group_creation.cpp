@@ -11,6 +11,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
+#include "cohort/base/text.h"
 #include "cohort/comm/backends.h"
 #include "cohort/comm/process_watch.h"
 #include "cohort/comm/roll_call.h"
@@ -72,19 +73,30 @@ void set_backends(const Group& group, const GroupRecord& record, int group_rank,
   }
 }
 
-bool uses_gloo(const GroupRecord& record) {
-  return std::any_of(record.config.begin(), record.config.end(), [](const auto& e) { return e.backend == "gloo"; });
+bool uses(const GroupRecord& record, const char* backend) {
+  return std::any_of(record.config.begin(), record.config.end(), [&](const auto& e) { return e.backend == backend; });
+}
+
+// What tells this GPU from others of the host: the entry of CUDA_VISIBLE_DEVICES that it stands for, else its number.
+std::string physical_device(c10::Device device) {
+  const auto visible = base::get_env("CUDA_VISIBLE_DEVICES");
+  const auto index = static_cast<size_t>(device.index());
+  if (!visible || visible->empty()) return "GPU " + std::to_string(index);
+  const auto names = base::split(*visible, ',');
+  return "GPU " + (index < names.size() ? base::trim(names[index]) : std::to_string(index));
 }
 
 // Without Gloo, Python ranks write nothing by which their arrival could be seen, so nobody waits for it.
-void meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan) {
-  if (!uses_gloo(record)) return world().peers->publish();
+void meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan,
+                 std::optional<c10::Device> device_id) {
+  if (!uses(record, "gloo")) return world().peers->publish();
   call_roll({.store = record.store,
              .rank = rank,
              .world_size = static_cast<int>(record.ranks.size()),
              .timeout = record.timeout,
              .plan = plan,
-             .accelerator = {}});
+             .accelerator = uses(record, "nccl") && device_id ? physical_device(*device_id) : ""});
+  world().peers->collect();
 }
 
 void connect(const Group& group, const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id,
@@ -94,10 +106,14 @@ void connect(const Group& group, const GroupRecord& record, int group_rank, std:
   } catch (const c10::ValueError&) {
     throw;
   } catch (const std::exception& error) {
-    if (!uses_gloo(record)) throw;
+    if (!uses(record, "gloo")) throw;
     const auto text =
-        explain_failed_connect(record.store, record.description, record.ranks,
-                               is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout", error.what());
+        explain_failed_connect({.store = record.store,
+                                .group = record.description,
+                                .ranks = record.ranks,
+                                .option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
+                                .engine_text = error.what()},
+                               *world().peers);
     if (is_first) leave_roll(record.store, group_rank);
     C10_THROW_ERROR(DistBackendError, text);
   }
@@ -119,7 +135,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   const bool is_first = !world().peers;
   if (is_first) {
     world().peers = std::make_shared<Peers>(record.store, group_rank, size);
-    meet_others(record, group_rank, plan);
+    meet_others(record, group_rank, plan, device_id);
     world().reports = std::make_shared<Reports>(record.store, world().peers, group_rank, size);
   }
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
@@ -128,7 +144,8 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   record.watch = make_process_watch(world().peers, world().reports,
                                     {record.description, record.ranks, group_rank, record.timeout, record.store});
   connect(group, record, group_rank, device_id, is_first);
-  if (is_first) world().peers->collect();
+  // Ranks without a roll call may have written themselves by now.
+  if (is_first && !uses(record, "gloo")) world().peers->collect();
   group->setGroupName(record.name);
   group->setGroupDesc(record.description);
   c10d::register_process_group(record.name, group);

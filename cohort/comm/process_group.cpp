@@ -71,7 +71,9 @@ void init_process_group(const InitOptions& options) {
   int world_size = options.world_size;
   if (!store) {
     plan = comm::plan_rendezvous(options.init_method.empty() ? "env://" : options.init_method, rank, world_size);
-    store = comm::meet(*plan, timeout);
+    const bool has_gloo = std::any_of(record.config.begin(), record.config.end(),
+                                      [](const auto& entry) { return entry.backend == "gloo"; });
+    store = comm::meet(*plan, timeout, has_gloo ? comm::Attendance::kRollCall : comm::Attendance::kStore);
     rank = plan->rank;
     world_size = plan->world_size;
   }

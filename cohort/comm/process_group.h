@@ -41,8 +41,9 @@ struct InitOptions {
 };
 
 /// Creates the default group. Collective: every rank must call this.
-/// Blocks until all ranks have come, or throws c10::DistStoreError naming how many did.
-/// Throws c10::ValueError for missing or malformed settings (the message names the variable) and for a second call.
+/// Blocks until all ranks have come, or throws c10::DistStoreError naming those that did not.
+/// Throws c10::ValueError for missing or malformed settings (the message names the variable), for ranks that contradict
+/// each other and for a second call; c10::DistNetworkError when the store cannot be reached or its port is taken.
 /// Side effects: unless OMP_NUM_THREADS is set, LibTorch's thread count becomes cores / ranks on this host; SIGPIPE is
 /// ignored if it had its default action; errors that end the process are printed with "[rankN]: " before each line.
 COHORT_API void init_process_group(const InitOptions& options = {});

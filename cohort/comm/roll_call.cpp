@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -14,6 +16,7 @@
 #include "cohort/comm/arrival.h"
 #include "cohort/comm/failure_text.h"
 #include "cohort/comm/network.h"
+#include "cohort/comm/peers.h"
 #include "cohort/comm/rendezvous.h"
 
 namespace cohort::comm {
@@ -24,8 +27,9 @@ using base::fill_in;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{5};
-constexpr milliseconds kFullScanInterval{100};
 constexpr milliseconds kFirstWarning{10'000};
+// The time-out is watched from outside as well: c10d waits without limit for a store that is stopped.
+constexpr milliseconds kStuckGrace{3'000};
 // For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
 constexpr milliseconds kStoreGrace{2'000};
 constexpr const char* kErrorKey = "cohort/start/error";
@@ -33,6 +37,14 @@ constexpr const char* kErrorKey = "cohort/start/error";
 std::string entry_key(int rank) { return "cohort/start/" + std::to_string(rank); }
 // Two processes may have one rank, so the pid tells them apart.
 std::string read_key(int rank, int pid) { return fill_in("cohort/start/read/{}/{}", rank, pid); }
+
+// All ranks ask one server, so many ranks ask less often.
+milliseconds poll_interval(int world_size) {
+  return std::clamp(milliseconds(world_size / 10), kPollInterval, milliseconds(100));
+}
+milliseconds full_scan_interval(int world_size) {
+  return std::clamp(milliseconds(10 * world_size), milliseconds(100), milliseconds(10'000));
+}
 
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -49,8 +61,24 @@ struct Failure {
 }
 
 // The last failure this process has reported or read, as it stands in the store: one that is met again is an old one.
-std::string& last_failure_seen() {
-  static auto* const value = new std::string;
+class LastFailure {
+ public:
+  bool is(const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    return value == value_;
+  }
+  void set(const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    value_ = value;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string value_;
+};
+
+LastFailure& last_failure() {
+  static auto* const value = new LastFailure;
   return *value;
 }
 
@@ -71,10 +99,10 @@ std::string describe_python(const GlooEntry& entry) {
 
 class Roll {
  public:
-  explicit Roll(const RollCall& call) : call_(call), store_(call.store), deadline_(begin_ + call.timeout) {
+  explicit Roll(RollCall call) : call_(std::move(call)), store_(call_.store), deadline_(begin_ + call_.timeout) {
     self_ = this_process();
-    self_.world_size = call.world_size;
-    self_.accelerator = call.accelerator;
+    self_.world_size = call_.world_size;
+    self_.accelerator = call_.accelerator;
   }
 
   void run() {
@@ -84,6 +112,16 @@ class Roll {
     } catch (const c10::DistNetworkError& error) {
       lost_store(error);
     }
+  }
+
+  /// For another thread, when run() does not come back.
+  Failure stuck() const {
+    return {
+        Kind::kStore,
+        fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
+                "  caused by: none within the time-out of {}, nor some seconds after it\n"
+                "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
+                self_in_words(), place(), base::format_duration(call_.timeout))};
   }
 
  private:
@@ -209,9 +247,9 @@ class Roll {
         if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
         return;
       }
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(poll_interval(call_.world_size));
       const auto now = Clock::now();
-      if (now - last_full_scan_ < kFullScanInterval && now < deadline_) {
+      if (now - last_full_scan_ < full_scan_interval(call_.world_size) && now < deadline_) {
         look_for(missing().front());
         if (!store_->check({kErrorKey})) continue;
       }
@@ -273,7 +311,7 @@ class Roll {
     const std::string value(bytes.begin(), bytes.end());
     const auto line = value.find('\n');
     if (line == std::string::npos || value.size() < line + 2) return std::nullopt;
-    if (value == last_failure_seen()) {
+    if (last_failure().is(value)) {
       // It ended an earlier start of this process, which tries again.
       store_->deleteKey(kErrorKey);
       return std::nullopt;
@@ -289,7 +327,7 @@ class Roll {
         post_failure(*store_, self_, failure);
         if (auto first = reported_failure()) failure = *first;
       }
-      last_failure_seen() = seen_value_;
+      last_failure().set(seen_value_);
       store_->set(read_key(call_.rank, self_.pid), std::vector<uint8_t>{1});
       if (hosts_store()) wait_for_readers(failure.kind == Kind::kValue);
       if (has_entry_) leave_roll(store_, call_.rank);
@@ -328,8 +366,8 @@ class Roll {
          text + "\n  hint: the process that hosts the store ended; look at the output of rank 0, or of the launcher"});
   }
 
-  const RollCall& call_;
-  const c10::intrusive_ptr<c10d::Store>& store_;
+  const RollCall call_;
+  const c10::intrusive_ptr<c10d::Store>& store_;  // in call_
   const Clock::time_point begin_ = Clock::now();
   const Clock::time_point deadline_;
   Clock::time_point last_full_scan_ = begin_;
@@ -340,9 +378,32 @@ class Roll {
   std::string seen_value_;
 };
 
+std::vector<int> ranks_without_gloo_key(const FailedConnect& failure) {
+  std::vector<int> absent;
+  try {
+    for (size_t i = 0; i < failure.ranks.size(); ++i) {
+      if (!failure.store->check({gloo_key(static_cast<int>(i))})) absent.push_back(failure.ranks[i]);
+    }
+  } catch (const std::exception&) {
+    absent.clear();  // the store has ended: nothing is known
+  }
+  return absent;
+}
+
 }  // namespace
 
-void call_roll(const RollCall& call) { Roll(call).run(); }
+void call_roll(const RollCall& call) {
+  const auto roll = std::make_shared<Roll>(call);
+  std::packaged_task<void()> task([roll] { roll->run(); });
+  auto done = task.get_future();
+  std::thread thread(std::move(task));
+  if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
+    thread.detach();  // it owns what it works on
+    raise(roll->stuck());
+  }
+  thread.join();
+  done.get();
+}
 
 std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto end = Clock::now() + std::chrono::seconds(1);
@@ -372,25 +433,30 @@ void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   }
 }
 
-std::string explain_failed_connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group,
-                                   const std::vector<int>& ranks, const std::string& option,
-                                   const std::string& engine_text) {
-  std::vector<int> absent;
-  try {
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      if (!store->check({gloo_key(static_cast<int>(i))})) absent.push_back(ranks[i]);
-    }
-  } catch (const std::exception&) {
-    absent.clear();  // the store has ended: nothing is known
-  }
-  auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", group, ranks_in_words(ranks));
+std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers) {
+  std::vector<int> ended;
+  const bool broke =
+      failure.engine_text.find("closed") != std::string::npos || failure.engine_text.find("reset") != std::string::npos;
+  const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
+  do {
+    ended = peers.gone_ranks();
+    std::erase_if(ended, [&](int rank) {
+      return std::find(failure.ranks.begin(), failure.ranks.end(), rank) == failure.ranks.end();
+    });
+    if (!ended.empty()) break;
+    std::this_thread::sleep_for(kPollInterval);
+  } while (Clock::now() < end);
+  const auto absent = ended.empty() ? ranks_without_gloo_key(failure) : std::vector<int>{};
+  auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", failure.group, ranks_in_words(failure.ranks));
+  for (const int rank : ended) text += fill_in("\n  caused by: {} has ended", peers.describe(rank));
   if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
-  text += "\n  caused by: " + engine_text.substr(0, engine_text.find('\n'));
+  text += "\n  caused by: " + failure.engine_text.substr(0, failure.engine_text.find('\n'));
+  if (!ended.empty()) return text + fill_in("\n  hint: look at the output of {} for the reason", ranks_in_words(ended));
   if (absent.empty())
     return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
   return text +
          fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
-                 ranks_in_words(absent), option);
+                 ranks_in_words(absent), failure.option);
 }
 
 }  // namespace cohort::comm

@@ -20,6 +20,8 @@ class Store;
 
 namespace cohort::comm {
 
+class Peers;
+
 struct RollCall {
   /// The default group's, where the entries "cohort/start/<rank>" and Gloo's keys are.
   c10::intrusive_ptr<c10d::Store> store;
@@ -35,8 +37,9 @@ struct RollCall {
 /// Writes this process's entry and blocks until every rank has come.
 /// Throws c10::ValueError for what can never work: two processes with one rank, world sizes that differ, one accelerator
 /// for two ranks, addresses that cannot reach each other, an interface that is not there; c10::DistStoreError when ranks do
-/// not come within the time-out, when one that came has ended, and for a file left over from another run. The first rank
-/// that sees an error tells all others, so that they end with the same text.
+/// not come within the time-out, when the store stops answering (3 s after the time-out), when a rank that came has ended,
+/// and for a file left over from another run. The first rank that sees an error tells all others, so that they end with the
+/// same text.
 COHORT_API void call_roll(const RollCall& call);
 
 /// For a rank 0 that finds its port taken by a store: if a rank 0 has entered the job in `store`, tells its waiting ranks
@@ -46,10 +49,16 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store);
 /// Takes back what call_roll wrote; for a start that failed later. Never throws.
 COHORT_API void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank);
 
-/// The text for a group whose connecting failed with `engine_text`: names the members that never came to it.
-/// `store` is the group's; `ranks` its members by default-group rank. `option` is what raises the time-out.
-COHORT_API std::string explain_failed_connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group,
-                                              const std::vector<int>& ranks, const std::string& option,
-                                              const std::string& engine_text);
+struct FailedConnect {
+  c10::intrusive_ptr<c10d::Store> store;  ///< the group's
+  std::string group;
+  std::vector<int> ranks;  ///< members, by default-group rank
+  std::string option;      ///< what raises the time-out
+  std::string engine_text;
+};
+
+/// The text for a group whose connecting failed: names the members that have ended and those that never came to it.
+/// Blocks for at most half a second, for a process whose connections broke to be seen as ended.
+COHORT_API std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers);
 
 }  // namespace cohort::comm

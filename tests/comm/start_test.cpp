@@ -205,14 +205,39 @@ TEST(Start, RankThatCameAndDiedIsNamedMessage) {
                 "  hint: look at the output of rank 1 for the reason"});
 }
 
+// Waits until a rank has come to the store that rank 0 hosts.
+void wait_for_rank(int port, int rank) {
+  const c10d::TCPStoreOptions options{
+      .port = static_cast<uint16_t>(port), .waitWorkers = false, .timeout = std::chrono::seconds(20)};
+  c10d::TCPStore("127.0.0.1", options).wait({"default_pg/0//cohort/start/" + std::to_string(rank)});
+}
+
 TEST(Start, StoreThatDiesMessage) {
-  Workers workers("start", {.world_size = 2, .arguments = {"*:WORLD_SIZE=3"}});
-  workers.wait_for_output(1, "begins");
-  sleep_ms(600);
+  const base::PortReservation port = base::reserve_port().value();
+  Workers workers("start", {.arguments = {"*:WORLD_SIZE=3", "*:MASTER_PORT=" + std::to_string(port.port)}});
+  wait_for_rank(port.port, 0);
+  wait_for_rank(port.port, 1);
   workers.signal(0, SIGKILL);
   const auto text = plain(workers.wait()[1].output);
   EXPECT_THAT(text, testing::StartsWith("DistStoreError: [cohort] init_process_group failed: rank "));
-  EXPECT_THAT(text, HasSubstr("rank 0 (pid P on HOST)"));
+  EXPECT_THAT(text, testing::ContainsRegex("rank 1 \\(pid P on HOST\\) lost the store at 127.0.0.1:PORT\n|"
+                                           "rank 0 \\(pid P on HOST\\) came and has ended since\n"));
+}
+
+TEST(Start, StoreThatIsStoppedMessage) {
+  const base::PortReservation port = base::reserve_port().value();
+  Workers workers("start",
+                  {.arguments = {"*:WORLD_SIZE=3", "1:@timeout=1000", "*:MASTER_PORT=" + std::to_string(port.port)}});
+  wait_for_rank(port.port, 1);
+  workers.signal(0, SIGSTOP);
+  workers.wait_for_output(1, "launcher\n");
+  workers.signal(0, SIGKILL);
+  const auto text = plain(workers.wait()[1].output);
+  EXPECT_EQ(
+      text,
+      "DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) gets no answer from the store at "
+      "127.0.0.1:PORT\n  caused by: none within the time-out of 1.0 s, nor some seconds after it\n"
+      "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher\n");
 }
 
 TEST(Start, PortInUseMessage) {
@@ -396,6 +421,24 @@ TEST(Start, RankThatNeverCallsNewGroupMessage) {
             "  caused by: rank 1 never came to it\n  caused by: GLOO\n"
             "  hint: see whether rank 1 ended, or created other groups before this one; if only late, raise "
             "NewGroupOptions::timeout\n");
+}
+
+COHORT_WORKER(ends_before_new_group) {
+  init_process_group("gloo");
+  barrier();
+  if (get_rank() == 1) _exit(3);
+  sleep_ms(300);
+  std::cout << error_of([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+}
+
+TEST(Start, RankThatEndedBeforeNewGroupMessage) {
+  const auto results = run_workers("ends_before_new_group");
+  const auto text =
+      std::regex_replace(plain(results[0].output), std::regex("caused by: (?!rank 1)[^\n]*"), "caused by: GLOO");
+  EXPECT_EQ(text,
+            "DistBackendError: [cohort] group \"1\" of ranks 0 and 1 cannot connect\n"
+            "  caused by: rank 1 (pid P on HOST) has ended\n  caused by: GLOO\n"
+            "  hint: look at the output of rank 1 for the reason\n");
 }
 
 }  // namespace

@@ -80,9 +80,10 @@ def test_mixed_ranks_start_at_an_agents_store(agent, kinds, lazy):
         assert [outcome(rank) for rank in ranks] == ["started\n"] * len(kinds)
 
 
-def test_time_out_tells_python_ranks_that_came(agent):
+@pytest.mark.parametrize("lazy", ["0", "1"])
+def test_time_out_tells_python_ranks_that_came(agent, lazy):
     store, env = agent
-    with Job("env://", 4, env) as job:
+    with Job("env://", 4, dict(env, TORCH_GLOO_LAZY_INIT=lazy)) as job:
         python = job.python(2)
         store.wait(["default_pg/0//cpu//0/2"], timedelta(seconds=60))
         text = outcome(job.cpp(0, "*:@timeout=900"))

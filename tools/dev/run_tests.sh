@@ -6,7 +6,7 @@ mkdir -p build/test-logs
 
 ctest --preset release -j "$(nproc)" 2>&1 | tee build/test-logs/ctest.txt
 ctest_status=${PIPESTATUS[0]}
-COHORT_BINARY_DIR=$PWD/build .venv/bin/python -m pytest tests -q -p no:cacheprovider 2>&1 | tee build/test-logs/pytest.txt
+COHORT_BINARY_DIR=$PWD/build .venv/bin/python -m pytest tests -q -rs -p no:cacheprovider 2>&1 | tee build/test-logs/pytest.txt
 pytest_status=${PIPESTATUS[0]}
 
 echo
