@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <filesystem>
+#include <sstream>
 
 #include "cohort/base/text.h"
 
@@ -30,7 +34,57 @@ PortReservation bind_any_port(int family) {
   return held;
 }
 
+/// The process that has the socket open, among those this user may look into.
+std::optional<PortHolder> find_holder(unsigned long inode) {
+  namespace fs = std::filesystem;
+  const std::string wanted = fmt::format("socket:[{}]", inode);
+  std::error_code ignored;
+  for (const fs::directory_entry& process : fs::directory_iterator("/proc", ignored)) {
+    const std::optional<long long> pid = parse_int(process.path().filename().string());
+    if (!pid) continue;
+    std::error_code hidden;
+    for (fs::directory_iterator fd(process.path() / "fd", hidden), end; !hidden && fd != end; fd.increment(hidden)) {
+      std::array<char, 64> link{};
+      if (::readlink(fd->path().c_str(), link.data(), link.size() - 1) <= 0 || wanted != link.data()) continue;
+      const Result<std::string> words = read_file(process.path() / "cmdline");
+      std::string command = words ? *words : "";
+      for (char& letter : command) letter = letter == '\0' ? ' ' : letter;
+      return PortHolder{static_cast<int>(*pid), trim(command).substr(0, 200)};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<unsigned long> listening_inode(const std::string& table, int port) {
+  constexpr const char* kListening = "0A";
+  std::istringstream lines(table);
+  std::string line;
+  std::getline(lines, line);  // the headings
+  const std::string ending = fmt::format(":{:04X}", port);
+  while (std::getline(lines, line)) {
+    std::istringstream fields(line);
+    std::string index, local, remote, state, skipped;
+    unsigned long inode = 0;
+    fields >> index >> local >> remote >> state;
+    for (int i = 0; i < 5; ++i) fields >> skipped;
+    if (fields >> inode && state == kListening && local.ends_with(ending)) return inode;
+  }
+  return std::nullopt;
+}
+
+PortUse look_up_port(int port) {
+  PortUse use;
+  for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    const Result<std::string> table = read_file(path);
+    const auto inode = table ? listening_inode(*table, port) : std::nullopt;
+    if (!inode) continue;
+    use.is_listened_on = true;
+    if (!use.holder) use.holder = find_holder(*inode);
+  }
+  return use;
+}
 
 Result<PortReservation> reserve_port() {
   for (const int family : {AF_INET6, AF_INET}) {

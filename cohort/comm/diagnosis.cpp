@@ -35,11 +35,20 @@ std::vector<int> Diagnostician::others() const {
   return result;
 }
 
-// A rank outside the group may have ended in good order.
-std::vector<int> Diagnostician::lost_members() const {
-  auto lost = reports_.lost_ranks();
-  std::erase_if(lost, [&](int rank) { return std::find(ranks_.begin(), ranks_.end(), rank) == ranks_.end(); });
-  return lost;
+std::vector<int> Diagnostician::needed(const Operation& operation) const {
+  if (operation.point_to_point && operation.root >= 0) return {operation.root};
+  return others();
+}
+
+// Any other rank may have ended in good order.
+std::vector<int> Diagnostician::lost_members(const Operation& operation) const {
+  const auto lost = reports_.lost_ranks();
+  std::vector<int> members;
+  for (const int member : needed(operation)) {
+    const int rank = ranks_[member];
+    if (std::find(lost.begin(), lost.end(), rank) != lost.end()) members.push_back(rank);
+  }
+  return members;
 }
 
 Diagnosis Diagnostician::lost(const std::vector<int>& members) const {
@@ -100,10 +109,9 @@ Diagnosis Diagnostician::timed_out(const Operation& operation, std::chrono::mill
       Kind::kTimeout,
       {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
       {}};
-  const bool one_peer = operation.point_to_point && operation.root >= 0;
   bool computing = false;
   bool stopped = false;
-  for (const int member : one_peer ? std::vector<int>{operation.root} : others()) {
+  for (const int member : needed(operation)) {
     const auto absence = absence_of(member, operation);
     if (absence.empty()) continue;
     computing |= absence.find("is computing") != std::string::npos;

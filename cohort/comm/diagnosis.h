@@ -25,8 +25,8 @@ class Diagnostician {
   Diagnostician(const Peers& peers, const Reports& reports, const std::vector<int>& ranks, int rank)
       : peers_(peers), reports_(reports), ranks_(ranks), rank_(rank) {}
 
-  /// Members whose process is gone; never this one.
-  std::vector<int> lost_members() const;
+  /// Members that `operation` needs and whose process is gone; never this one. As default-group ranks.
+  std::vector<int> lost_members(const Operation& operation) const;
   Diagnosis lost(const std::vector<int>& members) const;
   /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
   Diagnosis mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
@@ -40,6 +40,8 @@ class Diagnostician {
   std::vector<int> others() const;
 
  private:
+  /// The members that `operation` waits for, as group ranks.
+  std::vector<int> needed(const Operation& operation) const;
   std::string describe(int group_rank) const { return peers_.describe(ranks_[group_rank]); }
   std::string absence_of(int group_rank, const Operation& operation) const;
 

@@ -13,6 +13,8 @@
 #include "cohort/base/log.h"
 #include "cohort/comm/backends.h"
 #include "cohort/comm/process_watch.h"
+#include "cohort/comm/roll_call.h"
+#include "cohort/comm/unwrapped_training.h"
 
 namespace cohort::comm {
 namespace {
@@ -70,6 +72,37 @@ void set_backends(const Group& group, const GroupRecord& record, int group_rank,
   }
 }
 
+bool uses_gloo(const GroupRecord& record) {
+  return std::any_of(record.config.begin(), record.config.end(), [](const auto& e) { return e.backend == "gloo"; });
+}
+
+// Without Gloo, Python ranks write nothing by which their arrival could be seen, so nobody waits for it.
+void meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan) {
+  if (!uses_gloo(record)) return world().peers->publish();
+  call_roll({.store = record.store,
+             .rank = rank,
+             .world_size = static_cast<int>(record.ranks.size()),
+             .timeout = record.timeout,
+             .plan = plan,
+             .accelerator = {}});
+}
+
+void connect(const Group& group, const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id,
+             bool is_first) {
+  try {
+    set_backends(group, record, group_rank, device_id);
+  } catch (const c10::ValueError&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (!uses_gloo(record)) throw;
+    const auto text =
+        explain_failed_connect(record.store, record.description, record.ranks,
+                               is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout", error.what());
+    if (is_first) leave_roll(record.store, group_rank);
+    C10_THROW_ERROR(DistBackendError, text);
+  }
+}
+
 BackendType default_type(const GroupRecord& record) {
   for (const auto& entry : record.config) {
     if (entry.backend == "nccl") return BackendType::NCCL;
@@ -79,13 +112,14 @@ BackendType default_type(const GroupRecord& record) {
 
 }  // namespace
 
-Group create_group(const StorePtr& store, GroupRecord record, int group_rank, std::optional<c10::Device> device_id) {
+Group create_group(const StorePtr& store, GroupRecord record, int group_rank, std::optional<c10::Device> device_id,
+                   const std::optional<RendezvousPlan>& plan) {
   const auto size = static_cast<int>(record.ranks.size());
   record.store = c10::make_intrusive<c10d::PrefixStore>(record.name + "/", store);
   const bool is_first = !world().peers;
   if (is_first) {
     world().peers = std::make_shared<Peers>(record.store, group_rank, size);
-    world().peers->publish();
+    meet_others(record, group_rank, plan);
     world().reports = std::make_shared<Reports>(record.store, world().peers, group_rank, size);
   }
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
@@ -93,8 +127,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   group->setDefaultBackend(default_type(record));
   record.watch = make_process_watch(world().peers, world().reports,
                                     {record.description, record.ranks, group_rank, record.timeout, record.store});
-  set_backends(group, record, group_rank, device_id);
-  // Gloo connects every pair of ranks, so by now all of them have published themselves.
+  connect(group, record, group_rank, device_id, is_first);
   if (is_first) world().peers->collect();
   group->setGroupName(record.name);
   group->setGroupDesc(record.description);
@@ -116,6 +149,7 @@ void remove_group(const Group& group) {
 
 void forget_everything() {
   auto& current = world();
+  gradients_are_exchanged();  // nobody is left to exchange them with
   current.default_group.reset();
   while (!current.groups.empty()) {
     c10d::unregister_process_group(current.groups.back().name);

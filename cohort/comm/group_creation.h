@@ -3,14 +3,16 @@
 
 #include <optional>
 
+#include "cohort/comm/rendezvous_url.h"
 #include "cohort/comm/world.h"
 
 namespace cohort::comm {
 
 /// Collective over `record.ranks`. Keys below `store` are those of Python's _new_process_group_helper, so that C++ and
-/// Python ranks meet. Sets the record's group and store. `device_id`: InitOptions::device_id.
+/// Python ranks meet. Sets the record's group and store. `device_id`: InitOptions::device_id; `plan`: where the ranks of
+/// the default group met, for texts.
 Group create_group(const c10::intrusive_ptr<c10d::Store>& store, GroupRecord record, int group_rank,
-                   std::optional<c10::Device> device_id);
+                   std::optional<c10::Device> device_id, const std::optional<RendezvousPlan>& plan = std::nullopt);
 
 /// Ends one group.
 void remove_group(const Group& group);

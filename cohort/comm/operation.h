@@ -19,7 +19,7 @@ struct Operation {
   int64_t num_bytes = 0;
   std::string dtype;      ///< "float32"; empty where there is no tensor
   std::string shape;      ///< "[2, 3]"; what must agree on every rank, so empty where ranks may differ (uneven splits)
-  int root = -1;          ///< group rank; -1 where there is none
+  int root = -1;          ///< group rank, of a send or receive the peer; -1 where there is none
   std::string reduce_op;  ///< "SUM"; empty where there is none
 };
 

@@ -60,6 +60,11 @@ Account OperationLog::account(const Operation& current) const {
   return account;
 }
 
+std::optional<Operation> OperationLog::latest() const {
+  const std::lock_guard lock(mutex_);
+  return recent_.empty() ? std::nullopt : std::optional(recent_.back());
+}
+
 std::optional<uint64_t> first_difference(const Account& mine, const Account& theirs) {
   if (mine.group != theirs.group) return std::nullopt;
   for (const auto& [number, text] : mine.signatures) {

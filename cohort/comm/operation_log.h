@@ -33,6 +33,7 @@ class COHORT_API OperationLog {
  public:
   void add(const Operation& operation);
   Account account(const Operation& current) const;
+  std::optional<Operation> latest() const;
 
  private:
   mutable std::mutex mutex_;

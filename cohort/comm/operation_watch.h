@@ -23,6 +23,9 @@ class OperationWatch {
   virtual std::string find_obstacle(const Operation& operation) = 0;
   /// Turns an engine's exception text into the one users see.
   virtual std::string explain(const Operation& operation, const std::string& engine_text) = 0;
+  /// The same for an exception that an engine's own thread did not catch, which ends the process: what the group was doing,
+  /// if that explains it, else an empty text. Takes a few seconds at most.
+  virtual std::string explain_crash(const std::string& /*engine_text*/) { return {}; }
   /// The group's time-out has been changed.
   virtual void set_timeout(std::chrono::milliseconds /*timeout*/) {}
 };

@@ -10,27 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/peer.h"
+
 namespace c10d {
 class Store;
 }
 
 namespace cohort::comm {
 
-struct Peer {
-  int pid = 0;
-  std::string host;
-  /// Same text on two ranks: their process ids mean the same (one kernel, one pid namespace).
-  std::string pid_scope;
-  /// Start time of the process in clock ticks, so that a reused pid is not mistaken for the rank.
-  std::string started_at;
-};
-
 /// The processes of a job. Thread-safety: const after construction, besides publish_failure.
 class Peers {
  public:
   Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size);
 
-  /// Writes this process's entry.
+  /// Writes this process's entry; call_roll (roll_call.h) writes it with more checks.
   void publish();
   /// Reads what the others have written; call once all of them are known to have passed publish().
   void collect();
@@ -58,8 +51,5 @@ class Peers {
   Peer self_;
   std::map<int, Peer> peers_;
 };
-
-/// This machine's name.
-std::string host_name();
 
 }  // namespace cohort::comm

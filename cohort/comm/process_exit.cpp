@@ -19,9 +19,11 @@
 namespace cohort::comm {
 namespace {
 
+constexpr unsigned kCrashLimitSeconds = 10;
+
 std::terminate_handler previous_handler = nullptr;
 
-void release_groups_at_exit() {
+void release_groups_at_exit(int status, void*) {
   auto& current = world();
   if (current.groups.empty()) return;
   const auto pending = num_pending_operations();
@@ -30,6 +32,12 @@ void release_groups_at_exit() {
                       " operation(s) that nobody waited for; the process groups are left to the system. "
                       "Call wait() on every Work and destroy_process_group() before the program ends.");
     return;
+  }
+  // After a failure there is something more important to read.
+  if (status == 0) {
+    base::log_warning(
+        "the program ended without destroy_process_group(); its groups are released now. Call it before main returns, "
+        "when every rank is done.");
   }
   for (auto& record : current.groups) {
     // Whoever else still holds the group (a static DDP object, say) ends it later.
@@ -59,10 +67,23 @@ std::string current_exception_type() {
   return result;
 }
 
+// An engine's own thread meets data that does not fit, say because ranks call different collectives.
+std::string explain_crash(const std::string& text) {
+  if (text.find("gloo::") == std::string::npos) return {};
+  alarm(kCrashLimitSeconds);  // the process must end whatever the explanation waits for
+  for (const auto& record : world().groups) {
+    const auto explanation = record.watch->explain_crash(text);
+    if (!explanation.empty()) return explanation;
+  }
+  return {};
+}
+
 // As Python's ranks do: every line of an error that ends the process begins with [rankN].
 [[noreturn]] void report_and_terminate() {
   if (std::current_exception()) {
-    const auto text = current_exception_type() + ": " + current_exception_text();
+    auto text = current_exception_type() + ": " + current_exception_text();
+    const auto explanation = explain_crash(text);
+    if (!explanation.empty()) text = explanation;
     write_error_file(text);
     std::istringstream lines(text);
     std::ostringstream report;
@@ -88,7 +109,7 @@ void ignore_broken_pipes() {
 void install_exit_handlers() {
   static std::once_flag once;
   std::call_once(once, [] {
-    std::atexit(release_groups_at_exit);
+    on_exit(release_groups_at_exit, nullptr);
     ignore_broken_pipes();
     previous_handler = std::set_terminate(report_and_terminate);
   });

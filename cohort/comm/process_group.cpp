@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -16,6 +17,7 @@
 #include "cohort/comm/non_member.h"
 #include "cohort/comm/rendezvous.h"
 #include "cohort/comm/threads.h"
+#include "cohort/comm/unwrapped_training.h"
 
 namespace cohort {
 namespace {
@@ -75,14 +77,16 @@ void init_process_group(const InitOptions& options) {
   }
   record = default_record(options, world_size);
   comm::install_exit_handlers();
+  if (base::get_env("TORCH_DISTRIBUTED_DEBUG")) c10d::setDebugLevelFromEnvironment();
   try {
-    world().default_group = comm::create_group(store, std::move(record), rank, options.device_id);
+    world().default_group = comm::create_group(store, std::move(record), rank, options.device_id, plan);
     ++world().group_count;
     comm::barrier_after_init(store, "0", world_size, timeout);
   } catch (...) {
     comm::forget_everything();
     throw;
   }
+  comm::watch_for_unwrapped_training(rank, world_size);
   comm::apply_default_thread_count(ranks_on_host(plan ? &*plan : nullptr));
 }
 

@@ -12,6 +12,7 @@
 
 #include "cohort/comm/diagnosis.h"
 #include "cohort/comm/failure_text.h"
+#include "cohort/comm/unwrapped_training.h"
 
 namespace cohort::comm {
 namespace {
@@ -25,12 +26,18 @@ constexpr auto kStoreGrace = std::chrono::seconds(2);
 constexpr auto kLostGrace = std::chrono::seconds(4);
 // A peer's socket closes a moment before its process is seen to be gone, or before its report is in the store.
 constexpr auto kReportGrace = std::chrono::seconds(1);
+// The others publish where they wait after a little more than a second.
+constexpr auto kCrashGrace = std::chrono::seconds(3);
 constexpr auto kLookInterval = std::chrono::seconds(1);
 // Members looked at per interval, so that a thousand waiting ranks do not flood the store.
 constexpr size_t kMembersPerLook = 8;
 
 bool is_timeout(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
+}
+
+std::string where(const Operation& operation) {
+  return operation.name + " #" + std::to_string(operation.sequence) + " on group \"" + operation.group + "\"";
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -46,12 +53,13 @@ class ProcessWatch final : public OperationWatch {
 
   void starting(const Operation& operation) override {
     log_.add(operation);
+    if (!operation.reduce_op.empty()) gradients_are_exchanged();
     if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
   }
 
   std::string find_obstacle(const Operation& operation) override {
     const std::lock_guard lock(mutex_);
-    look_for_lost_members();
+    look_for_lost_members(operation);
     if (lost_since_ && Clock::now() - *lost_since_ > kLostGrace) {
       obstacle_ = diagnostician_.lost(lost_);
     } else if (!obstacle_) {
@@ -62,19 +70,35 @@ class ProcessWatch final : public OperationWatch {
 
   void set_timeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
 
+  std::string explain_crash(const std::string& engine_text) override {
+    const auto operation = log_.latest();
+    if (!operation) return {};
+    const auto mine = log_.account(*operation);
+    reports_->publish_waiting(mine);
+    const auto deadline = Clock::now() + kCrashGrace;
+    while (Clock::now() < deadline) {
+      auto found = diagnostician_.disagreement(mine, diagnostician_.others());
+      if (!found) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        continue;
+      }
+      reports_->publish_failure({found->kind, where(*operation), found->causes.front(), mine});
+      found->causes.push_back(first_line(engine_text));
+      return failure_message({*operation, std::move(found->causes), std::move(found->hint)});
+    }
+    return {};
+  }
+
   std::string explain(const Operation& operation, const std::string& engine_text) override {
     auto diagnosis = diagnose(operation, engine_text);
-    reports_->publish_failure(
-        {diagnosis.kind,
-         operation.name + " #" + std::to_string(operation.sequence) + " on group \"" + operation.group + "\"",
-         diagnosis.causes.front(), log_.account(operation)});
+    reports_->publish_failure({diagnosis.kind, where(operation), diagnosis.causes.front(), log_.account(operation)});
     reports_->wait_until_others_know(kStoreGrace);
     return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
   }
 
  private:
-  void look_for_lost_members() {
-    if (lost_.empty()) lost_ = diagnostician_.lost_members();
+  void look_for_lost_members(const Operation& operation) {
+    if (lost_.empty()) lost_ = diagnostician_.lost_members(operation);
     if (!lost_.empty() && !lost_since_) lost_since_ = Clock::now();
   }
 
@@ -108,6 +132,7 @@ class ProcessWatch final : public OperationWatch {
       if (!lost_.empty()) return with_engine_text(diagnostician_.lost(lost_), engine_text);
     }
     const bool timed_out = is_timeout(engine_text);
+    if (!timed_out) reports_->publish_waiting(log_.account(operation));
     const auto deadline = Clock::now() + kReportGrace;
     do {
       if (auto found = look_for_cause(operation)) return with_engine_text(std::move(*found), engine_text);
@@ -120,9 +145,10 @@ class ProcessWatch final : public OperationWatch {
   }
 
   std::optional<Diagnosis> look_for_cause(const Operation& operation) const {
-    const auto lost = diagnostician_.lost_members();
-    if (!lost.empty()) return diagnostician_.lost(lost);
+    // First: a rank that differs may have ended because of it.
     if (auto found = diagnostician_.disagreement(log_.account(operation), diagnostician_.others())) return found;
+    const auto lost = diagnostician_.lost_members(operation);
+    if (!lost.empty()) return diagnostician_.lost(lost);
     return diagnostician_.earlier_failure(operation, timeout_);
   }
 

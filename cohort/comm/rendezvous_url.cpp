@@ -125,10 +125,12 @@ RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int wor
     TORCH_CHECK_VALUE(!url.host.empty(), error_prefix("tcp"), "host name missing");
     TORCH_CHECK_VALUE(!url.port.empty(), error_prefix("tcp"), "port number missing");
     plan.host = url.host;
+    plan.source = "init_method";
     plan.port = checked_port(parse_integer(url.port, error_prefix("tcp"), "port"));
   }
   resolve_ranks(url, plan);
   if (url.scheme == "env") {
+    plan.source = "MASTER_ADDR and MASTER_PORT";
     plan.host = require_variable("MASTER_ADDR");
     plan.port = checked_port(integer_variable("MASTER_PORT"));
   }

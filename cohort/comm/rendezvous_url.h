@@ -18,7 +18,9 @@ struct RendezvousPlan {
   uint16_t port = 0;         ///< kTcp
   bool use_libuv = true;     ///< kTcp
   bool hosts_store = false;  ///< kTcp: this rank runs the store's server
-  std::string path;          ///< kFile
+  /// kTcp: where host and port were read, for texts: "MASTER_ADDR and MASTER_PORT" or "init_method".
+  std::string source;
+  std::string path;  ///< kFile
 };
 
 /// `rank` and `world_size` of -1 mean "not given"; given ones win over URL and environment.

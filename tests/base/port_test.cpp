@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -37,6 +38,28 @@ TEST(Port, ReservedPortsAreDistinct) {
     ports.insert(held.back().port);
   }
   EXPECT_EQ(ports.size(), held.size());
+}
+
+TEST(Port, TellsWhoListens) {
+  const Result<PortReservation> reserved = reserve_port();
+  ASSERT_TRUE(reserved);
+  EXPECT_FALSE(look_up_port(reserved->port).is_listened_on);
+  const Fd server = listen_on(reserved->port);
+  const PortUse use = look_up_port(reserved->port);
+  EXPECT_TRUE(use.is_listened_on);
+  ASSERT_TRUE(use.holder);
+  EXPECT_EQ(use.holder->pid, ::getpid());
+  EXPECT_NE(use.holder->command.find("cohort_base_test"), std::string::npos) << use.holder->command;
+}
+
+TEST(Port, ReadsListeningSocketsOnly) {
+  const std::string table =
+      "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+      "   0: 0100007F:7530 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 11 1 0 100 0 0 10 0\n"
+      "   1: 0100007F:7530 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0\n";
+  EXPECT_EQ(listening_inode(table, 30000), 4711u);
+  EXPECT_EQ(listening_inode(table, 30001), std::nullopt);
+  EXPECT_EQ(listening_inode("", 30000), std::nullopt);
 }
 
 }  // namespace

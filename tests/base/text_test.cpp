@@ -84,5 +84,13 @@ TEST(Text, NamesSignalsAndErrors) {
   EXPECT_EQ(errno_text(99999), "error 99999");
 }
 
+TEST(Text, FillsInValuesInOrder) {
+  EXPECT_EQ(fill_in("rank {} of {} on {}", 1, 2u, std::string("node")), "rank 1 of 2 on node");
+  EXPECT_EQ(fill_in("{}{}", "{}", 3), "{}3");
+  EXPECT_EQ(fill_in("nothing"), "nothing");
+  EXPECT_EQ(fill_in("one {}", 1, 2), "one 1");
+  EXPECT_EQ(fill_in("{}", 'x'), "x");
+}
+
 }  // namespace
 }  // namespace cohort::base

@@ -230,20 +230,5 @@ TEST(ProcessGroup, UncaughtErrorLinesCarryTheRankMessage) {
   }
 }
 
-COHORT_WORKER(rank_missing) {
-  try {
-    init_process_group({.timeout = std::chrono::seconds(2), .world_size = 2, .rank = 0});
-  } catch (const c10::DistStoreError& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
-  }
-  REQUIRE(!is_initialized());
-}
-
-TEST(ProcessGroup, StartUpTimeOutSaysHowManyCame) {
-  const auto results = run_workers("rank_missing", {.world_size = 1});
-  results.expect_success();
-  EXPECT_THAT(results[0].output, HasSubstr("1/2 clients joined"));
-}
-
 }  // namespace
 }  // namespace cohort

@@ -14,16 +14,17 @@ namespace cohort::test {
 namespace {
 
 Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
-                 std::chrono::milliseconds timeout) {
+                 const RankThreadsOptions& options) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, world_size);
-  const auto backend = comm::make_gloo_backend({.store = c10::make_intrusive<c10d::PrefixStore>("cpu/", store),
-                                                .rank = rank,
-                                                .world_size = world_size,
-                                                .timeout = timeout,
-                                                .group_name = "threads",
-                                                .global_ranks = {},
-                                                .watch = nullptr,
-                                                .device_id = std::nullopt});
+  const comm::BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>("cpu/", store),
+                                     .rank = rank,
+                                     .world_size = world_size,
+                                     .timeout = options.timeout,
+                                     .group_name = "threads",
+                                     .global_ranks = {},
+                                     .watch = nullptr,
+                                     .device_id = std::nullopt};
+  const auto backend = options.make_backend ? options.make_backend(request) : comm::make_gloo_backend(request);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
   return group;
@@ -32,16 +33,16 @@ Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int wor
 }  // namespace
 
 void run_rank_threads(int world_size, const std::function<void(int, const Group&)>& fn,
-                      std::chrono::milliseconds timeout) {
+                      const RankThreadsOptions& options) {
   auto store = c10::make_intrusive<c10d::HashStore>();
-  store->setTimeout(timeout);
+  store->setTimeout(options.timeout);
   std::mutex mutex;
   std::string first_error;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        fn(rank, make_group(store, rank, world_size, timeout));
+        fn(rank, make_group(store, rank, world_size, options));
       } catch (const std::exception& error) {
         const std::lock_guard lock(mutex);
         if (first_error.empty()) first_error = "rank " + std::to_string(rank) + ": " + error.what();

@@ -1,4 +1,4 @@
-/// Runs a test's ranks as threads of this process, each with a Gloo group of its own over one in-memory store.
+/// Runs a test's ranks as threads of this process, each with a group of its own over one in-memory store.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -6,12 +6,21 @@
 #include <chrono>
 #include <functional>
 
+#include "cohort/comm/backend_request.h"
 #include "cohort/comm/process_group.h"
 
 namespace cohort::test {
 
+using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const comm::BackendRequest&)>;
+
+struct RankThreadsOptions {
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  /// Default: Gloo.
+  MakeBackend make_backend = {};
+};
+
 /// Calls fn(rank, group) on `world_size` threads. The first exception is thrown again, with its rank before it.
 void run_rank_threads(int world_size, const std::function<void(int, const Group&)>& fn,
-                      std::chrono::milliseconds timeout = std::chrono::seconds(30));
+                      const RankThreadsOptions& options = {});
 
 }  // namespace cohort::test

@@ -89,9 +89,10 @@ Operation GlooProcessGroup::describe(const char* name, const Tensors& tensors, s
   return operation;
 }
 
-Operation GlooProcessGroup::point_to_point(const char* name, const Tensors& tensors) const {
+Operation GlooProcessGroup::point_to_point(const char* name, const Tensors& tensors, int peer) const {
   auto operation = describe(name, tensors, {});
   operation.point_to_point = true;
+  operation.root = peer;
   return operation;
 }
 
@@ -142,7 +143,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::send(Tensors& tensors, int dst, int 
   if (in_monitored_barrier_) return ProcessGroupGloo::send(tensors, dst, tag);
   check_tensors("send", tensors);
   check_peer("send", dst);
-  return run(point_to_point("send", tensors), tensors, [&](Completion&) {
+  return run(point_to_point("send", tensors, dst), tensors, [&](Completion&) {
     Tensors sent = StandIns().sent(tensors);
     for (auto& tensor : sent) tensor = tensor.cpu();
     return ProcessGroupGloo::send(sent, dst, tag);
@@ -153,7 +154,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::recv(Tensors& tensors, int src, int 
   if (in_monitored_barrier_) return ProcessGroupGloo::recv(tensors, src, tag);
   check_tensors("recv", tensors);
   check_peer("recv", src);
-  return run(point_to_point("recv", tensors), {}, [&](Completion& completion) {
+  return run(point_to_point("recv", tensors, src), {}, [&](Completion& completion) {
     auto received = received_on_host(tensors, completion);
     return ProcessGroupGloo::recv(received, src, tag);
   });
@@ -161,7 +162,10 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::recv(Tensors& tensors, int src, int 
 
 GlooProcessGroup::WorkPtr GlooProcessGroup::recvAnysource(Tensors& tensors, int tag) {
   check_tensors("recv", tensors);
-  return run(point_to_point("recv", tensors), {}, [&](Completion& completion) {
+  // The sender would wait for ever.
+  TORCH_CHECK_VALUE(tensors[0].numel() > 0,
+                    "recv from any source needs a tensor with elements on Gloo; name the source to receive none");
+  return run(point_to_point("recv", tensors, /*peer=*/-1), {}, [&](Completion& completion) {
     auto received = received_on_host(tensors, completion);
     return ProcessGroupGloo::recvAnysource(received, tag);
   });

@@ -75,7 +75,7 @@ class GlooProcessGroup final : public c10d::ProcessGroupGloo {
 
   Operation describe(const char* name, const Tensors& tensors, std::string shape) const;
   Operation describe(const char* name, const Tensors& tensors, std::string shape, const c10d::ReduceOp& op) const;
-  Operation point_to_point(const char* name, const Tensors& tensors) const;
+  Operation point_to_point(const char* name, const Tensors& tensors, int peer) const;
 
   /// Every operation passes here. `handed_in`: the tensors whose content leaves this rank. `call(completion)` hands the
   /// operation to the engine, returns its Work and says what is left to do when it has completed.

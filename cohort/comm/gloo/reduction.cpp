@@ -54,6 +54,8 @@ Reduction::Reduction(const char* operation, const c10d::ReduceOp& op, at::Scalar
   check_supported(operation, op, dtype, factor_);
   if (is_complex_) dtype_ = c10::toRealValueType(dtype);
   if (is_average_ || factor_) engine_op_ = Op::SUM;
+  // Gloo's sum of bools is a sum of bytes: 2 is no bool.
+  if (dtype_ == at::kBool && engine_op_ == Op::SUM) engine_op_ = Op::BOR;
   plan_dtypes();
 }
 
@@ -104,6 +106,7 @@ at::Tensor Reduction::average(at::Tensor carrier, int world_size) const {
 }
 
 void Reduction::decode(const at::Tensor& carrier, bool is_copy, at::Tensor user, int world_size) const {
+  if (carrier.numel() == 0) return;  // also for view_as_complex, which looks at the offset of nothing
   const at::NoGradGuard no_grad;
   auto result = carrier;
   if (is_average_) result = average(result, world_size);

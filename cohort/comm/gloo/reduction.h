@@ -7,6 +7,8 @@
 ///     before     PREMUL_SUM: each rank's carrier is multiplied by its factor
 ///     after      AVG: the sum is divided by the number of ranks, integers toward zero
 ///
+///     bool: SUM is BOR
+///
 ///     dtype                     SUM, PRODUCT, PREMUL_SUM, B*   MIN, MAX                    AVG
 ///     Gloo's nine               itself                         itself                      itself; 8-bit integers: int32
 ///     int16, uint16             int32                          int32                       int32

@@ -45,7 +45,8 @@ at::Tensor plain_copy(const at::Tensor& tensor) {
 
 at::Tensor as_bytes(const at::Tensor& plain) {
   const at::NoGradGuard no_grad;
-  return plain.view({plain.numel()}).view(at::kByte);
+  // Not view(): a contiguous tensor of one or no element may have any stride.
+  return plain.as_strided({plain.numel()}, {1}).view(at::kByte);
 }
 
 at::Tensor StandIns::sent(const at::Tensor& tensor) const {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cohort/comm/unwrapped_training.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/synchronize.h"
 
@@ -58,6 +59,7 @@ std::unique_ptr<GradientEngine> make_engine(EngineInput input) {
 }  // namespace
 
 Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options) {
+  comm::gradients_are_exchanged();
   settle_options(parameters, options);
   if (options.verify_parameters && options.process_group->getSize() > 1) {
     verify_same_parameters(options.process_group, parameters);

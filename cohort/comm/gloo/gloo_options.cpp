@@ -1,0 +1,18 @@
+#include "cohort/comm/gloo/gloo_options.h"
+
+#include "cohort/comm/network.h"
+
+namespace cohort::comm {
+
+c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> make_gloo_options(std::chrono::milliseconds timeout) {
+  const auto addresses = gloo_addresses();
+  TORCH_CHECK_VALUE(addresses.ok(), addresses.error().describe());
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  for (const auto& address : *addresses) {
+    options->devices.push_back(
+        c10d::ProcessGroupGloo::createDeviceForHostname(address, c10d::getDefaultGlooLazyInit()));
+  }
+  return options;
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,121 @@
+#include "cohort/comm/peer.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "cohort/base/text.h"
+
+namespace cohort::comm {
+namespace {
+
+struct ProcessState {
+  bool exists = false;
+  bool zombie = false;
+  std::string started_at;
+};
+
+// /proc/<pid>/stat: pid (name) state ...; the name may hold spaces and brackets, so fields count from the last one.
+ProcessState read_process_state(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return {};
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  std::string field;
+  ProcessState state{.exists = true, .zombie = false, .started_at = {}};
+  for (int i = 3; fields >> field; ++i) {
+    if (i == 3) state.zombie = field == "Z" || field == "X";
+    if (i == 22) {
+      state.started_at = field;
+      break;
+    }
+  }
+  return state;
+}
+
+const std::string& boot_id() {
+  static const std::string id = [] {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string line;
+    std::getline(file, line);
+    return line;
+  }();
+  return id;
+}
+
+// "pid:[4026531836]": two processes in one namespace read the same.
+std::string namespace_of(const char* path) {
+  std::array<char, 128> link{};
+  const auto length = readlink(path, link.data(), link.size());
+  return {link.data(), static_cast<size_t>(length > 0 ? length : 0)};
+}
+
+std::string own_pid_scope() { return boot_id() + "/" + namespace_of("/proc/self/ns/pid"); }
+
+int to_int(const std::string& text) { return static_cast<int>(base::parse_int(text).value_or(0)); }
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+Peer this_process() {
+  Peer peer;
+  peer.pid = getpid();
+  peer.host = host_name();
+  peer.pid_scope = own_pid_scope();
+  peer.network_scope = boot_id() + "/" + namespace_of("/proc/self/ns/net");
+  peer.started_at = read_process_state(peer.pid).started_at;
+  return peer;
+}
+
+std::string encode(const Peer& peer) {
+  std::ostringstream out;
+  out << "pid " << peer.pid << "\nhost " << peer.host << "\npid_scope " << peer.pid_scope << "\nstarted_at "
+      << peer.started_at << "\nnetwork_scope " << peer.network_scope << "\nworld_size " << peer.world_size
+      << "\nstart_count " << peer.start_count;
+  if (!peer.addresses.empty()) out << "\naddresses " << base::join(peer.addresses, ",");
+  if (!peer.interfaces.empty()) out << "\ninterfaces " << peer.interfaces;
+  if (!peer.accelerator.empty()) out << "\naccelerator " << peer.accelerator;
+  return out.str();
+}
+
+Peer decode_peer(const std::vector<uint8_t>& bytes) {
+  std::map<std::string, std::string> values;
+  for (const auto& line : base::split(std::string(bytes.begin(), bytes.end()), '\n')) {
+    const auto space = line.find(' ');
+    if (space != std::string::npos) values[line.substr(0, space)] = line.substr(space + 1);
+  }
+  Peer peer;
+  peer.pid = to_int(values["pid"]);
+  peer.host = values["host"];
+  peer.pid_scope = values["pid_scope"];
+  peer.started_at = values["started_at"];
+  peer.network_scope = values["network_scope"];
+  peer.world_size = to_int(values["world_size"]);
+  peer.start_count = to_int(values["start_count"]);
+  if (!values["addresses"].empty()) peer.addresses = base::split(values["addresses"], ',');
+  peer.interfaces = values["interfaces"];
+  peer.accelerator = values["accelerator"];
+  return peer;
+}
+
+bool is_same_process(const Peer& a, const Peer& b) {
+  return a.pid == b.pid && a.pid_scope == b.pid_scope && a.started_at == b.started_at;
+}
+
+bool is_seen_gone(const Peer& peer) {
+  if (peer.pid_scope != own_pid_scope()) return false;
+  const auto state = read_process_state(peer.pid);
+  return !state.exists || state.zombie || state.started_at != peer.started_at;
+}
+
+std::string describe_process(const Peer& peer) { return "pid " + std::to_string(peer.pid) + " on " + peer.host; }
+
+}  // namespace cohort::comm

@@ -1,0 +1,396 @@
+#include "cohort/comm/roll_call.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "cohort/base/log.h"
+#include "cohort/base/port.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/arrival.h"
+#include "cohort/comm/failure_text.h"
+#include "cohort/comm/network.h"
+#include "cohort/comm/rendezvous.h"
+
+namespace cohort::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using base::fill_in;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPollInterval{5};
+constexpr milliseconds kFullScanInterval{100};
+constexpr milliseconds kFirstWarning{10'000};
+// For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
+constexpr milliseconds kStoreGrace{2'000};
+constexpr const char* kErrorKey = "cohort/start/error";
+
+std::string entry_key(int rank) { return "cohort/start/" + std::to_string(rank); }
+// Two processes may have one rank, so the pid tells them apart.
+std::string read_key(int rank, int pid) { return fill_in("cohort/start/read/{}/{}", rank, pid); }
+
+std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+enum class Kind : char { kValue = 'V', kStore = 'S' };
+
+struct Failure {
+  Kind kind;
+  std::string text;
+};
+
+[[noreturn]] void raise(const Failure& failure) {
+  if (failure.kind == Kind::kValue) C10_THROW_ERROR(ValueError, failure.text);
+  C10_THROW_ERROR(DistStoreError, failure.text);
+}
+
+// The last failure this process has reported or read, as it stands in the store: one that is met again is an old one.
+std::string& last_failure_seen() {
+  static auto* const value = new std::string;
+  return *value;
+}
+
+// "<who and when>\n<kind><text>"; the first failure stays.
+void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) {
+  static std::atomic<int> count{0};
+  const auto value =
+      fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count, static_cast<char>(failure.kind), failure.text);
+  store.compareSet(kErrorKey, {}, to_bytes(value));
+}
+
+std::string describe_python(const GlooEntry& entry) {
+  const auto use = base::look_up_port(entry.port);
+  const bool is_here = entry.host == host_name() && is_own_address(entry.address, list_interfaces());
+  if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry.host);
+  return "a Python process on " + entry.host;
+}
+
+class Roll {
+ public:
+  explicit Roll(const RollCall& call) : call_(call), store_(call.store), deadline_(begin_ + call.timeout) {
+    self_ = this_process();
+    self_.world_size = call.world_size;
+    self_.accelerator = call.accelerator;
+  }
+
+  void run() {
+    try {
+      if (auto failure = enter()) fail(*failure);
+      wait();
+    } catch (const c10::DistNetworkError& error) {
+      lost_store(error);
+    }
+  }
+
+ private:
+  std::string self_in_words() const { return fill_in("rank {} ({})", call_.rank, describe_process(self_)); }
+  std::string place() const {
+    if (!call_.plan) return "the store it was given";
+    return call_.plan->kind == RendezvousPlan::Kind::kFile ? call_.plan->path
+                                                           : fill_in("{}:{}", call_.plan->host, call_.plan->port);
+  }
+  bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::Kind::kFile; }
+  bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
+
+  Failure stale_file(const std::string& cause) const {
+    return {Kind::kStore, fill_in("[cohort] the file store {} is left over from another run\n  caused by: {}\n"
+                                  "  hint: delete {}, or give each run a path of its own",
+                                  place(), cause, place())};
+  }
+  Failure duplicate(const std::string& first) const {
+    return {Kind::kValue, duplicate_rank_text(call_.rank, first, describe_process(self_))};
+  }
+
+  // Writes this process's entry. Returns why it may not.
+  std::optional<Failure> enter() {
+    const auto addresses = gloo_addresses();
+    if (!addresses) {
+      return Failure{Kind::kValue,
+                     fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
+    }
+    self_.addresses = *addresses;
+    if (std::any_of(addresses->begin(), addresses->end(), is_loopback_address)) {
+      self_.interfaces = describe_reachable_interfaces(list_interfaces());
+    }
+    if (auto failure = reported_failure(); failure && is_file()) {
+      return stale_file("a start that failed there: " + first_line(failure->text));
+    }
+    self_.start_count = 1;
+    if (!store_->check({entry_key(call_.rank)})) {
+      const auto mine = to_bytes(encode(self_));
+      if (store_->compareSet(entry_key(call_.rank), {}, mine) == mine) return look_for_python_twin();
+    }
+    const auto there = decode_peer(store_->get(entry_key(call_.rank)));
+    if (is_same_process(there, self_)) return enter_again(there);
+    if (!is_seen_gone(there)) return duplicate(describe_process(there));
+    const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
+    if (is_file()) return stale_file(cause);
+    return Failure{Kind::kStore, fill_in("[cohort] {} comes too late: this rank was {}, which has ended\n"
+                                         "  hint: start all ranks again",
+                                         self_in_words(), describe_process(there))};
+  }
+
+  // This process has created a default group with this store before.
+  std::optional<Failure> enter_again(const Peer& before) {
+    self_.start_count = before.start_count + 1;
+    store_->deleteKey(gloo_key(call_.rank));
+    store_->set(entry_key(call_.rank), to_bytes(encode(self_)));
+    has_entry_ = true;
+    return std::nullopt;
+  }
+
+  std::optional<Failure> look_for_python_twin() {
+    has_entry_ = true;
+    if (!store_->check({gloo_key(call_.rank)})) return std::nullopt;
+    const auto twin = decode_gloo_entry(store_->get(gloo_key(call_.rank)));
+    if (is_file() && (!twin || is_seen_gone(*twin))) {
+      return stale_file(
+          fill_in("rank {} of it, a Python process{}, has ended", call_.rank, twin ? " on " + twin->host : ""));
+    }
+    return duplicate(twin ? describe_python(*twin) : "a Python process");
+  }
+
+  // A Python process listens where it says for as long as it lives.
+  static bool is_seen_gone(const GlooEntry& entry) {
+    return entry.host == host_name() && is_own_address(entry.address, list_interfaces()) &&
+           !base::look_up_port(entry.port).is_listened_on;
+  }
+  static bool is_seen_gone(const Peer& peer) { return comm::is_seen_gone(peer); }
+  static bool is_seen_gone(const Arrival& arrival) {
+    return arrival.peer ? is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
+  }
+
+  void look_for(int rank) {
+    if (arrivals_.contains(rank)) return;
+    Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
+    if (store_->check({entry_key(rank)})) {
+      arrival.peer = decode_peer(store_->get(entry_key(rank)));
+      // An entry of the group before this one does not count.
+      if (arrival.peer->start_count < self_.start_count) return;
+    } else if (store_->check({gloo_key(rank)})) {
+      arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
+    } else {
+      return;
+    }
+    arrivals_[rank] = std::move(arrival);
+  }
+
+  void look_for_all() {
+    for (int rank = 0; rank < call_.world_size; ++rank) look_for(rank);
+    last_full_scan_ = Clock::now();
+  }
+
+  bool is_complete() const { return static_cast<int>(arrivals_.size()) == call_.world_size; }
+
+  std::vector<Arrival> arrivals() const {
+    std::vector<Arrival> list;
+    for (const auto& entry : arrivals_) list.push_back(entry.second);
+    return list;
+  }
+
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < call_.world_size; ++rank) {
+      if (!arrivals_.contains(rank)) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  // Every failure is raised on a full look only: a rank that has seen all ranks goes on, so all others must as well.
+  void wait() {
+    look_for_all();
+    while (true) {
+      if (auto conflict = find_conflict(arrivals())) fail({Kind::kValue, *conflict});
+      if (is_complete()) {
+        if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
+        return;
+      }
+      std::this_thread::sleep_for(kPollInterval);
+      const auto now = Clock::now();
+      if (now - last_full_scan_ < kFullScanInterval && now < deadline_) {
+        look_for(missing().front());
+        if (!store_->check({kErrorKey})) continue;
+      }
+      const auto failure = current_failure(now);
+      look_for_all();
+      if (failure && !is_complete()) fail(*failure);
+    }
+  }
+
+  std::optional<Failure> current_failure(Clock::time_point now) {
+    if (auto failure = reported_failure()) return failure;
+    if (auto gone = gone_rank()) return gone;
+    if (has_entry_ && self_.start_count == 1 && store_->check({gloo_key(call_.rank)})) {
+      const auto twin = decode_gloo_entry(store_->get(gloo_key(call_.rank)));
+      return duplicate(twin ? describe_python(*twin) : "a Python process");
+    }
+    if (now >= deadline_) return timed_out();
+    if (now - begin_ > kFirstWarning && !has_warned_) {
+      has_warned_ = true;
+      base::log_warning(fill_in("{} waits for {} at {}, for {} more", self_in_words(), ranks_in_words(missing()),
+                                place(), base::format_duration(deadline_ - now)));
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Failure> gone_rank() const {
+    const auto found =
+        std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
+    if (found == arrivals_.end()) return std::nullopt;
+    auto text = fill_in("[cohort] init_process_group failed: {} came and has ended since", describe(found->second));
+    if (!is_complete()) text += "\n  still missing: " + ranks_in_words(missing());
+    text += fill_in("\n  hint: look at the output of rank {} for the reason", found->first);
+    if (is_file()) text += fill_in("; if it is none of this run, {} is left over from another one: delete it", place());
+    return Failure{Kind::kStore, text};
+  }
+
+  Failure timed_out() const {
+    const auto names = missing();
+    auto text = fill_in("[cohort] init_process_group timed out: {} never came\n  {} waited {} at {}{}\n  came: {}",
+                        ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
+                        hosts_store() ? ", which it hosts" : "", describe(arrivals()));
+    // PyTorch's own words, which scripts look for.
+    text += fill_in("\n  caused by: Timed out after {} seconds waiting for clients. {}/{} clients joined.",
+                    std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(), call_.world_size);
+    if (const auto note = hosts_store() ? unreachable_master_note(*call_.plan) : ""; !note.empty()) {
+      text += "\n  caused by: " + note;
+    }
+    return {Kind::kStore,
+            text + fill_in("\n  hint: see whether {} started, with the same meeting place; if only late, raise "
+                           "InitOptions::timeout",
+                           ranks_in_words(names))};
+  }
+
+  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+  std::optional<Failure> reported_failure() {
+    if (!store_->check({kErrorKey})) return std::nullopt;
+    const auto bytes = store_->get(kErrorKey);
+    const std::string value(bytes.begin(), bytes.end());
+    const auto line = value.find('\n');
+    if (line == std::string::npos || value.size() < line + 2) return std::nullopt;
+    if (value == last_failure_seen()) {
+      // It ended an earlier start of this process, which tries again.
+      store_->deleteKey(kErrorKey);
+      return std::nullopt;
+    }
+    seen_value_ = value;
+    return Failure{static_cast<Kind>(value[line + 1]), value.substr(line + 2)};
+  }
+
+  // Tells the others, waits for them if they need this process's store, and throws. The first failure counts.
+  [[noreturn]] void fail(Failure failure) {
+    try {
+      if (seen_value_.empty()) {
+        post_failure(*store_, self_, failure);
+        if (auto first = reported_failure()) failure = *first;
+      }
+      last_failure_seen() = seen_value_;
+      store_->set(read_key(call_.rank, self_.pid), std::vector<uint8_t>{1});
+      if (hosts_store()) wait_for_readers(failure.kind == Kind::kValue);
+      if (has_entry_) leave_roll(store_, call_.rank);
+    } catch (const std::exception&) {
+      // The store has ended; there is nobody left to tell.
+    }
+    raise(failure);
+  }
+
+  // Ranks that have not come yet may still do so, and then read why it is in vain.
+  void wait_for_readers(bool for_late_ranks) {
+    const auto end = Clock::now() + kStoreGrace;
+    for (int rank = 0; rank < call_.world_size; ++rank) {
+      while (rank != call_.rank && Clock::now() < end) {
+        look_for(rank);
+        const auto arrival = arrivals_.find(rank);
+        if (arrival == arrivals_.end() ? !for_late_ranks : has_read(arrival->second)) break;
+        std::this_thread::sleep_for(kPollInterval);
+      }
+    }
+  }
+
+  bool has_read(const Arrival& arrival) const {
+    return !arrival.peer || is_seen_gone(arrival) || store_->check({read_key(arrival.rank, arrival.peer->pid)});
+  }
+
+  [[noreturn]] void lost_store(const c10::DistNetworkError& error) const {
+    auto text = fill_in("[cohort] init_process_group failed: {} lost the store at {}", self_in_words(), place());
+    if (const auto host = arrivals_.find(0); host != arrivals_.end() && is_seen_gone(host->second)) {
+      text += "\n  caused by: " + describe(host->second) + " has ended";
+    }
+    text += "\n  caused by: " + first_line(error.what_without_backtrace());
+    if (!missing().empty()) text += "\n  still missing: " + ranks_in_words(missing());
+    raise(
+        {Kind::kStore,
+         text + "\n  hint: the process that hosts the store ended; look at the output of rank 0, or of the launcher"});
+  }
+
+  const RollCall& call_;
+  const c10::intrusive_ptr<c10d::Store>& store_;
+  const Clock::time_point begin_ = Clock::now();
+  const Clock::time_point deadline_;
+  Clock::time_point last_full_scan_ = begin_;
+  Peer self_;
+  std::map<int, Arrival> arrivals_;
+  bool has_entry_ = false;
+  bool has_warned_ = false;
+  std::string seen_value_;
+};
+
+}  // namespace
+
+void call_roll(const RollCall& call) { Roll(call).run(); }
+
+std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  const auto self = this_process();
+  std::string first;
+  while (first.empty() && Clock::now() < end) {
+    if (store->check({entry_key(0)})) {
+      first = describe_process(decode_peer(store->get(entry_key(0))));
+    } else if (store->check({gloo_key(0)})) {
+      const auto entry = decode_gloo_entry(store->get(gloo_key(0)));
+      first = entry ? describe_python(*entry) : "a Python process";
+    } else {
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+  if (first.empty()) return {};
+  const auto text = duplicate_rank_text(0, first, describe_process(self));
+  post_failure(*store, self, {Kind::kValue, text});
+  return text;
+}
+
+void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
+  try {
+    store->deleteKey(entry_key(rank));
+  } catch (const std::exception&) {
+    // The store has ended, and the entry with it.
+  }
+}
+
+std::string explain_failed_connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group,
+                                   const std::vector<int>& ranks, const std::string& option,
+                                   const std::string& engine_text) {
+  std::vector<int> absent;
+  try {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (!store->check({gloo_key(static_cast<int>(i))})) absent.push_back(ranks[i]);
+    }
+  } catch (const std::exception&) {
+    absent.clear();  // the store has ended: nothing is known
+  }
+  auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", group, ranks_in_words(ranks));
+  if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
+  text += "\n  caused by: " + engine_text.substr(0, engine_text.find('\n'));
+  if (absent.empty())
+    return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
+  return text +
+         fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
+                 ranks_in_words(absent), option);
+}
+
+}  // namespace cohort::comm

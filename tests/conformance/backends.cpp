@@ -1,0 +1,18 @@
+#include "tests/conformance/backends.h"
+
+#include "cohort/comm/gloo/gloo_backend.h"
+
+namespace cohort::test {
+
+const std::vector<BackendUnderTest>& backends_under_test() {
+  static const std::vector<BackendUnderTest> table{
+      {"gloo",
+       comm::make_gloo_backend,
+       {{"recv_any_source of nothing", "Gloo cannot wait for a message without content from just anybody"}},
+       15000,
+       4000},
+  };
+  return table;
+}
+
+}  // namespace cohort::test
