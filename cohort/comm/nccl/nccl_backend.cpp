@@ -174,8 +174,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
     return run(point_to_point("recv", tensors), [&] { return ProcessGroupNCCL::recv(tensors, src, tag); });
   }
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
-    // The engine's barrier is an all-reduce, which it calls through our override.
-    return ProcessGroupNCCL::barrier(opts);
+    return run(describe("barrier", {}), [&] { return ProcessGroupNCCL::barrier(opts); });
   }
 
  private:
