@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "cohort/comm/arguments.h"
+#include "cohort/comm/device.h"
 #include "cohort/comm/point_to_point.h"
 
 // Each function makes the same calls, in the same order and with the same shapes and dtypes, as Python's of that name.
@@ -36,7 +37,8 @@ at::Device object_device(const Group& group, const std::optional<at::Device>& wa
   const auto devices = resolve(group)->getDeviceTypes();
   const bool serves_cpu =
       std::any_of(devices.begin(), devices.end(), [](const c10::Device& device) { return device.is_cpu(); });
-  return devices.empty() || serves_cpu ? at::Device(at::kCPU) : at::Device(devices.front().type());
+  if (devices.empty() || serves_cpu) return at::kCPU;
+  return devices.front().is_cuda() ? current_device() : at::Device(devices.front().type());
 }
 
 at::Tensor size_tensor(int64_t size, at::Device device) { return at::full({1}, size, at::kLong).to(device); }

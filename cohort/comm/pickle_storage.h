@@ -1,4 +1,4 @@
-/// The bytes of one tensor's memory as Python's pickle of a tensor holds them (torch.save's older format, torch/serialization.py).
+/// The bytes of one tensor's memory inside Python's pickle of it: torch.save's older format (torch/serialization.py).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,6 @@
 """Functional collectives: values, gradients and gradients of gradients, bit for bit as PyTorch's."""
 import pathlib
+import sys
 
 import pytest
 import torch
@@ -17,14 +18,23 @@ def results_of(folder, commands):
     return [load_file(file) for file in files]
 
 
-@pytest.mark.parametrize("order", [["cpp", "cpp"], ["cpp", "cpp", "cpp"], ["python", "cpp"], ["cpp", "python", "cpp"]], ids="-".join)
-def test_gradients_are_pytorchs(tmp_path, programs, python, order):
+@pytest.fixture(scope="module")
+def pytorchs_results(tmp_path_factory):
+    """What Python ranks alone give, by their number; run once for each."""
+    known = {}
+
+    def of(size):
+        if size not in known:
+            known[size] = results_of(tmp_path_factory.mktemp("pytorch"), [[sys.executable, PYTHON_RANK]] * size)
+        return known[size]
+    return of
+
+
+@pytest.mark.parametrize("order", [["cpp", "cpp"], ["cpp", "cpp", "cpp"], ["cpp", "python", "cpp"]], ids="-".join)
+def test_gradients_are_pytorchs(tmp_path, programs, python, pytorchs_results, order):
     started = {"cpp": [programs / "functional_rank"], "python": [python, PYTHON_RANK]}
-    for name in ("ours", "pytorch"):
-        (tmp_path / name).mkdir()
-    ours = results_of(tmp_path / "ours", [started[kind] for kind in order])
-    pytorchs = results_of(tmp_path / "pytorch", [started["python"]] * len(order))
-    for rank, (got, wanted) in enumerate(zip(ours, pytorchs)):
+    ours = results_of(tmp_path, [started[kind] for kind in order])
+    for rank, (got, wanted) in enumerate(zip(ours, pytorchs_results(len(order)))):
         assert got.keys() == wanted.keys()
         assert sum(".gradient." in name for name in got) > 30
         different = [name for name in wanted if not torch.equal(got[name], wanted[name])]

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/env.h"
+#include "cohort/comm/network.h"
 #include "cohort/comm/operation_text.h"
 #include "cohort/comm/operation_watch.h"
 #include "cohort/comm/peers.h"
@@ -172,8 +174,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
     return run(point_to_point("recv", tensors), [&] { return ProcessGroupNCCL::recv(tensors, src, tag); });
   }
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
-    // The engine's barrier is an all-reduce, which it calls through our override.
-    return ProcessGroupNCCL::barrier(opts);
+    return run(describe("barrier", {}), [&] { return ProcessGroupNCCL::barrier(opts); });
   }
 
  private:
@@ -234,6 +235,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& reques
   TORCH_CHECK_VALUE(at::detail::getCUDAHooks().deviceCount() > 0, "backend \"nccl\" needs a GPU, and rank ",
                     request.rank, " of group \"", request.group_name, "\" on ", host_name(),
                     " sees none\n  hint: check nvidia-smi and CUDA_VISIBLE_DEVICES; on CPU use backend \"gloo\"");
+  const auto interface = check_nccl_interface(base::get_env("NCCL_SOCKET_IFNAME").value_or(""), list_interfaces());
+  TORCH_CHECK_VALUE(interface.ok(), interface.error().describe());
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = request.timeout;
   options->group_name = request.group_name;

@@ -19,7 +19,8 @@ COHORT_API bool nccl_available();
 /// The engine (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) with PyTorch's options. Its Works follow CUDA streams:
 /// wait() lets the current stream wait and returns at once. Ranks connect at the first operation, or here if the request
 /// has a device_id.
-/// Throws c10::Error with the way to get NCCL when the build has none, c10::ValueError when the process sees no GPU.
+/// Throws c10::Error with the way to get NCCL when the build has none, c10::ValueError when the process sees no GPU
+/// or NCCL_SOCKET_IFNAME leaves no interface.
 COHORT_API c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm
