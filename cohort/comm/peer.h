@@ -43,6 +43,6 @@ COHORT_API bool is_seen_gone(const Peer& peer);
 std::string describe_process(const Peer& peer);
 
 /// This machine's name.
-std::string host_name();
+COHORT_API std::string host_name();
 
 }  // namespace cohort::comm
