@@ -107,13 +107,12 @@ void connect(const Group& group, const GroupRecord& record, int group_rank, std:
     throw;
   } catch (const std::exception& error) {
     if (!uses(record, "gloo")) throw;
-    const auto text =
-        explain_failed_connect({.store = record.store,
-                                .group = record.description,
-                                .ranks = record.ranks,
-                                .option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
-                                .engine_text = error.what()},
-                               *world().peers);
+    const auto text = explain_failed_connect({.store = record.store,
+                                              .group = record.description,
+                                              .ranks = record.ranks,
+                                              .option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
+                                              .engine_text = error.what()},
+                                             *world().peers);
     if (is_first) leave_roll(record.store, group_rank);
     C10_THROW_ERROR(DistBackendError, text);
   }

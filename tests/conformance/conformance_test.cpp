@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "cohort/comm/collectives.h"
+#include "cohort/comm/subgroups.h"
 #include "tests/conformance/suite.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
