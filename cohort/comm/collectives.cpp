@@ -73,6 +73,17 @@ std::vector<TensorList> root_list(const TensorList& list, const at::Tensor& mine
 
 }  // namespace
 
+// The supplement's name is the one that all supported releases of LibTorch have.
+ReduceOp premul_sum(double factor) {
+  return {ReduceOp::PREMUL_SUM, c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor)};
+}
+
+ReduceOp premul_sum(const at::Tensor& factor) {
+  TORCH_CHECK_VALUE(factor.defined() && factor.numel() == 1, "premul_sum needs a factor of one element, got ",
+                    factor.defined() ? factor.numel() : 0);
+  return {ReduceOp::PREMUL_SUM, c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor)};
+}
+
 WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
   if (skips(options.group, "all_reduce")) return {};
   check_reducible(tensor, options.op, "all_reduce");

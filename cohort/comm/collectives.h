@@ -23,9 +23,12 @@
 
 namespace cohort {
 
-/// SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, or c10d::makeNCCLPreMulSum(factor): every rank's tensor times its factor,
-/// then summed. Complex tensors: SUM, AVG and PREMUL_SUM only.
+/// SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, or premul_sum(factor). Complex tensors: SUM, AVG and PREMUL_SUM only.
 using ReduceOp = c10d::ReduceOp;
+/// PREMUL_SUM: every rank's tensor times its factor, then summed. A tensor must have one element.
+COHORT_API ReduceOp premul_sum(double factor);
+COHORT_API ReduceOp premul_sum(const at::Tensor& factor);
+
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using TensorList = std::vector<at::Tensor>;
 

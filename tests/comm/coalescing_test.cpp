@@ -208,6 +208,18 @@ COHORT_WORKER(batches) {
 
 TEST(Coalescing, BatchesOfSendsAndReceives) { run_workers("batches", {.world_size = 3}).expect_success(); }
 
+COHORT_WORKER(factors) {
+  init_process_group("gloo");
+  auto tensor = at::full({2}, 10.0);
+  all_reduce(tensor, {.op = premul_sum(get_rank() == 0 ? 0.5 : 2.0)});
+  require_same(tensor, at::full({2}, 25.0));
+  all_reduce(tensor, {.op = premul_sum(at::full({1}, 2.0))});
+  require_same(tensor, at::full({2}, 100.0));
+  REQUIRE_EQUAL(error_of([] { premul_sum(at::ones({2})); }), "premul_sum needs a factor of one element, got 2");
+}
+
+TEST(Coalescing, FactorsBeforeTheSum) { run_workers("factors").expect_success(); }
+
 COHORT_WORKER(wrong_lists) {
   init_process_group("gloo");
   const auto two = row(1, 2);

@@ -60,6 +60,37 @@ def run_point_to_point(results):
         results["recv_any"][source] = value[0]
 
 
+def run_rooted(results):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    last = size - 1
+    product = numbers(4, torch.int32)
+    dist.reduce(product, last, dist.ReduceOp.PRODUCT)
+    if rank == last:
+        results["reduce"] = product
+    lists = [torch.zeros(3) for _ in range(size)] if rank == last else None
+    dist.gather(numbers(3, torch.float), lists, last)
+    if rank == last:
+        results["gather"] = torch.stack(lists)
+    results["scatter"] = torch.zeros(2, dtype=torch.double)
+    dist.scatter(results["scatter"], list(numbers(2 * size, torch.double).chunk(size)) if rank == last else None, last)
+    results["all_to_all"] = torch.zeros(2 * size)
+    dist.all_to_all_single(results["all_to_all"], numbers(2 * size, torch.float))
+    splits = [rank + other for other in range(size)]
+    results["all_to_all.uneven"] = torch.zeros(sum(splits))
+    dist.all_to_all_single(results["all_to_all.uneven"], numbers(sum(splits), torch.float), splits, splits)
+    first, second = numbers(3, torch.float), numbers(5, torch.float)
+    with dist._coalescing_manager():
+        dist.all_reduce(first)
+        dist.all_reduce(second)
+    results |= {"coalesced.first": first, "coalesced.second": second}
+    results["batch"] = torch.zeros(3)
+    batch = [dist.P2POp(dist.isend, numbers(3, torch.float), (rank + 1) % size),
+             dist.P2POp(dist.irecv, results["batch"], (rank - 1) % size)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    dist.monitored_barrier()
+
+
 def run_groups(results):
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     ends, alone, everyone = dist.new_group([0, last]), dist.new_group([last]), dist.new_group()
@@ -75,6 +106,11 @@ def run_groups(results):
     results["all.all_reduce"] = numbers(3, torch.float)
     dist.all_reduce(results["all.all_reduce"], group=everyone)
     dist.barrier(group=everyone)
+    size = dist.get_world_size()
+    if size % 2 == 0:
+        pair, _ = dist.new_subgroups(2)
+        results["pair.all_reduce"] = numbers(3, torch.float)
+        dist.all_reduce(results["pair.all_reduce"], group=pair)
 
 
 def main(init_method, result):
@@ -82,8 +118,14 @@ def main(init_method, result):
                                                        world_size=int(os.environ["WORLD_SIZE"]))
     dist.init_process_group("gloo", init_method=init_method, **explicit)
     results = {}
+    # Before any other group: from then on Python's name for it differs between ranks that are in different groups.
+    if dist.get_rank() < 2:
+        local = dist.new_group([0, 1], use_local_synchronization=True)
+        results["local.all_reduce"] = numbers(3, torch.float)
+        dist.all_reduce(results["local.all_reduce"], group=local)
     run_collectives(results)
     run_point_to_point(results)
+    run_rooted(results)
     run_groups(results)
     save_file(results, result)
     dist.destroy_process_group()

@@ -39,7 +39,22 @@ def expected(rank, size):
         results["recv_any"] = torch.tensor([10 * other for other in everyone])
     if rank in (0, last):
         results |= {"ends.all_reduce": total(3, (0, last)), "ends.broadcast": numbers(3, last)}
+    uneven = [sum(other + before for before in range(rank)) for other in everyone]
+    results |= {
+        "scatter": numbers(2 * size, last, torch.double).chunk(size)[rank],
+        "all_to_all": torch.cat([numbers(2 * size, other).chunk(size)[rank] for other in everyone]),
+        "all_to_all.uneven": torch.cat([numbers(uneven[other] + rank + other, other)[uneven[other]:] for other in everyone]),
+        "coalesced.first": total(3, everyone),
+        "coalesced.second": total(5, everyone),
+        "batch": numbers(3, (rank - 1) % size),
+    }
+    if rank < 2:
+        results["local.all_reduce"] = total(3, (0, 1))
+    if size % 2 == 0:
+        results["pair.all_reduce"] = total(3, (rank // 2 * 2, rank // 2 * 2 + 1))
     if rank == last:
+        results["reduce"] = torch.stack([numbers(4, other, torch.int32) for other in everyone]).prod(0, dtype=torch.int32)
+        results["gather"] = gathered
         results["alone.all_reduce"] = numbers(3, last)
     return results
 
@@ -51,8 +66,18 @@ def expected(rank, size):
     ("tcp", ["cpp", "python", "python"]),
     ("tcp", ["python", "cpp"]),
     ("file", ["cpp", "python", "cpp"]),
+    ("env", ["cpp", "python", "cpp", "python"]),
 ])
 def test_collectives_between_cpp_and_python(tmp_path, programs, python, method, order):
+    run_job(tmp_path, programs, python, method, order, {})
+
+
+@pytest.mark.parametrize("order", [["python", "cpp"], ["cpp", "cpp", "python"]])
+def test_every_call_compared_between_cpp_and_python(tmp_path, programs, python, order):
+    run_job(tmp_path, programs, python, "env", order, {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+
+
+def run_job(tmp_path, programs, python, method, order, environment):
     url = {"env": "env://", "tcp": f"tcp://127.0.0.1:{free_port()}", "file": f"file://{tmp_path}/store"}[method]
     started = {"cpp": [programs / "interop_rank"], "python": [python, PYTHON_RANK]}
     commands = [[*started[kind], url, tmp_path / f"{rank}.safetensors"] for rank, kind in enumerate(order)]

@@ -20,7 +20,7 @@ bool is_bitwise(Op op) { return op == Op::BAND || op == Op::BOR || op == Op::BXO
 double factor_of(const c10d::ReduceOp& op, const char* operation) {
   const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(supplement != nullptr, operation,
-                    ": ReduceOp.PREMUL_SUM has no factor; make it with a c10d::NCCLPreMulSumSupplement");
+                    ": ReduceOp.PREMUL_SUM has no factor; make it with cohort::premul_sum(factor)");
   return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
 }
 

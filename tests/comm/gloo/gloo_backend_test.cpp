@@ -253,7 +253,7 @@ TEST(GlooBackend, TellsTheWatchBeforeTheEngine) {
               return make_gloo_backend(request);
             }});
   EXPECT_THAT(recorder->lines, ElementsAre("all_reduce #1 float32[2, 3] 24 B root -1 MAX",
-                                           "broadcast #2 float16[4] 8 B root 1 ", "send p2p #1 float16 8 B root -1 ",
+                                           "broadcast #2 float16[4] 8 B root 1 ", "send p2p #1 float16 8 B root 1 ",
                                            "monitored_barrier #3  0 B root -1 ", "barrier #4  0 B root -1 "));
 }
 

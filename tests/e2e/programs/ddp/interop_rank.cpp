@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "cohort/checkpoint/safetensors.h"
+#include "cohort/comm/coalescing.h"
 #include "cohort/comm/collectives.h"
 #include "cohort/comm/point_to_point.h"
 #include "cohort/comm/subgroups.h"
@@ -73,6 +74,55 @@ void run_point_to_point(StateDict& results) {
   results.insert("recv_any", sources);
 }
 
+void run_rooted(StateDict& results) {
+  const int rank = get_rank();
+  const int size = get_world_size();
+  const int last = size - 1;
+  auto product = numbers(4, at::kInt);
+  reduce(product, last, {.op = ReduceOp::PRODUCT});
+  if (rank == last) results.insert("reduce", product);
+  TensorList lists;
+  for (int r = 0; rank == last && r < size; ++r) lists.push_back(at::zeros({3}));
+  gather(numbers(3, at::kFloat), lists, last);
+  if (rank == last) results.insert("gather", at::stack(lists));
+  auto scattered = at::zeros({2}, at::kDouble);
+  scatter(scattered, rank == last ? numbers(2LL * size, at::kDouble).chunk(size) : TensorList{}, last);
+  results.insert("scatter", scattered);
+  auto exchanged = at::zeros({2LL * size});
+  all_to_all_single(exchanged, numbers(2LL * size, at::kFloat));
+  results.insert("all_to_all", exchanged);
+  std::vector<int64_t> splits;
+  int64_t rows = 0;
+  for (int r = 0; r < size; ++r) rows += splits.emplace_back(rank + r);
+  auto uneven = at::zeros({rows});
+  all_to_all_single(uneven, numbers(rows, at::kFloat), splits, splits);
+  results.insert("all_to_all.uneven", uneven);
+  auto first = numbers(3, at::kFloat);
+  auto second = numbers(5, at::kFloat);
+  CoalescingManager together;
+  all_reduce(first);
+  all_reduce(second);
+  together.finish();
+  results.insert("coalesced.first", first);
+  results.insert("coalesced.second", second);
+  auto received = at::zeros({3});
+  for (const auto& work : batch_isend_irecv({P2POp::isend(numbers(3, at::kFloat), (rank + 1) % size),
+                                             P2POp::irecv(received, (rank + size - 1) % size)})) {
+    work->wait();
+  }
+  results.insert("batch", received);
+  monitored_barrier();
+}
+
+// Before any other group: from then on Python's name for it differs between ranks that are in different groups.
+void run_local_group(StateDict& results) {
+  if (get_rank() > 1) return;
+  const auto local = new_group({0, 1}, {.use_local_synchronization = true});
+  auto sum = numbers(3, at::kFloat);
+  all_reduce(sum, {.group = local});
+  results.insert("local.all_reduce", sum);
+}
+
 void run_groups(StateDict& results) {
   const int last = get_world_size() - 1;
   const auto ends = new_group({0, last});
@@ -96,6 +146,10 @@ void run_groups(StateDict& results) {
   all_reduce(sum, {.group = all});
   results.insert("all.all_reduce", sum);
   barrier({.group = all});
+  if (get_world_size() % 2 != 0) return;
+  auto pair_sum = numbers(3, at::kFloat);
+  all_reduce(pair_sum, {.group = new_subgroups(2).first});
+  results.insert("pair.all_reduce", pair_sum);
 }
 
 int number_from(const char* variable) { return std::stoi(std::getenv(variable)); }
@@ -115,8 +169,10 @@ int main(int argc, char** argv) try {
   }
   init_process_group(options);
   StateDict results;
+  run_local_group(results);
   run_collectives(results);
   run_point_to_point(results);
+  run_rooted(results);
   run_groups(results);
   save_file(results, argv[2]);
   destroy_process_group();
