@@ -43,7 +43,8 @@ void check_same(const std::vector<CoalescedCall>& calls) {
   for (const auto& call : calls) {
     TORCH_CHECK(call.kind == first.kind, "Coalescing manager requires all collectives to be the same type, but got ",
                 name_of(first.kind), " and ", name_of(call.kind));
-    TORCH_CHECK(call.op == first.op, "Coalescing manager requires one ReduceOp for all collectives");
+    TORCH_CHECK(call.op.op_ == first.op.op_ && call.op.supplement_ == first.op.supplement_,
+                "Coalescing manager requires one ReduceOp for all collectives");
     TORCH_CHECK(call.input.device() == first.input.device(),
                 "Coalescing manager requires all tensors on one device, but got ", first.input.device(), " and ",
                 call.input.device());

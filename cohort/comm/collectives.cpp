@@ -25,6 +25,15 @@ void check_reducible(const at::Tensor& tensor, const ReduceOp& op, const char* o
                     " does not support this ReduceOp on complex tensors");
 }
 
+// The supplement's name is the one that all supported releases have; ReduceOp's own constructor forgets it.
+template <class Factor>
+ReduceOp with_factor(const Factor& factor) {
+  ReduceOp op;
+  op.op_ = ReduceOp::PREMUL_SUM;
+  op.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor);
+  return op;
+}
+
 void check_elements(const at::Tensor& whole, const at::Tensor& part, const Group& group, const char* operation) {
   comm::check_alike({whole, part}, operation);
   const auto size = resolve(group)->getSize();
@@ -73,15 +82,12 @@ std::vector<TensorList> root_list(const TensorList& list, const at::Tensor& mine
 
 }  // namespace
 
-// The supplement's name is the one that all supported releases of LibTorch have.
-ReduceOp premul_sum(double factor) {
-  return {ReduceOp::PREMUL_SUM, c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor)};
-}
+ReduceOp premul_sum(double factor) { return with_factor(factor); }
 
 ReduceOp premul_sum(const at::Tensor& factor) {
   TORCH_CHECK_VALUE(factor.defined() && factor.numel() == 1, "premul_sum needs a factor of one element, got ",
                     factor.defined() ? factor.numel() : 0);
-  return {ReduceOp::PREMUL_SUM, c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor)};
+  return with_factor(factor);
 }
 
 WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
