@@ -11,6 +11,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/error_file.h"
 #include "cohort/comm/tracked_work.h"
@@ -78,6 +79,12 @@ std::string explain_crash(const std::string& text) {
   return {};
 }
 
+// Empty where it is not known: before a group exists, and without a launcher.
+std::string own_rank() {
+  if (world().default_group) return std::to_string(world().default_group->getRank());
+  return base::get_env("RANK").value_or("");
+}
+
 // As Python's ranks do: every line of an error that ends the process begins with [rankN].
 [[noreturn]] void report_and_terminate() {
   if (std::current_exception()) {
@@ -87,8 +94,9 @@ std::string explain_crash(const std::string& text) {
     write_error_file(text);
     std::istringstream lines(text);
     std::ostringstream report;
-    const int rank = world().default_group ? world().default_group->getRank() : -1;
-    for (std::string line; std::getline(lines, line);) report << "[rank" << rank << "]: " << line << "\n";
+    const auto rank = own_rank();
+    const auto prefix = rank.empty() ? "" : "[rank" + rank + "]: ";
+    for (std::string line; std::getline(lines, line);) report << prefix << line << "\n";
     const auto bytes = report.str();
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, bytes.data(), bytes.size());
     std::abort();

@@ -62,7 +62,10 @@ void check_init_options(const InitOptions& options) {
 }  // namespace
 
 void init_process_group(const InitOptions& options) {
+  // First, so that what goes wrong from here on is reported with its rank.
+  comm::install_exit_handlers();
   check_init_options(options);
+  if (base::get_env("TORCH_DISTRIBUTED_DEBUG")) c10d::setDebugLevelFromEnvironment();
   auto record = default_record(options, 0);
   const auto timeout = record.timeout;
   std::optional<comm::RendezvousPlan> plan;
@@ -78,8 +81,6 @@ void init_process_group(const InitOptions& options) {
     world_size = plan->world_size;
   }
   record = default_record(options, world_size);
-  comm::install_exit_handlers();
-  if (base::get_env("TORCH_DISTRIBUTED_DEBUG")) c10d::setDebugLevelFromEnvironment();
   try {
     world().default_group = comm::create_group(store, std::move(record), rank, options.device_id, plan);
     ++world().group_count;

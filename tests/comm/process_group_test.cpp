@@ -231,5 +231,28 @@ TEST(ProcessGroup, UncaughtErrorLinesCarryTheRankMessage) {
   }
 }
 
+COHORT_WORKER(unknown_debug_level) { init_process_group("gloo"); }
+
+TEST(ProcessGroup, UnknownDebugLevelEndsTheStartMessage) {
+  const auto results = run_workers("unknown_debug_level", {.environment = {{"TORCH_DISTRIBUTED_DEBUG", "loud"}}});
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_EQ(results[rank].errors, "The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL.\n");
+  }
+}
+
+COHORT_WORKER(fails_to_start_uncaught) {
+  []() noexcept { init_process_group("gloo"); }();
+}
+
+TEST(ProcessGroup, UncaughtErrorOfTheStartCarriesTheRankMessage) {
+  const auto results = run_workers("fails_to_start_uncaught", {.environment = {{"WORLD_SIZE", "1"}}});
+  EXPECT_EQ(results[1].exit_code, -SIGABRT);
+  EXPECT_EQ(
+      results[1].errors,
+      "[rank1]: c10::ValueError: Error initializing torch.distributed using env:// rendezvous: rank must be from 0 "
+      "to 0 (world_size=1), got 1\n");
+}
+
 }  // namespace
 }  // namespace cohort
