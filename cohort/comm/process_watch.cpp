@@ -166,10 +166,10 @@ class ProcessWatch final : public OperationWatch {
     for (const int member : diagnostician_.others()) {
       if (!peers_->knows(group_.ranks[member])) continue;
       const auto key = prefix + std::to_string(member);
-      group_.store->wait({key}, timeout_.load());
+      wait_for_signature(operation, member, key);
       const auto bytes = group_.store->get(key);
       const std::string theirs(bytes.begin(), bytes.end());
-      if (theirs != mine) refuse(operation, member, mine, theirs);
+      if (theirs != mine) throw_diagnosis(operation, diagnostician_.mismatch(operation.sequence, member, mine, theirs));
     }
     if (operation.sequence < 2) return;
     // Everybody is in this operation, so nobody reads the one before the last any more.
@@ -177,8 +177,17 @@ class ProcessWatch final : public OperationWatch {
                             std::to_string(group_.rank));
   }
 
-  [[noreturn]] void refuse(const Operation& operation, int member, const std::string& mine, const std::string& theirs) {
-    auto diagnosis = diagnostician_.mismatch(operation.sequence, member, mine, theirs);
+  void wait_for_signature(const Operation& operation, int member, const std::string& key) {
+    const auto deadline = Clock::now() + timeout_.load();
+    while (!group_.store->check({key})) {
+      if (peers_->is_gone(group_.ranks[member]))
+        throw_diagnosis(operation, diagnostician_.lost({group_.ranks[member]}));
+      if (Clock::now() > deadline) throw_diagnosis(operation, diagnostician_.timed_out(operation, timeout_));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  [[noreturn]] static void throw_diagnosis(const Operation& operation, Diagnosis diagnosis) {
     C10_THROW_ERROR(DistBackendError,
                     failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)}));
   }
