@@ -390,6 +390,23 @@ std::vector<int> ranks_without_gloo_key(const FailedConnect& failure) {
   return absent;
 }
 
+bool is_member(const FailedConnect& failure, int rank) {
+  return std::find(failure.ranks.begin(), failure.ranks.end(), rank) != failure.ranks.end();
+}
+
+// Members that are seen gone, or rank 0 when a connection broke, as the store goes with it.
+std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
+  const auto says = [&](const char* text) { return failure.engine_text.find(text) != std::string::npos; };
+  const bool broke = !says("imed out") && !says("imeout");
+  const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
+  for (;;) {
+    auto ended = peers.gone_ranks();
+    std::erase_if(ended, [&](int rank) { return !is_member(failure, rank) && !(broke && rank == 0); });
+    if (!ended.empty() || Clock::now() >= end) return ended;
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
 }  // namespace
 
 void call_roll(const RollCall& call) {
@@ -434,23 +451,15 @@ void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
 }
 
 std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers) {
-  std::vector<int> ended;
-  const bool broke =
-      failure.engine_text.find("closed") != std::string::npos || failure.engine_text.find("reset") != std::string::npos;
-  const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
-  do {
-    ended = peers.gone_ranks();
-    std::erase_if(ended, [&](int rank) {
-      return std::find(failure.ranks.begin(), failure.ranks.end(), rank) == failure.ranks.end();
-    });
-    if (!ended.empty()) break;
-    std::this_thread::sleep_for(kPollInterval);
-  } while (Clock::now() < end);
+  const auto ended = ended_ranks(failure, peers);
   const auto absent = ended.empty() ? ranks_without_gloo_key(failure) : std::vector<int>{};
   auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", failure.group, ranks_in_words(failure.ranks));
   for (const int rank : ended) text += fill_in("\n  caused by: {} has ended", peers.describe(rank));
   if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
   text += "\n  caused by: " + failure.engine_text.substr(0, failure.engine_text.find('\n'));
+  if (ended == std::vector<int>{0} && !is_member(failure, 0))
+    return text +
+           "\n  hint: rank 0 hosts the store, which groups need to connect; let it wait for the others, by barrier()";
   if (!ended.empty()) return text + fill_in("\n  hint: look at the output of {} for the reason", ranks_in_words(ended));
   if (absent.empty())
     return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";

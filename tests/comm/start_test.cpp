@@ -431,6 +431,25 @@ COHORT_WORKER(ends_before_new_group) {
   std::cout << error_of([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
 }
 
+COHORT_WORKER(host_ends_before_new_group) {
+  init_process_group("gloo");
+  barrier();
+  if (get_rank() == 0) _exit(0);
+  sleep_ms(300);
+  std::cout << error_of([] { new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+  _exit(0);
+}
+
+TEST(Start, HostOfTheStoreThatEndedBeforeNewGroupMessage) {
+  const auto results = run_workers("host_ends_before_new_group", {.world_size = 3});
+  const auto text =
+      std::regex_replace(plain(results[1].output), std::regex("caused by: (?!rank 0)[^\n]*"), "caused by: STORE");
+  EXPECT_EQ(text,
+            "DistBackendError: [cohort] group \"1\" of ranks 1 and 2 cannot connect\n"
+            "  caused by: rank 0 (pid P on HOST) has ended\n  caused by: STORE\n"
+            "  hint: rank 0 hosts the store, which groups need to connect; let it wait for the others, by barrier()\n");
+}
+
 TEST(Start, RankThatEndedBeforeNewGroupMessage) {
   const auto results = run_workers("ends_before_new_group");
   const auto text =

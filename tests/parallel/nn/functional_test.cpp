@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "cohort/comm/collectives.h"
 #include "cohort/comm/subgroups.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -27,6 +28,7 @@ COHORT_WORKER(nn_in_a_shifted_subgroup) {
   if (get_rank() == 0) {
     REQUIRE_EQUAL(error_of([&] { all_reduce(at::ones({1}), ReduceOp::SUM, group); }),
                   "Invalid process group specified");
+    barrier();
     return destroy_process_group();
   }
   const double weight = get_rank();
@@ -52,6 +54,7 @@ COHORT_WORKER(nn_in_a_shifted_subgroup) {
 
   const auto all = all_gather(x, group);
   REQUIRE(at::equal(gradient_of((all[0] * 5 + all[1] * 7).sum() * weight, x), at::full({2}, 3 * (is_root ? 7. : 5.))));
+  barrier();
   destroy_process_group();
 }
 
