@@ -400,8 +400,10 @@ std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
   const bool broke = !says("imed out") && !says("imeout");
   const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
   for (;;) {
+    // Alone: members may have ended since because of it.
+    if (broke && !is_member(failure, 0) && peers.is_gone(0)) return {0};
     auto ended = peers.gone_ranks();
-    std::erase_if(ended, [&](int rank) { return !is_member(failure, rank) && !(broke && rank == 0); });
+    std::erase_if(ended, [&](int rank) { return !is_member(failure, rank); });
     if (!ended.empty() || Clock::now() >= end) return ended;
     std::this_thread::sleep_for(kPollInterval);
   }
