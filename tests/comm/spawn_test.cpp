@@ -112,7 +112,7 @@ COHORT_WORKER(spawn_parent) {
 
 TEST(Spawn, NoRankOutlivesAKilledParent) {
   test::Workers workers("spawn_parent", {.world_size = 1});
-  workers.wait_for_output(0, "child ");
+  workers.wait_for_output(0, "\n");
   workers.signal(0, SIGKILL);
   const auto results = workers.wait();
   const int child = std::stoi(results[0].output.substr(6));
