@@ -48,14 +48,6 @@ milliseconds full_scan_interval(int world_size) {
 
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-// Empty if the key is not there. get() would wait for it, and a key seen a moment ago may have been deleted by its rank:
-// a comparison that cannot succeed tells the value and never waits.
-std::vector<uint8_t> read_now(c10d::Store& store, const std::string& key) {
-  static const auto absent = to_bytes("\x01 absent");
-  auto value = store.compareSet(key, absent, absent);
-  return value == absent ? std::vector<uint8_t>{} : value;
-}
-
 enum class Kind : char { kValue = 'V', kStore = 'S' };
 
 struct Failure {
@@ -166,13 +158,11 @@ class Roll {
       return stale_file("a start that failed there: " + first_line(failure->text));
     }
     self_.start_count = 1;
-    auto entry = read_now(*store_, entry_key(call_.rank));
-    if (entry.empty()) {
+    if (!store_->check({entry_key(call_.rank)})) {
       const auto mine = to_bytes(encode(self_));
-      entry = store_->compareSet(entry_key(call_.rank), {}, mine);
-      if (entry == mine) return look_for_python_twin();
+      if (store_->compareSet(entry_key(call_.rank), {}, mine) == mine) return look_for_python_twin();
     }
-    const auto there = decode_peer(entry);
+    const auto there = decode_peer(store_->get(entry_key(call_.rank)));
     if (is_same_process(there, self_)) return enter_again(there);
     if (!is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
@@ -194,7 +184,7 @@ class Roll {
   std::optional<Failure> look_for_python_twin() {
     has_entry_ = true;
     if (!store_->check({gloo_key(call_.rank)})) return std::nullopt;
-    const auto twin = decode_gloo_entry(read_now(*store_, gloo_key(call_.rank)));
+    const auto twin = decode_gloo_entry(store_->get(gloo_key(call_.rank)));
     if (is_file() && (!twin || is_seen_gone(*twin))) {
       return stale_file(
           fill_in("rank {} of it, a Python process{}, has ended", call_.rank, twin ? " on " + twin->host : ""));
@@ -215,12 +205,12 @@ class Roll {
   void look_for(int rank) {
     if (arrivals_.contains(rank)) return;
     Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
-    if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
-      arrival.peer = decode_peer(entry);
+    if (store_->check({entry_key(rank)})) {
+      arrival.peer = decode_peer(store_->get(entry_key(rank)));
       // An entry of the group before this one does not count.
       if (arrival.peer->start_count < self_.start_count) return;
-    } else if (const auto key = read_now(*store_, gloo_key(rank)); !key.empty()) {
-      arrival.gloo = decode_gloo_entry(key);
+    } else if (store_->check({gloo_key(rank)})) {
+      arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
     } else {
       return;
     }
@@ -273,7 +263,7 @@ class Roll {
     if (auto failure = reported_failure()) return failure;
     if (auto gone = gone_rank()) return gone;
     if (has_entry_ && self_.start_count == 1 && store_->check({gloo_key(call_.rank)})) {
-      const auto twin = decode_gloo_entry(read_now(*store_, gloo_key(call_.rank)));
+      const auto twin = decode_gloo_entry(store_->get(gloo_key(call_.rank)));
       return duplicate(twin ? describe_python(*twin) : "a Python process");
     }
     if (now >= deadline_) return timed_out();
@@ -317,7 +307,7 @@ class Roll {
 
   std::optional<Failure> reported_failure() {
     if (!store_->check({kErrorKey})) return std::nullopt;
-    const auto bytes = read_now(*store_, kErrorKey);
+    const auto bytes = store_->get(kErrorKey);
     const std::string value(bytes.begin(), bytes.end());
     const auto line = value.find('\n');
     if (line == std::string::npos || value.size() < line + 2) return std::nullopt;
@@ -439,10 +429,10 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto self = this_process();
   std::string first;
   while (first.empty() && Clock::now() < end) {
-    if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
-      first = describe_process(decode_peer(peer));
+    if (store->check({entry_key(0)})) {
+      first = describe_process(decode_peer(store->get(entry_key(0))));
     } else if (store->check({gloo_key(0)})) {
-      const auto entry = decode_gloo_entry(read_now(*store, gloo_key(0)));
+      const auto entry = decode_gloo_entry(store->get(gloo_key(0)));
       first = entry ? describe_python(*entry) : "a Python process";
     } else {
       std::this_thread::sleep_for(kPollInterval);
