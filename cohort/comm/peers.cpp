@@ -26,7 +26,9 @@ void Peers::collect() {
   try {
     for (int rank = 0; rank < world_size_; ++rank) {
       if (rank == rank_ || !store_->check({key("start", rank)})) continue;
-      peers_[rank] = decode_peer(store_->get(key("start", rank)));
+      const auto entry = store_->get(key("start", rank));
+      // A rank that has left the roll call leaves an empty entry.
+      if (!entry.empty()) peers_[rank] = decode_peer(entry);
     }
   } catch (const std::exception&) {
     // The rank that hosts the store may already have ended; failures are then described without processes.

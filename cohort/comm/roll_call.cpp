@@ -48,6 +48,12 @@ milliseconds full_scan_interval(int world_size) {
 
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
+// Empty if the key is not there. A rank that leaves empties its entry instead of deleting it: between the two calls here a
+// deleted key would let get() wait for it.
+std::vector<uint8_t> read_now(c10d::Store& store, const std::string& key) {
+  return store.check({key}) ? store.get(key) : std::vector<uint8_t>{};
+}
+
 enum class Kind : char { kValue = 'V', kStore = 'S' };
 
 struct Failure {
@@ -158,11 +164,13 @@ class Roll {
       return stale_file("a start that failed there: " + first_line(failure->text));
     }
     self_.start_count = 1;
-    if (!store_->check({entry_key(call_.rank)})) {
+    auto entry = read_now(*store_, entry_key(call_.rank));
+    if (entry.empty()) {
       const auto mine = to_bytes(encode(self_));
-      if (store_->compareSet(entry_key(call_.rank), {}, mine) == mine) return look_for_python_twin();
+      entry = store_->compareSet(entry_key(call_.rank), {}, mine);
+      if (entry == mine) return look_for_python_twin();
     }
-    const auto there = decode_peer(store_->get(entry_key(call_.rank)));
+    const auto there = decode_peer(entry);
     if (is_same_process(there, self_)) return enter_again(there);
     if (!is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
@@ -205,8 +213,8 @@ class Roll {
   void look_for(int rank) {
     if (arrivals_.contains(rank)) return;
     Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
-    if (store_->check({entry_key(rank)})) {
-      arrival.peer = decode_peer(store_->get(entry_key(rank)));
+    if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
+      arrival.peer = decode_peer(entry);
       // An entry of the group before this one does not count.
       if (arrival.peer->start_count < self_.start_count) return;
     } else if (store_->check({gloo_key(rank)})) {
@@ -306,14 +314,13 @@ class Roll {
   static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
   std::optional<Failure> reported_failure() {
-    if (!store_->check({kErrorKey})) return std::nullopt;
-    const auto bytes = store_->get(kErrorKey);
+    const auto bytes = read_now(*store_, kErrorKey);
     const std::string value(bytes.begin(), bytes.end());
     const auto line = value.find('\n');
     if (line == std::string::npos || value.size() < line + 2) return std::nullopt;
     if (last_failure().is(value)) {
       // It ended an earlier start of this process, which tries again.
-      store_->deleteKey(kErrorKey);
+      store_->set(kErrorKey, std::vector<uint8_t>{});
       return std::nullopt;
     }
     seen_value_ = value;
@@ -429,8 +436,8 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto self = this_process();
   std::string first;
   while (first.empty() && Clock::now() < end) {
-    if (store->check({entry_key(0)})) {
-      first = describe_process(decode_peer(store->get(entry_key(0))));
+    if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
+      first = describe_process(decode_peer(peer));
     } else if (store->check({gloo_key(0)})) {
       const auto entry = decode_gloo_entry(store->get(gloo_key(0)));
       first = entry ? describe_python(*entry) : "a Python process";
@@ -446,7 +453,7 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
 
 void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   try {
-    store->deleteKey(entry_key(rank));
+    store->set(entry_key(rank), std::vector<uint8_t>{});
   } catch (const std::exception&) {
     // The store has ended, and the entry with it.
   }
