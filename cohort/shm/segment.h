@@ -1,0 +1,99 @@
+/// Segment: the memory that the ranks of one group share, and where in it everything is.
+///
+///     header | a block per rank: mailboxes, who it is, its first failure | trace areas | channels | staging slots
+///
+/// Pages come into being when they are first written. Everything starts as zeroes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "cohort/shm/waiting.h"
+
+namespace cohort::shm {
+
+/// What a rank says in a round. One cache line, so that a small payload arrives with the counter that announces it.
+struct alignas(64) Mailbox {
+  Counter round;
+  /// Bits of `flags`, with the round: see rounds.h.
+  std::atomic<uint32_t> flags;
+  /// What the rank calls: see call.h. Written before `round` is raised, read after; likewise the payload.
+  uint64_t signature[2];
+  std::byte payload[32];
+};
+static_assert(sizeof(Mailbox) == 64);
+
+/// Written before the group is complete, constant afterwards.
+struct PeerRecord {
+  int32_t pid;
+  int32_t tid;
+  uint64_t started_at;      ///< of the process, in clock ticks since boot
+  double quota;             ///< cores that its cgroup allows; 0: no limit
+  uint64_t affinity[16];    ///< the first 1024 cores
+  char host[64];
+};
+
+constexpr size_t kFailureTextBytes = 1024;
+
+struct alignas(64) RankBlock {
+  /// By the round's parity: a rank overwrites round k with k + 2, which it reaches after everybody has read k.
+  Mailbox mailboxes[2];
+  /// kJoined, then kLeft. Partner: Lookouts of the others.
+  std::atomic<uint32_t> presence;
+  PeerRecord peer;
+  /// Written before SegmentHeader::failed_rank names this rank.
+  uint32_t failure_kind;
+  char failure_text[kFailureTextBytes];
+};
+enum Presence : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2 };
+
+struct alignas(64) SegmentHeader {
+  uint64_t magic;
+  uint32_t version;
+  int32_t world_size;
+  uint64_t num_bytes;
+  uint64_t slot_bytes;
+  /// Rank + 1 of the first one that failed; 0: none. Set by compare-exchange, which orders the text before it.
+  std::atomic<uint32_t> failed_rank;
+};
+
+/// Sizes and places, the same on all ranks.
+struct Layout {
+  int world_size = 1;
+  size_t slot_bytes = 0;
+
+  size_t block_offset(int rank) const;
+  /// What Trace::area_bytes() says, per rank.
+  size_t trace_offset(int rank) const;
+  /// What Exchange::channel_bytes() says, per ordered pair.
+  size_t channel_offset(int source, int destination) const;
+  /// Four slots per rank: inputs and results, by parity.
+  size_t slot_offset(int rank, int slot) const;
+  size_t num_bytes() const;
+};
+
+/// A view of the mapped memory; does not own it.
+class Segment {
+ public:
+  Segment(std::byte* base, Layout layout) : base_(base), layout_(layout) {}
+
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
+  RankBlock& block(int rank) const { return *reinterpret_cast<RankBlock*>(base_ + layout_.block_offset(rank)); }
+  std::byte* trace_area(int rank) const { return base_ + layout_.trace_offset(rank); }
+  std::byte* channel(int source, int destination) const {
+    return base_ + layout_.channel_offset(source, destination);
+  }
+  std::byte* slot(int rank, int slot) const { return base_ + layout_.slot_offset(rank, slot); }
+  const Layout& layout() const { return layout_; }
+
+ private:
+  std::byte* base_;
+  Layout layout_;
+};
+
+}  // namespace cohort::shm

@@ -1,0 +1,57 @@
+/// Waiting for other ranks: a counter in shared memory, and how long to spin before sleeping.
+///
+/// One rank raises a counter, others wait until it has reached a value: they spin for a while, then yield, then sleep in the
+/// kernel (futex) in slices, and look after their peers between two slices.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "cohort/shm/failure.h"
+
+namespace cohort::shm {
+
+/// Lives in shared memory, zero at first. Raised by one rank, waited for by any number.
+struct Counter {
+  std::atomic<uint64_t> value;
+  /// Who sleeps on `value`. Partner of `value`: the raiser stores the value, then reads this; a sleeper does both the other
+  /// way round. All four accesses are sequentially consistent, so one of the two sees the other.
+  std::atomic<uint32_t> num_sleepers;
+
+  /// Everything written before is seen by those who see `new_value`.
+  void raise(uint64_t new_value);
+  bool has_reached(uint64_t target) const { return value.load(std::memory_order_acquire) >= target; }
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+/// How long to spin and yield before sleeping.
+struct Patience {
+  int num_pauses = 50;
+  int num_yields = 200;
+  /// For ranks that share cores: long spins would take the time of the rank that is waited for.
+  static Patience shared_cores() { return {}; }
+  /// For ranks of which each has a core to itself.
+  static Patience own_core() { return {2000, 200}; }
+};
+
+/// Called between two slices of sleep, about every 50 ms. A failure ends the wait.
+class Lookout {
+ public:
+  virtual ~Lookout() = default;
+  virtual Outcome look() = 0;
+};
+
+/// Blocks until `counter` has reached `target`, or the lookout finds a failure.
+Outcome wait_for(Counter& counter, uint64_t target, const Patience& patience, Lookout& lookout);
+
+/// A pause in a spinning loop.
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+}  // namespace cohort::shm
