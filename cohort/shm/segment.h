@@ -20,8 +20,6 @@ namespace cohort::shm {
 /// What a rank says in a round. One cache line, so that a small payload arrives with the counter that announces it.
 struct alignas(64) Mailbox {
   Counter round;
-  /// Bits of `flags`, with the round: see rounds.h.
-  std::atomic<uint32_t> flags;
   /// What the rank calls: see call.h. Written before `round` is raised, read after; likewise the payload.
   uint64_t signature[2];
   std::byte payload[32];
