@@ -114,8 +114,8 @@ template <class Body>
 Outcome run_collective(Group::State& group, const Call& call, const TraceRecord& record, const CallOptions& options,
                        Body body) {
   if (group.has_failed.load(std::memory_order_acquire)) return group.refusal();
-  const auto id = options.trace_id ? options.trace_id : group.trace.schedule(record);
-  group.trace.start(id);
+  const auto id = options.trace_id ? options.trace_id : group.trace.begin(record);
+  if (options.trace_id) group.trace.start(id);
   Collective collective(group, call, options);
   const Outcome outcome = body(collective);
   if (outcome) {
