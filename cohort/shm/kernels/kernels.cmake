@@ -11,6 +11,8 @@ function(cohort_kernels source)
   set_source_files_properties(kernels/${source} PROPERTIES COMPILE_OPTIONS "${everywhere};${ARGN}")
 endfunction()
 
+target_sources(cohort_shm PRIVATE kernels/instruction_set.cpp kernels/kernels.cpp)
+cohort_kernels(scalar.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl)
   cohort_kernels(avx2.cpp -mavx2 -mf16c)
