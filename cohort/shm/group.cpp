@@ -51,10 +51,13 @@ Result<void> check(const GroupOptions& options) {
 
 Meeting to_meeting(const GroupOptions& options, Clock::time_point deadline) {
   Meeting meeting{options.address, options.rank, options.world_size, deadline, {}};
-  if (static_cast<int>(options.pids.size()) != options.world_size) return meeting;
-  meeting.find_obstacle = [pids = options.pids](const std::vector<int>& absent) -> std::string {
+  meeting.find_obstacle = [&options](const std::vector<int>& absent) -> std::string {
+    if (options.find_obstacle) {
+      if (auto obstacle = (*options.find_obstacle)(); !obstacle.empty()) return obstacle;
+    }
+    if (static_cast<int>(options.pids.size()) != options.world_size) return {};
     for (const int rank : absent) {
-      const auto pid = pids[static_cast<size_t>(rank)];
+      const auto pid = options.pids[static_cast<size_t>(rank)];
       if (pid != getpid() && base::read_process_state(pid).gone()) {
         return fill_in("rank {} (pid {}) has ended before it came to the shared memory", rank, pid);
       }
@@ -86,8 +89,12 @@ class Arrival final : public Lookout {
     for (const int peer : missing) {
       if (auto failure = state_.look_after(peer)) return failure;
     }
+    const auto* find_obstacle = state_.options.find_obstacle;
+    if (auto obstacle = find_obstacle ? (*find_obstacle)() : ""; !obstacle.empty()) {
+      return fail({Failure::Kind::kObstacle, {std::move(obstacle)}, ""});
+    }
     if (Clock::now() < deadline_) return nullptr;
-    return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not come in time"}, ""});
+    return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not come in time"}, "", missing});
   }
 
  private:
@@ -225,7 +232,9 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
     header.slot_bytes = options.slot_bytes;
     header.magic = kMagic;
   }
-  if (auto failure = announce(*state, deadline)) {
+  auto failure = announce(*state, deadline);
+  state->options.find_obstacle = nullptr;  // it may live no longer than this call
+  if (failure) {
     auto text = failure->causes.front();
     state->record(*failure);
     return Error(what()).caused_by(Error(std::move(text)));

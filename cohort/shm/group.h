@@ -44,6 +44,8 @@ struct GroupOptions {
   size_t slot_bytes = size_t{512} << 10;
   /// Process ids of the ranks where they are known beforehand, so that join() need not wait for one that is gone.
   std::vector<int> pids = {};
+  /// Asked about every 50 ms in join() while waiting: why the group can never be complete, or an empty text.
+  const std::function<std::string()>* find_obstacle = nullptr;
 };
 
 struct CallOptions {
