@@ -165,4 +165,14 @@ std::string errno_text(int error_number) {
   return fmt::format("{} ({})", words, name);
 }
 
+std::string ranks_in_words(const std::vector<int>& ranks) {
+  std::ostringstream out;
+  out << (ranks.size() == 1 ? "rank " : "ranks ");
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) out << (i + 1 == ranks.size() ? " and " : ", ");
+    out << ranks[i];
+  }
+  return out.str();
+}
+
 }  // namespace cohort::base

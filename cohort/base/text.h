@@ -16,6 +16,9 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 std::string trim(std::string_view text);
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 
+/// "rank 3", "ranks 1, 2 and 5".
+std::string ranks_in_words(const std::vector<int>& ranks);
+
 /// The pattern with each "{}" replaced by the next value: fill_in("rank {} of {}", 1, 2) is "rank 1 of 2". For layers with
 /// LibTorch, whose own copy of fmt hides the system's. Values are integers, letters and texts, as many as there are "{}".
 std::string fill_in(std::string_view pattern, const std::vector<std::string>& values);

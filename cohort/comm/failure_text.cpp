@@ -6,15 +6,7 @@
 
 namespace cohort::comm {
 
-std::string ranks_in_words(const std::vector<int>& ranks) {
-  std::ostringstream out;
-  out << (ranks.size() == 1 ? "rank " : "ranks ");
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i > 0) out << (i + 1 == ranks.size() ? " and " : ", ");
-    out << ranks[i];
-  }
-  return out.str();
-}
+std::string ranks_in_words(const std::vector<int>& ranks) { return base::ranks_in_words(ranks); }
 
 std::string failure_message(const Failure& failure) {
   const auto& operation = failure.operation;

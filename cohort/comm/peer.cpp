@@ -7,34 +7,11 @@
 #include <map>
 #include <sstream>
 
+#include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
 
 namespace cohort::comm {
 namespace {
-
-struct ProcessState {
-  bool exists = false;
-  bool zombie = false;
-  std::string started_at;
-};
-
-// /proc/<pid>/stat: pid (name) state ...; the name may hold spaces and brackets, so fields count from the last one.
-ProcessState read_process_state(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return {};
-  std::istringstream fields(line.substr(line.rfind(')') + 1));
-  std::string field;
-  ProcessState state{.exists = true, .zombie = false, .started_at = {}};
-  for (int i = 3; fields >> field; ++i) {
-    if (i == 3) state.zombie = field == "Z" || field == "X";
-    if (i == 22) {
-      state.started_at = field;
-      break;
-    }
-  }
-  return state;
-}
 
 const std::string& boot_id() {
   static const std::string id = [] {
@@ -71,7 +48,7 @@ Peer this_process() {
   peer.host = host_name();
   peer.pid_scope = own_pid_scope();
   peer.network_scope = boot_id() + "/" + namespace_of("/proc/self/ns/net");
-  peer.started_at = read_process_state(peer.pid).started_at;
+  peer.started_at = base::read_process_state(peer.pid).started_at;
   return peer;
 }
 
@@ -112,8 +89,8 @@ bool is_same_process(const Peer& a, const Peer& b) {
 
 bool is_seen_gone(const Peer& peer) {
   if (peer.pid_scope != own_pid_scope()) return false;
-  const auto state = read_process_state(peer.pid);
-  return !state.exists || state.zombie || state.started_at != peer.started_at;
+  const auto state = base::read_process_state(peer.pid);
+  return state.gone() || state.started_at != peer.started_at;
 }
 
 std::string describe_process(const Peer& peer) { return "pid " + std::to_string(peer.pid) + " on " + peer.host; }

@@ -2,7 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "cohort/comm/process_state.h"
+#include "cohort/base/process_state.h"
 
 namespace cohort::comm {
 
@@ -51,7 +51,7 @@ std::vector<int> Peers::gone_ranks() const {
 std::string Peers::state_in_words(int rank) const {
   const auto peer = peers_.find(rank);
   if (peer == peers_.end() || !is_local(peer->second)) return {};
-  return is_seen_gone(peer->second) ? "is gone" : process_state_in_words(peer->second.pid);
+  return is_seen_gone(peer->second) ? "is gone" : base::process_state_in_words(peer->second.pid);
 }
 
 std::string Peers::describe(int rank) const {

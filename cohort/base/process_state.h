@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace cohort::comm {
+namespace cohort::base {
 
 struct ProcessState {
   bool exists = false;
@@ -13,6 +13,8 @@ struct ProcessState {
   unsigned long long cpu_ticks = 0;
   /// In clock ticks since boot, so that a reused pid is not mistaken for the process.
   std::string started_at;
+  /// As waitpid gives it, of a process in state 'Z' whose owner we are; 0 otherwise.
+  int wait_status = 0;
 
   bool gone() const { return !exists || state == 'Z' || state == 'X'; }
 };
@@ -22,4 +24,4 @@ ProcessState read_process_state(int pid);
 /// "is stopped (SIGSTOP)", "is computing", "is asleep": looks twice, 50 ms apart.
 std::string process_state_in_words(int pid);
 
-}  // namespace cohort::comm
+}  // namespace cohort::base

@@ -1,11 +1,11 @@
-#include "cohort/comm/process_state.h"
+#include "cohort/base/process_state.h"
 
 #include <chrono>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
-namespace cohort::comm {
+namespace cohort::base {
 
 // pid (name) state ...; the name may hold spaces and brackets, so fields count from the last one.
 ProcessState read_process_state(int pid) {
@@ -15,10 +15,11 @@ ProcessState read_process_state(int pid) {
   std::istringstream fields(line.substr(line.rfind(')') + 1));
   std::string field;
   ProcessState state{.exists = true};
-  for (int i = 3; i <= 22 && fields >> field; ++i) {
+  for (int i = 3; i <= 52 && fields >> field; ++i) {
     if (i == 3) state.state = field[0];
     if (i == 14 || i == 15) state.cpu_ticks += std::stoull(field);
     if (i == 22) state.started_at = field;
+    if (i == 52 && state.gone()) state.wait_status = std::stoi(field);
   }
   return state;
 }
@@ -34,4 +35,4 @@ std::string process_state_in_words(int pid) {
   return "is asleep";
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::base

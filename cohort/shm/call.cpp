@@ -1,0 +1,61 @@
+#include "cohort/shm/call.h"
+
+#include "cohort/base/text.h"
+
+namespace cohort::shm {
+namespace {
+
+constexpr uint64_t kSharedBit = uint64_t{1} << 24;
+
+}  // namespace
+
+Signature encode(const Call& call) {
+  const auto word = static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
+                    static_cast<uint64_t>(call.reduce_op) << 16 | (call.is_shared ? kSharedBit : 0) |
+                    static_cast<uint64_t>(static_cast<uint32_t>(call.root + 1)) << 32;
+  return {{word, call.count}};
+}
+
+Call decode_call(const Signature& signature) {
+  const auto word = signature.words[0];
+  return {.kind = static_cast<OpKind>(word & 0xff),
+          .dtype = static_cast<DType>(word >> 8 & 0xff),
+          .reduce_op = static_cast<ReduceOp>(word >> 16 & 0xff),
+          .is_shared = (word & kSharedBit) != 0,
+          .root = static_cast<int>(word >> 32) - 1,
+          .count = signature.words[1]};
+}
+
+bool agree(const Signature& a, const Signature& b) {
+  return ((a.words[0] ^ b.words[0]) & ~kSharedBit) == 0 && a.words[1] == b.words[1];
+}
+
+std::string describe(const Call& call) {
+  std::string text = name_of(call.kind);
+  if (call.reduce_op != ReduceOp::kNone) text += std::string("(") + name_of(call.reduce_op) + ")";
+  if (call.root >= 0) {
+    const bool sends = call.kind == OpKind::kBroadcast || call.kind == OpKind::kScatter;
+    text += base::fill_in(sends ? " from rank {}" : " to rank {}", call.root);
+  }
+  if (call.kind == OpKind::kBarrier) return text;
+  if (call.kind == OpKind::kAllToAll) return text + base::fill_in(" of {}", name_of(call.dtype));
+  return text + base::fill_in(" of {} {}", call.count, name_of(call.dtype));
+}
+
+std::vector<std::string> table_of(const std::vector<Signature>& calls) {
+  std::vector<std::string> lines;
+  std::vector<bool> is_listed(calls.size(), false);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (is_listed[i]) continue;
+    std::vector<int> ranks;
+    for (size_t j = i; j < calls.size(); ++j) {
+      if (!agree(calls[i], calls[j])) continue;
+      ranks.push_back(static_cast<int>(j));
+      is_listed[j] = true;
+    }
+    lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") + describe(decode_call(calls[i])));
+  }
+  return lines;
+}
+
+}  // namespace cohort::shm

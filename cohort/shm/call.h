@@ -1,0 +1,38 @@
+/// Call: what a rank calls, as the 16 bytes that ranks compare in every operation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cohort/shm/types.h"
+
+namespace cohort::shm {
+
+struct Call {
+  OpKind kind = OpKind::kNone;
+  DType dtype = DType::kBytes;
+  ReduceOp reduce_op = ReduceOp::kNone;
+  /// This rank's tensor lies in memory that all ranks map. May differ between ranks.
+  bool is_shared = false;
+  int root = -1;
+  /// What must agree: of operations with uneven parts 0.
+  uint64_t count = 0;
+};
+
+struct Signature {
+  uint64_t words[2];
+};
+
+Signature encode(const Call& call);
+Call decode_call(const Signature& signature);
+/// Ranks that call `a` and `b` can do that together.
+bool agree(const Signature& a, const Signature& b);
+
+/// "all_reduce(SUM) of 1024 float32", "broadcast from rank 1 of 3 int64", "barrier".
+std::string describe(const Call& call);
+
+/// Ranks with the same call in one line: "ranks 0, 2 and 3 call all_reduce(SUM) of 8 float32".
+std::vector<std::string> table_of(const std::vector<Signature>& calls);
+
+}  // namespace cohort::shm

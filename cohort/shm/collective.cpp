@@ -1,0 +1,138 @@
+// The rounds of an operation, and what a rank looks after while it waits.
+#include <cstring>
+
+#include "cohort/base/text.h"
+#include "cohort/shm/group_state.h"
+#include "cohort/shm/peer_record.h"
+
+namespace cohort::shm {
+namespace {
+
+using base::fill_in;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kFactorOffset = Collective::kInlineBytes;
+// A slice of sleep takes 50 ms.
+constexpr int kLooksPerObstacle = 5;
+
+}  // namespace
+
+void Collective::offer(const void* memory, size_t num_bytes) {
+  const auto place = group_.regions.find(memory, num_bytes);
+  if (place.region == 0) return;
+  call_.is_shared = true;
+  std::memcpy(inline_payload(), &place, sizeof(place));
+  static_assert(sizeof(place) <= kInlineBytes);
+}
+
+void Collective::set_factor(double factor) { std::memcpy(inline_payload() + kFactorOffset, &factor, sizeof(factor)); }
+
+std::vector<double> Collective::factors() const {
+  std::vector<double> all(static_cast<size_t>(size()));
+  for (int peer = 0; peer < size(); ++peer) {
+    std::memcpy(&all[static_cast<size_t>(peer)], inline_payload_of(peer) + kFactorOffset, sizeof(double));
+  }
+  return all;
+}
+
+Outcome Collective::open() {
+  const auto signature = encode(call_);
+  std::memcpy(mailbox(rank(), group_.round + 1).signature, signature.words, sizeof(signature.words));
+  if (auto failure = meet()) return failure;
+  if (auto failure = compare()) return failure;
+  if (call_.is_shared) find_offers();
+  return nullptr;
+}
+
+Outcome Collective::meet() {
+  const auto round = ++group_.round;
+  mailbox(rank(), round).round.raise(round);
+  for (int i = 1; i < size(); ++i) {
+    const int peer = (rank() + i) % size();
+    auto& counter = mailbox(peer, round).round;
+    if (counter.has_reached(round)) continue;
+    if (auto failure = wait_for(counter, round, group_.patience, *this)) return failure;
+  }
+  return nullptr;
+}
+
+Outcome Collective::compare() {
+  const auto mine = encode(call_);
+  bool all_agree = true;
+  bool all_share = true;
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& words = mailbox(peer, group_.round).signature;
+    const Signature theirs{{words[0], words[1]}};
+    all_agree = all_agree && agree(mine, theirs);
+    all_share = all_share && decode_call(theirs).is_shared;
+  }
+  is_all_shared_ = all_share;
+  if (all_agree) return nullptr;
+  std::vector<Signature> calls;
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& words = mailbox(peer, group_.round).signature;
+    calls.push_back({{words[0], words[1]}});
+  }
+  return group_.record({Failure::Kind::kMismatch, table_of(calls),
+                        "make every rank call the same operation with the same shapes, dtypes and roots, in the same "
+                        "order"});
+}
+
+// Ranks that offer parts of different regions go by staging: a region may be gone on ranks that do not use it.
+void Collective::find_offers() {
+  if (!is_all_shared_) return;
+  Place mine;
+  std::memcpy(&mine, inline_payload_of(rank()), sizeof(mine));
+  offers_.resize(static_cast<size_t>(size()));
+  const auto num_bytes = call_.count * size_of(call_.dtype);
+  for (int peer = 0; peer < size(); ++peer) {
+    Place theirs;
+    std::memcpy(&theirs, inline_payload_of(peer), sizeof(theirs));
+    // The same on every rank, as all see all offers.
+    if (theirs.region != mine.region) is_all_shared_ = false;
+    offers_[static_cast<size_t>(peer)] = group_.regions.address(peer, theirs, num_bytes);
+  }
+}
+
+Outcome Collective::look() {
+  const auto now = Clock::now();
+  if (num_looks_++ == 0) first_look_ = now;
+  if (group_.is_aborted.load(std::memory_order_acquire)) {
+    return group_.record({Failure::Kind::kAborted, {"the group was aborted on this rank"}, ""});
+  }
+  const auto missing = group_.ranks_not_in(group_.round);
+  for (const int peer : missing) {
+    if (auto failure = group_.look_after(peer)) return group_.record(*failure);
+  }
+  if (options_.find_obstacle && num_looks_ % kLooksPerObstacle == 0) {
+    if (auto obstacle = (*options_.find_obstacle)(); !obstacle.empty()) {
+      return group_.record({Failure::Kind::kObstacle, {std::move(obstacle)}, ""});
+    }
+  }
+  const auto limit = options_.timeout.value_or(milliseconds(group_.timeout_ms.load(std::memory_order_relaxed)));
+  if (now - first_look_ < limit || missing.empty()) return nullptr;
+  return group_.record(timed_out(limit, missing));
+}
+
+Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missing) const {
+  Failure failure{Failure::Kind::kTimeout, {}, ""};
+  for (const int peer : missing) {
+    failure.causes.push_back(
+        fill_in("{} has not come in {}", group_.describe(peer), base::format_duration(limit)));
+  }
+  return failure;
+}
+
+TraceRecord make_record(const Call& call, uint64_t num_inputs, uint64_t num_outputs, const CallOptions& options) {
+  return {.kind = call.kind,
+          .dtype = call.dtype,
+          .reduce_op = call.reduce_op,
+          .root = call.root,
+          .num_inputs = num_inputs,
+          .num_outputs = num_outputs,
+          .timeout_ms = options.timeout ? options.timeout->count() : 0,
+          .call_site = options.call_site};
+}
+
+}  // namespace cohort::shm

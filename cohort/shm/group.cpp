@@ -1,0 +1,251 @@
+// Joining, leaving and failing; the operations are in moving.cpp and reducing.cpp.
+#include "cohort/shm/group.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "cohort/base/env.h"
+#include "cohort/base/process_state.h"
+#include "cohort/base/text.h"
+#include "cohort/shm/group_state.h"
+#include "cohort/shm/handover.h"
+#include "cohort/shm/peer_record.h"
+
+namespace cohort::shm {
+namespace {
+
+using base::Error;
+using base::fill_in;
+using base::Result;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kMagic = 0x636f686f72742d31;  // "cohort-1"
+constexpr uint32_t kVersion = 1;
+
+std::string link_text(const char* path) {
+  char text[128] = {};
+  const auto length = readlink(path, text, sizeof(text) - 1);
+  return {text, static_cast<size_t>(length > 0 ? length : 0)};
+}
+
+std::string first_line_of(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+Result<void> check(const GroupOptions& options) {
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    return Error(fill_in("rank {} is out of range. Valid ranks are 0 to {}", options.rank, options.world_size - 1));
+  }
+  if (options.slot_bytes == 0 || options.slot_bytes % 4096 != 0) {
+    return Error(fill_in("slot_bytes must be a multiple of 4096, got {}", options.slot_bytes));
+  }
+  return {};
+}
+
+Meeting to_meeting(const GroupOptions& options, Clock::time_point deadline) {
+  Meeting meeting{options.address, options.rank, options.world_size, deadline, {}};
+  if (static_cast<int>(options.pids.size()) != options.world_size) return meeting;
+  meeting.find_obstacle = [pids = options.pids](const std::vector<int>& absent) -> std::string {
+    for (const int rank : absent) {
+      const auto pid = pids[static_cast<size_t>(rank)];
+      if (pid != getpid() && base::read_process_state(pid).gone()) {
+        return fill_in("rank {} (pid {}) has ended before it came to the shared memory", rank, pid);
+      }
+    }
+    return {};
+  };
+  return meeting;
+}
+
+Result<SharedMemoryPtr> meet_in_memory(const GroupOptions& options, size_t num_bytes, const Meeting& meeting) {
+  if (options.rank == 0) {
+    base::Fd fd;
+    auto memory = SharedMemory::create(num_bytes, &fd);
+    if (!memory) return memory;
+    if (auto done = hand_over(meeting, fd); !done) return done.error();
+    return memory;
+  }
+  const auto fd = receive_handed_over(meeting);
+  if (!fd) return fd.error();
+  return SharedMemory::open(*fd, num_bytes);
+}
+
+// The first round: everybody has written who it is.
+class Arrival final : public Lookout {
+ public:
+  Arrival(Group::State& state, Clock::time_point deadline) : state_(state), deadline_(deadline) {}
+  Outcome look() override {
+    const auto missing = state_.ranks_not_in(1);
+    for (const int peer : missing) {
+      if (auto failure = state_.look_after(peer)) return failure;
+    }
+    if (Clock::now() < deadline_) return nullptr;
+    return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not come in time"}, ""});
+  }
+
+ private:
+  Group::State& state_;
+  Clock::time_point deadline_;
+};
+
+Outcome announce(Group::State& state, Clock::time_point deadline) {
+  auto& block = state.segment.block(state.rank());
+  block.peer = this_process();
+  block.presence.store(kJoined, std::memory_order_release);
+  block.mailboxes[1].round.raise(1);
+  state.round = 1;
+  Arrival arrival(state, deadline);
+  for (int peer = 0; peer < state.size(); ++peer) {
+    auto& counter = state.segment.block(peer).mailboxes[1].round;
+    if (auto failure = wait_for(counter, 1, state.patience, arrival)) return failure;
+  }
+  std::vector<PeerRecord> peers;
+  for (int peer = 0; peer < state.size(); ++peer) peers.push_back(state.segment.block(peer).peer);
+  state.patience = have_cores_of_their_own(peers) ? Patience::own_core() : Patience::shared_cores();
+  return nullptr;
+}
+
+}  // namespace
+
+std::string new_address() {
+  uint64_t words[2] = {};
+  while (getrandom(words, sizeof(words), 0) != sizeof(words)) {
+  }
+  char text[64];
+  std::snprintf(text, sizeof(text), "cohort-%016lx%016lx", static_cast<unsigned long>(words[0]),
+                static_cast<unsigned long>(words[1]));
+  return text;
+}
+
+std::string host_scope() {
+  return fill_in("{}/{}/{}/{}/{}/v{}", first_line_of("/proc/sys/kernel/random/boot_id"), link_text("/proc/self/ns/pid"),
+                 link_text("/proc/self/ns/net"), geteuid(), base::get_env("COHORT_HOST_ID").value_or(""), kVersion);
+}
+
+Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_memory)
+    : options(group_options),
+      memory(std::move(shared_memory)),
+      segment(memory->data(), {group_options.world_size, group_options.slot_bytes}),
+      timeout_ms(group_options.timeout.count()),
+      trace(segment.trace_area(group_options.rank)),
+      regions(group_options.rank) {}
+
+std::string Group::State::describe(int rank) const {
+  return fill_in("rank {} ({})", rank, shm::describe(segment.block(rank).peer));
+}
+
+std::vector<int> Group::State::ranks_not_in(uint64_t round_number) const {
+  std::vector<int> missing;
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& counter = segment.block(peer).mailboxes[round_number & 1].round;
+    if (peer != rank() && !counter.has_reached(round_number)) missing.push_back(peer);
+  }
+  return missing;
+}
+
+Outcome Group::State::look_after(int peer) const {
+  const auto& block = segment.block(peer);
+  const auto presence = block.presence.load(std::memory_order_acquire);
+  if (presence != kAbsent && is_gone(block.peer)) {
+    return fail({Failure::Kind::kLostRank,
+                 {describe(peer) + " " + how_it_ended(block.peer)},
+                 fill_in("look at the output of rank {} for the reason", peer)});
+  }
+  const auto failed = segment.header().failed_rank.load(std::memory_order_acquire);
+  if (failed != 0 && static_cast<int>(failed) - 1 != rank()) {
+    const auto& first = segment.block(static_cast<int>(failed) - 1);
+    const std::string text(first.failure_text, strnlen(first.failure_text, kFailureTextBytes));
+    return fail({static_cast<Failure::Kind>(first.failure_kind),
+                 {fill_in("{} failed first: {}", describe(static_cast<int>(failed) - 1), text)},
+                 ""});
+  }
+  if (presence == kLeft) {
+    return fail({Failure::Kind::kLostRank,
+                 {describe(peer) + " has left the group: it destroyed it"},
+                 fill_in("let rank {} make as many calls as the others before it destroys the group", peer)});
+  }
+  return nullptr;
+}
+
+Outcome Group::State::record(Failure failure) {
+  const std::lock_guard lock(failure_mutex);
+  if (first_failure) return first_failure;
+  first_failure = fail(std::move(failure));
+  auto& block = segment.block(rank());
+  block.failure_kind = static_cast<uint32_t>(first_failure->kind);
+  std::string text;
+  for (const auto& cause : first_failure->causes) text += (text.empty() ? "" : "; ") + cause;
+  std::strncpy(block.failure_text, text.c_str(), kFailureTextBytes - 1);
+  uint32_t nobody = 0;
+  // Release: orders the text before the number that leads to it; look_after() acquires it.
+  segment.header().failed_rank.compare_exchange_strong(nobody, static_cast<uint32_t>(rank()) + 1,
+                                                       std::memory_order_acq_rel);
+  has_failed.store(true, std::memory_order_release);
+  return first_failure;
+}
+
+Outcome Group::State::refusal() const {
+  const std::lock_guard lock(failure_mutex);
+  auto failure = *first_failure;
+  failure.causes.insert(failure.causes.begin(), "the group has failed before and takes no more operations");
+  return fail(std::move(failure));
+}
+
+Group::Group(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
+  if (auto fine = check(options); !fine) return fine.error();
+  const auto deadline = Clock::now() + options.timeout;
+  const Layout layout{options.world_size, options.slot_bytes};
+  const auto what = [&] { return fill_in("cannot join the shared memory of group \"{}\"", options.name); };
+  auto memory = meet_in_memory(options, layout.num_bytes(), to_meeting(options, deadline));
+  if (!memory) return Error(what()).caused_by(memory.error());
+  auto state = std::make_unique<State>(options, std::move(*memory));
+  auto& header = state->segment.header();
+  if (options.rank == 0) {
+    header.version = kVersion;
+    header.world_size = options.world_size;
+    header.num_bytes = layout.num_bytes();
+    header.slot_bytes = options.slot_bytes;
+    header.magic = kMagic;
+  }
+  if (auto failure = announce(*state, deadline)) {
+    auto text = failure->causes.front();
+    state->record(*failure);
+    return Error(what()).caused_by(Error(std::move(text)));
+  }
+  // Rank 0 wrote the header before it announced itself.
+  if (header.magic != kMagic || header.version != kVersion || header.world_size != options.world_size) {
+    return Error(what()).caused_by(Error("it was made for another group"));
+  }
+  return std::unique_ptr<Group>(new Group(std::move(state)));
+}
+
+Group::~Group() {
+  state_->exchange.reset();
+  state_->segment.block(rank()).presence.store(kLeft, std::memory_order_release);
+}
+
+int Group::rank() const { return state_->rank(); }
+int Group::world_size() const { return state_->size(); }
+const std::string& Group::name() const { return state_->options.name; }
+Exchange& Group::exchange() { return *state_->exchange; }
+Trace& Group::trace() { return state_->trace; }
+
+void Group::abort() { state_->is_aborted.store(true, std::memory_order_release); }
+
+Outcome Group::failure() const {
+  const std::lock_guard lock(state_->failure_mutex);
+  return state_->first_failure;
+}
+
+void Group::set_timeout(milliseconds timeout) { state_->timeout_ms.store(timeout.count(), std::memory_order_relaxed); }
+
+}  // namespace cohort::shm

@@ -1,0 +1,183 @@
+#include "cohort/shm/handover.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "cohort/base/text.h"
+
+namespace cohort::shm {
+namespace {
+
+using base::errno_text;
+using base::Error;
+using base::Fd;
+using base::fill_in;
+using base::Result;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr auto kLookInterval = milliseconds(50);
+// A connection that says nothing holds up the others no longer than this.
+constexpr int kHelloMilliseconds = 1000;
+
+// What a rank says first. Everything else than the expected bytes is a stranger, or another release of Cohort.
+struct Hello {
+  char magic[8] = {'c', 'o', 'h', 'o', 'r', 't', '-', 's'};
+  uint32_t version = 1;
+  int32_t rank = 0;
+  int32_t world_size = 0;
+  int32_t reserved = 0;
+};
+
+struct Address {
+  sockaddr_un name{};
+  socklen_t length = 0;
+};
+
+// A leading zero byte makes the name abstract.
+Address to_address(const std::string& text) {
+  Address address;
+  address.name.sun_family = AF_UNIX;
+  const auto length = std::min(text.size(), sizeof(address.name.sun_path) - 1);
+  std::memcpy(address.name.sun_path + 1, text.data(), length);
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return address;
+}
+
+bool is_own_user(const Fd& connection) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+bool is_readable(const Fd& fd, int timeout_ms) {
+  pollfd entry{fd.get(), POLLIN, 0};
+  return poll(&entry, 1, timeout_ms) > 0;
+}
+
+bool send_fd(const Fd& connection, const Fd& fd) {
+  char byte = 'f';
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  auto* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int raw = fd.get();
+  std::memcpy(CMSG_DATA(header), &raw, sizeof(raw));
+  return sendmsg(connection.get(), &message, MSG_NOSIGNAL) == 1;
+}
+
+std::optional<Fd> receive_fd(const Fd& connection) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  if (recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC) != 1) return std::nullopt;
+  const auto* const header = CMSG_FIRSTHDR(&message);
+  if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) return std::nullopt;
+  int raw = -1;
+  std::memcpy(&raw, CMSG_DATA(header), sizeof(raw));
+  return Fd(raw);
+}
+
+std::vector<int> absent_ranks(const std::vector<bool>& has_come) {
+  std::vector<int> absent;
+  for (size_t rank = 0; rank < has_come.size(); ++rank) {
+    if (!has_come[rank]) absent.push_back(static_cast<int>(rank));
+  }
+  return absent;
+}
+
+// An error once the time is over or somebody cannot come.
+Result<void> look_after(const Meeting& meeting, const std::vector<int>& absent) {
+  if (meeting.find_obstacle) {
+    if (auto obstacle = meeting.find_obstacle(absent); !obstacle.empty()) return Error(std::move(obstacle));
+  }
+  if (Clock::now() < meeting.deadline) return {};
+  return Error(fill_in("{} did not come to the shared memory in time", base::ranks_in_words(absent)))
+      .with_hint("see whether these ranks run, or raise the time-out");
+}
+
+// The rank that has connected, if it is one of ours that has not come yet.
+std::optional<int> greet(const Fd& connection, const Meeting& meeting, const std::vector<bool>& has_come) {
+  if (!is_own_user(connection) || !is_readable(connection, kHelloMilliseconds)) return std::nullopt;
+  Hello hello;
+  const Hello expected;
+  if (recv(connection.get(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) return std::nullopt;
+  if (std::memcmp(hello.magic, expected.magic, sizeof(hello.magic)) != 0 || hello.version != expected.version ||
+      hello.world_size != meeting.world_size || hello.rank <= 0 || hello.rank >= meeting.world_size ||
+      has_come[static_cast<size_t>(hello.rank)]) {
+    return std::nullopt;
+  }
+  return hello.rank;
+}
+
+}  // namespace
+
+Result<void> hand_over(const Meeting& meeting, const Fd& fd) {
+  std::vector<bool> has_come(static_cast<size_t>(meeting.world_size), false);
+  has_come[0] = true;
+  const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto address = to_address(meeting.address);
+  if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) != 0 ||
+      listen(listener.get(), meeting.world_size) != 0) {
+    return Error(fill_in("cannot open a UNIX socket to hand over shared memory: {}", errno_text(errno)));
+  }
+  while (true) {
+    const auto absent = absent_ranks(has_come);
+    if (absent.empty()) return {};
+    if (!is_readable(listener, static_cast<int>(kLookInterval.count()))) {
+      if (auto fine = look_after(meeting, absent); !fine) return fine;
+      continue;
+    }
+    const Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection) continue;
+    const auto rank = greet(connection, meeting, has_come);
+    if (rank && send_fd(connection, fd)) has_come[static_cast<size_t>(*rank)] = true;
+  }
+}
+
+Result<Fd> receive_handed_over(const Meeting& meeting) {
+  const auto address = to_address(meeting.address);
+  while (true) {
+    const Fd connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!connection) return Error(fill_in("cannot open a UNIX socket: {}", errno_text(errno)));
+    const Hello hello{.rank = meeting.rank, .world_size = meeting.world_size};
+    const bool connected =
+        connect(connection.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) == 0;
+    if (connected && !is_own_user(connection)) {
+      return Error("a process of another user answers where rank 0 should hand over shared memory");
+    }
+    if (connected && send(connection.get(), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)) {
+      // Rank 0 answers at once, or closes.
+      while (!is_readable(connection, static_cast<int>(kLookInterval.count()))) {
+        if (auto fine = look_after(meeting, {0}); !fine) return fine.error();
+      }
+      if (auto fd = receive_fd(connection)) return std::move(*fd);
+      return Error("rank 0 refused to hand over shared memory: it runs another release of Cohort, expects another number "
+                   "of ranks, or already has this rank");
+    }
+    if (auto fine = look_after(meeting, {0}); !fine) return fine.error();
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+}  // namespace cohort::shm

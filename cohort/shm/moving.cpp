@@ -1,0 +1,251 @@
+// The collectives that move bytes.
+#include <algorithm>
+#include <cstring>
+
+#include "cohort/base/text.h"
+#include "cohort/shm/bytes.h"
+#include "cohort/shm/group_state.h"
+#include "cohort/shm/plan/windows.h"
+
+namespace cohort::shm {
+namespace {
+
+using base::fill_in;
+
+constexpr size_t kCacheLine = 64;
+
+Outcome check_root(int root, int world_size) {
+  if (root >= 0 && root < world_size) return nullptr;
+  return fail({Failure::Kind::kArgument,
+               {fill_in("root {} is out of range. Valid ranks are 0 to {}", root, world_size - 1)},
+               ""});
+}
+
+// Rows of the same bytes that all ranks read where they lie: one round to offer, one to end.
+template <class Read>
+Outcome read_in_place(Collective& collective, Read read) {
+  read();
+  return collective.meet();
+}
+
+Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int root) {
+  const bool is_root = collective.rank() == root;
+  const Windows windows{num_bytes, collective.slot_bytes()};
+  if (num_bytes > collective.slot_bytes()) collective.offer(data, num_bytes);
+  if (windows.size() == 0) return collective.open();
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const auto window = windows[i];
+    if (is_root) copy_bytes(collective.input_slot(), at(data, window.begin), window.count);
+    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
+    if (collective.is_all_shared()) {
+      return read_in_place(collective, [&] {
+        if (!is_root) copy_bytes(data, collective.offer_of(root), num_bytes);
+      });
+    }
+    if (!is_root) copy_bytes(at(data, window.begin), collective.input_of(root), window.count);
+  }
+  return nullptr;
+}
+
+Outcome run_all_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes) {
+  const int rank = collective.rank();
+  const Windows windows{num_bytes, collective.slot_bytes()};
+  if (num_bytes > collective.slot_bytes()) collective.offer(in, num_bytes);
+  if (windows.size() == 0) return collective.open();
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const auto window = windows[i];
+    copy_bytes(collective.input_slot(), at(in, window.begin), window.count);
+    copy_bytes(at(outs[rank], window.begin), at(in, window.begin), window.count);
+    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
+    for (int peer = 0; peer < collective.size(); ++peer) {
+      if (peer == rank) continue;
+      if (collective.is_all_shared()) {
+        copy_bytes(outs[peer], collective.offer_of(peer), num_bytes);
+      } else {
+        copy_bytes(at(outs[peer], window.begin), collective.input_of(peer), window.count);
+      }
+    }
+    if (!collective.is_all_shared()) continue;
+    copy_bytes(outs[rank], in, num_bytes);
+    return collective.meet();
+  }
+  return nullptr;
+}
+
+Outcome run_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes, int root) {
+  const int rank = collective.rank();
+  const Windows windows{num_bytes, collective.slot_bytes()};
+  if (num_bytes > collective.slot_bytes()) collective.offer(in, num_bytes);
+  if (windows.size() == 0) return collective.open();
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const auto window = windows[i];
+    if (rank != root) copy_bytes(collective.input_slot(), at(in, window.begin), window.count);
+    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
+    const bool in_place = collective.is_all_shared();
+    const Range range = in_place ? Range{0, num_bytes} : window;
+    for (int peer = 0; rank == root && peer < collective.size(); ++peer) {
+      const void* const staged = in_place ? collective.offer_of(peer) : collective.input_of(peer);
+      copy_bytes(at(outs[peer], range.begin), peer == rank ? at(in, range.begin) : staged, range.count);
+    }
+    if (in_place) return collective.meet();
+  }
+  return nullptr;
+}
+
+Outcome run_scatter(Collective& collective, const void* const* ins, void* out, size_t num_bytes, int root) {
+  const auto size = static_cast<size_t>(collective.size());
+  const bool is_root = collective.rank() == root;
+  // A part of the slot for each rank.
+  const auto part = collective.slot_bytes() / size / kCacheLine * kCacheLine;
+  const Windows windows{num_bytes, part};
+  if (windows.size() == 0) return collective.open();
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const auto window = windows[i];
+    for (size_t peer = 0; is_root && peer < size; ++peer) {
+      copy_bytes(collective.input_slot() + peer * part, at(ins[peer], window.begin), window.count);
+    }
+    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
+    copy_bytes(at(out, window.begin), collective.input_of(root) + static_cast<size_t>(collective.rank()) * part, window.count);
+  }
+  return nullptr;
+}
+
+// all_to_all: a slot begins with what its rank sends to each rank and what it expects from each, then has a part per rank.
+struct AllToAll {
+  Collective& collective;
+  const void* const* ins;
+  const size_t* in_counts;
+  void* const* outs;
+  const size_t* out_counts;
+  size_t element_size;
+  size_t header_bytes;
+  size_t part;  ///< bytes per pair of ranks and window
+
+  size_t size() const { return static_cast<size_t>(collective.size()); }
+
+  void stage(size_t window_index) const {
+    auto* const slot = collective.input_slot();
+    if (window_index == 0) {
+      std::memcpy(slot, in_counts, size() * sizeof(size_t));
+      std::memcpy(slot + size() * sizeof(size_t), out_counts, size() * sizeof(size_t));
+    }
+    for (size_t peer = 0; peer < size(); ++peer) {
+      if (static_cast<int>(peer) == collective.rank()) continue;
+      const auto window = Windows{in_counts[peer] * element_size, part}[window_index];
+      copy_bytes(slot + header_bytes + peer * part, at(ins[peer], window.begin), window.count);
+    }
+  }
+
+  void collect(size_t window_index) const {
+    const auto rank = static_cast<size_t>(collective.rank());
+    for (size_t peer = 0; peer < size(); ++peer) {
+      const auto window = Windows{out_counts[peer] * element_size, part}[window_index];
+      const auto* const staged = collective.input_of(static_cast<int>(peer)) + header_bytes + rank * part;
+      copy_bytes(at(outs[peer], window.begin), peer == rank ? at(ins[peer], window.begin) : staged, window.count);
+    }
+  }
+
+  size_t sent(size_t from, size_t to) const { return header_entry(from, to); }
+  size_t expected(size_t by, size_t from) const { return header_entry(by, size() + from); }
+  size_t header_entry(size_t rank, size_t index) const {
+    size_t value = 0;
+    std::memcpy(&value, collective.input_of(static_cast<int>(rank)) + index * sizeof(size_t), sizeof(value));
+    return value;
+  }
+
+  // Every rank sees all counts, so all find the same.
+  Outcome find_mismatch(size_t* num_windows) const {
+    size_t largest = 0;
+    for (size_t from = 0; from < size(); ++from) {
+      for (size_t to = 0; to < size(); ++to) {
+        largest = std::max(largest, sent(from, to));
+        if (sent(from, to) == expected(to, from)) continue;
+        return collective.group().record(
+            {Failure::Kind::kMismatch,
+             {fill_in("rank {} sends {} elements to rank {}, which expects {} from it", from, sent(from, to), to,
+                      expected(to, from))},
+             "give output splits that are the other ranks' input splits"});
+      }
+    }
+    *num_windows = (largest * element_size + part - 1) / part;
+    return nullptr;
+  }
+};
+
+Outcome run_all_to_all(AllToAll& plan) {
+  plan.stage(0);
+  if (auto failure = plan.collective.open()) return failure;
+  size_t num_windows = 0;
+  if (auto failure = plan.find_mismatch(&num_windows)) return failure;
+  for (size_t i = 0; i < std::max<size_t>(num_windows, 1); ++i) {
+    if (i > 0) {
+      plan.stage(i);
+      if (auto failure = plan.collective.meet()) return failure;
+    }
+    plan.collect(i);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Outcome Group::barrier(const CallOptions& options) {
+  const Call call{.kind = OpKind::kBarrier};
+  return run_collective(*state_, call, make_record(call, 0, 0, options), options,
+                        [](Collective& collective) { return collective.open(); });
+}
+
+Outcome Group::broadcast(void* data, Elements elements, int root, const CallOptions& options) {
+  if (auto wrong = check_root(root, world_size())) return wrong;
+  const Call call{.kind = OpKind::kBroadcast, .dtype = elements.dtype, .root = root, .count = elements.count};
+  return run_collective(
+      *state_, call, make_record(call, elements.count, elements.count, options), options,
+      [&](Collective& collective) { return run_broadcast(collective, data, elements.num_bytes(), root); });
+}
+
+Outcome Group::all_gather(const void* in, void* const* outs, Elements elements, const CallOptions& options) {
+  const Call call{.kind = OpKind::kAllGather, .dtype = elements.dtype, .count = elements.count};
+  const auto total = elements.count * static_cast<size_t>(world_size());
+  return run_collective(
+      *state_, call, make_record(call, elements.count, total, options), options,
+      [&](Collective& collective) { return run_all_gather(collective, in, outs, elements.num_bytes()); });
+}
+
+Outcome Group::gather(const void* in, void* const* outs, Elements elements, int root, const CallOptions& options) {
+  if (auto wrong = check_root(root, world_size())) return wrong;
+  const Call call{.kind = OpKind::kGather, .dtype = elements.dtype, .root = root, .count = elements.count};
+  const auto total = rank() == root ? elements.count * static_cast<size_t>(world_size()) : 0;
+  return run_collective(
+      *state_, call, make_record(call, elements.count, total, options), options,
+      [&](Collective& collective) { return run_gather(collective, in, outs, elements.num_bytes(), root); });
+}
+
+Outcome Group::scatter(const void* const* ins, void* out, Elements elements, int root, const CallOptions& options) {
+  if (auto wrong = check_root(root, world_size())) return wrong;
+  const Call call{.kind = OpKind::kScatter, .dtype = elements.dtype, .root = root, .count = elements.count};
+  const auto total = rank() == root ? elements.count * static_cast<size_t>(world_size()) : 0;
+  return run_collective(
+      *state_, call, make_record(call, total, elements.count, options), options,
+      [&](Collective& collective) { return run_scatter(collective, ins, out, elements.num_bytes(), root); });
+}
+
+Outcome Group::all_to_all(const void* const* ins, const size_t* in_counts, void* const* outs, const size_t* out_counts,
+                          DType dtype, const CallOptions& options) {
+  const Call call{.kind = OpKind::kAllToAll, .dtype = dtype};
+  size_t num_inputs = 0;
+  size_t num_outputs = 0;
+  const auto size = static_cast<size_t>(world_size());
+  for (size_t peer = 0; peer < size; ++peer) {
+    num_inputs += in_counts[peer];
+    num_outputs += out_counts[peer];
+  }
+  const auto header = (2 * size * sizeof(size_t) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  const auto part = (state_->options.slot_bytes - header) / size / kCacheLine * kCacheLine;
+  return run_collective(*state_, call, make_record(call, num_inputs, num_outputs, options), options,
+                        [&](Collective& collective) {
+                          AllToAll plan{collective, ins, in_counts, outs, out_counts, size_of(dtype), header, part};
+                          return run_all_to_all(plan);
+                        });
+}
+
+}  // namespace cohort::shm

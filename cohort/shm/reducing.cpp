@@ -1,0 +1,272 @@
+// The collectives that combine elements.
+//
+// Vocabulary: N ranks; the message is cut into windows, a window into one chunk per rank. Every element is combined by one
+// kernel call in rank order, so the bits do not depend on who does it nor on how the message is cut.
+//
+//   inline     up to 24 bytes travel in the mailbox: one round
+//   direct     every rank stages its tensor, every rank combines all of it: one round
+//   pipelined  round k: stage the chunks of window k that others combine, and the result of window k - 1; meet; collect the
+//              results of k - 1; combine the own chunk of k. Windows + 1 rounds; per byte of the message a rank stages
+//              (N-1)/N, combines 1/N from N sources, and collects (N-1)/N
+//   shared     tensors in shared memory: every rank combines its chunk where it lies and writes it to all: two rounds
+#include <algorithm>
+
+#include "cohort/base/text.h"
+#include "cohort/shm/bytes.h"
+#include "cohort/shm/group_state.h"
+#include "cohort/shm/kernels/kernels.h"
+#include "cohort/shm/plan/windows.h"
+
+namespace cohort::shm {
+namespace {
+
+using base::fill_in;
+
+// Small enough for a first-level cache, so that a result is still there when it is copied on.
+constexpr size_t kBlockBytes = 16 << 10;
+
+// What is reduced: dtype, operation, and the ranks' factors once they are known.
+class Reducer {
+ public:
+  Reducer(Elements elements, Reduction reduction)
+      : element_size_(size_of(elements.dtype)),
+        needs_factors_(reduction.op == ReduceOp::kPremulSum),
+        kernel_(reduce_kernel(elements.dtype, reduction.op)) {}
+
+  size_t element_size() const { return element_size_; }
+  void learn_factors(const Collective& collective) {
+    if (needs_factors_) factors_ = collective.factors();
+  }
+  void operator()(void* out, const void* const* ins, int num_inputs, size_t count) const {
+    if (count > 0) kernel_(out, ins, factors_.data(), num_inputs, count);
+  }
+
+ private:
+  size_t element_size_;
+  bool needs_factors_;
+  ReduceKernel kernel_;
+  std::vector<double> factors_;
+};
+
+// One pointer per rank, without an allocation for the usual numbers of ranks.
+class Sources {
+ public:
+  explicit Sources(int size) {
+    if (size > kInside) many_.resize(static_cast<size_t>(size));
+    data_ = size > kInside ? many_.data() : few_;
+  }
+  const void*& operator[](int rank) { return data_[rank]; }
+  const void* const* data() const { return data_; }
+
+ private:
+  static constexpr int kInside = 16;
+  const void* few_[kInside];
+  std::vector<const void*> many_;
+  const void** data_;
+};
+
+Outcome check_reduction(Elements elements, Reduction reduction) {
+  if (can_reduce(elements.dtype, reduction.op)) return nullptr;
+  return fail({Failure::Kind::kArgument,
+               {fill_in("{} cannot be reduced with {}", name_of(elements.dtype),
+                        reduction.op == ReduceOp::kNone ? "no ReduceOp" : name_of(reduction.op))},
+               ""});
+}
+
+// All-reduce, and reduce to one root (which alone writes its `out`).
+struct AllReduce {
+  static constexpr int kEveryRank = -1;
+
+  Collective& collective;
+  Reducer& reducer;
+  const void* in;
+  void* out;
+  size_t count;
+  int root = kEveryRank;
+
+  int rank() const { return collective.rank(); }
+  int size() const { return collective.size(); }
+  bool has_result() const { return root == kEveryRank || root == rank(); }
+  size_t bytes(size_t elements) const { return elements * reducer.element_size(); }
+
+  Outcome open() const {
+    if (auto failure = collective.open()) return failure;
+    reducer.learn_factors(collective);
+    return nullptr;
+  }
+
+  Outcome run_inline() const {
+    copy_bytes(collective.inline_payload(), in, bytes(count));
+    if (auto failure = open()) return failure;
+    if (!has_result()) return nullptr;
+    Sources sources(size());
+    for (int peer = 0; peer < size(); ++peer) sources[peer] = collective.inline_payload_of(peer);
+    reducer(out, sources.data(), size(), count);
+    return nullptr;
+  }
+
+  Outcome run_direct() const {
+    if (root != rank()) copy_bytes(collective.input_slot(), in, bytes(count));
+    if (auto failure = open()) return failure;
+    if (!has_result()) return nullptr;
+    Sources sources(size());
+    for (int peer = 0; peer < size(); ++peer) sources[peer] = peer == rank() ? in : collective.input_of(peer);
+    reducer(out, sources.data(), size(), count);
+    return nullptr;
+  }
+
+  // Every rank's chunk of a window, one after the other as in the window itself.
+  void stage(const Range& window) const {
+    const auto mine = chunk(window, rank());
+    auto* const slot = collective.input_slot();
+    copy_bytes(slot, at(in, bytes(window.begin)), bytes(mine.begin - window.begin));
+    copy_bytes(slot + bytes(mine.end() - window.begin), at(in, bytes(mine.end())), bytes(window.end() - mine.end()));
+  }
+
+  // Combines the own chunk into the result slot of the next round, and into `out`.
+  void combine(const Range& window) const {
+    const auto mine = chunk(window, rank());
+    auto* const result = collective.result_slot();
+    const auto block = kBlockBytes / reducer.element_size();
+    Sources sources(size());
+    for (size_t begin = 0; begin < mine.count; begin += block) {
+      const auto num_elements = std::min(block, mine.count - begin);
+      const auto offset = bytes(mine.begin - window.begin + begin);
+      for (int peer = 0; peer < size(); ++peer) {
+        sources[peer] = peer == rank() ? at(in, bytes(mine.begin + begin)) : collective.input_of(peer) + offset;
+      }
+      auto* const target = result + bytes(begin);
+      reducer(target, sources.data(), size(), num_elements);
+      if (has_result()) copy_bytes(at(out, bytes(mine.begin + begin)), target, bytes(num_elements));
+    }
+  }
+
+  void collect(const Range& window) const {
+    if (!has_result()) return;
+    for (int i = 1; i < size(); ++i) {
+      const int peer = (rank() + i) % size();
+      const auto theirs = chunk(window, peer);
+      copy_bytes(at(out, bytes(theirs.begin)), collective.result_of(peer), bytes(theirs.count));
+    }
+  }
+
+  Outcome run_pipelined(const Windows& windows) const {
+    for (size_t i = 0; i <= windows.size(); ++i) {
+      if (i < windows.size()) stage(windows[i]);
+      if (auto failure = i == 0 ? open() : collective.meet()) return failure;
+      if (i == 0 && collective.is_all_shared()) return run_shared();
+      if (i > 0) collect(windows[i - 1]);
+      if (i < windows.size()) combine(windows[i]);
+    }
+    return nullptr;
+  }
+
+  // in == out on every rank.
+  Outcome run_shared() const {
+    const auto mine = chunk({0, count}, rank());
+    const auto block = kBlockBytes / reducer.element_size();
+    Sources sources(size());
+    for (size_t begin = 0; begin < mine.count; begin += block) {
+      const auto num_elements = std::min(block, mine.count - begin);
+      const auto offset = bytes(mine.begin + begin);
+      for (int peer = 0; peer < size(); ++peer) sources[peer] = collective.offer_of(peer) + offset;
+      const int first = root == kEveryRank ? rank() : root;
+      auto* const target = collective.offer_of(first) + offset;
+      reducer(target, sources.data(), size(), num_elements);
+      for (int i = 1; root == kEveryRank && i < size(); ++i) {
+        copy_bytes(collective.offer_of((first + i) % size()) + offset, target, bytes(num_elements));
+      }
+    }
+    return collective.meet();
+  }
+
+  Range chunk(const Range& window, int peer) const {
+    return chunk_of(window, peer, size(), reducer.element_size());
+  }
+
+  // Rounds cost, and more of them the more ranks there are; combining everything on every rank costs N times the bytes.
+  size_t direct_limit() const { return std::min<size_t>(collective.slot_bytes(), size() == 2 ? 64 << 10 : 32 << 10); }
+
+  Outcome run() const {
+    const auto num_bytes = bytes(count);
+    if (num_bytes <= Collective::kInlineBytes) return run_inline();
+    if (num_bytes <= direct_limit()) return run_direct();
+    if (in == out) collective.offer(out, num_bytes);
+    return run_pipelined({count, collective.slot_bytes() / reducer.element_size()});
+  }
+};
+
+Outcome run_reduce_scatter(Collective& collective, Reducer& reducer, const void* const* ins, void* out, size_t count) {
+  const auto size = static_cast<size_t>(collective.size());
+  const auto rank = static_cast<size_t>(collective.rank());
+  const auto element_size = reducer.element_size();
+  const auto part = collective.slot_bytes() / size / 64 * 64;
+  const Windows windows{count, part / element_size};
+  Sources sources(collective.size());
+  for (size_t i = 0; i < std::max<size_t>(windows.size(), 1); ++i) {
+    const auto window = windows[i];
+    const auto num_bytes = window.count * element_size;
+    for (size_t peer = 0; peer < size; ++peer) {
+      if (peer != rank) copy_bytes(collective.input_slot() + peer * part, at(ins[peer], window.begin * element_size), num_bytes);
+    }
+    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
+    if (i == 0) reducer.learn_factors(collective);
+    for (size_t peer = 0; peer < size; ++peer) {
+      const auto* const staged = collective.input_of(static_cast<int>(peer)) + rank * part;
+      sources[static_cast<int>(peer)] = peer == rank ? at(ins[rank], window.begin * element_size) : staged;
+    }
+    if (window.count > 0) reducer(at(out, window.begin * element_size), sources.data(), collective.size(), window.count);
+  }
+  return nullptr;
+}
+
+Call to_call(OpKind kind, Elements elements, Reduction reduction, int root = -1) {
+  return {.kind = kind, .dtype = elements.dtype, .reduce_op = reduction.op, .root = root, .count = elements.count};
+}
+
+}  // namespace
+
+Outcome Group::all_reduce(const void* in, void* out, Elements elements, Reduction reduction,
+                          const CallOptions& options) {
+  if (auto wrong = check_reduction(elements, reduction)) return wrong;
+  const auto call = to_call(OpKind::kAllReduce, elements, reduction);
+  return run_collective(*state_, call, make_record(call, elements.count, elements.count, options), options,
+                        [&](Collective& collective) {
+                          Reducer reducer(elements, reduction);
+                          collective.set_factor(reduction.factor);
+                          return AllReduce{collective, reducer, in, out, elements.count}.run();
+                        });
+}
+
+Outcome Group::reduce(const void* in, void* out, Elements elements, Reduction reduction, int root,
+                      const CallOptions& options) {
+  if (auto wrong = check_reduction(elements, reduction)) return wrong;
+  if (root < 0 || root >= world_size()) {
+    return fail({Failure::Kind::kArgument,
+                 {fill_in("root {} is out of range. Valid ranks are 0 to {}", root, world_size() - 1)},
+                 ""});
+  }
+  const auto call = to_call(OpKind::kReduce, elements, reduction, root);
+  const auto num_outputs = rank() == root ? elements.count : 0;
+  return run_collective(*state_, call, make_record(call, elements.count, num_outputs, options), options,
+                        [&](Collective& collective) {
+                          Reducer reducer(elements, reduction);
+                          collective.set_factor(reduction.factor);
+                          return AllReduce{collective, reducer, in, out, elements.count, root}.run();
+                        });
+}
+
+Outcome Group::reduce_scatter(const void* const* ins, void* out, Elements elements, Reduction reduction,
+                              const CallOptions& options) {
+  if (auto wrong = check_reduction(elements, reduction)) return wrong;
+  const auto call = to_call(OpKind::kReduceScatter, elements, reduction);
+  const auto num_inputs = elements.count * static_cast<size_t>(world_size());
+  return run_collective(*state_, call, make_record(call, num_inputs, elements.count, options), options,
+                        [&](Collective& collective) {
+                          Reducer reducer(elements, reduction);
+                          collective.set_factor(reduction.factor);
+                          return run_reduce_scatter(collective, reducer, ins, out, elements.count);
+                        });
+}
+
+}  // namespace cohort::shm

@@ -1,0 +1,103 @@
+#include "cohort/shm/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "cohort/base/text.h"
+
+namespace cohort::shm {
+namespace {
+
+using base::errno_text;
+using base::Error;
+using base::fill_in;
+using base::Result;
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// What this process has mapped, by the file's identity.
+struct Mappings {
+  std::mutex mutex;
+  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<SharedMemory>> by_file;
+};
+
+// Leaked on purpose: memory may be released while the process exits.
+Mappings& mappings() {
+  static auto* const all = new Mappings;
+  return *all;
+}
+
+Result<std::byte*> map(int fd, size_t size) {
+  auto* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (data == MAP_FAILED) {
+    return Error(fill_in("cannot map {} of shared memory: {}", base::format_bytes(size), errno_text(errno)));
+  }
+  // Only a wish: most kernels have huge pages for shared memory switched off. Page faults are cheaper with them.
+  madvise(data, size, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+size_t whole_pages(size_t num_bytes) {
+  constexpr size_t kPage = 4096;
+  return (num_bytes + kPage - 1) / kPage * kPage;
+}
+
+Result<SharedMemoryPtr> SharedMemory::create(size_t num_bytes, base::Fd* fd) {
+  const auto size = whole_pages(num_bytes);
+  *fd = base::Fd(memfd_create("cohort", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!*fd) {
+    return Error(fill_in("cannot create shared memory (memfd_create): {}", errno_text(errno)))
+        .with_hint("a container's seccomp profile may forbid memfd_create; allow it, or choose backend \"gloo\"");
+  }
+  if (ftruncate(fd->get(), static_cast<off_t>(size)) != 0 || fcntl(fd->get(), F_ADD_SEALS, kSeals) != 0) {
+    return Error(
+        fill_in("cannot size shared memory to {}: {}", base::format_bytes(size), errno_text(errno)));
+  }
+  return open(*fd, size);
+}
+
+Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes) {
+  const auto size = whole_pages(num_bytes);
+  struct stat status {};
+  if (fstat(fd.get(), &status) != 0) return Error(fill_in("cannot look at shared memory: {}", errno_text(errno)));
+  if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != size ||
+      (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals) {
+    return Error(fill_in("was given something else than shared memory of {} that keeps its size",
+                         base::format_bytes(size)));
+  }
+  auto& all = mappings();
+  const std::lock_guard lock(all.mutex);
+  auto& entry = all.by_file[{status.st_dev, status.st_ino}];
+  if (auto known = entry.lock()) return known;
+  auto data = map(fd.get(), size);
+  if (!data) {
+    all.by_file.erase({status.st_dev, status.st_ino});
+    return data.error();
+  }
+  // The last owner forgets the entry before the pages go: the kernel may give the identity to another file afterwards.
+  const auto forget = [key = std::pair(status.st_dev, status.st_ino)](SharedMemory* memory) {
+    {
+      auto& known = mappings();
+      const std::lock_guard guard(known.mutex);
+      const auto found = known.by_file.find(key);
+      if (found != known.by_file.end() && found->second.expired()) known.by_file.erase(found);
+    }
+    delete memory;
+  };
+  auto memory = SharedMemoryPtr(new SharedMemory(*data, size), forget);
+  entry = memory;
+  return memory;
+}
+
+SharedMemory::~SharedMemory() { munmap(data_, size_); }
+
+}  // namespace cohort::shm
