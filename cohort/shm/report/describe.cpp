@@ -115,20 +115,17 @@ std::string describe_call(const CallRecord& record) {
 std::string join_ranks(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ", ")); }
 
 std::optional<Difference> find_difference(const GroupTrace& group) {
-  // Before the latest of the first records somebody's are replaced already, and all went well there.
-  uint64_t first = 1;
+  // A rank that has left may be any number of operations behind; that is no difference.
+  uint64_t first = std::numeric_limits<uint64_t>::max();
   uint64_t last = 0;
   for (const RankTrace& rank : group.ranks) {
     const Range range = collectives_of(rank);
-    if (range.last == 0) continue;
-    first = std::max(first, range.first);
     last = std::max(last, range.last);
+    if (rank.presence != RankTrace::Presence::kLeft) first = std::min(first, range.last == 0 ? 1 : range.first);
   }
-  // A rank far behind: nobody has records of what it is missed in but the others.
-  for (const RankTrace& rank : group.ranks) first = std::min(first, collectives_of(rank).last + 1);
-  for (uint64_t number = std::max<uint64_t>(first, 1); number <= last; ++number) {
+  for (uint64_t number = first; number <= last; ++number) {
     Difference difference = compare(group, number);
-    if (difference.parties.size() > 1 || (!difference.missing.empty() && !difference.parties.empty())) return difference;
+    if (difference.parties.size() > 1 || !difference.missing.empty()) return difference;
   }
   return std::nullopt;
 }

@@ -40,7 +40,7 @@ struct Difference {
     bool operator==(const Party&) const = default;
   };
   uint64_t collective_seq_id = 0;
-  /// In the order of their first rank; one if those who came agree.
+  /// In the order of their first rank; one if those who came agree; none if those who came have forgotten it.
   std::vector<Party> parties;
   std::vector<int> missing;
   bool operator==(const Difference&) const = default;
