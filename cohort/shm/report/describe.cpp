@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
+#include "cohort/shm/call.h"
 #include "cohort/shm/report/formats.h"
 
 namespace cohort::shm {
@@ -28,37 +28,11 @@ std::optional<uint64_t> common_count(const CallRecord& record) {
   }
 }
 
-std::string describe_place(const CallRecord& record) {
-  switch (record.kind) {
-    case OpKind::kBroadcast:
-    case OpKind::kScatter:
-      return fmt::format(" from rank {}", record.root);
-    case OpKind::kReduce:
-    case OpKind::kGather:
-      return fmt::format(" to rank {}", record.root);
-    case OpKind::kSend:
-      return fmt::format(" to rank {}, tag {}", record.root, record.tag);
-    case OpKind::kRecv:
-      return record.root < 0 ? fmt::format(" from any rank, tag {}", record.tag)
-                             : fmt::format(" from rank {}, tag {}", record.root, record.tag);
-    default:
-      return "";
-  }
-}
-
-std::string describe_size(const CallRecord& record) {
-  if (record.kind == OpKind::kBarrier) return "";
-  if (record.kind == OpKind::kAllToAll) {
-    return fmt::format(" {} x {} -> {}", name_of(record.dtype), record.num_inputs, record.num_outputs);
-  }
-  const uint64_t count = common_count(record).value_or(std::max(record.num_inputs, record.num_outputs));
-  return fmt::format(" {} x {}", name_of(record.dtype), count);
-}
-
-/// What must be the same on all ranks, as text. Sizes of an all_to_all may differ.
+/// What must be the same on all ranks, in the words of mismatch errors. Sizes of an all_to_all may differ.
 std::string common_part(const CallRecord& record) {
-  if (record.kind == OpKind::kAllToAll) return fmt::format("all_to_all {}", name_of(record.dtype));
-  return describe_call(record);
+  Call call{.kind = record.kind, .dtype = record.dtype, .reduce_op = record.reduce_op, .root = record.root};
+  call.count = common_count(record).value_or(0);
+  return describe(call);
 }
 
 const CallRecord* find_collective(const RankTrace& rank, uint64_t collective_seq_id) {
@@ -107,12 +81,15 @@ Difference compare(const GroupTrace& group, uint64_t collective_seq_id) {
 }  // namespace
 
 std::string describe_call(const CallRecord& record) {
-  std::string text = name_of(record.kind);
-  if (record.reduce_op != ReduceOp::kNone) text += fmt::format(" {}", name_of(record.reduce_op));
-  return text + describe_size(record) + describe_place(record);
+  if (record.kind == OpKind::kAllToAll) {
+    return fmt::format("all_to_all of {} {} for {}", record.num_inputs, name_of(record.dtype), record.num_outputs);
+  }
+  if (!record.is_p2p) return common_part(record);
+  const std::string peer = record.root < 0 ? "any rank" : fmt::format("rank {}", record.root);
+  const bool sends = record.kind == OpKind::kSend;
+  return fmt::format("{} {} {} of {} {}, tag {}", name_of(record.kind), sends ? "to" : "from", peer,
+                     sends ? record.num_inputs : record.num_outputs, name_of(record.dtype), record.tag);
 }
-
-std::string join_ranks(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ", ")); }
 
 std::optional<Difference> find_difference(const GroupTrace& group) {
   // A rank that has left may be any number of operations behind; that is no difference.

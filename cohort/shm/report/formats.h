@@ -26,11 +26,8 @@ std::string to_pickle(const ProcessTrace& trace, int global_rank);
 /// What still runs reaches to the time of the dump.
 std::string to_chrome_trace(const ProcessTrace& trace);
 
-/// "all_reduce SUM float32 x 1024", "broadcast float32 x 8 from rank 1", "send int64 x 3 to rank 2, tag 7".
+/// "all_reduce(SUM) of 1024 float32", "broadcast from rank 1 of 8 float32", "send to rank 2 of 3 int64, tag 7".
 std::string describe_call(const CallRecord& record);
-
-/// "0, 1, 3".
-std::string join_ranks(const std::vector<int>& ranks);
 
 /// The first collective that ranks called differently, or that some have not called.
 struct Difference {
