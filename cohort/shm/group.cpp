@@ -158,20 +158,25 @@ Outcome Group::State::look_after(int peer) const {
                  {describe(peer) + " " + how_it_ended(block.peer)},
                  fill_in("look at the output of rank {} for the reason", peer)});
   }
-  const auto failed = segment.header().failed_rank.load(std::memory_order_acquire);
-  if (failed != 0 && static_cast<int>(failed) - 1 != rank()) {
-    const auto& first = segment.block(static_cast<int>(failed) - 1);
-    const std::string text(first.failure_text, strnlen(first.failure_text, kFailureTextBytes));
-    return fail({static_cast<Failure::Kind>(first.failure_kind),
-                 {fill_in("{} failed first: {}", describe(static_cast<int>(failed) - 1), text)},
-                 ""});
-  }
+  // A rank that leaves after a failure is not the cause; one that left and was missed is.
+  auto first = first_failure_of_another();
+  if (first && first->kind != Failure::Kind::kLostRank) return first;
   if (presence == kLeft) {
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " has left the group: it destroyed it"},
                  fill_in("let rank {} make as many calls as the others before it destroys the group", peer)});
   }
-  return nullptr;
+  return first;
+}
+
+Outcome Group::State::first_failure_of_another() const {
+  const auto failed = static_cast<int>(segment.header().failed_rank.load(std::memory_order_acquire)) - 1;
+  if (failed < 0 || failed == rank()) return nullptr;
+  const auto& block = segment.block(failed);
+  const std::string text(block.failure_text, strnlen(block.failure_text, kFailureTextBytes));
+  return fail({static_cast<Failure::Kind>(block.failure_kind),
+               {fill_in("{} failed first: {}", describe(failed), text)},
+               ""});
 }
 
 Outcome Group::State::record(Failure failure) {
@@ -191,7 +196,11 @@ Outcome Group::State::record(Failure failure) {
   return first_failure;
 }
 
-Outcome Group::State::refusal() const {
+Outcome Group::State::refusal() {
+  if (!has_failed.load(std::memory_order_acquire)) {
+    const auto first = first_failure_of_another();
+    return first ? record(*first) : nullptr;
+  }
   const std::lock_guard lock(failure_mutex);
   auto failure = *first_failure;
   failure.causes.insert(failure.causes.begin(), "the group has failed before and takes no more operations");

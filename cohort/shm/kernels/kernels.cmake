@@ -1,0 +1,25 @@
+# One source per instruction set, compiled for it alone. -ffp-contract=off: no fused multiply-add, so that all sets agree.
+set(everywhere -O3 -ffp-contract=off -fno-fast-math)
+set_source_files_properties(kernels/scalar.cpp PROPERTIES COMPILE_OPTIONS "${everywhere}")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns inside its own AVX-512 headers (GCC bug 105593).
+  list(APPEND everywhere -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()
+
+function(cohort_kernels source)
+  target_sources(cohort_shm PRIVATE kernels/${source})
+  set_source_files_properties(kernels/${source} PROPERTIES COMPILE_OPTIONS "${everywhere};${ARGN}")
+endfunction()
+
+target_sources(cohort_shm PRIVATE kernels/instruction_set.cpp kernels/kernels.cpp)
+cohort_kernels(scalar.cpp)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+  cohort_kernels(avx2.cpp -mavx2 -mf16c)
+  cohort_kernels(avx512.cpp ${avx512})
+  cohort_kernels(avx512_bf16.cpp ${avx512} -mavx512bf16)
+  target_compile_definitions(cohort_shm PRIVATE COHORT_SHM_X86_KERNELS)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  cohort_kernels(neon.cpp)
+  target_compile_definitions(cohort_shm PRIVATE COHORT_SHM_NEON_KERNELS)
+endif()

@@ -1,0 +1,261 @@
+/// The loops of the vector instruction sets. Only for the sources of table.h.
+///
+/// Machine says what a vector is and what GCC's vector extension cannot say well:
+///
+///     static constexpr int kBytes;                                              // of a vector
+///     template <class V> static V load_partial(const void*, size_t num_bytes);  // num_bytes < kBytes; the rest is zero
+///     template <class V> static void store_partial(void*, V, size_t num_bytes);
+///     static void widen(V<uint16_t>, V<float> (&)[2], Half);                    // any order of the 2 * lanes numbers ...
+///     static V<uint16_t> narrow(const V<float> (&)[2], Half);                   // ... that is undone here
+///     the same for BFloat16
+#pragma once
+
+#include "cohort/shm/kernels/operations.h"
+
+namespace cohort::shm {
+namespace {
+
+template <class T, int kBytes>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(kBytes)));
+};
+template <class T, int kBytes>
+using Vector = typename VectorOf<T, kBytes>::Type;
+
+template <class V>
+COHORT_SHM_INLINE V load(const void* from) {
+  V vector;
+  __builtin_memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+template <class V>
+COHORT_SHM_INLINE void store(void* to, V vector) {
+  __builtin_memcpy(to, &vector, sizeof vector);
+}
+
+/// Copies two overlapping pieces of a power of two of bytes. 1 <= num_bytes < 2 * kPiece.
+template <int kPiece>
+COHORT_SHM_INLINE void copy_few(void* to, const void* from, size_t num_bytes) {
+  if constexpr (kPiece == 1) {
+    __builtin_memcpy(to, from, 1);
+  } else if (num_bytes >= kPiece) {
+    char first[kPiece], last[kPiece];
+    __builtin_memcpy(first, from, kPiece);
+    __builtin_memcpy(last, static_cast<const char*>(from) + num_bytes - kPiece, kPiece);
+    __builtin_memcpy(to, first, kPiece);
+    __builtin_memcpy(static_cast<char*>(to) + num_bytes - kPiece, last, kPiece);
+  } else {
+    copy_few<kPiece / 2>(to, from, num_bytes);
+  }
+}
+
+/// For machines without masks.
+template <class V>
+COHORT_SHM_INLINE V load_partial_by_copy(const void* from, size_t num_bytes) {
+  V vector{};
+  copy_few<sizeof(V) / 2>(&vector, from, num_bytes);
+  return vector;
+}
+template <class V>
+COHORT_SHM_INLINE void store_partial_by_copy(void* to, V vector, size_t num_bytes) {
+  copy_few<sizeof(V) / 2>(to, &vector, num_bytes);
+}
+
+// bfloat16 without special instructions: numbers with even index in the first vector, with odd index in the second.
+template <class U16, class F32>
+COHORT_SHM_INLINE void widen_bfloat16(U16 from, F32 (&to)[2]) {
+  using U32 = Vector<uint32_t, sizeof(F32)>;
+  const U32 pairs = reinterpret_cast<U32>(from);
+  to[0] = reinterpret_cast<F32>(pairs << 16);
+  to[1] = reinterpret_cast<F32>(pairs & 0xffff0000u);
+}
+template <class U16, class F32>
+COHORT_SHM_INLINE U16 narrow_bfloat16(const F32 (&from)[2]) {
+  using U32 = Vector<uint32_t, sizeof(F32)>;
+  const U32 even = rounded_to_bfloat16(reinterpret_cast<U32>(from[0])) >> 16;
+  const U32 odd = rounded_to_bfloat16(reinterpret_cast<U32>(from[1])) & 0xffff0000u;
+  return reinterpret_cast<U16>(even | odd);
+}
+
+/// Integers of up to 32 bits to double and back: kParts vectors.
+template <class Raw, class F64, int kParts>
+COHORT_SHM_INLINE void widen_integers(Raw from, F64 (&to)[kParts]) {
+  using Small = Vector<typename std::remove_cvref_t<decltype(from[0])>, sizeof(Raw) / kParts>;
+  Small pieces[kParts];
+  __builtin_memcpy(pieces, &from, sizeof from);
+  for (int part = 0; part < kParts; ++part) {
+    if constexpr (sizeof(from[0]) < 4) {
+      to[part] = __builtin_convertvector(__builtin_convertvector(pieces[part], Vector<int32_t, sizeof(F64) / 2>), F64);
+    } else {
+      to[part] = __builtin_convertvector(pieces[part], F64);
+    }
+  }
+}
+template <class Raw, class F64, int kParts>
+COHORT_SHM_INLINE Raw narrow_integers(const F64 (&from)[kParts]) {
+  using Number = std::remove_cvref_t<decltype(Raw{}[0])>;
+  using Small = Vector<Number, sizeof(Raw) / kParts>;
+  Small pieces[kParts];
+  for (int part = 0; part < kParts; ++part) {
+    if constexpr (sizeof(Number) < 4) {
+      pieces[part] = __builtin_convertvector(__builtin_convertvector(from[part], Vector<int32_t, sizeof(F64) / 2>), Small);
+    } else {
+      pieces[part] = __builtin_convertvector(from[part], Small);
+    }
+  }
+  Raw to;
+  __builtin_memcpy(&to, pieces, sizeof to);
+  return to;
+}
+
+/// Two inputs, the case of most all_reduces: everything stays in registers.
+template <class R>
+struct TwoInputs {
+  const typename R::Element* pointers[2];
+  typename R::Wide weights[2];
+
+  COHORT_SHM_INLINE TwoInputs(const void* const* inputs, const double* factors)
+      : pointers{static_cast<const typename R::Element*>(inputs[0]), static_cast<const typename R::Element*>(inputs[1])},
+        weights{weight_of<R>(factors, 2, 0), weight_of<R>(factors, 2, 1)} {}
+  static constexpr int size() { return 2; }
+  COHORT_SHM_INLINE const typename R::Element* pointer(int index) const { return pointers[index]; }
+  COHORT_SHM_INLINE typename R::Wide weight(int index) const { return weights[index]; }
+};
+
+template <class R>
+struct ManyInputs {
+  const void* const* inputs;
+  const double* factors;
+  int num_inputs;
+
+  COHORT_SHM_INLINE int size() const { return num_inputs; }
+  COHORT_SHM_INLINE const typename R::Element* pointer(int index) const {
+    return static_cast<const typename R::Element*>(inputs[index]);
+  }
+  COHORT_SHM_INLINE typename R::Wide weight(int index) const { return weight_of<R>(factors, num_inputs, index); }
+};
+
+template <class Machine, class R>
+struct VectorLoop {
+  using Element = typename R::Element;
+  using Wide = typename R::Wide;
+  static constexpr bool kIsSmallFloat = std::is_same_v<Element, Half> || std::is_same_v<Element, BFloat16>;
+  using Number = std::conditional_t<kIsSmallFloat, uint16_t, Element>;
+  using Raw = Vector<Number, Machine::kBytes>;
+  using WideVector = Vector<Wide, Machine::kBytes>;
+  static constexpr size_t kLanes = Machine::kBytes / sizeof(Element);
+  static constexpr int kParts = sizeof(Wide) / sizeof(Element);
+  static constexpr int kUnroll = kParts >= 4 ? 1 : 4 / kParts;
+  static constexpr size_t kFew = 4;
+  static constexpr size_t kLong = 16 * kLanes;
+
+  COHORT_SHM_INLINE static void widen(Raw raw, WideVector (&parts)[kParts]) {
+    if constexpr (kIsSmallFloat) {
+      Machine::widen(raw, parts, Element{});
+    } else if constexpr (kParts == 1) {
+      parts[0] = reinterpret_cast<WideVector>(raw);
+    } else {
+      widen_integers(raw, parts);
+    }
+  }
+
+  COHORT_SHM_INLINE static Raw narrow(const WideVector (&parts)[kParts]) {
+    if constexpr (kIsSmallFloat) {
+      return Machine::narrow(parts, Element{});
+    } else if constexpr (kParts == 1) {
+      return reinterpret_cast<Raw>(parts[0]);
+    } else {
+      return narrow_integers<Raw>(parts);
+    }
+  }
+
+  /// kRaws vectors of one input's elements, widened and weighed. load_raw(pointer): a vector of elements.
+  template <int kRaws, class Inputs, class Load>
+  COHORT_SHM_INLINE static void read(const Inputs& inputs, int index, size_t begin,
+                                     WideVector (&terms)[kRaws][kParts], Load load_raw) {
+    const Element* from = inputs.pointer(index) + begin;
+    const Wide weight = inputs.weight(index);
+#pragma GCC unroll 8
+    for (int raw = 0; raw < kRaws; ++raw) {
+      widen(load_raw(from + raw * kLanes), terms[raw]);
+#pragma GCC unroll 8
+      for (int part = 0; part < kParts; ++part) terms[raw][part] = weigh<R>(terms[raw][part], weight);
+    }
+  }
+
+  /// kRaws vectors of results from `begin` on.
+  template <int kRaws, class Inputs, class Load>
+  COHORT_SHM_INLINE static void combine(const Inputs& inputs, size_t begin, Raw (&results)[kRaws], Load load_raw) {
+    WideVector sums[kRaws][kParts];
+    read(inputs, 0, begin, sums, load_raw);
+    for (int index = 1; index < inputs.size(); ++index) {
+      WideVector terms[kRaws][kParts];
+      read(inputs, index, begin, terms, load_raw);
+#pragma GCC unroll 8
+      for (int raw = 0; raw < kRaws; ++raw) {
+#pragma GCC unroll 8
+        for (int part = 0; part < kParts; ++part) {
+          sums[raw][part] = R::Op::combine(sums[raw][part], terms[raw][part]);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int raw = 0; raw < kRaws; ++raw) {
+#pragma GCC unroll 8
+      for (int part = 0; part < kParts; ++part) sums[raw][part] = finish<R>(sums[raw][part], inputs.size());
+      results[raw] = narrow(sums[raw]);
+    }
+  }
+
+  template <class Inputs>
+  COHORT_SHM_INLINE static Raw combine_one(const Inputs& inputs, size_t begin) {
+    Raw result[1];
+    combine(inputs, begin, result, [](const Element* from) __attribute__((always_inline)) { return load<Raw>(from); });
+    return result[0];
+  }
+
+  /// count >= kLanes. What does not fill a vector is done by vectors that overlap their neighbours; they are computed before
+  /// anything is written, because `out` may be an input.
+  template <class Inputs>
+  COHORT_SHM_INLINE static void combine_many(Element* out, const Inputs& inputs, size_t count) {
+    size_t i = 0;
+    // Stores that cross cache lines cost more than loads that do.
+    if (count >= kLong) i = (-reinterpret_cast<uintptr_t>(out) % Machine::kBytes) / sizeof(Element);
+    const bool has_head = i != 0;
+    const bool has_tail = (count - i) % kLanes != 0;
+    Raw head{}, tail{};
+    if (has_head) head = combine_one(inputs, 0);
+    if (has_tail) tail = combine_one(inputs, count - kLanes);
+    for (; i + kUnroll * kLanes <= count; i += kUnroll * kLanes) {
+      Raw results[kUnroll];
+      combine(inputs, i, results, [](const Element* from) __attribute__((always_inline)) { return load<Raw>(from); });
+#pragma GCC unroll 8
+      for (int raw = 0; raw < kUnroll; ++raw) store(out + i + raw * kLanes, results[raw]);
+    }
+    for (; i + kLanes <= count; i += kLanes) store(out + i, combine_one(inputs, i));
+    if (has_head) store(out, head);
+    if (has_tail) store(out + count - kLanes, tail);
+  }
+
+  static void run(void* out, const void* const* inputs, const double* factors, int num_inputs, size_t count) {
+    Element* output = static_cast<Element*>(out);
+    const ManyInputs<R> many{inputs, factors, num_inputs};
+    if (count >= kLanes && num_inputs == 2) {
+      combine_many(output, TwoInputs<R>(inputs, factors), count);
+    } else if (count >= kLanes) {
+      combine_many(output, many, count);
+    } else if (count > kFew) {
+      const size_t num_bytes = count * sizeof(Element);
+      Raw result[1];
+      combine(many, 0, result, [num_bytes](const Element* from) __attribute__((always_inline)) {
+        return Machine::template load_partial<Raw>(from, num_bytes);
+      });
+      Machine::store_partial(output, result[0], num_bytes);
+    } else {
+      for (size_t i = 0; i < count; ++i) output[i] = combined_at<R>(inputs, factors, num_inputs, i);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace cohort::shm
