@@ -178,6 +178,14 @@ void for_each_record(const ProcessTrace& trace, Visit visit) {
   }
 }
 
+/// Chrome's times are microseconds as doubles, which since 1970 would lose digits. The same for all ranks of a day.
+int64_t first_midnight_ns(const ProcessTrace& trace) {
+  int64_t first = trace.time_ns;
+  for_each_record(trace, [&](size_t, const RankTrace&, const CallRecord& record) { first = std::min(first, record.created_ns); });
+  constexpr int64_t kDay = int64_t{86'400} * 1'000'000'000;
+  return first / kDay * kDay;
+}
+
 }  // namespace
 
 std::string to_json(const ProcessTrace& trace) {
@@ -243,6 +251,7 @@ std::string to_pickle(const ProcessTrace& trace, int global_rank) {
 
 std::string to_chrome_trace(const ProcessTrace& trace) {
   std::vector<Json> events;
+  const int64_t base = first_midnight_ns(trace);
   const auto name_row = [&](const char* what, int process, size_t row, const std::string& name) {
     events.push_back({{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", {{"name", name}}}});
   };
@@ -264,7 +273,7 @@ std::string to_chrome_trace(const ProcessTrace& trace) {
     events.push_back({{"name", operation_name(record, rank.rank)},
                       {"cat", "shm"},
                       {"ph", "X"},
-                      {"ts", static_cast<double>(begin) / 1e3},
+                      {"ts", static_cast<double>(begin - base) / 1e3},
                       {"dur", static_cast<double>(end - begin) / 1e3},
                       {"pid", global_rank_of(group, rank.rank)},
                       {"tid", 2 * place + (record.is_p2p ? 1 : 0)},
@@ -275,7 +284,8 @@ std::string to_chrome_trace(const ProcessTrace& trace) {
                         {"queued_us", static_cast<double>(begin - record.created_ns) / 1e3},
                         {"call_site", record.call_site}}}});
   });
-  std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+  std::string text =
+      fmt::format("{{\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":{},\"traceEvents\":[", base);
   const char* separator = "\n";
   for (const Json& event : events) {
     text += separator + write(event);
