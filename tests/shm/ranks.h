@@ -30,6 +30,7 @@ class ForkedRanks {
   ForkedRanks(int world_size, const std::function<void(Group&)>& fn, const RankOptions& options = {});
   ~ForkedRanks();
 
+  int world_size() const { return static_cast<int>(ranks_.size()); }
   pid_t pid(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
   void signal(int rank, int signal_number);
   /// Blocks until the rank has ended, at most `limit` (then it is killed and the test fails). Returns waitpid's status.

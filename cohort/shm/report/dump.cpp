@@ -143,10 +143,14 @@ std::string note_timeout(const std::string& operation) noexcept {
   }
 }
 
-void say_where(const std::string& text_path) {
-  const std::string line = base::fill_in("[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)\n",
-                                         ::getpid(), text_path);
-  [[maybe_unused]] const base::Result<void> written = base::write_all(STDERR_FILENO, line);
+void say_where(const std::string& text_path) noexcept {
+  try {
+    const std::string line = base::fill_in(
+        "[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)\n", ::getpid(), text_path);
+    [[maybe_unused]] const base::Result<void> written = base::write_all(STDERR_FILENO, line);
+  } catch (const std::exception&) {
+    // No memory for a line.
+  }
 }
 
 bool wants_dump_at_exit() { return when_to_dump() == When::kExit; }

@@ -26,7 +26,7 @@ std::string dump_traces(const std::string& prefix = "", const std::string& reaso
 std::string note_timeout(const std::string& operation) noexcept;
 
 /// One line on standard error: who has dumped, and where.
-void say_where(const std::string& text_path);
+void say_where(const std::string& text_path) noexcept;
 
 /// COHORT_TRACE_DUMP=exit.
 bool wants_dump_at_exit();

@@ -26,6 +26,8 @@ struct Member {
 
 struct Registry {
   std::mutex mutex;
+  /// Who the rest belongs to. A forked child has a copy of it, of groups that are its parent's.
+  pid_t owner = -1;
   std::vector<Member> members;
   /// Groups of before, the oldest first. Empty unless a dump at exit was asked for.
   std::list<GroupTrace> past;
@@ -83,7 +85,7 @@ bool is_first_of_its_memory(const std::vector<Member>& members, size_t place) {
 
 TracedGroup::TracedGroup(Segment segment, TracedGroupOptions options) {
   const int world_size = segment.layout().world_size;
-  if (options.description.empty()) options.description = options.name;
+  if (options.name.empty()) options.name = options.description;
   for (int rank = static_cast<int>(options.global_ranks.size()); rank < world_size; ++rank) {
     options.global_ranks.push_back(rank);
   }
@@ -91,6 +93,11 @@ TracedGroup::TracedGroup(Segment segment, TracedGroupOptions options) {
   {
     const std::lock_guard lock(all.mutex);
     const void* const memory = &segment.header();
+    if (all.owner != ::getpid()) {
+      all.owner = ::getpid();
+      all.members.clear();
+      all.past.clear();
+    }
     if (all.members.empty()) {
       all.first_memory = memory;
       all.own_ranks.clear();
@@ -107,6 +114,7 @@ TracedGroup::~TracedGroup() {
   const std::lock_guard lock(all.mutex);
   const auto found = std::find_if(all.members.begin(), all.members.end(),
                                   [&](const Member& member) { return member.key == this; });
+  if (all.owner != ::getpid() || found == all.members.end()) return;
   const Member member = *found;
   all.members.erase(found);
   const bool is_last = std::none_of(all.members.begin(), all.members.end(), [&](const Member& other) {
@@ -130,11 +138,12 @@ ProcessTrace read_process_trace(const std::string& reason) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const int64_t offset = wall_clock_offset_ns();
+  trace.time_ns = monotonic_ns() + offset;
+  if (all.owner != trace.pid) return trace;
   trace.groups.assign(all.past.begin(), all.past.end());
   for (size_t place = 0; place < all.members.size(); ++place) {
     if (is_first_of_its_memory(all.members, place)) trace.groups.push_back(read_group(all.members[place], offset));
   }
-  trace.time_ns = monotonic_ns() + offset;
   trace.own_ranks = all.own_ranks;
   if (trace.own_ranks.size() == 1) {
     // The first group need not be the job's.

@@ -10,7 +10,7 @@
 namespace cohort::shm {
 
 struct TracedGroupOptions {
-  /// See GroupTrace. An empty description: the name.
+  /// See GroupTrace. An empty name: the description.
   std::string name;
   std::string description;
   int rank = 0;
@@ -19,7 +19,7 @@ struct TracedGroupOptions {
 };
 
 /// A rank's membership of a group, known to dumps from construction to destruction. Any thread. The first one of a process
-/// makes it listen to the dump signal, see dump.h.
+/// makes it listen to the dump signal, see dump.h. A forked child knows only its own.
 class TracedGroup {
  public:
   /// The segment's memory must outlive this.
