@@ -141,6 +141,7 @@ Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_me
       segment(memory->data(), {group_options.world_size, group_options.slot_bytes}),
       timeout_ms(group_options.timeout.count()),
       trace(segment.trace_area(group_options.rank)),
+      traced(segment, {group_options.trace_name, group_options.name, group_options.rank, group_options.global_ranks}),
       regions(group_options.rank) {}
 
 std::string Group::State::describe(int rank) const {
