@@ -44,10 +44,12 @@ struct GroupOptions {
   size_t slot_bytes = size_t{512} << 10;
   /// Process ids of the ranks where they are known beforehand, so that join() need not wait for one that is gone.
   std::vector<int> pids = {};
-  /// For dumps of the flight recorder: c10d's name of the group, "0" (empty: `name`), and the ranks in the job of its ranks
-  /// (empty: the same numbers).
+  /// For dumps of the flight recorder: c10d's name of the group, "0"; empty: `name`.
   std::string trace_name = {};
+  /// The ranks' numbers in the job, which texts and dumps call them by; empty: those in the group.
   std::vector<int> global_ranks = {};
+  /// As CallOptions::find_obstacle, for join().
+  const std::function<std::string()>* find_obstacle = nullptr;
 };
 
 struct CallOptions {
@@ -128,7 +130,6 @@ class Group {
   void abort();
   /// The first failure; null while all is well. Any thread.
   Outcome failure() const;
-  void set_timeout(std::chrono::milliseconds timeout);
 
   struct State;  ///< private to this folder
 

@@ -155,6 +155,8 @@ struct AllToAll {
     return value;
   }
 
+  int name_of(size_t rank) const { return collective.group().name_of_rank(static_cast<int>(rank)); }
+
   // Every rank sees all counts, so all find the same.
   Outcome find_mismatch(size_t* num_windows) const {
     size_t largest = 0;
@@ -164,8 +166,8 @@ struct AllToAll {
         if (sent(from, to) == expected(to, from)) continue;
         return collective.group().record(
             {Failure::Kind::kMismatch,
-             {fill_in("rank {} sends {} elements to rank {}, which expects {} from it", from, sent(from, to), to,
-                      expected(to, from))},
+             {fill_in("rank {} sends {} elements to rank {}, which expects {} from it", name_of(from), sent(from, to),
+                      name_of(to), expected(to, from))},
              "give output splits that are the other ranks' input splits"});
       }
     }

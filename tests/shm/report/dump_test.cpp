@@ -20,7 +20,7 @@
 #include "cohort/shm/group.h"
 #include "cohort/shm/report/registry.h"
 #include "cohort/shm/trace.h"
-#include "tests/checkpoint/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/shm/ranks.h"
 #include "tests/support/rank_processes.h"
 
