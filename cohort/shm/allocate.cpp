@@ -54,8 +54,8 @@ struct Allocation {
       if (*theirs == '\0') continue;
       // Everybody knows, so the group stays usable.
       return fail({Failure::Kind::kArgument,
-                   {fill_in("rank {} cannot take {} per rank: {}", collective.group().name_of_rank(peer), base::format_bytes(num_bytes),
-                            std::string(theirs, strnlen(theirs, kCauseBytes)))},
+                   {fill_in("rank {} cannot take {} per rank: {}", collective.group().name_of_rank(peer),
+                            base::format_bytes(num_bytes), std::string(theirs, strnlen(theirs, kCauseBytes)))},
                    ""});
     }
     *memory = collective.group().regions.add(std::move(*taken), part_bytes());

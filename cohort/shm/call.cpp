@@ -53,7 +53,8 @@ std::vector<std::string> table_of(const std::vector<Signature>& calls, const std
       ranks.push_back(names.empty() ? static_cast<int>(j) : names[j]);
       is_listed[j] = true;
     }
-    lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") + describe(decode_call(calls[i])));
+    lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") +
+                    describe(decode_call(calls[i])));
   }
   return lines;
 }

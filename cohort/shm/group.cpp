@@ -192,10 +192,10 @@ Outcome Group::State::look_after(int peer) const {
   auto first = first_failure_of_another();
   if (first && first->kind != Failure::Kind::kLostRank) return first;
   if (presence == kLeft) {
-    return fail({Failure::Kind::kLostRank,
-                 {describe(peer) + " has left the group: it destroyed it"},
-                 fill_in("let rank {} make as many calls as the others before it destroys the group",
-                         name_of_rank(peer))});
+    return fail(
+        {Failure::Kind::kLostRank,
+         {describe(peer) + " has left the group: it destroyed it"},
+         fill_in("let rank {} make as many calls as the others before it destroys the group", name_of_rank(peer))});
   }
   return first;
 }
@@ -217,9 +217,8 @@ Outcome Group::State::first_failure_of_another() const {
   if (failed < 0 || failed == rank()) return nullptr;
   const auto& block = segment.block(failed);
   const std::string text(block.failure_text, strnlen(block.failure_text, kFailureTextBytes));
-  return fail({static_cast<Failure::Kind>(block.failure_kind),
-               {fill_in("{} failed first: {}", describe(failed), text)},
-               ""});
+  return fail(
+      {static_cast<Failure::Kind>(block.failure_kind), {fill_in("{} failed first: {}", describe(failed), text)}, ""});
 }
 
 Outcome Group::State::record(Failure failure) {
@@ -280,14 +279,14 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
   // From here on others read the state through these.
   auto* const raw = state.get();
   state->options.find_obstacle = nullptr;
-  state->exchange =
-      make_exchange({.rank = options.rank,
-                     .world_size = options.world_size,
-                     .patience = state->patience,
-                     .timeout = options.timeout,
-                     .channel = [raw](int source, int destination) { return raw->segment.channel(source, destination); },
-                     .neighbours = raw,
-                     .trace = &raw->trace});
+  state->exchange = make_exchange(
+      {.rank = options.rank,
+       .world_size = options.world_size,
+       .patience = state->patience,
+       .timeout = options.timeout,
+       .channel = [raw](int source, int destination) { return raw->segment.channel(source, destination); },
+       .neighbours = raw,
+       .trace = &raw->trace});
   return std::unique_ptr<Group>(new Group(std::move(state)));
 }
 

@@ -96,7 +96,8 @@ class Group {
 
   /// The collectives. `in` may be `out`. Counts are per rank's part, as in MPI. Lists have one pointer per rank.
   Outcome barrier(const CallOptions& options = {});
-  Outcome all_reduce(const void* in, void* out, Elements elements, Reduction reduction, const CallOptions& options = {});
+  Outcome all_reduce(const void* in, void* out, Elements elements, Reduction reduction,
+                     const CallOptions& options = {});
   Outcome broadcast(void* data, Elements elements, int root, const CallOptions& options = {});
   /// `out` is written on the root alone; it may be null elsewhere.
   Outcome reduce(const void* in, void* out, Elements elements, Reduction reduction, int root,

@@ -13,7 +13,6 @@
 #include "cohort/shm/group.h"
 #include "cohort/shm/regions.h"
 #include "cohort/shm/report/registry.h"
-#include "cohort/shm/report/registry.h"
 #include "cohort/shm/segment.h"
 #include "cohort/shm/shared_memory.h"
 #include "cohort/shm/trace.h"
