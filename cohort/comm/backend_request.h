@@ -29,6 +29,8 @@ struct BackendRequest {
   std::shared_ptr<OperationWatch> watch;
   /// The accelerator this rank was bound to by InitOptions::device_id.
   std::optional<c10::Device> device_id;
+  /// The name by which c10d knows the group, "0"; empty: `group_name`.
+  std::string c10d_name = {};
   /// How often these ranks have created a default group with this store, this time included: keys of an earlier time may
   /// still be there.
   int start_count = 0;
