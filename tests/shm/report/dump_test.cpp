@@ -20,7 +20,7 @@
 #include "cohort/shm/group.h"
 #include "cohort/shm/report/registry.h"
 #include "cohort/shm/trace.h"
-#include "tests/checkpoint/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/shm/ranks.h"
 #include "tests/support/rank_processes.h"
 
@@ -56,12 +56,14 @@ class FakeGroup {
 /// Sets variables for one test.
 class Environment {
  public:
-  explicit Environment(std::map<std::string, std::string> variables) : variables_(std::move(variables)) {
+  explicit Environment(const std::map<std::string, std::string>& variables) : variables_(variables) {
     for (const auto& [name, value] : variables_) base::set_env(name.c_str(), value);
   }
   ~Environment() {
     for (const auto& [name, value] : variables_) base::unset_env(name.c_str());
   }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
 
  private:
   std::map<std::string, std::string> variables_;
@@ -72,6 +74,15 @@ std::vector<std::string> files_in(const TemporaryFolder& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+/// Blocks until the file is there, 20 s at most.
+bool comes(const std::string& path) {
+  for (int attempt = 0; attempt < 20'000; ++attempt) {
+    if (std::filesystem::exists(path)) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
 }
 
 std::string text_in(const std::string& path) { return base::read_file(path).value(); }
@@ -104,7 +115,7 @@ TEST(Dump, NamesFilesByTheRankInTheJob) {
   const TracedGroup second(subgroup.segment(), {.name = "1", .description = "", .rank = 0, .global_ranks = {6}});
   EXPECT_EQ(read_process_trace("").rank, 6);
   EXPECT_EQ(read_process_trace("").groups.size(), 2);
-  const Environment environment({{"RANK", "9"}});
+  const Environment environment(std::map<std::string, std::string>{{"RANK", "9"}});
   EXPECT_EQ(read_process_trace("").rank, 9);
 }
 
@@ -138,15 +149,16 @@ TEST(Dump, PrefixesComeFromTheEnvironment) {
   const TracedGroup member(group.segment(), {.name = "0", .description = "", .rank = 0, .global_ranks = {}});
   const TemporaryFolder folder;
   {
-    const Environment environment({{"TMPDIR", folder.path()}});
+    const Environment environment(std::map<std::string, std::string>{{"TMPDIR", folder.path()}});
     const std::string expected = base::fill_in("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
     EXPECT_EQ(dump_traces(), expected);
     // Not in a folder that others can write to.
     std::filesystem::permissions(std::filesystem::path(expected).parent_path(), std::filesystem::perms::all);
-    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_......./{}_rank_0.txt", folder.path(),
+    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_....../{}_rank_0.txt", folder.path(),
                                                                    ::geteuid(), ::getppid())));
   }
-  const Environment environment({{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
+  const Environment environment(
+      {{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
   EXPECT_EQ(dump_traces(), folder / "ours_0.txt");
   EXPECT_TRUE(std::filesystem::exists(folder / "torchs_0"));
 }
@@ -192,7 +204,7 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
     std::filesystem::remove(folder / "run_1.txt");
     workers.signal(1, SIGUSR1);
     workers.wait_for_output(1, where);
-    while (!std::filesystem::exists(folder / "run_1.txt")) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(comes(folder / "run_1.txt"));
     text = text_in(folder / "run_1.txt");
   }
   EXPECT_THAT(text, HasSubstr("written because of signal 10 (SIGUSR1)\n"));
@@ -203,15 +215,12 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
   for (int attempt = 0; attempt < 200 && text.find("is gone") == std::string::npos; ++attempt) {
     std::filesystem::remove(folder / "run_1.txt");
     workers.signal(1, SIGUSR1);
-    while (!std::filesystem::exists(folder / "run_1.txt")) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(comes(folder / "run_1.txt"));
     text = text_in(folder / "run_1.txt");
   }
   EXPECT_THAT(text, HasSubstr(base::fill_in("pid {} on ", workers.pid(0))));
   EXPECT_THAT(text, HasSubstr("is gone  #2 barrier: started"));
-  for (int attempt = 0; attempt < 2000 && !std::filesystem::exists(folder / "torch_run_1"); ++attempt) {
-    std::this_thread::sleep_for(5ms);
-  }
-  EXPECT_TRUE(std::filesystem::exists(folder / "torch_run_0"));
+  EXPECT_TRUE(comes(folder / "torch_run_0"));
   workers.signal(1, SIGKILL);
   workers.wait();
 }
