@@ -138,16 +138,12 @@ TEST(Stress, SixtyFourGroupsAtOnce) {
   });
 }
 
-// What a run could leave behind in this process or on this machine.
+// Shared memory that a run has left mapped.
 std::string leftovers() {
   std::string found;
-  for (std::string line; const char* path : {"/proc/self/maps", "/proc/net/unix"}) {
-    std::ifstream file(path);
-    while (std::getline(file, line)) {
-      if (line.find("memfd:cohort") != std::string::npos || line.find("@cohort-") != std::string::npos) {
-        found += line + "\n";
-      }
-    }
+  std::ifstream file("/proc/self/maps");
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("memfd:cohort") != std::string::npos) found += line + "\n";
   }
   return found;
 }
@@ -201,7 +197,7 @@ TEST(Stress, RanksKilledAtRandomMoments) {
           world_size, [run_seed](Group& group) { run_until_failure(group, run_seed); }));
       victims.push_back(static_cast<int>(pick(random, static_cast<unsigned>(world_size))));
     }
-    std::this_thread::sleep_for(milliseconds(10));
+    for (const auto& team : teams) team->wait_until_joined();
     for (int i = 0; i < kAtATime; ++i) {
       const auto index = static_cast<size_t>(i);
       auto& team = *teams[index];
