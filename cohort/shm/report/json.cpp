@@ -150,7 +150,9 @@ Json to_entry(const CallRecord& record, int rank, const std::string& operation, 
   }
   entry["input_sizes"] = Json::array({Json::array({record.num_inputs})});
   entry["input_dtypes"] = {scalar_type_name(record.dtype)};
-  entry["output_sizes"] = Json::array({Json::array({record.num_outputs})});
+  // PyTorch's reduce works in place, so that it has an output everywhere.
+  const uint64_t num_outputs = record.kind == OpKind::kReduce ? record.num_inputs : record.num_outputs;
+  entry["output_sizes"] = Json::array({Json::array({num_outputs})});
   entry["output_dtypes"] = {scalar_type_name(record.dtype)};
   const bool has_failed = record.state == CallRecord::State::kFailed;
   const auto state = !has_failed         ? record.state

@@ -163,6 +163,44 @@ TEST(Dump, PrefixesComeFromTheEnvironment) {
   EXPECT_TRUE(std::filesystem::exists(folder / "torchs_0"));
 }
 
+/// Two ranks' worth of every operation. Ends with an all_reduce that rank 1 leaves out, if it `stays_away`.
+void run_every_operation(Group& group, bool stays_away) {
+  std::vector<float> data(64, 1);
+  std::vector<float> other(64);
+  const Elements part{DType::kFloat32, 8};
+  void* const outs[] = {other.data(), other.data() + 8};
+  const void* const ins[] = {data.data(), data.data() + 8};
+  const size_t counts[] = {8, 8};
+  void* memory = nullptr;
+  const auto require = [](const Outcome& outcome) {
+    if (outcome) throw std::runtime_error(outcome->causes.front());
+  };
+  for (int step = 0; step < 3; ++step) require(group.all_reduce(data.data(), data.data(), part, {}));
+  require(group.broadcast(data.data(), part, 1));
+  require(group.reduce(data.data(), data.data(), part, {}, 1));
+  require(group.all_gather(data.data(), outs, part));
+  require(group.gather(data.data(), outs, part, 0));
+  require(group.scatter(ins, data.data(), part, 0));
+  require(group.reduce_scatter(ins, other.data(), part, {}));
+  require(group.all_to_all(ins, counts, outs, counts, DType::kFloat32));
+  require(group.allocate(4096, &memory));
+  Group::release(memory);
+  const bool sends = group.rank() == 0;
+  group.trace().complete(group.trace().begin({.kind = sends ? OpKind::kSend : OpKind::kRecv,
+                                              .dtype = DType::kFloat32,
+                                              .is_point_to_point = true,
+                                              .root = 1 - group.rank(),
+                                              .num_inputs = 8,
+                                              .num_outputs = 8}));
+  require(group.barrier());
+  if (!stays_away) return;
+  if (group.rank() == 1) {
+    std::this_thread::sleep_for(500ms);
+  } else if (!group.all_reduce(data.data(), data.data(), part, {}, {.timeout = 200ms})) {
+    throw std::runtime_error("all_reduce alone has succeeded");
+  }
+}
+
 /// RANK joins a group at the address given; the second argument says what it does then.
 COHORT_WORKER(traced_rank) {
   ::dup2(STDOUT_FILENO, STDERR_FILENO);
@@ -180,6 +218,10 @@ COHORT_WORKER(traced_rank) {
   if (act == "hangs") {
     if (rank == 0) (*group)->barrier();
     for (;;) ::pause();
+  }
+  if (act == "dumps" || act == "stays away") {
+    run_every_operation(**group, act == "stays away");
+    std::cout << dump_traces() << "\n";
   }
   if (act == "times out" && rank == 0) {
     const std::string path = note_timeout("all_reduce on group \"default_pg\"");
@@ -223,6 +265,23 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
   EXPECT_TRUE(comes(folder / "torch_run_0"));
   workers.signal(1, SIGKILL);
   workers.wait();
+}
+
+TEST(Dump, OfEveryOperation) {
+  const TemporaryFolder folder;
+  const auto results = test::run_workers("traced_rank", traced("dumps", {{"COHORT_TRACE_FILE", folder / "run_"}}));
+  results.expect_success();
+  std::vector<std::string> operations;
+  const json entries = json::parse(text_in(folder / "run_0.json"))["entries"];
+  for (const json& entry : entries) {
+    if (entry["rank"] != 0) continue;
+    operations.push_back(entry["profiling_name"].get<std::string>().substr(4));
+    EXPECT_EQ(entry["state"], "completed");
+  }
+  EXPECT_EQ(operations,
+            (std::vector<std::string>{"barrier", "all_reduce", "all_reduce", "all_reduce", "broadcast", "reduce", "all_gather",
+                                      "gather", "scatter", "reduce_scatter", "all_to_all", "shm_empty", "send 0->1",
+                                      "barrier"}));
 }
 
 TEST(DumpSignal, CanBeAnotherOrNone) {
