@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 
-import pytest
 from conftest import BUILD, run_ranks
 
 RANKS = BUILD / "bin" / "cohort_shm_test"
@@ -15,7 +14,7 @@ dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_s
 dist.all_reduce(torch.ones(8))
 dump = torch._C._distributed_c10d._dump_fr_trace
 open(sys.argv[1], "wb").write(dump())
-open(sys.argv[2], "w").write(torch._C._distributed_c10d._dump_fr_trace_json())
+open(sys.argv[2], "wb").write(torch._C._distributed_c10d._dump_fr_trace_json())
 dist.destroy_process_group()
 """
 
@@ -55,26 +54,25 @@ def test_the_analyser_finds_the_missing_rank(tmp_path):
     assert "collective: gloo:all_reduce\nmissing ranks: {1}" in said
 
 
-@pytest.mark.parametrize("is_json", [True, False])
-def test_has_all_fields_of_pytorchs_own_dump(tmp_path, is_json):
+def test_has_all_fields_of_pytorchs_own_dump(tmp_path):
     run_and_dump(tmp_path, "dumps")
     theirs = tmp_path / "theirs", tmp_path / "theirs.json"
     subprocess.run([sys.executable, "-c", PYTORCHS_DUMP, *map(str, theirs)], check=True, timeout=120)
-    if is_json:
-        ours, pytorchs = (json.loads(path.read_text()) for path in (tmp_path / "run_0.json", theirs[1]))
-    else:
-        ours, pytorchs = (pickle.loads(path.read_bytes()) for path in (tmp_path / "torch_run_0", theirs[0]))
+    compare(pickle.loads((tmp_path / "torch_run_0").read_bytes()), pickle.loads(theirs[0].read_bytes()))
+    compare(json.loads((tmp_path / "run_0.json").read_text()), json.loads(theirs[1].read_bytes()))
+
+
+def compare(ours, pytorchs):
     assert pytorchs["entries"], "PyTorch has recorded nothing"
     assert ours["version"] == pytorchs["version"]
     assert pytorchs.keys() <= ours.keys()
-    assert ours["pg_config"].keys() and pytorchs["pg_config"].keys()
     config, their_config = (next(iter(dump["pg_config"].values())) for dump in (ours, pytorchs))
     assert types_of(config) == types_of(their_config)
     entry = next(entry for entry in ours["entries"] if entry["profiling_name"].endswith(":all_reduce"))
-    their_entry = next(entry for entry in pytorchs["entries"] if entry["profiling_name"] == "gloo:all_reduce")
+    their_entry = next(entry for entry in pytorchs["entries"] if entry["profiling_name"].endswith("all_reduce"))
     for key, value in types_of(their_entry).items():
         assert key in entry, key
-        # PyTorch leaves out times that it does not know.
+        # PyTorch leaves out times that it does not know; its tuples are lists here.
         if their_entry[key] is not None and key != "process_group":
             assert types_of(entry)[key] == value, key
 

@@ -195,6 +195,7 @@ std::string to_json(const ProcessTrace& trace) {
                {"comm_lib_version", "shm"},
                {"pg_config", group_config(trace)},
                {"pg_status", group_status(trace, trace.rank)},
+               {"nccl_comm_state", Json::object()},
                {"ranks", ranks_of(trace)},
                {"rank", trace.rank},
                {"pid", trace.pid},
