@@ -223,9 +223,10 @@ COHORT_WORKER(traced_rank) {
     run_every_operation(**group, act == "stays away");
     std::cout << dump_traces() << "\n";
   }
-  if (act == "times out" && rank == 0) {
-    const std::string path = note_timeout("all_reduce on group \"default_pg\"");
-    std::cout << "first: " << path << "\nagain: " << note_timeout("barrier") << "\n";
+  if (act == "times out") {
+    if (rank == 1) std::this_thread::sleep_for(500ms);
+    const Outcome outcome = (*group)->barrier({.timeout = 100ms});
+    std::cout << "hint: " << outcome->hint << "\nagain: " << note_timeout("barrier") << "\n";
   }
 }
 
@@ -318,23 +319,26 @@ TEST(DumpAtExit, HoldsGroupsThatAreGone) {
   EXPECT_EQ(dump["rank"], 1);
 }
 
-TEST(DumpOnTimeout, OncePerProcess) {
+TEST(DumpOnTimeout, IsNamedByTheErrorAndDoneOnce) {
   const TemporaryFolder folder;
-  const auto results = test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}}));
+  const auto results = test::run_workers(
+      "traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}}));
   results.expect_success();
   const std::string path = folder / "run_0.txt";
-  EXPECT_THAT(results[0].output, HasSubstr("first: " + path + "\nagain: " + path + "\n"));
-  EXPECT_THAT(text_in(path), HasSubstr("written because of a time-out: all_reduce on group \"default_pg\"\n"));
+  EXPECT_THAT(results[0].output,
+              HasSubstr("hint: what each rank of this host did is in " + path + "\nagain: " + path + "\n"));
+  EXPECT_THAT(text_in(path), HasSubstr("written because of a time-out: barrier on group \"default_pg\"\n"));
+  EXPECT_THAT(text_in(path), HasSubstr("#2 barrier: started"));
 }
 
 TEST(DumpOnTimeout, CanBeSwitchedOff) {
   const TemporaryFolder folder;
-  for (const auto& [name, value] : std::map<std::string, std::string>{{"COHORT_TRACE_DUMP", "never"},
-                                                                      {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}}) {
-    const auto results =
-        test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}, {name, value}}));
+  for (const auto& [word, pytorchs_word] : std::map<std::string, std::string>{{"never", "1"}, {"", "0"}}) {
+    const auto results = test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"},
+                                                                               {"COHORT_TRACE_DUMP", word},
+                                                                               {"TORCH_NCCL_DUMP_ON_TIMEOUT", pytorchs_word}}));
     results.expect_success();
-    EXPECT_THAT(results[0].output, HasSubstr("first: \nagain: \n"));
+    EXPECT_THAT(results[0].output, HasSubstr("hint: \nagain: \n"));
     EXPECT_TRUE(files_in(folder).empty());
   }
 }
