@@ -2,7 +2,7 @@
 ///
 /// Always on. Every rank's last operations lie in memory that all ranks of the host share, so each of these shows all of them,
 /// also ranks that hang or are gone. Without such a group the answers are empty. A time-out and SIGUSR1 write the same files
-/// as write_flight_recorder(); see docs/design/flight_recorder.md for the variables that say where and when.
+/// as write_flight_recorder(); docs/environment_variables.md has the variables that say where and when.
 ///
 /// Thread-safety: any thread, at any time, not collective. Blocks for some milliseconds.
 #pragma once
