@@ -69,7 +69,13 @@ Result<SharedMemoryPtr> meet_in_memory(const GroupOptions& options, size_t num_b
     base::Fd fd;
     auto memory = SharedMemory::create(num_bytes, &fd);
     if (!memory) return memory;
-    if (auto done = hand_over(meeting, fd); !done) return done.error();
+    const Segment segment((*memory)->data(), {options.world_size, options.slot_bytes});
+    segment.block(0).connected_pid.store(getpid(), std::memory_order_relaxed);
+    const auto pids = hand_over(meeting, fd);
+    if (!pids) return pids.error();
+    for (int rank = 1; rank < options.world_size; ++rank) {
+      segment.block(rank).connected_pid.store((*pids)[static_cast<size_t>(rank)], std::memory_order_relaxed);
+    }
     return memory;
   }
   const auto fd = receive_handed_over(meeting);
@@ -135,6 +141,7 @@ Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_me
       segment(memory->data(), {group_options.world_size, group_options.slot_bytes}),
       timeout_ms(group_options.timeout.count()),
       trace(segment.trace_area(group_options.rank)),
+      traced(segment, {group_options.trace_name, group_options.name, group_options.rank, group_options.global_ranks}),
       regions(group_options.rank) {}
 
 std::string Group::State::describe(int rank) const {
@@ -153,25 +160,36 @@ std::vector<int> Group::State::ranks_not_in(uint64_t round_number) const {
 Outcome Group::State::look_after(int peer) const {
   const auto& block = segment.block(peer);
   const auto presence = block.presence.load(std::memory_order_acquire);
+  if (const int pid = block.connected_pid.load(std::memory_order_relaxed);
+      presence == kAbsent && pid != 0 && pid != getpid() && base::read_process_state(pid).gone()) {
+    return fail({Failure::Kind::kLostRank,
+                 {fill_in("rank {} (pid {}) has ended before it joined", peer, pid)},
+                 fill_in("look at the output of rank {} for the reason", peer)});
+  }
   if (presence != kAbsent && is_gone(block.peer)) {
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " " + how_it_ended(block.peer)},
                  fill_in("look at the output of rank {} for the reason", peer)});
   }
-  const auto failed = segment.header().failed_rank.load(std::memory_order_acquire);
-  if (failed != 0 && static_cast<int>(failed) - 1 != rank()) {
-    const auto& first = segment.block(static_cast<int>(failed) - 1);
-    const std::string text(first.failure_text, strnlen(first.failure_text, kFailureTextBytes));
-    return fail({static_cast<Failure::Kind>(first.failure_kind),
-                 {fill_in("{} failed first: {}", describe(static_cast<int>(failed) - 1), text)},
-                 ""});
-  }
+  // A rank that leaves after a failure is not the cause; one that left and was missed is.
+  auto first = first_failure_of_another();
+  if (first && first->kind != Failure::Kind::kLostRank) return first;
   if (presence == kLeft) {
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " has left the group: it destroyed it"},
                  fill_in("let rank {} make as many calls as the others before it destroys the group", peer)});
   }
-  return nullptr;
+  return first;
+}
+
+Outcome Group::State::first_failure_of_another() const {
+  const auto failed = static_cast<int>(segment.header().failed_rank.load(std::memory_order_acquire)) - 1;
+  if (failed < 0 || failed == rank()) return nullptr;
+  const auto& block = segment.block(failed);
+  const std::string text(block.failure_text, strnlen(block.failure_text, kFailureTextBytes));
+  return fail({static_cast<Failure::Kind>(block.failure_kind),
+               {fill_in("{} failed first: {}", describe(failed), text)},
+               ""});
 }
 
 Outcome Group::State::record(Failure failure) {
@@ -191,7 +209,11 @@ Outcome Group::State::record(Failure failure) {
   return first_failure;
 }
 
-Outcome Group::State::refusal() const {
+Outcome Group::State::refusal() {
+  if (!has_failed.load(std::memory_order_acquire)) {
+    const auto first = first_failure_of_another();
+    return first ? record(*first) : nullptr;
+  }
   const std::lock_guard lock(failure_mutex);
   auto failure = *first_failure;
   failure.causes.insert(failure.causes.begin(), "the group has failed before and takes no more operations");

@@ -12,6 +12,7 @@
 #include "cohort/shm/exchange.h"
 #include "cohort/shm/group.h"
 #include "cohort/shm/regions.h"
+#include "cohort/shm/report/registry.h"
 #include "cohort/shm/segment.h"
 #include "cohort/shm/shared_memory.h"
 #include "cohort/shm/trace.h"
@@ -29,6 +30,7 @@ struct Group::State {
   /// The last round that this rank has entered; the same on all ranks between two operations.
   uint64_t round = 0;
   Trace trace;
+  TracedGroup traced;
   Regions regions;
   std::atomic<bool> is_aborted = false;
 
@@ -43,7 +45,9 @@ struct Group::State {
   std::string describe(int rank) const;
   /// Makes `failure` the group's, on this rank and (unless another rank was first) for all.
   Outcome record(Failure failure);
-  Outcome refusal() const;
+  /// Null: the group is in order, here and on the other ranks.
+  Outcome refusal();
+  Outcome first_failure_of_another() const;
   /// Why `peer` will not come: it is gone, has left, or another rank has failed. Null: no reason.
   Outcome look_after(int peer) const;
   std::vector<int> ranks_not_in(uint64_t round_number) const;
@@ -113,7 +117,11 @@ TraceRecord make_record(const Call& call, uint64_t num_inputs, uint64_t num_outp
 template <class Body>
 Outcome run_collective(Group::State& group, const Call& call, const TraceRecord& record, const CallOptions& options,
                        Body body) {
-  if (group.has_failed.load(std::memory_order_acquire)) return group.refusal();
+  // Relaxed: only asks whether to look; refusal() acquires. The line is written once in the life of a group.
+  if (group.has_failed.load(std::memory_order_relaxed) ||
+      group.segment.header().failed_rank.load(std::memory_order_relaxed) != 0) {
+    if (auto failure = group.refusal()) return failure;
+  }
   const auto id = options.trace_id ? options.trace_id : group.trace.begin(record);
   if (options.trace_id) group.trace.start(id);
   Collective collective(group, call, options);

@@ -13,6 +13,8 @@ namespace {
 using base::fill_in;
 
 constexpr size_t kCacheLine = 64;
+// Up to here one round with copies is faster than two without.
+constexpr size_t kStagedBytes = 16 << 10;
 
 Outcome check_root(int root, int world_size) {
   if (root >= 0 && root < world_size) return nullptr;
@@ -31,7 +33,7 @@ Outcome read_in_place(Collective& collective, Read read) {
 Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int root) {
   const bool is_root = collective.rank() == root;
   const Windows windows{num_bytes, collective.slot_bytes()};
-  if (num_bytes > collective.slot_bytes()) collective.offer(data, num_bytes);
+  if (num_bytes > kStagedBytes) collective.offer(data, num_bytes);
   if (windows.size() == 0) return collective.open();
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto window = windows[i];
@@ -50,7 +52,7 @@ Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int 
 Outcome run_all_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes) {
   const int rank = collective.rank();
   const Windows windows{num_bytes, collective.slot_bytes()};
-  if (num_bytes > collective.slot_bytes()) collective.offer(in, num_bytes);
+  if (num_bytes > kStagedBytes) collective.offer(in, num_bytes);
   if (windows.size() == 0) return collective.open();
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto window = windows[i];
@@ -75,7 +77,7 @@ Outcome run_all_gather(Collective& collective, const void* in, void* const* outs
 Outcome run_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes, int root) {
   const int rank = collective.rank();
   const Windows windows{num_bytes, collective.slot_bytes()};
-  if (num_bytes > collective.slot_bytes()) collective.offer(in, num_bytes);
+  if (num_bytes > kStagedBytes) collective.offer(in, num_bytes);
   if (windows.size() == 0) return collective.open();
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto window = windows[i];

@@ -4,7 +4,7 @@
 // kernel call in rank order, so the bits do not depend on who does it nor on how the message is cut.
 //
 //   inline     up to 24 bytes travel in the mailbox: one round
-//   direct     every rank stages its tensor, every rank combines all of it: one round
+//   direct     every rank stages its window, every rank combines all of it: one round per window
 //   pipelined  round k: stage the chunks of window k that others combine, and the result of window k - 1; meet; collect the
 //              results of k - 1; combine the own chunk of k. Windows + 1 rounds; per byte of the message a rank stages
 //              (N-1)/N, combines 1/N from N sources, and collects (N-1)/N
@@ -24,6 +24,10 @@ using base::fill_in;
 
 // Small enough for a first-level cache, so that a result is still there when it is copied on.
 constexpr size_t kBlockBytes = 16 << 10;
+// Small enough for a second-level cache, with the tensors' windows beside it.
+constexpr size_t kDirectWindowBytes = 256 << 10;
+// Up to here one round with copies is faster than two without.
+constexpr size_t kStagedBytes = 16 << 10;
 
 // What is reduced: dtype, operation, and the ranks' factors once they are known.
 class Reducer {
@@ -105,13 +109,19 @@ struct AllReduce {
     return nullptr;
   }
 
-  Outcome run_direct() const {
-    if (root != rank()) copy_bytes(collective.input_slot(), in, bytes(count));
-    if (auto failure = open()) return failure;
-    if (!has_result()) return nullptr;
+  Outcome run_direct(const Windows& windows) const {
     Sources sources(size());
-    for (int peer = 0; peer < size(); ++peer) sources[peer] = peer == rank() ? in : collective.input_of(peer);
-    reducer(out, sources.data(), size(), count);
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const auto begin = bytes(windows[i].begin);
+      if (root != rank()) copy_bytes(collective.input_slot(), at(in, begin), bytes(windows[i].count));
+      if (auto failure = i == 0 ? open() : collective.meet()) return failure;
+      if (i == 0 && collective.is_all_shared()) return run_shared();
+      if (!has_result()) continue;
+      for (int peer = 0; peer < size(); ++peer) {
+        sources[peer] = peer == rank() ? at(in, begin) : collective.input_of(peer);
+      }
+      reducer(at(out, begin), sources.data(), size(), windows[i].count);
+    }
     return nullptr;
   }
 
@@ -185,13 +195,16 @@ struct AllReduce {
   }
 
   // Rounds cost, and more of them the more ranks there are; combining everything on every rank costs N times the bytes.
-  size_t direct_limit() const { return std::min<size_t>(collective.slot_bytes(), size() == 2 ? 64 << 10 : 32 << 10); }
+  bool is_direct() const { return size() <= 2 || bytes(count) <= 32 << 10; }
+  Windows direct_windows() const {
+    return {count, std::min(collective.slot_bytes(), kDirectWindowBytes) / reducer.element_size()};
+  }
 
   Outcome run() const {
     const auto num_bytes = bytes(count);
     if (num_bytes <= Collective::kInlineBytes) return run_inline();
-    if (num_bytes <= direct_limit()) return run_direct();
-    if (in == out) collective.offer(out, num_bytes);
+    if (in == out && num_bytes > kStagedBytes) collective.offer(out, num_bytes);
+    if (is_direct()) return run_direct(direct_windows());
     return run_pipelined({count, collective.slot_bytes() / reducer.element_size()});
   }
 };

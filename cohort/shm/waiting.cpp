@@ -25,9 +25,12 @@ void sleep_while(Counter& counter, uint64_t seen) {
   syscall(SYS_futex, futex_word(counter), FUTEX_WAIT, static_cast<uint32_t>(seen), &slice, nullptr, 0);
 }
 
+uint32_t this_core() { return static_cast<uint32_t>(sched_getcpu() + 1); }
+
 // Returns true once the counter has reached the target.
 bool spin(const Counter& counter, uint64_t target, const Patience& patience) {
-  for (int i = 0; i < patience.num_pauses; ++i) {
+  const bool is_raiser_elsewhere = counter.core.load(std::memory_order_relaxed) != this_core();
+  for (int i = 0; is_raiser_elsewhere && i < patience.num_pauses; ++i) {
     if (counter.has_reached(target)) return true;
     pause();
   }
@@ -41,6 +44,7 @@ bool spin(const Counter& counter, uint64_t target, const Patience& patience) {
 }  // namespace
 
 void Counter::raise(uint64_t new_value) {
+  core.store(this_core(), std::memory_order_relaxed);
   value.store(new_value, std::memory_order_seq_cst);
   if (num_sleepers.load(std::memory_order_seq_cst) == 0) return;
   syscall(SYS_futex, futex_word(*this), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);

@@ -18,6 +18,8 @@ struct Counter {
   /// Who sleeps on `value`. Partner of `value`: the raiser stores the value, then reads this; a sleeper does both the other
   /// way round. All four accesses are sequentially consistent, so one of the two sees the other.
   std::atomic<uint32_t> num_sleepers;
+  /// The core on which the raiser ran last, plus one. A hint: who waits on that very core had better make room.
+  std::atomic<uint32_t> core;
 
   /// Everything written before is seen by those who see `new_value`.
   void raise(uint64_t new_value);
@@ -25,14 +27,15 @@ struct Counter {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
-/// How long to spin and yield before sleeping.
+/// How long to spin and yield before sleeping. A yield on an idle core returns at once, so it is a slower kind of spinning
+/// that costs nobody anything; a pause keeps the core.
 struct Patience {
   int num_pauses = 50;
   int num_yields = 200;
   /// For ranks that share cores: long spins would take the time of the rank that is waited for.
   static Patience shared_cores() { return {}; }
   /// For ranks of which each has a core to itself.
-  static Patience own_core() { return {2000, 200}; }
+  static Patience own_core() { return {200, 1000}; }
 };
 
 /// Called between two slices of sleep, about every 50 ms. A failure ends the wait.

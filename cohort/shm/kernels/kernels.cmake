@@ -1,6 +1,5 @@
 # One source per instruction set, compiled for it alone. -ffp-contract=off: no fused multiply-add, so that all sets agree.
 set(everywhere -O3 -ffp-contract=off -fno-fast-math)
-set_source_files_properties(kernels/scalar.cpp PROPERTIES COMPILE_OPTIONS "${everywhere}")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 warns inside its own AVX-512 headers (GCC bug 105593).
   list(APPEND everywhere -Wno-uninitialized -Wno-maybe-uninitialized)
