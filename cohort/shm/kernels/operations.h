@@ -186,7 +186,8 @@ template <class R, class T>
 COHORT_SHM_INLINE T finish(T x, int num_inputs) {
   using Wide = typename R::Wide;
   if constexpr (R::kFinish == Finish::kOneNan) {
-    constexpr Wide kNan = sizeof(Wide) == 4 ? static_cast<Wide>(__builtin_nanf("")) : static_cast<Wide>(__builtin_nan(""));
+    constexpr Wide kNan =
+        sizeof(Wide) == 4 ? static_cast<Wide>(__builtin_nanf("")) : static_cast<Wide>(__builtin_nan(""));
     return x == x ? x : T{} + kNan;
   } else if constexpr (R::kFinish == Finish::kDivide && std::is_floating_point_v<Wide>) {
     return x / static_cast<Wide>(num_inputs);
