@@ -69,7 +69,13 @@ Result<SharedMemoryPtr> meet_in_memory(const GroupOptions& options, size_t num_b
     base::Fd fd;
     auto memory = SharedMemory::create(num_bytes, &fd);
     if (!memory) return memory;
-    if (auto done = hand_over(meeting, fd); !done) return done.error();
+    const Segment segment((*memory)->data(), {options.world_size, options.slot_bytes});
+    segment.block(0).connected_pid.store(getpid(), std::memory_order_relaxed);
+    const auto pids = hand_over(meeting, fd);
+    if (!pids) return pids.error();
+    for (int rank = 1; rank < options.world_size; ++rank) {
+      segment.block(rank).connected_pid.store((*pids)[static_cast<size_t>(rank)], std::memory_order_relaxed);
+    }
     return memory;
   }
   const auto fd = receive_handed_over(meeting);
@@ -135,6 +141,7 @@ Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_me
       segment(memory->data(), {group_options.world_size, group_options.slot_bytes}),
       timeout_ms(group_options.timeout.count()),
       trace(segment.trace_area(group_options.rank)),
+      traced(segment, {group_options.trace_name, group_options.name, group_options.rank, group_options.global_ranks}),
       regions(group_options.rank) {}
 
 std::string Group::State::describe(int rank) const {
@@ -153,6 +160,12 @@ std::vector<int> Group::State::ranks_not_in(uint64_t round_number) const {
 Outcome Group::State::look_after(int peer) const {
   const auto& block = segment.block(peer);
   const auto presence = block.presence.load(std::memory_order_acquire);
+  if (const int pid = block.connected_pid.load(std::memory_order_relaxed);
+      presence == kAbsent && pid != 0 && pid != getpid() && base::read_process_state(pid).gone()) {
+    return fail({Failure::Kind::kLostRank,
+                 {fill_in("rank {} (pid {}) has ended before it joined", peer, pid)},
+                 fill_in("look at the output of rank {} for the reason", peer)});
+  }
   if (presence != kAbsent && is_gone(block.peer)) {
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " " + how_it_ended(block.peer)},

@@ -44,6 +44,10 @@ struct GroupOptions {
   size_t slot_bytes = size_t{512} << 10;
   /// Process ids of the ranks where they are known beforehand, so that join() need not wait for one that is gone.
   std::vector<int> pids = {};
+  /// For dumps of the flight recorder: c10d's name of the group, "0" (empty: `name`), and the ranks in the job of its ranks
+  /// (empty: the same numbers).
+  std::string trace_name = {};
+  std::vector<int> global_ranks = {};
 };
 
 struct CallOptions {

@@ -12,6 +12,7 @@
 #include "cohort/shm/exchange.h"
 #include "cohort/shm/group.h"
 #include "cohort/shm/regions.h"
+#include "cohort/shm/report/registry.h"
 #include "cohort/shm/segment.h"
 #include "cohort/shm/shared_memory.h"
 #include "cohort/shm/trace.h"
@@ -29,6 +30,7 @@ struct Group::State {
   /// The last round that this rank has entered; the same on all ranks between two operations.
   uint64_t round = 0;
   Trace trace;
+  TracedGroup traced;
   Regions regions;
   std::atomic<bool> is_aborted = false;
 

@@ -52,10 +52,12 @@ Address to_address(const std::string& text) {
   return address;
 }
 
-bool is_own_user(const Fd& connection) {
+// The process at the other end, if it is this user's.
+std::optional<int> own_users_process(const Fd& connection) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  return getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return {};
+  return peer.pid;
 }
 
 bool is_readable(const Fd& fd, int timeout_ms) {
@@ -118,7 +120,7 @@ Result<void> look_after(const Meeting& meeting, const std::vector<int>& absent) 
 
 // The rank that has connected, if it is one of ours that has not come yet.
 std::optional<int> greet(const Fd& connection, const Meeting& meeting, const std::vector<bool>& has_come) {
-  if (!is_own_user(connection) || !is_readable(connection, kHelloMilliseconds)) return std::nullopt;
+  if (!is_readable(connection, kHelloMilliseconds)) return std::nullopt;
   Hello hello;
   const Hello expected;
   if (recv(connection.get(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) return std::nullopt;
@@ -132,7 +134,8 @@ std::optional<int> greet(const Fd& connection, const Meeting& meeting, const std
 
 }  // namespace
 
-Result<void> hand_over(const Meeting& meeting, const Fd& fd) {
+Result<std::vector<int>> hand_over(const Meeting& meeting, const Fd& fd) {
+  std::vector<int> pids(static_cast<size_t>(meeting.world_size), 0);
   std::vector<bool> has_come(static_cast<size_t>(meeting.world_size), false);
   has_come[0] = true;
   const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -143,15 +146,17 @@ Result<void> hand_over(const Meeting& meeting, const Fd& fd) {
   }
   while (true) {
     const auto absent = absent_ranks(has_come);
-    if (absent.empty()) return {};
+    if (absent.empty()) return pids;
     if (!is_readable(listener, static_cast<int>(kLookInterval.count()))) {
-      if (auto fine = look_after(meeting, absent); !fine) return fine;
+      if (auto fine = look_after(meeting, absent); !fine) return fine.error();
       continue;
     }
     const Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection) continue;
-    const auto rank = greet(connection, meeting, has_come);
-    if (rank && send_fd(connection, fd)) has_come[static_cast<size_t>(*rank)] = true;
+    const auto pid = connection ? own_users_process(connection) : std::nullopt;
+    const auto rank = pid ? greet(connection, meeting, has_come) : std::nullopt;
+    if (!rank || !send_fd(connection, fd)) continue;
+    has_come[static_cast<size_t>(*rank)] = true;
+    pids[static_cast<size_t>(*rank)] = *pid;
   }
 }
 
@@ -163,7 +168,7 @@ Result<Fd> receive_handed_over(const Meeting& meeting) {
     const Hello hello{.rank = meeting.rank, .world_size = meeting.world_size};
     const bool connected =
         connect(connection.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) == 0;
-    if (connected && !is_own_user(connection)) {
+    if (connected && !own_users_process(connection)) {
       return Error("a process of another user answers where rank 0 should hand over shared memory");
     }
     if (connected && send(connection.get(), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)) {

@@ -22,8 +22,8 @@ struct Meeting {
   std::function<std::string(const std::vector<int>&)> find_obstacle;
 };
 
-/// On rank 0: gives `fd` to every other rank. Blocks until all have come.
-base::Result<void> hand_over(const Meeting& meeting, const base::Fd& fd);
+/// On rank 0: gives `fd` to every other rank. Blocks until all have come. Returns their process ids, by rank; 0 for its own.
+base::Result<std::vector<int>> hand_over(const Meeting& meeting, const base::Fd& fd);
 /// On the others: blocks until rank 0 has given it.
 base::Result<base::Fd> receive_handed_over(const Meeting& meeting);
 

@@ -43,6 +43,8 @@ struct alignas(64) RankBlock {
   Mailbox mailboxes[2];
   /// kJoined, then kLeft. Partner: Lookouts of the others.
   std::atomic<uint32_t> presence;
+  /// What rank 0 knows of a rank that has not written its record yet; 0: nothing.
+  std::atomic<int32_t> connected_pid;
   PeerRecord peer;
   /// Written before SegmentHeader::failed_rank names this rank.
   uint32_t failure_kind;

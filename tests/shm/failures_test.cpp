@@ -8,6 +8,7 @@
 #include <iostream>
 #include <thread>
 
+#include "cohort/shm/handover.h"
 #include "tests/shm/ranks.h"
 
 namespace cohort::shm {
@@ -194,6 +195,20 @@ TEST(Join, RankThatIsGoneIsNotWaitedFor) {
   ASSERT_FALSE(group);
   EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank 1 (pid " +
                                           std::to_string(child) + ") has ended before it came to the shared memory");
+}
+
+TEST(Join, RankThatDiesBetweenConnectingAndJoiningMessage) {
+  const auto address = new_address();
+  const auto child = fork();
+  if (child == 0) {
+    const Meeting meeting{address, 1, 2, std::chrono::steady_clock::now() + std::chrono::seconds(20), {}};
+    _exit(receive_handed_over(meeting) ? 0 : 1);
+  }
+  const auto group = Group::join(group_options(address, 0, 2, {}));
+  ASSERT_FALSE(group);
+  EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank 1 (pid " +
+                                          std::to_string(child) + ") has ended before it joined");
+  waitpid(child, nullptr, 0);
 }
 
 TEST(Join, WrongArgumentMessage) {

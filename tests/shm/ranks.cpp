@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <iostream>
+#include <new>
 #include <thread>
 
 namespace cohort::shm {
@@ -29,9 +31,13 @@ void run_rank(const GroupOptions& options, const std::function<void(Group&)>& fn
   fn(**group);
 }
 
-[[noreturn]] void run_child(const GroupOptions& options, const std::function<void(Group&)>& fn, int output) {
+[[noreturn]] void run_child(const GroupOptions& options, const std::function<void(Group&)>& fn, int output,
+                            std::atomic<int>& num_joined) {
   dup2(output, STDOUT_FILENO);
-  run_rank(options, fn);
+  run_rank(options, [&](Group& group) {
+    ++num_joined;
+    fn(group);
+  });
   std::cout << std::flush;
   _exit(testing::Test::HasFailure() ? 1 : 0);
 }
@@ -48,13 +54,15 @@ void run_threads(int world_size, const std::function<void(Group&)>& fn, const Ra
 }
 
 ForkedRanks::ForkedRanks(int world_size, const std::function<void(Group&)>& fn, const RankOptions& options) {
+  auto* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  num_joined_ = new (shared) std::atomic<int>(0);
   const auto address = new_address();
   std::cout << std::flush;
   for (int rank = 0; rank < world_size; ++rank) {
     int ends[2] = {-1, -1};
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     const auto pid = fork();
-    if (pid == 0) run_child(group_options(address, rank, world_size, options), fn, ends[1]);
+    if (pid == 0) run_child(group_options(address, rank, world_size, options), fn, ends[1], *num_joined_);
     close(ends[1]);
     ranks_.push_back({.pid = pid, .output = ends[0]});
   }
@@ -68,6 +76,15 @@ ForkedRanks::~ForkedRanks() {
     }
     close(rank.output);
   }
+  munmap(num_joined_, 4096);
+}
+
+void ForkedRanks::wait_until_joined() const {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (*num_joined_ < world_size() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(*num_joined_, world_size());
 }
 
 void ForkedRanks::signal(int rank, int signal_number) { kill(pid(rank), signal_number); }

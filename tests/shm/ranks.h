@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -30,7 +31,10 @@ class ForkedRanks {
   ForkedRanks(int world_size, const std::function<void(Group&)>& fn, const RankOptions& options = {});
   ~ForkedRanks();
 
+  int world_size() const { return static_cast<int>(ranks_.size()); }
   pid_t pid(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
+  /// Blocks until every rank has its group.
+  void wait_until_joined() const;
   void signal(int rank, int signal_number);
   /// Blocks until the rank has ended, at most `limit` (then it is killed and the test fails). Returns waitpid's status.
   int wait(int rank, std::chrono::seconds limit = std::chrono::seconds(60));
@@ -49,6 +53,7 @@ class ForkedRanks {
     std::string text;
   };
   std::vector<Rank> ranks_;
+  std::atomic<int>* num_joined_;  ///< shared with the ranks
 };
 
 /// The causes, then the hint, a line each; "success" for none.

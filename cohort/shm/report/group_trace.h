@@ -77,8 +77,10 @@ struct ProcessTrace {
   int pid = 0;
   /// In the job; -1: the process is several ranks, or does not know.
   int rank = -1;
+  /// The ranks of the job that this process is: several where ranks are threads.
+  std::vector<int> own_ranks;
   std::string host;
-  /// Why this was written, "signal SIGUSR1"; "" for a function call.
+  /// Why this was written, "signal 10 (SIGUSR1)"; "" for a function call.
   std::string reason;
   std::vector<GroupTrace> groups;
 };

@@ -14,6 +14,12 @@ namespace {
 
 constexpr int kMaxAttempts = 100;
 
+int64_t read_clock(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
 struct PlainWords {
   uint64_t number, created_ns, started, finished, num_others, num_inputs, num_outputs, timeout_ms, what, root_and_tag,
       thread_id;
@@ -100,19 +106,16 @@ std::vector<CallRecord> read_ring(const TraceArea& area, bool is_p2p, int64_t cl
 
 }  // namespace
 
+int64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
+
 int64_t wall_clock_offset_ns() {
-  const auto read = [](clockid_t clock) {
-    timespec time{};
-    ::clock_gettime(clock, &time);
-    return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-  };
   // We may lose the core between the two: the nearest of some tries.
   int64_t smallest_gap = std::numeric_limits<int64_t>::max();
   int64_t offset = 0;
   for (int attempt = 0; attempt < 5; ++attempt) {
-    const int64_t before = read(CLOCK_MONOTONIC);
-    const int64_t wall = read(CLOCK_REALTIME);
-    const int64_t after = read(CLOCK_MONOTONIC);
+    const int64_t before = read_clock(CLOCK_MONOTONIC);
+    const int64_t wall = read_clock(CLOCK_REALTIME);
+    const int64_t after = read_clock(CLOCK_MONOTONIC);
     if (after - before >= smallest_gap) continue;
     smallest_gap = after - before;
     offset = wall - before - (after - before) / 2;

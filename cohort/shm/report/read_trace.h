@@ -9,6 +9,8 @@
 
 namespace cohort::shm {
 
+/// CLOCK_MONOTONIC, as in the records.
+int64_t monotonic_ns();
 /// To add to CLOCK_MONOTONIC to get the time since the Unix epoch.
 int64_t wall_clock_offset_ns();
 

@@ -1,0 +1,275 @@
+#include "cohort/shm/report/dump.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
+
+#include "cohort/base/env.h"
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+#include "cohort/shm/group.h"
+#include "cohort/shm/report/registry.h"
+#include "cohort/shm/trace.h"
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/shm/ranks.h"
+#include "tests/support/rank_processes.h"
+
+namespace cohort::shm {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using test::TemporaryFolder;
+using test::worker_arguments;
+using testing::HasSubstr;
+
+/// The memory of a group whose ranks are all this process.
+class FakeGroup {
+ public:
+  explicit FakeGroup(int world_size) : layout_{world_size, 4096} {
+    memory_ = ::mmap(nullptr, layout_.num_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int rank = 0; rank < world_size; ++rank) {
+      segment().block(rank).peer.pid = ::getpid();
+      segment().block(rank).presence.store(kJoined);
+    }
+  }
+  ~FakeGroup() { ::munmap(memory_, layout_.num_bytes()); }
+  FakeGroup(const FakeGroup&) = delete;
+  FakeGroup& operator=(const FakeGroup&) = delete;
+  Segment segment() const { return {static_cast<std::byte*>(memory_), layout_}; }
+
+ private:
+  Layout layout_;
+  void* memory_;
+};
+
+/// Sets variables for one test.
+class Environment {
+ public:
+  explicit Environment(std::map<std::string, std::string> variables) : variables_(std::move(variables)) {
+    for (const auto& [name, value] : variables_) base::set_env(name.c_str(), value);
+  }
+  ~Environment() {
+    for (const auto& [name, value] : variables_) base::unset_env(name.c_str());
+  }
+
+ private:
+  std::map<std::string, std::string> variables_;
+};
+
+std::vector<std::string> files_in(const TemporaryFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string text_in(const std::string& path) { return base::read_file(path).value(); }
+
+TEST(Dump, WritesTextJsonChromeTraceAndPickle) {
+  const FakeGroup group(2);
+  const TracedGroup rank_1(group.segment(), {.name = "0", .description = "default_pg", .rank = 1, .global_ranks = {}});
+  Trace trace(group.segment().trace_area(1));
+  trace.begin({.kind = OpKind::kBarrier});
+  const TemporaryFolder folder;
+  EXPECT_EQ(dump_traces(folder / "new/run_"), folder / "new/run_1.txt");
+  const TemporaryFolder other;
+  EXPECT_EQ(dump_traces(other / "run_", "a test"), other / "run_1.txt");
+  EXPECT_EQ(files_in(other),
+            (std::vector<std::string>{"run_1.json", "run_1.trace.json", "run_1.txt", "torch_run_1"}));
+  for (const std::string& name : files_in(other)) {
+    struct stat status {};
+    ASSERT_EQ(::stat((other / name).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600) << name;
+  }
+  EXPECT_THAT(text_in(other / "run_1.txt"), HasSubstr("written because of a test\n\ngroup \"default_pg\" (name \"0\"), 2 ranks\n"));
+  EXPECT_EQ(json::parse(text_in(other / "run_1.json"))["entries"][0]["profiling_name"], "shm:barrier");
+  EXPECT_EQ(json::parse(text_in(other / "run_1.trace.json"))["traceEvents"].size(), 4 + 2 + 1);
+}
+
+TEST(Dump, NamesFilesByTheRankInTheJob) {
+  const FakeGroup group(2);
+  const FakeGroup subgroup(1);
+  const TracedGroup first(group.segment(), {.name = "0", .description = "", .rank = 1, .global_ranks = {4, 6}});
+  const TracedGroup second(subgroup.segment(), {.name = "1", .description = "", .rank = 0, .global_ranks = {6}});
+  EXPECT_EQ(read_process_trace("").rank, 6);
+  EXPECT_EQ(read_process_trace("").groups.size(), 2);
+  const Environment environment({{"RANK", "9"}});
+  EXPECT_EQ(read_process_trace("").rank, 9);
+}
+
+TEST(Dump, RanksThatAreThreadsShareAFile) {
+  const FakeGroup group(2);
+  const TracedGroup first(group.segment(), {.name = "0", .description = "", .rank = 0, .global_ranks = {}});
+  const TracedGroup second(group.segment(), {.name = "0", .description = "", .rank = 1, .global_ranks = {}});
+  const TemporaryFolder folder;
+  const std::string pid = std::to_string(::getpid());
+  EXPECT_EQ(dump_traces(folder / "run_"), folder / ("run_pid" + pid + ".txt"));
+  EXPECT_EQ(files_in(folder), (std::vector<std::string>{"run_pid" + pid + ".json", "run_pid" + pid + ".trace.json",
+                                                        "run_pid" + pid + ".txt", "torch_run_0", "torch_run_1"}));
+  EXPECT_EQ(read_process_trace("").groups.size(), 1);
+}
+
+TEST(Dump, ForgetsAGroupThatIsGone) {
+  {
+    const FakeGroup group(1);
+    const TracedGroup member(group.segment(), {.name = "0", .description = "", .rank = 0, .global_ranks = {3}});
+    EXPECT_EQ(read_process_trace("").rank, 3);
+  }
+  EXPECT_TRUE(read_process_trace("").groups.empty());
+}
+
+TEST(Dump, AFolderThatCannotBeMadeIsAWarning) {
+  EXPECT_EQ(dump_traces("/proc/cannot/run_"), "");
+}
+
+TEST(Dump, PrefixesComeFromTheEnvironment) {
+  const FakeGroup group(1);
+  const TracedGroup member(group.segment(), {.name = "0", .description = "", .rank = 0, .global_ranks = {}});
+  const TemporaryFolder folder;
+  {
+    const Environment environment({{"TMPDIR", folder.path()}});
+    const std::string expected = base::fill_in("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
+    EXPECT_EQ(dump_traces(), expected);
+    // Not in a folder that others can write to.
+    std::filesystem::permissions(std::filesystem::path(expected).parent_path(), std::filesystem::perms::all);
+    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_......./{}_rank_0.txt", folder.path(),
+                                                                   ::geteuid(), ::getppid())));
+  }
+  const Environment environment({{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
+  EXPECT_EQ(dump_traces(), folder / "ours_0.txt");
+  EXPECT_TRUE(std::filesystem::exists(folder / "torchs_0"));
+}
+
+/// RANK joins a group at the address given; the second argument says what it does then.
+COHORT_WORKER(traced_rank) {
+  ::dup2(STDOUT_FILENO, STDERR_FILENO);
+  const int rank = std::stoi(base::get_env("RANK").value());
+  GroupOptions options;
+  options.name = "default_pg";
+  options.address = worker_arguments().at(0);
+  options.rank = rank;
+  options.world_size = 2;
+  auto group = Group::join(options);
+  if (!group) throw std::runtime_error(group.error().describe());
+  const std::string act = worker_arguments().at(1);
+  (*group)->barrier();
+  std::cout << "joined\n";
+  if (act == "hangs") {
+    if (rank == 0) (*group)->barrier();
+    for (;;) ::pause();
+  }
+  if (act == "times out" && rank == 0) {
+    const std::string path = note_timeout("all_reduce on group \"default_pg\"");
+    std::cout << "first: " << path << "\nagain: " << note_timeout("barrier") << "\n";
+  }
+}
+
+test::WorkerOptions traced(const std::string& act, std::map<std::string, std::string> environment) {
+  return {.environment = std::move(environment), .arguments = {new_address(), act}};
+}
+
+TEST(DumpSignal, WritesWhatEveryRankDoes) {
+  const TemporaryFolder folder;
+  test::Workers workers("traced_rank", traced("hangs", {{"COHORT_TRACE_FILE", folder / "run_"}}));
+  workers.wait_for_output(0, "joined");
+  workers.wait_for_output(1, "joined");
+  // Until rank 0 is in its second barrier.
+  std::string text;
+  for (int attempt = 0; attempt < 200 && text.find("#2 barrier: started") == std::string::npos; ++attempt) {
+    const std::string where = base::fill_in("[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)",
+                                            workers.pid(1), folder / "run_1.txt");
+    std::filesystem::remove(folder / "run_1.txt");
+    workers.signal(1, SIGUSR1);
+    workers.wait_for_output(1, where);
+    while (!std::filesystem::exists(folder / "run_1.txt")) std::this_thread::sleep_for(1ms);
+    text = text_in(folder / "run_1.txt");
+  }
+  EXPECT_THAT(text, HasSubstr("written because of signal 10 (SIGUSR1)\n"));
+  EXPECT_THAT(text, HasSubstr("  collective #2 is not called by all ranks:\n    rank 0 calls barrier\n"
+                              "    rank 1 has not called it; its last one is #1 barrier, completed, "));
+  // Both still run. One that was killed is told apart, and its part is written for it.
+  workers.signal(0, SIGKILL);
+  for (int attempt = 0; attempt < 200 && text.find("is gone") == std::string::npos; ++attempt) {
+    std::filesystem::remove(folder / "run_1.txt");
+    workers.signal(1, SIGUSR1);
+    while (!std::filesystem::exists(folder / "run_1.txt")) std::this_thread::sleep_for(1ms);
+    text = text_in(folder / "run_1.txt");
+  }
+  EXPECT_THAT(text, HasSubstr(base::fill_in("pid {} on ", workers.pid(0))));
+  EXPECT_THAT(text, HasSubstr("is gone  #2 barrier: started"));
+  for (int attempt = 0; attempt < 2000 && !std::filesystem::exists(folder / "torch_run_1"); ++attempt) {
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder / "torch_run_0"));
+  workers.signal(1, SIGKILL);
+  workers.wait();
+}
+
+TEST(DumpSignal, CanBeAnotherOrNone) {
+  for (const char* name : {"0", "SIGUSR2"}) {
+    test::Workers workers("traced_rank", traced("hangs", {{"COHORT_TRACE_SIGNAL", name}}));
+    workers.wait_for_output(0, "joined");
+    workers.wait_for_output(1, "joined");
+    workers.signal(0, SIGUSR1);
+    workers.signal(1, SIGUSR1);
+    EXPECT_EQ(workers.wait()[0].exit_code, -SIGUSR1);
+  }
+}
+
+COHORT_WORKER(has_own_handler) {
+  std::signal(SIGUSR1, [](int) { ::_exit(42); });
+  const FakeGroup group(1);
+  const TracedGroup member(group.segment(), {.name = "0", .description = "", .rank = 0, .global_ranks = {}});
+  ::raise(SIGUSR1);
+}
+
+TEST(DumpSignal, LeavesTheProgramsOwnHandler) {
+  EXPECT_EQ(test::run_workers("has_own_handler", {.world_size = 1})[0].exit_code, 42);
+}
+
+TEST(DumpAtExit, HoldsGroupsThatAreGone) {
+  const TemporaryFolder folder;
+  const auto results = test::run_workers(
+      "traced_rank", traced("ends", {{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "exit"}}));
+  results.expect_success();
+  EXPECT_THAT(results[1].output, HasSubstr("flight recorder written to " + folder / "run_1.txt"));
+  const json dump = json::parse(text_in(folder / "run_1.json"));
+  EXPECT_EQ(dump["reason"], "the end of the process");
+  EXPECT_EQ(dump["entries"].size(), 2);
+  EXPECT_EQ(dump["rank"], 1);
+}
+
+TEST(DumpOnTimeout, OncePerProcess) {
+  const TemporaryFolder folder;
+  const auto results = test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}}));
+  results.expect_success();
+  const std::string path = folder / "run_0.txt";
+  EXPECT_THAT(results[0].output, HasSubstr("first: " + path + "\nagain: " + path + "\n"));
+  EXPECT_THAT(text_in(path), HasSubstr("written because of a time-out: all_reduce on group \"default_pg\"\n"));
+}
+
+TEST(DumpOnTimeout, CanBeSwitchedOff) {
+  const TemporaryFolder folder;
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"COHORT_TRACE_DUMP", "never"},
+                                                                      {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}}) {
+    const auto results =
+        test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}, {name, value}}));
+    results.expect_success();
+    EXPECT_THAT(results[0].output, HasSubstr("first: \nagain: \n"));
+    EXPECT_TRUE(files_in(folder).empty());
+  }
+}
+
+}  // namespace
+}  // namespace cohort::shm
