@@ -54,11 +54,10 @@ void measure_memcpy(benchmark::State& state) {
 }
 
 void add_kernel(DType dtype, ReduceOp op, InstructionSet set, int num_inputs, const std::vector<int64_t>& sizes) {
-  const std::string name = std::string(name_of(op)) + "/" + name_of(dtype) + "/" + name_of(set) +
-                           "/inputs:" + std::to_string(num_inputs);
-  auto* added = benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-    measure_kernel(state, dtype, op, set, num_inputs);
-  });
+  const std::string name =
+      std::string(name_of(op)) + "/" + name_of(dtype) + "/" + name_of(set) + "/inputs:" + std::to_string(num_inputs);
+  auto* added = benchmark::RegisterBenchmark(
+      name.c_str(), [=](benchmark::State& state) { measure_kernel(state, dtype, op, set, num_inputs); });
   for (const int64_t size : sizes) added->Arg(size);
 }
 

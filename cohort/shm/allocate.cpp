@@ -54,8 +54,8 @@ struct Allocation {
       if (*theirs == '\0') continue;
       // Everybody knows, so the group stays usable.
       return fail({Failure::Kind::kArgument,
-                   {fill_in("rank {} cannot take {} per rank: {}", peer, base::format_bytes(num_bytes),
-                            std::string(theirs, strnlen(theirs, kCauseBytes)))},
+                   {fill_in("rank {} cannot take {} per rank: {}", collective.group().name_of_rank(peer),
+                            base::format_bytes(num_bytes), std::string(theirs, strnlen(theirs, kCauseBytes)))},
                    ""});
     }
     *memory = collective.group().regions.add(std::move(*taken), part_bytes());
@@ -68,7 +68,7 @@ struct Allocation {
 Outcome Group::allocate(size_t num_bytes, void** memory, const CallOptions& options) {
   const Call call{.kind = OpKind::kAllocate, .dtype = DType::kBytes, .count = num_bytes};
   const TraceRecord record{.kind = call.kind, .num_outputs = num_bytes, .call_site = options.call_site};
-  const auto limit = options.timeout.value_or(milliseconds(state_->timeout_ms.load(std::memory_order_relaxed)));
+  const auto limit = options.timeout.value_or(state_->options.timeout);
   return run_collective(*state_, call, record, options, [&](Collective& collective) {
     return Allocation{collective, num_bytes, limit}.run(memory);
   });

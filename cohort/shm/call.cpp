@@ -42,7 +42,7 @@ std::string describe(const Call& call) {
   return text + base::fill_in(" of {} {}", call.count, name_of(call.dtype));
 }
 
-std::vector<std::string> table_of(const std::vector<Signature>& calls) {
+std::vector<std::string> table_of(const std::vector<Signature>& calls, const std::vector<int>& names) {
   std::vector<std::string> lines;
   std::vector<bool> is_listed(calls.size(), false);
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -50,10 +50,11 @@ std::vector<std::string> table_of(const std::vector<Signature>& calls) {
     std::vector<int> ranks;
     for (size_t j = i; j < calls.size(); ++j) {
       if (!agree(calls[i], calls[j])) continue;
-      ranks.push_back(static_cast<int>(j));
+      ranks.push_back(names.empty() ? static_cast<int>(j) : names[j]);
       is_listed[j] = true;
     }
-    lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") + describe(decode_call(calls[i])));
+    lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") +
+                    describe(decode_call(calls[i])));
   }
   return lines;
 }

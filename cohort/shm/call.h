@@ -33,6 +33,7 @@ bool agree(const Signature& a, const Signature& b);
 std::string describe(const Call& call);
 
 /// Ranks with the same call in one line: "ranks 0, 2 and 3 call all_reduce(SUM) of 8 float32".
-std::vector<std::string> table_of(const std::vector<Signature>& calls);
+/// `names`: what the ranks are called; empty: by their place.
+std::vector<std::string> table_of(const std::vector<Signature>& calls, const std::vector<int>& names = {});
 
 }  // namespace cohort::shm

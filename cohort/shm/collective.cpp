@@ -4,6 +4,7 @@
 #include "cohort/base/text.h"
 #include "cohort/shm/group_state.h"
 #include "cohort/shm/peer_record.h"
+#include "cohort/shm/report/dump.h"
 
 namespace cohort::shm {
 namespace {
@@ -74,7 +75,7 @@ Outcome Collective::compare() {
     const auto& words = mailbox(peer, group_.round).signature;
     calls.push_back({{words[0], words[1]}});
   }
-  return group_.record({Failure::Kind::kMismatch, table_of(calls),
+  return group_.record({Failure::Kind::kMismatch, table_of(calls, group_.options.global_ranks),
                         "make every rank call the same operation with the same shapes, dtypes and roots, in the same "
                         "order"});
 }
@@ -110,7 +111,7 @@ Outcome Collective::look() {
       return group_.record({Failure::Kind::kObstacle, {std::move(obstacle)}, ""});
     }
   }
-  const auto limit = options_.timeout.value_or(milliseconds(group_.timeout_ms.load(std::memory_order_relaxed)));
+  const auto limit = options_.timeout.value_or(group_.options.timeout);
   if (now - first_look_ < limit || missing.empty()) return nullptr;
   return group_.record(timed_out(limit, missing));
 }
@@ -118,9 +119,10 @@ Outcome Collective::look() {
 Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missing) const {
   Failure failure{Failure::Kind::kTimeout, {}, ""};
   for (const int peer : missing) {
-    failure.causes.push_back(
-        fill_in("{} has not come in {}", group_.describe(peer), base::format_duration(limit)));
+    failure.causes.push_back(fill_in("{} has not come in {}", group_.describe(peer), base::format_duration(limit)));
   }
+  const auto record = note_timeout(fill_in("{} on group \"{}\"", describe(call_), group_.options.name));
+  if (!record.empty()) failure.hint = "what each rank of this host did is in " + record;
   return failure;
 }
 

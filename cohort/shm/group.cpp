@@ -43,23 +43,36 @@ Result<void> check(const GroupOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
     return Error(fill_in("rank {} is out of range. Valid ranks are 0 to {}", options.rank, options.world_size - 1));
   }
+  const auto size = static_cast<size_t>(options.world_size);
+  if ((!options.pids.empty() && options.pids.size() != size) ||
+      (!options.global_ranks.empty() && options.global_ranks.size() != size)) {
+    return Error("pids and global_ranks must have one entry per rank");
+  }
+  // A slot holds two counts and some bytes for each rank: see all_to_all.
+  if (options.slot_bytes / size < 2 * sizeof(size_t) + 128) {
+    return Error(fill_in("slots of {} are too small for {} ranks", base::format_bytes(options.slot_bytes), size));
+  }
   if (options.slot_bytes == 0 || options.slot_bytes % 4096 != 0) {
     return Error(fill_in("slot_bytes must be a multiple of 4096, got {}", options.slot_bytes));
   }
   return {};
 }
 
+int name_of(const GroupOptions& options, int rank) {
+  return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];
+}
+
 Meeting to_meeting(const GroupOptions& options, Clock::time_point deadline) {
   Meeting meeting{options.address, options.rank, options.world_size, deadline, {}};
-  if (static_cast<int>(options.pids.size()) != options.world_size) return meeting;
-  meeting.find_obstacle = [pids = options.pids](const std::vector<int>& absent) -> std::string {
-    for (const int rank : absent) {
-      const auto pid = pids[static_cast<size_t>(rank)];
+  meeting.find_obstacle = [&options](const std::vector<int>& absent) -> std::string {
+    for (size_t i = 0; i < absent.size() && !options.pids.empty(); ++i) {
+      const auto pid = options.pids[static_cast<size_t>(absent[i])];
       if (pid != getpid() && base::read_process_state(pid).gone()) {
-        return fill_in("rank {} (pid {}) has ended before it came to the shared memory", rank, pid);
+        return fill_in("rank {} (pid {}) has ended before it came to the shared memory", name_of(options, absent[i]),
+                       pid);
       }
     }
-    return {};
+    return options.find_obstacle ? (*options.find_obstacle)() : "";
   };
   return meeting;
 }
@@ -91,6 +104,11 @@ class Arrival final : public Lookout {
     const auto missing = state_.ranks_not_in(1);
     for (const int peer : missing) {
       if (auto failure = state_.look_after(peer)) return failure;
+    }
+    if (state_.options.find_obstacle) {
+      if (auto obstacle = (*state_.options.find_obstacle)(); !obstacle.empty()) {
+        return fail({Failure::Kind::kObstacle, {std::move(obstacle)}, ""});
+      }
     }
     if (Clock::now() < deadline_) return nullptr;
     return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not come in time"}, ""});
@@ -139,13 +157,12 @@ Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_me
     : options(group_options),
       memory(std::move(shared_memory)),
       segment(memory->data(), {group_options.world_size, group_options.slot_bytes}),
-      timeout_ms(group_options.timeout.count()),
       trace(segment.trace_area(group_options.rank)),
       traced(segment, {group_options.trace_name, group_options.name, group_options.rank, group_options.global_ranks}),
       regions(group_options.rank) {}
 
 std::string Group::State::describe(int rank) const {
-  return fill_in("rank {} ({})", rank, shm::describe(segment.block(rank).peer));
+  return fill_in("rank {} ({})", name_of_rank(rank), shm::describe(segment.block(rank).peer));
 }
 
 std::vector<int> Group::State::ranks_not_in(uint64_t round_number) const {
@@ -163,23 +180,36 @@ Outcome Group::State::look_after(int peer) const {
   if (const int pid = block.connected_pid.load(std::memory_order_relaxed);
       presence == kAbsent && pid != 0 && pid != getpid() && base::read_process_state(pid).gone()) {
     return fail({Failure::Kind::kLostRank,
-                 {fill_in("rank {} (pid {}) has ended before it joined", peer, pid)},
-                 fill_in("look at the output of rank {} for the reason", peer)});
+                 {fill_in("rank {} (pid {}) has ended before it joined", name_of_rank(peer), pid)},
+                 fill_in("look at the output of rank {} for the reason", name_of_rank(peer))});
   }
   if (presence != kAbsent && is_gone(block.peer)) {
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " " + how_it_ended(block.peer)},
-                 fill_in("look at the output of rank {} for the reason", peer)});
+                 fill_in("look at the output of rank {} for the reason", name_of_rank(peer))});
   }
   // A rank that leaves after a failure is not the cause; one that left and was missed is.
   auto first = first_failure_of_another();
   if (first && first->kind != Failure::Kind::kLostRank) return first;
   if (presence == kLeft) {
-    return fail({Failure::Kind::kLostRank,
-                 {describe(peer) + " has left the group: it destroyed it"},
-                 fill_in("let rank {} make as many calls as the others before it destroys the group", peer)});
+    return fail(
+        {Failure::Kind::kLostRank,
+         {describe(peer) + " has left the group: it destroyed it"},
+         fill_in("let rank {} make as many calls as the others before it destroys the group", name_of_rank(peer))});
   }
   return first;
+}
+
+Outcome Group::State::failure() {
+  if (is_aborted.load(std::memory_order_acquire)) {
+    return record({Failure::Kind::kAborted, {"the group was aborted on this rank"}, ""});
+  }
+  // Relaxed: only asks whether to look; refusal() acquires. The line is written once in the life of a group.
+  if (!has_failed.load(std::memory_order_relaxed) &&
+      segment.header().failed_rank.load(std::memory_order_relaxed) == 0) {
+    return nullptr;
+  }
+  return refusal();
 }
 
 Outcome Group::State::first_failure_of_another() const {
@@ -187,9 +217,8 @@ Outcome Group::State::first_failure_of_another() const {
   if (failed < 0 || failed == rank()) return nullptr;
   const auto& block = segment.block(failed);
   const std::string text(block.failure_text, strnlen(block.failure_text, kFailureTextBytes));
-  return fail({static_cast<Failure::Kind>(block.failure_kind),
-               {fill_in("{} failed first: {}", describe(failed), text)},
-               ""});
+  return fail(
+      {static_cast<Failure::Kind>(block.failure_kind), {fill_in("{} failed first: {}", describe(failed), text)}, ""});
 }
 
 Outcome Group::State::record(Failure failure) {
@@ -247,6 +276,17 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
   if (header.magic != kMagic || header.version != kVersion || header.world_size != options.world_size) {
     return Error(what()).caused_by(Error("it was made for another group"));
   }
+  // From here on others read the state through these.
+  auto* const raw = state.get();
+  state->options.find_obstacle = nullptr;
+  state->exchange = make_exchange(
+      {.rank = options.rank,
+       .world_size = options.world_size,
+       .patience = state->patience,
+       .timeout = options.timeout,
+       .channel = [raw](int source, int destination) { return raw->segment.channel(source, destination); },
+       .neighbours = raw,
+       .trace = &raw->trace});
   return std::unique_ptr<Group>(new Group(std::move(state)));
 }
 
@@ -261,13 +301,14 @@ const std::string& Group::name() const { return state_->options.name; }
 Exchange& Group::exchange() { return *state_->exchange; }
 Trace& Group::trace() { return state_->trace; }
 
-void Group::abort() { state_->is_aborted.store(true, std::memory_order_release); }
+void Group::abort() {
+  state_->is_aborted.store(true, std::memory_order_release);
+  state_->exchange->interrupt();
+}
 
 Outcome Group::failure() const {
   const std::lock_guard lock(state_->failure_mutex);
   return state_->first_failure;
 }
-
-void Group::set_timeout(milliseconds timeout) { state_->timeout_ms.store(timeout.count(), std::memory_order_relaxed); }
 
 }  // namespace cohort::shm

@@ -44,10 +44,12 @@ struct GroupOptions {
   size_t slot_bytes = size_t{512} << 10;
   /// Process ids of the ranks where they are known beforehand, so that join() need not wait for one that is gone.
   std::vector<int> pids = {};
-  /// For dumps of the flight recorder: c10d's name of the group, "0" (empty: `name`), and the ranks in the job of its ranks
-  /// (empty: the same numbers).
+  /// For dumps of the flight recorder: c10d's name of the group, "0"; empty: `name`.
   std::string trace_name = {};
+  /// The ranks' numbers in the job, which texts and dumps call them by; empty: those in the group.
   std::vector<int> global_ranks = {};
+  /// As CallOptions::find_obstacle, for join().
+  const std::function<std::string()>* find_obstacle = nullptr;
 };
 
 struct CallOptions {
@@ -94,7 +96,8 @@ class Group {
 
   /// The collectives. `in` may be `out`. Counts are per rank's part, as in MPI. Lists have one pointer per rank.
   Outcome barrier(const CallOptions& options = {});
-  Outcome all_reduce(const void* in, void* out, Elements elements, Reduction reduction, const CallOptions& options = {});
+  Outcome all_reduce(const void* in, void* out, Elements elements, Reduction reduction,
+                     const CallOptions& options = {});
   Outcome broadcast(void* data, Elements elements, int root, const CallOptions& options = {});
   /// `out` is written on the root alone; it may be null elsewhere.
   Outcome reduce(const void* in, void* out, Elements elements, Reduction reduction, int root,
@@ -128,7 +131,6 @@ class Group {
   void abort();
   /// The first failure; null while all is well. Any thread.
   Outcome failure() const;
-  void set_timeout(std::chrono::milliseconds timeout);
 
   struct State;  ///< private to this folder
 

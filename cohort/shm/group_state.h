@@ -19,14 +19,13 @@
 
 namespace cohort::shm {
 
-struct Group::State {
+struct Group::State final : Neighbours {
   State(const GroupOptions& group_options, SharedMemoryPtr shared_memory);
 
   GroupOptions options;
   SharedMemoryPtr memory;
   Segment segment;
   Patience patience;
-  std::atomic<int64_t> timeout_ms;
   /// The last round that this rank has entered; the same on all ranks between two operations.
   uint64_t round = 0;
   Trace trace;
@@ -37,10 +36,15 @@ struct Group::State {
   mutable std::mutex failure_mutex;
   std::atomic<bool> has_failed = false;
   Outcome first_failure;
+  /// Once all ranks have come.
   std::unique_ptr<Exchange> exchange;
 
   int rank() const { return options.rank; }
   int size() const { return options.world_size; }
+  /// The number that texts call a rank by.
+  int name_of_rank(int rank) const {
+    return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];
+  }
   /// "rank 2 (pid 4711 on node-a)"
   std::string describe(int rank) const;
   /// Makes `failure` the group's, on this rank and (unless another rank was first) for all.
@@ -51,6 +55,11 @@ struct Group::State {
   /// Why `peer` will not come: it is gone, has left, or another rank has failed. Null: no reason.
   Outcome look_after(int peer) const;
   std::vector<int> ranks_not_in(uint64_t round_number) const;
+
+  /// For the exchange.
+  Outcome failure() override;
+  Outcome look(int peer) override { return look_after(peer); }
+  void report(const Outcome& failure) override { record(*failure); }
 };
 
 /// One collective under way: rounds in which every rank writes, meets the others, and reads.
@@ -117,11 +126,7 @@ TraceRecord make_record(const Call& call, uint64_t num_inputs, uint64_t num_outp
 template <class Body>
 Outcome run_collective(Group::State& group, const Call& call, const TraceRecord& record, const CallOptions& options,
                        Body body) {
-  // Relaxed: only asks whether to look; refusal() acquires. The line is written once in the life of a group.
-  if (group.has_failed.load(std::memory_order_relaxed) ||
-      group.segment.header().failed_rank.load(std::memory_order_relaxed) != 0) {
-    if (auto failure = group.refusal()) return failure;
-  }
+  if (auto failure = group.failure()) return failure;
   const auto id = options.trace_id ? options.trace_id : group.trace.begin(record);
   if (options.trace_id) group.trace.start(id);
   Collective collective(group, call, options);

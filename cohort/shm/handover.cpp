@@ -177,8 +177,9 @@ Result<Fd> receive_handed_over(const Meeting& meeting) {
         if (auto fine = look_after(meeting, {0}); !fine) return fine.error();
       }
       if (auto fd = receive_fd(connection)) return std::move(*fd);
-      return Error("rank 0 refused to hand over shared memory: it runs another release of Cohort, expects another number "
-                   "of ranks, or already has this rank");
+      return Error(
+          "rank 0 refused to hand over shared memory: it runs another release of Cohort, expects another number "
+          "of ranks, or already has this rank");
     }
     if (auto fine = look_after(meeting, {0}); !fine) return fine.error();
     std::this_thread::sleep_for(milliseconds(1));

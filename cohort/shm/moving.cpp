@@ -107,7 +107,8 @@ Outcome run_scatter(Collective& collective, const void* const* ins, void* out, s
       copy_bytes(collective.input_slot() + peer * part, at(ins[peer], window.begin), window.count);
     }
     if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
-    copy_bytes(at(out, window.begin), collective.input_of(root) + static_cast<size_t>(collective.rank()) * part, window.count);
+    copy_bytes(at(out, window.begin), collective.input_of(root) + static_cast<size_t>(collective.rank()) * part,
+               window.count);
   }
   return nullptr;
 }
@@ -155,6 +156,8 @@ struct AllToAll {
     return value;
   }
 
+  int name_of(size_t rank) const { return collective.group().name_of_rank(static_cast<int>(rank)); }
+
   // Every rank sees all counts, so all find the same.
   Outcome find_mismatch(size_t* num_windows) const {
     size_t largest = 0;
@@ -162,11 +165,10 @@ struct AllToAll {
       for (size_t to = 0; to < size(); ++to) {
         largest = std::max(largest, sent(from, to));
         if (sent(from, to) == expected(to, from)) continue;
-        return collective.group().record(
-            {Failure::Kind::kMismatch,
-             {fill_in("rank {} sends {} elements to rank {}, which expects {} from it", from, sent(from, to), to,
-                      expected(to, from))},
-             "give output splits that are the other ranks' input splits"});
+        return collective.group().record({Failure::Kind::kMismatch,
+                                          {fill_in("rank {} sends {} elements to rank {}, which expects {} from it",
+                                                   name_of(from), sent(from, to), name_of(to), expected(to, from))},
+                                          "give output splits that are the other ranks' input splits"});
       }
     }
     *num_windows = (largest * element_size + part - 1) / part;

@@ -190,9 +190,7 @@ struct AllReduce {
     return collective.meet();
   }
 
-  Range chunk(const Range& window, int peer) const {
-    return chunk_of(window, peer, size(), reducer.element_size());
-  }
+  Range chunk(const Range& window, int peer) const { return chunk_of(window, peer, size(), reducer.element_size()); }
 
   // Rounds cost, and more of them the more ranks there are; combining everything on every rank costs N times the bytes.
   bool is_direct() const { return size() <= 2 || bytes(count) <= 32 << 10; }
@@ -220,7 +218,8 @@ Outcome run_reduce_scatter(Collective& collective, Reducer& reducer, const void*
     const auto window = windows[i];
     const auto num_bytes = window.count * element_size;
     for (size_t peer = 0; peer < size; ++peer) {
-      if (peer != rank) copy_bytes(collective.input_slot() + peer * part, at(ins[peer], window.begin * element_size), num_bytes);
+      if (peer != rank)
+        copy_bytes(collective.input_slot() + peer * part, at(ins[peer], window.begin * element_size), num_bytes);
     }
     if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
     if (i == 0) reducer.learn_factors(collective);
@@ -228,7 +227,8 @@ Outcome run_reduce_scatter(Collective& collective, Reducer& reducer, const void*
       const auto* const staged = collective.input_of(static_cast<int>(peer)) + rank * part;
       sources[static_cast<int>(peer)] = peer == rank ? at(ins[rank], window.begin * element_size) : staged;
     }
-    if (window.count > 0) reducer(at(out, window.begin * element_size), sources.data(), collective.size(), window.count);
+    if (window.count > 0)
+      reducer(at(out, window.begin * element_size), sources.data(), collective.size(), window.count);
   }
   return nullptr;
 }

@@ -30,9 +30,9 @@ static_assert(sizeof(Mailbox) == 64);
 struct PeerRecord {
   int32_t pid;
   int32_t tid;
-  uint64_t started_at;      ///< of the process, in clock ticks since boot
-  double quota;             ///< cores that its cgroup allows; 0: no limit
-  uint64_t affinity[16];    ///< the first 1024 cores
+  uint64_t started_at;    ///< of the process, in clock ticks since boot
+  double quota;           ///< cores that its cgroup allows; 0: no limit
+  uint64_t affinity[16];  ///< the first 1024 cores
   char host[64];
 };
 
@@ -85,9 +85,7 @@ class Segment {
   SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
   RankBlock& block(int rank) const { return *reinterpret_cast<RankBlock*>(base_ + layout_.block_offset(rank)); }
   std::byte* trace_area(int rank) const { return base_ + layout_.trace_offset(rank); }
-  std::byte* channel(int source, int destination) const {
-    return base_ + layout_.channel_offset(source, destination);
-  }
+  std::byte* channel(int source, int destination) const { return base_ + layout_.channel_offset(source, destination); }
   std::byte* slot(int rank, int slot) const { return base_ + layout_.slot_offset(rank, slot); }
   const Layout& layout() const { return layout_; }
 

@@ -59,8 +59,7 @@ Result<SharedMemoryPtr> SharedMemory::create(size_t num_bytes, base::Fd* fd) {
         .with_hint("a container's seccomp profile may forbid memfd_create; allow it, or choose backend \"gloo\"");
   }
   if (ftruncate(fd->get(), static_cast<off_t>(size)) != 0 || fcntl(fd->get(), F_ADD_SEALS, kSeals) != 0) {
-    return Error(
-        fill_in("cannot size shared memory to {}: {}", base::format_bytes(size), errno_text(errno)));
+    return Error(fill_in("cannot size shared memory to {}: {}", base::format_bytes(size), errno_text(errno)));
   }
   return open(*fd, size);
 }
@@ -71,8 +70,8 @@ Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes)
   if (fstat(fd.get(), &status) != 0) return Error(fill_in("cannot look at shared memory: {}", errno_text(errno)));
   if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != size ||
       (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals) {
-    return Error(fill_in("was given something else than shared memory of {} that keeps its size",
-                         base::format_bytes(size)));
+    return Error(
+        fill_in("was given something else than shared memory of {} that keeps its size", base::format_bytes(size)));
   }
   auto& all = mappings();
   const std::lock_guard lock(all.mutex);

@@ -17,9 +17,9 @@ const char* name_of(ReduceOp op) {
 }
 
 const char* name_of(OpKind kind) {
-  constexpr const char* kNames[kNumOpKinds] = {"nothing",    "barrier",        "all_reduce", "broadcast", "reduce",
-                                               "all_gather", "gather",         "scatter",    "reduce_scatter",
-                                               "all_to_all", "send",           "recv",       "shm_empty"};
+  constexpr const char* kNames[kNumOpKinds] = {"nothing",    "barrier", "all_reduce", "broadcast",      "reduce",
+                                               "all_gather", "gather",  "scatter",    "reduce_scatter", "all_to_all",
+                                               "send",       "recv",    "shm_empty"};
   const auto index = static_cast<int>(kind);
   return index < kNumOpKinds ? kNames[index] : "an unknown operation";
 }

@@ -45,7 +45,8 @@ TEST(Call, RanksAgreeUnlessSomethingButTheMemoryDiffers) {
 TEST(Call, TableMessage) {
   const Call sum{.kind = OpKind::kAllReduce, .dtype = DType::kFloat32, .reduce_op = ReduceOp::kSum, .count = 8};
   const Call broadcast{.kind = OpKind::kBroadcast, .dtype = DType::kInt64, .root = 2, .count = 3};
-  const Call reduce{.kind = OpKind::kReduce, .dtype = DType::kInt64, .reduce_op = ReduceOp::kMin, .root = 0, .count = 1};
+  const Call reduce{
+      .kind = OpKind::kReduce, .dtype = DType::kInt64, .reduce_op = ReduceOp::kMin, .root = 0, .count = 1};
   EXPECT_THAT(table_of({encode(sum), encode(broadcast), encode(sum), encode(sum), encode({.kind = OpKind::kBarrier}),
                         encode(reduce), encode({.kind = OpKind::kAllToAll, .dtype = DType::kBool})}),
               ElementsAre("ranks 0, 2 and 3 call all_reduce(SUM) of 8 float32",

@@ -81,9 +81,8 @@ class Tensors {
     });
   }
   void expect_part_of(int peer, int source_part, int part) {
-    expect(part, [&](size_t i) {
-      return value<T>(peer, static_cast<size_t>(source_part) * case_.count + i, case_.salt);
-    });
+    expect(part,
+           [&](size_t i) { return value<T>(peer, static_cast<size_t>(source_part) * case_.count + i, case_.salt); });
   }
 
  private:

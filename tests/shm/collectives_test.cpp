@@ -58,29 +58,27 @@ TEST_P(Collectives, AreRightForEverySizeWithTinySlots) {
 }
 
 TEST_P(Collectives, AreRightOnSharedTensors) {
-  run_threads(
-      GetParam(),
-      [](Group& group) {
-        constexpr size_t kBytes = 2 << 20;
-        void* memory = nullptr;
-        ASSERT_EQ(text_of(group.allocate(kBytes, &memory)), "success");
-        run_all(group, static_cast<std::byte*>(memory), kBytes);
-        Group::release(memory);
-      },
-      {.slot_bytes = 4096});
+  run_threads(GetParam(),
+              [](Group& group) {
+                constexpr size_t kBytes = 2 << 20;
+                void* memory = nullptr;
+                ASSERT_EQ(text_of(group.allocate(kBytes, &memory)), "success");
+                run_all(group, static_cast<std::byte*>(memory), kBytes);
+                Group::release(memory);
+              },
+              {.slot_bytes = 4096});
 }
 
 TEST_P(Collectives, AreRightWhereOnlySomeTensorsAreShared) {
-  run_threads(
-      GetParam(),
-      [](Group& group) {
-        constexpr size_t kBytes = 2 << 20;
-        void* memory = nullptr;
-        ASSERT_EQ(text_of(group.allocate(kBytes, &memory)), "success");
-        run_all(group, group.rank() == 0 ? static_cast<std::byte*>(memory) : nullptr, kBytes);
-        Group::release(memory);
-      },
-      {.slot_bytes = 4096});
+  run_threads(GetParam(),
+              [](Group& group) {
+                constexpr size_t kBytes = 2 << 20;
+                void* memory = nullptr;
+                ASSERT_EQ(text_of(group.allocate(kBytes, &memory)), "success");
+                run_all(group, group.rank() == 0 ? static_cast<std::byte*>(memory) : nullptr, kBytes);
+                Group::release(memory);
+              },
+              {.slot_bytes = 4096});
 }
 
 // Sums whose value depends on the order of the terms.

@@ -54,8 +54,8 @@ TEST(Failures, RankThatExitsMessage) {
     if (group.rank() == 1) _exit(3);
     std::cout << text_of(group.barrier());
   });
-  EXPECT_EQ(ranks.output(0), who(1, ranks.pid(1)) +
-                                 " has ended with exit code 3\nhint: look at the output of rank 1 for the reason\n");
+  EXPECT_EQ(ranks.output(0),
+            who(1, ranks.pid(1)) + " has ended with exit code 3\nhint: look at the output of rank 1 for the reason\n");
 }
 
 TEST(Failures, RankThatHasBeenReapedIsStillFoundGone) {
@@ -86,11 +86,12 @@ TEST(Failures, WhatALeavingRankHasDoneStillCounts) {
 TEST(Failures, MismatchMessageOnEveryRank) {
   run_threads(4, [](Group& group) {
     const auto outcome = group.rank() == 2 ? group.barrier() : sum(group, group.rank() == 3 ? 5 : 6);
-    EXPECT_EQ(text_of(outcome),
-              "ranks 0 and 1 call all_reduce(SUM) of 6 float32\n"
-              "rank 2 calls barrier\n"
-              "rank 3 calls all_reduce(SUM) of 5 float32\n"
-              "hint: make every rank call the same operation with the same shapes, dtypes and roots, in the same order\n");
+    EXPECT_EQ(
+        text_of(outcome),
+        "ranks 0 and 1 call all_reduce(SUM) of 6 float32\n"
+        "rank 2 calls barrier\n"
+        "rank 3 calls all_reduce(SUM) of 5 float32\n"
+        "hint: make every rank call the same operation with the same shapes, dtypes and roots, in the same order\n");
     EXPECT_EQ(outcome->kind, Failure::Kind::kMismatch);
     EXPECT_EQ(text_of(group.failure()), text_of(outcome));
   });
@@ -126,13 +127,12 @@ TEST(Failures, TimeoutNamesWhoHasNotComeOnEveryRank) {
 }
 
 TEST(Failures, StoppedRankIsATimeoutAndLateOneIsNot) {
-  ForkedRanks ranks(
-      2,
-      [](Group& group) {
-        if (group.rank() == 1) raise(SIGSTOP);
-        std::cout << text_of(group.barrier());
-      },
-      {.timeout = milliseconds(1000)});
+  ForkedRanks ranks(2,
+                    [](Group& group) {
+                      if (group.rank() == 1) raise(SIGSTOP);
+                      std::cout << text_of(group.barrier());
+                    },
+                    {.timeout = milliseconds(1000)});
   EXPECT_EQ(ranks.output(0), who(1, ranks.pid(1)) + " has not come in 1.0 s\n");
   ForkedRanks late(2, [](Group& group) {
     if (group.rank() == 1) raise(SIGSTOP);

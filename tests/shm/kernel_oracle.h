@@ -129,7 +129,8 @@ inline Wide truncated(double factor) {
   return static_cast<int64_t>(std::trunc(factor));
 }
 
-inline uint64_t reduce_integers(DType dtype, ReduceOp op, const std::vector<uint64_t>& elements, const double* factors) {
+inline uint64_t reduce_integers(DType dtype, ReduceOp op, const std::vector<uint64_t>& elements,
+                                const double* factors) {
   uint64_t sum = 0, product = 1, all = ~uint64_t{0}, any = 0, odd = 0, weighted = 0;
   Wide least = number_of(dtype, elements[0]), largest = least;
   for (size_t i = 0; i < elements.size(); ++i) {

@@ -16,8 +16,8 @@ constexpr size_t kCounts[] = {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64
 constexpr size_t kMostElements = 4099;
 constexpr int kMostInputs = 8;
 constexpr double kFloatFactors[kMostInputs] = {1.5, -2.75, 1.0 / 3, 1e-3, 3, -0.1, 1e-40, 7};
-constexpr double kIntegerFactors[kMostInputs] = {1.5, -2.75, 3.99, 1e300, -1e300, std::numeric_limits<double>::quiet_NaN(), 7,
-                                                 -0.99};
+constexpr double kIntegerFactors[kMostInputs] = {
+    1.5, -2.75, 3.99, 1e300, -1e300, std::numeric_limits<double>::quiet_NaN(), 7, -0.99};
 
 const double* factors_for(DType dtype) { return is_float(dtype) ? kFloatFactors : kIntegerFactors; }
 
@@ -47,7 +47,8 @@ uint64_t random_element(DType dtype, std::mt19937_64& random) {
   const uint64_t sign = bits & 1 ? top : 0;
   const uint64_t mantissa = (bits >> 1) & (unit - 1);
   // Zero, one, infinity, largest, quiet, signalling and full NaN, numbers below the normal range.
-  const uint64_t corners[] = {0, one, infinity, infinity - 1, infinity + unit / 2, infinity + 1, top - 1, 1, unit - 1, unit};
+  const uint64_t corners[] = {0,       one, infinity, infinity - 1, infinity + unit / 2, infinity + 1,
+                              top - 1, 1,   unit - 1, unit};
   if (kind == 0) return bits & mask;
   if (kind == 1) return sign | corners[(bits >> 1) % 10];
   if (kind == 2) return sign | mantissa;
@@ -117,7 +118,8 @@ class Bench {
       if (out[i - kGuard] != std::byte{0xa5} || out[num_bytes + i] != std::byte{0xa5}) return "wrote beside the output";
     }
     for (int i = 0; i < num_inputs; ++i) {
-      if (i != in_place && std::memcmp(inputs[static_cast<size_t>(i)], data_.inputs()[static_cast<size_t>(i)].data(), num_bytes) != 0) {
+      if (i != in_place &&
+          std::memcmp(inputs[static_cast<size_t>(i)], data_.inputs()[static_cast<size_t>(i)].data(), num_bytes) != 0) {
         return "changed input " + std::to_string(i);
       }
     }
@@ -162,8 +164,8 @@ void check_all_places(Bench& bench, ReduceKernel kernel, const std::vector<std::
     for (int in_place = -1; in_place < num_inputs; ++in_place) {
       for (const size_t count : kCounts) {
         const std::string problem = bench.run(kernel, expected, scheme, in_place, count);
-        ASSERT_EQ(problem, "") << num_inputs << " inputs, in place at " << in_place << ", offsets " << scheme << ", " << count
-                               << " elements";
+        ASSERT_EQ(problem, "") << num_inputs << " inputs, in place at " << in_place << ", offsets " << scheme << ", "
+                               << count << " elements";
       }
     }
   }
@@ -217,13 +219,14 @@ TEST(Kernels, ConvertEvery16BitFloatAsTheOracleDoes) {
   const void* input = all.data();
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
     const oracle::Format& format = dtype == DType::kFloat16 ? oracle::kHalfFormat : oracle::kBFloat16Format;
-    for (const double factor : {1.0, 0.5, -1.5, 0.25, 1.25, 1 / 3.0, 1.0009765625, 1.00390625, 0x1.00ffffp0, 0x1.008001p0,
-                                0x1p-10, 0x1p-14, 0x1.8p-24, 0x1p-126, 0x1p-140, 1e4, 1e30}) {
+    for (const double factor : {1.0, 0.5, -1.5, 0.25, 1.25, 1 / 3.0, 1.0009765625, 1.00390625, 0x1.00ffffp0,
+                                0x1.008001p0, 0x1p-10, 0x1p-14, 0x1.8p-24, 0x1p-126, 0x1p-140, 1e4, 1e30}) {
       for (const InstructionSet set : available_instruction_sets()) {
         reduce_kernel(dtype, ReduceOp::kPremulSum, set)(result.data(), &input, &factor, 1, all.size());
         for (size_t i = 0; i < all.size(); ++i) {
           const float product = static_cast<float>(format.value(all[i])) * static_cast<float>(factor);
-          ASSERT_EQ(result[i], format.bits(product)) << name_of(set) << " " << name_of(dtype) << " " << i << " * " << factor;
+          ASSERT_EQ(result[i], format.bits(product))
+              << name_of(set) << " " << name_of(dtype) << " " << i << " * " << factor;
         }
       }
     }
@@ -306,8 +309,9 @@ TEST(InstructionSets, UnknownWishMessage) {
   const std::string best = name_of(available.back());
   const InstructionSetChoice choice = choose_instruction_set("sse9");
   EXPECT_EQ(choice.set, available.back());
-  EXPECT_EQ(choice.warning, "COHORT_SHM_INSTRUCTION_SET=\"sse9\" is not one of the instruction sets that this machine has: " +
-                                all + "; using " + best);
+  EXPECT_EQ(choice.warning,
+            "COHORT_SHM_INSTRUCTION_SET=\"sse9\" is not one of the instruction sets that this machine has: " + all +
+                "; using " + best);
 }
 
 TEST(InstructionSets, OneThatThisMachineLacksIsNotUsed) {

@@ -24,9 +24,7 @@ using Random = std::mt19937;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-int num_runs(int usual) {
-  return static_cast<int>(base::env_int("COHORT_STRESS_RUNS", 1).value().value_or(usual));
-}
+int num_runs(int usual) { return static_cast<int>(base::env_int("COHORT_STRESS_RUNS", 1).value().value_or(usual)); }
 
 unsigned new_seed() {
   const auto seed = static_cast<unsigned>(
@@ -39,8 +37,9 @@ unsigned pick(Random& random, unsigned below) { return static_cast<unsigned>(ran
 
 // The same on every rank that draws from the same numbers.
 Case random_case(Random& random, int world_size) {
-  constexpr OpKind kKinds[] = {OpKind::kBarrier, OpKind::kAllReduce, OpKind::kBroadcast,     OpKind::kReduce,  OpKind::kAllGather,
-                               OpKind::kGather,  OpKind::kScatter,   OpKind::kReduceScatter, OpKind::kAllToAll};
+  constexpr OpKind kKinds[] = {OpKind::kBarrier, OpKind::kAllReduce,     OpKind::kBroadcast,
+                               OpKind::kReduce,  OpKind::kAllGather,     OpKind::kGather,
+                               OpKind::kScatter, OpKind::kReduceScatter, OpKind::kAllToAll};
   constexpr DType kDTypes[] = {DType::kFloat32, DType::kInt64, DType::kUInt8};
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax};
   constexpr unsigned kLargest[] = {8, 100, 3000, 40000};
@@ -193,8 +192,8 @@ TEST(Stress, RanksKilledAtRandomMoments) {
     for (int i = 0; i < kAtATime; ++i) {
       const int world_size = 2 + static_cast<int>(pick(random, 3));
       const auto run_seed = static_cast<unsigned>(random());
-      teams.push_back(std::make_unique<ForkedRanks>(
-          world_size, [run_seed](Group& group) { run_until_failure(group, run_seed); }));
+      teams.push_back(
+          std::make_unique<ForkedRanks>(world_size, [run_seed](Group& group) { run_until_failure(group, run_seed); }));
       victims.push_back(static_cast<int>(pick(random, static_cast<unsigned>(world_size))));
     }
     for (const auto& team : teams) team->wait_until_joined();

@@ -17,10 +17,10 @@ class TraceMemory {
 
  private:
   struct Delete {
-    void operator()(std::byte* bytes) const { ::operator delete(bytes, std::align_val_t{4096}); }
+    void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{4096}); }
   };
   std::unique_ptr<std::byte, Delete> bytes_{
-      static_cast<std::byte*>(::operator new(shm::Trace::area_bytes(), std::align_val_t{4096}))};
+      static_cast<std::byte*>(::operator new (shm::Trace::area_bytes(), std::align_val_t{4096}))};
 };
 
 }  // namespace cohort::test

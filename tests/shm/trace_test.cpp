@@ -246,7 +246,8 @@ TEST(Trace, ThreadsWriteWhileOthersRead) {
   for (int thread = 0; thread < kThreads; ++thread) {
     writers.emplace_back([&, thread] {
       for (int call = 0; call < kCalls; ++call) {
-        const uint64_t id = trace.schedule(consistent_record(static_cast<uint64_t>(thread * kCalls + call), thread == 3));
+        const uint64_t id =
+            trace.schedule(consistent_record(static_cast<uint64_t>(thread * kCalls + call), thread == 3));
         trace.start(id);
         call % 2 == 0 ? trace.complete(id) : trace.fail(id);
       }

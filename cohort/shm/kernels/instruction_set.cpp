@@ -22,7 +22,8 @@ bool runs_here(InstructionSet set) {
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
     case InstructionSet::kAvx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && runs_here(InstructionSet::kAvx2);
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             runs_here(InstructionSet::kAvx2);
     case InstructionSet::kAvx512Bf16:
       return __builtin_cpu_supports("avx512bf16") && runs_here(InstructionSet::kAvx512);
 #endif
@@ -62,8 +63,9 @@ InstructionSetChoice choose_instruction_set(const std::optional<std::string>& wi
   for (const InstructionSet set : available) {
     if (*wished == name_of(set)) return {set, ""};
   }
-  return {best, std::string(kVariable) + "=\"" + *wished + "\" is not one of the instruction sets that this machine has: " +
-                    names(available) + "; using " + name_of(best)};
+  return {best, std::string(kVariable) + "=\"" + *wished +
+                    "\" is not one of the instruction sets that this machine has: " + names(available) + "; using " +
+                    name_of(best)};
 }
 
 InstructionSet best_instruction_set() {

@@ -185,7 +185,8 @@ COHORT_SHM_INLINE T quotient(T x, int divisor) {
 /// NaNs become the positive quiet one without payload: which of two NaNs an addition gives is up to the compiler.
 template <class Float, class T>
 COHORT_SHM_INLINE T one_nan(T x) {
-  constexpr Float kNan = sizeof(Float) == 4 ? static_cast<Float>(__builtin_nanf("")) : static_cast<Float>(__builtin_nan(""));
+  constexpr Float kNan =
+      sizeof(Float) == 4 ? static_cast<Float>(__builtin_nanf("")) : static_cast<Float>(__builtin_nan(""));
   return x == x ? x : T{} + kNan;
 }
 

@@ -13,7 +13,8 @@ struct ScalarLoop {
   using Wide = typename R::Wide;
 
   /// A block is read from every input before any of it is written: `out` may be an input.
-  static void block(void* out, const void* const* inputs, const double* factors, int num_inputs, size_t begin, size_t count) {
+  static void block(void* out, const void* const* inputs, const double* factors, int num_inputs, size_t begin,
+                    size_t count) {
     Wide sums[kBlock];
     for (int index = 0; index < num_inputs; ++index) {
       const Element* input = static_cast<const Element*>(inputs[index]) + begin;

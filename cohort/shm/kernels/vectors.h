@@ -104,7 +104,8 @@ COHORT_SHM_INLINE Raw narrow_integers(const F64 (&from)[kParts]) {
   Small pieces[kParts];
   for (int part = 0; part < kParts; ++part) {
     if constexpr (sizeof(Number) < 4) {
-      pieces[part] = __builtin_convertvector(__builtin_convertvector(from[part], Vector<int32_t, sizeof(F64) / 2>), Small);
+      pieces[part] =
+          __builtin_convertvector(__builtin_convertvector(from[part], Vector<int32_t, sizeof(F64) / 2>), Small);
     } else {
       pieces[part] = __builtin_convertvector(from[part], Small);
     }
@@ -122,7 +123,8 @@ struct TwoInputs {
   typename R::Wide weights[2];
 
   COHORT_SHM_INLINE TwoInputs(const void* const* inputs, const double* factors)
-      : pointers{static_cast<const typename R::Element*>(inputs[0]), static_cast<const typename R::Element*>(inputs[1])},
+      : pointers{static_cast<const typename R::Element*>(inputs[0]),
+                 static_cast<const typename R::Element*>(inputs[1])},
         weights{weight_of<R>(factors, 2, 0), weight_of<R>(factors, 2, 1)} {}
   static constexpr int size() { return 2; }
   COHORT_SHM_INLINE const typename R::Element* pointer(int index) const { return pointers[index]; }
@@ -180,8 +182,8 @@ struct VectorLoop {
 
   /// kRaws vectors of one input's elements, widened and weighed. load_raw(pointer): a vector of elements.
   template <int kRaws, class Inputs, class Load>
-  COHORT_SHM_INLINE static void read(const Inputs& inputs, int index, size_t begin,
-                                     WideVector (&terms)[kRaws][kParts], Load load_raw) {
+  COHORT_SHM_INLINE static void read(const Inputs& inputs, int index, size_t begin, WideVector (&terms)[kRaws][kParts],
+                                     Load load_raw) {
     const Element* from = inputs.pointer(index) + begin;
     const Wide weight = inputs.weight(index);
 #pragma GCC unroll 8
@@ -223,7 +225,8 @@ struct VectorLoop {
   template <class Inputs>
   COHORT_SHM_INLINE static Raw combine_one(const Inputs& inputs, size_t begin) {
     Raw result[1];
-    combine(inputs, begin, result, [](const Element* from) __attribute__((always_inline)) { return load<Raw>(from); });
+    combine(
+        inputs, begin, result, [](const Element* from) __attribute__((always_inline)) { return load<Raw>(from); });
     return result[0];
   }
 
@@ -241,7 +244,8 @@ struct VectorLoop {
     if (has_tail) tail = combine_one(inputs, count - kLanes);
     for (; i + kUnroll * kLanes <= count; i += kUnroll * kLanes) {
       Raw results[kUnroll];
-      combine(inputs, i, results, [](const Element* from) __attribute__((always_inline)) { return load<Raw>(from); });
+      combine(
+          inputs, i, results, [](const Element* from) __attribute__((always_inline)) { return load<Raw>(from); });
 #pragma GCC unroll 8
       for (int raw = 0; raw < kUnroll; ++raw) store(out + i + raw * kLanes, results[raw]);
     }
@@ -260,9 +264,10 @@ struct VectorLoop {
     } else if (count > kFew) {
       const size_t num_bytes = count * sizeof(Element);
       Raw result[1];
-      combine(many, 0, result, [num_bytes](const Element* from) __attribute__((always_inline)) {
-        return Machine::template load_partial<Raw>(from, num_bytes);
-      });
+      combine(
+          many, 0, result, [num_bytes](const Element* from) __attribute__((always_inline)) {
+            return Machine::template load_partial<Raw>(from, num_bytes);
+          });
       Machine::store_partial(output, result[0], num_bytes);
     } else {
       for (size_t i = 0; i < count; ++i) output[i] = combined_at<R>(inputs, factors, num_inputs, i);

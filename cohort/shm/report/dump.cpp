@@ -109,7 +109,8 @@ std::string write_files(std::string prefix, const std::string& reason) {
   const bool has_text = write(text_path, to_text(trace));
   write(prefix + who + ".json", to_json(trace));
   write(prefix + who + ".trace.json", to_chrome_trace(trace));
-  for (const int rank : ranks_to_pickle(trace)) write(pickle_prefix(prefix) + std::to_string(rank), to_pickle(trace, rank));
+  for (const int rank : ranks_to_pickle(trace))
+    write(pickle_prefix(prefix) + std::to_string(rank), to_pickle(trace, rank));
   return has_text ? text_path : "";
 }
 

@@ -42,9 +42,8 @@ Json group_config(const ProcessTrace& trace) {
     const GroupTrace& group = trace.groups[place];
     std::vector<int> ranks;
     for (const RankTrace& rank : group.ranks) ranks.push_back(global_rank_of(group, rank.rank));
-    config[names[place]] = {{"name", names[place]},
-                            {"desc", group.description},
-                            {"ranks", fmt::format("[{}]", fmt::join(ranks, ", "))}};
+    config[names[place]] = {
+        {"name", names[place]}, {"desc", group.description}, {"ranks", fmt::format("[{}]", fmt::join(ranks, ", "))}};
   }
   return config;
 }
@@ -181,7 +180,8 @@ void for_each_record(const ProcessTrace& trace, Visit visit) {
 /// Chrome's times are microseconds as doubles, which since 1970 would lose digits. The same for all ranks of a day.
 int64_t first_midnight_ns(const ProcessTrace& trace) {
   int64_t first = trace.time_ns;
-  for_each_record(trace, [&](size_t, const RankTrace&, const CallRecord& record) { first = std::min(first, record.created_ns); });
+  for_each_record(
+      trace, [&](size_t, const RankTrace&, const CallRecord& record) { first = std::min(first, record.created_ns); });
   constexpr int64_t kDay = int64_t{86'400} * 1'000'000'000;
   return first / kDay * kDay;
 }
@@ -227,8 +227,7 @@ std::string to_pickle(const ProcessTrace& trace, int global_rank) {
     if (global_rank_of(group, rank.rank) != global_rank) return;
     const std::string operation =
         record.kind == OpKind::kAllocate ? kAllocateForAnalyser : operation_name(record, rank.rank);
-    Json entry =
-        to_entry(record, global_rank, "gloo:" + operation, place, {names[place], group.description});
+    Json entry = to_entry(record, global_rank, "gloo:" + operation, place, {names[place], group.description});
     entry["time_discovered_started_ns"] = record.started_ns ? Json(*record.started_ns) : Json();
     const auto completed = completed_ns(record);
     entry["time_discovered_completed_ns"] = completed ? Json(*completed) : Json();
@@ -284,8 +283,7 @@ std::string to_chrome_trace(const ProcessTrace& trace) {
                         {"queued_us", static_cast<double>(begin - record.created_ns) / 1e3},
                         {"call_site", record.call_site}}}});
   });
-  std::string text =
-      fmt::format("{{\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":{},\"traceEvents\":[", base);
+  std::string text = fmt::format("{{\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":{},\"traceEvents\":[", base);
   const char* separator = "\n";
   for (const Json& event : events) {
     text += separator + write(event);

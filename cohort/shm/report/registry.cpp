@@ -112,14 +112,13 @@ TracedGroup::TracedGroup(Segment segment, TracedGroupOptions options) {
 TracedGroup::~TracedGroup() {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const auto found = std::find_if(all.members.begin(), all.members.end(),
-                                  [&](const Member& member) { return member.key == this; });
+  const auto found =
+      std::find_if(all.members.begin(), all.members.end(), [&](const Member& member) { return member.key == this; });
   if (all.owner != ::getpid() || found == all.members.end()) return;
   const Member member = *found;
   all.members.erase(found);
-  const bool is_last = std::none_of(all.members.begin(), all.members.end(), [&](const Member& other) {
-    return memory_of(other) == memory_of(member);
-  });
+  const bool is_last = std::none_of(all.members.begin(), all.members.end(),
+                                    [&](const Member& other) { return memory_of(other) == memory_of(member); });
   if (!is_last) return;
   // Another group may get the same address.
   if (all.first_memory == memory_of(member)) all.first_memory = nullptr;

@@ -29,7 +29,8 @@ std::string duration(int64_t nanoseconds) {
 std::string table(const std::string& indent, const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows) {
-    for (size_t column = 0; column < row.size(); ++column) widths[column] = std::max(widths[column], row[column].size());
+    for (size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
   }
   std::string text;
   for (const auto& row : rows) {

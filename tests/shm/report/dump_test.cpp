@@ -20,9 +20,9 @@
 #include "cohort/shm/group.h"
 #include "cohort/shm/report/registry.h"
 #include "cohort/shm/trace.h"
-#include "tests/checkpoint/temporary_folder.h"
 #include "tests/shm/ranks.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/temporary_folder.h"
 
 namespace cohort::shm {
 namespace {
@@ -85,14 +85,14 @@ TEST(Dump, WritesTextJsonChromeTraceAndPickle) {
   EXPECT_EQ(dump_traces(folder / "new/run_"), folder / "new/run_1.txt");
   const TemporaryFolder other;
   EXPECT_EQ(dump_traces(other / "run_", "a test"), other / "run_1.txt");
-  EXPECT_EQ(files_in(other),
-            (std::vector<std::string>{"run_1.json", "run_1.trace.json", "run_1.txt", "torch_run_1"}));
+  EXPECT_EQ(files_in(other), (std::vector<std::string>{"run_1.json", "run_1.trace.json", "run_1.txt", "torch_run_1"}));
   for (const std::string& name : files_in(other)) {
     struct stat status {};
     ASSERT_EQ(::stat((other / name).c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0600) << name;
   }
-  EXPECT_THAT(text_in(other / "run_1.txt"), HasSubstr("written because of a test\n\ngroup \"default_pg\" (name \"0\"), 2 ranks\n"));
+  EXPECT_THAT(text_in(other / "run_1.txt"),
+              HasSubstr("written because of a test\n\ngroup \"default_pg\" (name \"0\"), 2 ranks\n"));
   EXPECT_EQ(json::parse(text_in(other / "run_1.json"))["entries"][0]["profiling_name"], "shm:barrier");
   EXPECT_EQ(json::parse(text_in(other / "run_1.trace.json"))["traceEvents"].size(), 4 + 2 + 1);
 }
@@ -129,9 +129,7 @@ TEST(Dump, ForgetsAGroupThatIsGone) {
   EXPECT_TRUE(read_process_trace("").groups.empty());
 }
 
-TEST(Dump, AFolderThatCannotBeMadeIsAWarning) {
-  EXPECT_EQ(dump_traces("/proc/cannot/run_"), "");
-}
+TEST(Dump, AFolderThatCannotBeMadeIsAWarning) { EXPECT_EQ(dump_traces("/proc/cannot/run_"), ""); }
 
 TEST(Dump, PrefixesComeFromTheEnvironment) {
   const FakeGroup group(1);
@@ -139,14 +137,16 @@ TEST(Dump, PrefixesComeFromTheEnvironment) {
   const TemporaryFolder folder;
   {
     const Environment environment({{"TMPDIR", folder.path()}});
-    const std::string expected = base::fill_in("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
+    const std::string expected =
+        base::fill_in("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
     EXPECT_EQ(dump_traces(), expected);
     // Not in a folder that others can write to.
     std::filesystem::permissions(std::filesystem::path(expected).parent_path(), std::filesystem::perms::all);
-    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_......./{}_rank_0.txt", folder.path(),
-                                                                   ::geteuid(), ::getppid())));
+    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_......./{}_rank_0.txt",
+                                                                   folder.path(), ::geteuid(), ::getppid())));
   }
-  const Environment environment({{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
+  const Environment environment(
+      {{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
   EXPECT_EQ(dump_traces(), folder / "ours_0.txt");
   EXPECT_TRUE(std::filesystem::exists(folder / "torchs_0"));
 }
@@ -187,8 +187,9 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
   // Until rank 0 is in its second barrier.
   std::string text;
   for (int attempt = 0; attempt < 200 && text.find("#2 barrier: started") == std::string::npos; ++attempt) {
-    const std::string where = base::fill_in("[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)",
-                                            workers.pid(1), folder / "run_1.txt");
+    const std::string where =
+        base::fill_in("[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)",
+                      workers.pid(1), folder / "run_1.txt");
     std::filesystem::remove(folder / "run_1.txt");
     workers.signal(1, SIGUSR1);
     workers.wait_for_output(1, where);
@@ -261,8 +262,8 @@ TEST(DumpOnTimeout, OncePerProcess) {
 
 TEST(DumpOnTimeout, CanBeSwitchedOff) {
   const TemporaryFolder folder;
-  for (const auto& [name, value] : std::map<std::string, std::string>{{"COHORT_TRACE_DUMP", "never"},
-                                                                      {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}}) {
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"COHORT_TRACE_DUMP", "never"}, {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}}) {
     const auto results =
         test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}, {name, value}}));
     results.expect_success();

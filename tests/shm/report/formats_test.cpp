@@ -96,7 +96,8 @@ TEST(TraceText, ShowsTheLastTenOperations) {
   trace.groups = {make_group({make_rank(0, records)})};
   const std::string text = to_text(trace);
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("  #5  ")));
-  EXPECT_THAT(text, testing::HasSubstr("\n    08:42:20.125000  #6      barrier    completed  2 ms  train_gpt+0x1a2b (main)\n"));
+  EXPECT_THAT(
+      text, testing::HasSubstr("\n    08:42:20.125000  #6      barrier    completed  2 ms  train_gpt+0x1a2b (main)\n"));
   EXPECT_THAT(text, testing::HasSubstr("  #15  "));
   EXPECT_THAT(text, testing::HasSubstr("  ranks have called the same collectives, up to #15\n"));
 }
@@ -131,9 +132,8 @@ TEST(FindDifference, OperationsThatDiffer) {
   const auto barrier = make_call(7, OpKind::kBarrier, State::kStarted, 1);
   auto all_reduce = make_call(7, OpKind::kAllReduce, State::kStarted, 1);
   all_reduce.num_inputs = all_reduce.num_outputs = 3;
-  const Difference expected{.collective_seq_id = 7,
-                            .parties = {{"barrier", {0, 2}}, {"all_reduce(SUM) of 3 float32", {1}}},
-                            .missing = {}};
+  const Difference expected{
+      .collective_seq_id = 7, .parties = {{"barrier", {0, 2}}, {"all_reduce(SUM) of 3 float32", {1}}}, .missing = {}};
   EXPECT_EQ(find_difference(make_group({make_rank(0, {barrier}), make_rank(1, {all_reduce}), make_rank(2, {barrier})})),
             expected);
 }
@@ -174,7 +174,8 @@ TEST(FindDifference, SendsDoNotCount) {
 TEST(TraceJson, HasPyTorchsFields) {
   const json trace = json::parse(to_json(make_trace()));
   EXPECT_EQ(trace["version"], "2.10");
-  EXPECT_EQ(trace["pg_config"], json::parse(R"json({"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}})json"));
+  EXPECT_EQ(trace["pg_config"],
+            json::parse(R"json({"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}})json"));
   EXPECT_EQ(trace["pg_status"], json::parse(R"json({"0": {"last_enqueued_collective": 3, "last_started_collective": 3,
                                                       "last_completed_collective": 2}})json"));
   EXPECT_EQ(trace["rank"], 0);
@@ -250,7 +251,8 @@ TEST(ChromeTrace, HasARowPerRankAndGroup) {
                                        "args": {"name": "default_pg"}})json"));
   EXPECT_EQ(events[7], json::parse(R"json({"name": "process_name", "ph": "M", "pid": 1, "tid": 0,
                                        "args": {"name": "rank 1 (pid 4712 on node-a)"}})json"));
-  EXPECT_EQ(events[9], json::parse(R"json({"name": "all_reduce", "cat": "shm", "ph": "X", "ts": 31312126000.0, "dur": 2000.0,
+  EXPECT_EQ(events[9],
+            json::parse(R"json({"name": "all_reduce", "cat": "shm", "ph": "X", "ts": 31312126000.0, "dur": 2000.0,
       "pid": 0, "tid": 0, "args": {"call": "all_reduce(SUM) of 8 float32", "state": "completed", "seq_id": 1,
       "queued_us": 1000.0, "call_site": "train_gpt+0x1a2b (main)"}})json"));
   // What still runs, or waits, reaches to the dump.
