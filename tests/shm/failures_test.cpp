@@ -33,7 +33,7 @@ Outcome sum(Group& group, size_t count, const CallOptions& options = {}) {
 
 // Every rank but 1 prints what a barrier gives.
 void barrier_without_rank_1(Group& group) {
-  if (group.rank() == 1) pause();
+  if (group.rank() == 1) ::pause();
   std::cout << text_of(group.barrier()) << text_of(group.barrier());
 }
 

@@ -104,7 +104,7 @@ TEST(Dump, NamesFilesByTheRankInTheJob) {
   const TracedGroup second(subgroup.segment(), {.name = "1", .description = "", .rank = 0, .global_ranks = {6}});
   EXPECT_EQ(read_process_trace("").rank, 6);
   EXPECT_EQ(read_process_trace("").groups.size(), 2);
-  const Environment environment({{"RANK", "9"}});
+  const Environment environment(std::map<std::string, std::string>{{"RANK", "9"}});
   EXPECT_EQ(read_process_trace("").rank, 9);
 }
 
