@@ -13,7 +13,7 @@ torch_cpu_index=https://download.pytorch.org/whl/cpu
 python_packages=("numpy" "pytest>=7" "safetensors>=0.4")
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev)
-optional=(ccache mold clang-format clang-tidy iproute2)
+optional=(ccache mold clang-format clang-tidy iproute2 libopenmpi-dev openmpi-bin)
 python=${PYTHON:-python3}
 stamp=.venv/.cohort-setup
 
