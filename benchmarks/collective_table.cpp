@@ -59,7 +59,8 @@ std::string header(const std::vector<std::string>& rivals) {
 bool differ(const Row& row) {
   if (!row.ratio || !row.ratio_of_means || row.rival_name == "roof") return false;
   const double factor = *row.ratio_of_means / *row.ratio;
-  const bool is_won_by_one = std::min(*row.ratio, *row.ratio_of_means) < 0.9 && std::max(*row.ratio, *row.ratio_of_means) > 1.1;
+  const bool is_won_by_one =
+      std::min(*row.ratio, *row.ratio_of_means) < 0.9 && std::max(*row.ratio, *row.ratio_of_means) > 1.1;
   return factor < 0.5 || factor > 2 || is_won_by_one;
 }
 

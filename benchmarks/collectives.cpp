@@ -65,6 +65,9 @@ struct Teams {
   std::optional<Team> mpi;
   /// What the MPI is, or why there is none.
   std::string mpi_note;
+  /// What our backend has that others lack.
+  bool has_shared = false;
+  bool has_no_trace = false;
 };
 
 std::optional<Team> start_mpi(const std::string& folder, int num_ranks, const Settings& settings, std::string& note) {
@@ -96,7 +99,8 @@ Teams start_teams(const std::string& folder, int num_ranks, const Settings& sett
                .num_ranks = num_ranks,
                .command = {settings.program, kCollectivesRank, std::to_string(num_ranks), settings.backend}});
   auto mpi = start_mpi(folder, num_ranks, settings, note);
-  return {std::move(cohort), std::move(mpi), note};
+  const bool is_shm = settings.backend == "shm";
+  return {std::move(cohort), std::move(mpi), note, is_shm && has_shared_tensors(), is_shm};
 }
 
 // A rival that cannot do the case is left without a figure; our own failure is an error.
@@ -137,21 +141,25 @@ CollectiveCase with_memory(CollectiveCase what, Memory memory) {
   return what;
 }
 
+// What records cost shows where calls are short.
+bool shows_trace(const CollectiveCase& what) {
+  return what.op == Op::kAllReduce && what.dtype == DType::kFloat32 && what.num_bytes <= (size_t{1} << 20);
+}
+
 class Comparison {
  public:
-  Comparison(Teams& teams, const CollectiveCase& what, const Effort& effort)
-      : teams_(teams), what_(what), effort_(effort) {
-    variants_.push_back({.team = &teams.cohort, .engine = "ours", .what = what});
-    variants_.push_back({.rival_name = "gloo", .team = &teams.cohort, .engine = "gloo", .what = what});
-    if (teams.mpi)
-      variants_.push_back({.rival_name = "openmpi", .team = &*teams.mpi, .engine = "openmpi", .what = what});
-    const bool is_large = what.num_bytes >= kSmallestWithRoof;
+  Comparison(Teams& teams, const CollectiveCase& what, const Effort& effort) : teams_(teams), effort_(effort) {
+    const bool has_roof = what.num_bytes >= kSmallestWithRoof;
+    const bool is_also_shared = has_roof && teams.has_shared;
     const auto shared = with_memory(what, Memory::kShared);
-    if (is_large && has_shared_tensors())
-      variants_.push_back({.team = &teams.cohort, .engine = "ours", .what = shared});
+    add("", "ours", what);
+    add("gloo", "gloo", what);
+    if (teams.mpi) add("openmpi", "openmpi", what);
+    if (teams.has_no_trace && shows_trace(what)) add("no-trace", "no-trace", what);
+    if (is_also_shared) add("", "ours", shared);
     for (Variant& variant : variants_) verify(variant);
-    if (is_large) variants_.push_back(fastest_roof(teams.cohort, what));
-    if (is_large && has_shared_tensors()) variants_.push_back(fastest_roof(teams.cohort, shared));
+    if (has_roof) variants_.push_back(fastest_roof(teams.cohort, what));
+    if (is_also_shared) variants_.push_back(fastest_roof(teams.cohort, shared));
     for (Variant& variant : variants_) {
       if (variant.failure.empty()) set_block(variant, effort);
     }
@@ -178,10 +186,16 @@ class Comparison {
       rows.push_back(row_of(*ours, "openmpi", find("openmpi", Memory::kPrivate), teams_.mpi_note));
       const Variant* roof = find("roof", memory);
       if (roof) rows.push_back(row_of(*ours, "roof", roof, roof->engine));
+      const Variant* no_trace = find("no-trace", memory);
+      if (no_trace) rows.push_back(row_of(*ours, "no-trace", no_trace, "the same group without its records"));
     }
   }
 
  private:
+  void add(const std::string& rival_name, const std::string& engine, const CollectiveCase& what) {
+    Team* team = engine == "openmpi" ? &*teams_.mpi : &teams_.cohort;
+    variants_.push_back({.rival_name = rival_name, .team = team, .engine = engine, .what = what});
+  }
   const Variant* find(const std::string& rival_name, Memory memory) const {
     for (const Variant& variant : variants_) {
       if (variant.rival_name == rival_name && variant.what.memory == memory) return &variant;
@@ -205,7 +219,6 @@ class Comparison {
   }
 
   Teams& teams_;
-  CollectiveCase what_;
   Effort effort_;
   std::vector<Variant> variants_;
 };

@@ -1,5 +1,5 @@
-// A C++ rank of `collectives`: the public calls of cohort, on two groups of the same ranks that differ in their backend, and
-// the roof probe. Commands: collective_worker.h.
+// A C++ rank of `collectives`: the public calls of cohort, on groups of the same ranks that differ in their backend, and the
+// roof probe. Commands: collective_worker.h.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -12,6 +12,7 @@
 #include "benchmarks/collective_worker.h"
 #include "benchmarks/question.h"
 #include "benchmarks/roof.h"
+#include "cohort/base/env.h"
 #include "cohort/comm/point_to_point.h"
 #include "cohort/comm/process_group.h"
 #include "cohort/comm/subgroups.h"
@@ -32,8 +33,8 @@ class SharedTensors {
  public:
   std::shared_ptr<std::byte> allocate([[maybe_unused]] size_t num_bytes, [[maybe_unused]] const Group& group) {
 #if COHORT_BENCH_HAS_SHM_EMPTY
-    auto tensor = shm_empty({static_cast<int64_t>(num_bytes)}, at::TensorOptions().dtype(at::kByte), {.group = group});
-    auto* data = static_cast<std::byte*>(tensor.data_ptr());
+    const auto tensor = shm_empty({static_cast<int64_t>(num_bytes)}, at::TensorOptions().dtype(at::kByte), group);
+    auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
     tensors_[data] = tensor;
     return {data, [this](std::byte* pointer) { tensors_.erase(pointer); }};
 #else
@@ -115,6 +116,15 @@ struct Engines {
   }
 };
 
+// A group reads the variable when it begins.
+Group group_without_trace() {
+  base::set_env("TORCH_FR_BUFFER_SIZE", "0");
+  const Group group = new_group({}, {.backend = "shm"});
+  barrier({.group = group});
+  base::unset_env("TORCH_FR_BUFFER_SIZE");
+  return group;
+}
+
 void serve(int rank, const std::string& commands, const std::string& ours_backend) {
   const Group gloo = default_group();
   const Group ours = new_group({}, {.backend = ours_backend});
@@ -122,6 +132,7 @@ void serve(int rank, const std::string& commands, const std::string& ours_backen
   Engines engines;
   engines.add("ours", std::make_unique<CohortEngine>(ours, shared));
   engines.add("gloo", std::make_unique<CohortEngine>(gloo, shared));
+  if (ours_backend == "shm") engines.add("no-trace", std::make_unique<CohortEngine>(group_without_trace(), shared));
   for (const auto& style : all_roof_styles()) engines.add(style, std::make_unique<Roof>(rank, parse_roof_style(style)));
   const BarrierOptions barrier_options{.group = ours};
   CollectiveWorker worker({.rank = rank,

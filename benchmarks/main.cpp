@@ -16,7 +16,7 @@ constexpr int kUsageError = 2;
 constexpr Question kQuestions[] = {
     {"collectives", "all operations between ranks of one machine, beside Gloo, OpenMPI and the memory's limit",
      run_collectives, print_collectives},
-    {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Python's DDP and no DDP", run_ddp_step},
+    {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
     {"start", "2 workers from the launcher, beside torchrun", run_start},
@@ -84,7 +84,8 @@ int run(int argc, char** argv) {
   app.add_option("--size", settings.sizes, "collectives: only these, as 4KiB,64MiB; any size will do")->delimiter(',');
   app.add_option("--dtype", settings.dtypes, "collectives: only these: float32,bfloat16")->delimiter(',');
   app.add_option("--ranks", settings.ranks, "collectives: only these numbers of ranks, as 2,4")->delimiter(',');
-  app.add_option("--backend", settings.backend, "collectives: the backend that is measured")->capture_default_str();
+  app.add_option("--backend", settings.backend, "collectives, ddp-step: the backend that is measured")
+      ->capture_default_str();
   app.add_option("--json", request.json_file, "Write all rows to this file");
   app.add_option("--json-dir", request.json_folder, "Write one file per question into this folder")
       ->check(CLI::ExistingDirectory);

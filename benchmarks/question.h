@@ -40,7 +40,7 @@ std::vector<Row> run_start(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
-/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_ddp_step_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of collectives.
