@@ -12,7 +12,7 @@ namespace {
 // Three digits that count, two below 1.
 std::string short_number(std::optional<double> value) {
   if (!value) return "-";
-  if (*value < 0.995) return fmt::format("{:.2g}", *value);
+  if (*value < 0.995) return *value < 0.00095 ? "<0.001" : fmt::format("{:#.2g}", *value);
   return fmt::format("{:.{}f}", *value, *value < 9.995 ? 2 : *value < 99.95 ? 1 : 0);
 }
 

@@ -28,6 +28,9 @@ class Engine {
   /// A call on these buffers. Throws std::exception where the engine lacks the operation. Broadcasts and reductions have
   /// their root at rank 0.
   virtual Call prepare(const CollectiveCase& what, const Buffers& buffers) = 0;
+  /// False: ranks work side by side without meeting. Where they share cores each would then be timed as if it were alone, so
+  /// its time is the processor's, times the number of ranks per core.
+  virtual bool meets() const { return true; }
 };
 
 struct WorkerOptions {

@@ -1,7 +1,7 @@
 // One C++ rank of ddp-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d" (c10d::Reducer on our
-// backend), "gloo" (ours on Gloo), "plain" (no DDP). Commands: "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first
-// step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop"
-// frees all. ddp_step_rank.py is the same program in Python: same weights, same data, same steps.
+// backend), "gloo" (ours on Gloo), "plain" (no DDP). Commands: "copy VARIANT CASE" builds a case's module and data; "verify
+// VARIANT" takes a first step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per
+// step; "drop" frees all. ddp_step_rank.py is the same program in Python: same weights, same data, same steps.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>

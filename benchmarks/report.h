@@ -48,8 +48,8 @@ struct AddedTimes {
 Row compare_added_times(const AddedTimes& times);
 
 void print_table(const std::vector<Row>& rows);
-/// A JSON list of rows. Besides the contract's keys: "ratio_low", "ratio_high" (95 %), "pairs", and where single calls
-/// were timed "ours_min", "ours_p50", "ours_p99", "ours_mean", the same of the rival, "ratio_mean"; "note". Throws std::runtime_error.
+/// A JSON list of rows. Besides the contract's keys: "ratio_low", "ratio_high" (95 %), "pairs", "note"; where single calls
+/// were timed "ours_min", "ours_p50", "ours_p99", "ours_mean", the same of the rival, "ratio_mean". Throws std::runtime_error.
 void write_json(const std::vector<Row>& rows, const std::string& path);
 
 }  // namespace cohort::bench

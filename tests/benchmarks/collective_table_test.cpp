@@ -33,25 +33,29 @@ TEST(CollectivesTable, HasABlockPerOperationAndALinePerSize) {
       with_figure(make_row("all_reduce/float32/1MiB/ranks=2/memory=shm", "roof", 50), 45, 0.9),
       with_figure(make_row("barrier/ranks=2", "gloo", 10), 30, 0.5),
   });
-  EXPECT_EQ(text, R"(us per call; ratio = rival / ours, above 1: ours is faster; roof: its time / ours, 1 is the limit
-
-all_reduce, float32, 2 ranks
-     size  ours p50      mean       p99   GB/s |      gloo  ratio 95 % bounds   |   openmpi  ratio 95 % bounds   |      roof  ratio 95 % bounds  
-       4B      0.25      0.38      0.50  0.016 |       100    400 [400 400]     |         -      -               |                               
-     1MiB       100       150       200   10.5 |      1000   10.0 [9.50 10.5]   |       150   1.50 [1.00 2.00]   |      80.0   0.80 [0.30 1.30]  
-
-all_reduce, float32, 2 ranks, tensors in shared memory
-     size  ours p50      mean       p99   GB/s |      gloo  ratio 95 % bounds   |   openmpi  ratio 95 % bounds   |      roof  ratio 95 % bounds  
-     1MiB      50.0      75.0       100   21.0 |                                |                                |      45.0   0.90 [0.40 1.40]  
-
-barrier, 2 ranks
-     size  ours p50      mean       p99   GB/s |      gloo  ratio 95 % bounds   |   openmpi  ratio 95 % bounds   |      roof  ratio 95 % bounds  
-               10.0      15.0      20.0      - |      30.0   3.00 [2.50 3.50]   |                                |                               
-
-Ratios that depend on how calls are summed up:
-  barrier/ranks=2, gloo: 3.00 by medians, 0.5 by means
-
-)");
+  // Columns of ours, then three rivals.
+  const std::string header =
+      "     size  ours p50      mean       p99   GB/s |      gloo  ratio 95 % bounds   "
+      "|   openmpi  ratio 95 % bounds   |      roof  ratio 95 % bounds  \n";
+  const std::string empty(30, ' ');
+  EXPECT_EQ(text,
+            "us per call; ratio = rival / ours, above 1: ours is faster; roof: its time / ours, 1 is the limit\n"
+            "\nall_reduce, float32, 2 ranks\n" +
+                header +
+                "       4B      0.25      0.38      0.50  0.016 |       100    400 [400 400]     "
+                "|         -      -               | " +
+                empty +
+                "\n"
+                "     1MiB       100       150       200   10.5 |      1000   10.0 [9.50 10.5]   "
+                "|       150   1.50 [1.00 2.00]   |      80.0   0.80 [0.30 1.30]  \n"
+                "\nall_reduce, float32, 2 ranks, tensors in shared memory\n" +
+                header + "     1MiB      50.0      75.0       100   21.0 | " + empty + " | " + empty +
+                " |      45.0   0.90 [0.40 1.40]  \n"
+                "\nbarrier, 2 ranks\n" +
+                header + "               10.0      15.0      20.0      - |      30.0   3.00 [2.50 3.50]   | " + empty +
+                " | " + empty +
+                "\n\nRatios that depend on how calls are summed up:\n"
+                "  barrier/ranks=2, gloo: 3.00 by medians, 0.50 by means\n\n");
 }
 
 TEST(CollectivesTable, OfNothingIsALine) {
