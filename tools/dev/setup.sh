@@ -62,7 +62,8 @@ install_system_packages() {
   if ! .venv/bin/python -c 'import pip' 2>/dev/null && ! "$python" -c 'import ensurepip' 2>/dev/null; then
     packages+=(python3 python3-venv)
   fi
-  # What only makes builds faster, checks stricter or benchmarks richer (OpenMPI is a rival) is taken where the distribution has it and we may install.
+  # What only makes builds faster, checks stricter or benchmarks richer (OpenMPI is a rival) is taken where the
+  # distribution has it and we may install.
   if ((EUID == 0)) || ((${#packages[@]})); then
     for package in $(missing_packages "${optional[@]}"); do
       if apt-cache show "$package" >/dev/null 2>&1; then packages+=("$package"); fi
