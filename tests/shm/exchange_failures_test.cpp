@@ -168,6 +168,27 @@ TEST(ExchangeFailure, TimesOutWithoutAnybodyWaiting) {
   EXPECT_EQ(transfer->failure()->kind, Failure::Kind::kTimeout);
 }
 
+TEST(ExchangeFailure, RanksAreCalledByTheirNumbersInTheJobMessage) {
+  ExchangeRanks ranks(2);
+  const auto exchange = ranks.make(0, milliseconds(5), {4, 6});
+  const auto peer = ranks.make(1, milliseconds(5), {4, 6});
+  int value = 0;
+  const Elements one{DType::kInt32, 1};
+  EXPECT_EQ(wait_text(*exchange, exchange->send(&value, one, 0, 0)),
+            "rank 4 cannot send to itself\nhint: copy the tensor instead\n");
+  expect_done(*peer, peer->send(&value, one, 0, 1));
+  EXPECT_EQ(wait_text(*exchange, exchange->receive(&value, one, 1, 2)),
+            "rank 6 sent nothing with tag 2 to rank 4 within 5 ms\n"
+            "rank 6 offers tag 1, rank 4 waits for tag 2\n"
+            "hint: give send and recv the same tag\n");
+  EXPECT_EQ(wait_text(*exchange, exchange->receive(&value, {DType::kBytes, 0}, 1, 1)),
+            "rank 6 and rank 4 disagree about the message with tag 1\n"
+            "rank 6 sends   1 int32 (4 B)\n"
+            "rank 4 expects 0 bytes\n"
+            "hint: give send and recv tensors of the same dtype and size; messages with one tag arrive in the order "
+            "sent\n");
+}
+
 TEST(ExchangeFailure, ListsOfTagsStayShort) {
   EXPECT_EQ(list_tags({3}), "tag 3");
   EXPECT_EQ(list_tags({3, 4}), "tags 3 and 4");
