@@ -281,11 +281,12 @@ void Traffic::fail(PendingTransfer& transfer, const Outcome& outcome) {
     std::erase(peers_[rank].offered, &transfer);
     std::erase(peers_[rank].streams, &transfer);
   }
-  finish(transfer, outcome);
+  // Before it is done: who sees this failure sees the group's too.
   const auto kind = outcome->kind;
   const bool is_own =
       kind == Failure::Kind::kTimeout || kind == Failure::Kind::kMismatch || kind == Failure::Kind::kObstacle;
   if (is_own) neighbours_.report(outcome);
+  finish(transfer, outcome);
   // The other end may be in the middle of this message.
   if (was_streaming) part(rank, outcome);
 }
