@@ -29,6 +29,11 @@ struct BackendRequest {
   std::shared_ptr<OperationWatch> watch;
   /// The accelerator this rank was bound to by InitOptions::device_id.
   std::optional<c10::Device> device_id;
+  /// How often these ranks have created a default group with this store, this time included: keys of an earlier time may
+  /// still be there.
+  int start_count = 0;
+  /// Process ids of the members; empty where they are not known.
+  std::vector<int> pids = {};
 };
 
 }  // namespace cohort::comm

@@ -92,16 +92,43 @@ std::optional<Diagnosis> Diagnostician::earlier_failure(const Operation& operati
   return std::nullopt;
 }
 
-// Empty if the member waits in the same operation.
-std::string Diagnostician::absence_of(int group_rank, const Operation& operation) const {
+// What a member does instead; empty if it waits in the same operation.
+std::string Diagnostician::occupation_of(int group_rank, const Operation& operation) const {
   const int rank = ranks_[group_rank];
-  const auto who = describe(group_rank) + " has not come: it ";
   const auto waiting = reports_.waiting_of(rank);
   const bool here = waiting && waiting->group == operation.group && waiting->sequence == operation.sequence;
   if (here && !operation.point_to_point) return {};
   const auto state = peers_.state_in_words(rank);
-  if (state.find("stopped") == std::string::npos && waiting) return who + waits_in(*waiting);
-  return who + (state.empty() ? "is not a process of this host and has reported nothing" : state);
+  if (state.find("stopped") == std::string::npos && waiting) return waits_in(*waiting);
+  return state.empty() ? "is not a process of this host and has reported nothing" : state;
+}
+
+std::string Diagnostician::absence_of(int group_rank, const Operation& operation) const {
+  const auto occupation = occupation_of(group_rank, operation);
+  return occupation.empty() ? "" : describe(group_rank) + " has not come: it " + occupation;
+}
+
+std::string Diagnostician::hint_for(const std::vector<std::string>& causes, std::chrono::milliseconds timeout) {
+  const auto says = [&](const char* text) {
+    return std::any_of(causes.begin(), causes.end(), [&](const auto& cause) { return cause.find(text) != cause.npos; });
+  };
+  if (says("is stopped")) return "continue the stopped rank (kill -CONT PID), or end it";
+  if (says("is computing")) return "the ranks' speeds look skewed, none is lost; " + raise_timeout(timeout);
+  return "see why that rank did not reach this operation; if it is only slow, " + raise_timeout(timeout);
+}
+
+Diagnosis Diagnostician::complete(const Operation& operation, EngineFailure failure) const {
+  Diagnosis diagnosis{Kind::kOther, std::move(failure.causes), std::move(failure.hint)};
+  if (failure.kind == EngineFailure::Kind::kLostRank) diagnosis.kind = Kind::kLostRank;
+  if (failure.kind == EngineFailure::Kind::kMismatch) diagnosis.kind = Kind::kMismatch;
+  if (failure.kind != EngineFailure::Kind::kTimeout) return diagnosis;
+  diagnosis.kind = Kind::kTimeout;
+  for (size_t i = 0; i < std::min(failure.missing.size(), diagnosis.causes.size()); ++i) {
+    const auto occupation = occupation_of(failure.missing[i], operation);
+    if (!occupation.empty()) diagnosis.causes[i] += ": it " + occupation;
+  }
+  if (diagnosis.hint.empty()) diagnosis.hint = hint_for(diagnosis.causes, failure.timeout);
+  return diagnosis;
 }
 
 Diagnosis Diagnostician::timed_out(const Operation& operation, std::chrono::milliseconds timeout) const {
@@ -109,23 +136,12 @@ Diagnosis Diagnostician::timed_out(const Operation& operation, std::chrono::mill
       Kind::kTimeout,
       {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
       {}};
-  bool computing = false;
-  bool stopped = false;
   for (const int member : needed(operation)) {
-    const auto absence = absence_of(member, operation);
-    if (absence.empty()) continue;
-    computing |= absence.find("is computing") != std::string::npos;
-    stopped |= absence.find("is stopped") != std::string::npos;
+    auto absence = absence_of(member, operation);
     // The caller's table would help nobody beyond this.
-    if (diagnosis.causes.size() < 9) diagnosis.causes.push_back(absence);
+    if (!absence.empty() && diagnosis.causes.size() < 9) diagnosis.causes.push_back(std::move(absence));
   }
-  if (stopped) {
-    diagnosis.hint = "continue the stopped rank (kill -CONT PID), or end it";
-  } else if (computing) {
-    diagnosis.hint = "the ranks' speeds look skewed, none is lost; " + raise_timeout(timeout);
-  } else {
-    diagnosis.hint = "see why that rank did not reach this operation; if it is only slow, " + raise_timeout(timeout);
-  }
+  diagnosis.hint = hint_for(diagnosis.causes, timeout);
   return diagnosis;
 }
 

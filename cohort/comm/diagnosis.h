@@ -8,6 +8,7 @@
 
 #include "cohort/comm/operation.h"
 #include "cohort/comm/operation_log.h"
+#include "cohort/comm/operation_watch.h"
 #include "cohort/comm/peers.h"
 #include "cohort/comm/reports.h"
 
@@ -36,6 +37,8 @@ class Diagnostician {
   std::optional<Diagnosis> earlier_failure(const Operation& operation, std::chrono::milliseconds timeout) const;
   /// After a time-out: who is not there, and what it does instead.
   Diagnosis timed_out(const Operation& operation, std::chrono::milliseconds timeout) const;
+  /// What an engine knows, with what the missing ranks do instead.
+  Diagnosis complete(const Operation& operation, EngineFailure failure) const;
   /// All members but this one, as group ranks.
   std::vector<int> others() const;
 
@@ -44,6 +47,8 @@ class Diagnostician {
   std::vector<int> needed(const Operation& operation) const;
   std::string describe(int group_rank) const { return peers_.describe(ranks_[group_rank]); }
   std::string absence_of(int group_rank, const Operation& operation) const;
+  std::string occupation_of(int group_rank, const Operation& operation) const;
+  static std::string hint_for(const std::vector<std::string>& causes, std::chrono::milliseconds timeout);
 
   const Peers& peers_;
   const Reports& reports_;

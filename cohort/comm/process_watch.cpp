@@ -57,6 +57,8 @@ class ProcessWatch final : public OperationWatch {
     if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
   }
 
+  void delayed(const Operation& operation) override { log_.add(operation); }
+
   std::string find_obstacle(const Operation& operation) override {
     const std::lock_guard lock(mutex_);
     look_for_lost_members(operation);
@@ -93,6 +95,13 @@ class ProcessWatch final : public OperationWatch {
     auto diagnosis = diagnose(operation, engine_text);
     reports_->publish_failure({diagnosis.kind, where(operation), diagnosis.causes.front(), log_.account(operation)});
     reports_->wait_until_others_know(kStoreGrace);
+    return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
+  }
+
+  std::string explain(const Operation& operation, EngineFailure failure) override {
+    if (failure.kind == EngineFailure::Kind::kObstacle) return explain(operation, failure.causes.front());
+    auto diagnosis = diagnostician_.complete(operation, std::move(failure));
+    reports_->publish_failure({diagnosis.kind, where(operation), diagnosis.causes.front(), log_.account(operation)});
     return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
   }
 

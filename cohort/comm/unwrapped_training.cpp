@@ -57,7 +57,7 @@ void watch_for_unwrapped_training(int rank, int world_size) {
 }
 
 void gradients_are_exchanged() {
-  if (watching.exchange(false)) stop_watching();
+  if (watching.load(std::memory_order_relaxed) && watching.exchange(false)) stop_watching();
 }
 
 }  // namespace cohort::comm

@@ -117,7 +117,7 @@ Outcome Collective::look() {
 }
 
 Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missing) const {
-  Failure failure{Failure::Kind::kTimeout, {}, ""};
+  Failure failure{Failure::Kind::kTimeout, {}, "", missing};
   for (const int peer : missing) {
     failure.causes.push_back(fill_in("{} has not come in {}", group_.describe(peer), base::format_duration(limit)));
   }

@@ -20,6 +20,8 @@ struct Failure {
   /// "caused by" lines, the nearest first.
   std::vector<std::string> causes;
   std::string hint;
+  /// kTimeout: the ranks that have not come, one per cause.
+  std::vector<int> missing = {};
 };
 
 /// Null: success.

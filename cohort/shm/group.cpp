@@ -111,7 +111,7 @@ class Arrival final : public Lookout {
       }
     }
     if (Clock::now() < deadline_) return nullptr;
-    return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not come in time"}, ""});
+    return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not come in time"}, "", missing});
   }
 
  private:

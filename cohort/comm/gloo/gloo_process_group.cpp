@@ -17,6 +17,7 @@ struct EngineText final : OperationWatch {
   void starting(const Operation&) override {}
   std::string find_obstacle(const Operation&) override { return {}; }
   std::string explain(const Operation&, const std::string& engine_text) override { return engine_text; }
+  std::string explain(const Operation&, EngineFailure failure) override { return failure.causes.front(); }
 };
 
 // On accelerators the engine's copies run in streams of its own: `after` follows them, and is done when it returns.
@@ -31,33 +32,6 @@ std::function<void()> in_order(const c10::intrusive_ptr<c10d::Work>& work, std::
 }
 
 }  // namespace
-
-void check_tensors(const char* name, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(!tensors.empty(), name, " needs at least one tensor");
-  for (const auto& tensor : tensors) {
-    TORCH_CHECK_VALUE(tensor.defined(), name, " was given an undefined tensor");
-    TORCH_CHECK_VALUE(tensor.scalar_type() == tensors[0].scalar_type(), name, " needs tensors of one dtype, got ",
-                      dtype_name(tensors[0].scalar_type()), " and ", dtype_name(tensor.scalar_type()));
-  }
-}
-
-void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                 int factor) {
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), name, " needs as many outputs as inputs, got ", outputs.size(),
-                    " and ", inputs.size());
-  TORCH_CHECK_VALUE(!inputs.empty(), name, " needs at least one tensor");
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    check_tensors(name, {inputs[i], outputs[i]});
-    TORCH_CHECK_VALUE(outputs[i].numel() == inputs[i].numel() * factor, name, " needs an output of ",
-                      inputs[i].numel() * factor, " elements, got ", outputs[i].numel());
-  }
-}
-
-std::string shapes_text(const std::vector<at::Tensor>& tensors) {
-  std::string text;
-  for (const auto& tensor : tensors) text += (text.empty() ? "" : ", ") + shape_text(tensor.sizes());
-  return text;
-}
 
 GlooProcessGroup::GlooProcessGroup(const BackendRequest& request, c10::intrusive_ptr<Options> engine_options)
     : ProcessGroupGloo(request.store, request.rank, request.world_size, std::move(engine_options)),
@@ -123,7 +97,7 @@ GlooProcessGroup::Tensors GlooProcessGroup::received_on_host(const Tensors& tens
   Tensors received;
   for (const auto& tensor : tensors) {
     if (tensor.is_cpu()) {
-      received.push_back(stand_ins.received(tensor));
+      received.push_back(as_known(stand_ins.received(tensor)));
       continue;
     }
     received.push_back(at::empty(tensor.sizes(), tensor.options().device(at::kCPU)));
@@ -133,18 +107,12 @@ GlooProcessGroup::Tensors GlooProcessGroup::received_on_host(const Tensors& tens
   return received;
 }
 
-void GlooProcessGroup::check_peer(const char* name, int rank) const {
-  TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), name, ": rank ", rank, " is out of range. Valid ranks are 0 to ",
-                    getSize() - 1, " (world_size=", getSize(), ")");
-  TORCH_CHECK_VALUE(rank != getRank(), name, ": a rank cannot ", name, name[0] == 's' ? " to" : " from", " itself");
-}
-
 GlooProcessGroup::WorkPtr GlooProcessGroup::send(Tensors& tensors, int dst, int tag) {
   if (in_monitored_barrier_) return ProcessGroupGloo::send(tensors, dst, tag);
   check_tensors("send", tensors);
-  check_peer("send", dst);
+  check_peer("send", dst, getRank(), getSize());
   return run(point_to_point("send", tensors, dst), tensors, [&](Completion&) {
-    Tensors sent = StandIns().sent(tensors);
+    Tensors sent = as_known(StandIns().sent(tensors));
     for (auto& tensor : sent) tensor = tensor.cpu();
     return ProcessGroupGloo::send(sent, dst, tag);
   });
@@ -153,7 +121,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::send(Tensors& tensors, int dst, int 
 GlooProcessGroup::WorkPtr GlooProcessGroup::recv(Tensors& tensors, int src, int tag) {
   if (in_monitored_barrier_) return ProcessGroupGloo::recv(tensors, src, tag);
   check_tensors("recv", tensors);
-  check_peer("recv", src);
+  check_peer("recv", src, getRank(), getSize());
   return run(point_to_point("recv", tensors, src), {}, [&](Completion& completion) {
     auto received = received_on_host(tensors, completion);
     return ProcessGroupGloo::recv(received, src, tag);

@@ -21,10 +21,12 @@
 #include <vector>
 
 #include "cohort/comm/backend_request.h"
-#include "cohort/comm/gloo/nan_check.h"
+#include "cohort/comm/gloo/known_dtypes.h"
 #include "cohort/comm/gloo/reduction.h"
-#include "cohort/comm/gloo/stand_ins.h"
+#include "cohort/comm/nan_check.h"
 #include "cohort/comm/operation_watch.h"
+#include "cohort/comm/stand_ins.h"
+#include "cohort/comm/tensor_checks.h"
 
 namespace cohort::comm {
 
@@ -111,7 +113,6 @@ class GlooProcessGroup final : public c10d::ProcessGroupGloo {
   WorkPtr gather_packed(const char* name, const Tensors& inputs, const c10d::AllgatherOptions& opts,
                         const Unpack& unpack);
   Tensors received_on_host(const Tensors& tensors, Completion& completion) const;
-  void check_peer(const char* name, int rank) const;
 
   std::shared_ptr<OperationWatch> watch_;
   std::string group_name_;
@@ -122,13 +123,5 @@ class GlooProcessGroup final : public c10d::ProcessGroupGloo {
   uint64_t num_collectives_ = 0;
   uint64_t num_point_to_point_ = 0;
 };
-
-/// Throws c10::ValueError unless there are tensors, all defined and of one dtype.
-void check_tensors(const char* name, const std::vector<at::Tensor>& tensors);
-/// Throws c10::ValueError unless each output has its input's dtype and `factor` times its elements.
-void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                 int factor);
-/// "[2, 3], [4]".
-std::string shapes_text(const std::vector<at::Tensor>& tensors);
 
 }  // namespace cohort::comm

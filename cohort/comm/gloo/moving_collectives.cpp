@@ -10,25 +10,6 @@ namespace {
 
 using Splits = std::vector<int64_t>;
 
-// Splits are rows; empty: equal parts.
-void check_splits(const at::Tensor& tensor, const Splits& splits, int world_size, const char* side) {
-  TORCH_CHECK_VALUE(tensor.dim() > 0, "all_to_all_single: the ", side, " tensor needs at least one dimension");
-  const auto rows = tensor.size(0);
-  if (splits.empty()) {
-    TORCH_CHECK_VALUE(rows % world_size == 0, "all_to_all_single: the ", side, " tensor's dim 0 is ", rows,
-                      ", which does not divide equally among ", world_size, " ranks; give ", side, "_split_sizes");
-    return;
-  }
-  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(world_size), "all_to_all_single: ", side,
-                    "_split_sizes needs one number per rank, ", world_size, ", got ", splits.size());
-  for (const auto split : splits) {
-    TORCH_CHECK_VALUE(split >= 0, "all_to_all_single: ", side, "_split_sizes must not be negative, got ", split);
-  }
-  const auto sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
-  TORCH_CHECK_VALUE(sum == rows, "all_to_all_single: ", side, "_split_sizes add up to ", sum, ", but the ", side,
-                    " tensor's dim 0 is ", rows);
-}
-
 // Rows of `tensor` as elements of its flat stand-in.
 Splits in_elements(Splits splits, const at::Tensor& tensor, const at::Tensor& flat) {
   const auto row = tensor.size(0) == 0 ? 0 : flat.numel() / tensor.size(0);
@@ -64,7 +45,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::broadcast(Tensors& tensors, const c1
   operation.root = static_cast<int>(opts.rootRank);
   return run(std::move(operation), opts.rootRank == getRank() ? tensors : Tensors{}, [&](Completion& completion) {
     StandIns stand_ins;
-    auto exchanged = stand_ins.exchanged(tensors);
+    auto exchanged = as_known(stand_ins.exchanged(tensors));
     auto work = ProcessGroupGloo::broadcast(exchanged, opts);
     complete(completion, std::move(stand_ins), tensors);
     return work;
@@ -76,9 +57,9 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::allgather(std::vector<Tensors>& outp
   check_tensors("all_gather", inputs);
   return run(describe("all_gather", inputs, shapes_text(inputs)), inputs, [&](Completion& completion) {
     StandIns stand_ins;
-    auto sent = stand_ins.sent(inputs);
+    auto sent = as_known(stand_ins.sent(inputs));
     std::vector<Tensors> received;
-    for (const auto& list : outputs) received.push_back(stand_ins.received(list));
+    for (const auto& list : outputs) received.push_back(as_known(stand_ins.received(list)));
     auto work = ProcessGroupGloo::allgather(received, sent, opts);
     if (outputs.size() == 1) complete(completion, std::move(stand_ins), outputs[0]);
     return work;
@@ -91,8 +72,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::_allgather_base(Tensor& output, Tens
   return run(describe("all_gather_single", {input}, shapes_text({input})), {input}, [&](Completion& completion) {
     StandIns stand_ins;
     // Flat, so that PyTorch's two forms of `output` and tensors without dimensions are alike.
-    Tensors sent{stand_ins.sent(input).view(-1)};
-    std::vector<Tensors> received{stand_ins.received(output).view({getSize(), sent[0].numel()}).unbind(0)};
+    Tensors sent{as_known(stand_ins.sent(input)).view(-1)};
+    std::vector<Tensors> received{as_known(stand_ins.received(output)).view({getSize(), sent[0].numel()}).unbind(0)};
     auto work = ProcessGroupGloo::allgather(received, sent, opts);
     complete(completion, std::move(stand_ins), {output});
     completion.result = Tensors{output};
@@ -139,9 +120,9 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::gather(std::vector<Tensors>& outputs
   operation.root = static_cast<int>(opts.rootRank);
   return run(std::move(operation), inputs, [&](Completion& completion) {
     StandIns stand_ins;
-    auto sent = stand_ins.sent(inputs);
+    auto sent = as_known(stand_ins.sent(inputs));
     std::vector<Tensors> received;
-    for (const auto& list : outputs) received.push_back(stand_ins.received(list));
+    for (const auto& list : outputs) received.push_back(as_known(stand_ins.received(list)));
     auto work = ProcessGroupGloo::gather(received, sent, opts);
     if (outputs.size() == 1) complete(completion, std::move(stand_ins), outputs[0]);
     return work;
@@ -156,8 +137,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::scatter(Tensors& outputs, std::vecto
   return run(std::move(operation), inputs.empty() ? Tensors{} : inputs[0], [&](Completion& completion) {
     StandIns stand_ins;
     std::vector<Tensors> sent;
-    for (const auto& list : inputs) sent.push_back(stand_ins.sent(list));
-    auto received = stand_ins.received(outputs);
+    for (const auto& list : inputs) sent.push_back(as_known(stand_ins.sent(list)));
+    auto received = as_known(stand_ins.received(outputs));
     auto work = ProcessGroupGloo::scatter(received, sent, opts);
     complete(completion, std::move(stand_ins), outputs);
     return work;
@@ -173,8 +154,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::alltoall_base(Tensor& output, Tensor
   check_splits(input, input_splits, getSize(), "input");
   return run(describe("all_to_all_single", {input}, {}), {input}, [&](Completion& completion) {
     StandIns stand_ins;
-    auto sent = stand_ins.sent(input).view(-1);
-    auto received = stand_ins.received(output).view(-1);
+    auto sent = as_known(stand_ins.sent(input)).view(-1);
+    auto received = as_known(stand_ins.received(output)).view(-1);
     auto sent_splits = in_elements(input_splits, input, sent);
     auto received_splits = in_elements(output_splits, output, received);
     auto work = ProcessGroupGloo::alltoall_base(received, sent, received_splits, sent_splits, opts);

@@ -3,40 +3,16 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
-#include <cmath>
 #include <limits>
 
-#include "cohort/comm/gloo/stand_ins.h"
-#include "cohort/comm/operation_text.h"
+#include "cohort/comm/reducible.h"
+#include "cohort/comm/stand_ins.h"
 
 namespace cohort::comm {
 namespace {
 
 using Op = c10d::ReduceOp::RedOpType;
 constexpr auto kSignBit = std::numeric_limits<int64_t>::min();
-
-bool is_bitwise(Op op) { return op == Op::BAND || op == Op::BOR || op == Op::BXOR; }
-
-double factor_of(const c10d::ReduceOp& op, const char* operation) {
-  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-  TORCH_CHECK_VALUE(supplement != nullptr, operation,
-                    ": ReduceOp.PREMUL_SUM has no factor; make it with cohort::premul_sum(factor)");
-  return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
-}
-
-void check_supported(const char* operation, const c10d::ReduceOp& op, at::ScalarType dtype,
-                     const std::optional<double>& factor) {
-  const bool is_integral = at::isIntegralType(dtype, /*includeBool=*/true);
-  TORCH_CHECK_VALUE(!is_bitwise(op) || is_integral, operation, ": Cannot use ReduceOp.", reduce_op_name(op),
-                    " with non-integral dtype ", dtype_name(dtype));
-  TORCH_CHECK_VALUE(!at::isComplexType(dtype) || op == Op::SUM || op == Op::AVG || op == Op::PREMUL_SUM, operation,
-                    " does not support ReduceOp.", reduce_op_name(op), " on complex tensors, got ", dtype_name(dtype));
-  TORCH_CHECK_VALUE(dtype != at::kBool || (op != Op::AVG && op != Op::PREMUL_SUM), operation,
-                    " does not support ReduceOp.", reduce_op_name(op), " on bool tensors");
-  TORCH_CHECK_VALUE(op != Op::UNUSED, operation, " was given no ReduceOp");
-  TORCH_CHECK_VALUE(!factor || !is_integral || std::trunc(*factor) == *factor, operation, ": ReduceOp.PREMUL_SUM on ",
-                    dtype_name(dtype), " needs a whole factor, got ", factor.value_or(0));
-}
 
 // LibTorch cannot divide uint64.
 void divide_unsigned(at::Tensor carrier, int world_size) {
@@ -50,8 +26,7 @@ void divide_unsigned(at::Tensor carrier, int world_size) {
 
 Reduction::Reduction(const char* operation, const c10d::ReduceOp& op, at::ScalarType dtype)
     : engine_op_(op), dtype_(dtype), is_complex_(at::isComplexType(dtype)), is_average_(op == Op::AVG) {
-  if (op == Op::PREMUL_SUM) factor_ = factor_of(op, operation);
-  check_supported(operation, op, dtype, factor_);
+  factor_ = check_reducible(operation, op, dtype);
   if (is_complex_) dtype_ = c10::toRealValueType(dtype);
   if (is_average_ || factor_) engine_op_ = Op::SUM;
   // Gloo's sum of bools is a sum of bytes: 2 is no bool.

@@ -182,13 +182,19 @@ COHORT_SHM_INLINE T quotient(T x, int divisor) {
   }
 }
 
+/// NaNs become the positive quiet one without payload: which of two NaNs an addition gives is up to the compiler.
+template <class Float, class T>
+COHORT_SHM_INLINE T one_nan(T x) {
+  constexpr Float kNan =
+      sizeof(Float) == 4 ? static_cast<Float>(__builtin_nanf("")) : static_cast<Float>(__builtin_nan(""));
+  return x == x ? x : T{} + kNan;
+}
+
 template <class R, class T>
 COHORT_SHM_INLINE T finish(T x, int num_inputs) {
   using Wide = typename R::Wide;
   if constexpr (R::kFinish == Finish::kOneNan) {
-    constexpr Wide kNan =
-        sizeof(Wide) == 4 ? static_cast<Wide>(__builtin_nanf("")) : static_cast<Wide>(__builtin_nan(""));
-    return x == x ? x : T{} + kNan;
+    return one_nan<Wide>(x);
   } else if constexpr (R::kFinish == Finish::kDivide && std::is_floating_point_v<Wide>) {
     return x / static_cast<Wide>(num_inputs);
   } else if constexpr (R::kFinish == Finish::kDivide) {
@@ -212,19 +218,18 @@ COHORT_SHM_INLINE float float_from_half(uint16_t half) {
   return bits_as<float>(value | (static_cast<uint32_t>(half & 0x8000) << 16));
 }
 
-/// To nearest, ties to even. A NaN must be the one that Finish::kOneNan gives.
+/// To nearest, ties to even.
 COHORT_SHM_INLINE uint16_t half_from_float(float x) {
   const uint32_t bits = bits_as<uint32_t>(x);
   const uint32_t magnitude = bits & 0x7fffffff;
-  const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;
   // Adding 0.5 leaves units of 2^-24, those of halves below 2^-14, and rounds to them.
   const uint32_t below = bits_as<uint32_t>(bits_as<float>(magnitude) + 0.5f) - 0x3f000000;
   const uint32_t normal = (magnitude + 0xc8000fff + ((magnitude >> 13) & 1)) >> 13;
-  const uint32_t value = magnitude >= 0x47800000 ? special : (magnitude < 0x38800000 ? below : normal);
-  return static_cast<uint16_t>(value | ((bits >> 16) & 0x8000));
+  const uint32_t value = magnitude >= 0x47800000 ? 0x7c00 : (magnitude < 0x38800000 ? below : normal);
+  return static_cast<uint16_t>(magnitude > 0x7f800000 ? 0x7e00 : value | ((bits >> 16) & 0x8000));
 }
 
-/// The bits of bfloat16 in the upper half. T: uint32_t or a vector of it. A NaN must be the one that Finish::kOneNan gives.
+/// The bits of bfloat16 in the upper half. T: uint32_t or a vector of it. For one_nan() only.
 template <class T>
 COHORT_SHM_INLINE T rounded_to_bfloat16(T bits) {
   return bits + (((bits >> 16) & 1u) + 0x7fffu);
@@ -246,7 +251,7 @@ COHORT_SHM_INLINE Element narrowed(Wide x) {
   if constexpr (std::is_same_v<Element, Half>) {
     return {half_from_float(x)};
   } else if constexpr (std::is_same_v<Element, BFloat16>) {
-    return {static_cast<uint16_t>(rounded_to_bfloat16(bits_as<uint32_t>(x)) >> 16)};
+    return {static_cast<uint16_t>(rounded_to_bfloat16(bits_as<uint32_t>(one_nan<float>(x))) >> 16)};
   } else {
     return static_cast<Element>(x);
   }
@@ -304,10 +309,11 @@ constexpr void fill_bool(Row& row) {
 /// Smallest, Largest: recipes for MIN and MAX.
 template <template <class> class Loop, class Element, class Wide, class Smallest, class Largest>
 constexpr void fill_floats(Row& row) {
-  set(row, ReduceOp::kSum, Loop<Recipe<Element, Wide, Sum, Weight::kNone, Finish::kOneNan>>::run);
-  set(row, ReduceOp::kAvg, Loop<Recipe<Element, Wide, Sum, Weight::kEqual, Finish::kOneNan>>::run);
-  set(row, ReduceOp::kProduct, Loop<Recipe<Element, Wide, Product, Weight::kNone, Finish::kOneNan>>::run);
-  set(row, ReduceOp::kPremulSum, Loop<Recipe<Element, Wide, Sum, Weight::kFactor, Finish::kOneNan>>::run);
+  constexpr Finish kFinish = std::is_same_v<Element, Wide> ? Finish::kOneNan : Finish::kNone;  // else narrowing does it
+  set(row, ReduceOp::kSum, Loop<Recipe<Element, Wide, Sum, Weight::kNone, kFinish>>::run);
+  set(row, ReduceOp::kAvg, Loop<Recipe<Element, Wide, Sum, Weight::kEqual, kFinish>>::run);
+  set(row, ReduceOp::kProduct, Loop<Recipe<Element, Wide, Product, Weight::kNone, kFinish>>::run);
+  set(row, ReduceOp::kPremulSum, Loop<Recipe<Element, Wide, Sum, Weight::kFactor, kFinish>>::run);
   set(row, ReduceOp::kMin, Loop<Smallest>::run);
   set(row, ReduceOp::kMax, Loop<Largest>::run);
 }

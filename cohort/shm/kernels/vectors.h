@@ -3,10 +3,10 @@
 /// Machine says what a vector is and what GCC's vector extension cannot say well:
 ///
 ///     static constexpr int kBytes;                                              // of a vector
-///     template <class V> static V load_partial(const void*, size_t num_bytes);  // num_bytes < kBytes; the rest is zero
-///     template <class V> static void store_partial(void*, V, size_t num_bytes);
+///     template <class V> static V load_partial(const void*, size_t num_bytes);  // num_bytes < kBytes; in any order ...
+///     template <class V> static void store_partial(void*, V, size_t num_bytes); // ... that is undone here
 ///     static void widen(V<uint16_t>, V<float> (&)[2], Half);                    // any order of the 2 * lanes numbers ...
-///     static V<uint16_t> narrow(const V<float> (&)[2], Half);                   // ... that is undone here
+///     static V<uint16_t> narrow(const V<float> (&)[2], Half);                   // ... that is undone here; one_nan()
 ///     the same for BFloat16
 #pragma once
 
@@ -22,6 +22,8 @@ struct VectorOf {
 template <class T, int kBytes>
 using Vector = typename VectorOf<T, kBytes>::Type;
 
+constexpr int kCacheLine = 64;
+
 template <class V>
 COHORT_SHM_INLINE V load(const void* from) {
   V vector;
@@ -33,32 +35,36 @@ COHORT_SHM_INLINE void store(void* to, V vector) {
   __builtin_memcpy(to, &vector, sizeof vector);
 }
 
-/// Copies two overlapping pieces of a power of two of bytes. 1 <= num_bytes < 2 * kPiece.
-template <int kPiece>
-COHORT_SHM_INLINE void copy_few(void* to, const void* from, size_t num_bytes) {
-  if constexpr (kPiece == 1) {
-    __builtin_memcpy(to, from, 1);
-  } else if (num_bytes >= kPiece) {
-    char first[kPiece], last[kPiece];
-    __builtin_memcpy(first, from, kPiece);
-    __builtin_memcpy(last, static_cast<const char*>(from) + num_bytes - kPiece, kPiece);
-    __builtin_memcpy(to, first, kPiece);
-    __builtin_memcpy(static_cast<char*>(to) + num_bytes - kPiece, last, kPiece);
-  } else {
-    copy_few<kPiece / 2>(to, from, num_bytes);
-  }
+/// A vector from fewer than sizeof(V) bytes: the first and the last piece of them, which may overlap. What lies in the overlap
+/// is combined twice, to the same result. Without a way through memory, which would stall.
+template <class Piece, class V>
+COHORT_SHM_INLINE V load_ends(const void* from, size_t num_bytes) {
+  Vector<Piece, sizeof(V)> ends{};
+  ends[0] = load<Piece>(from);
+  ends[1] = load<Piece>(static_cast<const char*>(from) + num_bytes - sizeof(Piece));
+  return reinterpret_cast<V>(ends);
+}
+template <class Piece, class V>
+COHORT_SHM_INLINE void store_ends(void* to, V vector, size_t num_bytes) {
+  const auto ends = reinterpret_cast<Vector<Piece, sizeof(V)>>(vector);
+  store<Piece>(to, ends[0]);
+  store<Piece>(static_cast<char*>(to) + num_bytes - sizeof(Piece), ends[1]);
 }
 
-/// For machines without masks.
+/// 1 <= num_bytes < 16.
 template <class V>
-COHORT_SHM_INLINE V load_partial_by_copy(const void* from, size_t num_bytes) {
-  V vector{};
-  copy_few<sizeof(V) / 2>(&vector, from, num_bytes);
-  return vector;
+COHORT_SHM_INLINE V load_few(const void* from, size_t num_bytes) {
+  if (num_bytes >= 8) return load_ends<uint64_t, V>(from, num_bytes);
+  if (num_bytes >= 4) return load_ends<uint32_t, V>(from, num_bytes);
+  if (num_bytes >= 2) return load_ends<uint16_t, V>(from, num_bytes);
+  return load_ends<uint8_t, V>(from, num_bytes);
 }
 template <class V>
-COHORT_SHM_INLINE void store_partial_by_copy(void* to, V vector, size_t num_bytes) {
-  copy_few<sizeof(V) / 2>(to, &vector, num_bytes);
+COHORT_SHM_INLINE void store_few(void* to, V vector, size_t num_bytes) {
+  if (num_bytes >= 8) return store_ends<uint64_t>(to, vector, num_bytes);
+  if (num_bytes >= 4) return store_ends<uint32_t>(to, vector, num_bytes);
+  if (num_bytes >= 2) return store_ends<uint16_t>(to, vector, num_bytes);
+  store_ends<uint8_t>(to, vector, num_bytes);
 }
 
 // bfloat16 without special instructions: numbers with even index in the first vector, with odd index in the second.
@@ -72,8 +78,8 @@ COHORT_SHM_INLINE void widen_bfloat16(U16 from, F32 (&to)[2]) {
 template <class U16, class F32>
 COHORT_SHM_INLINE U16 narrow_bfloat16(const F32 (&from)[2]) {
   using U32 = Vector<uint32_t, sizeof(F32)>;
-  const U32 even = rounded_to_bfloat16(reinterpret_cast<U32>(from[0])) >> 16;
-  const U32 odd = rounded_to_bfloat16(reinterpret_cast<U32>(from[1])) & 0xffff0000u;
+  const U32 even = rounded_to_bfloat16(reinterpret_cast<U32>(one_nan<float>(from[0]))) >> 16;
+  const U32 odd = rounded_to_bfloat16(reinterpret_cast<U32>(one_nan<float>(from[1]))) & 0xffff0000u;
   return reinterpret_cast<U16>(even | odd);
 }
 
@@ -112,6 +118,7 @@ COHORT_SHM_INLINE Raw narrow_integers(const F64 (&from)[kParts]) {
 /// Two inputs, the case of most all_reduces: everything stays in registers.
 template <class R>
 struct TwoInputs {
+  static constexpr bool kAreMany = false;
   const typename R::Element* pointers[2];
   typename R::Wide weights[2];
 
@@ -126,6 +133,7 @@ struct TwoInputs {
 
 template <class R>
 struct ManyInputs {
+  static constexpr bool kAreMany = true;
   const void* const* inputs;
   const double* factors;
   int num_inputs;
@@ -150,6 +158,7 @@ struct VectorLoop {
   static constexpr int kUnroll = kParts >= 4 ? 1 : 4 / kParts;
   static constexpr size_t kFew = 4;
   static constexpr size_t kLong = 16 * kLanes;
+  static constexpr size_t kAhead = 1024;  // bytes
 
   COHORT_SHM_INLINE static void widen(Raw raw, WideVector (&parts)[kParts]) {
     if constexpr (kIsSmallFloat) {
@@ -179,6 +188,10 @@ struct VectorLoop {
     const Wide weight = inputs.weight(index);
 #pragma GCC unroll 8
     for (int raw = 0; raw < kRaws; ++raw) {
+      // Processors follow two streams by themselves, but not eight, and wide elements leave few loads in flight.
+      if (Inputs::kAreMany && kRaws > 1 && raw * Machine::kBytes % kCacheLine == 0) {
+        __builtin_prefetch(reinterpret_cast<const char*>(from + raw * kLanes) + kAhead);
+      }
       widen(load_raw(from + raw * kLanes), terms[raw]);
 #pragma GCC unroll 8
       for (int part = 0; part < kParts; ++part) terms[raw][part] = weigh<R>(terms[raw][part], weight);

@@ -1,4 +1,4 @@
-#include "cohort/comm/gloo/nan_check.h"
+#include "cohort/comm/nan_check.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

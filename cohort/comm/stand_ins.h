@@ -1,7 +1,7 @@
-/// StandIns: what Gloo is given in place of tensors that it cannot move itself.
+/// StandIns: what an engine is given in place of tensors whose memory is not simply their content.
 ///
-/// Gloo moves contiguous memory of nine dtypes. A tensor of another dtype is viewed as bytes, without a copy; one that is not
-/// contiguous is copied in before the operation and out after it. A tensor that Gloo can move stands in for itself.
+/// Engines move contiguous memory. A tensor that is not contiguous is copied in before the operation and out after it; a plain
+/// one stands in for itself.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,6 @@
 
 namespace cohort::comm {
 
-/// float32, float64, float16, bfloat16, int8, uint8, bool, int32, int64.
-bool gloo_knows(at::ScalarType dtype);
 /// Contiguous and free of lazy conjugation and negation: its memory is its content.
 bool is_plain(const at::Tensor& tensor);
 /// A plain copy.
@@ -23,11 +21,11 @@ at::Tensor as_bytes(const at::Tensor& plain);
 /// Not thread-safe. copy_back() may run in another thread than the rest, once the operation has completed.
 class StandIns {
  public:
-  /// What Gloo reads: the content of `tensor`.
+  /// What the engine reads: the content of `tensor`.
   at::Tensor sent(const at::Tensor& tensor) const;
-  /// What Gloo writes, its content undefined until then; copy_back() brings it to `tensor`.
+  /// What the engine writes, its content undefined until then; copy_back() brings it to `tensor`.
   at::Tensor received(const at::Tensor& tensor);
-  /// What Gloo reads and writes.
+  /// What the engine reads and writes.
   at::Tensor exchanged(const at::Tensor& tensor);
 
   std::vector<at::Tensor> sent(const std::vector<at::Tensor>& tensors) const;

@@ -1,13 +1,9 @@
-#include "cohort/comm/gloo/stand_ins.h"
+#include "cohort/comm/stand_ins.h"
 
 #include <ATen/ATen.h>
 
 namespace cohort::comm {
 namespace {
-
-at::Tensor with_known_dtype(const at::Tensor& plain) {
-  return gloo_knows(plain.scalar_type()) ? plain : as_bytes(plain);
-}
 
 template <class Convert>
 std::vector<at::Tensor> each(const std::vector<at::Tensor>& tensors, Convert convert) {
@@ -18,23 +14,6 @@ std::vector<at::Tensor> each(const std::vector<at::Tensor>& tensors, Convert con
 }
 
 }  // namespace
-
-bool gloo_knows(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-    case at::kDouble:
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kChar:
-    case at::kByte:
-    case at::kBool:
-    case at::kInt:
-    case at::kLong:
-      return true;
-    default:
-      return false;
-  }
-}
 
 bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
@@ -49,22 +28,20 @@ at::Tensor as_bytes(const at::Tensor& plain) {
   return plain.as_strided({plain.numel()}, {1}).view(at::kByte);
 }
 
-at::Tensor StandIns::sent(const at::Tensor& tensor) const {
-  return with_known_dtype(is_plain(tensor) ? tensor : plain_copy(tensor));
-}
+at::Tensor StandIns::sent(const at::Tensor& tensor) const { return is_plain(tensor) ? tensor : plain_copy(tensor); }
 
 at::Tensor StandIns::received(const at::Tensor& tensor) {
-  if (is_plain(tensor)) return with_known_dtype(tensor);
+  if (is_plain(tensor)) return tensor;
   const auto copy = at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
   copy_back_later(tensor, copy);
-  return with_known_dtype(copy);
+  return copy;
 }
 
 at::Tensor StandIns::exchanged(const at::Tensor& tensor) {
-  if (is_plain(tensor)) return with_known_dtype(tensor);
+  if (is_plain(tensor)) return tensor;
   const auto copy = plain_copy(tensor);
   copy_back_later(tensor, copy);
-  return with_known_dtype(copy);
+  return copy;
 }
 
 std::vector<at::Tensor> StandIns::sent(const std::vector<at::Tensor>& tensors) const {

@@ -1,0 +1,119 @@
+// The barrier that says who is missing. Every other rank sends a word to rank 0, which answers all of them once it knows:
+// those that came, and those that come later. Follows ProcessGroupGloo::monitoredBarrier.
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <chrono>
+
+#include "cohort/base/text.h"
+#include "cohort/comm/call_site.h"
+#include "cohort/comm/shm/shm_process_group.h"
+
+namespace cohort::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr ShmOperation kMonitoredBarrier{"monitored_barrier", "shm:monitored_barrier", c10d::OpType::BARRIER};
+constexpr shm::Elements kOneByte{shm::DType::kBytes, 1};
+
+// Each barrier has two tags of its own, so that a late rank's word is not taken for that of a later one.
+int word_tag(uint64_t sequence) { return -2 - 2 * static_cast<int>(sequence % (1 << 29)); }
+int answer_tag(uint64_t sequence) { return word_tag(sequence) - 1; }
+
+// One byte under way.
+struct Message {
+  at::Tensor memory = at::zeros({1}, at::kByte);
+  shm::TransferPtr transfer;
+
+  char* byte() const { return static_cast<char*>(memory.data_ptr()); }
+};
+
+std::string text_of(const shm::Failure& failure) { return base::join(failure.causes, "; "); }
+
+}  // namespace
+
+// Returns: why it has failed; empty: it has not. False: the limit is over.
+static bool wait_for(ShmSession& session, const Message& message, std::optional<milliseconds> limit,
+                     std::string* failure) {
+  const auto open = session.exchange();
+  if (!open.exchange) {
+    *failure = "the group was destroyed";
+    return true;
+  }
+  if (!open.exchange->wait(message.transfer, limit)) return false;
+  if (const auto outcome = message.transfer->failure()) *failure = text_of(*outcome);
+  return true;
+}
+
+static Message post(ShmSession& session, const shm::CallOptions& options, int peer, int tag, bool sends,
+                    char word = 0) {
+  Message message;
+  *message.byte() = word;
+  const auto open = session.exchange();
+  TORCH_CHECK(open.exchange, "the group was destroyed");
+  message.transfer = sends ? open.exchange->send(message.byte(), kOneByte, peer, tag, options)
+                           : open.exchange->receive(message.byte(), kOneByte, peer, tag, options);
+  return message;
+}
+
+void ShmProcessGroup::be_monitored(const ShmCall& call) {
+  const auto options = session_->options_of(call);
+  const auto word = post(*session_, options, 0, word_tag(call.sequence), /*sends=*/true);
+  const auto answer = post(*session_, options, 0, answer_tag(call.sequence), /*sends=*/false);
+  std::string failure;
+  wait_for(*session_, word, std::nullopt, &failure);
+  if (failure.empty()) wait_for(*session_, answer, std::nullopt, &failure);
+  if (failure.empty() && *answer.byte() == 0) failure = "rank 0 did not see every rank in time";
+  if (failure.empty()) return;
+  session_->keep(word.transfer, word.memory);
+  session_->keep(answer.transfer, answer.memory);
+  C10_THROW_ERROR(DistBackendError, c10::str("Rank ", rank_,
+                                             " successfully reached monitoredBarrier, but received errors while waiting"
+                                             " for send/recv from rank 0. Please check rank 0 logs for faulty rank."
+                                             "\n Original exception: \n",
+                                             failure));
+}
+
+void ShmProcessGroup::monitor(const ShmCall& call, bool wait_all_ranks) {
+  auto options = session_->options_of(call);
+  const auto timeout = *options.timeout;
+  const auto deadline = Clock::now() + timeout;
+  std::vector<Message> words;
+  for (int rank = 1; rank < size_; ++rank) {
+    words.push_back(post(*session_, options, rank, word_tag(call.sequence), /*sends=*/false));
+  }
+  std::vector<std::string> missing;
+  std::string failure;
+  for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
+    const auto& word = words[static_cast<size_t>(rank - 1)];
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    std::string problem;
+    const bool ended = wait_for(*session_, word, std::max(left, milliseconds(0)), &problem);
+    if (ended && problem.empty()) continue;
+    missing.push_back(std::to_string(rank));
+    if (failure.empty()) failure = ended ? problem : "Operation timed out!";
+  }
+  for (const auto& word : words) session_->keep(word.transfer, word.memory);
+  for (int rank = 1; rank < size_; ++rank) {
+    const auto answer = post(*session_, options, rank, answer_tag(call.sequence), /*sends=*/true, missing.empty());
+    session_->keep(answer.transfer, answer.memory);
+  }
+  if (missing.empty()) return;
+  const auto ranks = (wait_all_ranks ? "Ranks " : "Rank ") + base::join(missing, ", ");
+  auto text = c10::str("[Rank 0]: ", ranks, " failed to pass monitoredBarrier in ", timeout.count(), " ms");
+  if (!wait_all_ranks) text += "\n Original exception: \n" + failure;
+  C10_THROW_ERROR(DistBackendError, text);
+}
+
+void ShmProcessGroup::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  auto call =
+      begin({.operation = kMonitoredBarrier, .timeout = opts.timeout, .caller = __builtin_return_address(0)}, {}, {});
+  if (rank_ == 0) return monitor(call, wait_all_ranks);
+  // Only rank 0 keeps to the limit, so that it is the one that ends first and tells who is missing.
+  call.timeout = c10d::kUnsetTimeout;
+  be_monitored(call);
+}
+
+}  // namespace cohort::comm

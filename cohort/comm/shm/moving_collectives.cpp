@@ -1,0 +1,305 @@
+// Collectives that move tensors as they are.
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include "cohort/comm/shm/element_types.h"
+#include "cohort/comm/shm/shm_checks.h"
+#include "cohort/comm/shm/shm_process_group.h"
+#include "cohort/comm/tensor_checks.h"
+
+namespace cohort::comm {
+namespace {
+
+using c10d::OpType;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr ShmOperation kBroadcast{"broadcast", "shm:broadcast", OpType::BROADCAST};
+constexpr ShmOperation kAllGather{"all_gather", "shm:all_gather", OpType::ALLGATHER};
+constexpr ShmOperation kAllGatherSingle{"all_gather_single", "shm:all_gather", OpType::_ALLGATHER_BASE};
+constexpr ShmOperation kAllGatherCoalesced{"all_gather_coalesced", "shm:all_gather", OpType::ALLGATHER_COALESCED};
+constexpr ShmOperation kAllGatherIntoTensorCoalesced{"all_gather_into_tensor_coalesced", "shm:all_gather",
+                                                     OpType::COALESCED};
+constexpr ShmOperation kGather{"gather", "shm:gather", OpType::GATHER};
+constexpr ShmOperation kScatter{"scatter", "shm:scatter", OpType::SCATTER};
+constexpr ShmOperation kAllToAll{"all_to_all", "shm:all_to_all", OpType::ALLTOALL, false, false};
+constexpr ShmOperation kAllToAllSingle{"all_to_all_single", "shm:all_to_all", OpType::ALLTOALL_BASE, false, false};
+
+// One engine call: plain tensors by their memory.
+struct Gathering {
+  at::Tensor input;
+  std::vector<void*> outputs;
+};
+
+std::vector<void*> memory_of(const Tensors& tensors) {
+  std::vector<void*> pointers;
+  pointers.reserve(tensors.size());
+  for (const auto& tensor : tensors) pointers.push_back(tensor.data_ptr());
+  return pointers;
+}
+
+std::vector<const void*> const_memory_of(const Tensors& tensors) {
+  std::vector<const void*> pointers;
+  pointers.reserve(tensors.size());
+  for (const auto& tensor : tensors) pointers.push_back(tensor.const_data_ptr());
+  return pointers;
+}
+
+std::vector<size_t> counts_of(const Tensors& tensors) {
+  std::vector<size_t> counts;
+  for (const auto& tensor : tensors) counts.push_back(elements_of(tensor).count);
+  return counts;
+}
+
+// A plain tensor in as many equal parts as there are ranks.
+std::vector<void*> parts_of(const at::Tensor& plain, int world_size) {
+  auto* const begin = static_cast<std::byte*>(plain.data_ptr());
+  const auto part = plain.nbytes() / static_cast<size_t>(world_size);
+  std::vector<void*> pointers;
+  for (int rank = 0; rank < world_size; ++rank) pointers.push_back(begin + static_cast<size_t>(rank) * part);
+  return pointers;
+}
+
+// Parts of a plain tensor by splits along dimension 0; none: equal parts.
+struct Parts {
+  std::vector<void*> pointers;
+  std::vector<size_t> counts;
+
+  Parts(const at::Tensor& plain, const std::vector<int64_t>& splits, int world_size) {
+    const auto elements = elements_of(plain);
+    const auto rows = static_cast<size_t>(plain.size(0));
+    const auto row = rows == 0 ? 0 : elements.count / rows;
+    auto* memory = static_cast<std::byte*>(plain.data_ptr());
+    for (int rank = 0; rank < world_size; ++rank) {
+      const auto size = static_cast<size_t>(world_size);
+      counts.push_back(row * (splits.empty() ? rows / size : static_cast<size_t>(splits[rank])));
+      pointers.push_back(memory);
+      if (memory) memory += counts.back() * shm::size_of(elements.dtype);
+    }
+  }
+  std::vector<const void*> const_pointers() const { return {pointers.begin(), pointers.end()}; }
+};
+
+Tensors flattened(const std::vector<Tensors>& lists) {
+  Tensors all;
+  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+}  // namespace
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  check_one("broadcast", tensors);
+  const bool is_root = opts.rootRank == rank_;
+  const Request request{.operation = kBroadcast,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .root = static_cast<int>(opts.rootRank),
+                        .caller = __builtin_return_address(0)};
+  StandIns stand_ins;
+  auto memory = is_root ? stand_ins.sent(tensors[0]) : stand_ins.received(tensors[0]);
+  return run(request, tensors, is_root ? tensors : Tensors{}, tensors,
+             [memory = std::move(memory), stand_ins = std::move(stand_ins), root = request.root](
+                 shm::Group& group, const shm::CallOptions& options) {
+               auto failure = group.broadcast(memory.data_ptr(), elements_of(memory), root, options);
+               if (!failure) stand_ins.copy_back();
+               return failure;
+             });
+}
+
+// `outputs[i]`: where every rank's `inputs[i]` goes, one pointer per rank.
+ShmProcessGroup::WorkPtr ShmProcessGroup::gather_each(const Request& request, const Tensors& inputs,
+                                                      std::vector<std::vector<void*>> outputs, StandIns stand_ins,
+                                                      Tensors kept, Tensors results) {
+  std::vector<Gathering> gatherings;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    gatherings.push_back({stand_ins.sent(inputs[i]), std::move(outputs[i])});
+  }
+  return run(request, inputs, inputs, std::move(results),
+             [gatherings = std::move(gatherings), stand_ins = std::move(stand_ins), kept = std::move(kept)](
+                 shm::Group& group, const shm::CallOptions& options) {
+               for (const auto& [input, pointers] : gatherings) {
+                 const auto failure =
+                     group.all_gather(input.const_data_ptr(), pointers.data(), elements_of(input), options);
+                 if (failure) return failure;
+               }
+               stand_ins.copy_back();
+               return shm::Outcome();
+             });
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                    const c10d::AllgatherOptions& opts) {
+  check_one("all_gather", inputs);
+  check_list("all_gather", outputs, inputs[0], size_);
+  const Request request{.operation = kAllGather,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .caller = __builtin_return_address(0)};
+  StandIns stand_ins;
+  auto received = stand_ins.received(outputs[0]);
+  std::vector<std::vector<void*>> pointers{memory_of(received)};
+  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs[0]);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::_allgather_base(Tensor& output, Tensor& input,
+                                                          const c10d::AllgatherOptions& opts) {
+  Tensors outputs{output};
+  Tensors inputs{input};
+  const Request request{.operation = kAllGatherSingle,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .caller = __builtin_return_address(0)};
+  return gather_into(request, outputs, inputs);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::gather_into(const Request& request, const Tensors& outputs,
+                                                      const Tensors& inputs) {
+  check_pairs(request.operation.name, outputs, inputs, size_);
+  check_dense(request.operation.name, outputs);
+  check_dense(request.operation.name, inputs);
+  StandIns stand_ins;
+  auto received = stand_ins.received(outputs);
+  std::vector<std::vector<void*>> pointers;
+  for (const auto& tensor : received) pointers.push_back(parts_of(tensor, size_));
+  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                          const c10d::AllgatherOptions& opts) {
+  const Request request{.operation = kAllGatherIntoTensorCoalesced,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .caller = __builtin_return_address(0)};
+  return gather_into(request, outputs, inputs);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                              const c10d::AllgatherOptions& opts) {
+  check_tensors("all_gather_coalesced", inputs);
+  check_dense("all_gather_coalesced", inputs);
+  TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
+                    "all_gather_coalesced needs one list of tensors per rank, ", size_, ", got ", outputs.size());
+  for (const auto& list : outputs) {
+    check_pairs("all_gather_coalesced", list, inputs, 1);
+    check_dense("all_gather_coalesced", list);
+  }
+  const Request request{.operation = kAllGatherCoalesced,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .caller = __builtin_return_address(0)};
+  StandIns stand_ins;
+  Tensors kept;
+  std::vector<std::vector<void*>> pointers(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (const auto& list : outputs) {
+      kept.push_back(stand_ins.received(list[i]));
+      pointers[i].push_back(kept.back().data_ptr());
+    }
+  }
+  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(kept), flattened(outputs));
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                 const c10d::GatherOptions& opts) {
+  check_one("gather", inputs);
+  const bool is_root = opts.rootRank == rank_;
+  if (is_root) check_list("gather", outputs, inputs[0], size_);
+  TORCH_CHECK_VALUE(is_root || outputs.empty(), "gather: outputs must be empty on ranks other than the root");
+  const Request request{.operation = kGather,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .root = static_cast<int>(opts.rootRank),
+                        .caller = __builtin_return_address(0)};
+  StandIns stand_ins;
+  auto sent = stand_ins.sent(inputs[0]);
+  auto received = is_root ? stand_ins.received(outputs[0]) : Tensors{};
+  return run(request, inputs, inputs, is_root ? outputs[0] : Tensors{},
+             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
+              root = request.root](shm::Group& group, const shm::CallOptions& options) {
+               const auto pointers = memory_of(received);
+               auto failure = group.gather(sent.const_data_ptr(), pointers.empty() ? nullptr : pointers.data(),
+                                           elements_of(sent), root, options);
+               if (!failure) stand_ins.copy_back();
+               return failure;
+             });
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                  const c10d::ScatterOptions& opts) {
+  check_one("scatter", outputs);
+  const bool is_root = opts.rootRank == rank_;
+  if (is_root) check_list("scatter", inputs, outputs[0], size_);
+  TORCH_CHECK_VALUE(is_root || inputs.empty(), "scatter: inputs must be empty on ranks other than the root");
+  const Request request{.operation = kScatter,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .root = static_cast<int>(opts.rootRank),
+                        .caller = __builtin_return_address(0)};
+  StandIns stand_ins;
+  auto sent = is_root ? stand_ins.sent(inputs[0]) : Tensors{};
+  auto received = stand_ins.received(outputs[0]);
+  return run(request, outputs, is_root ? inputs[0] : Tensors{}, outputs,
+             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
+              root = request.root](shm::Group& group, const shm::CallOptions& options) {
+               const auto pointers = const_memory_of(sent);
+               auto failure = group.scatter(pointers.empty() ? nullptr : pointers.data(), received.data_ptr(),
+                                            elements_of(received), root, options);
+               if (!failure) stand_ins.copy_back();
+               return failure;
+             });
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::alltoall_base(Tensor& output, Tensor& input,
+                                                        std::vector<int64_t>& output_splits,
+                                                        std::vector<int64_t>& input_splits,
+                                                        const c10d::AllToAllOptions& opts) {
+  check_tensors("all_to_all_single", {output, input});
+  check_dense("all_to_all_single", {output, input});
+  check_splits(output, output_splits, size_, "output");
+  check_splits(input, input_splits, size_, "input");
+  const Request request{.operation = kAllToAllSingle,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .caller = __builtin_return_address(0)};
+  StandIns stand_ins;
+  auto sent = stand_ins.sent(input);
+  auto received = stand_ins.received(output);
+  Parts ins(sent, input_splits, size_);
+  Parts outs(received, output_splits, size_);
+  return run(request, {input}, {input}, {output},
+             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
+              ins = std::move(ins), outs = std::move(outs)](shm::Group& group, const shm::CallOptions& options) {
+               auto failure = group.all_to_all(ins.const_pointers().data(), ins.counts.data(), outs.pointers.data(),
+                                               outs.counts.data(), elements_of(sent).dtype, options);
+               if (!failure) stand_ins.copy_back();
+               return failure;
+             });
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
+                                                   const c10d::AllToAllOptions& opts) {
+  check_tensors("all_to_all", outputs);
+  check_tensors("all_to_all", inputs);
+  check_tensors("all_to_all", {outputs[0], inputs[0]});
+  check_dense("all_to_all", outputs);
+  check_dense("all_to_all", inputs);
+  const auto size = static_cast<size_t>(size_);
+  TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "all_to_all needs one tensor per rank, ", size,
+                    ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");
+  const Request request{
+      .operation = kAllToAll, .is_async = opts.asyncOp, .timeout = opts.timeout, .caller = __builtin_return_address(0)};
+  StandIns stand_ins;
+  auto sent = stand_ins.sent(inputs);
+  auto received = stand_ins.received(outputs);
+  return run(request, inputs, inputs, outputs,
+             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins)](
+                 shm::Group& group, const shm::CallOptions& options) {
+               auto failure =
+                   group.all_to_all(const_memory_of(sent).data(), counts_of(sent).data(), memory_of(received).data(),
+                                    counts_of(received).data(), elements_of(sent[0]).dtype, options);
+               if (!failure) stand_ins.copy_back();
+               return failure;
+             });
+}
+
+}  // namespace cohort::comm

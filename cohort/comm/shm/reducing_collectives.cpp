@@ -1,0 +1,236 @@
+// Collectives that reduce.
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include "cohort/comm/shm/element_types.h"
+#include "cohort/comm/shm/shm_checks.h"
+#include "cohort/comm/shm/shm_process_group.h"
+#include "cohort/comm/shm/sparse_reduction.h"
+#include "cohort/comm/tensor_checks.h"
+
+namespace cohort::comm {
+namespace {
+
+using c10d::OpType;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr ShmOperation kAllReduce{"all_reduce", "shm:all_reduce", OpType::ALLREDUCE};
+constexpr ShmOperation kAllReduceCoalesced{"all_reduce_coalesced", "shm:all_reduce", OpType::ALLREDUCE_COALESCED};
+constexpr ShmOperation kAllReduceSparse{"all_reduce_sparse", "shm:sparse_all_reduce", OpType::_ALLREDUCE_SPARSE};
+constexpr ShmOperation kReduce{"reduce", "shm:reduce", OpType::REDUCE};
+constexpr ShmOperation kReduceScatter{"reduce_scatter", "shm:reduce_scatter", OpType::REDUCE_SCATTER, false, false};
+constexpr ShmOperation kReduceScatterSingle{"reduce_scatter_single", "shm:reduce_scatter",
+                                            OpType::_REDUCE_SCATTER_BASE};
+constexpr ShmOperation kReduceScatterTensorCoalesced{"reduce_scatter_tensor_coalesced", "shm:reduce_scatter",
+                                                     OpType::REDUCE_SCATTER_TENSOR_COALESCED};
+
+// A user's tensor and the plain tensor that the engine works on: itself where that can be.
+struct Carrier {
+  at::Tensor user;
+  at::Tensor memory;
+
+  void bring_back() const {
+    if (memory.is_same(user)) return;
+    const at::NoGradGuard no_grad;
+    at::Tensor(user).copy_(memory.view(user.sizes()));
+  }
+};
+
+at::Tensor reduced_as(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const auto plain = is_plain(tensor) ? tensor : plain_copy(tensor);
+  return is_reduced_as_float(tensor.scalar_type()) ? plain.to(at::kFloat) : plain;
+}
+
+Carrier carry(const at::Tensor& user) { return {user, reduced_as(user)}; }
+
+// The content of `user` does not matter.
+Carrier carry_output(const at::Tensor& user) {
+  const bool as_float = is_reduced_as_float(user.scalar_type());
+  if (is_plain(user) && !as_float) return {user, user};
+  return {user, at::empty(user.sizes(), user.options()
+                                            .dtype(as_float ? at::kFloat : user.scalar_type())
+                                            .memory_format(at::MemoryFormat::Contiguous))};
+}
+
+// One engine call of reduce_scatter: a plain tensor in parts, or a list of plain tensors.
+struct Scattering {
+  Tensors inputs;
+  Carrier output;
+
+  std::vector<const void*> parts(int world_size) const {
+    std::vector<const void*> pointers;
+    if (inputs.size() == static_cast<size_t>(world_size)) {
+      for (const auto& input : inputs) pointers.push_back(input.const_data_ptr());
+      return pointers;
+    }
+    const auto* const begin = static_cast<const std::byte*>(inputs[0].const_data_ptr());
+    for (int rank = 0; rank < world_size; ++rank) {
+      pointers.push_back(begin + static_cast<size_t>(rank) * output.memory.nbytes());
+    }
+    return pointers;
+  }
+};
+
+}  // namespace
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_each(const Request& request, const Tensors& tensors,
+                                                      const c10d::ReduceOp& op) {
+  const auto reduction = engine_reduction(request.operation.name, op, tensors[0].scalar_type());
+  if (tensors.size() == 1 && is_plain(tensors[0]) && !is_reduced_as_float(tensors[0].scalar_type())) {
+    return run(request, tensors, tensors, tensors,
+               [memory = tensors[0].data_ptr(), elements = elements_of(tensors[0]), reduction](
+                   shm::Group& group, const shm::CallOptions& options) {
+                 return group.all_reduce(memory, memory, elements, reduction, options);
+               });
+  }
+  std::vector<Carrier> carriers;
+  for (const auto& tensor : tensors) carriers.push_back(carry(tensor));
+  return run(request, tensors, tensors, tensors,
+             [carriers = std::move(carriers), reduction](shm::Group& group, const shm::CallOptions& options) {
+               for (const auto& carrier : carriers) {
+                 auto* const memory = carrier.memory.data_ptr();
+                 auto failure = group.all_reduce(memory, memory, elements_of(carrier.memory), reduction, options);
+                 if (failure) return failure;
+               }
+               for (const auto& carrier : carriers) carrier.bring_back();
+               return shm::Outcome();
+             });
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  const Request request{.operation = kAllReduce,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .reduce_op = opts.reduceOp.op_,
+                        .caller = __builtin_return_address(0)};
+  if (tensors.size() == 1 && tensors[0].defined() && tensors[0].is_sparse()) {
+    return reduce_sparse(request, tensors);
+  }
+  check_one("all_reduce", tensors);
+  return reduce_each(request, tensors, opts.reduceOp);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce_coalesced(Tensors& tensors,
+                                                              const c10d::AllreduceCoalescedOptions& opts) {
+  check_tensors("all_reduce_coalesced", tensors);
+  check_dense("all_reduce_coalesced", tensors);
+  const Request request{.operation = kAllReduceCoalesced,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .reduce_op = opts.reduceOp.op_,
+                        .caller = __builtin_return_address(0)};
+  return reduce_each(request, tensors, opts.reduceOp);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  check_tensors("all_reduce_sparse", tensors);
+  TORCH_CHECK_VALUE(tensors.size() == 1, "all_reduce_sparse takes one tensor, got ", tensors.size());
+  const Request request{.operation = kAllReduceSparse,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .reduce_op = opts.reduceOp.op_,
+                        .caller = __builtin_return_address(0)};
+  return reduce_sparse(request, tensors);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_sparse(const Request& request, Tensors& tensors) {
+  check_sparse_reduction(request.operation.name, tensors[0], request.reduce_op);
+  const bool is_average = request.reduce_op == c10d::ReduceOp::AVG;
+  auto input = tensors[0].coalesce();
+  return run(
+      request, tensors, tensors, tensors,
+      [input = std::move(input), output = tensors[0], is_average](shm::Group& group, const shm::CallOptions& options) {
+        return sum_sparse(group, options, input, output, is_average);
+      });
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  check_one("reduce", tensors);
+  const auto reduction = engine_reduction("reduce", opts.reduceOp, tensors[0].scalar_type());
+  const Request request{.operation = kReduce,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .root = static_cast<int>(opts.rootRank),
+                        .reduce_op = opts.reduceOp.op_,
+                        .caller = __builtin_return_address(0)};
+  return run(request, tensors, tensors, tensors,
+             [carrier = carry(tensors[0]), reduction, root = request.root, is_root = request.root == rank_](
+                 shm::Group& group, const shm::CallOptions& options) {
+               auto* const memory = carrier.memory.data_ptr();
+               auto failure = group.reduce(memory, is_root ? memory : nullptr, elements_of(carrier.memory), reduction,
+                                           root, options);
+               if (!failure && is_root) carrier.bring_back();
+               return failure;
+             });
+}
+
+// `inputs[i]`: one list per output, as Scattering has it.
+ShmProcessGroup::WorkPtr ShmProcessGroup::scatter_reduced(const Request& request, const c10d::ReduceOp& op,
+                                                          const Tensors& outputs, const std::vector<Tensors>& inputs) {
+  const auto* const name = request.operation.name;
+  std::vector<Scattering> scatterings;
+  Tensors handed_in;
+  const auto reduction = engine_reduction(name, op, outputs[0].scalar_type());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    scatterings.push_back({{}, carry_output(outputs[i])});
+    for (const auto& input : inputs[i]) scatterings.back().inputs.push_back(reduced_as(input));
+    handed_in.insert(handed_in.end(), inputs[i].begin(), inputs[i].end());
+  }
+  return run(request, outputs, handed_in, outputs,
+             [scatterings = std::move(scatterings), reduction](shm::Group& group, const shm::CallOptions& options) {
+               for (const auto& scattering : scatterings) {
+                 const auto& memory = scattering.output.memory;
+                 auto failure = group.reduce_scatter(scattering.parts(group.world_size()).data(), memory.data_ptr(),
+                                                     elements_of(memory), reduction, options);
+                 if (failure) return failure;
+               }
+               for (const auto& scattering : scatterings) scattering.output.bring_back();
+               return shm::Outcome();
+             });
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                         const c10d::ReduceScatterOptions& opts) {
+  check_one("reduce_scatter", outputs);
+  check_list("reduce_scatter", inputs, outputs[0], size_);
+  const Request request{.operation = kReduceScatter,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .reduce_op = opts.reduceOp.op_,
+                        .caller = __builtin_return_address(0)};
+  return scatter_reduced(request, opts.reduceOp, outputs, inputs);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::scatter_from(const Request& request, const c10d::ReduceOp& op,
+                                                       const Tensors& outputs, const Tensors& inputs) {
+  check_pairs(request.operation.name, inputs, outputs, size_);
+  check_dense(request.operation.name, outputs);
+  check_dense(request.operation.name, inputs);
+  check_tensors(request.operation.name, outputs);
+  std::vector<Tensors> lists;
+  for (const auto& input : inputs) lists.push_back({input});
+  return scatter_reduced(request, op, outputs, lists);
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::_reduce_scatter_base(Tensor& output, Tensor& input,
+                                                               const c10d::ReduceScatterOptions& opts) {
+  const Request request{.operation = kReduceScatterSingle,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .reduce_op = opts.reduceOp.op_,
+                        .caller = __builtin_return_address(0)};
+  return scatter_from(request, opts.reduceOp, {output}, {input});
+}
+
+ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                          const c10d::ReduceScatterOptions& opts) {
+  const Request request{.operation = kReduceScatterTensorCoalesced,
+                        .is_async = opts.asyncOp,
+                        .timeout = opts.timeout,
+                        .reduce_op = opts.reduceOp.op_,
+                        .caller = __builtin_return_address(0)};
+  return scatter_from(request, opts.reduceOp, outputs, inputs);
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,134 @@
+// How the ranks of a group attach to its shared memory: rank 0 writes an address into the store, the engine meets there. A rank
+// that cannot attach says so in the store, which ends the others' waiting.
+#include "cohort/comm/shm/shm_backend.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <thread>
+
+#include "cohort/base/cpu.h"
+#include "cohort/base/env.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/shm/shm_process_group.h"
+
+namespace cohort::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using base::fill_in;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPollInterval{1};
+
+std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+class Attachment {
+ public:
+  explicit Attachment(const BackendRequest& request)
+      : request_(request),
+        prefix_(fill_in("shm/{}/", request.start_count)),
+        deadline_(Clock::now() + request.timeout),
+        find_obstacle_([this] { return reported_failure(); }) {}
+
+  std::unique_ptr<shm::Group> attach() {
+    const shm::GroupOptions options{.name = request_.group_name,
+                                    .address = address(),
+                                    .rank = request_.rank,
+                                    .world_size = request_.world_size,
+                                    .timeout = std::max(milliseconds(1), left()),
+                                    .pids = request_.pids,
+                                    .find_obstacle = &find_obstacle_};
+    auto group = shm::Group::join(options);
+    if (!group.ok()) fail(describe(group.error()));
+    agree();
+    return std::move(*group);
+  }
+
+ private:
+  milliseconds left() const { return std::chrono::ceil<milliseconds>(deadline_ - Clock::now()); }
+  std::string key(const char* name) const { return prefix_ + name; }
+
+  static std::string describe(const base::Error& error) {
+    const auto* cause = &error;
+    while (cause->cause()) cause = cause->cause();
+    return cause->message();
+  }
+
+  std::string reported_failure() {
+    if (!request_.store->check({key("failed")})) return {};
+    const auto bytes = request_.store->get(key("failed"));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  std::string address() {
+    if (request_.rank == 0) {
+      auto address = shm::new_address();
+      request_.store->set(key("address"), to_bytes(address));
+      return address;
+    }
+    wait_until("rank 0 never came to it", [this] { return request_.store->check({key("address")}); });
+    const auto bytes = request_.store->get(key("address"));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  // So that either all ranks use the group or none does.
+  void agree() {
+    auto count = request_.store->add(key("joined"), 1);
+    wait_until("not every rank came to it", [&] {
+      if (count < request_.world_size) count = request_.store->add(key("joined"), 0);
+      return count >= request_.world_size;
+    });
+  }
+
+  template <class Condition>
+  void wait_until(const char* otherwise, Condition is_met) {
+    while (!is_met()) {
+      if (const auto failure = reported_failure(); !failure.empty()) raise(failure);
+      if (Clock::now() >= deadline_) {
+        fail(fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
+      }
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+
+  // The first failure counts, and every rank ends with it.
+  [[noreturn]] void fail(const std::string& cause) {
+    auto first = cause;
+    try {
+      const auto mine = to_bytes(fill_in("rank {}: {}", request_.rank, cause));
+      const auto there = request_.store->compareSet(key("failed"), {}, mine);
+      first.assign(there.begin(), there.end());
+    } catch (const std::exception&) {
+      // The store has ended with its host.
+    }
+    raise(first);
+  }
+
+  [[noreturn]] void raise(const std::string& cause) const {
+    C10_THROW_ERROR(DistBackendError,
+                    fill_in("[cohort] the ranks of group \"{}\" cannot share memory\n  caused by: {}\n"
+                            "  hint: use backend \"gloo\", or name none and Cohort chooses",
+                            request_.group_name, cause));
+  }
+
+  const BackendRequest& request_;
+  const std::string prefix_;
+  const Clock::time_point deadline_;
+  const std::function<std::string()> find_obstacle_;
+};
+
+bool has_spare_cores(const BackendRequest& request) {
+  const auto local = base::parse_int(base::get_env("LOCAL_WORLD_SIZE").value_or(""));
+  return base::available_cores() > std::max<long long>(request.world_size, local.value_or(0));
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request) {
+  auto session = ShmSession::create(Attachment(request).attach(), request, has_spare_cores(request));
+  return c10::make_intrusive<ShmProcessGroup>(std::move(session), request);
+}
+
+}  // namespace cohort::comm

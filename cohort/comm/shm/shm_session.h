@@ -1,0 +1,141 @@
+/// ShmSession: one rank's membership in a group of the backend "shm": the engine's group, the queue of asynchronous
+/// operations, the thread that works on them. Shared by the backend and its Works, so that either may go first.
+///
+/// [Note: who runs what] Operations run one at a time, in order, under run_mutex_. A synchronous one runs in the caller if
+/// nothing is queued before it. An asynchronous one is queued; whoever waits for it runs the queue up to it. The progress
+/// thread, which starts with the first of them, takes what nobody waits for. Where ranks have no cores to spare it would only
+/// take time from the caller, who will most likely wait soon: then it gives the caller a millisecond first, and looks at the
+/// queue by itself while there is traffic, so that queueing wakes nobody.
+///
+/// Thread-safety: every function may be called from any thread; run_now and enqueue as the backend: one at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cohort/comm/backend_request.h"
+#include "cohort/comm/operation_watch.h"
+#include "cohort/comm/shm/shm_call.h"
+#include "cohort/comm/shm/shm_work.h"
+#include "cohort/shm/exchange.h"
+#include "cohort/shm/group.h"
+
+namespace cohort::comm {
+
+class ShmSession : public std::enable_shared_from_this<ShmSession> {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<ShmWork>;
+  using BodyRef = c10::function_ref<shm::Outcome(shm::Group&, const shm::CallOptions&)>;
+
+  /// `has_spare_cores`: see the note above.
+  static std::shared_ptr<ShmSession> create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
+                                            bool has_spare_cores);
+  ~ShmSession();
+
+  const ShmIdentity& identity() const { return identity_; }
+  void set_timeout(std::chrono::milliseconds timeout);
+
+  /// Runs a work that nobody else knows, unless others are queued before it: then returns false.
+  bool run_now(ShmWork& work, const Tensors& shown, BodyRef body);
+  /// Takes a prepared work.
+  void enqueue(WorkPtr work);
+  /// Blocks until `work` is done, running it and what is queued before it.
+  void run_through(ShmWork& work);
+  /// The progress thread shall not give the caller time any more: somebody waits who cannot run the queue.
+  void hurry();
+
+  /// Ends what runs and what is queued with an error, and refuses what comes.
+  void abort();
+  /// The same if there is anything; then leaves the group. Afterwards every operation fails. Effective once.
+  void close();
+  /// Operations queued or running, sends and receives included.
+  size_t num_pending();
+
+  /// The engine's exchange as long as the lock is held; null after close().
+  struct OpenExchange {
+    std::shared_lock<std::shared_mutex> lock;
+    shm::Exchange* exchange = nullptr;
+  };
+  OpenExchange exchange();
+  /// Sends and receives under way.
+  void add_transfers(int difference) { num_transfers_.fetch_add(difference); }
+  /// Keeps the memory of a transfer that nobody waits for until it is done. keep_pending: it counts as pending.
+  void keep(shm::TransferPtr transfer, at::Tensor memory);
+  void keep_pending(shm::TransferPtr transfer, at::Tensor memory);
+
+  shm::CallOptions options_of(const ShmCall& call) const;
+  OperationWatch* watch() const { return watch_.get(); }
+  /// The exception that users get.
+  std::exception_ptr to_exception(const ShmCall& call, const Tensors& shown, const shm::Failure& failure) const;
+
+ private:
+  ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, bool has_spare_cores);
+
+  std::exception_ptr execute(const ShmCall& call, const Tensors& shown, BodyRef body);
+  std::string find_obstacle();
+  WorkPtr take();
+  bool run_front();
+  void fail_queue(const shm::Failure& failure);
+  void work_in_background();
+  void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
+  bool gives_grace(std::unique_lock<std::mutex>& lock);
+  void drop_finished_transfers();
+
+  const ShmIdentity identity_;
+  const std::shared_ptr<OperationWatch> watch_;
+  const bool has_spare_cores_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+
+  /// Held while group_ is used by other threads than the one that runs operations, and (alone) while it is destroyed.
+  mutable std::shared_mutex lifetime_;
+  std::unique_ptr<shm::Group> group_;
+
+  /// Held while an operation runs.
+  std::mutex run_mutex_;
+  std::function<std::string()> find_obstacle_;
+  const ShmCall* running_ = nullptr;
+  const Tensors* running_shown_ = nullptr;
+  uint64_t delayed_ = 0;
+
+  mutable std::mutex queue_mutex_;
+  std::condition_variable wake_;
+  std::deque<WorkPtr> queue_;
+  uint64_t num_taken_ = 0;
+  bool is_asleep_ = false;
+  bool is_in_hurry_ = false;
+  bool is_closed_ = false;
+  std::thread thread_;
+
+  std::atomic<size_t> num_queued_ = 0;
+  std::atomic<size_t> num_running_ = 0;
+  std::atomic<int> num_transfers_ = 0;
+
+  std::mutex kept_mutex_;
+  struct Kept {
+    shm::TransferPtr transfer;
+    at::Tensor memory;
+    bool is_pending = false;
+  };
+  std::vector<Kept> kept_;
+};
+
+/// Operations of this process on the backend "shm" that have not ended. Thread-safe.
+size_t num_pending_shm_operations();
+/// At exit: ends them with an error, and their threads.
+void end_shm_operations();
+
+}  // namespace cohort::comm

@@ -1,0 +1,19 @@
+/// All-reduce of sparse (COO) tensors: every rank gathers all entries and adds up those of one place.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "cohort/shm/group.h"
+
+namespace cohort::comm {
+
+/// Throws c10::ValueError for other reductions than SUM and AVG, and for tensors that are not sparse ones on the CPU.
+void check_sparse_reduction(const char* operation, const at::Tensor& tensor, c10d::ReduceOp::RedOpType op);
+
+/// Collective. `input` is coalesced; `output`, which may be what `input` was made of, becomes the coalesced sum.
+/// Throws c10::ValueError, on every rank, when the ranks' sizes differ.
+shm::Outcome sum_sparse(shm::Group& group, const shm::CallOptions& options, const at::Tensor& input, at::Tensor output,
+                        bool is_average);
+
+}  // namespace cohort::comm

@@ -1,0 +1,182 @@
+#include "cohort/comm/shm/transfer_work.h"
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "cohort/base/text.h"
+#include "cohort/comm/failure_text.h"
+#include "cohort/comm/shm/element_types.h"
+
+namespace cohort::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLookInterval{250};
+
+const shm::Failure kClosed{shm::Failure::Kind::kAborted,
+                           {"the group was destroyed, or shut down, before the operation ended"},
+                           "wait() for every Work before destroy_process_group()"};
+
+bool receives(const ShmCall& call) { return call.operation->type != c10d::OpType::SEND; }
+
+}  // namespace
+
+TransferWork::TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& call, Tensors tensors, at::Tensor memory,
+                           StandIns stand_ins, const std::optional<Tensors>& profiled)
+    : Work(session->identity().rank, call.operation->type, profiled ? call.operation->title : nullptr, profiled),
+      session_(std::move(session)),
+      call_(call),
+      tensors_(std::move(tensors)),
+      memory_(std::move(memory)),
+      stand_ins_(std::move(stand_ins)) {}
+
+TransferWork::~TransferWork() {
+  if (!transfer_ || completed_) return;
+  session_->add_transfers(-1);
+  session_->keep_pending(std::move(transfer_), memory_);
+}
+
+void TransferWork::start() {
+  const auto open = session_->exchange();
+  if (!open.exchange) return finish_with(session_->to_exception(call_, tensors_, kClosed));
+  const auto options = session_->options_of(call_);
+  const auto elements = elements_of(memory_);
+  const int peer = call_.operation->type == c10d::OpType::RECVANYSOURCE ? shm::Exchange::kAnySource : call_.root;
+  session_->add_transfers(1);
+  transfer_ = receives(call_) ? open.exchange->receive(memory_.data_ptr(), elements, peer, call_.tag, options)
+                              : open.exchange->send(memory_.const_data_ptr(), elements, peer, call_.tag, options);
+}
+
+void TransferWork::finish_with(std::exception_ptr exception) {
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard lock(mutex_);
+    if (completed_) return;
+    completed_ = true;
+    exception_ = exception;
+    future.swap(future_);
+  }
+  if (transfer_) session_->add_transfers(-1);
+  if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+  if (!future) return;
+  if (exception) {
+    future->setError(exception);
+  } else {
+    future->markCompleted(c10::IValue(tensors_));
+  }
+}
+
+void TransferWork::finish_transfer() {
+  if (const auto failure = transfer_->failure()) {
+    return finish_with(session_->to_exception(call_, tensors_, *failure));
+  }
+  if (receives(call_)) source_ = transfer_->source();
+  stand_ins_.copy_back();
+  finish_with(nullptr);
+}
+
+void TransferWork::settle() {
+  std::call_once(settled_, [this] { finish_transfer(); });
+}
+
+bool TransferWork::isCompleted() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (completed_) return true;
+  }
+  if (!transfer_ || !transfer_->is_done()) return false;
+  settle();
+  return true;
+}
+
+bool TransferWork::isSuccess() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ && !exception_;
+}
+
+std::exception_ptr TransferWork::exception() const {
+  const std::lock_guard lock(mutex_);
+  return exception_;
+}
+
+int TransferWork::sourceRank() const {
+  const std::lock_guard lock(mutex_);
+  return source_;
+}
+
+std::vector<at::Tensor> TransferWork::result() {
+  TORCH_CHECK(isCompleted(), "Work needs to be completed before calling result(). Should call wait() before result().");
+  if (const auto failure = exception()) std::rethrow_exception(failure);
+  return tensors_;
+}
+
+TransferWork::Step TransferWork::wait_a_while(milliseconds limit) {
+  if (isCompleted()) return Step::kDone;
+  const auto open = session_->exchange();
+  if (!open.exchange) {
+    finish_with(session_->to_exception(call_, tensors_, kClosed));
+    return Step::kDone;
+  }
+  if (!open.exchange->wait(transfer_, limit)) return Step::kMore;
+  settle();
+  return Step::kDone;
+}
+
+void TransferWork::throw_obstacle() {
+  C10_THROW_ERROR(DistBackendError,
+                  session_->watch()->explain(
+                      describe(call_, tensors_, session_->identity()),
+                      EngineFailure{EngineFailure::Kind::kObstacle, {"the operation can no longer end"}, {}}));
+}
+
+std::string TransferWork::waiting_text(milliseconds timeout) const {
+  return failure_message({.operation = describe(call_, tensors_, session_->identity()),
+                          .causes = {"Operation timed out! It did not end within the " +
+                                     base::format_duration(timeout) + " that wait() was given"},
+                          .hint = "the operation goes on; wait for it again, with more time or without a time-out of "
+                                  "its own"});
+}
+
+bool TransferWork::wait(milliseconds timeout) {
+  const bool is_limited = timeout != kNoTimeout;
+  const auto deadline = Clock::now() + timeout;
+  for (;;) {
+    auto limit = kLookInterval;
+    if (is_limited) limit = std::min(limit, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+    if (wait_a_while(std::max(limit, milliseconds(0))) == Step::kDone) break;
+    if (is_limited && Clock::now() >= deadline) C10_THROW_ERROR(DistBackendError, waiting_text(timeout));
+    auto* watch = session_->watch();
+    if (watch && !watch->find_obstacle(describe(call_, tensors_, session_->identity())).empty()) throw_obstacle();
+  }
+  if (const auto failure = exception()) std::rethrow_exception(failure);
+  return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> TransferWork::getFuture() {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  {
+    const std::lock_guard lock(mutex_);
+    if (future_) return future_;
+    if (!completed_) {
+      future_ = future;
+      // It ends with the transfer, which the group's end ends.
+      std::thread([self = c10::intrusive_ptr<TransferWork>::reclaim_copy(this)] {
+        while (self->wait_a_while(kLookInterval) != Step::kDone) {
+        }
+      }).detach();
+      return future;
+    }
+  }
+  if (const auto failure = exception()) {
+    future->setError(failure);
+  } else {
+    future->markCompleted(c10::IValue(tensors_));
+  }
+  return future;
+}
+
+}  // namespace cohort::comm

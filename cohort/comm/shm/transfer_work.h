@@ -1,0 +1,65 @@
+/// TransferWork: a send or receive of the backend "shm". It progresses while somebody waits and in the engine's thread.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cohort/comm/shm/shm_call.h"
+#include "cohort/comm/shm/shm_session.h"
+#include "cohort/comm/stand_ins.h"
+#include "cohort/shm/exchange.h"
+
+namespace cohort::comm {
+
+class TransferWork final : public c10d::Work {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+
+  /// `tensors`: the user's; `memory`: what the engine moves in their place, copied back by `stand_ins`.
+  TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& call, Tensors tensors, at::Tensor memory,
+               StandIns stand_ins, const std::optional<Tensors>& profiled);
+  /// Drops a transfer that nobody waited for; it goes on.
+  ~TransferWork() override;
+
+  /// Hands it to the engine. Once.
+  void start();
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override { wait(); }
+  /// Throws c10::DistBackendError when it failed or the time is over.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override { session_->abort(); }
+  /// Something must wait for its completion: a thread that does.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return call_.sequence; }
+
+ private:
+  enum class Step { kDone, kMore };
+  Step wait_a_while(std::chrono::milliseconds limit);
+  void settle();
+  void finish_transfer();
+  void finish_with(std::exception_ptr exception);
+  [[noreturn]] void throw_obstacle();
+  std::string waiting_text(std::chrono::milliseconds timeout) const;
+
+  const std::shared_ptr<ShmSession> session_;
+  const ShmCall call_;
+  const Tensors tensors_;
+  const at::Tensor memory_;
+  const StandIns stand_ins_;
+  shm::TransferPtr transfer_;
+  int source_ = -1;
+  std::once_flag settled_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // guarded by mutex_
+};
+
+}  // namespace cohort::comm

@@ -1,0 +1,24 @@
+/// Checks of what backends are given. All throw c10::ValueError with a text that begins with `name`, the operation's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace cohort::comm {
+
+/// There are tensors, all defined and of one dtype.
+void check_tensors(const char* name, const std::vector<at::Tensor>& tensors);
+/// Each output has its input's dtype and `factor` times its elements.
+void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                 int factor);
+/// Of all_to_all_single. Splits are rows per rank; empty: equal parts.
+void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, int world_size, const char* side);
+/// `peer` is another rank of the group; `name` is "send" or "recv".
+void check_peer(const char* name, int peer, int rank, int world_size);
+
+/// "[2, 3], [4]".
+std::string shapes_text(const std::vector<at::Tensor>& tensors);
+
+}  // namespace cohort::comm
