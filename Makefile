@@ -5,7 +5,7 @@ DEMO_STEPS ?=
 # One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
 
-.PHONY: help setup build demo test bench asan tsan compat format check clean
+.PHONY: help setup build demo test bench asan tsan aarch64 compat format check clean
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
 	@echo "make asan     address and undefined-behaviour sanitizers over the layers without LibTorch"
 	@echo "make tsan     thread sanitizer over the layers without LibTorch"
+	@echo "make aarch64  cross-compile the shared-memory engine and run its tests under qemu-user"
 	@echo "make compat   build and test against the other supported releases of LibTorch"
 	@echo "make check    layers, budgets, registered tests, parity table, format"
 	@echo "make format   format all sources"
@@ -42,6 +43,9 @@ bench: build
 
 asan tsan: setup
 	cmake --workflow --preset $@
+
+aarch64: setup
+	tools/dev/aarch64.sh
 
 compat: setup
 	tools/dev/compat.sh

@@ -1,6 +1,7 @@
-// One C++ rank of ddp-step. Commands: "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first
-// step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop"
-// frees all. ddp_step_rank.py is the same program in Python: same weights, same data, same steps.
+// One C++ rank of ddp-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d" (c10d::Reducer on our
+// backend), "gloo" (ours on Gloo), "plain" (no DDP). Commands: "copy VARIANT CASE" builds a case's module and data; "verify
+// VARIANT" takes a first step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per
+// step; "drop" frees all. ddp_step_rank.py is the same program in Python: same weights, same data, same steps.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
@@ -20,6 +21,7 @@
 
 #include "benchmarks/question.h"
 #include "cohort/comm/process_group.h"
+#include "cohort/comm/subgroups.h"
 #include "cohort/models/resnet.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 
@@ -55,8 +57,13 @@ void set_weights(const torch::nn::Module& module) {
   }
 }
 
+struct Groups {
+  Group ours;
+  Group gloo;
+};
+
 template <class Net>
-Trainee make_trainee(std::shared_ptr<Net> net, const std::string& variant) {
+Trainee make_trainee(std::shared_ptr<Net> net, const std::string& variant, const Groups& groups) {
   Trainee trainee{net, {}, std::make_unique<torch::optim::SGD>(net->parameters(), kLearningRate)};
   set_weights(*net);
   if (variant == "plain") {
@@ -65,6 +72,7 @@ Trainee make_trainee(std::shared_ptr<Net> net, const std::string& variant) {
   }
   ddp::Options options;
   options.init_sync = false;  // all weights are drawn from one seed
+  options.process_group = variant == "gloo" ? groups.gloo : groups.ours;
   options.engine = variant == "c10d" ? ddp::Engine::kC10d : ddp::Engine::kCohort;
   DistributedDataParallel<Net> ddp(net, options);
   trainee.forward = [ddp](const at::Tensor& x) mutable { return ddp(x); };
@@ -82,13 +90,13 @@ std::shared_ptr<torch::nn::SequentialImpl> make_mlp(int64_t width) {
 
 int64_t mlp_width(const std::string& name) { return name == "mlp-4x4096" ? 4096 : 1024; }
 
-Trainee make_trainee(const std::string& name, const std::string& variant) {
-  if (name == "linear-20x1") return make_trainee(torch::nn::Linear(20, 1).ptr(), variant);
+Trainee make_trainee(const std::string& name, const std::string& variant, const Groups& groups) {
+  if (name == "linear-20x1") return make_trainee(torch::nn::Linear(20, 1).ptr(), variant, groups);
   if (name == "resnet18") {
     const models::ResNetOptions options{.num_classes = 10, .is_small_input = true};
-    return make_trainee(models::resnet18(options).ptr(), variant);
+    return make_trainee(models::resnet18(options).ptr(), variant, groups);
   }
-  return make_trainee(make_mlp(mlp_width(name)), variant);
+  return make_trainee(make_mlp(mlp_width(name)), variant, groups);
 }
 
 Batch make_batch(const std::string& name, int rank) {
@@ -107,7 +115,7 @@ Batch make_batch(const std::string& name, int rank) {
 
 class Rank {
  public:
-  explicit Rank(int rank) : rank_(rank) {}
+  Rank(int rank, Groups groups) : rank_(rank), groups_(std::move(groups)) {}
 
   std::string answer(const std::string& line) {
     std::istringstream words(line);
@@ -115,7 +123,7 @@ class Rank {
     words >> verb >> variant;
     if (verb == "copy") {
       words >> name;
-      trainees_.emplace(variant, make_trainee(name, variant));
+      trainees_.emplace(variant, make_trainee(name, variant, groups_));
       batch_ = make_batch(name, rank_);
       return "ok";
     }
@@ -163,6 +171,7 @@ class Rank {
   }
 
   int rank_;
+  Groups groups_;
   std::map<std::string, Trainee> trainees_;
   Batch batch_;
 };
@@ -171,16 +180,17 @@ class Rank {
 
 int run_ddp_step_rank(const std::vector<std::string>& arguments) {
   at::set_num_threads(1);
-  const int rank = std::stoi(arguments.at(0));
+  const std::string backend = arguments.at(0);
+  const int rank = std::stoi(arguments.at(1));
   InitOptions options;
   options.backend = "gloo";
-  options.init_method = arguments.at(2);
+  options.init_method = arguments.at(3);
   options.rank = rank;
   options.world_size = 2;
   init_process_group(options);
   {
-    Rank state(rank);
-    std::ifstream commands(arguments.at(1));
+    Rank state(rank, {.ours = new_group({}, {.backend = backend}), .gloo = default_group()});
+    std::ifstream commands(arguments.at(2));
     for (std::string line; std::getline(commands, line) && line != "quit";) {
       std::cout << "= " << state.answer(line) << std::endl;
     }

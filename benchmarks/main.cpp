@@ -14,7 +14,9 @@ namespace {
 constexpr int kUsageError = 2;
 
 constexpr Question kQuestions[] = {
-    {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Python's DDP and no DDP", run_ddp_step},
+    {"collectives", "all operations between ranks of one machine, beside Gloo, OpenMPI and the memory's limit",
+     run_collectives, print_collectives},
+    {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
     {"start", "2 workers from the launcher, beside torchrun", run_start},
@@ -58,7 +60,7 @@ int answer(const Request& request, const Settings& settings) {
     try {
       auto rows = question->run(settings);
       for (Row& row : rows) row.question = question->name;
-      print_table(rows);
+      (question->print ? question->print : print_table)(rows);
       if (!request.json_folder.empty()) write_json(rows, request.json_folder + "/" + question->name + ".json");
       all.insert(all.end(), rows.begin(), rows.end());
     } catch (const std::exception& error) {
@@ -78,6 +80,12 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure, or all")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--case", settings.only_case, "ddp-step: only this case, as resnet18");
+  app.add_option("--op", settings.ops, "collectives: only these, as all_reduce,broadcast")->delimiter(',');
+  app.add_option("--size", settings.sizes, "collectives: only these, as 4KiB,64MiB; any size will do")->delimiter(',');
+  app.add_option("--dtype", settings.dtypes, "collectives: only these: float32,bfloat16")->delimiter(',');
+  app.add_option("--ranks", settings.ranks, "collectives: only these numbers of ranks, as 2,4")->delimiter(',');
+  app.add_option("--backend", settings.backend, "collectives, ddp-step: the backend that is measured")
+      ->capture_default_str();
   app.add_option("--json", request.json_file, "Write all rows to this file");
   app.add_option("--json-dir", request.json_folder, "Write one file per question into this folder")
       ->check(CLI::ExistingDirectory);
@@ -100,6 +108,9 @@ int main(int argc, char** argv) {
   try {
     if (!arguments.empty() && arguments.front() == cohort::bench::kDdpStepRank) {
       return cohort::bench::run_ddp_step_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
+      return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});
     }
     return cohort::bench::run(argc, argv);
   } catch (const std::exception& error) {

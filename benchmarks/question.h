@@ -13,6 +13,10 @@ struct Settings {
   bool is_quick = false;
   /// Measure only cases with this name; empty: all. ddp-step knows it.
   std::string only_case;
+  /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
+  std::vector<std::string> ops, sizes, dtypes, ranks;
+  /// What is "ours": a backend's name.
+  std::string backend = "shm";
   /// This program, to be started again as a rank, and the folder it lies in.
   std::string program;
   std::string program_folder;
@@ -23,8 +27,12 @@ struct Question {
   const char* summary;
   /// Throws std::exception when it cannot be answered.
   std::vector<Row> (*run)(const Settings& settings);
+  /// How its rows look on the screen; null: print_table.
+  void (*print)(const std::vector<Row>& rows) = nullptr;
 };
 
+std::vector<Row> run_collectives(const Settings& settings);
+void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
@@ -32,7 +40,14 @@ std::vector<Row> run_start(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
-/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_ddp_step_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a rank of collectives.
+inline constexpr const char* kCollectivesRank = "--collectives-rank";
+/// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
+int run_collectives_rank(const std::vector<std::string>& arguments);
+/// True if this build makes tensors in shared memory.
+bool has_shared_tensors();
 
 }  // namespace cohort::bench

@@ -23,6 +23,14 @@ nlohmann::ordered_json json_number(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
+void add_spread(nlohmann::ordered_json& json, const std::string& whose, const std::optional<Spread>& spread) {
+  if (!spread) return;
+  json[whose + "_min"] = spread->min;
+  json[whose + "_p50"] = spread->p50;
+  json[whose + "_p99"] = spread->p99;
+  json[whose + "_mean"] = spread->mean;
+}
+
 nlohmann::ordered_json to_json(const Row& row) {
   nlohmann::ordered_json json = {{"question", row.question}, {"case", row.case_name}};
   json["ours"] = json_number(row.ours);
@@ -35,6 +43,10 @@ nlohmann::ordered_json to_json(const Row& row) {
     json["ratio_high"] = row.bounds->high;
   }
   if (row.num_pairs > 0) json["pairs"] = row.num_pairs;
+  add_spread(json, "ours", row.ours_spread);
+  add_spread(json, "rival", row.rival_spread);
+  if (row.ratio_of_means) json["ratio_mean"] = *row.ratio_of_means;
+  if (!row.note.empty()) json["note"] = row.note;
   return json;
 }
 

@@ -9,6 +9,14 @@
 
 namespace cohort::bench {
 
+/// Of single calls, in the row's unit.
+struct Spread {
+  double min = 0;
+  double p50 = 0;
+  double p99 = 0;
+  double mean = 0;
+};
+
 struct Row {
   std::string question;
   /// Parts joined by slashes, as "mlp-4x1024/ranks=2".
@@ -22,6 +30,12 @@ struct Row {
   std::optional<double> ratio;
   std::optional<Interval> bounds;
   size_t num_pairs = 0;
+  /// Where single calls were timed. Medians forgive what happens to fewer than half of all calls; means do not.
+  std::optional<Spread> ours_spread;
+  std::optional<Spread> rival_spread;
+  std::optional<double> ratio_of_means;
+  /// What the rival is, or why there is no figure.
+  std::string note = {};
 };
 
 /// How a pair of time series, taken turn by turn, becomes a row. Lower is better. Fills all but the names.
@@ -34,7 +48,8 @@ struct AddedTimes {
 Row compare_added_times(const AddedTimes& times);
 
 void print_table(const std::vector<Row>& rows);
-/// A JSON list of rows. Besides the contract's keys: "ratio_low", "ratio_high" (95 %), "pairs". Throws std::runtime_error.
+/// A JSON list of rows. Besides the contract's keys: "ratio_low", "ratio_high" (95 %), "pairs", "note"; where single calls
+/// were timed "ours_min", "ours_p50", "ours_p99", "ours_mean", the same of the rival, "ratio_mean". Throws std::runtime_error.
 void write_json(const std::vector<Row>& rows, const std::string& path);
 
 }  // namespace cohort::bench

@@ -28,8 +28,9 @@ T value_or_throw(base::Result<T> result) {
 }
 
 // One thread per rank, and the loopback device for every team, whatever the host's name resolves to.
-std::map<std::string, std::string> rank_environment() {
+std::map<std::string, std::string> rank_environment(const std::map<std::string, std::string>& more) {
   auto variables = base::environment();
+  for (const auto& [name, value] : more) variables[name] = value;
   variables["OMP_NUM_THREADS"] = "1";
   variables["MKL_NUM_THREADS"] = "1";
   variables["GLOO_SOCKET_IFNAME"] = "lo";
@@ -56,23 +57,47 @@ ScratchFolder::~ScratchFolder() {
 }
 
 Team::Team(const TeamOptions& options) : name_(options.name) {
+  if (options.is_launcher) {
+    start_launcher(options);
+  } else {
+    start_ranks(options);
+  }
+}
+
+void Team::start_ranks(const TeamOptions& options) {
   const std::string base_path = options.folder + "/" + options.name;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     const std::string pipe = fmt::format("{}-commands-{}", base_path, rank);
     auto commands = make_named_pipe(pipe);
     auto arguments = options.command;
     arguments.insert(arguments.end(), {std::to_string(rank), pipe, "file://" + base_path + "-store"});
-    auto process = value_or_throw(base::Process::start({.arguments = std::move(arguments),
-                                                        .environment = rank_environment(),
-                                                        .standard_output = base::Stream::pipe(),
-                                                        .standard_error = base::Stream::inherit()}));
-    ranks_.push_back({std::move(process), std::move(commands), {}});
+    processes_.push_back(value_or_throw(base::Process::start({.arguments = std::move(arguments),
+                                                              .environment = rank_environment(options.environment),
+                                                              .standard_output = base::Stream::pipe(),
+                                                              .standard_error = base::Stream::inherit()})));
+    auto answers = std::move(processes_.back().standard_output());
+    ranks_.push_back({processes_.size() - 1, std::move(commands), std::move(answers), {}});
   }
+}
+
+void Team::start_launcher(const TeamOptions& options) {
+  const std::string base_path = options.folder + "/" + options.name;
+  for (int rank = 0; rank < options.num_ranks; ++rank) {
+    auto commands = make_named_pipe(fmt::format("{}-commands-{}", base_path, rank));
+    auto answers = make_named_pipe(fmt::format("{}-answers-{}", base_path, rank));
+    ranks_.push_back({0, std::move(commands), std::move(answers), {}});
+  }
+  auto arguments = options.command;
+  arguments.push_back(base_path);
+  processes_.push_back(value_or_throw(base::Process::start({.arguments = std::move(arguments),
+                                                            .environment = rank_environment(options.environment),
+                                                            .standard_output = base::Stream::null(),
+                                                            .standard_error = base::Stream::inherit()})));
 }
 
 Team::~Team() {
   for (auto& rank : ranks_) (void)base::write_all(rank.commands.get(), "quit\n");
-  for (auto& rank : ranks_) (void)rank.process.wait_for(std::chrono::seconds(20));
+  for (auto& process : processes_) (void)process.wait_for(std::chrono::seconds(20));
 }
 
 std::vector<std::string> Team::ask(const std::string& command) {
@@ -96,21 +121,23 @@ double Team::ask_number(const std::string& command) {
 }
 
 std::string Team::read_answer(size_t rank, const std::string& command) {
-  auto& [process, commands, unread] = ranks_[rank];
-  const int fd = process.standard_output().get();
+  auto& [process, commands, answers, unread] = ranks_[rank];
   while (true) {
     for (size_t end = unread.find('\n'); end != std::string::npos; end = unread.find('\n')) {
       const std::string line = unread.substr(0, end);
       unread.erase(0, end + 1);
       if (line.starts_with("= ")) return line.substr(2);
     }
-    pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+    // A named pipe does not tell that its writer has gone; the process does.
+    std::array<pollfd, 2> entries{pollfd{.fd = answers.get(), .events = POLLIN, .revents = 0},
+                                  pollfd{.fd = processes_[process].pidfd(), .events = POLLIN, .revents = 0}};
+    const bool has_news = ::poll(entries.data(), entries.size(), kSilenceMilliseconds) > 0;
+    const bool has_data = has_news && (entries[0].revents & POLLIN);
     std::array<char, 4096> buffer{};
-    const bool has_data = ::poll(&entry, 1, kSilenceMilliseconds) > 0;
-    const ssize_t count = has_data ? ::read(fd, buffer.data(), buffer.size()) : -1;
+    const ssize_t count = has_data ? ::read(answers.get(), buffer.data(), buffer.size()) : 0;
     if (count <= 0) {
       throw std::runtime_error(fmt::format("rank {} of team \"{}\" {} at \"{}\"", rank, name_,
-                                           count == 0 ? "ended" : "was silent for 5 minutes", command));
+                                           has_news ? "ended" : "was silent for 5 minutes", command));
     }
     unread.append(buffer.data(), static_cast<size_t>(count));
   }

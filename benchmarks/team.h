@@ -2,6 +2,7 @@
 /// share the cores turn by turn.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ struct TeamOptions {
   int num_ranks = 2;
   /// Program and first arguments; each rank also gets its rank, the named pipe its commands come from, an init method.
   std::vector<std::string> command;
+  /// A program that starts all ranks itself, as mpirun does. It gets one more argument, PIPES: rank r reads commands from
+  /// PIPES-commands-r and answers to PIPES-answers-r.
+  bool is_launcher = false;
+  /// Beside this process's environment.
+  std::map<std::string, std::string> environment = {};
 };
 
 /// A rank reads commands, a line each, and answers each with a line that begins with "= " on standard output; it ends at
@@ -48,13 +54,17 @@ class Team {
 
  private:
   struct Rank {
-    base::Process process;
+    size_t process = 0;
     base::Fd commands;
+    base::Fd answers;
     std::string unread;
   };
+  void start_ranks(const TeamOptions& options);
+  void start_launcher(const TeamOptions& options);
   std::string read_answer(size_t rank, const std::string& command);
 
   std::string name_;
+  std::vector<base::Process> processes_;
   std::vector<Rank> ranks_;
 };
 

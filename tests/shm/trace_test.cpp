@@ -317,7 +317,7 @@ TEST(Trace, IsReadableAfterTheWriterWasKilled) {
 
 TEST(CallSites, NameModulePlaceAndFunction) {
   const auto* const inside = reinterpret_cast<const char*>(&::qsort) + 1;
-  EXPECT_THAT(describe_call_site(inside), testing::MatchesRegex("libc\\.so\\.6\\+0x[0-9a-f]+ \\(qsort\\)"));
+  EXPECT_THAT(describe_call_site(inside), testing::MatchesRegex("lib[a-z]+\\.so\\.[0-9]+\\+0x[0-9a-f]+ \\(qsort\\)"));
   const void* const here = reinterpret_cast<const void*>(&is_consistent);
   EXPECT_THAT(describe_call_site(here), testing::MatchesRegex("cohort_shm_test\\+0x[0-9a-f]+( \\(.*\\))?"));
   EXPECT_EQ(describe_call_site(reinterpret_cast<const void*>(0x1235)), "0x1234");

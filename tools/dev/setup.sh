@@ -13,7 +13,7 @@ torch_cpu_index=https://download.pytorch.org/whl/cpu
 python_packages=("numpy" "pytest>=7" "safetensors>=0.4")
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev)
-optional=(ccache mold clang-format clang-tidy iproute2)
+optional=(ccache mold clang-format clang-tidy iproute2 libopenmpi-dev openmpi-bin)
 python=${PYTHON:-python3}
 stamp=.venv/.cohort-setup
 
@@ -62,7 +62,8 @@ install_system_packages() {
   if ! .venv/bin/python -c 'import pip' 2>/dev/null && ! "$python" -c 'import ensurepip' 2>/dev/null; then
     packages+=(python3 python3-venv)
   fi
-  # What only makes builds faster, or checks stricter, is taken where the distribution has it and we may install.
+  # What only makes builds faster, checks stricter or benchmarks richer (OpenMPI is a rival) is taken where the
+  # distribution has it and we may install.
   if ((EUID == 0)) || ((${#packages[@]})); then
     for package in $(missing_packages "${optional[@]}"); do
       if apt-cache show "$package" >/dev/null 2>&1; then packages+=("$package"); fi

@@ -30,8 +30,8 @@ struct Avx512 {
     to[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
   }
   COHORT_SHM_INLINE static U16 narrow(const F32 (&from)[2], Half) {
-    const __m256i low = _mm512_cvtps_ph(from[0], _MM_FROUND_TO_NEAREST_INT);
-    const __m256i high = _mm512_cvtps_ph(from[1], _MM_FROUND_TO_NEAREST_INT);
+    const __m256i low = _mm512_cvtps_ph(one_nan<float>(from[0]), _MM_FROUND_TO_NEAREST_INT);
+    const __m256i high = _mm512_cvtps_ph(one_nan<float>(from[1]), _MM_FROUND_TO_NEAREST_INT);
     return reinterpret_cast<U16>(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
   }
 

@@ -1,5 +1,6 @@
 # One source per instruction set, compiled for it alone. -ffp-contract=off: no fused multiply-add, so that all sets agree.
-set(everywhere -O3 -ffp-contract=off -fno-fast-math)
+# -fno-trapping-math: nobody looks at the floating-point flags, so conversions need no branches.
+set(everywhere -O3 -ffp-contract=off -fno-fast-math -fno-trapping-math)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 warns inside its own AVX-512 headers (GCC bug 105593).
   list(APPEND everywhere -Wno-uninitialized -Wno-maybe-uninitialized)

@@ -13,11 +13,11 @@ struct Neon {
 
   template <class V>
   COHORT_SHM_INLINE static V load_partial(const void* from, size_t num_bytes) {
-    return load_partial_by_copy<V>(from, num_bytes);
+    return load_few<V>(from, num_bytes);
   }
   template <class V>
   COHORT_SHM_INLINE static void store_partial(void* to, V vector, size_t num_bytes) {
-    store_partial_by_copy(to, vector, num_bytes);
+    store_few(to, vector, num_bytes);
   }
 
   COHORT_SHM_INLINE static void widen(U16 from, F32 (&to)[2], Half) {
@@ -26,8 +26,8 @@ struct Neon {
     to[1] = bits_as<F32>(vcvt_high_f32_f16(halves));
   }
   COHORT_SHM_INLINE static U16 narrow(const F32 (&from)[2], Half) {
-    const float16x4_t low = vcvt_f16_f32(bits_as<float32x4_t>(from[0]));
-    return bits_as<U16>(vcvt_high_f16_f32(low, bits_as<float32x4_t>(from[1])));
+    const float16x4_t low = vcvt_f16_f32(bits_as<float32x4_t>(one_nan<float>(from[0])));
+    return bits_as<U16>(vcvt_high_f16_f32(low, bits_as<float32x4_t>(one_nan<float>(from[1]))));
   }
 
   COHORT_SHM_INLINE static void widen(U16 from, F32 (&to)[2], BFloat16) { widen_bfloat16(from, to); }

@@ -3,115 +3,25 @@
 /// Machine says what a vector is and what GCC's vector extension cannot say well:
 ///
 ///     static constexpr int kBytes;                                              // of a vector
-///     template <class V> static V load_partial(const void*, size_t num_bytes);  // num_bytes < kBytes; the rest is zero
-///     template <class V> static void store_partial(void*, V, size_t num_bytes);
+///     template <class V> static V load_partial(const void*, size_t num_bytes);  // num_bytes < kBytes; in any order ...
+///     template <class V> static void store_partial(void*, V, size_t num_bytes); // ... that is undone here
 ///     static void widen(V<uint16_t>, V<float> (&)[2], Half);                    // any order of the 2 * lanes numbers ...
-///     static V<uint16_t> narrow(const V<float> (&)[2], Half);                   // ... that is undone here
+///     static V<uint16_t> narrow(const V<float> (&)[2], Half);                   // ... that is undone here; one_nan()
 ///     the same for BFloat16
 #pragma once
 
-#include "cohort/shm/kernels/operations.h"
+#include "cohort/shm/kernels/recipes.h"
+#include "cohort/shm/kernels/vector_types.h"
 
 namespace cohort::shm {
 namespace {
 
-template <class T, int kBytes>
-struct VectorOf {
-  typedef T Type __attribute__((vector_size(kBytes)));
-};
-template <class T, int kBytes>
-using Vector = typename VectorOf<T, kBytes>::Type;
-
-template <class V>
-COHORT_SHM_INLINE V load(const void* from) {
-  V vector;
-  __builtin_memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-template <class V>
-COHORT_SHM_INLINE void store(void* to, V vector) {
-  __builtin_memcpy(to, &vector, sizeof vector);
-}
-
-/// Copies two overlapping pieces of a power of two of bytes. 1 <= num_bytes < 2 * kPiece.
-template <int kPiece>
-COHORT_SHM_INLINE void copy_few(void* to, const void* from, size_t num_bytes) {
-  if constexpr (kPiece == 1) {
-    __builtin_memcpy(to, from, 1);
-  } else if (num_bytes >= kPiece) {
-    char first[kPiece], last[kPiece];
-    __builtin_memcpy(first, from, kPiece);
-    __builtin_memcpy(last, static_cast<const char*>(from) + num_bytes - kPiece, kPiece);
-    __builtin_memcpy(to, first, kPiece);
-    __builtin_memcpy(static_cast<char*>(to) + num_bytes - kPiece, last, kPiece);
-  } else {
-    copy_few<kPiece / 2>(to, from, num_bytes);
-  }
-}
-
-/// For machines without masks.
-template <class V>
-COHORT_SHM_INLINE V load_partial_by_copy(const void* from, size_t num_bytes) {
-  V vector{};
-  copy_few<sizeof(V) / 2>(&vector, from, num_bytes);
-  return vector;
-}
-template <class V>
-COHORT_SHM_INLINE void store_partial_by_copy(void* to, V vector, size_t num_bytes) {
-  copy_few<sizeof(V) / 2>(to, &vector, num_bytes);
-}
-
-// bfloat16 without special instructions: numbers with even index in the first vector, with odd index in the second.
-template <class U16, class F32>
-COHORT_SHM_INLINE void widen_bfloat16(U16 from, F32 (&to)[2]) {
-  using U32 = Vector<uint32_t, sizeof(F32)>;
-  const U32 pairs = reinterpret_cast<U32>(from);
-  to[0] = reinterpret_cast<F32>(pairs << 16);
-  to[1] = reinterpret_cast<F32>(pairs & 0xffff0000u);
-}
-template <class U16, class F32>
-COHORT_SHM_INLINE U16 narrow_bfloat16(const F32 (&from)[2]) {
-  using U32 = Vector<uint32_t, sizeof(F32)>;
-  const U32 even = rounded_to_bfloat16(reinterpret_cast<U32>(from[0])) >> 16;
-  const U32 odd = rounded_to_bfloat16(reinterpret_cast<U32>(from[1])) & 0xffff0000u;
-  return reinterpret_cast<U16>(even | odd);
-}
-
-/// Integers of up to 32 bits to double and back: kParts vectors.
-template <class Raw, class F64, int kParts>
-COHORT_SHM_INLINE void widen_integers(Raw from, F64 (&to)[kParts]) {
-  using Small = Vector<typename std::remove_cvref_t<decltype(from[0])>, sizeof(Raw) / kParts>;
-  Small pieces[kParts];
-  __builtin_memcpy(pieces, &from, sizeof from);
-  for (int part = 0; part < kParts; ++part) {
-    if constexpr (sizeof(from[0]) < 4) {
-      to[part] = __builtin_convertvector(__builtin_convertvector(pieces[part], Vector<int32_t, sizeof(F64) / 2>), F64);
-    } else {
-      to[part] = __builtin_convertvector(pieces[part], F64);
-    }
-  }
-}
-template <class Raw, class F64, int kParts>
-COHORT_SHM_INLINE Raw narrow_integers(const F64 (&from)[kParts]) {
-  using Number = std::remove_cvref_t<decltype(Raw{}[0])>;
-  using Small = Vector<Number, sizeof(Raw) / kParts>;
-  Small pieces[kParts];
-  for (int part = 0; part < kParts; ++part) {
-    if constexpr (sizeof(Number) < 4) {
-      pieces[part] =
-          __builtin_convertvector(__builtin_convertvector(from[part], Vector<int32_t, sizeof(F64) / 2>), Small);
-    } else {
-      pieces[part] = __builtin_convertvector(from[part], Small);
-    }
-  }
-  Raw to;
-  __builtin_memcpy(&to, pieces, sizeof to);
-  return to;
-}
+constexpr int kCacheLine = 64;
 
 /// Two inputs, the case of most all_reduces: everything stays in registers.
 template <class R>
 struct TwoInputs {
+  static constexpr bool kAreMany = false;
   const typename R::Element* pointers[2];
   typename R::Wide weights[2];
 
@@ -126,6 +36,7 @@ struct TwoInputs {
 
 template <class R>
 struct ManyInputs {
+  static constexpr bool kAreMany = true;
   const void* const* inputs;
   const double* factors;
   int num_inputs;
@@ -150,6 +61,7 @@ struct VectorLoop {
   static constexpr int kUnroll = kParts >= 4 ? 1 : 4 / kParts;
   static constexpr size_t kFew = 4;
   static constexpr size_t kLong = 16 * kLanes;
+  static constexpr size_t kAhead = 1024;  // bytes
 
   COHORT_SHM_INLINE static void widen(Raw raw, WideVector (&parts)[kParts]) {
     if constexpr (kIsSmallFloat) {
@@ -179,6 +91,10 @@ struct VectorLoop {
     const Wide weight = inputs.weight(index);
 #pragma GCC unroll 8
     for (int raw = 0; raw < kRaws; ++raw) {
+      // Processors follow two streams by themselves, but not eight, and wide elements leave few loads in flight.
+      if (Inputs::kAreMany && kRaws > 1 && raw * Machine::kBytes % kCacheLine == 0) {
+        __builtin_prefetch(reinterpret_cast<const char*>(from + raw * kLanes) + kAhead);
+      }
       widen(load_raw(from + raw * kLanes), terms[raw]);
 #pragma GCC unroll 8
       for (int part = 0; part < kParts; ++part) terms[raw][part] = weigh<R>(terms[raw][part], weight);

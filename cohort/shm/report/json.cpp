@@ -149,7 +149,9 @@ Json to_entry(const CallRecord& record, int rank, const std::string& operation, 
   }
   entry["input_sizes"] = Json::array({Json::array({record.num_inputs})});
   entry["input_dtypes"] = {scalar_type_name(record.dtype)};
-  entry["output_sizes"] = Json::array({Json::array({record.num_outputs})});
+  // PyTorch's reduce works in place, so that it has an output everywhere.
+  const uint64_t num_outputs = record.kind == OpKind::kReduce ? record.num_inputs : record.num_outputs;
+  entry["output_sizes"] = Json::array({Json::array({num_outputs})});
   entry["output_dtypes"] = {scalar_type_name(record.dtype)};
   const bool has_failed = record.state == CallRecord::State::kFailed;
   const auto state = !has_failed         ? record.state
@@ -193,6 +195,7 @@ std::string to_json(const ProcessTrace& trace) {
                {"comm_lib_version", "shm"},
                {"pg_config", group_config(trace)},
                {"pg_status", group_status(trace, trace.rank)},
+               {"nccl_comm_state", Json::object()},
                {"ranks", ranks_of(trace)},
                {"rank", trace.rank},
                {"pid", trace.pid},

@@ -56,12 +56,14 @@ class FakeGroup {
 /// Sets variables for one test.
 class Environment {
  public:
-  explicit Environment(std::map<std::string, std::string> variables) : variables_(std::move(variables)) {
+  explicit Environment(const std::map<std::string, std::string>& variables) : variables_(variables) {
     for (const auto& [name, value] : variables_) base::set_env(name.c_str(), value);
   }
   ~Environment() {
     for (const auto& [name, value] : variables_) base::unset_env(name.c_str());
   }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
 
  private:
   std::map<std::string, std::string> variables_;
@@ -72,6 +74,15 @@ std::vector<std::string> files_in(const TemporaryFolder& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+/// Blocks until the file is there, 20 s at most.
+bool comes(const std::string& path) {
+  for (int attempt = 0; attempt < 20'000; ++attempt) {
+    if (std::filesystem::exists(path)) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
 }
 
 std::string text_in(const std::string& path) { return base::read_file(path).value(); }
@@ -136,19 +147,57 @@ TEST(Dump, PrefixesComeFromTheEnvironment) {
   const TracedGroup member(group.segment(), {.name = "0", .description = "", .rank = 0, .global_ranks = {}});
   const TemporaryFolder folder;
   {
-    const Environment environment({{"TMPDIR", folder.path()}});
+    const Environment environment(std::map<std::string, std::string>{{"TMPDIR", folder.path()}});
     const std::string expected =
         base::fill_in("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
     EXPECT_EQ(dump_traces(), expected);
     // Not in a folder that others can write to.
     std::filesystem::permissions(std::filesystem::path(expected).parent_path(), std::filesystem::perms::all);
-    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_......./{}_rank_0.txt",
+    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_....../{}_rank_0.txt",
                                                                    folder.path(), ::geteuid(), ::getppid())));
   }
   const Environment environment(
       {{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
   EXPECT_EQ(dump_traces(), folder / "ours_0.txt");
   EXPECT_TRUE(std::filesystem::exists(folder / "torchs_0"));
+}
+
+/// Two ranks' worth of every operation. Ends with an all_reduce that rank 1 leaves out, if it `stays_away`.
+void run_every_operation(Group& group, bool stays_away) {
+  std::vector<float> data(64, 1);
+  std::vector<float> other(64);
+  const Elements part{DType::kFloat32, 8};
+  void* const outs[] = {other.data(), other.data() + 8};
+  const void* const ins[] = {data.data(), data.data() + 8};
+  const size_t counts[] = {8, 8};
+  void* memory = nullptr;
+  const auto require = [](const Outcome& outcome) {
+    if (outcome) throw std::runtime_error(outcome->causes.front());
+  };
+  for (int step = 0; step < 3; ++step) require(group.all_reduce(data.data(), data.data(), part, {}));
+  require(group.broadcast(data.data(), part, 1));
+  require(group.reduce(data.data(), data.data(), part, {}, 1));
+  require(group.all_gather(data.data(), outs, part));
+  require(group.gather(data.data(), outs, part, 0));
+  require(group.scatter(ins, data.data(), part, 0));
+  require(group.reduce_scatter(ins, other.data(), part, {}));
+  require(group.all_to_all(ins, counts, outs, counts, DType::kFloat32));
+  require(group.allocate(4096, &memory));
+  Group::release(memory);
+  const bool sends = group.rank() == 0;
+  group.trace().complete(group.trace().begin({.kind = sends ? OpKind::kSend : OpKind::kRecv,
+                                              .dtype = DType::kFloat32,
+                                              .is_point_to_point = true,
+                                              .root = 1 - group.rank(),
+                                              .num_inputs = 8,
+                                              .num_outputs = 8}));
+  require(group.barrier());
+  if (!stays_away) return;
+  if (group.rank() == 1) {
+    std::this_thread::sleep_for(500ms);
+  } else if (!group.all_reduce(data.data(), data.data(), part, {}, {.timeout = 200ms})) {
+    throw std::runtime_error("all_reduce alone has succeeded");
+  }
 }
 
 /// RANK joins a group at the address given; the second argument says what it does then.
@@ -169,9 +218,14 @@ COHORT_WORKER(traced_rank) {
     if (rank == 0) (*group)->barrier();
     for (;;) ::pause();
   }
-  if (act == "times out" && rank == 0) {
-    const std::string path = note_timeout("all_reduce on group \"default_pg\"");
-    std::cout << "first: " << path << "\nagain: " << note_timeout("barrier") << "\n";
+  if (act == "dumps" || act == "stays away") {
+    run_every_operation(**group, act == "stays away");
+    std::cout << dump_traces() << "\n";
+  }
+  if (act == "times out") {
+    if (rank == 1) std::this_thread::sleep_for(500ms);
+    const Outcome outcome = (*group)->barrier({.timeout = 100ms});
+    std::cout << "hint: " << outcome->hint << "\nagain: " << note_timeout("barrier") << "\n";
   }
 }
 
@@ -193,7 +247,7 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
     std::filesystem::remove(folder / "run_1.txt");
     workers.signal(1, SIGUSR1);
     workers.wait_for_output(1, where);
-    while (!std::filesystem::exists(folder / "run_1.txt")) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(comes(folder / "run_1.txt"));
     text = text_in(folder / "run_1.txt");
   }
   EXPECT_THAT(text, HasSubstr("written because of signal 10 (SIGUSR1)\n"));
@@ -204,17 +258,30 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
   for (int attempt = 0; attempt < 200 && text.find("is gone") == std::string::npos; ++attempt) {
     std::filesystem::remove(folder / "run_1.txt");
     workers.signal(1, SIGUSR1);
-    while (!std::filesystem::exists(folder / "run_1.txt")) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(comes(folder / "run_1.txt"));
     text = text_in(folder / "run_1.txt");
   }
   EXPECT_THAT(text, HasSubstr(base::fill_in("pid {} on ", workers.pid(0))));
   EXPECT_THAT(text, HasSubstr("is gone  #2 barrier: started"));
-  for (int attempt = 0; attempt < 2000 && !std::filesystem::exists(folder / "torch_run_1"); ++attempt) {
-    std::this_thread::sleep_for(5ms);
-  }
-  EXPECT_TRUE(std::filesystem::exists(folder / "torch_run_0"));
+  EXPECT_TRUE(comes(folder / "torch_run_0"));
   workers.signal(1, SIGKILL);
   workers.wait();
+}
+
+TEST(Dump, OfEveryOperation) {
+  const TemporaryFolder folder;
+  const auto results = test::run_workers("traced_rank", traced("dumps", {{"COHORT_TRACE_FILE", folder / "run_"}}));
+  results.expect_success();
+  std::vector<std::string> operations;
+  const json entries = json::parse(text_in(folder / "run_0.json"))["entries"];
+  for (const json& entry : entries) {
+    if (entry["rank"] != 0) continue;
+    operations.push_back(entry["profiling_name"].get<std::string>().substr(4));
+    EXPECT_EQ(entry["state"], "completed");
+  }
+  EXPECT_EQ(operations, (std::vector<std::string>{"barrier", "all_reduce", "all_reduce", "all_reduce", "broadcast",
+                                                  "reduce", "all_gather", "gather", "scatter", "reduce_scatter",
+                                                  "all_to_all", "shm_empty", "send 0->1", "barrier"}));
 }
 
 TEST(DumpSignal, CanBeAnotherOrNone) {
@@ -251,23 +318,27 @@ TEST(DumpAtExit, HoldsGroupsThatAreGone) {
   EXPECT_EQ(dump["rank"], 1);
 }
 
-TEST(DumpOnTimeout, OncePerProcess) {
+TEST(DumpOnTimeout, IsNamedByTheErrorAndDoneOnce) {
   const TemporaryFolder folder;
-  const auto results = test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}}));
+  const auto results = test::run_workers(
+      "traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}}));
   results.expect_success();
   const std::string path = folder / "run_0.txt";
-  EXPECT_THAT(results[0].output, HasSubstr("first: " + path + "\nagain: " + path + "\n"));
-  EXPECT_THAT(text_in(path), HasSubstr("written because of a time-out: all_reduce on group \"default_pg\"\n"));
+  EXPECT_THAT(results[0].output,
+              HasSubstr("hint: what each rank of this host did is in " + path + "\nagain: " + path + "\n"));
+  EXPECT_THAT(text_in(path), HasSubstr("written because of a time-out: barrier on group \"default_pg\"\n"));
+  EXPECT_THAT(text_in(path), HasSubstr("#2 barrier: started"));
 }
 
 TEST(DumpOnTimeout, CanBeSwitchedOff) {
   const TemporaryFolder folder;
-  for (const auto& [name, value] :
-       std::map<std::string, std::string>{{"COHORT_TRACE_DUMP", "never"}, {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}}) {
+  for (const auto& [word, pytorchs_word] : std::map<std::string, std::string>{{"never", "1"}, {"", "0"}}) {
     const auto results =
-        test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}, {name, value}}));
+        test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"},
+                                                              {"COHORT_TRACE_DUMP", word},
+                                                              {"TORCH_NCCL_DUMP_ON_TIMEOUT", pytorchs_word}}));
     results.expect_success();
-    EXPECT_THAT(results[0].output, HasSubstr("first: \nagain: \n"));
+    EXPECT_THAT(results[0].output, HasSubstr("hint: \nagain: \n"));
     EXPECT_TRUE(files_in(folder).empty());
   }
 }

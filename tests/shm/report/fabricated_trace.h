@@ -24,14 +24,14 @@ inline shm::CallRecord make_call(uint64_t number, shm::OpKind kind, shm::CallRec
   if (state != State::kScheduled) record.started_ns = record.created_ns + 1'000'000;
   if (record.is_over()) record.finished_ns = record.created_ns + 3'000'000;
   record.thread_id = 77;
-  record.call_site = "train_gpt+0x1a2b (main)";
+  record.call_site = "gpt+0x1a2b (main)";
   return record;
 }
 
 inline shm::RankTrace make_rank(int rank, std::vector<shm::CallRecord> records) {
   return {.rank = rank,
           .pid = 4711 + rank,
-          .host = "node-a",
+          .host = "n1",
           .presence = shm::RankTrace::Presence::kRuns,
           .records = std::move(records)};
 }
@@ -65,7 +65,7 @@ inline shm::ProcessTrace make_trace() {
           .pid = 4711,
           .rank = 0,
           .own_ranks = {0},
-          .host = "node-a",
+          .host = "n1",
           .reason = "signal 10 (SIGUSR1)",
           .groups = {group}};
 }

@@ -21,30 +21,30 @@ GroupTrace make_group(std::vector<RankTrace> ranks) {
 }
 
 TEST(TraceText, SaysWhoDoesWhatAndWhoIsMissing) {
-  EXPECT_EQ(to_text(make_trace()), R"(flight recorder of pid 4711 on node-a (rank 0), 2026-11-21 08:42:34.125 UTC
+  EXPECT_EQ(to_text(make_trace()), R"(flight recorder of pid 4711 on n1 (rank 0), 2026-11-21 08:42:34.125 UTC
 written because of signal 10 (SIGUSR1)
 
 group "default_pg" (name "0"), 3 ranks
-  rank  process                                 now                                                          since   call site
-  0     pid 4711 on node-a                      #3 all_reduce(SUM) of 8 float32: started (and 1 more)        30.0 s  train_gpt+0x1a2b (main)
-  1     pid 4712 on node-a, is gone             idle after #2 broadcast from rank 0 of 8 float32: completed  41.0 s  train_gpt+0x1a2b (main)
-  2     pid 4713 on node-a, has left the group  idle after #1 all_reduce(SUM) of 8 float32: failed           42.0 s  train_gpt+0x1a2b (main)
+  rank  process                             now                                                          since   call site
+  0     pid 4711 on n1                      #3 all_reduce(SUM) of 8 float32: started (and 1 more)        30.0 s  gpt+0x1a2b (main)
+  1     pid 4712 on n1, is gone             idle after #2 broadcast from rank 0 of 8 float32: completed  41.0 s  gpt+0x1a2b (main)
+  2     pid 4713 on n1, has left the group  idle after #1 all_reduce(SUM) of 8 float32: failed           42.0 s  gpt+0x1a2b (main)
   collective #3 is not called by all ranks:
     rank 0 calls all_reduce(SUM) of 8 float32
     rank 1 has not called it; its last one is #2 broadcast from rank 0 of 8 float32, completed, 41.0 s ago
   rank 0, last operations
     created          number  operation                           state      took           call site
-    08:41:52.125000  #1      all_reduce(SUM) of 8 float32        completed  2 ms           train_gpt+0x1a2b (main)
-    08:41:53.125000  #2      broadcast from rank 0 of 8 float32  completed  2 ms           train_gpt+0x1a2b (main)
-    08:42:04.124000  #3      all_reduce(SUM) of 8 float32        started    30.0 s so far  train_gpt+0x1a2b (main)
+    08:41:52.125000  #1      all_reduce(SUM) of 8 float32        completed  2 ms           gpt+0x1a2b (main)
+    08:41:53.125000  #2      broadcast from rank 0 of 8 float32  completed  2 ms           gpt+0x1a2b (main)
+    08:42:04.124000  #3      all_reduce(SUM) of 8 float32        started    30.0 s so far  gpt+0x1a2b (main)
     08:42:14.125000  p2p #1  send to rank 1 of 8 float32, tag 5  scheduled
   rank 1, last operations
     created          number  operation                           state      took  call site
-    08:41:52.125000  #1      all_reduce(SUM) of 8 float32        completed  2 ms  train_gpt+0x1a2b (main)
-    08:41:53.125000  #2      broadcast from rank 0 of 8 float32  completed  2 ms  train_gpt+0x1a2b (main)
+    08:41:52.125000  #1      all_reduce(SUM) of 8 float32        completed  2 ms  gpt+0x1a2b (main)
+    08:41:53.125000  #2      broadcast from rank 0 of 8 float32  completed  2 ms  gpt+0x1a2b (main)
   rank 2, last operations
     created          number  operation                     state   took  call site
-    08:41:52.125000  #1      all_reduce(SUM) of 8 float32  failed  2 ms  train_gpt+0x1a2b (main)
+    08:41:52.125000  #1      all_reduce(SUM) of 8 float32  failed  2 ms  gpt+0x1a2b (main)
 )");
 }
 
@@ -56,13 +56,13 @@ TEST(TraceText, OfAGroupWithOtherNumbersInTheJob) {
   trace.groups[0].global_ranks = {4, 5, 7};
   for (RankTrace& rank : trace.groups[0].ranks) rank.records.clear();
   trace.groups[0].ranks[2].presence = RankTrace::Presence::kAbsent;
-  EXPECT_EQ(to_text(trace), R"(flight recorder of pid 4711 on node-a, 2026-11-21 08:42:34.125 UTC
+  EXPECT_EQ(to_text(trace), R"(flight recorder of pid 4711 on n1, 2026-11-21 08:42:34.125 UTC
 
 group "default_pg", 3 ranks
-  rank              process                      now          since  call site
-  0 (4 in the job)  pid 4711 on node-a           nothing yet
-  1 (5 in the job)  pid 4712 on node-a, is gone  nothing yet
-  2 (7 in the job)  never came                   nothing yet
+  rank              process                  now          since  call site
+  0 (4 in the job)  pid 4711 on n1           nothing yet
+  1 (5 in the job)  pid 4712 on n1, is gone  nothing yet
+  2 (7 in the job)  never came               nothing yet
 )");
 }
 
@@ -80,7 +80,7 @@ TEST(TraceText, SaysHowCallsDiffer) {
 TEST(TraceText, WithoutGroups) {
   ProcessTrace trace = make_trace();
   trace.groups.clear();
-  EXPECT_EQ(to_text(trace), R"(flight recorder of pid 4711 on node-a (rank 0), 2026-11-21 08:42:34.125 UTC
+  EXPECT_EQ(to_text(trace), R"(flight recorder of pid 4711 on n1 (rank 0), 2026-11-21 08:42:34.125 UTC
 written because of signal 10 (SIGUSR1)
 
 no group
@@ -96,8 +96,8 @@ TEST(TraceText, ShowsTheLastTenOperations) {
   trace.groups = {make_group({make_rank(0, records)})};
   const std::string text = to_text(trace);
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("  #5  ")));
-  EXPECT_THAT(
-      text, testing::HasSubstr("\n    08:42:20.125000  #6      barrier    completed  2 ms  train_gpt+0x1a2b (main)\n"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("\n    08:42:20.125000  #6      barrier    completed  2 ms  gpt+0x1a2b (main)\n"));
   EXPECT_THAT(text, testing::HasSubstr("  #15  "));
   EXPECT_THAT(text, testing::HasSubstr("  ranks have called the same collectives, up to #15\n"));
 }
@@ -182,11 +182,11 @@ TEST(TraceJson, HasPyTorchsFields) {
   EXPECT_EQ(trace["reason"], "signal 10 (SIGUSR1)");
   EXPECT_EQ(trace["ranks"].size(), 3);
   EXPECT_EQ(trace["ranks"][1], json::parse(R"json({"rank": 1, "process_group": ["0", "default_pg"], "group_rank": 1,
-      "pid": 4712, "host": "node-a", "process": "is gone", "last_enqueued_collective": 2, "last_started_collective": 2,
+      "pid": 4712, "host": "n1", "process": "is gone", "last_enqueued_collective": 2, "last_started_collective": 2,
       "last_completed_collective": 2})json"));
   ASSERT_EQ(trace["entries"].size(), 7);
   EXPECT_EQ(trace["entries"][0], json::parse(R"json({
-    "frames": [{"name": "main", "filename": "train_gpt+0x1a2b", "line": 0}],
+    "frames": [{"name": "main", "filename": "gpt+0x1a2b", "line": 0}],
     "record_id": 1, "pg_id": 0, "process_group": ["0", "default_pg"], "thread_name": "", "thread_id": "77",
     "collective_seq_id": 1, "p2p_seq_id": 0, "op_id": 1, "profiling_name": "shm:all_reduce",
     "time_created_ns": 1795250512125000000, "duration_ms": 2.0,
@@ -250,11 +250,11 @@ TEST(ChromeTrace, HasARowPerRankAndGroup) {
   EXPECT_EQ(events[0], json::parse(R"json({"name": "thread_name", "ph": "M", "pid": 0, "tid": 0,
                                        "args": {"name": "default_pg"}})json"));
   EXPECT_EQ(events[7], json::parse(R"json({"name": "process_name", "ph": "M", "pid": 1, "tid": 0,
-                                       "args": {"name": "rank 1 (pid 4712 on node-a)"}})json"));
+                                       "args": {"name": "rank 1 (pid 4712 on n1)"}})json"));
   EXPECT_EQ(events[9],
             json::parse(R"json({"name": "all_reduce", "cat": "shm", "ph": "X", "ts": 31312126000.0, "dur": 2000.0,
       "pid": 0, "tid": 0, "args": {"call": "all_reduce(SUM) of 8 float32", "state": "completed", "seq_id": 1,
-      "queued_us": 1000.0, "call_site": "train_gpt+0x1a2b (main)"}})json"));
+      "queued_us": 1000.0, "call_site": "gpt+0x1a2b (main)"}})json"));
   // What still runs, or waits, reaches to the dump.
   EXPECT_EQ(events[11]["dur"], 30'000'000.0);
   EXPECT_EQ(events[12]["name"], "send 0->1");

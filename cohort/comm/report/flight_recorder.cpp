@@ -1,0 +1,29 @@
+#include "cohort/comm/report/flight_recorder.h"
+
+#include <c10/util/Exception.h>
+
+#include "cohort/base/file.h"
+#include "cohort/shm/report/dump.h"
+#include "cohort/shm/report/formats.h"
+#include "cohort/shm/report/registry.h"
+
+namespace cohort {
+
+std::string dump_flight_recorder() { return shm::to_json(shm::read_process_trace("")); }
+
+std::string dump_flight_recorder_text() { return shm::to_text(shm::read_process_trace("")); }
+
+std::string write_flight_recorder(const std::string& prefix) {
+  std::string path = shm::dump_traces(prefix);
+  TORCH_CHECK(!path.empty(), "the flight recorder cannot be written",
+              prefix.empty() ? std::string() : " to files that begin with \"" + prefix + "\"",
+              "; the warning before this says why");
+  return path;
+}
+
+void write_chrome_trace(const std::string& path) {
+  const auto written = base::write_file_atomically(path, shm::to_chrome_trace(shm::read_process_trace("")));
+  TORCH_CHECK(written.ok(), written.error().describe());
+}
+
+}  // namespace cohort
