@@ -178,7 +178,7 @@ TEST(Failures, DetailChecksOperationsMessage) {
 
 // Rank 1 computes for longer than rank 0 waits.
 COHORT_WORKER(skewed_speeds) {
-  init_process_group({.timeout = std::chrono::milliseconds(1500)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
   auto tensor = at::ones({4});
   all_reduce(tensor);
   if (get_rank() == 1) {
@@ -235,7 +235,7 @@ TEST(Failures, WaitingInAnotherGroupIsSaidMessage) {
 }
 
 COHORT_WORKER(receives_in_vain) {
-  init_process_group({.timeout = std::chrono::milliseconds(1500)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
   auto tensor = at::ones({4});
   if (get_rank() == 0) print_error([&] { recv(tensor, 1); });
   if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
