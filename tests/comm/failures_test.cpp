@@ -176,7 +176,7 @@ TEST(Failures, DetailChecksOperationsMessage) {
 
 // Rank 1 computes for longer than rank 0 waits.
 COHORT_WORKER(skewed_speeds) {
-  init_process_group({.timeout = std::chrono::milliseconds(1500)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
   auto tensor = at::ones({4});
   all_reduce(tensor);
   if (get_rank() == 1) {
@@ -233,7 +233,7 @@ TEST(Failures, WaitingInAnotherGroupIsSaidMessage) {
 }
 
 COHORT_WORKER(receives_in_vain) {
-  init_process_group({.timeout = std::chrono::milliseconds(1500)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
   auto tensor = at::ones({4});
   if (get_rank() == 0) print_error([&] { recv(tensor, 1); });
   if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
@@ -276,7 +276,7 @@ TEST(Failures, MonitoredBarrierNamesTheMissingRanksMessage) {
 
 // All ranks work; at a random moment one is killed, stopped or held back.
 COHORT_WORKER(random_work) {
-  init_process_group({.timeout = std::chrono::seconds(4)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::seconds(4)});
   const int rank = get_rank();
   const int next = (rank + 1) % 3;
   const int previous = (rank + 2) % 3;
