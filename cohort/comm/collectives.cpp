@@ -276,7 +276,8 @@ void monitored_barrier(const MonitoredBarrierOptions& options) {
   const comm::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "monitored_barrier")) return;
   const auto& record = comm::record_of(options.group);
-  TORCH_CHECK_VALUE(record.backend == "gloo" || record.backend == "shm", "monitored_barrier is only implemented for GLOO backend.");
+  TORCH_CHECK_VALUE(record.backend == "gloo" || record.backend == "shm",
+                    "monitored_barrier is only implemented for GLOO backend.");
   c10d::BarrierOptions engine_options;
   engine_options.timeout = options.timeout.value_or(record.timeout);
   TORCH_CHECK_VALUE(engine_options.timeout.count() > 0, "timeout must be positive, got ",

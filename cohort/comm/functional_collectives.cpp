@@ -6,8 +6,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "cohort/comm/arguments.h"
-#include "cohort/comm/call_site.h"
 #include "cohort/comm/autograd_call.h"
+#include "cohort/comm/call_site.h"
 #include "cohort/comm/coalescing.h"
 
 namespace cohort::functional {

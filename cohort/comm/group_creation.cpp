@@ -108,16 +108,15 @@ std::string physical_device(c10::Device device) {
 void meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan,
                  std::optional<c10::Device> device_id) {
   if (!calls_roll(record)) return world().peers->publish();
-  world().peers->learn(
-      call_roll({.store = record.store,
-                 .rank = rank,
-                 .world_size = static_cast<int>(record.ranks.size()),
-                 .timeout = record.timeout,
-                 .plan = plan,
-                 .accelerator = uses(record, "nccl") && device_id ? physical_device(*device_id) : "",
-                 .uses_gloo = uses(record, "gloo"),
-                 .needs_shared_memory = uses(record, "shm"),
-                 .group = record.description}));
+  world().peers->learn(call_roll({.store = record.store,
+                                  .rank = rank,
+                                  .world_size = static_cast<int>(record.ranks.size()),
+                                  .timeout = record.timeout,
+                                  .plan = plan,
+                                  .accelerator = uses(record, "nccl") && device_id ? physical_device(*device_id) : "",
+                                  .uses_gloo = uses(record, "gloo"),
+                                  .needs_shared_memory = uses(record, "shm"),
+                                  .group = record.description}));
 }
 
 std::vector<std::string> obstacles_to_shm(const GroupRecord& record) {

@@ -21,6 +21,7 @@ using base::fill_in;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{1};
+constexpr milliseconds kStoreGrace{2'000};
 
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -95,9 +96,10 @@ class Attachment {
   template <class Condition>
   void wait_until(const char* otherwise, Condition is_met) {
     while (!is_met()) {
-      if (const auto failure = reported_failure(); !failure.empty()) raise(failure);
+      if (const auto failure = reported_failure(); !failure.empty()) end_with(failure);
       if (Clock::now() >= deadline_) {
-        fail(Kind::kAbsent, fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
+        fail(Kind::kAbsent,
+             fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
       }
       std::this_thread::sleep_for(kPollInterval);
     }
@@ -106,16 +108,30 @@ class Attachment {
   // The first failure counts, and every rank ends with it.
   [[noreturn]] void fail(Kind kind, const std::string& cause) {
     auto first = static_cast<char>(kind) + cause;
-    if (const auto reported = reported_failure(); !reported.empty()) raise(reported);
     if (kind == Kind::kUnable) first = static_cast<char>(kind) + fill_in("rank {}: {}", own_name(), cause);
     try {
       const auto mine = to_bytes(first);
       const auto there = request_.store->compareSet(key("failed"), {}, mine);
       first.assign(there.begin(), there.end());
     } catch (const std::exception&) {
+      raise(first);  // the store has ended with its host
+    }
+    end_with(first);
+  }
+
+  // Rank 0's process may host the store, so it stays until the others have read why it ends.
+  [[noreturn]] void end_with(const std::string& failure) {
+    try {
+      const auto end = Clock::now() + kStoreGrace;
+      auto count = request_.store->add(key("read"), 1);
+      while (request_.rank == 0 && count < request_.world_size && Clock::now() < end) {
+        std::this_thread::sleep_for(kPollInterval);
+        count = request_.store->add(key("read"), 0);
+      }
+    } catch (const std::exception&) {
       // The store has ended with its host.
     }
-    raise(first);
+    raise(failure);
   }
 
   uint64_t own_name() const {
@@ -133,8 +149,9 @@ class Attachment {
     if (failure[0] == static_cast<char>(Kind::kUnable)) {
       throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"));
     }
-    throw c10::DistBackendError(here, text("see whether that rank ended, or creates other groups before this one; if it "
-                                           "is only late, raise the time-out"));
+    throw c10::DistBackendError(here,
+                                text("see whether that rank ended, or creates other groups before this one; if it "
+                                     "is only late, raise the time-out"));
   }
 
   const BackendRequest& request_;

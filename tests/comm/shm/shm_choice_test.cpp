@@ -42,7 +42,8 @@ TEST(ShmChoice, RanksOfOneScopeCanShareMemory) {
 TEST(ShmChoice, SaysWhichRanksAreInTheWayMessage) {
   const std::vector<std::string> expected{
       "rank 1 is on another host (node-b)", "rank 2 is a Python process",
-      "rank 3 cannot share memory: memfd_create: Operation not permitted (EPERM)", "rank 4 runs another release of Cohort",
+      "rank 3 cannot share memory: memfd_create: Operation not permitted (EPERM)",
+      "rank 4 runs another release of Cohort",
       "rank 5 shares no memory with rank 0: another container or user, or another COHORT_HOST_ID"};
   EXPECT_EQ(comm::obstacles_to_shm({member(0, "a", "x"), member(1, "node-b", "y"), Arrival{.rank = 2},
                                     member(3, "a", "", "memfd_create: Operation not permitted (EPERM)"),
@@ -59,7 +60,8 @@ TEST(ShmChoice, PeersTellTheirScope) {
   EXPECT_EQ(comm::decode_peer({text.begin(), text.end()}).shm_scope, "boot/pid:[1]/0/v1");
   peer = *member(0, "a", "", "mmap: Cannot allocate memory (ENOMEM)").peer;
   const auto obstacle = comm::encode(peer);
-  EXPECT_EQ(comm::decode_peer({obstacle.begin(), obstacle.end()}).shm_obstacle, "mmap: Cannot allocate memory (ENOMEM)");
+  EXPECT_EQ(comm::decode_peer({obstacle.begin(), obstacle.end()}).shm_obstacle,
+            "mmap: Cannot allocate memory (ENOMEM)");
 }
 
 void check_all_reduce(const Group& group = {}) {
@@ -78,8 +80,8 @@ COHORT_WORKER(names_no_backend) {
   check_all_reduce(named);
   const auto halves = split_group({}, {{0, 1}, {2}});
   check_all_reduce(halves);
-  std::cout << get_backend() << " " << get_backend_config() << " "
-            << (is_member(group) ? get_backend(group) : "none") << " " << get_backend(halves) << std::endl;
+  std::cout << get_backend() << " " << get_backend_config() << " " << (is_member(group) ? get_backend(group) : "none")
+            << " " << get_backend(halves) << std::endl;
   destroy_process_group();
 }
 
@@ -96,8 +98,8 @@ COHORT_WORKER(names_no_backend_on_two_hosts) {
 }
 
 TEST(ShmChoice, TwoHostsMeanGlooSaidOnceMessage) {
-  const auto results = run_workers("names_no_backend_on_two_hosts",
-                                   {.world_size = 3, .environment = {{"COHORT_LOG_LEVEL", "info"}}});
+  const auto results =
+      run_workers("names_no_backend_on_two_hosts", {.world_size = 3, .environment = {{"COHORT_LOG_LEVEL", "info"}}});
   results.expect_success();
   // The part on one host shares memory.
   EXPECT_EQ(results[0].output, "gloo cpu:gloo shm shm\n");
@@ -153,8 +155,7 @@ COHORT_WORKER(attaching_fails) {
 }
 
 TEST(ShmChoice, FailureToAttachMeansGlooForAllMessage) {
-  const auto results =
-      run_workers("attaching_fails", {.world_size = 3, .environment = {{"COHORT_LOG_LEVEL", "info"}}});
+  const auto results = run_workers("attaching_fails", {.world_size = 3, .environment = {{"COHORT_LOG_LEVEL", "info"}}});
   results.expect_success();
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(results[rank].output, "gloo\n");
@@ -187,10 +188,11 @@ TEST(ShmChoice, NamedBackendOnTwoHostsIsRefusedOnAllRanksMessage) {
   const auto results = run_workers("names_shm_on_two_hosts");
   results.expect_success();
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(results[rank].output,
-              "[cohort] group \"default_pg\" cannot use backend \"shm\"\n"
-              "  caused by: rank 1 shares no memory with rank 0: another container or user, or another COHORT_HOST_ID\n"
-              "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory\n");
+    EXPECT_EQ(
+        results[rank].output,
+        "[cohort] group \"default_pg\" cannot use backend \"shm\"\n"
+        "  caused by: rank 1 shares no memory with rank 0: another container or user, or another COHORT_HOST_ID\n"
+        "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory\n");
   }
 }
 

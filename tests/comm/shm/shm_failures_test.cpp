@@ -20,8 +20,7 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 
 constexpr const char* kProcess = " \\(pid [0-9]+ on [^ ]+\\)";
-constexpr const char* kRaise =
-    "raise InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 1.5 s\n";
+constexpr const char* kRaise = "raise InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 1.5 s\n";
 
 // Runs `fn` and prints the error it ends with.
 template <class Fn>
@@ -85,10 +84,10 @@ TEST(ShmFailures, KilledRankIsNamedMessage) {
   workers.signal(1, SIGKILL);
   const auto results = workers.wait();
   for (const int rank : {0, 2}) {
-    EXPECT_THAT(results[rank].output,
-                MatchesRegex("ready\n" + head("all_reduce #2", rank, 3, ", 16 B float32") + "  caused by: " + process(1) +
-                             " (was killed by signal 9 \\(SIGKILL\\)|has ended)\n"
-                             "  hint: look at the output of rank 1 for the reason\n"));
+    EXPECT_THAT(results[rank].output, MatchesRegex("ready\n" + head("all_reduce #2", rank, 3, ", 16 B float32") +
+                                                   "  caused by: " + process(1) +
+                                                   " (was killed by signal 9 \\(SIGKILL\\)|has ended)\n"
+                                                   "  hint: look at the output of rank 1 for the reason\n"));
   }
 }
 
@@ -134,13 +133,12 @@ TEST(ShmFailures, WaitingInAnotherGroupIsSaidOnceMessage) {
     const std::string mine = rank == 0 ? "a" : "b";
     const std::string theirs = rank == 0 ? "b" : "a";
     EXPECT_THAT(results[rank].output,
-                MatchesRegex("\\[cohort\\] all_reduce #1 on group \"" + mine + "\" failed\n  rank " +
-                             std::to_string(rank) + " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " +
-                             process(1 - rank) +
-                             " has not come in 2.5 s: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group \"" +
-                             theirs +
-                             "\"\n  hint: see why that rank did not reach this operation; if it is only slow, raise "
-                             "InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 2.5 s\n"));
+                MatchesRegex(
+                    "\\[cohort\\] all_reduce #1 on group \"" + mine + "\" failed\n  rank " + std::to_string(rank) +
+                    " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " + process(1 - rank) +
+                    " has not come in 2.5 s: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group \"" + theirs +
+                    "\"\n  hint: see why that rank did not reach this operation; if it is only slow, raise "
+                    "InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 2.5 s\n"));
   }
 }
 
@@ -153,8 +151,8 @@ COHORT_WORKER(shm_receives_in_vain) {
 
 TEST(ShmFailures, ReceiveNamesTheRankThatSentNothingMessage) {
   const auto results = run_workers("shm_receives_in_vain");
-  EXPECT_THAT(results[0].output,
-              MatchesRegex(head("recv #1", 0, 2, ", 16 B float32") + "  caused by: [^\n]*rank 1[^\n]* tag 3[^\n]*\n(.|\n)*"));
+  EXPECT_THAT(results[0].output, MatchesRegex(head("recv #1", 0, 2, ", 16 B float32") +
+                                              "  caused by: [^\n]*rank 1[^\n]* tag 3[^\n]*\n(.|\n)*"));
 }
 
 COHORT_WORKER(shm_monitored) {
@@ -181,11 +179,12 @@ TEST(ShmFailures, MonitoredBarrierNamesTheMissingRanksMessage) {
   results.expect_success();
   EXPECT_EQ(results[0].output, "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 800 ms\n");
   for (const int rank : {1, 2, 3}) {
-    EXPECT_EQ(results[rank].output,
-              "Rank " + std::to_string(rank) +
-                  " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
-                  "Please check rank 0 logs for faulty rank.\n"
-                  " Original exception: \nrank 0 did not see every rank in time\n");
+    EXPECT_EQ(
+        results[rank].output,
+        "Rank " + std::to_string(rank) +
+            " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
+            "Please check rank 0 logs for faulty rank.\n"
+            " Original exception: \nrank 0 did not see every rank in time\n");
   }
 }
 
@@ -198,8 +197,9 @@ COHORT_WORKER(shm_monitored_first) {
 TEST(ShmFailures, MonitoredBarrierNamesTheFirstMissingRankMessage) {
   const auto results = run_workers("shm_monitored_first", {.world_size = 3});
   results.expect_success();
-  EXPECT_EQ(results[0].output,
-            "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 300 ms\n Original exception: \nOperation timed out!\n");
+  EXPECT_EQ(
+      results[0].output,
+      "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 300 ms\n Original exception: \nOperation timed out!\n");
 }
 
 COHORT_WORKER(shm_forgets_a_work) {

@@ -9,45 +9,25 @@
 #include <thread>
 
 #include "cohort/comm/shm/shm_backend.h"
-#include "tests/support/rank_threads.h"
+#include "tests/comm/shm/shm_threads.h"
 #include "tests/support/require.h"
 
 namespace cohort {
 namespace {
 
+using test::Mode;
+using test::reduce_on;
 using test::run_rank_threads;
+using test::run_shm_threads;
+using test::text_of_error;
 using testing::MatchesRegex;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using Tensors = std::vector<at::Tensor>;
 
-void run(int world_size, const std::function<void(int, const Group&, c10d::Backend&)>& fn,
-         std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
-  run_rank_threads(
-      world_size, [&](int rank, const Group& group) { fn(rank, group, *group->getBackend(c10::DeviceType::CPU)); },
-      {.timeout = timeout, .make_backend = comm::make_shm_backend});
-}
-
-WorkPtr all_reduce(c10d::Backend& backend, const at::Tensor& tensor, bool is_async) {
-  Tensors tensors{tensor};
-  c10d::AllreduceOptions options;
-  options.asyncOp = is_async;
-  return backend.allreduce(tensors, options);
-}
-
-template <class Fn>
-std::string error_of(Fn fn) {
-  try {
-    fn();
-    return "(no error)";
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-}
-
 TEST(ShmWork, SynchronousWorkIsDoneWhenItIsHandedOut) {
-  run(2, [](int, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
     const auto tensor = at::ones({3});
-    const auto work = all_reduce(backend, tensor, false);
+    const auto work = reduce_on(backend, {tensor});
     REQUIRE(work->isCompleted() && work->isSuccess());
     REQUIRE(tensor[2].item<float>() == 2);
     REQUIRE(work->result().size() == 1 && work->result()[0].is_same(tensor));
@@ -56,23 +36,23 @@ TEST(ShmWork, SynchronousWorkIsDoneWhenItIsHandedOut) {
 }
 
 TEST(ShmWork, RunsInTheOrderOfTheCalls) {
-  run(3, [](int, const Group&, c10d::Backend& backend) {
+  run_shm_threads(3, [](int, const Group&, c10d::Backend& backend) {
     const auto first = at::ones({1});
     const auto second = at::full({1}, 2.0);
     const auto third = at::full({1}, 3.0);
-    const auto a = all_reduce(backend, first, true);
-    const auto b = all_reduce(backend, second, true);
-    const auto c = all_reduce(backend, third, false);
+    const auto a = reduce_on(backend, {first}, Mode::kAsync);
+    const auto b = reduce_on(backend, {second}, Mode::kAsync);
+    const auto c = reduce_on(backend, {third});
     REQUIRE(a->isCompleted() && b->isCompleted() && c->isCompleted());
     REQUIRE(first.item<float>() == 3 && second.item<float>() == 6 && third.item<float>() == 9);
   });
 }
 
 TEST(ShmWork, WaitingForALaterOneRunsTheEarlierOnes) {
-  run(2, [](int, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
     std::vector<WorkPtr> works;
     const auto tensor = at::ones({1000});
-    for (int i = 0; i < 20; ++i) works.push_back(all_reduce(backend, tensor, true));
+    for (int i = 0; i < 20; ++i) works.push_back(reduce_on(backend, {tensor}, Mode::kAsync));
     works.back()->wait();
     for (const auto& work : works) REQUIRE(work->isCompleted());
     REQUIRE(tensor[999].item<float>() == 1 << 20);
@@ -80,9 +60,9 @@ TEST(ShmWork, WaitingForALaterOneRunsTheEarlierOnes) {
 }
 
 TEST(ShmWork, CompletesWithoutAnybodyWaiting) {
-  run(2, [](int, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
     for (int i = 0; i < 3; ++i) {
-      const auto work = all_reduce(backend, at::ones({5}), true);
+      const auto work = reduce_on(backend, {at::ones({5})}, Mode::kAsync);
       while (!work->isCompleted()) std::this_thread::sleep_for(std::chrono::microseconds(100));
       // Longer than the progress thread keeps its attention.
       std::this_thread::sleep_for(std::chrono::milliseconds(60));
@@ -91,9 +71,9 @@ TEST(ShmWork, CompletesWithoutAnybodyWaiting) {
 }
 
 TEST(ShmWork, SeveralThreadsWaitForOneWork) {
-  run(2, [](int rank, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
     const auto tensor = at::ones({1 << 20});
-    const auto work = all_reduce(backend, tensor, true);
+    const auto work = reduce_on(backend, {tensor}, Mode::kAsync);
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) threads.emplace_back([work] { work->wait(); });
@@ -103,26 +83,26 @@ TEST(ShmWork, SeveralThreadsWaitForOneWork) {
 }
 
 TEST(ShmWork, FutureHasTheTensors) {
-  run(2, [](int, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
     const auto tensor = at::ones({2});
-    const auto work = all_reduce(backend, tensor, true);
+    const auto work = reduce_on(backend, {tensor}, Mode::kAsync);
     const auto future = work->getFuture();
     REQUIRE(future->elementType()->str() == "Tensor[]");
     future->wait();
     REQUIRE(future->value().toTensorVector()[0].is_same(tensor));
     REQUIRE(work->getFuture()->value().toTensorVector()[0].is_same(tensor));
-    REQUIRE(all_reduce(backend, tensor, false)->getFuture()->completed());
+    REQUIRE(reduce_on(backend, {tensor})->getFuture()->completed());
   });
 }
 
 TEST(ShmWork, CallbackOfAFutureMayUseTheGroup) {
-  run(2, [](int, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
     const auto tensor = at::ones({2});
-    const auto again = all_reduce(backend, at::ones({1}), true)
+    const auto again = reduce_on(backend, {at::ones({1})}, Mode::kAsync)
                            ->getFuture()
                            ->then(
                                [&](c10::ivalue::Future&) {
-                                 all_reduce(backend, tensor, false)->wait();
+                                 reduce_on(backend, {tensor})->wait();
                                  return c10::IValue(1);
                                },
                                c10::IntType::get());
@@ -133,15 +113,15 @@ TEST(ShmWork, CallbackOfAFutureMayUseTheGroup) {
 
 TEST(ShmWork, WaitWithATimeOutLeavesTheOperationGoingMessage) {
   std::latch is_over(1);
-  run(2, [&](int rank, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [&](int rank, const Group&, c10d::Backend& backend) {
     const auto tensor = at::ones({4});
     if (rank == 1) {
       is_over.wait();
-      all_reduce(backend, tensor, false)->wait();
+      reduce_on(backend, {tensor})->wait();
       return;
     }
-    const auto work = all_reduce(backend, tensor, true);
-    const auto text = error_of([&] { work->wait(std::chrono::milliseconds(50)); });
+    const auto work = reduce_on(backend, {tensor}, Mode::kAsync);
+    const auto text = text_of_error([&] { work->wait(std::chrono::milliseconds(50)); });
     EXPECT_THAT(text, MatchesRegex("\\[cohort\\] all_reduce #1 on group \"threads\" failed\n"
                                    "  rank 0 of 2 on [^ ]+, backend shm, 16 B float32\n"
                                    "  caused by: Operation timed out! It did not end within the 50 ms that wait\\(\\) "
@@ -157,24 +137,24 @@ TEST(ShmWork, WaitWithATimeOutLeavesTheOperationGoingMessage) {
 
 TEST(ShmWork, GroupGoesBeforeItsQueuedWorkMessage) {
   std::latch is_gone(1);
-  run(2, [&](int rank, const Group& group, c10d::Backend& backend) {
+  run_shm_threads(2, [&](int rank, const Group& group, c10d::Backend& backend) {
     if (rank == 1) {
       is_gone.wait();
-      EXPECT_THAT(error_of([&] { all_reduce(backend, at::ones({4}), false)->wait(); }),
+      EXPECT_THAT(text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }),
                   MatchesRegex("\\[cohort\\] all_reduce #1 on group \"threads\" failed\n(.|\n)*rank 0 (.|\n)*"));
       return;
     }
-    const auto work = all_reduce(backend, at::ones({4}), true);
-    const auto later = all_reduce(backend, at::ones({4}), true);
+    const auto work = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    const auto later = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
     backend.shutdown();
     is_gone.count_down();
     REQUIRE(work->isCompleted() && !work->isSuccess());
-    EXPECT_THAT(error_of([&] { later->wait(); }),
+    EXPECT_THAT(text_of_error([&] { later->wait(); }),
                 MatchesRegex("\\[cohort\\] all_reduce #2 on group \"threads\" failed\n"
                              "  rank 0 of 2 on [^ ]+, backend shm, 16 B float32\n"
                              "  caused by: the group was destroyed, or shut down, before the operation ended\n"
                              "  hint: wait\\(\\) for every Work before destroy_process_group\\(\\)"));
-    EXPECT_THAT(error_of([&] { all_reduce(backend, at::ones({4}), false)->wait(); }),
+    EXPECT_THAT(text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }),
                 testing::HasSubstr("the group was destroyed"));
     EXPECT_EQ(group->getSize(), 2);
   });
@@ -182,8 +162,8 @@ TEST(ShmWork, GroupGoesBeforeItsQueuedWorkMessage) {
 
 TEST(ShmWork, WorksOutliveTheGroup) {
   std::vector<WorkPtr> works(2);
-  run(2, [&](int rank, const Group&, c10d::Backend& backend) {
-    works[static_cast<size_t>(rank)] = all_reduce(backend, at::ones({4}), true);
+  run_shm_threads(2, [&](int rank, const Group&, c10d::Backend& backend) {
+    works[static_cast<size_t>(rank)] = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
     works[static_cast<size_t>(rank)]->wait();
     Tensors received{at::empty({3})};
     backend.recv(received, 1 - rank, 5);  // dropped, and never sent
@@ -192,7 +172,7 @@ TEST(ShmWork, WorksOutliveTheGroup) {
 }
 
 TEST(ShmWork, DroppedSendArrives) {
-  run(2, [](int rank, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
     constexpr int64_t kCount = 1 << 20;
     if (rank == 0) {
       Tensors sent{at::full({kCount}, 3.0)};
@@ -208,7 +188,7 @@ TEST(ShmWork, DroppedSendArrives) {
 }
 
 TEST(ShmWork, ReceiveHasAFutureAndASource) {
-  run(2, [](int rank, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
     if (rank == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       Tensors sent{at::ones({2})};
@@ -224,15 +204,15 @@ TEST(ShmWork, ReceiveHasAFutureAndASource) {
 }
 
 TEST(ShmWork, AbortEndsARunningOperationMessage) {
-  run(2, [](int rank, const Group&, c10d::Backend& backend) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
     if (rank == 1) return;
     auto running = std::async(std::launch::async,
-                              [&] { return error_of([&] { all_reduce(backend, at::ones({4}), false)->wait(); }); });
+                              [&] { return text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }); });
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     backend.abort();
     EXPECT_THAT(running.get(), testing::HasSubstr("all_reduce #1 on group \"threads\" failed"));
-    const auto later = all_reduce(backend, at::ones({4}), true);
-    EXPECT_THAT(error_of([&] { later->wait(); }), testing::HasSubstr("abort"));
+    const auto later = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    EXPECT_THAT(text_of_error([&] { later->wait(); }), testing::HasSubstr("abort"));
   });
 }
 
@@ -255,7 +235,7 @@ TEST(ShmWork, SixtyFourGroupsAtOnce) {
     std::vector<WorkPtr> works;
     for (int i = 0; i < 64; ++i) {
       tensors.push_back(at::full({100}, i));
-      works.push_back(all_reduce(*backends[static_cast<size_t>(i)], tensors.back(), true));
+      works.push_back(reduce_on(*backends[static_cast<size_t>(i)], {tensors.back()}, Mode::kAsync));
     }
     // Last things first on one of the ranks.
     for (int i = 0; i < 64; ++i) works[static_cast<size_t>(rank == 0 ? i : 63 - i)]->wait();
