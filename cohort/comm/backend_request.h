@@ -32,6 +32,8 @@ struct BackendRequest {
   /// How often these ranks have created a default group with this store, this time included: keys of an earlier time may
   /// still be there.
   int start_count = 0;
+  /// c10d's name of the group, "0", the same on all ranks.
+  std::string unique_name = {};
   /// Process ids of the members; empty where they are not known.
   std::vector<int> pids = {};
 };

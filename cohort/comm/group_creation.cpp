@@ -46,6 +46,7 @@ BackendPtr make_backend(const GroupRecord& record, int group_rank, const DeviceB
                          .global_ranks = {},
                          .watch = record.watch,
                          .device_id = device_id};
+  request.unique_name = record.name;
   // As in PyTorch, the default group's list stays empty.
   if (world().default_group) request.global_ranks.assign(record.ranks.begin(), record.ranks.end());
   const auto& kind = backend_kind(entry.backend);

@@ -39,6 +39,8 @@ class Attachment {
                                     .world_size = request_.world_size,
                                     .timeout = std::max(milliseconds(1), left()),
                                     .pids = request_.pids,
+                                    .trace_name = request_.unique_name,
+                                    .global_ranks = {request_.global_ranks.begin(), request_.global_ranks.end()},
                                     .find_obstacle = &find_obstacle_};
     auto group = shm::Group::join(options);
     if (!group.ok()) fail(describe(group.error()));
