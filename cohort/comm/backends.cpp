@@ -6,6 +6,7 @@
 
 #include "cohort/comm/gloo/gloo_backend.h"
 #include "cohort/comm/nccl/nccl_backend.h"
+#include "cohort/comm/shm/shm_backend.h"
 
 namespace cohort {
 namespace comm {
@@ -19,6 +20,7 @@ std::list<BackendKind>& table() {
   static auto* const kinds = new std::list<BackendKind>{
       {{"gloo", {DeviceType::CPU, DeviceType::CUDA}}, ProcessGroup::BackendType::GLOO, make_gloo_backend},
       {{"nccl", {DeviceType::CUDA}}, ProcessGroup::BackendType::NCCL, make_nccl_backend},
+      {{"shm", {DeviceType::CPU}}, ProcessGroup::BackendType::CUSTOM, make_shm_backend},
   };
   return *kinds;
 }

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cohort/shm/failure.h"
 #include "cohort/shm/group.h"
@@ -81,6 +82,8 @@ struct ExchangeOptions {
   /// channel_bytes() of zeroed memory for each ordered pair, aligned to 4 KiB, the same on all ranks; that of a rank to
   /// itself holds its bell.
   std::function<std::byte*(int source, int destination)> channel;
+  /// What failures call the ranks: GroupOptions::global_ranks. Empty: by their numbers.
+  std::vector<int> global_ranks = {};
   /// Must outlive the exchange.
   Neighbours* neighbours = nullptr;
   /// May be null.

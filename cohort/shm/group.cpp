@@ -285,6 +285,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
        .patience = state->patience,
        .timeout = options.timeout,
        .channel = [raw](int source, int destination) { return raw->segment.channel(source, destination); },
+       .global_ranks = options.global_ranks,
        .neighbours = raw,
        .trace = &raw->trace});
   return std::unique_ptr<Group>(new Group(std::move(state)));

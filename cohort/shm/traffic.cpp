@@ -16,6 +16,7 @@ using Stage = PendingTransfer::Stage;
 Traffic::Traffic(const ExchangeOptions& options)
     : rank_(options.rank),
       world_size_(options.world_size),
+      global_ranks_(options.global_ranks),
       neighbours_(*options.neighbours),
       trace_(options.trace),
       own_bell_(*reinterpret_cast<Bell*>(options.channel(options.rank, options.rank))),
@@ -29,6 +30,10 @@ Traffic::Traffic(const ExchangeOptions& options)
   }
 }
 
+int Traffic::name_of(int rank) const {
+  return rank == kAnySource || global_ranks_.empty() ? rank : global_ranks_[static_cast<size_t>(rank)];
+}
+
 // ---- beginnings
 
 Outcome Traffic::check(const PendingTransfer& transfer) const {
@@ -37,7 +42,7 @@ Outcome Traffic::check(const PendingTransfer& transfer) const {
     return shm::fail({Failure::Kind::kArgument, {std::move(cause)}, std::move(hint)});
   };
   if (transfer.peer == rank_) {
-    return refuse(base::fill_in("rank {} cannot {} itself", rank_, is_send ? "send to" : "receive from"),
+    return refuse(base::fill_in("rank {} cannot {} itself", name_of(rank_), is_send ? "send to" : "receive from"),
                   "copy the tensor instead");
   }
   if (!is_peer(transfer.peer) && (is_send || transfer.peer != kAnySource)) {
@@ -47,8 +52,9 @@ Outcome Traffic::check(const PendingTransfer& transfer) const {
   if (transfer.data == nullptr && transfer.num_bytes > 0) {
     return refuse(base::fill_in("no memory was given for {} bytes", transfer.num_bytes), "");
   }
-  if (auto failure = neighbours_.failure()) return failure;
-  return transfer.peer == kAnySource ? nullptr : peers_[transfer.peer].parted;
+  // Why the two have parted says more than that the group has failed by now.
+  if (transfer.peer != kAnySource && peers_[transfer.peer].parted) return peers_[transfer.peer].parted;
+  return neighbours_.failure();
 }
 
 PendingTransferPtr Traffic::post(Kind kind, void* data, Elements elements, int peer, int tag,
@@ -137,7 +143,7 @@ bool Traffic::progress_sends(int rank) {
   auto& peer = peers_[rank];
   if (peer.parted) return false;
   if (const auto refusal = peer.out.refusal()) {
-    const auto failure = transfer_mismatch(rank_, rank, *refusal);
+    const auto failure = transfer_mismatch(name_of(rank_), name_of(rank), *refusal);
     neighbours_.report(failure);
     part(rank, failure);
     return true;
@@ -231,7 +237,7 @@ void Traffic::deliver(int rank, PendingTransfer& receive, const Message& message
   if (message.header.num_bytes != receive.num_bytes || message.header.dtype != receive.dtype) {
     const Refusal refusal{message.header, receive.num_bytes, receive.dtype};
     peer.in.refuse(refusal);
-    const auto failure = transfer_mismatch(rank, rank_, refusal);
+    const auto failure = transfer_mismatch(name_of(rank), name_of(rank_), refusal);
     fail(receive, failure);
     part(rank, failure);
   } else if (!message.header.is_inline()) {
@@ -275,11 +281,12 @@ void Traffic::fail(PendingTransfer& transfer, const Outcome& outcome) {
     std::erase(peers_[rank].offered, &transfer);
     std::erase(peers_[rank].streams, &transfer);
   }
-  finish(transfer, outcome);
+  // Before it is done: who sees this failure sees the group's too.
   const auto kind = outcome->kind;
   const bool is_own =
       kind == Failure::Kind::kTimeout || kind == Failure::Kind::kMismatch || kind == Failure::Kind::kObstacle;
   if (is_own) neighbours_.report(outcome);
+  finish(transfer, outcome);
   // The other end may be in the middle of this message.
   if (was_streaming) part(rank, outcome);
 }
@@ -358,19 +365,15 @@ Traffic::Clock::time_point Traffic::next_deadline() const {
 }
 
 Outcome Traffic::timeout_of(const PendingTransfer& transfer) const {
-  const TransferState state{rank_,
-                            transfer.peer,
-                            transfer.tag,
-                            transfer.num_bytes,
-                            transfer.num_moved,
-                            transfer.stage == Stage::kStreaming,
+  const TransferState state{name_of(rank_),     name_of(transfer.peer), transfer.tag,
+                            transfer.num_bytes, transfer.num_moved,     transfer.stage == Stage::kStreaming,
                             transfer.timeout};
   if (transfer.kind == Kind::kSend) return send_timeout(state);
   std::vector<std::pair<int, std::vector<int32_t>>> offers;
   for (int rank = 0; rank < world_size_; ++rank) {
     if (transfer.peer != rank && transfer.peer != kAnySource) continue;
     auto tags = matching_.waiting_tags(rank);
-    if (!tags.empty()) offers.emplace_back(rank, std::move(tags));
+    if (!tags.empty()) offers.emplace_back(name_of(rank), std::move(tags));
   }
   return receive_timeout(state, offers);
 }

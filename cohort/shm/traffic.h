@@ -56,6 +56,8 @@ class Traffic {
   };
 
   bool is_peer(int rank) const { return rank >= 0 && rank < world_size_ && rank != rank_; }
+  /// What people call the rank.
+  int name_of(int rank) const;
   Outcome check(const PendingTransfer& transfer) const;
   void add(const PendingTransferPtr& transfer, const CallOptions& options);
   void begin_receive(PendingTransfer& transfer);
@@ -74,6 +76,7 @@ class Traffic {
 
   const int rank_;
   const int world_size_;
+  const std::vector<int> global_ranks_;
   Neighbours& neighbours_;
   Trace* const trace_;
   Bell& own_bell_;

@@ -139,23 +139,23 @@ TEST(ExchangeFailure, TimeoutInTheMiddleMessage) {
   const Bytes bytes(kLarge);
   const auto exchange = ranks.make(0);
   ChannelDestination destination(ranks.channel(0, 1), reinterpret_cast<Bell*>(ranks.channel(0, 0)));
-  const auto send = exchange->send(bytes.data(), bytes_of(bytes), 1, 5, within(100));
+  const auto send = exchange->send(bytes.data(), bytes_of(bytes), 1, 5, within(300));
   ASSERT_TRUE(destination.next());
   destination.accept(1);
   EXPECT_EQ(wait_text(*exchange, send),
-            "rank 1 took 128.0 KiB of 512.0 KiB of the message with tag 5 from rank 0, and no more within 100 ms\n"
+            "rank 1 took 128.0 KiB of 512.0 KiB of the message with tag 5 from rank 0, and no more within 300 ms\n"
             "hint: see what rank 1 does instead of receiving, or allow more time\n");
 
   ExchangeRanks others(2);
   const auto receiver = others.make(0);
   ChannelSource source(others.channel(1, 0), reinterpret_cast<Bell*>(others.channel(0, 0)));
   Bytes received(kLarge);
-  const auto receive = receiver->receive(received.data(), bytes_of(received), 1, 5, within(100));
+  const auto receive = receiver->receive(received.data(), bytes_of(received), 1, 5, within(300));
   source.offer({kLarge, 5, DType::kUInt8}, nullptr);
   EXPECT_FALSE(receiver->wait(receive, milliseconds(1)));
   source.produce(reinterpret_cast<const std::byte*>(bytes.data()), kChunkBytes, 0);
   EXPECT_EQ(wait_text(*receiver, receive),
-            "rank 1 sent 64.0 KiB of 512.0 KiB of the message with tag 5 to rank 0, and no more within 100 ms\n"
+            "rank 1 sent 64.0 KiB of 512.0 KiB of the message with tag 5 to rank 0, and no more within 300 ms\n"
             "hint: see what rank 1 does instead of sending, or allow more time\n");
 }
 
@@ -166,6 +166,27 @@ TEST(ExchangeFailure, TimesOutWithoutAnybodyWaiting) {
   const auto transfer = exchange->receive(&value, {DType::kInt32, 1}, 1, 5, within(10));
   while (!transfer->is_done()) std::this_thread::sleep_for(milliseconds(1));
   EXPECT_EQ(transfer->failure()->kind, Failure::Kind::kTimeout);
+}
+
+TEST(ExchangeFailure, RanksAreCalledByTheirNumbersInTheJobMessage) {
+  ExchangeRanks ranks(2);
+  const auto exchange = ranks.make(0, milliseconds(5), {4, 6});
+  const auto peer = ranks.make(1, milliseconds(5), {4, 6});
+  int value = 0;
+  const Elements one{DType::kInt32, 1};
+  EXPECT_EQ(wait_text(*exchange, exchange->send(&value, one, 0, 0)),
+            "rank 4 cannot send to itself\nhint: copy the tensor instead\n");
+  expect_done(*peer, peer->send(&value, one, 0, 1));
+  EXPECT_EQ(wait_text(*exchange, exchange->receive(&value, one, 1, 2)),
+            "rank 6 sent nothing with tag 2 to rank 4 within 5 ms\n"
+            "rank 6 offers tag 1, rank 4 waits for tag 2\n"
+            "hint: give send and recv the same tag\n");
+  EXPECT_EQ(wait_text(*exchange, exchange->receive(&value, {DType::kBytes, 0}, 1, 1)),
+            "rank 6 and rank 4 disagree about the message with tag 1\n"
+            "rank 6 sends   1 int32 (4 B)\n"
+            "rank 4 expects 0 bytes\n"
+            "hint: give send and recv tensors of the same dtype and size; messages with one tag arrive in the order "
+            "sent\n");
 }
 
 TEST(ExchangeFailure, ListsOfTagsStayShort) {

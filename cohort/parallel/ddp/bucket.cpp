@@ -55,13 +55,9 @@ void scale_into(const at::Tensor& destination, const at::Tensor& source, double 
   at::mul_out(result, source, scalar);
 }
 
-Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, bool is_sparse)
-    : indices_(std::move(indices)), is_sparse_(is_sparse) {
+Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents)
+    : indices_(std::move(indices)), is_sparse_(!contents.defined()), contents_(std::move(contents)) {
   if (is_sparse_) return;
-  int64_t num_elements = 0;
-  for (const size_t index : indices_) num_elements += parameters[index].numel();
-  const auto& first = parameters[indices_.front()];
-  contents_ = at::empty({num_elements}, first.options().requires_grad(false));
   int64_t offset = 0;
   for (const size_t index : indices_) {
     aliases_.push_back(make_alias(contents_, offset, parameters[index]));

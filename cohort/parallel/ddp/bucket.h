@@ -25,8 +25,9 @@ enum class Averaging {
 
 class COHORT_API Bucket {
  public:
-  /// Requires parameters of one dtype on one device, or a single one with a sparse gradient.
-  Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, bool is_sparse);
+  /// Requires parameters of one dtype on one device, or a single one with a sparse gradient. `contents`: a flat tensor of all
+  /// their elements for the gradients to live in; undefined for a sparse one.
+  Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents);
 
   const std::vector<size_t>& indices() const { return indices_; }
   bool is_sparse() const { return is_sparse_; }

@@ -15,6 +15,7 @@
 #include <mutex>
 
 #include "cohort/base/log.h"
+#include "cohort/comm/shm/shm_empty.h"
 #include "cohort/parallel/ddp/bucket.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
@@ -24,6 +25,9 @@
 
 namespace cohort::ddp {
 namespace {
+
+// Smaller buckets are reduced in one round through the staging area, which is as fast.
+constexpr int64_t kLeastSharedBytes = 16 << 10;
 
 // Where a parameter's gradient lives.
 struct Place {
@@ -55,6 +59,7 @@ class OverlapEngine final : public GradientEngine {
   bool should_rebuild() const { return !has_rebuilt_ && !searches_unused(); }
 
   void install_buckets(BucketPlan plan);
+  at::Tensor make_contents(const std::vector<size_t>& indices) const;
   void check_prior_step_finished() const;
   [[noreturn]] void throw_unfinished() const;
   void on_gradient(size_t index);
@@ -131,12 +136,25 @@ void OverlapEngine::install_buckets(BucketPlan plan) {
     TORCH_CHECK(!is_sparse || indices.size() == 1,
                 "Buckets with more than one variable cannot include variables that expect a sparse gradient.");
     // A single rank has nothing to reduce: gradients stay where autograd put them.
-    auto& bucket = buckets_.emplace_back(indices, parameters_, is_sparse || world_size_ == 1);
+    const bool is_dense = !is_sparse && world_size_ > 1;
+    auto& bucket = buckets_.emplace_back(indices, parameters_, is_dense ? make_contents(indices) : at::Tensor());
     for (size_t slot = 0; slot < indices.size(); ++slot) {
       places_[indices[slot]] = {buckets_.size() - 1, slot};
       bucket.adopt(slot, parameters_[indices[slot]]);
     }
   }
+}
+
+// In memory that all ranks of the host map, where the group has it: that saves the copies to and from the staging area.
+at::Tensor OverlapEngine::make_contents(const std::vector<size_t>& indices) const {
+  const auto options = parameters_[indices.front()].options().requires_grad(false);
+  int64_t num_elements = 0;
+  for (const size_t index : indices) num_elements += parameters_[index].numel();
+  const auto num_bytes = num_elements * static_cast<int64_t>(options.dtype().itemsize());
+  if (num_bytes < kLeastSharedBytes || !options.device().is_cpu() || !has_shared_memory(options_.process_group)) {
+    return at::empty({num_elements}, options);
+  }
+  return shm_empty({num_elements}, options, options_.process_group);
 }
 
 void OverlapEngine::check_prior_step_finished() const {

@@ -1,5 +1,5 @@
 // The reference: plain loops over a block of elements, which the compiler may turn into the baseline's own vectors.
-#include "cohort/shm/kernels/operations.h"
+#include "cohort/shm/kernels/recipes.h"
 
 namespace cohort::shm {
 namespace {

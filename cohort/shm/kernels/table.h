@@ -1,8 +1,8 @@
 /// The kernels of each instruction set, one source each, compiled with that set's flags.
 ///
 /// Such a source must not define anything that another one may define as well (inline functions, templates of the standard
-/// library): the linker keeps one copy, and it might be the one that this machine cannot run. Everything in operations.h and
-/// vectors.h therefore lives in anonymous namespaces; tests/shm/check_kernel_symbols.cmake looks at the objects.
+/// library): the linker keeps one copy, and it might be the one that this machine cannot run. So everything in the headers that
+/// they share lives in anonymous namespaces; tests/shm/check_kernel_symbols.cmake looks at the objects.
 #pragma once
 
 #include "cohort/shm/kernels/kernels.h"

@@ -231,6 +231,7 @@ struct Recorder final : OperationWatch {
   }
   std::string find_obstacle(const Operation&) override { return {}; }
   std::string explain(const Operation&, const std::string& text) override { return text; }
+  std::string explain(const Operation&, EngineFailure failure) override { return failure.causes.at(0); }
   std::mutex mutex;
   std::vector<std::string> lines;
 };

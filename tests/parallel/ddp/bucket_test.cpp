@@ -12,9 +12,15 @@ at::Tensor parameter_with_grad(at::IntArrayRef sizes, double value) {
   return parameter;
 }
 
+at::Tensor contents_for(const std::vector<size_t>& indices, const std::vector<at::Tensor>& parameters) {
+  int64_t num_elements = 0;
+  for (const size_t index : indices) num_elements += parameters[index].numel();
+  return torch::empty({num_elements}, parameters[indices.front()].options().requires_grad(false));
+}
+
 TEST(Bucket, TakesAveragedGradientsAndGivesThemBack) {
   const std::vector<at::Tensor> parameters = {parameter_with_grad({2}, 4), parameter_with_grad({2, 2}, 8)};
-  Bucket bucket({1, 0}, parameters, false);
+  Bucket bucket({1, 0}, parameters, contents_for({1, 0}, parameters));
   bucket.take(0, parameters[1], 4, Averaging::kMultiply);
   bucket.take(1, parameters[0], 4, Averaging::kMultiply);
   EXPECT_TRUE(at::equal(bucket.contents(), torch::tensor({2.f, 2.f, 2.f, 2.f, 1.f, 1.f})));
@@ -25,7 +31,7 @@ TEST(Bucket, TakesAveragedGradientsAndGivesThemBack) {
 
 TEST(Bucket, TakesAGradientThatIsAlreadyThereInPlace) {
   const std::vector<at::Tensor> parameters = {parameter_with_grad({3}, 6)};
-  Bucket bucket({0}, parameters, false);
+  Bucket bucket({0}, parameters, contents_for({0}, parameters));
   bucket.take(0, parameters[0], 2, Averaging::kMultiply);
   bucket.take(0, parameters[0], 2, Averaging::kMultiply);
   EXPECT_TRUE(at::equal(parameters[0].grad(), torch::full({3}, 1.5)));
@@ -35,7 +41,7 @@ TEST(Bucket, TakesAGradientThatIsAlreadyThereInPlace) {
 
 TEST(Bucket, CountsAnUndefinedGradientAsZerosAndLeavesItUndefined) {
   const std::vector<at::Tensor> parameters = {torch::zeros({2}, at::requires_grad())};
-  Bucket bucket({0}, parameters, false);
+  Bucket bucket({0}, parameters, contents_for({0}, parameters));
   bucket.contents().fill_(7);
   bucket.take(0, parameters[0], 2, Averaging::kMultiply);
   EXPECT_TRUE(at::equal(bucket.contents(), torch::zeros({2})));
@@ -44,7 +50,7 @@ TEST(Bucket, CountsAnUndefinedGradientAsZerosAndLeavesItUndefined) {
 
 TEST(Bucket, GradientsAreNoViewsToAutograd) {
   const std::vector<at::Tensor> parameters = {parameter_with_grad({2}, 1), parameter_with_grad({2}, 1)};
-  Bucket bucket({0, 1}, parameters, false);
+  Bucket bucket({0, 1}, parameters, contents_for({0, 1}, parameters));
   bucket.take(1, parameters[1], 2, Averaging::kMultiply);
   EXPECT_FALSE(parameters[1].grad().is_view());
   EXPECT_NO_THROW(parameters[1].mutable_grad().detach_());
@@ -55,7 +61,7 @@ TEST(Bucket, KeepsTheParametersStrides) {
   const auto channels_last = torch::zeros({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
   const auto sliced = torch::zeros({4, 6}).slice(1, 0, 3).detach().requires_grad_();
   const std::vector<at::Tensor> parameters = {channels_last, sliced};
-  Bucket bucket({0, 1}, parameters, false);
+  Bucket bucket({0, 1}, parameters, contents_for({0, 1}, parameters));
   EXPECT_EQ(bucket.alias(0).strides(), channels_last.strides());
   EXPECT_EQ(bucket.alias(1).strides(), (std::vector<int64_t>{3, 1}));
 }
@@ -74,7 +80,7 @@ TEST(Bucket, ScalingEqualsAtMulBitwise) {
 TEST(Bucket, RefusesAnUnannouncedSparseGradient) {
   const std::vector<at::Tensor> parameters = {torch::zeros({2, 2}, at::requires_grad())};
   parameters[0].mutable_grad() = torch::eye(2).to_sparse();
-  Bucket bucket({0}, parameters, false);
+  Bucket bucket({0}, parameters, contents_for({0}, parameters));
   EXPECT_THROW(bucket.take(0, parameters[0], 2, Averaging::kMultiply), c10::Error);
 }
 
