@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <iostream>
 #include <thread>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -76,26 +78,25 @@ TEST(FlightRecorder, HoldsTheOperationsOfEveryRank) {
 }
 
 COHORT_WORKER(late_rank) {
-  init_process_group("shm", {.timeout = std::chrono::seconds(1)});
+  init_process_group({.backend = "shm", .timeout = std::chrono::seconds(20)});
   at::Tensor tensor = at::ones({4});
   all_reduce(tensor);
-  if (test::worker_arguments().at(0) == std::getenv("RANK")) {
-    std::this_thread::sleep_for(std::chrono::seconds(3));
-    std::_Exit(0);
-  }
-  const std::string error = test::error_of([&] { all_reduce(tensor); });
-  REQUIRE(has(error, "what each rank of this host did is in " + test::worker_arguments().at(1)));
+  while (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+  const std::string error = test::error_of([&] { barrier({.timeout = std::chrono::milliseconds(500)}); });
+  std::cout << error << "\nended\n";
   std::_Exit(0);
 }
 
 TEST(FlightRecorder, IsWrittenWhenAnOperationTimesOut) {
   const test::TemporaryFolder folder;
-  test::run_workers("late_rank", {.world_size = 2,
-                                  .environment = {{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}},
-                                  .arguments = {"1", folder / "run_0.txt"}})
-      .expect_success();
+  test::Workers workers(
+      "late_rank",
+      {.world_size = 2, .environment = {{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}}});
+  workers.wait_for_output(0, "\nended\n");
+  workers.signal(1, SIGKILL);
+  EXPECT_THAT(workers.wait()[0].output, HasSubstr("what each rank of this host did is in " + (folder / "run_0.txt")));
   const std::string text = base::read_file(folder / "run_0.txt").value();
-  EXPECT_THAT(text, HasSubstr("written because of a time-out: all_reduce(SUM) of 4 float32 on group \"default_pg\"\n"));
+  EXPECT_THAT(text, HasSubstr("written because of a time-out: barrier on group \"default_pg\"\n"));
   EXPECT_THAT(text, HasSubstr("rank 1 has not called it; its last one is #"));
 }
 
