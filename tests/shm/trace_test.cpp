@@ -326,6 +326,14 @@ TEST(CallSites, NameModulePlaceAndFunction) {
   EXPECT_EQ(describe_call_site(reinterpret_cast<const void*>(0x1235)), "0x1234");
 }
 
+COHORT_WORKER(names_its_program) { std::cout << describe_call_site(reinterpret_cast<const void*>(&is_consistent)); }
+
+TEST(CallSites, NameTheProgramHoweverItWasStarted) {
+  // By /proc/self/exe.
+  const auto results = test::run_workers("names_its_program", {.world_size = 1});
+  EXPECT_THAT(results[0].output, testing::StartsWith("cohort_shm_test+0x"));
+}
+
 TEST(CallSites, AreWrittenToTheTraceOncePerAddress) {
   const TraceMemory memory;
   Trace trace(memory.get());
