@@ -144,7 +144,7 @@ template <class IsOver>
 void SharedExchange::drive(const IsOver& is_over, PendingTransfer* target, std::optional<Clock::time_point> limit) {
   constexpr int kStepsPerLook = 4096;
   int pauses_left = patience_.num_pauses;
-  std::optional<Clock::time_point> yields_end;
+  Clock::time_point yields_end;  // once all pauses are spent
   std::optional<Clock::time_point> next_question;
   for (int num_steps = 1; !is_over(); ++num_steps) {
     // A stream that never pauses must not keep this rank from looking.
@@ -154,12 +154,10 @@ void SharedExchange::drive(const IsOver& is_over, PendingTransfer* target, std::
     }
     if (step()) {
       pauses_left = patience_.num_pauses;
-      yields_end.reset();
     } else if (pauses_left > 0) {
-      --pauses_left;
       pause();
-    } else if (const auto now = Clock::now(); now < yields_end.value_or(now + patience_.yield_time)) {
-      if (!yields_end) yields_end = now + patience_.yield_time;
+      if (--pauses_left == 0) yields_end = Clock::now() + patience_.yield_time;
+    } else if (Clock::now() < yields_end) {
       sched_yield();
     } else {
       sleep(is_over, limit);
