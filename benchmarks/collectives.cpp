@@ -163,13 +163,14 @@ class Comparison {
     }
   }
 
-  void measure(Clock::time_point deadline) {
+  // Ends at the deadline, though not before a few rounds; at `end` after any round.
+  void measure(Clock::time_point deadline, Clock::time_point end) {
     std::vector<Variant*> order;
     for (Variant& variant : variants_) {
       if (variant.failure.empty()) order.push_back(&variant);
     }
     for (int round = 0; round < effort_.most_rounds; ++round) {
-      if (round >= kFewestRounds && Clock::now() > deadline) break;
+      if (Clock::now() > (round < kFewestRounds ? end : deadline) && round > 0) break;
       std::rotate(order.begin(), order.begin() + 1, order.end());
       if (round % 2) std::reverse(order.begin(), order.end());
       for (Variant* variant : order) variant->times.add(variant->run(variant->num_warm, variant->num_calls));
@@ -254,6 +255,18 @@ bool fits_into_memory(const CollectiveCase& what) {
   return needed <= memory / 2;
 }
 
+// The machine was too busy to come to this case.
+void add_rows_without_time(const CollectiveCase& what, std::vector<Row>& rows) {
+  for (const char* rival : {"gloo", "openmpi", "roof"}) {
+    Row row;
+    row.case_name = case_name(what);
+    row.rival_name = rival;
+    row.unit = "us";
+    row.note = "no time left";
+    rows.push_back(row);
+  }
+}
+
 }  // namespace
 
 std::vector<Row> run_collectives(const Settings& settings) {
@@ -278,8 +291,12 @@ std::vector<Row> run_collectives(const Settings& settings) {
       std::fflush(stdout);
     }
     const auto deadline = schedule.deadline_of(what);
+    if (Clock::now() > end) {
+      add_rows_without_time(what, rows);
+      continue;
+    }
     Comparison comparison(*teams, what, effort);
-    comparison.measure(deadline);
+    comparison.measure(deadline, end);
     comparison.add_rows(rows);
   }
   return rows;
