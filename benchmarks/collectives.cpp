@@ -245,7 +245,7 @@ class Schedule {
   double weight_left_ = 0;
 };
 
-// OpenMPI, and private and shared tensors of ours, have buffers of their own; half of the machine's memory is enough for a benchmark.
+// OpenMPI, and private and shared tensors of ours, have buffers of their own; half of the machine's memory is enough.
 bool fits_into_memory(const CollectiveCase& what) {
   const auto plan = plan_buffers(what, default_fresh_bytes());
   const size_t num_engines = 3;
