@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/arrival.h"
 #include "cohort/comm/rendezvous_url.h"
 #include "cohort/export.h"
 
@@ -21,7 +22,6 @@ class Store;
 namespace cohort::comm {
 
 class Peers;
-struct Arrival;
 
 struct RollCall {
   /// The default group's, where the entries "cohort/start/<rank>" and Gloo's keys are.
