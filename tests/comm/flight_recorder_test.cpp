@@ -56,7 +56,7 @@ COHORT_WORKER(recorded_rank) {
   init_process_group("shm");
   at::Tensor tensor = at::ones({3, 5});
   all_reduce(tensor);
-  const Group reversed = new_group({1, 0});
+  Group reversed = new_group({1, 0});
   broadcast(tensor, 1, {.group = reversed});
   all_reduce(tensor, {.async_op = true})->wait();
   barrier();
@@ -69,6 +69,7 @@ COHORT_WORKER(recorded_rank) {
   const std::string text = dump_flight_recorder_text();
   REQUIRE(has(text, "group \"default_pg\" (name \"0\"), 2 ranks\n"));
   REQUIRE(has(text, "all_reduce(SUM) of 15 float32"));
+  reversed.reset();
   destroy_process_group();
   REQUIRE(has(dump_flight_recorder_text(), "no group\n"));
 }
