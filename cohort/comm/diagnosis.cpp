@@ -127,7 +127,8 @@ Diagnosis Diagnostician::complete(const Operation& operation, EngineFailure fail
     const auto occupation = occupation_of(failure.missing[i], operation);
     if (!occupation.empty()) diagnosis.causes[i] += ": it " + occupation;
   }
-  if (diagnosis.hint.empty()) diagnosis.hint = hint_for(diagnosis.causes, failure.timeout);
+  const auto more = operation.point_to_point || diagnosis.hint.empty() ? "" : "; " + diagnosis.hint;
+  diagnosis.hint = hint_for(diagnosis.causes, failure.timeout) + more;
   return diagnosis;
 }
 

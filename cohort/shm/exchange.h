@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cohort/shm/failure.h"
@@ -68,6 +69,8 @@ class Neighbours {
   /// Asked about every 50 ms while waiting. Of a peer: why it will neither send nor receive: its process is gone, or it has
   /// left. What it had sent before is received all the same.
   virtual Outcome look(int peer) = 0;
+  /// "rank 2 (pid 4711 on node-a)", to be named by a time-out; empty: nothing is known of it.
+  virtual std::string describe(int /*peer*/) const { return {}; }
   /// A transfer failed for another reason than a wrong argument or those given by Neighbours.
   virtual void report(const Outcome&) {}
 };

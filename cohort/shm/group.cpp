@@ -13,6 +13,7 @@
 #include "cohort/shm/group_state.h"
 #include "cohort/shm/handover.h"
 #include "cohort/shm/peer_record.h"
+#include "cohort/shm/report/dump.h"
 
 namespace cohort::shm {
 namespace {
@@ -212,13 +213,23 @@ Outcome Group::State::failure() {
   return refusal();
 }
 
+void Group::State::report(const Outcome& failure) {
+  if (failure->kind == Failure::Kind::kTimeout) {
+    const auto path = note_timeout(fill_in("a send or receive on group \"{}\"", options.name));
+    if (!path.empty()) say_where(path);
+  }
+  record(*failure);
+}
+
 Outcome Group::State::first_failure_of_another() const {
   const auto failed = static_cast<int>(segment.header().failed_rank.load(std::memory_order_acquire)) - 1;
   if (failed < 0 || failed == rank()) return nullptr;
   const auto& block = segment.block(failed);
   const std::string text(block.failure_text, strnlen(block.failure_text, kFailureTextBytes));
-  return fail(
-      {static_cast<Failure::Kind>(block.failure_kind), {fill_in("{} failed first: {}", describe(failed), text)}, ""});
+  const auto kind = static_cast<Failure::Kind>(block.failure_kind);
+  // Of a time-out the layer above knows what to do next.
+  const auto hint = kind == Failure::Kind::kTimeout ? "" : fill_in("see the error of rank {}", name_of_rank(failed));
+  return fail({kind, {fill_in("{} failed first: {}", describe(failed), text)}, hint});
 }
 
 Outcome Group::State::record(Failure failure) {

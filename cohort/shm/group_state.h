@@ -46,7 +46,7 @@ struct Group::State final : Neighbours {
     return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];
   }
   /// "rank 2 (pid 4711 on node-a)"
-  std::string describe(int rank) const;
+  std::string describe(int rank) const override;
   /// Makes `failure` the group's, on this rank and (unless another rank was first) for all.
   Outcome record(Failure failure);
   /// Null: the group is in order, here and on the other ranks.
@@ -59,7 +59,7 @@ struct Group::State final : Neighbours {
   /// For the exchange.
   Outcome failure() override;
   Outcome look(int peer) override { return look_after(peer); }
-  void report(const Outcome& failure) override { record(*failure); }
+  void report(const Outcome& failure) override;
 };
 
 /// One collective under way: rounds in which every rank writes, meets the others, and reads.

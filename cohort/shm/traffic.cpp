@@ -365,6 +365,16 @@ Traffic::Clock::time_point Traffic::next_deadline() const {
 }
 
 Outcome Traffic::timeout_of(const PendingTransfer& transfer) const {
+  auto text = timeout_text(transfer);
+  const auto peer = transfer.peer == kAnySource ? "" : neighbours_.describe(transfer.peer);
+  if (peer.empty()) return text;
+  auto failure = *text;
+  failure.causes.insert(failure.causes.begin(), peer + " has not answered");
+  failure.missing = {transfer.peer};
+  return fail(std::move(failure));
+}
+
+Outcome Traffic::timeout_text(const PendingTransfer& transfer) const {
   const TransferState state{name_of(rank_),     name_of(transfer.peer), transfer.tag,
                             transfer.num_bytes, transfer.num_moved,     transfer.stage == Stage::kStreaming,
                             transfer.timeout};

@@ -73,6 +73,7 @@ class Traffic {
   void part(int rank, const Outcome& outcome);
   std::vector<Outcome> look_at_peers();
   Outcome timeout_of(const PendingTransfer& transfer) const;
+  Outcome timeout_text(const PendingTransfer& transfer) const;
 
   const int rank_;
   const int world_size_;

@@ -82,6 +82,7 @@ COHORT_WORKER(subgroup_errors) {
                 }),
                 "Unknown backend \"cpu\" (known: gloo, nccl, shm; others can be added by register_backend)");
   REQUIRE(get_pg_count() == 1);
+  barrier();  // a group that connects needs all of its members
 }
 
 TEST(Subgroups, RefuseBadArgumentsMessage) { run_workers("subgroup_errors", {.world_size = 4}).expect_success(); }
