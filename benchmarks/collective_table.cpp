@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "benchmarks/collective_case.h"
 
@@ -24,7 +26,20 @@ std::string title_of(const CollectiveCase& what) {
   return what.memory == Memory::kShared ? title + ", tensors in shared memory" : title;
 }
 
-std::vector<std::string> rival_names(const std::vector<Row>& rows) {
+// Rows of the same case.
+using Rows = std::span<const Row>;
+
+CollectiveCase case_of(const Row& row) { return parse_case(row.case_name).value_or(CollectiveCase{}); }
+
+// The first rows that `is_same` puts together with the very first.
+template <class IsSame>
+Rows first_group(Rows rows, IsSame is_same) {
+  const auto end =
+      std::find_if_not(rows.begin(), rows.end(), [&](const Row& row) { return is_same(rows.front(), row); });
+  return rows.first(static_cast<size_t>(end - rows.begin()));
+}
+
+std::vector<std::string> rival_names(Rows rows) {
   std::vector<std::string> names;
   for (const Row& row : rows) {
     if (std::find(names.begin(), names.end(), row.rival_name) == names.end()) names.push_back(row.rival_name);
@@ -64,37 +79,64 @@ bool differ(const Row& row) {
   return factor < 0.5 || factor > 2 || is_won_by_one;
 }
 
+// Tensors in shared memory are measured beside private ones, and shown after them: rows in the order in which their titles
+// come up.
+std::vector<Row> sorted_by_title(const std::vector<Row>& rows) {
+  std::map<std::string, size_t> places;
+  std::vector<std::vector<Row>> blocks;
+  for (const Row& row : rows) {
+    const size_t place = places.try_emplace(title_of(case_of(row)), blocks.size()).first->second;
+    if (place == blocks.size()) blocks.emplace_back();
+    blocks[place].push_back(row);
+  }
+  std::vector<Row> sorted;
+  for (const auto& block : blocks) sorted.insert(sorted.end(), block.begin(), block.end());
+  return sorted;
+}
+
+std::string line_of(Rows rows, const std::vector<std::string>& rivals) {
+  std::string text = ours_columns(rows.front(), case_of(rows.front()));
+  for (const std::string& rival : rivals) {
+    const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.rival_name == rival; });
+    text += rival_columns(found == rows.end() ? nullptr : &*found);
+  }
+  return text + "\n";
+}
+
+std::string block_of(Rows rows) {
+  const auto rivals = rival_names(rows);
+  std::string text = "\n" + title_of(case_of(rows.front())) + "\n" + header(rivals);
+  while (!rows.empty()) {
+    const Rows line = first_group(rows, [](const Row& a, const Row& b) { return a.case_name == b.case_name; });
+    text += line_of(line, rivals);
+    rows = rows.subspan(line.size());
+  }
+  return text;
+}
+
+std::string remarks_on(Rows rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (!differ(row)) continue;
+    text += fmt::format("  {}, {}: {} by medians, {} by means\n", row.case_name, row.rival_name,
+                        short_number(row.ratio), short_number(row.ratio_of_means));
+  }
+  return text.empty() ? "" : "\nRatios that depend on how calls are summed up:\n" + text;
+}
+
 }  // namespace
 
 std::string collectives_table(const std::vector<Row>& rows) {
-  const auto rivals = rival_names(rows);
   std::string text =
       "us per call; ratio = rival / ours, above 1: ours is faster; roof: its time / ours, 1 is the limit\n";
-  std::string remarks, last_title;
-  for (size_t i = 0; i < rows.size();) {
-    const auto what = parse_case(rows[i].case_name).value_or(CollectiveCase{});
-    const std::string title = title_of(what);
-    if (title != last_title) text += "\n" + title + "\n" + header(rivals);
-    last_title = title;
-    size_t end = i;
-    while (end < rows.size() && rows[end].case_name == rows[i].case_name) ++end;
-    text += ours_columns(rows[i], what);
-    for (const std::string& rival : rivals) {
-      const auto found =
-          std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(i), rows.begin() + static_cast<std::ptrdiff_t>(end),
-                       [&](const Row& row) { return row.rival_name == rival; });
-      const bool is_there = found != rows.begin() + static_cast<std::ptrdiff_t>(end);
-      text += rival_columns(is_there ? &*found : nullptr);
-      if (is_there && differ(*found)) {
-        remarks += fmt::format("  {}, {}: {} by medians, {} by means\n", found->case_name, rival,
-                               short_number(found->ratio), short_number(found->ratio_of_means));
-      }
-    }
-    text += "\n";
-    i = end;
+  const auto sorted = sorted_by_title(rows);
+  for (Rows left = sorted; !left.empty();) {
+    const Rows block =
+        first_group(left, [](const Row& a, const Row& b) { return title_of(case_of(a)) == title_of(case_of(b)); });
+    text += block_of(block);
+    left = left.subspan(block.size());
   }
-  if (!remarks.empty()) text += "\nRatios that depend on how calls are summed up:\n" + remarks;
-  return text + "\n";
+  return text + remarks_on(rows) + "\n";
 }
 
 }  // namespace cohort::bench

@@ -65,9 +65,8 @@ struct Teams {
   std::optional<Team> mpi;
   /// What the MPI is, or why there is none.
   std::string mpi_note;
-  /// What our backend has that others lack.
-  bool has_shared = false;
-  bool has_no_trace = false;
+  /// Our backend has tensors in shared memory, and records that can be left out.
+  bool is_shm = false;
 };
 
 std::optional<Team> start_mpi(const std::string& folder, int num_ranks, const Settings& settings, std::string& note) {
@@ -99,8 +98,7 @@ Teams start_teams(const std::string& folder, int num_ranks, const Settings& sett
                .num_ranks = num_ranks,
                .command = {settings.program, kCollectivesRank, std::to_string(num_ranks), settings.backend}});
   auto mpi = start_mpi(folder, num_ranks, settings, note);
-  const bool is_shm = settings.backend == "shm";
-  return {std::move(cohort), std::move(mpi), note, is_shm && has_shared_tensors(), is_shm};
+  return {std::move(cohort), std::move(mpi), note, settings.backend == "shm"};
 }
 
 // A rival that cannot do the case is left without a figure; our own failure is an error.
@@ -150,12 +148,12 @@ class Comparison {
  public:
   Comparison(Teams& teams, const CollectiveCase& what, const Effort& effort) : teams_(teams), effort_(effort) {
     const bool has_roof = what.num_bytes >= kSmallestWithRoof;
-    const bool is_also_shared = has_roof && teams.has_shared;
+    const bool is_also_shared = has_roof && teams.is_shm;
     const auto shared = with_memory(what, Memory::kShared);
     add("", "ours", what);
     add("gloo", "gloo", what);
     if (teams.mpi) add("openmpi", "openmpi", what);
-    if (teams.has_no_trace && shows_trace(what)) add("no-trace", "no-trace", what);
+    if (teams.is_shm && shows_trace(what)) add("no-trace", "no-trace", what);
     if (is_also_shared) add("", "ours", shared);
     for (Variant& variant : variants_) verify(variant);
     if (has_roof) variants_.push_back(fastest_roof(teams.cohort, what));
@@ -165,13 +163,14 @@ class Comparison {
     }
   }
 
-  void measure(Clock::time_point deadline) {
+  // Ends at the deadline, though not before a few rounds; at `end` after any round.
+  void measure(Clock::time_point deadline, Clock::time_point end) {
     std::vector<Variant*> order;
     for (Variant& variant : variants_) {
       if (variant.failure.empty()) order.push_back(&variant);
     }
     for (int round = 0; round < effort_.most_rounds; ++round) {
-      if (round >= kFewestRounds && Clock::now() > deadline) break;
+      if (Clock::now() > (round < kFewestRounds ? end : deadline) && round > 0) break;
       std::rotate(order.begin(), order.begin() + 1, order.end());
       if (round % 2) std::reverse(order.begin(), order.end());
       for (Variant* variant : order) variant->times.add(variant->run(variant->num_warm, variant->num_calls));
@@ -246,14 +245,26 @@ class Schedule {
   double weight_left_ = 0;
 };
 
-// Every engine has buffers of its own; half of the machine's memory is enough for a benchmark.
+// OpenMPI, and private and shared tensors of ours, have buffers of their own; half of the machine's memory is enough.
 bool fits_into_memory(const CollectiveCase& what) {
   const auto plan = plan_buffers(what, default_fresh_bytes());
-  const size_t num_engines = has_shared_tensors() ? 3 : 2;
+  const size_t num_engines = 3;
   const size_t needed =
       num_engines * static_cast<size_t>(what.num_ranks) * plan.num_buffers * (plan.input_bytes + plan.output_bytes);
   const size_t memory = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return needed <= memory / 2;
+}
+
+// The machine was too busy to come to this case.
+void add_rows_without_time(const CollectiveCase& what, std::vector<Row>& rows) {
+  for (const char* rival : {"gloo", "openmpi", "roof"}) {
+    Row row;
+    row.case_name = case_name(what);
+    row.rival_name = rival;
+    row.unit = "us";
+    row.note = "no time left";
+    rows.push_back(row);
+  }
 }
 
 }  // namespace
@@ -280,8 +291,12 @@ std::vector<Row> run_collectives(const Settings& settings) {
       std::fflush(stdout);
     }
     const auto deadline = schedule.deadline_of(what);
+    if (Clock::now() > end) {
+      add_rows_without_time(what, rows);
+      continue;
+    }
     Comparison comparison(*teams, what, effort);
-    comparison.measure(deadline);
+    comparison.measure(deadline, end);
     comparison.add_rows(rows);
   }
   return rows;

@@ -15,13 +15,8 @@
 #include "cohort/base/env.h"
 #include "cohort/comm/point_to_point.h"
 #include "cohort/comm/process_group.h"
-#include "cohort/comm/subgroups.h"
-#if __has_include("cohort/comm/shm/shm_empty.h")
 #include "cohort/comm/shm/shm_empty.h"
-#define COHORT_BENCH_HAS_SHM_EMPTY 1
-#else
-#define COHORT_BENCH_HAS_SHM_EMPTY 0
-#endif
+#include "cohort/comm/subgroups.h"
 
 namespace cohort::bench {
 namespace {
@@ -31,15 +26,11 @@ at::ScalarType scalar_type(DType dtype) { return dtype == DType::kFloat32 ? at::
 // Tensors in shared memory know it by their storage, so slices are taken from the tensor that owns the memory.
 class SharedTensors {
  public:
-  std::shared_ptr<std::byte> allocate([[maybe_unused]] size_t num_bytes, [[maybe_unused]] const Group& group) {
-#if COHORT_BENCH_HAS_SHM_EMPTY
+  std::shared_ptr<std::byte> allocate(size_t num_bytes, const Group& group) {
     const auto tensor = shm_empty({static_cast<int64_t>(num_bytes)}, at::TensorOptions().dtype(at::kByte), group);
     auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
     tensors_[data] = tensor;
     return {data, [this](std::byte* pointer) { tensors_.erase(pointer); }};
-#else
-    throw std::runtime_error("this build has no shm_empty");
-#endif
   }
   // The bytes from `data` on.
   at::Tensor slice(std::byte* data, size_t num_bytes) const {
@@ -149,8 +140,6 @@ void serve(int rank, const std::string& commands, const std::string& ours_backen
 }
 
 }  // namespace
-
-bool has_shared_tensors() { return COHORT_BENCH_HAS_SHM_EMPTY; }
 
 int run_collectives_rank(const std::vector<std::string>& arguments) {
   at::set_num_threads(1);

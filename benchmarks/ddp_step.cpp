@@ -93,13 +93,15 @@ void verify_gradients(const std::vector<Variant>& variants) {
   }
 }
 
-Times measure(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point deadline) {
+// Ends at the deadline, though not before a few rounds; at `end` after any round.
+Times measure(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point end) {
+  const auto deadline = is_quick ? std::min(end, Clock::now() + what.quick_limit) : end;
   Times times;
   const int num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds;
   const auto block = fmt::format("{} {}", is_quick ? what.num_quick_warm : what.num_warm,
                                  is_quick ? what.num_quick_steps : what.num_steps);
   for (int round = 0; round < num_rounds; ++round) {
-    if (round >= kFewestRounds && Clock::now() > deadline) break;
+    if (Clock::now() > (round < kFewestRounds ? end : deadline) && round > 0) break;
     auto order = variants;
     std::rotate(order.begin(), order.begin() + round % static_cast<int>(order.size()), order.end());
     if (round % 2) std::reverse(order.begin(), order.end());
@@ -172,13 +174,12 @@ void check_case(const std::string& name) {
                                        base::join(names, ", ")));
 }
 
-Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point deadline) {
+Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point end) {
   for (const Variant& variant : variants) variant.team->ask(fmt::format("copy {} {}", variant.command, what.name));
   verify_gradients(variants);
   // The second step rebuilds the buckets.
   for (const Variant& variant : variants) variant.team->ask("run " + variant.command + " 0 1");
-  if (is_quick) deadline = std::min(deadline, Clock::now() + what.quick_limit);
-  auto times = measure(what, variants, is_quick, deadline);
+  auto times = measure(what, variants, is_quick, end);
   for (const Variant& variant : variants) variant.team->ask("drop");
   return times;
 }

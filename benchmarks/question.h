@@ -47,7 +47,5 @@ int run_ddp_step_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kCollectivesRank = "--collectives-rank";
 /// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_collectives_rank(const std::vector<std::string>& arguments);
-/// True if this build makes tensors in shared memory.
-bool has_shared_tensors();
 
 }  // namespace cohort::bench

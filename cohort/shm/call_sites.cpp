@@ -7,9 +7,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
-
-#include "cohort/base/file.h"
+#include <system_error>
 
 namespace cohort::shm {
 namespace {
@@ -26,8 +26,9 @@ std::string file_name(const std::string& path) { return path.substr(path.rfind('
 /// The loader calls the main program by its argv[0], which need not be its name.
 std::string module_name(const Dl_info& info, const link_map* module) {
   if (module != nullptr && module->l_name[0] != '\0') return file_name(module->l_name);
-  const char* const name = program_invocation_short_name;
-  return name != nullptr && name[0] != '\0' ? name : file_name(info.dli_fname);
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).filename();
+  return error ? file_name(info.dli_fname) : program;
 }
 
 }  // namespace

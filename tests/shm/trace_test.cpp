@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -316,11 +318,20 @@ TEST(Trace, IsReadableAfterTheWriterWasKilled) {
 }
 
 TEST(CallSites, NameModulePlaceAndFunction) {
-  const auto* const inside = reinterpret_cast<const char*>(&::qsort) + 1;
-  EXPECT_THAT(describe_call_site(inside), testing::MatchesRegex("lib[a-z]+\\.so\\.[0-9]+\\+0x[0-9a-f]+ \\(qsort\\)"));
+  const auto* const inside = reinterpret_cast<const char*>(&::gnu_get_libc_version) + 1;
+  EXPECT_THAT(describe_call_site(inside),
+              testing::MatchesRegex("libc\\.so\\.6\\+0x[0-9a-f]+ \\(gnu_get_libc_version\\)"));
   const void* const here = reinterpret_cast<const void*>(&is_consistent);
   EXPECT_THAT(describe_call_site(here), testing::MatchesRegex("cohort_shm_test\\+0x[0-9a-f]+( \\(.*\\))?"));
   EXPECT_EQ(describe_call_site(reinterpret_cast<const void*>(0x1235)), "0x1234");
+}
+
+COHORT_WORKER(names_its_program) { std::cout << describe_call_site(reinterpret_cast<const void*>(&is_consistent)); }
+
+TEST(CallSites, NameTheProgramHoweverItWasStarted) {
+  // By /proc/self/exe.
+  const auto results = test::run_workers("names_its_program", {.world_size = 1});
+  EXPECT_THAT(results[0].output, testing::StartsWith("cohort_shm_test+0x"));
 }
 
 TEST(CallSites, AreWrittenToTheTraceOncePerAddress) {
@@ -328,15 +339,15 @@ TEST(CallSites, AreWrittenToTheTraceOncePerAddress) {
   Trace trace(memory.get());
   TraceRecord record = all_reduce();
   for (int count = 0; count < 3; ++count) {
-    record.call_site = reinterpret_cast<const char*>(&::qsort) + 1;
+    record.call_site = reinterpret_cast<const char*>(&::gnu_get_libc_version) + 1;
     trace.begin(record);
-    record.call_site = reinterpret_cast<const char*>(&::bsearch) + 1;
+    record.call_site = reinterpret_cast<const char*>(&::get_nprocs) + 1;
     trace.begin(record);
   }
   trace.begin(all_reduce());
   const std::vector<CallRecord> records = records_of(memory);
-  EXPECT_THAT(records[4].call_site, testing::HasSubstr("(qsort)"));
-  EXPECT_THAT(records[5].call_site, testing::HasSubstr("(bsearch)"));
+  EXPECT_THAT(records[4].call_site, testing::HasSubstr("(gnu_get_libc_version)"));
+  EXPECT_THAT(records[5].call_site, testing::HasSubstr("(get_nprocs)"));
   EXPECT_EQ(records[6].call_site, "");
   EXPECT_EQ(reinterpret_cast<const TraceArea*>(memory.get())->num_call_sites.load(), 2);
 }

@@ -223,7 +223,7 @@ COHORT_WORKER(traced_rank) {
     std::cout << dump_traces() << "\n";
   }
   if (act == "times out") {
-    if (rank == 1) std::this_thread::sleep_for(500ms);
+    while (rank == 1) ::pause();
     const Outcome outcome = (*group)->barrier({.timeout = 100ms});
     std::cout << "hint: " << outcome->hint << "\nagain: " << note_timeout("barrier") << "\n";
   }
@@ -318,13 +318,20 @@ TEST(DumpAtExit, HoldsGroupsThatAreGone) {
   EXPECT_EQ(dump["rank"], 1);
 }
 
+/// What rank 0 prints about its barrier, to which rank 1 does not come.
+std::string run_into_timeout(std::map<std::string, std::string> environment) {
+  test::Workers workers("traced_rank", traced("times out", std::move(environment)));
+  workers.wait_for_output(0, "again: ");
+  workers.signal(1, SIGKILL);
+  const test::WorkerResults results = workers.wait();
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].errors;
+  return results[0].output;
+}
+
 TEST(DumpOnTimeout, IsNamedByTheErrorAndDoneOnce) {
   const TemporaryFolder folder;
-  const auto results = test::run_workers(
-      "traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}}));
-  results.expect_success();
   const std::string path = folder / "run_0.txt";
-  EXPECT_THAT(results[0].output,
+  EXPECT_THAT(run_into_timeout({{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}}),
               HasSubstr("hint: what each rank of this host did is in " + path + "\nagain: " + path + "\n"));
   EXPECT_THAT(text_in(path), HasSubstr("written because of a time-out: barrier on group \"default_pg\"\n"));
   EXPECT_THAT(text_in(path), HasSubstr("#2 barrier: started"));
@@ -333,12 +340,10 @@ TEST(DumpOnTimeout, IsNamedByTheErrorAndDoneOnce) {
 TEST(DumpOnTimeout, CanBeSwitchedOff) {
   const TemporaryFolder folder;
   for (const auto& [word, pytorchs_word] : std::map<std::string, std::string>{{"never", "1"}, {"", "0"}}) {
-    const auto results =
-        test::run_workers("traced_rank", traced("times out", {{"COHORT_TRACE_FILE", folder / "run_"},
-                                                              {"COHORT_TRACE_DUMP", word},
-                                                              {"TORCH_NCCL_DUMP_ON_TIMEOUT", pytorchs_word}}));
-    results.expect_success();
-    EXPECT_THAT(results[0].output, HasSubstr("hint: \nagain: \n"));
+    EXPECT_THAT(run_into_timeout({{"COHORT_TRACE_FILE", folder / "run_"},
+                                  {"COHORT_TRACE_DUMP", word},
+                                  {"TORCH_NCCL_DUMP_ON_TIMEOUT", pytorchs_word}}),
+                HasSubstr("hint: \nagain: \n"));
     EXPECT_TRUE(files_in(folder).empty());
   }
 }
