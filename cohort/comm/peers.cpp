@@ -52,6 +52,12 @@ bool Peers::is_gone(int rank) const {
   return rank != rank_ && peer != peers_.end() && is_seen_gone(peer->second);
 }
 
+bool Peers::is_stopped(int rank) const {
+  const auto peer = peers_.find(rank);
+  if (rank == rank_ || peer == peers_.end() || !is_local(peer->second)) return false;
+  return base::read_process_state(peer->second.pid).state == 'T';
+}
+
 std::vector<int> Peers::gone_ranks() const {
   std::vector<int> gone;
   for (const auto& [rank, peer] : peers_) {

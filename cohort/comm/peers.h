@@ -36,6 +36,8 @@ class Peers {
   /// True if the rank's process is known, was on this host, and is gone. Never waits.
   bool is_gone(int rank) const;
   std::vector<int> gone_ranks() const;
+  /// True if the rank is a process of this host that a signal has stopped. Never waits.
+  bool is_stopped(int rank) const;
   /// "is stopped (SIGSTOP or a debugger)"; empty for a rank that is not a process of this host. Takes 50 ms.
   std::string state_in_words(int rank) const;
   /// "rank 1 (pid 4711 on node-a)"

@@ -49,8 +49,11 @@ Reports::Reports(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<Peers> p
   hosted_by_rank_0_ = base::get_env("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True";
 }
 
-// LibTorch prints a page of stack frames for each call to a store that has ended. Rank 0 hosts it, unless a launcher does.
-bool Reports::store_lives() const { return !store_lost_ && !(hosted_by_rank_0_ && peers_->is_gone(0)); }
+// LibTorch prints a page of stack frames for each call to a store that has ended, and waits without limit for one that is
+// stopped. Rank 0 hosts it, unless a launcher does.
+bool Reports::store_lives() const {
+  return !store_lost_ && !(hosted_by_rank_0_ && (peers_->is_gone(0) || peers_->is_stopped(0)));
+}
 
 std::optional<std::string> Reports::read(const char* kind, int rank) const {
   if (!store_lives()) return std::nullopt;

@@ -50,10 +50,12 @@ std::string error_of(const std::function<void()>& fn) {
 void sleep_ms(int count) { std::this_thread::sleep_for(std::chrono::milliseconds(count)); }
 
 // Starts a group and prints how that ended. Arguments: "<rank>:NAME=value" sets a variable for that process, "*:" for all;
-// "<rank>:@late=ms", "@timeout=ms", "@url=...", "@again=1" (start twice), "@stay=1" (never end).
+// "<rank>:@late=ms", "@timeout=ms", "@url=...", "@again=1" (start twice), "@stay=1" (never end),
+// "@backend=name" or "@backend=" for none.
 COHORT_WORKER(start) {
   const auto self = base::get_env("RANK").value();
-  std::map<std::string, std::string> orders{{"@timeout", "20000"}, {"@late", "0"}, {"@url", "env://"}};
+  std::map<std::string, std::string> orders{
+      {"@timeout", "20000"}, {"@late", "0"}, {"@url", "env://"}, {"@backend", "gloo"}};
   for (const auto& argument : worker_arguments()) {
     const auto colon = argument.find(':');
     const auto equals = argument.find('=');
@@ -66,7 +68,7 @@ COHORT_WORKER(start) {
       base::set_env(name.c_str(), argument.substr(equals + 1));
     }
   }
-  InitOptions options{.backend = "gloo", .init_method = orders["@url"]};
+  InitOptions options{.backend = orders["@backend"], .init_method = orders["@url"]};
   if (orders["@url"] != "env://") {
     options.rank = std::stoi(base::get_env("RANK").value());
     options.world_size = std::stoi(base::get_env("WORLD_SIZE").value());

@@ -117,6 +117,28 @@ TEST(ShmFailures, SkewedSpeedsAreToldFromALostRankMessage) {
                            " failed first: " + process(1) + " has not come in 1.5 s\n(  hint: [^\n]*\n)?"));
 }
 
+// Rank 0 hosts the store, which nobody may ask then.
+COHORT_WORKER(shm_waits_for_the_stopped) {
+  init_process_group({.backend = "shm", .timeout = std::chrono::milliseconds(1500)});
+  barrier();
+  std::cout << "ready" << std::endl;
+  if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::minutes(1));
+  print_error([] { all_reduce(at::ones({4})); });
+}
+
+TEST(ShmFailures, StoppedRankIsNamedMessage) {
+  test::Workers workers("shm_waits_for_the_stopped", {});
+  for (int rank = 0; rank < 2; ++rank) workers.wait_for_output(rank, "ready");
+  workers.signal(0, SIGSTOP);
+  workers.wait_for_output(1, "  hint: ");
+  workers.signal(0, SIGKILL);
+  const auto results = workers.wait();
+  EXPECT_THAT(results[1].output,
+              MatchesRegex("ready\n" + head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process(0) +
+                           " has not come in 1.5 s: it is stopped \\(SIGSTOP or a debugger\\)\n"
+                           "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));
+}
+
 // Two groups, used in another order: each rank waits for the other in another group.
 COHORT_WORKER(shm_crossed_groups) {
   init_process_group("shm");
