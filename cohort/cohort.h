@@ -12,6 +12,7 @@
 #include "cohort/comm/point_to_point.h"
 #include "cohort/comm/process_group.h"
 #include "cohort/comm/report/flight_recorder.h"
+#include "cohort/comm/shm/shm_empty.h"
 #include "cohort/comm/spawn.h"
 #include "cohort/comm/subgroups.h"
 #include "cohort/data/data_loader.h"

@@ -11,7 +11,7 @@
 #include <cstdio>
 
 int main() {
-  cohort::init_process_group("gloo");
+  cohort::init_process_group();
   const at::Tensor value = at::full({1}, cohort::get_rank() + 1);
   cohort::all_reduce(value);
   std::printf("rank %d of %d: the sum is %g\n", cohort::get_rank(), cohort::get_world_size(), value.item<float>());

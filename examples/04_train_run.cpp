@@ -95,7 +95,7 @@ class Trainer {
 };
 
 void run(const Settings& settings) {
-  cohort::init_process_group("gloo");
+  cohort::init_process_group();
   torch::manual_seed(0);
   cohort::data::TensorDataset dataset(torch::rand({2048, 20}), torch::rand({2048, 1}));
   auto sampler = std::make_shared<cohort::data::DistributedSampler>(dataset.size());

@@ -44,7 +44,7 @@ const char* environment(const char* name) {
 }  // namespace
 
 int main() {
-  cohort::init_process_group("gloo");
+  cohort::init_process_group();
   const int rank = cohort::get_rank();
   std::printf("rank %d of %d | agent %s | local rank %s of %s\n", rank, cohort::get_world_size(),
               environment("GROUP_RANK"), environment("LOCAL_RANK"), environment("LOCAL_WORLD_SIZE"));

@@ -350,7 +350,7 @@ void Trainer::print_sample() {
 
 void run(const Settings& settings) {
   if (std::getenv("WORLD_SIZE")) {
-    cohort::init_process_group("gloo");
+    cohort::init_process_group();
   } else {
     cohort::init_process_group(
         {.backend = "gloo", .world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});

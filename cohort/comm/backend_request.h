@@ -29,11 +29,11 @@ struct BackendRequest {
   std::shared_ptr<OperationWatch> watch;
   /// The accelerator this rank was bound to by InitOptions::device_id.
   std::optional<c10::Device> device_id;
+  /// The name by which c10d knows the group, "0"; empty: `group_name`.
+  std::string c10d_name = {};
   /// How often these ranks have created a default group with this store, this time included: keys of an earlier time may
   /// still be there.
   int start_count = 0;
-  /// c10d's name of the group, "0", the same on all ranks.
-  std::string unique_name = {};
   /// Process ids of the members; empty where they are not known.
   std::vector<int> pids = {};
 };

@@ -7,6 +7,7 @@
 
 #include "cohort/base/log.h"
 #include "cohort/comm/arguments.h"
+#include "cohort/comm/call_site.h"
 #include "cohort/comm/coalesced_calls.h"
 
 namespace cohort {
@@ -124,6 +125,7 @@ CoalescingManager::~CoalescingManager() {
 }
 
 WorkPtr CoalescingManager::finish() {
+  const comm::CallSite site(__builtin_return_address(0));
   TORCH_CHECK(!state_->finished, "CoalescingManager::finish() was called twice");
   state_->stop_collecting();
   if (state_->collector.calls.empty() || !is_member(state_->collector.group)) return {};
@@ -131,6 +133,7 @@ WorkPtr CoalescingManager::finish() {
 }
 
 WorkPtr all_reduce_coalesced(const TensorList& tensors, const ReduceOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
   if (comm::skips(options.group, "all_reduce_coalesced")) return {};
   TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced needs at least one tensor");
   Collector collector{comm::resolve(options.group), {}};

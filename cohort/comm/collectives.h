@@ -117,7 +117,7 @@ COHORT_API WorkPtr reduce_scatter_tensor(const at::Tensor& output, const at::Ten
 
 /// Blocks until every rank of the group has come.
 COHORT_API WorkPtr barrier(const BarrierOptions& options = {});
-/// A barrier that says who is missing. Gloo only. Throws c10::DistBackendError, on rank 0 with the missing ranks.
+/// A barrier that says who is missing. Gloo and shm only. Throws c10::DistBackendError, on rank 0 with the missing ranks.
 COHORT_API void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
 }  // namespace cohort

@@ -15,6 +15,8 @@
 #include "cohort/comm/backends.h"
 #include "cohort/comm/process_watch.h"
 #include "cohort/comm/roll_call.h"
+#include "cohort/comm/shm/shm_backend.h"
+#include "cohort/comm/shm_choice.h"
 #include "cohort/comm/unwrapped_training.h"
 
 namespace cohort::comm {
@@ -35,6 +37,17 @@ BackendPtr wrap_for_debugging(BackendPtr backend, const GroupRecord& record, con
   return c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, std::move(helper));
 }
 
+// Of all members, or none.
+std::vector<int> known_pids(const GroupRecord& record) {
+  std::vector<int> pids;
+  for (const int rank : record.ranks) {
+    const auto arrival = world().peers->arrival(rank);
+    if (!arrival.peer) return {};
+    pids.push_back(arrival.peer->pid);
+  }
+  return pids;
+}
+
 BackendPtr make_backend(const GroupRecord& record, int group_rank, const DeviceBackend& entry,
                         std::optional<c10::Device> device_id) {
   const auto device = c10::DeviceTypeName(entry.device, /*lower_case=*/true);
@@ -45,14 +58,16 @@ BackendPtr make_backend(const GroupRecord& record, int group_rank, const DeviceB
                          .group_name = record.description,
                          .global_ranks = {},
                          .watch = record.watch,
-                         .device_id = device_id};
-  request.unique_name = record.name;
+                         .device_id = device_id,
+                         .c10d_name = record.name,
+                         .start_count = world().peers->start_count(),
+                         .pids = known_pids(record)};
   // As in PyTorch, the default group's list stays empty.
   if (world().default_group) request.global_ranks.assign(record.ranks.begin(), record.ranks.end());
   const auto& kind = backend_kind(entry.backend);
   auto backend = kind.create(request);
   TORCH_CHECK(backend, "the creator of backend \"", entry.backend, "\" returned no backend");
-  if (kind.type == BackendType::CUSTOM) return backend;
+  if (kind.type == BackendType::CUSTOM && entry.backend != "shm") return backend;
   return wrap_for_debugging(std::move(backend), record, request.store, group_rank);
 }
 
@@ -78,6 +93,9 @@ bool uses(const GroupRecord& record, const char* backend) {
   return std::any_of(record.config.begin(), record.config.end(), [&](const auto& e) { return e.backend == backend; });
 }
 
+// Without Gloo, Python ranks write nothing by which their arrival could be seen, so nobody waits for it.
+bool calls_roll(const GroupRecord& record) { return uses(record, "gloo") || uses(record, "shm"); }
+
 // What tells this GPU from others of the host: the entry of CUDA_VISIBLE_DEVICES that it stands for, else its number.
 std::string physical_device(c10::Device device) {
   const auto visible = base::get_env("CUDA_VISIBLE_DEVICES");
@@ -87,17 +105,24 @@ std::string physical_device(c10::Device device) {
   return "GPU " + (index < names.size() ? base::trim(names[index]) : std::to_string(index));
 }
 
-// Without Gloo, Python ranks write nothing by which their arrival could be seen, so nobody waits for it.
 void meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan,
                  std::optional<c10::Device> device_id) {
-  if (!uses(record, "gloo")) return world().peers->publish();
-  call_roll({.store = record.store,
-             .rank = rank,
-             .world_size = static_cast<int>(record.ranks.size()),
-             .timeout = record.timeout,
-             .plan = plan,
-             .accelerator = uses(record, "nccl") && device_id ? physical_device(*device_id) : ""});
-  world().peers->collect();
+  if (!calls_roll(record)) return world().peers->publish();
+  world().peers->learn(call_roll({.store = record.store,
+                                  .rank = rank,
+                                  .world_size = static_cast<int>(record.ranks.size()),
+                                  .timeout = record.timeout,
+                                  .plan = plan,
+                                  .accelerator = uses(record, "nccl") && device_id ? physical_device(*device_id) : "",
+                                  .uses_gloo = uses(record, "gloo"),
+                                  .needs_shared_memory = uses(record, "shm"),
+                                  .group = record.description}));
+}
+
+std::vector<std::string> obstacles_to_shm(const GroupRecord& record) {
+  std::vector<Arrival> members;
+  for (const int rank : record.ranks) members.push_back(world().peers->arrival(rank));
+  return comm::obstacles_to_shm(members);
 }
 
 void connect(const Group& group, const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id,
@@ -107,6 +132,7 @@ void connect(const Group& group, const GroupRecord& record, int group_rank, std:
   } catch (const c10::ValueError&) {
     throw;
   } catch (const std::exception& error) {
+    if (is_first && uses(record, "shm")) leave_roll(record.store, group_rank);
     if (!uses(record, "gloo")) throw;
     const auto text = explain_failed_connect({.store = record.store,
                                               .group = record.description,
@@ -119,6 +145,24 @@ void connect(const Group& group, const GroupRecord& record, int group_rank, std:
   }
 }
 
+// Makes `record` one of backend "shm" and connects it. Returns: why this cannot be, or an empty text; the same on all ranks.
+std::string connect_by_shm(const Group& group, GroupRecord& record, int group_rank) {
+  if (const auto obstacles = obstacles_to_shm(record); !obstacles.empty()) return obstacles.front();
+  auto wanted = record;
+  wanted.backend = "shm";
+  wanted.config = {{c10::DeviceType::CPU, "shm"}};
+  try {
+    set_backends(group, wanted, group_rank, std::nullopt);
+  } catch (const CannotShareMemory& error) {
+    const std::string text = error.what_without_backtrace();
+    const std::string before = "caused by: ";
+    const auto begin = text.find(before) + before.size();
+    return text.substr(begin, text.find('\n', begin) - begin);
+  }
+  record = std::move(wanted);
+  return {};
+}
+
 BackendType default_type(const GroupRecord& record) {
   for (const auto& entry : record.config) {
     if (entry.backend == "nccl") return BackendType::NCCL;
@@ -127,6 +171,10 @@ BackendType default_type(const GroupRecord& record) {
 }
 
 }  // namespace
+
+bool may_choose_backend(const std::string& named, const std::vector<DeviceBackend>& config) {
+  return named.empty() && config == std::vector<DeviceBackend>{{c10::DeviceType::CPU, "gloo"}};
+}
 
 Group create_group(const StorePtr& store, GroupRecord record, int group_rank, std::optional<c10::Device> device_id,
                    const std::optional<RendezvousPlan>& plan) {
@@ -140,17 +188,23 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   }
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
   if (device_id) group->setBoundDeviceId(device_id);
-  group->setDefaultBackend(default_type(record));
   record.watch = make_process_watch(world().peers, world().reports,
                                     {record.description, record.ranks, group_rank, record.timeout, record.store});
-  connect(group, record, group_rank, device_id, is_first);
+  if (uses(record, "shm")) {
+    const auto obstacles = obstacles_to_shm(record);
+    TORCH_CHECK_VALUE(obstacles.empty(), shm_refusal_text(record.description, obstacles));
+  }
+  const auto reason = record.is_backend_chosen ? connect_by_shm(group, record, group_rank) : "";
+  if (!uses(record, "shm") || !record.is_backend_chosen) connect(group, record, group_rank, device_id, is_first);
+  group->setDefaultBackend(default_type(record));
   // Ranks without a roll call may have written themselves by now.
-  if (is_first && !uses(record, "gloo")) world().peers->collect();
+  if (is_first && !calls_roll(record)) world().peers->collect();
   group->setGroupName(record.name);
   group->setGroupDesc(record.description);
   c10d::register_process_group(record.name, group);
   base::log_info("group \"" + record.description + "\": rank " + std::to_string(group_rank) + " of " +
-                 std::to_string(size) + ", backend " + to_string(record.config));
+                 std::to_string(size) + ", backend " + to_string(record.config) +
+                 (reason.empty() ? "" : ", as " + reason));
   record.group = group;
   world().groups.push_back(std::move(record));
   return group;

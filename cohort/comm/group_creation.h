@@ -8,7 +8,10 @@
 
 namespace cohort::comm {
 
-/// Collective over `record.ranks`. Keys below `store` are those of Python's _new_process_group_helper, so that C++ and
+/// True if Cohort may take "shm" for it: no backend is named and it is for CPU tensors alone. `config`: what "" stands for.
+bool may_choose_backend(const std::string& named, const std::vector<DeviceBackend>& config);
+
+/// Collective over `record.ranks`. Where the backend is chosen, it becomes "shm" if all ranks can share memory. Keys below `store` are those of Python's _new_process_group_helper, so that C++ and
 /// Python ranks meet. Sets the record's group and store. `device_id`: InitOptions::device_id; `plan`: where the ranks of
 /// the default group met, for texts.
 Group create_group(const c10::intrusive_ptr<c10d::Store>& store, GroupRecord record, int group_rank,

@@ -60,6 +60,8 @@ std::string encode(const Peer& peer) {
   if (!peer.addresses.empty()) out << "\naddresses " << base::join(peer.addresses, ",");
   if (!peer.interfaces.empty()) out << "\ninterfaces " << peer.interfaces;
   if (!peer.accelerator.empty()) out << "\naccelerator " << peer.accelerator;
+  if (!peer.shm_scope.empty()) out << "\nshm_scope " << peer.shm_scope;
+  if (!peer.shm_obstacle.empty()) out << "\nshm_obstacle " << peer.shm_obstacle;
   return out.str();
 }
 
@@ -80,6 +82,8 @@ Peer decode_peer(const std::vector<uint8_t>& bytes) {
   if (!values["addresses"].empty()) peer.addresses = base::split(values["addresses"], ',');
   peer.interfaces = values["interfaces"];
   peer.accelerator = values["accelerator"];
+  peer.shm_scope = values["shm_scope"];
+  peer.shm_obstacle = values["shm_obstacle"];
   return peer;
 }
 

@@ -25,6 +25,9 @@ struct Peer {
   std::string interfaces;
   /// What tells the accelerator of this rank from others, such as "GPU-<uuid>"; empty: none.
   std::string accelerator;
+  /// Same text on two ranks: they can share memory (cohort/shm); empty: this one cannot, and `shm_obstacle` says why.
+  std::string shm_scope;
+  std::string shm_obstacle;
   /// How often the process has created a default group, this time included.
   int start_count = 0;
 };

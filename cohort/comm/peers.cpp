@@ -22,6 +22,18 @@ void Peers::publish() {
   store_->set(key("start", rank_), std::vector<uint8_t>(text.begin(), text.end()));
 }
 
+void Peers::learn(const std::vector<Arrival>& arrivals) {
+  for (const auto& arrival : arrivals) {
+    if (arrival.peer) peers_[arrival.rank] = *arrival.peer;
+  }
+  self_ = peers_[rank_];
+}
+
+Arrival Peers::arrival(int rank) const {
+  const auto peer = peers_.find(rank);
+  return {rank, peer == peers_.end() ? std::nullopt : std::optional(peer->second), std::nullopt};
+}
+
 void Peers::collect() {
   try {
     for (int rank = 0; rank < world_size_; ++rank) {

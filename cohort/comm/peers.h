@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/arrival.h"
 #include "cohort/comm/peer.h"
 
 namespace c10d {
@@ -25,6 +26,8 @@ class Peers {
 
   /// Writes this process's entry; call_roll (roll_call.h) writes it with more checks.
   void publish();
+  /// Takes what call_roll has found.
+  void learn(const std::vector<Arrival>& arrivals);
   /// Reads what the others have written; call once all of them are known to have passed publish().
   void collect();
 
@@ -39,6 +42,10 @@ class Peers {
   std::string describe(int rank) const;
   /// Ranks on this host, this one included; ranks that published nothing are not counted.
   int ranks_on_this_host() const;
+  /// What the rank said of itself; of one that published nothing only its number.
+  Arrival arrival(int rank) const;
+  /// How often these ranks have created a default group with this store.
+  int start_count() const { return self_.start_count; }
   bool knows_all() const { return static_cast<int>(peers_.size()) == world_size_; }
 
  private:

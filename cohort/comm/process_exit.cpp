@@ -14,6 +14,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/error_file.h"
+#include "cohort/comm/shm/shm_session.h"
 #include "cohort/comm/tracked_work.h"
 #include "cohort/comm/world.h"
 
@@ -27,11 +28,12 @@ std::terminate_handler previous_handler = nullptr;
 void release_groups_at_exit(int status, void*) {
   auto& current = world();
   if (current.groups.empty()) return;
-  const auto pending = num_pending_operations();
+  const auto pending = num_pending_operations() + num_pending_shm_operations();
   if (pending > 0) {
     base::log_warning("exiting with " + std::to_string(pending) +
                       " operation(s) that nobody waited for; the process groups are left to the system. "
                       "Call wait() on every Work and destroy_process_group() before the program ends.");
+    end_shm_operations();
     return;
   }
   // After a failure there is something more important to read.

@@ -40,6 +40,7 @@ GroupRecord default_record(const InitOptions& options, int world_size) {
   record.description = "default_pg";
   record.config = comm::parse_backend(options.backend, at::hasCUDA(), comm::known_backends());
   record.backend = options.backend.empty() ? record.config.front().backend : options.backend;
+  record.is_backend_chosen = comm::may_choose_backend(options.backend, record.config);
   record.timeout = comm::checked_timeout(options.timeout, record.config);
   record.ranks.resize(world_size);
   std::iota(record.ranks.begin(), record.ranks.end(), 0);
@@ -74,9 +75,10 @@ void init_process_group(const InitOptions& options) {
   int world_size = options.world_size;
   if (!store) {
     plan = comm::plan_rendezvous(options.init_method.empty() ? "env://" : options.init_method, rank, world_size);
-    const bool has_gloo = std::any_of(record.config.begin(), record.config.end(),
-                                      [](const auto& entry) { return entry.backend == "gloo"; });
-    store = comm::meet(*plan, timeout, has_gloo ? comm::Attendance::kRollCall : comm::Attendance::kStore);
+    const bool calls_roll = std::any_of(record.config.begin(), record.config.end(), [](const auto& entry) {
+      return entry.backend == "gloo" || entry.backend == "shm";
+    });
+    store = comm::meet(*plan, timeout, calls_roll ? comm::Attendance::kRollCall : comm::Attendance::kStore);
     rank = plan->rank;
     world_size = plan->world_size;
   }

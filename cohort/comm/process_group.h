@@ -24,8 +24,8 @@ namespace cohort {
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct InitOptions {
-  /// "gloo", "nccl", one per device as in "cpu:gloo,cuda:nccl", a registered one (backend_registry.h), or empty for the
-  /// default of the devices present.
+  /// "gloo", "nccl", "shm", one per device as in "cpu:gloo,cuda:nccl", a registered one (backend_registry.h), or empty for
+  /// the default of the devices present: "nccl" with CUDA, else "shm" if all ranks can share memory, else "gloo".
   std::string backend;
   /// "env://" (default), "tcp://host:port", "file:///path"; rank and world size may follow as "?rank=0&world_size=2".
   std::string init_method;
@@ -62,7 +62,7 @@ COHORT_API bool is_torchelastic_launched();
 COHORT_API int get_rank(const Group& group = {});
 /// Number of ranks in `group`; -1 if this process is not a member.
 COHORT_API int get_world_size(const Group& group = {});
-/// The backend as it was asked for, such as "gloo", or "gloo" or "nccl" where none was named.
+/// The backend as it was asked for, such as "gloo", or "shm", "gloo" or "nccl" where none was named.
 COHORT_API std::string get_backend(const Group& group = {});
 /// What that stands for on this rank, such as "cpu:gloo,cuda:gloo".
 COHORT_API std::string get_backend_config(const Group& group = {});

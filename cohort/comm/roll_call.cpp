@@ -18,6 +18,9 @@
 #include "cohort/comm/network.h"
 #include "cohort/comm/peers.h"
 #include "cohort/comm/rendezvous.h"
+#include "cohort/comm/shm/shared_memory_probe.h"
+#include "cohort/comm/shm_choice.h"
+#include "cohort/shm/group.h"
 
 namespace cohort::comm {
 namespace {
@@ -109,12 +112,15 @@ class Roll {
     self_ = this_process();
     self_.world_size = call_.world_size;
     self_.accelerator = call_.accelerator;
+    self_.shm_obstacle = find_shm_obstacle();
+    if (self_.shm_obstacle.empty()) self_.shm_scope = shm::host_scope();
   }
 
-  void run() {
+  std::vector<Arrival> run() {
     try {
       if (auto failure = enter()) fail(*failure);
       wait();
+      return arrivals();
     } catch (const c10::DistNetworkError& error) {
       lost_store(error);
     }
@@ -149,8 +155,7 @@ class Roll {
     return {Kind::kValue, duplicate_rank_text(call_.rank, first, describe_process(self_))};
   }
 
-  // Writes this process's entry. Returns why it may not.
-  std::optional<Failure> enter() {
+  std::optional<Failure> find_addresses() {
     const auto addresses = gloo_addresses();
     if (!addresses) {
       return Failure{Kind::kValue,
@@ -160,6 +165,12 @@ class Roll {
     if (std::any_of(addresses->begin(), addresses->end(), is_loopback_address)) {
       self_.interfaces = describe_reachable_interfaces(list_interfaces());
     }
+    return std::nullopt;
+  }
+
+  // Writes this process's entry. Returns why it may not.
+  std::optional<Failure> enter() {
+    if (auto failure = call_.uses_gloo ? find_addresses() : std::nullopt) return failure;
     if (auto failure = reported_failure(); failure && is_file()) {
       return stale_file("a start that failed there: " + first_line(failure->text));
     }
@@ -218,6 +229,8 @@ class Roll {
       // An entry of the group before this one does not count.
       if (arrival.peer->start_count < self_.start_count) return;
     } else if (store_->check({gloo_key(rank)})) {
+      // A C++ rank writes that key too, but its entry first.
+      if (!read_now(*store_, entry_key(rank)).empty()) return;
       arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
     } else {
       return;
@@ -246,11 +259,18 @@ class Roll {
     return ranks;
   }
 
+  std::optional<std::string> shm_conflict() const {
+    if (!call_.needs_shared_memory) return std::nullopt;
+    const auto obstacles = obstacles_to_shm(arrivals());
+    return obstacles.empty() ? std::nullopt : std::optional(shm_refusal_text(call_.group, obstacles));
+  }
+
   // Every failure is raised on a full look only: a rank that has seen all ranks goes on, so all others must as well.
   void wait() {
     look_for_all();
     while (true) {
       if (auto conflict = find_conflict(arrivals())) fail({Kind::kValue, *conflict});
+      if (auto conflict = shm_conflict()) fail({Kind::kValue, *conflict});
       if (is_complete()) {
         if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
         return;
@@ -418,9 +438,9 @@ std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
 
 }  // namespace
 
-void call_roll(const RollCall& call) {
+std::vector<Arrival> call_roll(const RollCall& call) {
   const auto roll = std::make_shared<Roll>(call);
-  std::packaged_task<void()> task([roll] { roll->run(); });
+  std::packaged_task<std::vector<Arrival>()> task([roll] { return roll->run(); });
   auto done = task.get_future();
   std::thread thread(std::move(task));
   if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
@@ -428,7 +448,7 @@ void call_roll(const RollCall& call) {
     raise(roll->stuck());
   }
   thread.join();
-  done.get();
+  return done.get();
 }
 
 std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/arrival.h"
 #include "cohort/comm/rendezvous_url.h"
 #include "cohort/export.h"
 
@@ -32,15 +33,20 @@ struct RollCall {
   std::optional<RendezvousPlan> plan;
   /// What tells this rank's accelerator from others on its host, such as "GPU-<uuid>"; empty: none.
   std::string accelerator = {};
+  /// False: nobody will listen on the network.
+  bool uses_gloo = true;
+  /// All ranks must be able to share memory: the group asks for the backend "shm". Its name is for texts.
+  bool needs_shared_memory = false;
+  std::string group = {};
 };
 
-/// Writes this process's entry and blocks until every rank has come.
+/// Writes this process's entry and blocks until every rank has come. Returns: all ranks, in order, the same on all of them.
 /// Throws c10::ValueError for what can never work: two processes with one rank, world sizes that differ, one accelerator
-/// for two ranks, addresses that cannot reach each other, an interface that is not there; c10::DistStoreError when ranks do
+/// for two ranks, ranks that cannot share memory but must, addresses that cannot reach each other, an interface that is not there; c10::DistStoreError when ranks do
 /// not come within the time-out, when the store stops answering (3 s after the time-out), when a rank that came has ended,
 /// and for a file left over from another run. The first rank that sees an error tells all others, so that they end with the
 /// same text.
-COHORT_API void call_roll(const RollCall& call);
+COHORT_API std::vector<Arrival> call_roll(const RollCall& call);
 
 /// For a rank 0 that finds its port taken by a store: if a rank 0 has entered the job in `store`, tells its waiting ranks
 /// and returns the text of the error, else "". Blocks for at most a second.

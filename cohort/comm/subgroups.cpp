@@ -114,8 +114,10 @@ std::vector<comm::DeviceBackend> split_config(const GroupRecord& parent, const s
 Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
   const auto parent = default_group();
   const auto& defaults = record_of(parent);
-  const auto backend = options.backend.empty() ? defaults.backend : options.backend;
+  const bool is_chosen = options.backend.empty() && defaults.is_backend_chosen;
+  auto backend = options.backend.empty() && !is_chosen ? defaults.backend : options.backend;
   auto config = comm::parse_backend(backend, at::hasCUDA(), comm::known_backends());
+  if (is_chosen) backend = config.front().backend;
   const auto listed = std::find(ranks.begin(), ranks.end(), parent->getRank()) != ranks.end();
   if (options.use_local_synchronization && !ranks.empty() && !listed) return comm::non_member();
   ranks = checked_ranks(std::move(ranks), parent->getSize(), options.sort_ranks);
@@ -124,6 +126,7 @@ Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
   const bool local = options.use_local_synchronization;
   const int num_callers = local ? static_cast<int>(ranks.size()) : parent->getSize();
   auto record = make_record(name, std::move(ranks), backend, std::move(config), options.timeout, options.group_desc);
+  record.is_backend_chosen = is_chosen;
   const auto timeout = record.timeout;
   const auto store = defaults.store;
   Group group = comm::non_member();
@@ -196,10 +199,14 @@ Group split_group(const Group& parent, const std::vector<std::vector<int>>& spli
   std::sort(members.begin(), members.end());
   std::vector<int> global_ranks;
   for (const int rank : members) global_ranks.push_back(record.ranks[rank]);
-  const auto backend = options.backend.empty() ? record.backend : options.backend;
+  const bool is_chosen = options.backend.empty() && record.is_backend_chosen;
+  if (is_chosen) config = comm::parse_backend("", at::hasCUDA(), comm::known_backends());
+  const auto named = options.backend.empty() ? record.backend : options.backend;
+  const auto backend = is_chosen ? config.front().backend : named;
   const auto description = options.group_desc.empty() ? record.description + ":split" : options.group_desc;
   const auto store = record.store;
   auto part = make_record(name, std::move(global_ranks), backend, std::move(config), options.timeout, description);
+  part.is_backend_chosen = is_chosen;
   const int group_rank = position(part.ranks);
   return comm::create_group(store, std::move(part), group_rank, device_id);
 }

@@ -20,7 +20,8 @@ struct GroupRecord {
   c10::intrusive_ptr<c10d::Store> store;
   std::string name;                   ///< "0"; also the prefix of its keys
   std::string description;            ///< "default_pg"; what errors show
-  std::string backend;                ///< "gloo", as it was asked for
+  std::string backend;                ///< "gloo", as it was asked for or chosen
+  bool is_backend_chosen = false;     ///< nobody asked for one
   std::vector<DeviceBackend> config;  ///< what that stands for
   std::vector<int> ranks;             ///< default-group ranks, in group order
   std::chrono::milliseconds timeout;

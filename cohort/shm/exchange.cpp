@@ -143,7 +143,8 @@ bool SharedExchange::wait(const TransferPtr& transfer, std::optional<millisecond
 template <class IsOver>
 void SharedExchange::drive(const IsOver& is_over, PendingTransfer* target, std::optional<Clock::time_point> limit) {
   constexpr int kStepsPerLook = 4096;
-  Patience left = patience_;
+  int pauses_left = patience_.num_pauses;
+  std::optional<Clock::time_point> yields_end;
   std::optional<Clock::time_point> next_question;
   for (int num_steps = 1; !is_over(); ++num_steps) {
     // A stream that never pauses must not keep this rank from looking.
@@ -152,12 +153,13 @@ void SharedExchange::drive(const IsOver& is_over, PendingTransfer* target, std::
       look_after();
     }
     if (step()) {
-      left = patience_;
-    } else if (left.num_pauses > 0) {
-      --left.num_pauses;
+      pauses_left = patience_.num_pauses;
+      yields_end.reset();
+    } else if (pauses_left > 0) {
+      --pauses_left;
       pause();
-    } else if (left.num_yields > 0) {
-      --left.num_yields;
+    } else if (const auto now = Clock::now(); now < yields_end.value_or(now + patience_.yield_time)) {
+      if (!yields_end) yields_end = now + patience_.yield_time;
       sched_yield();
     } else {
       sleep(is_over, limit);

@@ -34,10 +34,11 @@ bool spin(const Counter& counter, uint64_t target, const Patience& patience) {
     if (counter.has_reached(target)) return true;
     pause();
   }
-  for (int i = 0; i < patience.num_yields; ++i) {
+  const auto end = std::chrono::steady_clock::now() + patience.yield_time;
+  do {
     if (counter.has_reached(target)) return true;
     sched_yield();
-  }
+  } while (std::chrono::steady_clock::now() < end);
   return counter.has_reached(target);
 }
 

@@ -31,11 +31,12 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 /// that costs nobody anything; a pause keeps the core.
 struct Patience {
   int num_pauses = 50;
-  int num_yields = 200;
+  /// By time, not by number: on a busy host one yield can take many milliseconds.
+  std::chrono::microseconds yield_time{500};
   /// For ranks that share cores: long spins would take the time of the rank that is waited for.
   static Patience shared_cores() { return {}; }
   /// For ranks of which each has a core to itself.
-  static Patience own_core() { return {200, 1000}; }
+  static Patience own_core() { return {200, std::chrono::microseconds(500)}; }
 };
 
 /// Called between two slices of sleep, about every 50 ms. A failure ends the wait.

@@ -194,7 +194,7 @@ TEST(Collectives, KilledRankIsNamedByTheOthersMessage) {
 }
 
 COHORT_WORKER(waits_for_a_stopped_rank) {
-  init_process_group({.timeout = std::chrono::seconds(2)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::seconds(2)});
   auto tensor = at::ones({4});
   all_reduce(tensor);
   std::cout << "ready" << std::endl;

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "cohort/base/env.h"
 #include "cohort/comm/collectives.h"
 #include "cohort/comm/point_to_point.h"
 #include "cohort/comm/subgroups.h"
@@ -17,6 +18,7 @@ namespace cohort {
 namespace {
 
 using test::run_workers;
+using test::worker_arguments;
 using testing::MatchesRegex;
 
 constexpr const char* kProcess = " \\(pid [0-9]+ on [^ ]+\\)";
@@ -176,7 +178,7 @@ TEST(Failures, DetailChecksOperationsMessage) {
 
 // Rank 1 computes for longer than rank 0 waits.
 COHORT_WORKER(skewed_speeds) {
-  init_process_group({.timeout = std::chrono::milliseconds(1500)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
   auto tensor = at::ones({4});
   all_reduce(tensor);
   if (get_rank() == 1) {
@@ -233,7 +235,7 @@ TEST(Failures, WaitingInAnotherGroupIsSaidMessage) {
 }
 
 COHORT_WORKER(receives_in_vain) {
-  init_process_group({.timeout = std::chrono::milliseconds(1500)});
+  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
   auto tensor = at::ones({4});
   if (get_rank() == 0) print_error([&] { recv(tensor, 1); });
   if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
@@ -274,9 +276,9 @@ TEST(Failures, MonitoredBarrierNamesTheMissingRanksMessage) {
                                  "send/recv from rank 0. Please check rank 0 logs for faulty rank."));
 }
 
-// All ranks work; at a random moment one is killed, stopped or held back.
+// All ranks work on the backend of the first argument; at a random moment one is killed, stopped or held back.
 COHORT_WORKER(random_work) {
-  init_process_group({.timeout = std::chrono::seconds(4)});
+  init_process_group({.backend = worker_arguments().at(0), .timeout = std::chrono::seconds(4)});
   const int rank = get_rank();
   const int next = (rank + 1) % 3;
   const int previous = (rank + 2) % 3;
@@ -297,9 +299,10 @@ COHORT_WORKER(random_work) {
   });
 }
 
-void disturb(int signal, unsigned seed) {
+void disturb(const std::string& backend, int signal, unsigned seed) {
   std::mt19937 random(seed);
-  test::Workers workers("random_work", {.world_size = 3, .time_limit = std::chrono::seconds(40)});
+  test::Workers workers("random_work",
+                        {.world_size = 3, .arguments = {backend}, .time_limit = std::chrono::seconds(40)});
   for (int rank = 0; rank < 3; ++rank) workers.wait_for_output(rank, "working");
   const int victim = static_cast<int>(random() % 3);
   std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));
@@ -319,10 +322,19 @@ void disturb(int signal, unsigned seed) {
 }
 
 TEST(Failures, KilledAtRandomMomentsIsNamed) {
-  for (unsigned seed = 1; seed <= 3; ++seed) disturb(SIGKILL, seed);
+  for (unsigned seed = 1; seed <= 3; ++seed) disturb("gloo", SIGKILL, seed);
 }
 
-TEST(Failures, StoppedAtARandomMomentIsNamed) { disturb(SIGSTOP, 4); }
+// COHORT_STRESS_RUNS: so many instead of 4.
+TEST(Failures, KilledAtRandomMomentsIsNamedInSharedMemory) {
+  const auto num_runs = base::env_int("COHORT_STRESS_RUNS", 1).value().value_or(4);
+  for (unsigned seed = 1; seed <= num_runs; ++seed) disturb("shm", SIGKILL, seed);
+}
+
+TEST(Failures, StoppedAtARandomMomentIsNamed) {
+  disturb("gloo", SIGSTOP, 4);
+  disturb("shm", SIGSTOP, 5);
+}
 
 }  // namespace
 }  // namespace cohort

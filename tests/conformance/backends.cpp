@@ -12,7 +12,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
        {{"recv_any_source of nothing", "Gloo cannot wait for a message without content from just anybody"}},
        10000,
        4000},
-      {"shm", comm::make_shm_backend, {}, 10000, 4000},
+      {"shm", comm::make_shm_backend, {}, 15000, 4000},
   };
   return table;
 }

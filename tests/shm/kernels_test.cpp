@@ -235,15 +235,19 @@ TEST(Kernels, ConvertEvery16BitFloatAsTheOracleDoes) {
 
 TEST(Kernels, RoundProductsBeforeTheyAreAdded) {
   const std::vector<float> a(67, 1 + 0x1p-12f), b(67, -1.0f);
-  const double factors[] = {1 + 0x1p-12, 1.0};
+  const double factor = 1 + 0x1p-12;
   // The square is 1 + 2^-11 + 2^-24, which a float rounds to 1 + 2^-11; a fused multiply-add would keep 2^-24.
-  ASSERT_EQ(std::fma(a[0], static_cast<float>(factors[0]), b[0]), 0x1p-11f + 0x1p-24f);
-  const void* const inputs[] = {b.data(), a.data()};
-  const double swapped[] = {1.0, factors[0]};
+  ASSERT_EQ(std::fma(a[0], static_cast<float>(factor), b[0]), 0x1p-11f + 0x1p-24f);
+  // In both orders, because a compiler may fuse the first product or the second.
+  const void* const inputs[2][2] = {{a.data(), b.data()}, {b.data(), a.data()}};
+  const double factors[2][2] = {{factor, 1}, {1, factor}};
   for (const InstructionSet set : available_instruction_sets()) {
-    std::vector<float> out(67);
-    reduce_kernel(DType::kFloat32, ReduceOp::kPremulSum, set)(out.data(), inputs, swapped, 2, out.size());
-    for (const float x : out) ASSERT_EQ(x, 0x1p-11f) << name_of(set);
+    for (int order = 0; order < 2; ++order) {
+      std::vector<float> out(67);
+      reduce_kernel(DType::kFloat32, ReduceOp::kPremulSum, set)(out.data(), inputs[order], factors[order], 2,
+                                                                out.size());
+      for (const float x : out) ASSERT_EQ(x, 0x1p-11f) << name_of(set) << ", order " << order;
+    }
   }
 }
 

@@ -26,7 +26,7 @@ struct GivesUp final : Lookout {
   Outcome look() override { return fail({Failure::Kind::kAborted, {"enough"}, ""}); }
 };
 
-constexpr Patience kSleepsAtOnce{0, 0};
+constexpr Patience kSleepsAtOnce{0, std::chrono::microseconds(0)};
 
 TEST(Waiting, WhatHasBeenReachedNeedsNoWait) {
   Counter counter{};

@@ -77,8 +77,11 @@ void ShmProcessGroup::be_monitored(const ShmCall& call) {
 }
 
 void ShmProcessGroup::monitor(const ShmCall& call, bool wait_all_ranks) {
-  auto options = session_->options_of(call);
-  const auto timeout = *options.timeout;
+  const auto timeout = *session_->options_of(call).timeout;
+  // The messages themselves may take longer: a word that comes late is taken, and answered.
+  auto unlimited = call;
+  unlimited.timeout = c10d::kUnsetTimeout;
+  const auto options = session_->options_of(unlimited);
   const auto deadline = Clock::now() + timeout;
   std::vector<Message> words;
   for (int rank = 1; rank < size_; ++rank) {

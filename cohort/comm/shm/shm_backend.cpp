@@ -21,6 +21,7 @@ using base::fill_in;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{1};
+constexpr milliseconds kStoreGrace{2'000};
 
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -39,16 +40,24 @@ class Attachment {
                                     .world_size = request_.world_size,
                                     .timeout = std::max(milliseconds(1), left()),
                                     .pids = request_.pids,
-                                    .trace_name = request_.unique_name,
+                                    .trace_name = request_.c10d_name,
                                     .global_ranks = {request_.global_ranks.begin(), request_.global_ranks.end()},
                                     .find_obstacle = &find_obstacle_};
     auto group = shm::Group::join(options);
-    if (!group.ok()) fail(describe(group.error()));
+    if (!group.ok()) fail(is_absence(group.error()) ? Kind::kAbsent : Kind::kUnable, describe(group.error()));
     agree();
     return std::move(*group);
   }
 
  private:
+  // What the others learn first of a failure.
+  enum class Kind : char { kAbsent = 'A', kUnable = 'U' };
+
+  // Somebody is missing; another backend would wait for him too.
+  bool is_absence(const base::Error& error) const {
+    return Clock::now() >= deadline_ || describe(error).find("has ended") != std::string::npos;
+  }
+
   milliseconds left() const { return std::chrono::ceil<milliseconds>(deadline_ - Clock::now()); }
   std::string key(const char* name) const { return prefix_ + name; }
 
@@ -87,32 +96,62 @@ class Attachment {
   template <class Condition>
   void wait_until(const char* otherwise, Condition is_met) {
     while (!is_met()) {
-      if (const auto failure = reported_failure(); !failure.empty()) raise(failure);
+      if (const auto failure = reported_failure(); !failure.empty()) end_with(failure);
       if (Clock::now() >= deadline_) {
-        fail(fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
+        fail(Kind::kAbsent,
+             fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
       }
       std::this_thread::sleep_for(kPollInterval);
     }
   }
 
   // The first failure counts, and every rank ends with it.
-  [[noreturn]] void fail(const std::string& cause) {
-    auto first = cause;
+  [[noreturn]] void fail(Kind kind, const std::string& cause) {
+    auto first = static_cast<char>(kind) + cause;
+    if (kind == Kind::kUnable) first = static_cast<char>(kind) + fill_in("rank {}: {}", own_name(), cause);
     try {
-      const auto mine = to_bytes(fill_in("rank {}: {}", request_.rank, cause));
+      const auto mine = to_bytes(first);
       const auto there = request_.store->compareSet(key("failed"), {}, mine);
       first.assign(there.begin(), there.end());
     } catch (const std::exception&) {
-      // The store has ended with its host.
+      raise(first);  // the store has ended with its host
     }
-    raise(first);
+    end_with(first);
   }
 
-  [[noreturn]] void raise(const std::string& cause) const {
-    C10_THROW_ERROR(DistBackendError,
-                    fill_in("[cohort] the ranks of group \"{}\" cannot share memory\n  caused by: {}\n"
-                            "  hint: use backend \"gloo\", or name none and Cohort chooses",
-                            request_.group_name, cause));
+  // Rank 0's process may host the store, so it stays until the others have read why it ends.
+  [[noreturn]] void end_with(const std::string& failure) {
+    try {
+      const auto end = Clock::now() + kStoreGrace;
+      auto count = request_.store->add(key("read"), 1);
+      while (request_.rank == 0 && count < request_.world_size && Clock::now() < end) {
+        std::this_thread::sleep_for(kPollInterval);
+        count = request_.store->add(key("read"), 0);
+      }
+    } catch (const std::exception&) {
+      // The store has ended with its host.
+    }
+    raise(failure);
+  }
+
+  uint64_t own_name() const {
+    const auto rank = static_cast<size_t>(request_.rank);
+    return rank < request_.global_ranks.size() ? request_.global_ranks[rank] : rank;
+  }
+
+  // `failure`: the kind, then the cause.
+  [[noreturn]] void raise(const std::string& failure) const {
+    const auto text = [&](const char* hint) {
+      return fill_in("[cohort] the ranks of group \"{}\" cannot share memory\n  caused by: {}\n  hint: {}",
+                     request_.group_name, failure.substr(1), hint);
+    };
+    const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+    if (failure[0] == static_cast<char>(Kind::kUnable)) {
+      throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"));
+    }
+    throw c10::DistBackendError(here,
+                                text("see whether that rank ended, or creates other groups before this one; if it "
+                                     "is only late, raise the time-out"));
   }
 
   const BackendRequest& request_;

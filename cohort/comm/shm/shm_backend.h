@@ -2,6 +2,7 @@
 /// for small tensors.
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include "cohort/comm/backend_request.h"
@@ -13,8 +14,14 @@ class Backend;
 
 namespace cohort::comm {
 
+/// A rank is there, but cannot attach (it may not, or has no memory). Every rank of the group gets this.
+class CannotShareMemory : public c10::DistBackendError {
+ public:
+  using DistBackendError::DistBackendError;
+};
+
 /// Collective: every rank of the group must call this. Blocks until all have attached.
-/// Throws c10::DistBackendError, on every rank, when one of them cannot or does not come in time.
+/// Throws CannotShareMemory; c10::DistBackendError, on every rank, when one of them has ended or does not come in time.
 COHORT_API c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

@@ -135,12 +135,11 @@ std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& 
     }
     auto operation = describe(call, shown, identity_);
     if (!watch_) C10_THROW_ERROR(DistBackendError, failure_message({operation, failure.causes, failure.hint}));
-    C10_THROW_ERROR(DistBackendError,
-                    watch_->explain(operation, EngineFailure{.kind = kind_of(failure.kind),
-                                                              .causes = failure.causes,
-                                                              .hint = failure.hint,
-                                                              .missing = failure.missing,
-                                                              .timeout = *options_of(call).timeout}));
+    C10_THROW_ERROR(DistBackendError, watch_->explain(operation, EngineFailure{.kind = kind_of(failure.kind),
+                                                                               .causes = failure.causes,
+                                                                               .hint = failure.hint,
+                                                                               .missing = failure.missing,
+                                                                               .timeout = *options_of(call).timeout}));
   } catch (...) {
     return std::current_exception();
   }

@@ -7,6 +7,9 @@
 //
 // [Note: unused parameters] A parameter unused on this rank contributes its present gradient, or zeros. Which parameters
 // every rank left unused is known from the reduced use counts; those keep the gradient they had, bit for bit.
+//
+// [Note: last bucket] When the last bucket is full, nothing is left to overlap its reduction with. On a backend that runs
+// synchronous operations in the calling thread ("shm"), finish() reduces it that way, which wakes no other thread.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
@@ -42,6 +45,11 @@ struct SavedGradient {
   at::Tensor values;
 };
 
+bool runs_in_caller(const ReducerOptions& options, const std::vector<at::Tensor>& parameters) {
+  const auto backend = options.process_group->getBackend(parameters.front().device().type());
+  return backend->getBackendName() == "shm";
+}
+
 class OverlapEngine final : public GradientEngine {
  public:
   explicit OverlapEngine(EngineInput input);
@@ -67,7 +75,9 @@ class OverlapEngine final : public GradientEngine {
   void mark_ready(size_t index, bool is_used);
   void save_gradient(size_t index);
   void launch_full_buckets();
+  bool reduces_at_end(size_t bucket) const { return runs_in_caller_ && bucket + 1 == buckets_.size(); }
   void all_reduce(const at::Tensor& tensor, c10::intrusive_ptr<c10d::Work>& work);
+  void reduce_rest();
   void queue_finish();
   void finish();
   void finish_first_static_step();
@@ -80,6 +90,7 @@ class OverlapEngine final : public GradientEngine {
   BucketCapacity capacity_;
   std::vector<ParameterInfo> infos_;
   int world_size_;
+  bool runs_in_caller_;
   std::optional<UnusedSearch> search_;
 
   BucketPlan plan_;
@@ -114,7 +125,8 @@ OverlapEngine::OverlapEngine(EngineInput input)
       options_(std::move(input.options)),
       capacity_(input.capacity),
       infos_(std::move(input.infos)),
-      world_size_(options_.process_group->getSize()) {
+      world_size_(options_.process_group->getSize()),
+      runs_in_caller_(runs_in_caller(options_, parameters_)) {
   const auto count = parameters_.size();
   if (searches_unused()) search_.emplace(parameters_);
   is_ready_.resize(count);
@@ -256,14 +268,24 @@ void OverlapEngine::save_gradient(size_t index) {
 
 void OverlapEngine::launch_full_buckets() {
   for (; next_bucket_ < buckets_.size() && buckets_[next_bucket_].num_pending == 0; ++next_bucket_) {
-    if (world_size_ > 1) all_reduce(buckets_[next_bucket_].contents(), buckets_[next_bucket_].work);
+    if (world_size_ > 1 && !reduces_at_end(next_bucket_)) {
+      all_reduce(buckets_[next_bucket_].contents(), buckets_[next_bucket_].work);
+    }
   }
-  if (next_bucket_ == buckets_.size() && searches_unused()) reduce_use_counts();
+  if (next_bucket_ == buckets_.size() && searches_unused() && !runs_in_caller_) reduce_use_counts();
+}
+
+// See [Note: last bucket].
+void OverlapEngine::reduce_rest() {
+  all_reduce(buckets_.back().contents(), buckets_.back().work);
+  if (searches_unused()) reduce_use_counts();
 }
 
 void OverlapEngine::all_reduce(const at::Tensor& tensor, c10::intrusive_ptr<c10d::Work>& work) {
   std::vector<at::Tensor> tensors{tensor};
-  work = options_.process_group->getBackend(tensor.device().type())->allreduce(tensors);
+  c10d::AllreduceOptions options;
+  options.asyncOp = is_expecting_;
+  work = options_.process_group->getBackend(tensor.device().type())->allreduce(tensors, options);
 }
 
 void OverlapEngine::queue_finish() {
@@ -331,6 +353,7 @@ void OverlapEngine::finish() {
 
 void OverlapEngine::hand_out_gradients() {
   const at::NoGradGuard no_grad;
+  if (runs_in_caller_) reduce_rest();
   for (auto& bucket : buckets_) {
     bucket.work->wait();
     if (bucket.is_sparse()) {

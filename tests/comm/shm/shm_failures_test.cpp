@@ -1,0 +1,254 @@
+// Ranks of the backend "shm" that differ, come late, stop or die: full texts. Ranks are processes.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <thread>
+
+#include "cohort/comm/collectives.h"
+#include "cohort/comm/point_to_point.h"
+#include "cohort/comm/subgroups.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::run_workers;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+constexpr const char* kProcess = " \\(pid [0-9]+ on [^ ]+\\)";
+constexpr const char* kRaise = "raise InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 1.5 s\n";
+
+// Runs `fn` and prints the error it ends with.
+template <class Fn>
+void print_error(Fn fn) {
+  try {
+    fn();
+    std::cout << "(no error)" << std::endl;
+  } catch (const c10::Error& error) {
+    std::cout << error.what_without_backtrace() << std::endl;
+  }
+}
+
+std::string process(int rank) { return "rank " + std::to_string(rank) + kProcess; }
+
+std::string head(const std::string& operation, int rank, int size, const std::string& what) {
+  return "\\[cohort\\] " + operation + " on group \"default_pg\" failed\n  rank " + std::to_string(rank) + " of " +
+         std::to_string(size) + " on [^ ]+, backend shm" + what + "\n";
+}
+
+COHORT_WORKER(shm_different_operations) {
+  init_process_group("shm");
+  auto tensor = at::ones({4});
+  all_reduce(tensor);
+  print_error([&] {
+    if (get_rank() == 0) {
+      all_reduce(tensor);
+    } else {
+      broadcast(tensor, 0);
+    }
+  });
+  print_error([&] { barrier(); });
+}
+
+TEST(ShmFailures, DifferentOperationsMessage) {
+  const auto results = run_workers("shm_different_operations", {.world_size = 3});
+  results.expect_success();
+  const std::string table =
+      "  caused by: rank 0 calls all_reduce\\(SUM\\) of 4 float32\n"
+      "  caused by: ranks 1 and 2 call broadcast from rank 0 of 4 float32\n"
+      "  hint: make every rank call the same operation with the same shapes, dtypes and roots, in the same order\n";
+  const std::string again = "  caused by: the group has failed before and takes no more operations\n" + table;
+  EXPECT_THAT(results[0].output, MatchesRegex(head("all_reduce #2", 0, 3, ", 16 B float32") + table +
+                                              head("barrier #3", 0, 3, "") + again));
+  EXPECT_THAT(results[2].output, MatchesRegex(head("broadcast #2", 2, 3, ", 16 B float32") + table +
+                                              head("barrier #3", 2, 3, "") + again));
+}
+
+COHORT_WORKER(shm_waits_for_the_dead) {
+  init_process_group("shm");
+  barrier();
+  std::cout << "ready" << std::endl;
+  if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::minutes(1));
+  const auto begin = std::chrono::steady_clock::now();
+  print_error([] { all_reduce(at::ones({4})); });
+  REQUIRE(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+}
+
+TEST(ShmFailures, KilledRankIsNamedMessage) {
+  test::Workers workers("shm_waits_for_the_dead", {.world_size = 3});
+  for (int rank = 0; rank < 3; ++rank) workers.wait_for_output(rank, "ready");
+  workers.signal(1, SIGKILL);
+  const auto results = workers.wait();
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(results[rank].output, MatchesRegex("ready\n" + head("all_reduce #2", rank, 3, ", 16 B float32") +
+                                                   "  caused by: " + process(1) +
+                                                   " (was killed by signal 9 \\(SIGKILL\\)|has ended)\n"
+                                                   "  hint: look at the output of rank 1 for the reason\n"));
+  }
+}
+
+// Rank 1 computes for longer than rank 0 waits.
+COHORT_WORKER(shm_skewed_speeds) {
+  init_process_group({.backend = "shm", .timeout = std::chrono::milliseconds(1500)});
+  auto tensor = at::ones({4});
+  all_reduce(tensor);
+  if (get_rank() == 1) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    volatile double x = 1;
+    while (std::chrono::steady_clock::now() < end) x = x * 1.0000001;
+  }
+  print_error([&] { all_reduce(tensor); });
+}
+
+TEST(ShmFailures, SkewedSpeedsAreToldFromALostRankMessage) {
+  const auto results = run_workers("shm_skewed_speeds");
+  results.expect_success();
+  EXPECT_THAT(results[0].output,
+              MatchesRegex(head("all_reduce #2", 0, 2, ", 16 B float32") + "  caused by: " + process(1) +
+                           " has not come in 1.5 s: it is computing\n"
+                           "  hint: the ranks' speeds look skewed, none is lost; " +
+                           kRaise));
+  EXPECT_THAT(results[1].output,
+              MatchesRegex(head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process(0) +
+                           " failed first: " + process(1) + " has not come in 1.5 s\n(  hint: [^\n]*\n)?"));
+}
+
+// Two groups, used in another order: each rank waits for the other in another group.
+COHORT_WORKER(shm_crossed_groups) {
+  init_process_group("shm");
+  const auto a = new_group({}, {.timeout = std::chrono::milliseconds(2500), .group_desc = "a"});
+  const auto b = new_group({}, {.timeout = std::chrono::milliseconds(2500), .group_desc = "b"});
+  auto tensor = at::ones({4});
+  print_error([&] { all_reduce(tensor, {.group = get_rank() == 0 ? a : b}); });
+}
+
+TEST(ShmFailures, WaitingInAnotherGroupIsSaidOnceMessage) {
+  const auto results = run_workers("shm_crossed_groups");
+  results.expect_success();
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string mine = rank == 0 ? "a" : "b";
+    const std::string theirs = rank == 0 ? "b" : "a";
+    EXPECT_THAT(results[rank].output,
+                MatchesRegex(
+                    "\\[cohort\\] all_reduce #1 on group \"" + mine + "\" failed\n  rank " + std::to_string(rank) +
+                    " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " + process(1 - rank) +
+                    " has not come in 2.5 s: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group \"" + theirs +
+                    "\"\n  hint: see why that rank did not reach this operation; if it is only slow, raise "
+                    "InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 2.5 s\n"));
+  }
+}
+
+COHORT_WORKER(shm_receives_in_vain) {
+  init_process_group({.backend = "shm", .timeout = std::chrono::milliseconds(1500)});
+  auto tensor = at::ones({4});
+  if (get_rank() == 0) print_error([&] { recv(tensor, 1, {.tag = 3}); });
+  if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
+TEST(ShmFailures, ReceiveNamesTheRankThatSentNothingMessage) {
+  const auto results = run_workers("shm_receives_in_vain");
+  EXPECT_THAT(results[0].output, MatchesRegex(head("recv #1", 0, 2, ", 16 B float32") +
+                                              "  caused by: [^\n]*rank 1[^\n]* tag 3[^\n]*\n(.|\n)*"));
+}
+
+COHORT_WORKER(shm_monitored) {
+  init_process_group("shm");
+  monitored_barrier();
+  const auto wait = std::chrono::milliseconds(800);
+  if (get_rank() == 0) {
+    print_error([&] { monitored_barrier({.timeout = wait, .wait_all_ranks = true}); });
+  } else if (get_rank() == 3) {
+    print_error([&] { monitored_barrier({.timeout = wait}); });
+  } else {
+    std::this_thread::sleep_for(wait * 2);
+    print_error([&] { monitored_barrier({.timeout = wait}); });
+  }
+  // The group has not suffered.
+  monitored_barrier();
+  auto tensor = at::ones({4});
+  all_reduce(tensor);
+  REQUIRE(tensor[0].item<float>() == 4);
+}
+
+TEST(ShmFailures, MonitoredBarrierNamesTheMissingRanksMessage) {
+  const auto results = run_workers("shm_monitored", {.world_size = 4});
+  results.expect_success();
+  EXPECT_EQ(results[0].output, "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 800 ms\n");
+  for (const int rank : {1, 2, 3}) {
+    EXPECT_EQ(
+        results[rank].output,
+        "Rank " + std::to_string(rank) +
+            " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
+            "Please check rank 0 logs for faulty rank.\n"
+            " Original exception: \nrank 0 did not see every rank in time\n");
+  }
+}
+
+COHORT_WORKER(shm_monitored_first) {
+  init_process_group("shm");
+  if (get_rank() == 0) print_error([] { monitored_barrier({.timeout = std::chrono::milliseconds(300)}); });
+  barrier();
+}
+
+TEST(ShmFailures, MonitoredBarrierNamesTheFirstMissingRankMessage) {
+  const auto results = run_workers("shm_monitored_first", {.world_size = 3});
+  results.expect_success();
+  EXPECT_EQ(
+      results[0].output,
+      "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 300 ms\n Original exception: \nOperation timed out!\n");
+}
+
+COHORT_WORKER(shm_forgets_a_work) {
+  init_process_group("shm");
+  static WorkPtr work;
+  auto tensor = at::ones({4});
+  if (get_rank() == 0) work = all_reduce(tensor, {.async_op = true});
+  if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+}
+
+TEST(ShmFailures, OperationThatNobodyWaitedForIsToldAtExitMessage) {
+  const auto results = run_workers("shm_forgets_a_work");
+  EXPECT_EQ(results[0].exit_code, 0);
+  EXPECT_EQ(results[0].errors,
+            "[cohort] warning: exiting with 1 operation(s) that nobody waited for; the process groups are left to the "
+            "system. Call wait() on every Work and destroy_process_group() before the program ends.\n");
+}
+
+COHORT_WORKER(shm_nan) {
+  init_process_group("shm");
+  auto tensor = at::ones({4});
+  tensor[2] = std::nan("");
+  print_error([&] { all_reduce(tensor); });
+}
+
+TEST(ShmFailures, NanIsFoundMessage) {
+  const auto results = run_workers("shm_nan", {.environment = {{"TORCH_NCCL_NAN_CHECK", "1"}}});
+  EXPECT_THAT(results[1].output,
+              MatchesRegex(head("all_reduce #1", 1, 2, ", 16 B float32") +
+                           "  caused by: 1 of 4 elements is NaN on this rank, the first at index 2\n"
+                           "  hint: look for the step that makes NaN, or turn this check off by unsetting "
+                           "TORCH_NCCL_NAN_CHECK\n"));
+}
+
+COHORT_WORKER(shm_detail) {
+  init_process_group("shm");
+  auto tensor = at::ones({4});
+  all_reduce(tensor);
+  REQUIRE(tensor[0].item<float>() == 2);
+  barrier();
+  print_error([&] { all_reduce(get_rank() == 0 ? tensor : at::ones({5})); });
+}
+
+TEST(ShmFailures, DetailChecksBeforeTheCall) {
+  const auto results = run_workers("shm_detail", {.environment = {{"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}}});
+  results.expect_success();
+  EXPECT_THAT(results[0].output, HasSubstr("Detected mismatch between collectives on ranks. Rank 0 is running "
+                                           "collective: CollectiveFingerPrint("));
+}
+
+}  // namespace
+}  // namespace cohort

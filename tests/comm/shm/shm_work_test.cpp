@@ -1,0 +1,247 @@
+// Works of the backend "shm": order, who runs them, futures, time-outs, ends in any order. Ranks are threads.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <future>
+#include <latch>
+#include <thread>
+
+#include "cohort/comm/shm/shm_backend.h"
+#include "tests/comm/shm/shm_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::Mode;
+using test::reduce_on;
+using test::run_rank_threads;
+using test::run_shm_threads;
+using test::text_of_error;
+using testing::MatchesRegex;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+using Tensors = std::vector<at::Tensor>;
+
+TEST(ShmWork, SynchronousWorkIsDoneWhenItIsHandedOut) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
+    const auto tensor = at::ones({3});
+    const auto work = reduce_on(backend, {tensor});
+    REQUIRE(work->isCompleted() && work->isSuccess());
+    REQUIRE(tensor[2].item<float>() == 2);
+    REQUIRE(work->result().size() == 1 && work->result()[0].is_same(tensor));
+    REQUIRE(work->getSequencenumber() == 1 && backend.getSequenceNumberForGroup() == 1);
+  });
+}
+
+TEST(ShmWork, RunsInTheOrderOfTheCalls) {
+  run_shm_threads(3, [](int, const Group&, c10d::Backend& backend) {
+    const auto first = at::ones({1});
+    const auto second = at::full({1}, 2.0);
+    const auto third = at::full({1}, 3.0);
+    const auto a = reduce_on(backend, {first}, Mode::kAsync);
+    const auto b = reduce_on(backend, {second}, Mode::kAsync);
+    const auto c = reduce_on(backend, {third});
+    REQUIRE(a->isCompleted() && b->isCompleted() && c->isCompleted());
+    REQUIRE(first.item<float>() == 3 && second.item<float>() == 6 && third.item<float>() == 9);
+  });
+}
+
+TEST(ShmWork, WaitingForALaterOneRunsTheEarlierOnes) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
+    std::vector<WorkPtr> works;
+    const auto tensor = at::ones({1000});
+    for (int i = 0; i < 20; ++i) works.push_back(reduce_on(backend, {tensor}, Mode::kAsync));
+    works.back()->wait();
+    for (const auto& work : works) REQUIRE(work->isCompleted());
+    REQUIRE(tensor[999].item<float>() == 1 << 20);
+  });
+}
+
+TEST(ShmWork, CompletesWithoutAnybodyWaiting) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
+    for (int i = 0; i < 3; ++i) {
+      const auto work = reduce_on(backend, {at::ones({5})}, Mode::kAsync);
+      while (!work->isCompleted()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      // Longer than the progress thread keeps its attention.
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    }
+  });
+}
+
+TEST(ShmWork, SeveralThreadsWaitForOneWork) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
+    const auto tensor = at::ones({1 << 20});
+    const auto work = reduce_on(backend, {tensor}, Mode::kAsync);
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([work] { work->wait(); });
+    for (auto& thread : threads) thread.join();
+    REQUIRE(work->isSuccess() && tensor[7].item<float>() == 2);
+  });
+}
+
+TEST(ShmWork, FutureHasTheTensors) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
+    const auto tensor = at::ones({2});
+    const auto work = reduce_on(backend, {tensor}, Mode::kAsync);
+    const auto future = work->getFuture();
+    REQUIRE(future->elementType()->str() == "Tensor[]");
+    future->wait();
+    REQUIRE(future->value().toTensorVector()[0].is_same(tensor));
+    REQUIRE(work->getFuture()->value().toTensorVector()[0].is_same(tensor));
+    REQUIRE(reduce_on(backend, {tensor})->getFuture()->completed());
+  });
+}
+
+TEST(ShmWork, CallbackOfAFutureMayUseTheGroup) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
+    const auto tensor = at::ones({2});
+    const auto again = reduce_on(backend, {at::ones({1})}, Mode::kAsync)
+                           ->getFuture()
+                           ->then(
+                               [&](c10::ivalue::Future&) {
+                                 reduce_on(backend, {tensor})->wait();
+                                 return c10::IValue(1);
+                               },
+                               c10::IntType::get());
+    again->wait();
+    REQUIRE(tensor[0].item<float>() == 2);
+  });
+}
+
+TEST(ShmWork, WaitWithATimeOutLeavesTheOperationGoingMessage) {
+  std::latch is_over(1);
+  run_shm_threads(2, [&](int rank, const Group&, c10d::Backend& backend) {
+    const auto tensor = at::ones({4});
+    if (rank == 1) {
+      is_over.wait();
+      reduce_on(backend, {tensor})->wait();
+      return;
+    }
+    const auto work = reduce_on(backend, {tensor}, Mode::kAsync);
+    const auto text = text_of_error([&] { work->wait(std::chrono::milliseconds(50)); });
+    EXPECT_THAT(text, MatchesRegex("\\[cohort\\] all_reduce #1 on group \"threads\" failed\n"
+                                   "  rank 0 of 2 on [^ ]+, backend shm, 16 B float32\n"
+                                   "  caused by: Operation timed out! It did not end within the 50 ms that wait\\(\\) "
+                                   "was given\n"
+                                   "  hint: the operation goes on; wait for it again, with more time or without a "
+                                   "time-out of its own"));
+    REQUIRE(!work->isCompleted());
+    is_over.count_down();
+    REQUIRE(work->wait(std::chrono::seconds(20)));
+    REQUIRE(tensor[0].item<float>() == 2);
+  });
+}
+
+TEST(ShmWork, GroupGoesBeforeItsQueuedWorkMessage) {
+  std::latch is_gone(1);
+  run_shm_threads(2, [&](int rank, const Group& group, c10d::Backend& backend) {
+    if (rank == 1) {
+      is_gone.wait();
+      EXPECT_THAT(text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }),
+                  MatchesRegex("\\[cohort\\] all_reduce #1 on group \"threads\" failed\n(.|\n)*rank 0 (.|\n)*"));
+      return;
+    }
+    const auto work = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    const auto later = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    backend.shutdown();
+    is_gone.count_down();
+    REQUIRE(work->isCompleted() && !work->isSuccess());
+    EXPECT_THAT(text_of_error([&] { later->wait(); }),
+                MatchesRegex("\\[cohort\\] all_reduce #2 on group \"threads\" failed\n"
+                             "  rank 0 of 2 on [^ ]+, backend shm, 16 B float32\n"
+                             "  caused by: the group was destroyed, or shut down, before the operation ended\n"
+                             "  hint: wait\\(\\) for every Work before destroy_process_group\\(\\)"));
+    EXPECT_THAT(text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }),
+                testing::HasSubstr("the group was destroyed"));
+    EXPECT_EQ(group->getSize(), 2);
+  });
+}
+
+TEST(ShmWork, WorksOutliveTheGroup) {
+  std::vector<WorkPtr> works(2);
+  run_shm_threads(2, [&](int rank, const Group&, c10d::Backend& backend) {
+    works[static_cast<size_t>(rank)] = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    works[static_cast<size_t>(rank)]->wait();
+    Tensors received{at::empty({3})};
+    backend.recv(received, 1 - rank, 5);  // dropped, and never sent
+  });
+  for (const auto& work : works) EXPECT_TRUE(work->wait());
+}
+
+TEST(ShmWork, DroppedSendArrives) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
+    constexpr int64_t kCount = 1 << 20;
+    if (rank == 0) {
+      Tensors sent{at::full({kCount}, 3.0)};
+      backend.send(sent, 1, 0);
+      sent.clear();
+    } else {
+      Tensors received{at::empty({kCount})};
+      backend.recv(received, 0, 0)->wait();
+      REQUIRE(received[0][kCount - 1].item<float>() == 3);
+    }
+    backend.barrier({})->wait();
+  });
+}
+
+TEST(ShmWork, ReceiveHasAFutureAndASource) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
+    if (rank == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      Tensors sent{at::ones({2})};
+      backend.send(sent, 1, 9)->wait();
+      return;
+    }
+    Tensors received{at::zeros({2})};
+    const auto work = backend.recvAnysource(received, 9);
+    work->getFuture()->wait();
+    REQUIRE(work->isSuccess() && work->sourceRank() == 0);
+    REQUIRE(received[0][1].item<float>() == 1);
+  });
+}
+
+TEST(ShmWork, AbortEndsARunningOperationMessage) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
+    if (rank == 1) return;
+    auto running = std::async(std::launch::async,
+                              [&] { return text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    backend.abort();
+    EXPECT_THAT(running.get(), testing::HasSubstr("all_reduce #1 on group \"threads\" failed"));
+    const auto later = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    EXPECT_THAT(text_of_error([&] { later->wait(); }), testing::HasSubstr("abort"));
+  });
+}
+
+TEST(ShmWork, SixtyFourGroupsAtOnce) {
+  run_rank_threads(2, [](int rank, const Group& outer) {
+    std::vector<BackendPtr> backends;
+    for (int i = 0; i < 64; ++i) {
+      const comm::BackendRequest request{
+          .store = c10::make_intrusive<c10d::PrefixStore>("group" + std::to_string(i), outer->getStore()),
+          .rank = rank,
+          .world_size = 2,
+          .timeout = std::chrono::seconds(30),
+          .group_name = "group " + std::to_string(i),
+          .global_ranks = {},
+          .watch = nullptr,
+          .device_id = std::nullopt};
+      backends.push_back(comm::make_shm_backend(request));
+    }
+    std::vector<at::Tensor> tensors;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 64; ++i) {
+      tensors.push_back(at::full({100}, i));
+      works.push_back(reduce_on(*backends[static_cast<size_t>(i)], {tensors.back()}, Mode::kAsync));
+    }
+    // Last things first on one of the ranks.
+    for (int i = 0; i < 64; ++i) works[static_cast<size_t>(rank == 0 ? i : 63 - i)]->wait();
+    for (int i = 0; i < 64; ++i) REQUIRE(tensors[static_cast<size_t>(i)][99].item<int64_t>() == 2 * i);
+  });
+}
+
+}  // namespace
+}  // namespace cohort
