@@ -371,7 +371,7 @@ Outcome Traffic::timeout_of(const PendingTransfer& transfer) const {
   auto failure = *text;
   failure.causes.insert(failure.causes.begin(), peer + " has not answered");
   failure.missing = {transfer.peer};
-  return fail(std::move(failure));
+  return shm::fail(std::move(failure));
 }
 
 Outcome Traffic::timeout_text(const PendingTransfer& transfer) const {
