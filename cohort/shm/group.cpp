@@ -303,6 +303,11 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
 }
 
 Group::~Group() {
+  // A forked child has none of the threads, and it is not this rank that leaves.
+  if (getpid() != state_->owner) {
+    (void)state_.release();
+    return;
+  }
   state_->exchange.reset();
   state_->segment.block(rank()).presence.store(kLeft, std::memory_order_release);
 }

@@ -85,7 +85,8 @@ class Group {
  public:
   /// Collective. Blocks until all ranks have come or the time is over.
   static base::Result<std::unique_ptr<Group>> join(const GroupOptions& options);
-  /// Not collective: ranks that still wait for this one get an error. Requires that no thread is in an operation.
+  /// Not collective: ranks that still wait for this one get an error. Requires that no thread is in an operation. In a forked
+  /// child it does nothing.
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;

@@ -1,6 +1,8 @@
 /// What a Group is made of, and what an operation is written with. Private to this folder.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -23,6 +25,8 @@ struct Group::State final : Neighbours {
   State(const GroupOptions& group_options, SharedMemoryPtr shared_memory);
 
   GroupOptions options;
+  /// The process that joined.
+  const int owner = getpid();
   SharedMemoryPtr memory;
   Segment segment;
   Patience patience;

@@ -144,6 +144,26 @@ TEST(Failures, StoppedRankIsATimeoutAndLateOneIsNot) {
   EXPECT_EQ(late.output(1), "success");
 }
 
+TEST(Failures, AForkedChildDoesNotLeaveForItsParent) {
+  ForkedRanks ranks(2, [](Group& group) {
+    EXPECT_EQ(text_of(group.barrier()), "success");
+    if (group.rank() == 1) {
+      const auto child = fork();
+      if (child == 0) {
+        group.~Group();
+        _exit(0);
+      }
+      int status = -1;
+      waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+      std::this_thread::sleep_for(milliseconds(200));
+    }
+    std::cout << text_of(group.barrier());
+  });
+  EXPECT_EQ(ranks.output(0), "success");
+  EXPECT_EQ(ranks.output(1), "success");
+}
+
 TEST(Failures, AbortEndsAWait) {
   run_threads(2, [](Group& group) {
     if (group.rank() == 1) {

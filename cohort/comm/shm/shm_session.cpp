@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -83,7 +84,8 @@ void end_shm_operations() {
 }
 
 ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, bool has_spare_cores)
-    : identity_{request.group_name, host_name(), request.rank, request.world_size},
+    : owner_(getpid()),
+      identity_{request.group_name, host_name(), request.rank, request.world_size},
       watch_(request.watch),
       has_spare_cores_(has_spare_cores),
       timeout_(request.timeout),
@@ -287,7 +289,14 @@ void ShmSession::abort() {
   fail_queue(aborted());
 }
 
+// Locks may be held by threads that the child does not have.
+void ShmSession::forget() {
+  if (thread_.joinable()) thread_.detach();
+  (void)group_.release();
+}
+
 void ShmSession::close() {
+  if (getpid() != owner_) return forget();
   std::thread thread;
   {
     const std::lock_guard lock(queue_mutex_);

@@ -94,7 +94,10 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
   bool gives_grace(std::unique_lock<std::mutex>& lock);
   void drop_finished_transfers();
+  void forget();
 
+  /// The process that joined; in a forked child there is nothing to close.
+  const int owner_;
   const ShmIdentity identity_;
   const std::shared_ptr<OperationWatch> watch_;
   const bool has_spare_cores_;
