@@ -1,4 +1,4 @@
-// What the flight recorder costs an operation, beside the clock that it reads.
+// What is always on costs an operation: the flight recorder, beside the clock that it reads, and the comparison of calls.
 //
 //   build/bin/shm-trace-bench      (Google Benchmark's flags)
 #include <benchmark/benchmark.h>
@@ -7,7 +7,9 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <vector>
 
+#include "cohort/shm/call.h"
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/read_trace.h"
 #include "cohort/shm/trace.h"
@@ -79,6 +81,21 @@ void dump_one_rank(benchmark::State& state) {
   }
 }
 BENCHMARK(dump_one_rank)->Unit(benchmark::kMillisecond);
+
+// Between as many ranks as the argument says: this rank's signature is made and compared with all. What it takes to bring them
+// here is not in it: they lie in the cache line that every round waits for.
+void compare_calls(benchmark::State& state) {
+  const Call call{.kind = OpKind::kAllReduce, .dtype = DType::kFloat32, .reduce_op = ReduceOp::kSum, .count = 1024};
+  std::vector<Signature> signatures(static_cast<size_t>(state.range(0)), encode(call));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(signatures.data());
+    const Signature mine = encode(call);
+    bool all_agree = true;
+    for (const auto& theirs : signatures) all_agree = all_agree && agree(mine, theirs);
+    benchmark::DoNotOptimize(all_agree);
+  }
+}
+BENCHMARK(compare_calls)->Arg(2)->Arg(8)->Arg(64);
 
 }  // namespace
 
