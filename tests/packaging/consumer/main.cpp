@@ -6,7 +6,7 @@
 #include <cstdio>
 
 int main() {
-  cohort::init_process_group("gloo");
+  cohort::init_process_group();
   torch::manual_seed(cohort::get_rank());  // every rank sees other data; DDP starts all of them from rank 0's weights
 
   torch::nn::Linear net(20, 1);
