@@ -119,12 +119,13 @@ class Attachment {
     end_with(first);
   }
 
-  // Rank 0's process may host the store, so it stays until the others have read why it ends.
+  // Stays until all have read why it ends: rank 0's process may host the store, and who leaves takes its entry out of the
+  // roll call, in which a slow rank may still look for it.
   [[noreturn]] void end_with(const std::string& failure) {
     try {
       const auto end = Clock::now() + kStoreGrace;
       auto count = request_.store->add(key("read"), 1);
-      while (request_.rank == 0 && count < request_.world_size && Clock::now() < end) {
+      while (count < request_.world_size && Clock::now() < end) {
         std::this_thread::sleep_for(kPollInterval);
         count = request_.store->add(key("read"), 0);
       }
