@@ -3,34 +3,17 @@
 #include <unistd.h>
 
 #include <array>
-#include <fstream>
 #include <map>
 #include <sstream>
 
+#include "cohort/base/host.h"
 #include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
 
 namespace cohort::comm {
 namespace {
 
-const std::string& boot_id() {
-  static const std::string id = [] {
-    std::ifstream file("/proc/sys/kernel/random/boot_id");
-    std::string line;
-    std::getline(file, line);
-    return line;
-  }();
-  return id;
-}
-
-// "pid:[4026531836]": two processes in one namespace read the same.
-std::string namespace_of(const char* path) {
-  std::array<char, 128> link{};
-  const auto length = readlink(path, link.data(), link.size());
-  return {link.data(), static_cast<size_t>(length > 0 ? length : 0)};
-}
-
-std::string own_pid_scope() { return boot_id() + "/" + namespace_of("/proc/self/ns/pid"); }
+std::string own_pid_scope() { return base::boot_id() + "/" + base::namespace_of("/proc/self/ns/pid"); }
 
 int to_int(const std::string& text) { return static_cast<int>(base::parse_int(text).value_or(0)); }
 
@@ -47,7 +30,7 @@ Peer this_process() {
   peer.pid = getpid();
   peer.host = host_name();
   peer.pid_scope = own_pid_scope();
-  peer.network_scope = boot_id() + "/" + namespace_of("/proc/self/ns/net");
+  peer.network_scope = base::boot_id() + "/" + base::namespace_of("/proc/self/ns/net");
   peer.started_at = base::read_process_state(peer.pid).started_at;
   return peer;
 }

@@ -126,6 +126,13 @@ Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missin
   return failure;
 }
 
+Outcome check_root(int root, int world_size) {
+  if (root >= 0 && root < world_size) return nullptr;
+  return fail({Failure::Kind::kArgument,
+               {fill_in("root {} is out of range. Valid ranks are 0 to {}", root, world_size - 1)},
+               ""});
+}
+
 TraceRecord make_record(const Call& call, uint64_t num_inputs, uint64_t num_outputs, const CallOptions& options) {
   return {.kind = call.kind,
           .dtype = call.dtype,

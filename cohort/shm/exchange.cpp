@@ -36,7 +36,6 @@ class SharedExchange final : public Exchange {
   TransferPtr send(const void* data, Elements elements, int destination, int tag, const CallOptions& options) override;
   TransferPtr receive(void* data, Elements elements, int source, int tag, const CallOptions& options) override;
   bool wait(const TransferPtr& transfer, std::optional<milliseconds> limit) override;
-  void set_timeout(milliseconds timeout) override;
   void interrupt() override;
 
  private:
@@ -87,11 +86,6 @@ SharedExchange::~SharedExchange() {
     helper_call_.notify_all();
   }
   if (helper_.joinable()) helper_.join();
-}
-
-void SharedExchange::set_timeout(milliseconds timeout) {
-  const std::lock_guard lock(mutex_);
-  traffic_.set_timeout(timeout);
 }
 
 void SharedExchange::interrupt() {

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
 
 #include "cohort/base/env.h"
+#include "cohort/base/host.h"
 #include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
 #include "cohort/shm/group_state.h"
@@ -26,19 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMagic = 0x636f686f72742d31;  // "cohort-1"
 constexpr uint32_t kVersion = 1;
-
-std::string link_text(const char* path) {
-  char text[128] = {};
-  const auto length = readlink(path, text, sizeof(text) - 1);
-  return {text, static_cast<size_t>(length > 0 ? length : 0)};
-}
-
-std::string first_line_of(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 Result<void> check(const GroupOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
@@ -59,18 +46,14 @@ Result<void> check(const GroupOptions& options) {
   return {};
 }
 
-int name_of(const GroupOptions& options, int rank) {
-  return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];
-}
-
 Meeting to_meeting(const GroupOptions& options, Clock::time_point deadline) {
   Meeting meeting{options.address, options.rank, options.world_size, deadline, {}};
   meeting.find_obstacle = [&options](const std::vector<int>& absent) -> std::string {
     for (size_t i = 0; i < absent.size() && !options.pids.empty(); ++i) {
       const auto pid = options.pids[static_cast<size_t>(absent[i])];
       if (pid != getpid() && base::read_process_state(pid).gone()) {
-        return fill_in("rank {} (pid {}) has ended before it came to the shared memory", name_of(options, absent[i]),
-                       pid);
+        return fill_in("rank {} (pid {}) has ended before it came to the shared memory",
+                       name_of_rank(options, absent[i]), pid);
       }
     }
     return options.find_obstacle ? (*options.find_obstacle)() : "";
@@ -150,8 +133,9 @@ std::string new_address() {
 }
 
 std::string host_scope() {
-  return fill_in("{}/{}/{}/{}/{}/v{}", first_line_of("/proc/sys/kernel/random/boot_id"), link_text("/proc/self/ns/pid"),
-                 link_text("/proc/self/ns/net"), geteuid(), base::get_env("COHORT_HOST_ID").value_or(""), kVersion);
+  return fill_in("{}/{}/{}/{}/{}/v{}", base::boot_id(), base::namespace_of("/proc/self/ns/pid"),
+                 base::namespace_of("/proc/self/ns/net"), geteuid(), base::get_env("COHORT_HOST_ID").value_or(""),
+                 kVersion);
 }
 
 Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_memory)

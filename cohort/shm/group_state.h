@@ -21,6 +21,16 @@
 
 namespace cohort::shm {
 
+/// Up to here one round with copies is faster than two without.
+constexpr size_t kStagedBytes = 16 << 10;
+
+inline int name_of_rank(const GroupOptions& options, int rank) {
+  return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];
+}
+
+/// Null, or kArgument.
+Outcome check_root(int root, int world_size);
+
 struct Group::State final : Neighbours {
   State(const GroupOptions& group_options, SharedMemoryPtr shared_memory);
 
@@ -46,9 +56,7 @@ struct Group::State final : Neighbours {
   int rank() const { return options.rank; }
   int size() const { return options.world_size; }
   /// The number that texts call a rank by.
-  int name_of_rank(int rank) const {
-    return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];
-  }
+  int name_of_rank(int rank) const { return shm::name_of_rank(options, rank); }
   /// "rank 2 (pid 4711 on node-a)"
   std::string describe(int rank) const override;
   /// Makes `failure` the group's, on this rank and (unless another rank was first) for all.

@@ -13,22 +13,6 @@ namespace {
 using base::fill_in;
 
 constexpr size_t kCacheLine = 64;
-// Up to here one round with copies is faster than two without.
-constexpr size_t kStagedBytes = 16 << 10;
-
-Outcome check_root(int root, int world_size) {
-  if (root >= 0 && root < world_size) return nullptr;
-  return fail({Failure::Kind::kArgument,
-               {fill_in("root {} is out of range. Valid ranks are 0 to {}", root, world_size - 1)},
-               ""});
-}
-
-// Rows of the same bytes that all ranks read where they lie: one round to offer, one to end.
-template <class Read>
-Outcome read_in_place(Collective& collective, Read read) {
-  read();
-  return collective.meet();
-}
 
 Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int root) {
   const bool is_root = collective.rank() == root;
@@ -40,9 +24,8 @@ Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int 
     if (is_root) copy_bytes(collective.input_slot(), at(data, window.begin), window.count);
     if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
     if (collective.is_all_shared()) {
-      return read_in_place(collective, [&] {
-        if (!is_root) copy_bytes(data, collective.offer_of(root), num_bytes);
-      });
+      if (!is_root) copy_bytes(data, collective.offer_of(root), num_bytes);
+      return collective.meet();
     }
     if (!is_root) copy_bytes(at(data, window.begin), collective.input_of(root), window.count);
   }

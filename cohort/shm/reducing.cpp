@@ -26,8 +26,6 @@ using base::fill_in;
 constexpr size_t kBlockBytes = 16 << 10;
 // Small enough for a second-level cache, with the tensors' windows beside it.
 constexpr size_t kDirectWindowBytes = 256 << 10;
-// Up to here one round with copies is faster than two without.
-constexpr size_t kStagedBytes = 16 << 10;
 
 // What is reduced: dtype, operation, and the ranks' factors once they are known.
 class Reducer {
@@ -254,11 +252,7 @@ Outcome Group::all_reduce(const void* in, void* out, Elements elements, Reductio
 Outcome Group::reduce(const void* in, void* out, Elements elements, Reduction reduction, int root,
                       const CallOptions& options) {
   if (auto wrong = check_reduction(elements, reduction)) return wrong;
-  if (root < 0 || root >= world_size()) {
-    return fail({Failure::Kind::kArgument,
-                 {fill_in("root {} is out of range. Valid ranks are 0 to {}", root, world_size() - 1)},
-                 ""});
-  }
+  if (auto wrong = check_root(root, world_size())) return wrong;
   const auto call = to_call(OpKind::kReduce, elements, reduction, root);
   const auto num_outputs = rank() == root ? elements.count : 0;
   return run_collective(*state_, call, make_record(call, elements.count, num_outputs, options), options,

@@ -29,7 +29,6 @@ class Traffic {
   /// Begins a transfer; it may be done, or have failed, at once.
   PendingTransferPtr post(PendingTransfer::Kind kind, void* data, Elements elements, int peer, int tag,
                           const CallOptions& options);
-  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
   /// Moves every transfer on as far as it goes now. Returns true if any has moved.
   bool progress();

@@ -1,0 +1,26 @@
+#include "cohort/base/host.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+namespace cohort::base {
+
+const std::string& boot_id() {
+  static const std::string id = [] {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string line;
+    std::getline(file, line);
+    return line;
+  }();
+  return id;
+}
+
+std::string namespace_of(const char* path) {
+  std::array<char, 128> link{};
+  const auto length = readlink(path, link.data(), link.size());
+  return {link.data(), static_cast<size_t>(length > 0 ? length : 0)};
+}
+
+}  // namespace cohort::base
