@@ -1,5 +1,6 @@
 """One Python rank of ddp-step: the same commands, weights, data and steps as ddp_step_rank.cpp."""
 import math
+import os
 import sys
 import time
 
@@ -131,6 +132,7 @@ def main():
             print("=", answer, flush=True)
     trainees = {}
     dist.destroy_process_group()
+    os._exit(0)  # the interpreter's own end may abort: PyTorch's Gloo threads may still let go of a tensor
 
 
 if __name__ == "__main__":

@@ -282,7 +282,8 @@ def main(cases, results):
         train(case, pathlib.Path(results) / f"{case.stem}.python.{dist.get_rank()}.safetensors")
         gc.collect()  # a wrapper in a reference cycle keeps the group, and its threads, alive
     dist.destroy_process_group()
-    # Python's PyTorch now and then aborts while the interpreter shuts down ("terminate called without an active exception").
+    # PyTorch's Gloo threads may let go of a Python tensor while the interpreter ends, which aborts the process ("terminate
+    # called without an active exception").
     os._exit(0)
 
 

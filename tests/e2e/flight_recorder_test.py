@@ -12,13 +12,14 @@ from torch.distributed.flight_recorder import fr_trace
 
 RANKS = BUILD / "bin" / "cohort_shm_test"
 PYTORCHS_DUMP = """
-import sys, torch, torch.distributed as dist
+import os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
 dist.all_reduce(torch.ones(8))
 dump = torch._C._distributed_c10d._dump_fr_trace
 open(sys.argv[1], "wb").write(dump())
 open(sys.argv[2], "wb").write(torch._C._distributed_c10d._dump_fr_trace_json())
 dist.destroy_process_group()
+os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 """
 
 

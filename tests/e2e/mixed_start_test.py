@@ -14,7 +14,7 @@ import torch.distributed as dist
 from conftest import BUILD, free_port
 
 PYTHON_RANK = """
-import sys, time, torch, torch.distributed as dist
+import os, sys, time, torch, torch.distributed as dist
 from datetime import timedelta
 dist.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=int(sys.argv[3]),
                         timeout=timedelta(seconds=20))
@@ -24,6 +24,7 @@ assert one.item() == dist.get_world_size()
 print("started", flush=True)
 if "stay" in sys.argv: time.sleep(100)
 dist.destroy_process_group()
+os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 """
 
 

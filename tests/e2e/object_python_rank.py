@@ -1,4 +1,5 @@
 """object_python_rank.py: one rank of a job that exchanges objects with C++ ranks (programs/comm/object_rank.cpp)."""
+import os
 import torch
 import torch.distributed as dist
 
@@ -63,6 +64,7 @@ def main():
     if dist.get_rank() in (0, dist.get_world_size() - 1):
         exchange(ends)
     dist.destroy_process_group()
+    os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """profiler_python_rank.py RESULT: the calls of programs/comm/profiler_rank.cpp, made by PyTorch."""
+import os
 import pathlib
 import sys
 
@@ -35,6 +36,7 @@ def main(result):
         run_operations()
     pathlib.Path(result).write_text("".join(f"{name}\n" for name in sorted({event.name for event in profile.events()})))
     dist.destroy_process_group()
+    os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 
 
 if __name__ == "__main__":
