@@ -69,8 +69,7 @@ def _check_backends_of_group(name):
 def _create(name):
     def create(options, _):
         _check_backends_of_group(name)
-        return _C.create_backend(name, options.store, options.group_rank, options.group_size, options.timeout,
-                                 options.group_id, options.global_ranks_in_group)
+        return _C.create_backend(name, options)
     return create
 
 
