@@ -2,6 +2,7 @@
 import dataclasses
 import os
 import signal
+import sys
 import tempfile
 import time
 import unittest
@@ -36,8 +37,10 @@ def run_test(cases, test, output, answer):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
+    sys.stdout = sys.stderr = output
     result = unittest.TestResult()
     cases(test).run(result)
+    output.flush()
     answer.send(result_of(result))
 
 
