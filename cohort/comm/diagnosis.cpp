@@ -15,7 +15,7 @@ constexpr const char* kAgreeHint =
     "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call before it starts";
 
 std::string raise_timeout(std::chrono::milliseconds timeout) {
-  return "raise InitOptions::timeout (NewGroupOptions::timeout for a subgroup), now " + base::format_duration(timeout);
+  return "raise the timeout of init_process_group (of new_group for a subgroup), now " + base::format_duration(timeout);
 }
 
 std::string waits_in(const Account& account) {

@@ -200,8 +200,8 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
                            process(1) +
                            " has not come: it is computing\n"
                            "  caused by: [^\n]*\n"
-                           "  hint: the ranks' speeds look skewed, none is lost; raise InitOptions::timeout "
-                           "\\(NewGroupOptions::timeout for a subgroup\\), now 1.5 s\n"));
+                           "  hint: the ranks' speeds look skewed, none is lost; raise the timeout of "
+                           "init_process_group \\(of new_group for a subgroup\\), now 1.5 s\n"));
   EXPECT_THAT(
       results[1].output,
       MatchesRegex("\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
@@ -212,7 +212,7 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
                    "group's time-out of 1.5 s\n"
                    "  caused by: [^\n]*\n"
                    "  hint: the ranks' speeds look skewed, none is lost: this one came to all_reduce later than "
-                   "the other waits; raise InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), "
+                   "the other waits; raise the timeout of init_process_group \\(of new_group for a subgroup\\), "
                    "now 1.5 s\n"));
 }
 
@@ -252,7 +252,7 @@ TEST(Failures, ReceiveNamesTheRankThatSentNothingMessage) {
                            " has not come: it is asleep\n"
                            "  caused by: [^\n]*\n"
                            "  hint: see why that rank did not reach this operation; if it is only slow, raise "
-                           "InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 1.5 s\n"));
+                           "the timeout of init_process_group \\(of new_group for a subgroup\\), now 1.5 s\n"));
 }
 
 COHORT_WORKER(monitored) {

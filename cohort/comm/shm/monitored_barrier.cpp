@@ -32,6 +32,15 @@ struct Message {
 
 std::string text_of(const shm::Failure& failure) { return base::join(failure.causes, "; "); }
 
+// The ranks before the first missing one have come.
+std::string out_of_time_text(milliseconds timeout, int first_missing) {
+  std::vector<std::string> come;
+  for (int rank = 1; rank < first_missing; ++rank) come.push_back(std::to_string(rank));
+  return c10::str("[Rank 0]: Rank 0 timed out in monitoredBarrier after ", timeout.count(), " ms.\n",
+                  come.empty() ? "No ranks successfully processed in monitoredBarrier."
+                               : "Successfully processed ranks: " + base::join(come, ", "));
+}
+
 }  // namespace
 
 // Returns: why it has failed; empty: it has not. False: the limit is over.
@@ -77,7 +86,8 @@ void ShmProcessGroup::be_monitored(const ShmCall& call) {
 }
 
 void ShmProcessGroup::monitor(const ShmCall& call, bool wait_all_ranks) {
-  const auto timeout = *session_->options_of(call).timeout;
+  // Zero is a limit like any other here.
+  const auto timeout = call.timeout == c10d::kUnsetTimeout ? *session_->options_of(call).timeout : call.timeout;
   // The messages themselves may take longer: a word that comes late is taken, and answered.
   auto unlimited = call;
   unlimited.timeout = c10d::kUnsetTimeout;
@@ -89,12 +99,14 @@ void ShmProcessGroup::monitor(const ShmCall& call, bool wait_all_ranks) {
   }
   std::vector<std::string> missing;
   std::string failure;
+  bool is_out_of_time = false;  // before it has waited for the first missing rank
   for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
     const auto& word = words[static_cast<size_t>(rank - 1)];
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
     std::string problem;
     const bool ended = wait_for(*session_, word, std::max(left, milliseconds(0)), &problem);
     if (ended && problem.empty()) continue;
+    is_out_of_time = !ended && left <= milliseconds(0);
     missing.push_back(std::to_string(rank));
     if (failure.empty()) failure = ended ? problem : "Operation timed out!";
   }
@@ -104,6 +116,8 @@ void ShmProcessGroup::monitor(const ShmCall& call, bool wait_all_ranks) {
     session_->keep(answer.transfer, answer.memory);
   }
   if (missing.empty()) return;
+  if (is_out_of_time && !wait_all_ranks)
+    C10_THROW_ERROR(DistBackendError, out_of_time_text(timeout, std::stoi(missing.front())));
   const auto ranks = (wait_all_ranks ? "Ranks " : "Rank ") + base::join(missing, ", ");
   auto text = c10::str("[Rank 0]: ", ranks, " failed to pass monitoredBarrier in ", timeout.count(), " ms");
   if (!wait_all_ranks) text += "\n Original exception: \n" + failure;

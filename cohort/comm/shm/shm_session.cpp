@@ -200,7 +200,7 @@ void ShmSession::enqueue(WorkPtr work) {
     queue_.push_back(std::move(work));
     num_queued_.store(queue_.size(), std::memory_order_relaxed);
     wakes = is_asleep_;
-    if (!thread_.joinable()) thread_ = std::thread([self = shared_from_this()] { self->work_in_background(); });
+    if (threads_.empty()) appoint();
   }
   if (wakes) wake_.notify_one();
 }
@@ -216,16 +216,11 @@ ShmSession::WorkPtr ShmSession::take() {
   return work;
 }
 
-bool ShmSession::run_front() {
-  WorkPtr work;
-  {
-    const std::lock_guard run(run_mutex_);
-    work = take();
-    if (!work) return false;
-    work->finish_with(execute(work->call(), work->shown(), work->body()));
-  }
-  work->announce();
-  return true;
+ShmSession::WorkPtr ShmSession::run_front() {
+  const std::lock_guard run(run_mutex_);
+  auto work = take();
+  if (work) work->finish_with(execute(work->call(), work->shown(), work->body()));
+  return work;
 }
 
 void ShmSession::run_through(ShmWork& work) {
@@ -233,13 +228,16 @@ void ShmSession::run_through(ShmWork& work) {
   for (int i = 0; has_spare_cores_ && i < kPausesBeforeSleep && num_running_.load() > 0 && !work.is_done(); ++i) {
     shm::pause();
   }
-  while (!work.is_done()) run_front();
+  while (!work.is_done()) {
+    if (const auto ended = run_front()) ended->announce();
+  }
 }
 
 void ShmSession::hurry() {
   {
     const std::lock_guard lock(queue_mutex_);
     is_in_hurry_ = !queue_.empty();
+    if (is_in_hurry_ && !has_leader_ && !is_closed_) appoint();
   }
   wake_.notify_one();
 }
@@ -269,9 +267,35 @@ bool ShmSession::gives_grace(std::unique_lock<std::mutex>& lock) {
   return num_taken_ != num_taken;
 }
 
-void ShmSession::work_in_background() {
-  pthread_setname_np(pthread_self(), "cohort-shm");
-  std::unique_lock lock(queue_mutex_);
+// Needs queue_mutex_. Another progress thread leads from now on.
+void ShmSession::appoint() {
+  has_leader_ = true;
+  if (num_spare_threads_ > num_appointed_) {
+    ++num_appointed_;
+    spare_.notify_one();
+  } else {
+    threads_.emplace_back([self = shared_from_this()] { self->work_in_background(); });
+  }
+}
+
+// True if this thread still leads afterwards.
+bool ShmSession::announce_as_leader(ShmWork& work) {
+  if (!work.has_future()) {
+    work.announce();
+    return true;
+  }
+  {
+    const std::lock_guard lock(queue_mutex_);
+    has_leader_ = false;
+    if (!queue_.empty() && !is_closed_) appoint();
+  }
+  work.announce();
+  const std::lock_guard lock(queue_mutex_);
+  return !std::exchange(has_leader_, true);
+}
+
+// Until another thread leads, or the group is closed.
+void ShmSession::lead(std::unique_lock<std::mutex>& lock) {
   auto last_work = Clock::now();
   while (!is_closed_) {
     if (queue_.empty()) {
@@ -283,9 +307,24 @@ void ShmSession::work_in_background() {
     // What has been queued meanwhile has had its time.
     for (auto left = queue_.size(); left > 0 && !is_closed_; --left) {
       lock.unlock();
-      if (!run_front()) left = 1;
+      const auto work = run_front();
+      const bool leads = !work || announce_as_leader(*work);
       lock.lock();
+      if (!leads) return;
+      if (!work) break;
     }
+  }
+}
+
+void ShmSession::work_in_background() {
+  pthread_setname_np(pthread_self(), "cohort-shm");
+  std::unique_lock lock(queue_mutex_);
+  while (!is_closed_) {
+    lead(lock);
+    ++num_spare_threads_;
+    spare_.wait(lock, [this] { return is_closed_ || num_appointed_ > 0; });
+    --num_spare_threads_;
+    if (num_appointed_ > 0) --num_appointed_;
   }
 }
 
@@ -306,20 +345,22 @@ void ShmSession::abort() {
 
 // Locks may be held by threads that the child does not have.
 void ShmSession::forget() {
-  if (thread_.joinable()) thread_.detach();
+  for (auto& thread : threads_) thread.detach();
+  threads_.clear();
   (void)group_.release();
 }
 
 void ShmSession::close() {
   if (getpid() != owner_) return forget();
-  std::thread thread;
+  std::vector<std::thread> threads;
   {
     const std::lock_guard lock(queue_mutex_);
     if (is_closed_) return;
     is_closed_ = true;
-    thread.swap(thread_);
+    threads.swap(threads_);
   }
   wake_.notify_all();
+  spare_.notify_all();
   {
     const std::lock_guard lock(sessions().mutex);
     sessions().open.erase(this);
@@ -329,11 +370,13 @@ void ShmSession::close() {
     group_->abort();
   }
   fail_queue(closed());
-  // A future's callback may drop the last reference to the group in the progress thread itself.
-  if (thread.get_id() == std::this_thread::get_id()) {
-    thread.detach();
-  } else if (thread.joinable()) {
-    thread.join();
+  // A future's callback may drop the last reference to the group in a progress thread itself.
+  for (auto& thread : threads) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach();
+    } else {
+      thread.join();
+    }
   }
   const std::lock_guard run(run_mutex_);
   const std::lock_guard lifetime(lifetime_);

@@ -1,11 +1,13 @@
 /// ShmSession: one rank's membership in a group of the backend "shm": the engine's group, the queue of asynchronous
-/// operations, the thread that works on them. Shared by the backend and its Works, so that either may go first.
+/// operations, the threads that work on them. Shared by the backend and its Works, so that either may go first.
 ///
 /// [Note: who runs what] Operations run one at a time, in order, under run_mutex_. A synchronous one runs in the caller if
 /// nothing is queued before it. An asynchronous one is queued; whoever waits for it runs the queue up to it. The progress
 /// thread, which starts with the first of them, takes what nobody waits for. Where ranks have no cores to spare it would only
 /// take time from the caller, who will most likely wait soon: then it gives the caller a millisecond first, and looks at the
 /// queue by itself while there is traffic, so that queueing wakes nobody.
+/// Callbacks of a future may wait for later operations, as PyTorch's PowerSGD does. So the progress thread that runs them gives
+/// up the lead; as soon as somebody needs the queue another one has it. There are as many as ever waited at once, and one.
 ///
 /// Thread-safety: every function may be called from any thread; run_now and enqueue as the backend: one at a time.
 #pragma once
@@ -88,9 +90,13 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::exception_ptr execute(const ShmCall& call, const Tensors& shown, BodyRef body);
   std::string find_obstacle();
   WorkPtr take();
-  bool run_front();
+  /// Runs the front of the queue, and gives it back for whoever is to announce it; null if there is none.
+  WorkPtr run_front();
   void fail_queue(const shm::Failure& failure);
   void work_in_background();
+  void lead(std::unique_lock<std::mutex>& lock);
+  bool announce_as_leader(ShmWork& work);
+  void appoint();
   void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
   bool gives_grace(std::unique_lock<std::mutex>& lock);
   void drop_finished_transfers();
@@ -122,7 +128,12 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   bool is_asleep_ = false;
   bool is_in_hurry_ = false;
   bool is_closed_ = false;
-  std::thread thread_;
+  /// Progress threads: at most one leads, the others run callbacks or are spare.
+  std::vector<std::thread> threads_;
+  std::condition_variable spare_;
+  bool has_leader_ = false;
+  int num_spare_threads_ = 0;
+  int num_appointed_ = 0;
 
   std::atomic<size_t> num_queued_ = 0;
   std::atomic<size_t> num_running_ = 0;

@@ -31,6 +31,11 @@ void ShmWork::finish_with(std::exception_ptr exception) {
   cv_.notify_all();
 }
 
+bool ShmWork::has_future() {
+  const std::lock_guard lock(mutex_);
+  return future_ != nullptr;
+}
+
 void ShmWork::announce() {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {

@@ -58,6 +58,7 @@ class ShmWork final : public c10d::Work {
     if (recordFunctionEndCallback_) announce();
   }
   void announce();
+  bool has_future();
 
  private:
   bool wait_for_others(std::chrono::milliseconds timeout);

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 
 constexpr const char* kProcess = " \\(pid [0-9]+ on [^ ]+\\)";
-constexpr const char* kRaise = "raise InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 1.5 s\n";
+constexpr const char* kRaise = "raise the timeout of init_process_group \\(of new_group for a subgroup\\), now 1.5 s\n";
 
 // Runs `fn` and prints the error it ends with.
 template <class Fn>
@@ -160,7 +160,7 @@ TEST(ShmFailures, WaitingInAnotherGroupIsSaidOnceMessage) {
                     " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " + process(1 - rank) +
                     " has not come in 2.5 s: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group \"" + theirs +
                     "\"\n  hint: see why that rank did not reach this operation; if it is only slow, raise "
-                    "InitOptions::timeout \\(NewGroupOptions::timeout for a subgroup\\), now 2.5 s\n"));
+                    "the timeout of init_process_group \\(of new_group for a subgroup\\), now 2.5 s\n"));
   }
 }
 
@@ -177,7 +177,7 @@ TEST(ShmFailures, ReceiveNamesTheRankThatSentNothingMessage) {
                                               " has not answered: it is asleep\n"
                                               "  caused by: rank 1 sent nothing with tag 3 to rank 0 within 1.5 s\n"
                                               "  hint: see why that rank did not reach this operation; if it is only "
-                                              "slow, raise InitOptions::timeout \\(NewGroupOptions::timeout for a "
+                                              "slow, raise the timeout of init_process_group \\(of new_group for a "
                                               "subgroup\\), now 1.5 s\n"));
 }
 
@@ -226,6 +226,26 @@ TEST(ShmFailures, MonitoredBarrierNamesTheFirstMissingRankMessage) {
   EXPECT_EQ(
       results[0].output,
       "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 300 ms\n Original exception: \nOperation timed out!\n");
+}
+
+COHORT_WORKER(shm_monitored_in_no_time) {
+  init_process_group("shm");
+  if (get_rank() == 0) {
+    print_error([] {
+      c10d::BarrierOptions options;
+      options.timeout = std::chrono::milliseconds(0);
+      default_group()->getBackend(c10::DeviceType::CPU)->monitoredBarrier(options, /*wait_all_ranks=*/false);
+    });
+  }
+  barrier();
+}
+
+TEST(ShmFailures, MonitoredBarrierWithoutTimeFailsAtOnceMessage) {
+  const auto results = run_workers("shm_monitored_in_no_time");
+  results.expect_success();
+  EXPECT_EQ(results[0].output,
+            "[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.\n"
+            "No ranks successfully processed in monitoredBarrier.\n");
 }
 
 COHORT_WORKER(shm_forgets_a_work) {

@@ -187,6 +187,39 @@ TEST(ShmWork, DroppedSendArrives) {
   });
 }
 
+// As PyTorch's PowerSGD does: the future's own thread must not be the one that runs the later operation.
+TEST(ShmWork, CallbackOfAFutureMayWaitForAFuture) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
+    const auto tensor = at::ones({2});
+    const auto wait_for_another = [&](c10::ivalue::Future&) {
+      const auto inner = reduce_on(backend, {tensor}, Mode::kAsync)->getFuture();
+      inner->wait();
+      return c10::IValue(inner->value());
+    };
+    auto future = reduce_on(backend, {at::ones({1})}, Mode::kAsync)->getFuture();
+    for (int depth = 0; depth < 3; ++depth) future = future->then(wait_for_another, future->elementType());
+    future->wait();
+    REQUIRE(tensor[0].item<float>() == 8);
+  });
+}
+
+TEST(ShmWork, CallbackOfAFutureMayWaitForWhatWasQueuedBefore) {
+  run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
+    for (int i = 0; i < 20; ++i) {
+      const auto first = reduce_on(backend, {at::ones({1})}, Mode::kAsync)->getFuture();
+      const auto second = reduce_on(backend, {at::ones({1})}, Mode::kAsync)->getFuture();
+      const auto after_both = first->then(
+          [second](c10::ivalue::Future&) {
+            second->wait();
+            return c10::IValue(second->value());
+          },
+          first->elementType());
+      after_both->wait();
+      REQUIRE(after_both->value().toTensorVector()[0].item<float>() == 2);
+    }
+  });
+}
+
 TEST(ShmWork, ReceiveHasAFutureAndASource) {
   run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
     if (rank == 0) {
