@@ -107,8 +107,8 @@ void verify(const std::string& case_name, const std::vector<Variant>& variants) 
     for (size_t rank = 0; rank < sums.size(); ++rank) {
       const auto& expected = answers.at(kRival)[rank];
       if (agree(sums[rank], expected) != (backend == kFloor)) continue;
-      throw std::runtime_error(fmt::format("{}: loss and gradient sums of rank {} are {} on {} and {} on {}{}", case_name,
-                                           rank, sums[rank], backend, expected, kRival,
+      throw std::runtime_error(fmt::format("{}: loss and gradient sums of rank {} are {} on {} and {} on {}{}",
+                                           case_name, rank, sums[rank], backend, expected, kRival,
                                            backend == kFloor ? ": the case communicates nothing" : ""));
     }
   }
@@ -141,9 +141,10 @@ Row added_row(const Times& times) {
   }
   const double least = median_bounds(their_added).low;
   const double most = median_bounds(our_added).high;
-  row.note = least <= 0 ? "noise hides what gloo adds"
-                        : fmt::format("noise hides what cohort adds: at most {:.3f} ms, {:.2f} of what gloo adds at least",
-                                      most, most / least);
+  row.note = least <= 0
+                 ? "noise hides what gloo adds"
+                 : fmt::format("noise hides what cohort adds: at most {:.3f} ms, {:.2f} of what gloo adds at least",
+                               most, most / least);
   return row;
 }
 
@@ -203,7 +204,8 @@ std::vector<Row> run_python(const Settings& settings) {
     const auto why_absent = is_late ? "no time left" : teams.why_absent;
     for (Row& row : rows_of(what.name, times, why_absent)) rows.push_back(std::move(row));
   }
-  if (settings.is_quick) fmt::print("quick: short blocks, fewer cases, 10 to 30 pairs each or what the machine allows\n");
+  if (settings.is_quick)
+    fmt::print("quick: short blocks, fewer cases, 10 to 30 pairs each or what the machine allows\n");
   return rows;
 }
 
