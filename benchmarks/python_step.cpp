@@ -11,10 +11,11 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 
+#include "benchmarks/python_table.h"
 #include "benchmarks/question.h"
 #include "benchmarks/team.h"
 #include "benchmarks/turns.h"
@@ -32,26 +33,33 @@ struct Case {
   int num_warm;
   int num_steps;
   int num_rounds;
-  /// No rounds: not in the quick form.
   int num_quick_steps;
   int num_quick_rounds;
   seconds quick_limit;
+  /// Whether the quick form has the time for it.
+  bool is_quick;
 };
 
 constexpr Case kCases[] = {
-    {"ddp/linear", 5, 100, 60, 30, 30, seconds(4)},
-    {"ddp/mlp-4x1024", 1, 4, 60, 2, 20, seconds(6)},
-    {"ddp/mlp-4x4096", 0, 1, 30, 0, 0, seconds(0)},
-    {"fsdp/block-1024/tokens=64", 0, 2, 40, 1, 10, seconds(8)},
-    {"fsdp/block-1024/tokens=512", 0, 1, 30, 0, 0, seconds(0)},
-    {"tp/block-1024/tokens=64", 0, 4, 60, 1, 15, seconds(6)},
-    {"tp/block-1024/tokens=512", 0, 1, 60, 0, 0, seconds(0)},
+    {"ddp/linear", 5, 100, 60, 30, 30, seconds(4), true},
+    {"ddp/mlp-4x1024", 1, 4, 60, 2, 20, seconds(6), true},
+    {"ddp/mlp-4x4096", 0, 1, 30, 1, 10, seconds(20), false},
+    {"fsdp/block-1024/tokens=64", 0, 2, 40, 1, 10, seconds(8), true},
+    {"fsdp/block-1024/tokens=512", 0, 1, 30, 1, 6, seconds(20), false},
+    {"tp/block-1024/tokens=64", 0, 4, 60, 1, 15, seconds(6), true},
+    {"tp/block-1024/tokens=512", 0, 1, 60, 1, 10, seconds(20), false},
 };
 constexpr auto kQuickLimit = seconds(38);
 
 constexpr const char* kOurs = "cohort";
 constexpr const char* kFloor = "fake";
 constexpr const char* kRival = "gloo";
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const Case& what : kCases) names.emplace_back(what.name);
+  return names;
+}
 
 std::string package_folder(const Settings& settings) {
   return std::filesystem::path(settings.program_folder + "/../python").lexically_normal().string();
@@ -127,82 +135,21 @@ Times run_case(const Case& what, const Teams& teams, bool is_quick, Clock::time_
   return times;
 }
 
-// Where what ours adds cannot be told from noise there is no ratio, but a most.
-Row added_row(const Times& times) {
-  const auto& floor = times.at(kFloor);
-  const auto& ours = times.at(kOurs);
-  const auto& rival = times.at(kRival);
-  Row row = compare_added_times({.ours = ours, .ours_plain = floor, .rival = rival, .rival_plain = floor});
-  if (row.ratio) return row;
-  std::vector<double> our_added, their_added;
-  for (size_t i = 0; i < floor.size(); ++i) {
-    our_added.push_back(ours[i] - floor[i]);
-    their_added.push_back(rival[i] - floor[i]);
-  }
-  const double least = median_bounds(their_added).low;
-  const double most = median_bounds(our_added).high;
-  row.note = least <= 0
-                 ? "noise hides what gloo adds"
-                 : fmt::format("noise hides what cohort adds: at most {:.3f} ms, {:.2f} of what gloo adds at least",
-                               most, most / least);
-  return row;
-}
-
-std::vector<Row> rows_of(const std::string& name, const Times& times, const std::string& why_absent) {
-  std::vector<Row> rows(3);
-  rows[0].rival_name = kFloor;
-  rows[1].rival_name = rows[2].rival_name = kRival;
-  const auto compare = [&](Row& row, const Row& figures) {
-    const auto rival_name = row.rival_name;
-    row = figures;
-    row.rival_name = rival_name;
-  };
-  if (times.contains(kOurs)) {
-    compare(rows[0], compare_times(times.at(kOurs), times.at(kFloor)));
-    compare(rows[1], compare_times(times.at(kOurs), times.at(kRival)));
-    compare(rows[2], added_row(times));
-  } else if (times.contains(kFloor)) {
-    rows[0].rival = median(times.at(kFloor));
-    rows[1].rival = median(times.at(kRival));
-    rows[2].rival = compare_added_times({.ours = times.at(kRival),
-                                         .ours_plain = times.at(kFloor),
-                                         .rival = times.at(kRival),
-                                         .rival_plain = times.at(kFloor)})
-                        .rival;
-  }
-  for (Row& row : rows) {
-    row.case_name = name + "/ranks=2";
-    row.unit = "ms";
-    if (!row.ours) row.note = why_absent;
-  }
-  rows[2].case_name += "/added";
-  return rows;
-}
-
-std::string milliseconds(const std::optional<double>& value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
-
-// "1.21 [1.18, 1.25]": how many times the rival's figure ours is.
-std::string share_text(const Row& row) {
-  if (!row.ratio) return row.note.empty() ? "-" : row.note;
-  std::string text = fmt::format("{:.2f}", 1 / *row.ratio);
-  if (row.bounds) text += fmt::format(" [{:.2f}, {:.2f}]", 1 / row.bounds->high, 1 / row.bounds->low);
-  return text;
-}
-
 }  // namespace
 
 std::vector<Row> run_python(const Settings& settings) {
   const auto end = settings.is_quick ? Clock::now() + kQuickLimit : Clock::time_point::max();
+  check_case(settings.only_case, case_names());
   Teams teams;
   start_teams(teams, settings);
   std::vector<Row> rows;
   for (const Case& what : kCases) {
     if (!settings.only_case.empty() && settings.only_case != what.name) continue;
-    if (settings.is_quick && what.num_quick_rounds == 0) continue;
+    if (settings.is_quick && settings.only_case.empty() && !what.is_quick) continue;
     const bool is_late = Clock::now() > end;
     const auto times = teams.variants.empty() || is_late ? Times() : run_case(what, teams, settings.is_quick, end);
     const auto why_absent = is_late ? "no time left" : teams.why_absent;
-    for (Row& row : rows_of(what.name, times, why_absent)) rows.push_back(std::move(row));
+    for (Row& row : python_rows(what.name, times, why_absent)) rows.push_back(std::move(row));
   }
   if (settings.is_quick)
     fmt::print("quick: short blocks, fewer cases, 10 to 30 pairs each or what the machine allows\n");
@@ -210,19 +157,7 @@ std::vector<Row> run_python(const Settings& settings) {
 }
 
 void print_python(const std::vector<Row>& rows) {
-  constexpr auto kLine = "  {:<32}  {:>10}  {:>10}  {:>10}  {:<19}  {:>10}  {:>10}  {:<19}  {}\n";
-  fmt::print("  milliseconds per step; added: above the floor, fake\n");
-  fmt::print(kLine, "case", kFloor, kOurs, kRival, "cohort / fake", "cohort", "gloo", "cohort / gloo", "");
-  fmt::print(kLine, "", "", "", "", "", "added", "added", "added", "pairs");
-  for (size_t i = 0; i + 2 < rows.size(); i += 3) {
-    const Row& floor = rows[i];
-    const Row& rival = rows[i + 1];
-    const Row& added = rows[i + 2];
-    const auto pairs = added.num_pairs > 0 ? std::to_string(added.num_pairs) : "";
-    fmt::print(kLine, floor.case_name, milliseconds(floor.rival), milliseconds(floor.ours), milliseconds(rival.rival),
-               share_text(floor), milliseconds(added.ours), milliseconds(added.rival), share_text(added), pairs);
-  }
-  fmt::print("\n");
+  fmt::print("{}\n", python_table(rows));
   std::fflush(stdout);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <stdexcept>
 
 #include "build_facts.h"
 #include "cohort/base/text.h"
@@ -42,6 +43,12 @@ bool agree(const std::string& a, const std::string& b) {
     if (!(std::abs(x - y) <= 1e-8 * (1 + std::abs(x)))) return false;
   }
   return true;
+}
+
+void check_case(const std::string& name, const std::vector<std::string>& cases) {
+  if (name.empty() || std::find(cases.begin(), cases.end(), name) != cases.end()) return;
+  throw std::runtime_error(fmt::format("there is no case \"{}\"{}; cases: {}", name, base::did_you_mean(name, cases),
+                                       base::join(cases, ", ")));
 }
 
 std::string find_python() {

@@ -38,6 +38,9 @@ Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan);
 /// Whether two answers hold the same numbers, to eight digits. What is no number agrees with nothing.
 bool agree(const std::string& a, const std::string& b);
 
+/// Throws std::runtime_error, which names the cases there are, for another name. Empty is all of them.
+void check_case(const std::string& name, const std::vector<std::string>& cases);
+
 /// The interpreter with PyTorch that sources are built for; empty if there is none.
 std::string find_python();
 
