@@ -36,6 +36,8 @@ struct BackendRequest {
   int start_count = 0;
   /// Process ids of the members; empty where they are not known.
   std::vector<int> pids = {};
+  /// Why the members cannot share memory, one line each (shm_choice.h); empty: nothing is known against it.
+  std::vector<std::string> shm_obstacles = {};
 };
 
 }  // namespace cohort::comm

@@ -4,6 +4,7 @@
 
 #include <list>
 
+#include "cohort/comm/cohort_backend.h"
 #include "cohort/comm/gloo/gloo_backend.h"
 #include "cohort/comm/nccl/nccl_backend.h"
 #include "cohort/comm/shm/shm_backend.h"
@@ -21,6 +22,7 @@ std::list<BackendKind>& table() {
       {{"gloo", {DeviceType::CPU, DeviceType::CUDA}}, ProcessGroup::BackendType::GLOO, make_gloo_backend},
       {{"nccl", {DeviceType::CUDA}}, ProcessGroup::BackendType::NCCL, make_nccl_backend},
       {{"shm", {DeviceType::CPU}}, ProcessGroup::BackendType::CUSTOM, make_shm_backend},
+      {{"cohort", {DeviceType::CPU, DeviceType::CUDA}}, ProcessGroup::BackendType::CUSTOM, make_cohort_backend},
   };
   return *kinds;
 }
@@ -52,7 +54,7 @@ void register_backend(const std::string& name, BackendCreator creator, const std
   TORCH_CHECK_VALUE(!comm::find_kind(name), "backend \"", name, "\" is already registered");
   TORCH_CHECK_VALUE(!name.empty() && name.find_first_of(":, ") == std::string::npos, "\"", name,
                     "\" cannot be the name of a backend");
-  comm::table().push_back({{name, devices}, c10d::ProcessGroup::BackendType::CUSTOM, std::move(creator)});
+  comm::table().push_back({{name, devices}, c10d::ProcessGroup::BackendType::CUSTOM, std::move(creator), true});
 }
 
 bool is_backend_available(const std::string& name) {

@@ -15,6 +15,7 @@ struct BackendKind {
   BackendCapability capability;
   c10d::ProcessGroup::BackendType type;
   BackendCreator create;
+  bool is_registered = false;  ///< by the program
 };
 
 std::vector<BackendCapability> known_backends();

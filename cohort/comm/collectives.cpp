@@ -276,7 +276,7 @@ void monitored_barrier(const MonitoredBarrierOptions& options) {
   const comm::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "monitored_barrier")) return;
   const auto& record = comm::record_of(options.group);
-  TORCH_CHECK_VALUE(record.backend == "gloo" || record.backend == "shm",
+  TORCH_CHECK_VALUE(record.backend == "gloo" || record.backend == "shm" || record.backend == "cohort",
                     "monitored_barrier is only implemented for GLOO backend.");
   c10d::BarrierOptions engine_options;
   engine_options.timeout = options.timeout.value_or(record.timeout);

@@ -48,6 +48,12 @@ std::vector<int> known_pids(const GroupRecord& record) {
   return pids;
 }
 
+std::vector<std::string> obstacles_to_shm(const GroupRecord& record) {
+  std::vector<Arrival> members;
+  for (const int rank : record.ranks) members.push_back(world().peers->arrival(rank));
+  return comm::obstacles_to_shm(members);
+}
+
 BackendPtr make_backend(const GroupRecord& record, int group_rank, const DeviceBackend& entry,
                         std::optional<c10::Device> device_id) {
   const auto device = c10::DeviceTypeName(entry.device, /*lower_case=*/true);
@@ -61,13 +67,14 @@ BackendPtr make_backend(const GroupRecord& record, int group_rank, const DeviceB
                          .device_id = device_id,
                          .c10d_name = record.name,
                          .start_count = world().peers->start_count(),
-                         .pids = known_pids(record)};
+                         .pids = known_pids(record),
+                         .shm_obstacles = obstacles_to_shm(record)};
   // As in PyTorch, the default group's list stays empty.
   if (world().default_group) request.global_ranks.assign(record.ranks.begin(), record.ranks.end());
   const auto& kind = backend_kind(entry.backend);
   auto backend = kind.create(request);
   TORCH_CHECK(backend, "the creator of backend \"", entry.backend, "\" returned no backend");
-  if (kind.type == BackendType::CUSTOM && entry.backend != "shm") return backend;
+  if (kind.is_registered) return backend;
   return wrap_for_debugging(std::move(backend), record, request.store, group_rank);
 }
 
@@ -93,8 +100,7 @@ bool uses(const GroupRecord& record, const char* backend) {
   return std::any_of(record.config.begin(), record.config.end(), [&](const auto& e) { return e.backend == backend; });
 }
 
-// Without Gloo, Python ranks write nothing by which their arrival could be seen, so nobody waits for it.
-bool calls_roll(const GroupRecord& record) { return uses(record, "gloo") || uses(record, "shm"); }
+bool may_use_gloo(const GroupRecord& record) { return uses(record, "gloo") || uses(record, "cohort"); }
 
 // What tells this GPU from others of the host: the entry of CUDA_VISIBLE_DEVICES that it stands for, else its number.
 std::string physical_device(c10::Device device) {
@@ -107,22 +113,16 @@ std::string physical_device(c10::Device device) {
 
 void meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan,
                  std::optional<c10::Device> device_id) {
-  if (!calls_roll(record)) return world().peers->publish();
+  if (!calls_roll(record.config)) return world().peers->publish();
   world().peers->learn(call_roll({.store = record.store,
                                   .rank = rank,
                                   .world_size = static_cast<int>(record.ranks.size()),
                                   .timeout = record.timeout,
                                   .plan = plan,
                                   .accelerator = uses(record, "nccl") && device_id ? physical_device(*device_id) : "",
-                                  .uses_gloo = uses(record, "gloo"),
+                                  .uses_gloo = may_use_gloo(record),
                                   .needs_shared_memory = uses(record, "shm"),
                                   .group = record.description}));
-}
-
-std::vector<std::string> obstacles_to_shm(const GroupRecord& record) {
-  std::vector<Arrival> members;
-  for (const int rank : record.ranks) members.push_back(world().peers->arrival(rank));
-  return comm::obstacles_to_shm(members);
 }
 
 void connect(const Group& group, const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id,
@@ -133,7 +133,7 @@ void connect(const Group& group, const GroupRecord& record, int group_rank, std:
     throw;
   } catch (const std::exception& error) {
     if (is_first && uses(record, "shm")) leave_roll(record.store, group_rank);
-    if (!uses(record, "gloo")) throw;
+    if (!may_use_gloo(record)) throw;
     const auto text = explain_failed_connect({.store = record.store,
                                               .group = record.description,
                                               .ranks = record.ranks,
@@ -154,10 +154,7 @@ std::string connect_by_shm(const Group& group, GroupRecord& record, int group_ra
   try {
     set_backends(group, wanted, group_rank, std::nullopt);
   } catch (const CannotShareMemory& error) {
-    const std::string text = error.what_without_backtrace();
-    const std::string before = "caused by: ";
-    const auto begin = text.find(before) + before.size();
-    return text.substr(begin, text.find('\n', begin) - begin);
+    return error.reason();
   }
   record = std::move(wanted);
   return {};
@@ -171,6 +168,12 @@ BackendType default_type(const GroupRecord& record) {
 }
 
 }  // namespace
+
+bool calls_roll(const std::vector<DeviceBackend>& config) {
+  return std::any_of(config.begin(), config.end(), [](const auto& entry) {
+    return entry.backend == "gloo" || entry.backend == "shm" || entry.backend == "cohort";
+  });
+}
 
 bool may_choose_backend(const std::string& named, const std::vector<DeviceBackend>& config) {
   return named.empty() && config == std::vector<DeviceBackend>{{c10::DeviceType::CPU, "gloo"}};
@@ -198,7 +201,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   if (!uses(record, "shm") || !record.is_backend_chosen) connect(group, record, group_rank, device_id, is_first);
   group->setDefaultBackend(default_type(record));
   // Ranks without a roll call may have written themselves by now.
-  if (is_first && !calls_roll(record)) world().peers->collect();
+  if (is_first && !calls_roll(record.config)) world().peers->collect();
   group->setGroupName(record.name);
   group->setGroupDesc(record.description);
   c10d::register_process_group(record.name, group);

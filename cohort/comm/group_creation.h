@@ -11,6 +11,10 @@ namespace cohort::comm {
 /// True if Cohort may take "shm" for it: no backend is named and it is for CPU tensors alone. `config`: what "" stands for.
 bool may_choose_backend(const std::string& named, const std::vector<DeviceBackend>& config);
 
+/// True if the ranks of a job with these backends wait for each other with explanations (roll_call.h). Otherwise Python ranks
+/// write nothing by which their arrival could be seen.
+bool calls_roll(const std::vector<DeviceBackend>& config);
+
 /// Collective over `record.ranks`. Keys below `store` are those of Python's _new_process_group_helper, so that C++ and
 /// Python ranks meet. Where the backend is chosen, it becomes "shm" if all ranks can share memory. Sets the record's group
 /// and store. `device_id`: InitOptions::device_id; `plan`: where the ranks of the default group met, for texts.

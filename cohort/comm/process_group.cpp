@@ -75,10 +75,8 @@ void init_process_group(const InitOptions& options) {
   int world_size = options.world_size;
   if (!store) {
     plan = comm::plan_rendezvous(options.init_method.empty() ? "env://" : options.init_method, rank, world_size);
-    const bool calls_roll = std::any_of(record.config.begin(), record.config.end(), [](const auto& entry) {
-      return entry.backend == "gloo" || entry.backend == "shm";
-    });
-    store = comm::meet(*plan, timeout, calls_roll ? comm::Attendance::kRollCall : comm::Attendance::kStore);
+    store = comm::meet(*plan, timeout,
+                       comm::calls_roll(record.config) ? comm::Attendance::kRollCall : comm::Attendance::kStore);
     rank = plan->rank;
     world_size = plan->world_size;
   }

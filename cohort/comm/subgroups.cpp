@@ -185,7 +185,7 @@ Group split_group(const Group& parent, const std::vector<std::vector<int>>& spli
   auto config = split_config(record, options.backend);
   const auto device_id = default_group()->getBoundDeviceId();
   const bool on_cpu = std::all_of(config.begin(), config.end(), [](const auto& entry) {
-    return entry.device == c10::DeviceType::CPU || entry.backend == "gloo";
+    return entry.device == c10::DeviceType::CPU || entry.backend == "gloo" || entry.backend == "cohort";
   });
   TORCH_CHECK(on_cpu || device_id, "No device associated with the default pg, not safe to split any process groups");
   const int own = record.group->getRank();

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "cohort/comm/gloo/gloo_process_group.h"
-#include "cohort/comm/gloo/joined_work.h"
+#include "cohort/comm/joined_work.h"
 
 namespace cohort::comm {
 namespace {

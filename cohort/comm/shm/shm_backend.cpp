@@ -148,7 +148,8 @@ class Attachment {
     };
     const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
     if (failure[0] == static_cast<char>(Kind::kUnable)) {
-      throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"));
+      throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"),
+                              failure.substr(1));
     }
     throw c10::DistBackendError(here,
                                 text("see whether that rank ended, or creates other groups before this one; if it "

@@ -5,6 +5,9 @@
 #include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <string>
+#include <utility>
+
 #include "cohort/comm/backend_request.h"
 #include "cohort/export.h"
 
@@ -17,7 +20,13 @@ namespace cohort::comm {
 /// A rank is there, but cannot attach (it may not, or has no memory). Every rank of the group gets this.
 class CannotShareMemory : public c10::DistBackendError {
  public:
-  using DistBackendError::DistBackendError;
+  CannotShareMemory(c10::SourceLocation where, std::string text, std::string reason)
+      : DistBackendError(where, std::move(text)), reason_(std::move(reason)) {}
+  /// One line, such as "rank 1: memfd_create: Operation not permitted (EPERM)".
+  const std::string& reason() const { return reason_; }
+
+ private:
+  std::string reason_;
 };
 
 /// Collective: every rank of the group must call this. Blocks until all have attached.

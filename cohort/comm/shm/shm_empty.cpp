@@ -5,6 +5,7 @@
 
 #include "cohort/comm/arguments.h"
 #include "cohort/comm/call_site.h"
+#include "cohort/comm/device_process_group.h"
 #include "cohort/comm/shm/shm_process_group.h"
 #include "cohort/comm/world.h"
 
@@ -16,7 +17,10 @@ c10::intrusive_ptr<c10d::Backend> unwrapped(c10::intrusive_ptr<c10d::Backend> ba
   return wrapper ? wrapper->getWrappedPg() : backend;
 }
 
-comm::ShmProcessGroup* find_shm(c10d::Backend* backend) { return dynamic_cast<comm::ShmProcessGroup*>(backend); }
+comm::ShmProcessGroup* find_shm(c10d::Backend* backend) {
+  const auto* per_device = dynamic_cast<const comm::DeviceProcessGroup*>(backend);
+  return dynamic_cast<comm::ShmProcessGroup*>(per_device ? per_device->find(c10::DeviceType::CPU) : backend);
+}
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cohort/comm/failure_text.h"
+#include "cohort/comm/join_backend.h"
 #include "cohort/comm/peer.h"
 #include "cohort/shm/waiting.h"
 
@@ -62,7 +63,25 @@ EngineFailure::Kind kind_of(shm::Failure::Kind kind) {
   }
 }
 
+void close_sessions(bool idle_ones_too) {
+  std::vector<std::shared_ptr<ShmSession>> found;
+  {
+    const std::lock_guard lock(sessions().mutex);
+    for (auto* session : sessions().open) {
+      if (!idle_ones_too && session->num_pending() == 0) continue;
+      if (auto owner = session->weak_from_this().lock()) found.push_back(std::move(owner));
+    }
+  }
+  for (const auto& session : found) session->close();
+}
+
+std::atomic<Interruption> current_interruption = nullptr;
+
 }  // namespace
+
+void set_interruption(Interruption interruption) { current_interruption = interruption; }
+
+void end_background_threads() { end_shm_threads(); }
 
 size_t num_pending_shm_operations() {
   const std::lock_guard lock(sessions().mutex);
@@ -71,17 +90,9 @@ size_t num_pending_shm_operations() {
   return count;
 }
 
-void end_shm_operations() {
-  std::vector<std::shared_ptr<ShmSession>> busy;
-  {
-    const std::lock_guard lock(sessions().mutex);
-    for (auto* session : sessions().open) {
-      if (session->num_pending() == 0) continue;
-      if (auto owner = session->weak_from_this().lock()) busy.push_back(std::move(owner));
-    }
-  }
-  for (const auto& session : busy) session->close();
-}
+void end_shm_operations() { close_sessions(/*idle_ones_too=*/false); }
+
+void end_shm_threads() { close_sessions(/*idle_ones_too=*/true); }
 
 ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, bool has_spare_cores)
     : owner_(getpid()),
@@ -121,6 +132,10 @@ shm::CallOptions ShmSession::options_of(const ShmCall& call) const {
 
 // Called by the engine, in the thread that runs the operation.
 std::string ShmSession::find_obstacle() {
+  if (const auto interruption = current_interruption.load()) {
+    if ((interrupted_ = interruption())) return "this process was interrupted while it waited";
+  }
+  if (!watch_) return {};
   const auto operation = describe(*running_, *running_shown_, identity_);
   if (delayed_ != operation.sequence) watch_->delayed(operation);
   delayed_ = operation.sequence;
@@ -150,7 +165,7 @@ std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& 
 std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown, BodyRef body) {
   if (!group_) return to_exception(call, shown, closed());
   auto options = options_of(call);
-  if (watch_) options.find_obstacle = &find_obstacle_;
+  options.find_obstacle = &find_obstacle_;
   running_ = &call;
   running_shown_ = &shown;
   num_running_.store(1, std::memory_order_relaxed);
@@ -158,7 +173,7 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
   try {
     const auto outcome = body(*group_, options);
     if (outcome) [[unlikely]] {
-      exception = to_exception(call, shown, *outcome);
+      exception = interrupted_ ? std::exchange(interrupted_, nullptr) : to_exception(call, shown, *outcome);
     }
   } catch (...) {
     exception = std::current_exception();

@@ -113,6 +113,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   const ShmCall* running_ = nullptr;
   const Tensors* running_shown_ = nullptr;
   uint64_t delayed_ = 0;
+  std::exception_ptr interrupted_;
 
   mutable std::mutex queue_mutex_;
   std::condition_variable wake_;
@@ -140,5 +141,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
 size_t num_pending_shm_operations();
 /// At exit: ends them with an error, and their threads.
 void end_shm_operations();
+/// The same for groups without operations too.
+void end_shm_threads();
 
 }  // namespace cohort::comm

@@ -46,8 +46,7 @@ struct SavedGradient {
 };
 
 bool runs_in_caller(const ReducerOptions& options, const std::vector<at::Tensor>& parameters) {
-  const auto backend = options.process_group->getBackend(parameters.front().device().type());
-  return backend->getBackendName() == "shm";
+  return parameters.front().is_cpu() && has_shared_memory(options.process_group);
 }
 
 class OverlapEngine final : public GradientEngine {

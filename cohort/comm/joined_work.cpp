@@ -1,4 +1,4 @@
-#include "cohort/comm/gloo/joined_work.h"
+#include "cohort/comm/joined_work.h"
 
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>

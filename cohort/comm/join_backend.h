@@ -1,0 +1,49 @@
+/// Backends for groups that somebody else builds, as Python's torch.distributed does: all that init_process_group and new_group
+/// do for one of a group's backends (roll call, choice, explanations), without a group of Cohort's own. C++ ranks that make
+/// the group by those functions take part.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cohort/export.h"
+
+namespace c10d {
+class Backend;
+}
+
+namespace cohort::comm {
+
+struct JoinRequest {
+  std::string backend;  ///< "cohort" or "shm"
+  /// What PyTorch hands to a backend: the group's store behind a prefix for the device, such as "cpu/".
+  c10::intrusive_ptr<c10d::Store> store;
+  int rank = 0;
+  int world_size = 1;
+  std::chrono::milliseconds timeout;
+  std::string group_name;         ///< PyTorch's, "0"
+  std::vector<int> global_ranks;  ///< default-group ranks of the members; empty for the default group
+};
+
+/// Collective: every rank of the group must call this. Blocks until all have come.
+/// Returns: the backend; the same object for each device of one group.
+/// Throws c10::ValueError for ranks that can never work together, c10::DistStoreError naming those that do not come,
+/// c10::DistBackendError when connecting fails.
+/// Thread-safety: one thread at a time.
+COHORT_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
+
+/// Looked at while an operation waits for other ranks, in the thread that runs it, about four times a second: an exception
+/// ends the operation and its group, and is what the caller gets. Null: nothing is looked at (the default).
+using Interruption = std::exception_ptr (*)();
+COHORT_API void set_interruption(Interruption interruption);
+
+/// Ends all operations of backend "shm" in this process, and the threads that run them. For hosts whose own end does not bear
+/// threads, as Python's. Afterwards every operation fails.
+COHORT_API void end_background_threads();
+
+}  // namespace cohort::comm

@@ -1,0 +1,65 @@
+// torchcohort._C: libcohort.so for Python. Every function that may wait releases the interpreter's lock.
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <pybind11/chrono.h>
+
+#include <string>
+#include <vector>
+
+#include "cohort/comm/join_backend.h"
+#include "cohort/comm/report/flight_recorder.h"
+#include "cohort/comm/shm/shm_empty.h"
+
+namespace {
+
+using torch::wrap_pybind_function;
+using torch::wrap_pybind_function_no_gil;
+
+unsigned long main_thread = 0;
+
+// Only Python's main thread runs signal handlers. What they raise, KeyboardInterrupt as a rule, ends the operation.
+std::exception_ptr check_signals() {
+  if (PyThread_get_thread_ident() != main_thread) return nullptr;
+  const py::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() == 0) return nullptr;
+  return std::make_exception_ptr(py::error_already_set());
+}
+
+void find_main_thread() {
+  main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
+}
+
+c10::intrusive_ptr<c10d::Backend> create_backend(const std::string& name, const c10::intrusive_ptr<c10d::Store>& store,
+                                                 int rank, int world_size, std::chrono::milliseconds timeout,
+                                                 const std::string& group_name, const std::vector<int>& global_ranks) {
+  return cohort::comm::join_backend({name, store, rank, world_size, timeout, group_name, global_ranks});
+}
+
+at::Tensor shm_empty(const std::vector<int64_t>& size, at::ScalarType dtype, const cohort::Group& group) {
+  return cohort::shm_empty(size, at::TensorOptions().dtype(dtype), group);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  // Store, Backend and ProcessGroup are Python classes of torch's own module.
+  py::module_::import("torch._C._distributed_c10d");
+  module.doc() = "The part of torchcohort that is written in C++.";
+  module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("store"),
+             py::arg("rank"), py::arg("world_size"), py::arg("timeout"), py::arg("group_name"),
+             py::arg("global_ranks"));
+  module.def("end_background_threads", wrap_pybind_function_no_gil(cohort::comm::end_background_threads));
+  module.def("shm_empty", wrap_pybind_function_no_gil(shm_empty), py::arg("size"), py::arg("dtype"), py::arg("group"));
+  module.def("has_shared_memory", wrap_pybind_function_no_gil(cohort::has_shared_memory), py::arg("group"));
+  module.def("shm_memory_allocated", wrap_pybind_function(cohort::shm_memory_allocated));
+  module.def("dump_flight_recorder", wrap_pybind_function_no_gil(cohort::dump_flight_recorder));
+  module.def("dump_flight_recorder_text", wrap_pybind_function_no_gil(cohort::dump_flight_recorder_text));
+  module.def("write_flight_recorder", wrap_pybind_function_no_gil(cohort::write_flight_recorder),
+             py::arg("prefix") = "");
+  module.def("write_chrome_trace", wrap_pybind_function_no_gil(cohort::write_chrome_trace), py::arg("path"));
+  find_main_thread();
+  cohort::comm::set_interruption(check_signals);
+}

@@ -1,0 +1,80 @@
+"""Backends "cohort" and "shm" for torch.distributed.
+
+    import torchcohort
+    torch.distributed.init_process_group("cohort")
+
+"cohort" is the best there is for each device: CPU tensors go through shared memory where all ranks of the group can share
+it, else over Gloo; CUDA tensors over NCCL where this build has it. "shm" is shared memory or an error. DDP, FSDP2, tensor
+and pipeline parallelism run on them unchanged. C++ ranks that use Cohort can be members of the same groups.
+"""
+
+import atexit
+import sys
+
+import torch
+import torch.distributed as dist
+
+from . import _build_facts
+
+__version__ = _build_facts.VERSION
+
+
+def _release(version):
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+if _release(torch.__version__) != _release(_build_facts.TORCH_VERSION):
+    raise ImportError(
+        f"torchcohort {__version__} was built for PyTorch {_release(_build_facts.TORCH_VERSION)}, but this environment has "
+        f"{torch.__version__}. Reinstall it here (pip install --no-build-isolation <Cohort's source>), or install "
+        f"torch=={_build_facts.TORCH_VERSION}.")
+if not dist.is_available():
+    raise ImportError("torchcohort needs a PyTorch that was built with torch.distributed, and this one was not.")
+
+from . import _C  # noqa: E402
+from ._C import (  # noqa: E402
+    dump_flight_recorder, dump_flight_recorder_text, shm_memory_allocated, write_chrome_trace, write_flight_recorder)
+
+__all__ = ["dump_flight_recorder", "dump_flight_recorder_text", "has_shared_memory", "shm_empty",
+           "shm_memory_allocated", "write_chrome_trace", "write_flight_recorder"]
+
+
+def shm_empty(*size: int, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:
+    """A zeroed CPU tensor in memory that all ranks of `group` (default: all ranks) map; each rank has its own.
+
+    Operations whose tensors all lie there move each byte once instead of twice. Collective: every rank of the group must
+    call this with a size and dtype of the same number of bytes. ValueError for a group without shared memory.
+    """
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    return _C.shm_empty(list(size), dtype or torch.get_default_dtype(), group or dist.group.WORLD)
+
+
+def has_shared_memory(group: dist.ProcessGroup | None = None) -> bool:
+    """True if shm_empty works on `group` (default: all ranks)."""
+    return _C.has_shared_memory(group or dist.group.WORLD)
+
+
+# c10d keeps one registered backend per group: the second one of another name would silently be the first.
+def _check_backends_of_group(name):
+    config = sys._getframe(2).f_locals.get("backend_config")
+    for device, other in (config.get_device_backend_map() if config else {}).items():
+        is_registered = dist.Backend.backend_type_map.get(other) == dist.ProcessGroup.BackendType.CUSTOM
+        if is_registered and other != name:
+            raise ValueError(
+                f'backend string "{config}": c10d keeps a single registered backend per group, so "{name}" and "{other}" '
+                f'(for {device} tensors) cannot be in one; use "cohort" alone, which serves all devices')
+
+
+def _create(name):
+    def create(options, _):
+        _check_backends_of_group(name)
+        return _C.create_backend(name, options.store, options.group_rank, options.group_size, options.timeout,
+                                 options.group_id, options.global_ranks_in_group)
+    return create
+
+
+dist.Backend.register_backend("cohort", _create("cohort"), extended_api=True, devices=["cpu", "cuda"])
+dist.Backend.register_backend("shm", _create("shm"), extended_api=True, devices=["cpu"])
+# Threads that let go of a tensor need the interpreter.
+atexit.register(_C.end_background_threads)
