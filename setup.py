@@ -85,7 +85,7 @@ def check_compiler():
 
 
 def check_python_headers():
-    folder = sysconfig.get_paths()["include"]
+    folder = sysconfig.get_path("include")
     if not pathlib.Path(folder, "Python.h").is_file():
         fail(f"the headers of {sys.executable} are missing: no Python.h in {folder}",
              "on Debian and Ubuntu: apt-get install python3-dev")
@@ -153,6 +153,13 @@ def check_built_for_this_python(package, given):
              "COHORT_BUILD_DIR was configured for another PyTorch; unset it" if given else "see the message above")
 
 
+def files_of_wheel(package):
+    """All files, but of libcohort.so.0 -> libcohort.so.0.1.0 only the first: a wheel has no links, and would hold both."""
+    files = [file for file in sorted(package.rglob("*")) if file.is_file()]
+    linked = {file.resolve() for file in files if file.is_symlink()}
+    return [file for file in files if file.is_symlink() or file.resolve() not in linked]
+
+
 class BuildWithCMake(build_ext):
     """Lays the package into the wheel; for an editable install, what is compiled goes beside the sources."""
 
@@ -161,9 +168,10 @@ class BuildWithCMake(build_ext):
         target = SOURCE / "python/torchcohort" if in_place else pathlib.Path(self.build_lib, "torchcohort")
         with tempfile.TemporaryDirectory() as prefix:
             build_package(pathlib.Path(prefix))
-            for file in sorted(pathlib.Path(prefix, "torchcohort").rglob("*")):
-                copy = target / file.relative_to(pathlib.Path(prefix, "torchcohort"))
-                if file.is_file() and not (in_place and copy.suffix in {".py", ".pyi", ".typed"}):
+            package = pathlib.Path(prefix, "torchcohort")
+            for file in files_of_wheel(package):
+                copy = target / file.relative_to(package)
+                if not (in_place and (copy.suffix in {".pyi", ".typed"} or copy.suffix == ".py" and copy.is_file())):
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     copy.unlink(missing_ok=True)
                     shutil.copy2(file, copy)
