@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 import torch
+import torch._dynamo  # DDP would import it in every rank
 import torch.distributed as dist
 from ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
@@ -134,6 +135,7 @@ def test_tensors_dropped_by_the_progress_thread():
 
 
 def gc_during_collectives(rank, size):
+    gc.freeze()  # what the imports made: a collection then takes microseconds
     stop = threading.Event()
 
     def collect():

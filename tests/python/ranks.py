@@ -109,7 +109,7 @@ def run_ranks(function, size, *, backend="cohort", may_die=(), environment=None,
     return results
 
 
-def start_scripts(text, size, *arguments, **variables):
+def start_scripts(text, size, *arguments, stdin=False, **variables):
     """Starts `size` Python processes that run `text`, which finds rank, size and store in the environment."""
     store = tempfile.mkdtemp() + "/store"
     processes = []
@@ -118,7 +118,7 @@ def start_scripts(text, size, *arguments, **variables):
                            LOCAL_WORLD_SIZE=str(size), COHORT_TEST_STORE=f"file://{store}", OMP_NUM_THREADS="1",
                            PYTHONPATH=str(BUILD / "python"), **variables)
         processes.append(subprocess.Popen([sys.executable, "-c", text, *map(str, arguments)], env=environment, text=True,
-                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+                                          stdin=subprocess.PIPE if stdin else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     return processes
 
 
