@@ -4,8 +4,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include <pybind11/chrono.h>
-
 #include <string>
 #include <vector>
 
@@ -32,10 +30,16 @@ void find_main_thread() {
   main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
 }
 
-c10::intrusive_ptr<c10d::Backend> create_backend(const std::string& name, const c10::intrusive_ptr<c10d::Store>& store,
-                                                 int rank, int world_size, std::chrono::milliseconds timeout,
-                                                 const std::string& group_name, const std::vector<int>& global_ranks) {
-  return cohort::comm::join_backend({name, store, rank, world_size, timeout, group_name, global_ranks});
+c10::intrusive_ptr<c10d::Backend> create_backend(const std::string& name,
+                                                 const c10d::DistributedBackendOptions& options) {
+  return cohort::comm::join_backend(
+      {.backend = name,
+       .store = options.store,
+       .rank = options.group_rank,
+       .world_size = options.group_size,
+       .timeout = std::chrono::round<std::chrono::milliseconds>(options.timeout),
+       .group_name = options.group_id,
+       .global_ranks = {options.global_ranks_in_group.begin(), options.global_ranks_in_group.end()}});
 }
 
 at::Tensor shm_empty(const std::vector<int64_t>& size, at::ScalarType dtype, const cohort::Group& group) {
@@ -48,9 +52,7 @@ PYBIND11_MODULE(_C, module) {
   // Store, Backend and ProcessGroup are Python classes of torch's own module.
   py::module_::import("torch._C._distributed_c10d");
   module.doc() = "The part of torchcohort that is written in C++.";
-  module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("store"),
-             py::arg("rank"), py::arg("world_size"), py::arg("timeout"), py::arg("group_name"),
-             py::arg("global_ranks"));
+  module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("options"));
   module.def("end_background_threads", wrap_pybind_function_no_gil(cohort::comm::end_background_threads));
   module.def("shm_empty", wrap_pybind_function_no_gil(shm_empty), py::arg("size"), py::arg("dtype"), py::arg("group"));
   module.def("has_shared_memory", wrap_pybind_function_no_gil(cohort::has_shared_memory), py::arg("group"));

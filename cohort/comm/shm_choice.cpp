@@ -11,7 +11,7 @@ constexpr size_t kMostNamed = 8;
 
 std::string obstacle(const Arrival& member, const Arrival& first) {
   const auto name = "rank " + std::to_string(member.rank);
-  if (!member.peer) return name + " is a Python process";
+  if (!member.peer) return name + " is a Python process without torchcohort";
   const auto& peer = *member.peer;
   if (!peer.shm_obstacle.empty()) return name + " cannot share memory: " + peer.shm_obstacle;
   if (peer.shm_scope.empty()) return name + " runs another release of Cohort";

@@ -35,6 +35,8 @@ from . import _C  # noqa: E402
 from ._C import (  # noqa: E402
     dump_flight_recorder, dump_flight_recorder_text, shm_memory_allocated, write_chrome_trace, write_flight_recorder)
 
+_DEVICES = {"cohort": ["cpu", "cuda"], "shm": ["cpu"]}
+
 __all__ = ["dump_flight_recorder", "dump_flight_recorder_text", "has_shared_memory", "shm_empty",
            "shm_memory_allocated", "write_chrome_trace", "write_flight_recorder"]
 
@@ -55,11 +57,16 @@ def has_shared_memory(group: dist.ProcessGroup | None = None) -> bool:
     return _C.has_shared_memory(group or dist.group.WORLD)
 
 
-# c10d keeps one registered backend per group: the second one of another name would silently be the first.
+# PyTorch's own code does not look: it takes any device, and where a group has two registered backends of different names it
+# silently uses the first for both.
 def _check_backends_of_group(name):
     config = sys._getframe(2).f_locals.get("backend_config")
     for device, other in (config.get_device_backend_map() if config else {}).items():
         is_registered = dist.Backend.backend_type_map.get(other) == dist.ProcessGroup.BackendType.CUSTOM
+        if other == name and device not in _DEVICES[name]:
+            raise ValueError(
+                f'backend string "{config}": backend "{name}" serves {" and ".join(_DEVICES[name])} tensors, not {device} '
+                f'tensors')
         if is_registered and other != name:
             raise ValueError(
                 f'backend string "{config}": c10d keeps a single registered backend per group, so "{name}" and "{other}" '
@@ -69,12 +76,11 @@ def _check_backends_of_group(name):
 def _create(name):
     def create(options, _):
         _check_backends_of_group(name)
-        return _C.create_backend(name, options.store, options.group_rank, options.group_size, options.timeout,
-                                 options.group_id, options.global_ranks_in_group)
+        return _C.create_backend(name, options)
     return create
 
 
-dist.Backend.register_backend("cohort", _create("cohort"), extended_api=True, devices=["cpu", "cuda"])
-dist.Backend.register_backend("shm", _create("shm"), extended_api=True, devices=["cpu"])
+for _name, _devices in _DEVICES.items():
+    dist.Backend.register_backend(_name, _create(_name), extended_api=True, devices=_devices)
 # Threads that let go of a tensor need the interpreter.
 atexit.register(_C.end_background_threads)

@@ -1,5 +1,6 @@
 #include "tests/conformance/backends.h"
 
+#include "cohort/comm/cohort_backend.h"
 #include "cohort/comm/gloo/gloo_backend.h"
 #include "cohort/comm/shm/shm_backend.h"
 
@@ -13,6 +14,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
        10000,
        4000},
       {"shm", comm::make_shm_backend, {}, 15000, 4000},
+      {"cohort", comm::make_cohort_backend, {}, 15000, 4000},
   };
   return table;
 }

@@ -88,7 +88,7 @@ def test_a_python_rank_means_gloo_where_no_backend_is_named(agent):
         ended = [rank.communicate(timeout=60) for rank in ranks]
     assert [out.replace("begins\n", "") for out, _ in ended] == ["started\n"] * 3
     for rank in (0, 2):
-        assert f"rank {rank} of 3, backend cpu:gloo, as rank 1 is a Python process\n" in ended[rank][1]
+        assert f"rank {rank} of 3, backend cpu:gloo, as rank 1 is a Python process without torchcohort\n" in ended[rank][1]
 
 
 def test_shm_with_a_python_rank_is_refused_on_all_ranks(agent):
@@ -97,7 +97,7 @@ def test_shm_with_a_python_rank_is_refused_on_all_ranks(agent):
         job.python(1)
         ranks = [job.cpp(0, "*:@backend=shm"), job.cpp(2, "*:@backend=shm")]
         text = ("ValueError: [cohort] group \"default_pg\" cannot use backend \"shm\"\n"
-                "  caused by: rank 1 is a Python process\n"
+                "  caused by: rank 1 is a Python process without torchcohort\n"
                 "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory\n")
         assert [outcome(rank) for rank in ranks] == [text, text]
 

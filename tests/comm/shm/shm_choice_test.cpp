@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include "cohort/comm/collectives.h"
+#include "cohort/comm/shm/shm_empty.h"
 #include "cohort/comm/shm_choice.h"
 #include "cohort/comm/subgroups.h"
 #include "tests/support/rank_processes.h"
@@ -41,7 +42,7 @@ TEST(ShmChoice, RanksOfOneScopeCanShareMemory) {
 
 TEST(ShmChoice, SaysWhichRanksAreInTheWayMessage) {
   const std::vector<std::string> expected{
-      "rank 1 is on another host (node-b)", "rank 2 is a Python process",
+      "rank 1 is on another host (node-b)", "rank 2 is a Python process without torchcohort",
       "rank 3 cannot share memory: memfd_create: Operation not permitted (EPERM)",
       "rank 4 runs another release of Cohort",
       "rank 5 shares no memory with rank 0: another container or user, or another COHORT_HOST_ID"};
@@ -49,9 +50,10 @@ TEST(ShmChoice, SaysWhichRanksAreInTheWayMessage) {
                                     member(3, "a", "", "memfd_create: Operation not permitted (EPERM)"),
                                     member(4, "a", ""), member(5, "a", "z")}),
             expected);
-  EXPECT_EQ(comm::shm_refusal_text("dp", {"rank 2 is a Python process"}),
-            "[cohort] group \"dp\" cannot use backend \"shm\"\n  caused by: rank 2 is a Python process\n"
-            "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory");
+  EXPECT_EQ(
+      comm::shm_refusal_text("dp", {"rank 2 is a Python process without torchcohort"}),
+      "[cohort] group \"dp\" cannot use backend \"shm\"\n  caused by: rank 2 is a Python process without torchcohort\n"
+      "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory");
 }
 
 TEST(ShmChoice, PeersTellTheirScope) {
@@ -107,6 +109,28 @@ TEST(ShmChoice, TwoHostsMeanGlooSaidOnceMessage) {
   EXPECT_THAT(results[1].errors,
               HasSubstr("group \"default_pg\": rank 1 of 3, backend cpu:gloo, as rank 2 shares no memory with rank 0: "
                         "another container or user, or another COHORT_HOST_ID\n"));
+}
+
+COHORT_WORKER(names_cohort) {
+  if (std::getenv("RANK") == std::string(std::getenv("OTHER_HOST"))) setenv("COHORT_HOST_ID", "node-b", 1);
+  init_process_group("cohort");
+  check_all_reduce();
+  const auto pair = new_group({0, 1});
+  if (is_member(pair)) check_all_reduce(pair);
+  monitored_barrier();
+  std::cout << get_backend() << " " << get_backend_config() << " " << (has_shared_memory() ? "shared" : "sent") << " "
+            << (has_shared_memory(pair) ? "shared" : "sent") << std::endl;
+  destroy_process_group();
+}
+
+TEST(ShmChoice, BackendCohortChoosesInEachGroup) {
+  const auto together = run_workers("names_cohort", {.world_size = 3, .environment = {{"OTHER_HOST", "none"}}});
+  together.expect_success();
+  EXPECT_EQ(together[0].output, "cohort cpu:cohort,cuda:cohort shared shared\n");
+  EXPECT_EQ(together[2].output, "cohort cpu:cohort,cuda:cohort shared sent\n");
+  const auto apart = run_workers("names_cohort", {.world_size = 3, .environment = {{"OTHER_HOST", "2"}}});
+  apart.expect_success();
+  EXPECT_EQ(apart[0].output, "cohort cpu:cohort,cuda:cohort sent shared\n");
 }
 
 // The system call fails with EPERM from now on, as in a strict sandbox.
