@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 // What the caller has before the progress thread takes its work, where cores are shared.
 constexpr auto kGrace = std::chrono::milliseconds(1);
+// How often a thread that waits for another one's operation looks for an interruption.
+constexpr auto kLookInterval = std::chrono::milliseconds(250);
 // After this long without work the progress thread sleeps until it is woken.
 constexpr auto kAttention = std::chrono::milliseconds(50);
 // With cores to spare: how long it looks for work before it sleeps; queueing then wakes nobody.
@@ -80,6 +82,12 @@ std::atomic<Interruption> current_interruption = nullptr;
 }  // namespace
 
 void set_interruption(Interruption interruption) { current_interruption = interruption; }
+
+void throw_interruption() {
+  const auto interruption = current_interruption.load();
+  if (!interruption) return;
+  if (const auto exception = interruption()) std::rethrow_exception(exception);
+}
 
 void end_background_threads() { end_shm_threads(); }
 
@@ -182,8 +190,22 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
   return exception;
 }
 
+// Where another thread runs an operation, this one is no better off: an interruption ends both.
+std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
+  std::unique_lock run(run_mutex_, std::try_to_lock);
+  while (!run && !run.try_lock_for(kLookInterval)) {
+    try {
+      throw_interruption();
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+  return run;
+}
+
 bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {
-  const std::lock_guard run(run_mutex_);
+  const auto run = wait_to_run();
   if (num_queued_.load(std::memory_order_relaxed) > 0) return false;
   work.finish_unseen(execute(work.call(), shown, body));
   return true;
@@ -219,7 +241,7 @@ ShmSession::WorkPtr ShmSession::take() {
 bool ShmSession::run_front() {
   WorkPtr work;
   {
-    const std::lock_guard run(run_mutex_);
+    const auto run = wait_to_run();
     work = take();
     if (!work) return false;
     work->finish_with(execute(work->call(), work->shown(), work->body()));

@@ -89,6 +89,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::string find_obstacle();
   WorkPtr take();
   bool run_front();
+  std::unique_lock<std::timed_mutex> wait_to_run();
   void fail_queue(const shm::Failure& failure);
   void work_in_background();
   void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
@@ -108,7 +109,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::unique_ptr<shm::Group> group_;
 
   /// Held while an operation runs.
-  std::mutex run_mutex_;
+  std::timed_mutex run_mutex_;
   std::function<std::string()> find_obstacle_;
   const ShmCall* running_ = nullptr;
   const Tensors* running_shown_ = nullptr;
@@ -137,6 +138,8 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::vector<Kept> kept_;
 };
 
+/// Throws what the calling thread is to end its wait with (set_interruption), if there is anything.
+void throw_interruption();
 /// Operations of this process on the backend "shm" that have not ended. Thread-safe.
 size_t num_pending_shm_operations();
 /// At exit: ends them with an error, and their threads.
