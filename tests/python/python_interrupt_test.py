@@ -27,7 +27,9 @@ BLOCKED = {
     "recv": lambda tensor: dist.recv(tensor, 1),
     "all_gather_object": lambda tensor: dist.all_gather_object([None, None], {}),
 }
-REASON = "  caused by: TODO"
+REASON = (r"  caused by: (the group has failed before and takes no more operations\n"
+          r"  caused by: interrupted by a signal while it waited\n"
+          r"  hint: destroy_process_group\(\) and start again on every rank|the group was aborted on this rank)")
 LEAVE_THE_GROUP_WELL = {"recv"}  # nobody else takes part
 
 

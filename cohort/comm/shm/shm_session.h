@@ -94,11 +94,13 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   void work_in_background();
   void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
   bool gives_grace(std::unique_lock<std::mutex>& lock);
+  bool is_forked_child() const;
   void drop_finished_transfers();
   void forget();
 
-  /// The process that joined; in a forked child there is nothing to close.
+  /// The process that joined; in a forked child there is nothing to close, and nothing may be called.
   const int owner_;
+  const uint64_t num_forks_;
   const ShmIdentity identity_;
   const std::shared_ptr<OperationWatch> watch_;
   const bool has_spare_cores_;
@@ -115,6 +117,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   const Tensors* running_shown_ = nullptr;
   uint64_t delayed_ = 0;
   std::exception_ptr interrupted_;
+  std::atomic<bool> was_interrupted_ = false;
 
   mutable std::mutex queue_mutex_;
   std::condition_variable wake_;
