@@ -95,15 +95,18 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   WorkPtr take();
   bool run_front();
   bool run_with_others(const ShmWork& work);
+  std::unique_lock<std::timed_mutex> wait_to_run();
   void fail_queue(const shm::Failure& failure);
   void work_in_background();
   void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
   bool gives_grace(std::unique_lock<std::mutex>& lock);
+  bool is_forked_child() const;
   void drop_finished_transfers();
   void forget();
 
-  /// The process that joined; in a forked child there is nothing to close.
+  /// The process that joined; in a forked child there is nothing to close, and nothing may be called.
   const int owner_;
+  const uint64_t num_forks_;
   const ShmIdentity identity_;
   const std::shared_ptr<OperationWatch> watch_;
   const bool has_spare_cores_;
@@ -114,12 +117,13 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::unique_ptr<shm::Group> group_;
 
   /// Held while an operation runs.
-  std::mutex run_mutex_;
+  std::timed_mutex run_mutex_;
   std::function<std::string()> find_obstacle_;
   const ShmCall* running_ = nullptr;
   const Tensors* running_shown_ = nullptr;
   uint64_t delayed_ = 0;
   std::exception_ptr interrupted_;
+  std::atomic<bool> was_interrupted_ = false;
 
   mutable std::mutex queue_mutex_;
   std::condition_variable wake_;
@@ -143,6 +147,8 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::vector<Kept> kept_;
 };
 
+/// Throws what the calling thread is to end its wait with (set_interruption), if there is anything.
+void throw_interruption();
 /// Operations of this process on the backend "shm" that have not ended. Thread-safe.
 size_t num_pending_shm_operations();
 /// At exit: ends them with an error, and their threads.
