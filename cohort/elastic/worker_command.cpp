@@ -6,6 +6,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/process.h"
+#include "cohort/elastic/packaged_python.h"
 #include "cohort/elastic/substitution.h"
 
 namespace cohort::elastic {
@@ -18,6 +19,9 @@ namespace {
 std::string default_interpreter() {
   const auto chosen = base::get_env("PYTHON_EXEC");
   if (chosen && !chosen->empty()) return *chosen;
+  std::error_code error;
+  const auto launcher = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (const std::optional<std::string> packaged = packaged_python(launcher)) return *packaged;
   return base::find_program("python3") ? "python3" : "python";
 }
 

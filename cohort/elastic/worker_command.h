@@ -19,7 +19,8 @@ struct WorkerProgram {
 };
 
 /// Returns the command line of one worker, `${local_rank}` substituted.
-/// `.py` files, modules and files that are not executable go to `interpreter`: PYTHON_EXEC if set, else python3.
+/// `.py` files, modules and files that are not executable go to `interpreter`: PYTHON_EXEC if set, else the one
+/// that the launcher was installed into (packaged_python.h), else python3.
 base::Result<std::vector<std::string>> worker_command(const WorkerProgram& program, int local_rank);
 
 /// The same with the interpreter named, for tests.

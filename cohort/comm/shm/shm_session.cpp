@@ -18,6 +18,11 @@ using Clock = std::chrono::steady_clock;
 
 // What the caller has before the progress thread takes its work, where cores are shared.
 constexpr auto kGrace = std::chrono::milliseconds(1);
+// What other ranks have to come to an operation before the progress thread takes it. Ranks of one job mostly come together,
+// and two switches between threads take as long.
+constexpr auto kMoment = std::chrono::microseconds(200);
+// How often a thread that waits for another one's operation looks for an interruption.
+constexpr auto kLookInterval = std::chrono::milliseconds(250);
 // After this long without work the progress thread sleeps until it is woken.
 constexpr auto kAttention = std::chrono::milliseconds(50);
 // With cores to spare: how long it looks for work before it sleeps; queueing then wakes nobody.
@@ -77,9 +82,29 @@ void close_sessions(bool idle_ones_too) {
 
 std::atomic<Interruption> current_interruption = nullptr;
 
+// How often this process and those before it have forked since a session was made: cheaper to compare than getpid().
+std::atomic<uint64_t> num_forks = 0;
+
+uint64_t count_forks() {
+  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
+  return num_forks;
+}
+
+shm::Failure forked() {
+  return {shm::Failure::Kind::kAborted,
+          {"this process was forked from the rank, and is no member of its groups"},
+          "call collectives in the rank itself; start other ranks by spawn, or before the first group"};
+}
+
 }  // namespace
 
 void set_interruption(Interruption interruption) { current_interruption = interruption; }
+
+void throw_interruption() {
+  const auto interruption = current_interruption.load();
+  if (!interruption) return;
+  if (const auto exception = interruption()) std::rethrow_exception(exception);
+}
 
 void end_background_threads() { end_shm_threads(); }
 
@@ -96,6 +121,7 @@ void end_shm_threads() { close_sessions(/*idle_ones_too=*/true); }
 
 ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, bool has_spare_cores)
     : owner_(getpid()),
+      num_forks_(count_forks()),
       identity_{request.group_name, host_name(), request.rank, request.world_size},
       watch_(request.watch),
       has_spare_cores_(has_spare_cores),
@@ -133,7 +159,8 @@ shm::CallOptions ShmSession::options_of(const ShmCall& call) const {
 // Called by the engine, in the thread that runs the operation.
 std::string ShmSession::find_obstacle() {
   if (const auto interruption = current_interruption.load()) {
-    if ((interrupted_ = interruption())) return "this process was interrupted while it waited";
+    if ((interrupted_ = interruption())) was_interrupted_ = true;
+    if (interrupted_) return "interrupted by a signal while it waited";
   }
   if (!watch_) return {};
   const auto operation = describe(*running_, *running_shown_, identity_);
@@ -151,7 +178,13 @@ std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& 
       C10_THROW_ERROR(ValueError, failure.hint.empty() ? text : text + "; " + failure.hint);
     }
     auto operation = describe(call, shown, identity_);
-    if (!watch_) C10_THROW_ERROR(DistBackendError, failure_message({operation, failure.causes, failure.hint}));
+    if (failure.kind == shm::Failure::Kind::kObstacle && was_interrupted_) {
+      C10_THROW_ERROR(DistBackendError, failure_message({operation, failure.causes,
+                                                         "destroy_process_group() and start again on every rank"}));
+    }
+    if (!watch_ || is_forked_child()) {
+      C10_THROW_ERROR(DistBackendError, failure_message({operation, failure.causes, failure.hint}));
+    }
     C10_THROW_ERROR(DistBackendError, watch_->explain(operation, EngineFailure{.kind = kind_of(failure.kind),
                                                                                .causes = failure.causes,
                                                                                .hint = failure.hint,
@@ -182,14 +215,35 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
   return exception;
 }
 
+// Where another thread runs an operation, this one is no better off: an interruption ends both.
+std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
+  std::unique_lock run(run_mutex_, std::try_to_lock);
+  while (!run && !run.try_lock_for(kLookInterval)) {
+    try {
+      throw_interruption();
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+  return run;
+}
+
+bool ShmSession::is_forked_child() const { return num_forks.load(std::memory_order_relaxed) != num_forks_; }
+
 bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {
-  const std::lock_guard run(run_mutex_);
+  if (is_forked_child()) [[unlikely]] {
+    work.finish_unseen(to_exception(work.call(), shown, forked()));
+    return true;
+  }
+  const auto run = wait_to_run();
   if (num_queued_.load(std::memory_order_relaxed) > 0) return false;
   work.finish_unseen(execute(work.call(), shown, body));
   return true;
 }
 
 void ShmSession::enqueue(WorkPtr work) {
+  if (is_forked_child()) return work->finish_with(to_exception(work->call(), work->shown(), forked()));
   bool wakes = false;
   {
     const std::lock_guard lock(queue_mutex_);
@@ -217,10 +271,34 @@ ShmSession::WorkPtr ShmSession::take() {
 }
 
 ShmSession::WorkPtr ShmSession::run_front() {
-  const std::lock_guard run(run_mutex_);
+  const auto run = wait_to_run();
   auto work = take();
   if (work) work->finish_with(execute(work->call(), work->shown(), work->body()));
   return work;
+}
+
+// True if it ran.
+bool ShmSession::run_with_others(const ShmWork& work) {
+  WorkPtr front;
+  {
+    const std::unique_lock run(run_mutex_, std::try_to_lock);
+    if (!run.owns_lock() || !group_) return false;
+    {
+      const std::lock_guard lock(queue_mutex_);
+      if (queue_.empty() || queue_.front().get() != &work) return false;
+    }
+    if (!group_->meet_soon(kMoment)) return false;
+    front = take();
+    if (!front) return false;
+    front->finish_with(execute(front->call(), front->shown(), front->body()));
+  }
+  front->announce();
+  return true;
+}
+
+void ShmSession::run_or_hurry(ShmWork& work) {
+  if (!has_spare_cores_ && run_with_others(work)) return;
+  hurry();
 }
 
 void ShmSession::run_through(ShmWork& work) {
@@ -386,6 +464,7 @@ void ShmSession::close() {
 }
 
 ShmSession::OpenExchange ShmSession::exchange() {
+  if (is_forked_child()) return {};
   OpenExchange open{std::shared_lock(lifetime_), nullptr};
   if (group_) open.exchange = &group_->exchange();
   return open;

@@ -5,7 +5,9 @@
 /// nothing is queued before it. An asynchronous one is queued; whoever waits for it runs the queue up to it. The progress
 /// thread, which starts with the first of them, takes what nobody waits for. Where ranks have no cores to spare it would only
 /// take time from the caller, who will most likely wait soon: then it gives the caller a millisecond first, and looks at the
-/// queue by itself while there is traffic, so that queueing wakes nobody.
+/// queue by itself while there is traffic, so that queueing wakes nobody. A future cannot run the queue when it is waited for,
+/// as c10d::Reducer does: there, who asks for the future gives the other ranks a moment to come, and runs the operation if
+/// they do. Only a moment: a program may count on an asynchronous operation not to wait for ranks.
 /// Callbacks of a future may wait for later operations, as PyTorch's PowerSGD does. So the progress thread that runs them gives
 /// up the lead; as soon as somebody needs the queue another one has it. There are as many as ever waited at once, and one.
 ///
@@ -57,6 +59,9 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   void enqueue(WorkPtr work);
   /// Blocks until `work` is done, running it and what is queued before it.
   void run_through(ShmWork& work);
+  /// Somebody will wait for `work` who cannot run the queue. If it is the next and the other ranks come to it within a moment,
+  /// it runs at once in the calling thread; else the progress thread gives the caller no more time.
+  void run_or_hurry(ShmWork& work);
   /// The progress thread shall not give the caller time any more: somebody waits who cannot run the queue.
   void hurry();
 
@@ -92,6 +97,8 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   WorkPtr take();
   /// Runs the front of the queue, and gives it back for whoever is to announce it; null if there is none.
   WorkPtr run_front();
+  bool run_with_others(const ShmWork& work);
+  std::unique_lock<std::timed_mutex> wait_to_run();
   void fail_queue(const shm::Failure& failure);
   void work_in_background();
   void lead(std::unique_lock<std::mutex>& lock);
@@ -99,11 +106,13 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   void appoint();
   void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
   bool gives_grace(std::unique_lock<std::mutex>& lock);
+  bool is_forked_child() const;
   void drop_finished_transfers();
   void forget();
 
-  /// The process that joined; in a forked child there is nothing to close.
+  /// The process that joined; in a forked child there is nothing to close, and nothing may be called.
   const int owner_;
+  const uint64_t num_forks_;
   const ShmIdentity identity_;
   const std::shared_ptr<OperationWatch> watch_;
   const bool has_spare_cores_;
@@ -114,12 +123,13 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::unique_ptr<shm::Group> group_;
 
   /// Held while an operation runs.
-  std::mutex run_mutex_;
+  std::timed_mutex run_mutex_;
   std::function<std::string()> find_obstacle_;
   const ShmCall* running_ = nullptr;
   const Tensors* running_shown_ = nullptr;
   uint64_t delayed_ = 0;
   std::exception_ptr interrupted_;
+  std::atomic<bool> was_interrupted_ = false;
 
   mutable std::mutex queue_mutex_;
   std::condition_variable wake_;
@@ -148,6 +158,8 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::vector<Kept> kept_;
 };
 
+/// Throws what the calling thread is to end its wait with (set_interruption), if there is anything.
+void throw_interruption();
 /// Operations of this process on the backend "shm" that have not ended. Thread-safe.
 size_t num_pending_shm_operations();
 /// At exit: ends them with an error, and their threads.

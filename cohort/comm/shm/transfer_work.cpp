@@ -149,6 +149,7 @@ bool TransferWork::wait(milliseconds timeout) {
     if (is_limited) limit = std::min(limit, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
     if (wait_a_while(std::max(limit, milliseconds(0))) == Step::kDone) break;
     if (is_limited && Clock::now() >= deadline) C10_THROW_ERROR(DistBackendError, waiting_text(timeout));
+    throw_interruption();
     auto* watch = session_->watch();
     if (watch && !watch->find_obstacle(describe(call_, tensors_, session_->identity())).empty()) throw_obstacle();
   }

@@ -1,0 +1,178 @@
+"""exit_ranks.py SIZE REPEATS CASE...: ranks whose interpreters end in the ordinary way, in every state of their groups.
+
+Prints a JSON line per rank: [case, rank, exit code or minus the signal, what it wrote to standard error]. The ranks are forked,
+so that each costs milliseconds, and run to the end of this file: what is compared is the end of a real interpreter.
+"""
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+import torchcohort  # noqa: F401
+
+KEPT = []
+HANG_LIMIT = 30
+
+
+def begin(rank, size, store):
+    torch.set_num_threads(1)
+    dist.init_process_group("cohort", init_method=f"file://{store}", rank=rank, world_size=size)
+    total = torch.ones(4)
+    dist.all_reduce(total)
+    assert total[0] == size
+
+
+def destroyed(rank, size):
+    dist.destroy_process_group()
+
+
+def not_destroyed(rank, size):
+    pass
+
+
+def group_is_kept(rank, size):
+    KEPT.append(dist.new_group())
+    KEPT.append(KEPT)
+    dist.barrier(group=KEPT[0])
+    dist.destroy_process_group()
+
+
+def works_not_waited_for(rank, size):
+    for _ in range(20):
+        KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True))
+
+
+def works_dropped(rank, size):
+    for _ in range(20):
+        dist.all_reduce(torch.ones(1000), async_op=True)
+
+
+def callbacks_not_waited_for(rank, size):
+    for _ in range(20):
+        future = dist.all_reduce(torch.ones(1000), async_op=True).get_future()
+        KEPT.append(future.then(lambda future: future.value()[0] * 2))
+
+
+def work_that_never_ends(rank, size):
+    if rank == 0:
+        KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True))
+        dist.isend(torch.ones(1000), 1)
+
+
+def callback_that_never_runs(rank, size):
+    if rank == 0:
+        KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True).get_future().then(lambda future: torch.ones(1)))
+
+
+def exception(rank, size):
+    KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True))
+    raise RuntimeError("mine")
+
+
+def exception_of_one_rank(rank, size):
+    if rank == 1:
+        raise RuntimeError("mine")
+    time.sleep(0.05)
+
+
+def exit_code(rank, size):
+    sys.exit(5)
+
+
+def exit_in_a_thread(rank, size):
+    thread = threading.Thread(target=lambda: (dist.all_reduce(torch.ones(3)), sys.exit(3)))
+    thread.start()
+    thread.join()
+
+
+def daemon_thread_in_a_collective(rank, size):
+    """Rank 0's thread waits for a peer that never calls, while its interpreter ends."""
+    if rank == 0:
+        threading.Thread(target=lambda: dist.all_reduce(torch.ones(3)), daemon=True).start()
+        time.sleep(0.05)
+    else:
+        time.sleep(0.3)
+
+
+def daemon_thread_among_collectives(rank, size):
+    group = dist.new_group()
+
+    def forever():
+        while True:
+            dist.all_reduce(torch.ones(3), group=group)
+
+    threading.Thread(target=forever, daemon=True).start()
+    time.sleep(0.02)
+
+
+def failed_group(rank, size):
+    try:
+        dist.all_reduce(torch.ones(3)) if rank else dist.barrier()
+    except RuntimeError:
+        pass
+    else:
+        raise AssertionError("different calls did not fail")
+
+
+def interrupt_rank_0(rank):
+    pids = [None, None]
+    dist.all_gather_object(pids, os.getpid())
+    if rank == 1:
+        time.sleep(0.1)
+        os.kill(pids[0], signal.SIGINT)
+        time.sleep(0.2)
+    else:
+        dist.barrier()
+
+
+def interrupt(rank, size):
+    interrupt_rank_0(rank)
+
+
+def interrupt_with_a_handler(rank, size):
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
+    interrupt_rank_0(rank)
+
+
+def fork_rank(case, rank, size, store):
+    """In the child: the case, and then back to the end of the file. In the parent: (process, where its output goes)."""
+    output = tempfile.TemporaryFile()
+    child = os.fork()
+    if child:
+        return child, output
+    os.dup2(output.fileno(), 2)
+    signal.alarm(HANG_LIMIT)
+    begin(rank, size, store)
+    globals()[case](rank, size)
+    return None
+
+
+def run_job(case, size):
+    folder = tempfile.mkdtemp()
+    started = []
+    for rank in range(size):
+        started.append(fork_rank(case, rank, size, folder + "/store"))
+        if started[-1] is None:
+            return False
+    for rank, (child, output) in enumerate(started):
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        print(json.dumps([case, rank, status, output.read().decode()]), flush=True)
+    shutil.rmtree(folder)
+    return True
+
+
+def main(size, repeats, cases):
+    for case in cases * repeats:
+        if not run_job(case, size):
+            return
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,145 @@
+"""Failures of collectives, as Python programs see them: PyTorch's own classes, full texts."""
+import datetime
+import os
+import re
+import signal
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import run_ranks
+
+SHORT = datetime.timedelta(seconds=1.5)
+PROCESS = r"rank {} \(pid \d+ on \S+\)"
+
+
+def error_of(function):
+    """(class name, text) of what `function` raised."""
+    try:
+        function()
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "nothing", ""
+
+
+def head(operation, rank, size, what=", 16 B float32"):
+    return (rf'\[cohort\] {operation} on group "default_pg" failed\n'
+            rf"  rank {rank} of {size} on \S+, backend shm{what}\n")
+
+
+def assert_error(error, kind, pattern):
+    assert error[0] == kind, error
+    assert re.fullmatch(pattern, error[1].rstrip("\n")), error[1]
+
+
+def differing_calls(rank, size):
+    tensor = torch.ones(4)
+    dist.all_reduce(tensor)
+    return error_of(lambda: dist.all_reduce(tensor) if rank == 0 else dist.broadcast(tensor, 0)), error_of(dist.barrier)
+
+
+@pytest.mark.parametrize("backend", ["cohort", "shm"])
+def test_different_calls_message(backend):
+    table = (r"  caused by: rank 0 calls all_reduce\(SUM\) of 4 float32\n"
+             r"  caused by: rank 1 calls broadcast from rank 0 of 4 float32\n"
+             r"  hint: make every rank call the same operation with the same shapes, dtypes and roots, in the same order")
+    for rank, (first, second) in enumerate(run_ranks(differing_calls, 2, backend=backend)):
+        operation = ["all_reduce #2", "broadcast #2"][rank]
+        assert_error(first, "DistBackendError", head(operation, rank, 2) + table)
+        assert_error(second, "DistBackendError", head("barrier #3", rank, 2, "") +
+                     "  caused by: the group has failed before and takes no more operations\n" + table)
+
+
+def dead_peer(rank, size):
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    error = error_of(lambda: dist.all_reduce(torch.ones(4)))
+    assert time.monotonic() - begin < 20
+    dist.destroy_process_group()
+    return error
+
+
+def test_dead_peer_message():
+    results = run_ranks(dead_peer, 3, may_die=[1])
+    for rank in (0, 2):
+        assert_error(results[rank], "DistBackendError", head("all_reduce #2", rank, 3) + "  caused by: " +
+                     PROCESS.format(1) + r" (was killed by signal 9 \(SIGKILL\)|has ended)\n"
+                     "  hint: look at the output of rank 1 for the reason")
+
+
+def late_peer(rank, size):
+    dist.all_reduce(torch.ones(4))
+    if rank == 1:
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            pass
+        return None
+    return error_of(lambda: dist.all_reduce(torch.ones(4)))
+
+
+def test_time_out_message():
+    error = run_ranks(late_peer, 2, timeout=SHORT, environment={"COHORT_TRACE_DUMP": "never"})[0]
+    assert_error(error, "DistBackendError", head("all_reduce #2", 0, 2) + "  caused by: " + PROCESS.format(1) +
+                 r" has not come in 1\.5 s: it is computing\n"
+                 r"  hint: the ranks' speeds look skewed, none is lost; raise InitOptions::timeout "
+                 r"\(NewGroupOptions::timeout for a subgroup\), now 1\.5 s")
+
+
+def failed_work(rank, size):
+    work = dist.all_reduce(torch.ones(4), async_op=True) if rank == 0 else dist.broadcast(torch.ones(4), 0, async_op=True)
+    waited = error_of(work.wait)
+    of_future = error_of(lambda: work.get_future().wait())
+    return waited, of_future, error_of(lambda: (_ for _ in ()).throw(work.exception())), work.is_completed(), work.is_success()
+
+
+def test_work_and_future_carry_the_error():
+    for waited, of_future, given, is_completed, is_success in run_ranks(failed_work, 2):
+        assert waited[0] == "DistBackendError" and "caused by: rank 0 calls all_reduce(SUM) of 4 float32" in waited[1]
+        assert "caused by: rank 0 calls all_reduce(SUM) of 4 float32" in of_future[1]
+        assert is_completed and not is_success
+
+
+def wrong_arguments(rank, size):
+    with pytest.raises(TypeError):
+        dist.all_reduce("text")
+    errors = [error_of(lambda: dist.broadcast(torch.ones(4), size)),
+              error_of(lambda: dist.all_gather([torch.zeros(3)] * size, torch.ones(4))),
+              error_of(lambda: dist.reduce_scatter(torch.zeros(3), [torch.ones(2)] * size)),
+              error_of(lambda: dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND)),
+              error_of(lambda: dist.send(torch.ones(1), rank))]
+    total = torch.ones(2)
+    dist.all_reduce(total)
+    return errors, total.tolist()
+
+
+def test_wrong_arguments_raise_value_errors_and_leave_the_group_well():
+    expected = ["broadcast: root 2 is out of range. Valid ranks are 0 to 1",
+                "all_gather needs tensors of 4 elements, got 3",
+                "reduce_scatter needs tensors of 3 elements, got 2",
+                "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32",
+                "Invalid destination rank: destination rank should not be the same as the rank of the current process."]
+    for errors, total in run_ranks(wrong_arguments, 2):
+        assert errors == [("ValueError", text) for text in expected]
+        assert total == [2, 2]
+
+
+def missing_rank(rank, size):
+    url = os.environ["COHORT_TEST_STORE"]
+    return error_of(lambda: dist.init_process_group("cohort", init_method=url, rank=rank, world_size=size + 1, timeout=SHORT))
+
+
+def test_rank_that_never_comes():
+    for kind, text in run_ranks(missing_rank, 2, backend=None):
+        assert kind == "DistStoreError", (kind, text)
+        assert "2" in text
+
+
+def lost_store(rank, size):
+    return error_of(lambda: dist.init_process_group("cohort", init_method="tcp://127.0.0.1:1", rank=1, world_size=2, timeout=SHORT))
+
+
+def test_store_that_cannot_be_reached():
+    assert run_ranks(lost_store, 1, backend=None)[0][0] == "DistNetworkError"

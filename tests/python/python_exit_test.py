@@ -1,0 +1,74 @@
+"""The interpreter ends cleanly in every state of its groups: the exit code is right, nothing hangs, nothing is printed."""
+import collections
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from ranks import BUILD
+
+SCRIPT = pathlib.Path(__file__).with_name("exit_ranks.py")
+# More for a search: COHORT_TEST_EXITS=500.
+REPEATS = int(os.environ.get("COHORT_TEST_EXITS", "2"))
+QUIET = ["destroyed", "not_destroyed", "group_is_kept", "works_not_waited_for", "works_dropped", "callbacks_not_waited_for",
+         "work_that_never_ends", "callback_that_never_runs", "exit_in_a_thread", "failed_group"]
+DAEMONS = ["daemon_thread_in_a_collective", "daemon_thread_among_collectives"]
+OTHERS = ["exit_code", "exception", "exception_of_one_rank", "interrupt", "interrupt_with_a_handler"]
+
+
+@pytest.fixture(scope="module")
+def ends():
+    """{case: [(rank, exit code, standard error)]}, of one process that forks all ranks."""
+    command = [sys.executable, SCRIPT, "2", str(REPEATS), *QUIET, *DAEMONS, *OTHERS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60 + 30 * REPEATS,
+                          env=dict(os.environ, PYTHONPATH=str(BUILD / "python"), COHORT_TRACE_DUMP="never"))
+    assert done.returncode == 0, done.stderr
+    found = collections.defaultdict(list)
+    for line in done.stdout.splitlines():
+        case, *end = json.loads(line)
+        found[case].append(end)
+    assert {len(ends) for ends in found.values()} == {2 * REPEATS} and len(found) == len(command) - 4
+    return found
+
+
+@pytest.mark.parametrize("case", QUIET)
+def test_ends_without_a_word(ends, case):
+    assert [end for end in ends[case] if end[1:] != [0, ""]] == []
+
+
+@pytest.mark.parametrize("case", DAEMONS)
+def test_daemon_thread_is_told_that_its_group_has_ended(ends, case):
+    for rank, code, errors in ends[case]:
+        # The thread's own report, which the end of the interpreter may cut anywhere.
+        assert code == 0 and (errors == "" or errors.startswith("Exception in thread Thread-1 (")), errors
+        assert set(re.findall(r"^\S*Error\b", errors, re.M)) <= {"torch.distributed.DistBackendError"}, errors
+
+
+def test_exit_code_is_kept(ends):
+    assert [end for end in ends["exit_code"] if end[1:] != [5, ""]] == []
+
+
+def test_exception_is_what_python_says(ends):
+    for rank, code, errors in ends["exception"]:
+        lines = errors.splitlines()
+        assert (code, lines[0], lines[-1]) == (1, f"[rank{rank}]: Traceback (most recent call last):", f"[rank{rank}]: RuntimeError: mine")
+
+
+def test_exception_of_one_rank(ends):
+    for rank, code, errors in ends["exception_of_one_rank"]:
+        assert code == rank
+        assert errors == "" if rank == 0 else errors.endswith("\n[rank1]: RuntimeError: mine\n")
+
+
+def test_interrupt_ends_the_process_as_python_does(ends):
+    for rank, code, errors in ends["interrupt"]:
+        if rank == 0:
+            assert (code, errors.splitlines()[-1]) == (-signal.SIGINT, "[rank0]: KeyboardInterrupt")
+
+
+def test_exit_from_the_handler_of_a_signal(ends):
+    assert {(code, errors) for rank, code, errors in ends["interrupt_with_a_handler"] if rank == 0} == {(7, "")}
