@@ -74,7 +74,7 @@ def load(backend, world_size, mode):
                   suite.SEND_RECV_PROFILING_SUPPORTED_BACKENDS):
         known.append(backend)
     show_spans_of_engine(suite, backend)
-    cases = test_class(suite, mode)
+    cases = make_cases(suite, mode)
     names = [name for name in unittest.TestLoader().getTestCaseNames(cases)
              if marked(getattr(cases, name)) == (mode == "cuda-as-cpu")]
     return cases, names
@@ -94,7 +94,7 @@ def show_spans_of_engine(suite, backend):
     suite.get_profiling_event = get_profiling_event
 
 
-def test_class(suite, mode):
+def make_cases(suite, mode):
     class TestBackend(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
         def setUp(self):
             super().setUp()
