@@ -1,6 +1,4 @@
 // The rounds of an operation, and what a rank looks after while it waits.
-#include <sched.h>
-
 #include <cstring>
 
 #include "cohort/base/text.h"
@@ -99,24 +97,16 @@ void Collective::find_offers() {
 }
 
 bool Group::meet_soon(std::chrono::microseconds limit) {
+  auto& segment = state_->segment;
   const auto round = state_->round + 1;
-  state_->segment.block(rank()).coming.store(round, std::memory_order_relaxed);
-  const auto all_come = [&] {
-    for (int peer = 0; peer < world_size(); ++peer) {
-      const auto& block = state_->segment.block(peer);
-      if (block.coming.load(std::memory_order_relaxed) >= round) continue;
-      if (!block.mailboxes[round & 1].round.has_reached(round)) return false;
-    }
-    return true;
-  };
-  for (int i = 0; i < state_->patience.num_pauses; ++i) {
-    if (all_come()) return true;
-    pause();
-  }
+  segment.block(rank()).coming.store(round, std::memory_order_relaxed);
   const auto end = Clock::now() + limit;
-  while (!all_come()) {
-    if (Clock::now() >= end) return false;
-    sched_yield();
+  for (int peer = 0; peer < world_size(); ++peer) {
+    const auto& block = segment.block(peer);
+    while (block.coming.load(std::memory_order_relaxed) < round && !block.mailboxes[round & 1].round.has_reached(round)) {
+      if (Clock::now() >= end) return false;
+      linger(block.mailboxes[state_->round & 1].round, state_->patience);
+    }
   }
   return true;
 }

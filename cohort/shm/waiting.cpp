@@ -12,6 +12,8 @@ namespace cohort::shm {
 namespace {
 
 constexpr long kSliceNanoseconds = 50'000'000;
+// About half a microsecond.
+constexpr int kPausesBetweenLooks = 10;
 
 // The kernel compares 32 bits: the lower half of the value, which changes with every raise by less than 2^32.
 uint32_t* futex_word(Counter& counter) {
@@ -43,6 +45,14 @@ bool spin(const Counter& counter, uint64_t target, const Patience& patience) {
 }
 
 }  // namespace
+
+void linger(const Counter& counter, const Patience& patience) {
+  if (!patience.has_own_core || counter.core.load(std::memory_order_relaxed) == this_core()) {
+    sched_yield();
+    return;
+  }
+  for (int i = 0; i < kPausesBetweenLooks; ++i) pause();
+}
 
 void Counter::raise(uint64_t new_value) {
   core.store(this_core(), std::memory_order_relaxed);
