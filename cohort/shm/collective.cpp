@@ -1,6 +1,4 @@
 // The rounds of an operation, and what a rank looks after while it waits.
-#include <sched.h>
-
 #include <cstring>
 
 #include "cohort/base/text.h"
@@ -16,6 +14,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kFactorOffset = Collective::kInlineBytes;
+// Ranks that compute between two operations come apart by about as much.
+constexpr auto kKeepTime = std::chrono::microseconds(500);
 // A slice of sleep takes 50 ms.
 constexpr int kLooksPerObstacle = 5;
 
@@ -55,7 +55,9 @@ Outcome Collective::meet() {
     const int peer = (rank() + i) % size();
     auto& counter = mailbox(peer, round).round;
     if (counter.has_reached(round)) continue;
-    if (auto failure = wait_for(counter, round, group_.patience, *this)) return failure;
+    auto patience = group_.patience;
+    if (options_.keeps_core) patience.keep_time = kKeepTime;
+    if (auto failure = wait_for(counter, round, patience, *this)) return failure;
   }
   return nullptr;
 }
@@ -98,25 +100,18 @@ void Collective::find_offers() {
   }
 }
 
-bool Group::meet_soon(std::chrono::microseconds limit) {
+bool Group::meet_soon(std::chrono::microseconds limit, const CallOptions& options) {
+  auto& segment = state_->segment;
   const auto round = state_->round + 1;
-  state_->segment.block(rank()).coming.store(round, std::memory_order_relaxed);
-  const auto all_come = [&] {
-    for (int peer = 0; peer < world_size(); ++peer) {
-      const auto& block = state_->segment.block(peer);
-      if (block.coming.load(std::memory_order_relaxed) >= round) continue;
-      if (!block.mailboxes[round & 1].round.has_reached(round)) return false;
-    }
-    return true;
-  };
-  for (int i = 0; i < state_->patience.num_pauses; ++i) {
-    if (all_come()) return true;
-    pause();
-  }
+  segment.block(rank()).coming.store(round, std::memory_order_relaxed);
   const auto end = Clock::now() + limit;
-  while (!all_come()) {
-    if (Clock::now() >= end) return false;
-    sched_yield();
+  for (int peer = 0; peer < world_size(); ++peer) {
+    const auto& block = segment.block(peer);
+    while (block.coming.load(std::memory_order_relaxed) < round &&
+           !block.mailboxes[round & 1].round.has_reached(round)) {
+      if (Clock::now() >= end) return false;
+      linger(block.mailboxes[state_->round & 1].round, options.keeps_core);
+    }
   }
   return true;
 }

@@ -58,6 +58,8 @@ struct CallOptions {
   uint64_t trace_id = 0;
   /// The address in the program that the call came from; null: unknown.
   const void* call_site = nullptr;
+  /// Nothing else of this rank wants the core that the call runs on, nor does another rank: waiting may keep it for a while.
+  bool keeps_core = false;
   /// Asked about every 250 ms while waiting: why the call can never end, or an empty text.
   const std::function<std::string()>* find_obstacle = nullptr;
 };
@@ -126,7 +128,7 @@ class Group {
   /// For a thread that has something else to do while others are not there. Not collective. Tells them that this rank is about
   /// to run its next operation, which it must do in any case, and soon; returns true as soon as all have said so or are in that
   /// operation, so that it would only wait for ranks at work on it; false after `limit`.
-  bool meet_soon(std::chrono::microseconds limit);
+  bool meet_soon(std::chrono::microseconds limit, const CallOptions& options = {});
 
   /// Sends and receives.
   Exchange& exchange();

@@ -12,6 +12,8 @@ namespace cohort::shm {
 namespace {
 
 constexpr long kSliceNanoseconds = 50'000'000;
+// About half a microsecond.
+constexpr int kPausesBetweenLooks = 10;
 
 // The kernel compares 32 bits: the lower half of the value, which changes with every raise by less than 2^32.
 uint32_t* futex_word(Counter& counter) {
@@ -27,6 +29,18 @@ void sleep_while(Counter& counter, uint64_t seen) {
 
 uint32_t this_core() { return static_cast<uint32_t>(sched_getcpu() + 1); }
 
+}  // namespace
+
+void linger(const Counter& counter, bool keeps_core) {
+  if (!keeps_core || counter.core.load(std::memory_order_relaxed) == this_core()) {
+    sched_yield();
+    return;
+  }
+  for (int i = 0; i < kPausesBetweenLooks; ++i) pause();
+}
+
+namespace {
+
 // Returns true once the counter has reached the target.
 bool spin(const Counter& counter, uint64_t target, const Patience& patience) {
   const bool is_raiser_elsewhere = counter.core.load(std::memory_order_relaxed) != this_core();
@@ -34,11 +48,13 @@ bool spin(const Counter& counter, uint64_t target, const Patience& patience) {
     if (counter.has_reached(target)) return true;
     pause();
   }
-  const auto end = std::chrono::steady_clock::now() + patience.yield_time;
-  do {
+  auto now = std::chrono::steady_clock::now();
+  const auto kept_until = now + patience.keep_time;
+  const auto end = kept_until + patience.yield_time;
+  for (; now < end; now = std::chrono::steady_clock::now()) {
     if (counter.has_reached(target)) return true;
-    sched_yield();
-  } while (std::chrono::steady_clock::now() < end);
+    linger(counter, now < kept_until);
+  }
   return counter.has_reached(target);
 }
 

@@ -33,6 +33,9 @@ struct Patience {
   int num_pauses = 50;
   /// By time, not by number: on a busy host one yield can take many milliseconds.
   std::chrono::microseconds yield_time{500};
+  /// Before it yields: how long it looks without letting go of its core, unless the rank that is waited for was there last. On a
+  /// busy machine what a yield lets in may stay for milliseconds.
+  std::chrono::microseconds keep_time{0};
   /// For ranks that share cores: long spins would take the time of the rank that is waited for.
   static Patience shared_cores() { return {}; }
   /// For ranks of which each has a core to itself.
@@ -48,6 +51,9 @@ class Lookout {
 
 /// Blocks until `counter` has reached `target`, or the lookout finds a failure.
 Outcome wait_for(Counter& counter, uint64_t target, const Patience& patience, Lookout& lookout);
+
+/// Between two looks at `counter`: as Patience::keep_time says if `keeps_core`, else a yield.
+void linger(const Counter& counter, bool keeps_core);
 
 /// A pause in a spinning loop.
 inline void pause() {

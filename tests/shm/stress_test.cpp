@@ -59,6 +59,7 @@ Case random_case(Random& random, int world_size) {
 // One rank: several groups of the same ranks, shared tensors in some, operations in an order known to all.
 void run_random_operations(const std::vector<std::unique_ptr<Group>>& groups, unsigned seed, int num_operations) {
   Random random(seed);
+  Random own_random(seed + static_cast<unsigned>(groups.front()->rank()));
   constexpr size_t kSharedBytes = 1 << 20;
   std::vector<void*> memories;
   for (const auto& group : groups) {
@@ -74,6 +75,7 @@ void run_random_operations(const std::vector<std::unique_ptr<Group>>& groups, un
       test_case.shared = static_cast<std::byte*>(memories[index]);
       test_case.shared_bytes = kSharedBytes;
     }
+    if (pick(own_random, 3) == 0) group.meet_soon(microseconds(pick(own_random, 300)));
     ASSERT_EQ(text_of(run_case(group, test_case)), "success") << "operation " << i;
   }
   for (auto* const memory : memories) Group::release(memory);

@@ -162,15 +162,18 @@ class Attachment {
   const std::function<std::string()> find_obstacle_;
 };
 
-bool has_spare_cores(const BackendRequest& request) {
+Cores cores_of(const BackendRequest& request) {
   const auto local = base::parse_int(base::get_env("LOCAL_WORLD_SIZE").value_or(""));
-  return base::available_cores() > std::max<long long>(request.world_size, local.value_or(0));
+  const auto num_ranks = std::max<long long>(request.world_size, local.value_or(0));
+  const auto num_cores = base::available_cores();
+  if (num_cores < num_ranks) return Cores::kShared;
+  return num_cores == num_ranks ? Cores::kOwn : Cores::kSpare;
 }
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request) {
-  auto session = ShmSession::create(Attachment(request).attach(), request, has_spare_cores(request));
+  auto session = ShmSession::create(Attachment(request).attach(), request, cores_of(request));
   return c10::make_intrusive<ShmProcessGroup>(std::move(session), request);
 }
 

@@ -119,19 +119,19 @@ void end_shm_operations() { close_sessions(/*idle_ones_too=*/false); }
 
 void end_shm_threads() { close_sessions(/*idle_ones_too=*/true); }
 
-ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, bool has_spare_cores)
+ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores)
     : owner_(getpid()),
       num_forks_(count_forks()),
       identity_{request.group_name, host_name(), request.rank, request.world_size},
       watch_(request.watch),
-      has_spare_cores_(has_spare_cores),
+      cores_(cores),
       timeout_(request.timeout),
       group_(std::move(group)),
       find_obstacle_([this] { return find_obstacle(); }) {}
 
 std::shared_ptr<ShmSession> ShmSession::create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
-                                               bool has_spare_cores) {
-  const std::shared_ptr<ShmSession> session(new ShmSession(std::move(group), request, has_spare_cores));
+                                               Cores cores) {
+  const std::shared_ptr<ShmSession> session(new ShmSession(std::move(group), request, cores));
   const std::lock_guard lock(sessions().mutex);
   sessions().open.insert(session.get());
   return session;
@@ -195,9 +195,15 @@ std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& 
   }
 }
 
-std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown, BodyRef body) {
+// Where each rank has one core, the progress thread's is that of the thread that computes.
+bool ShmSession::keeps_core(Runner runner) const {
+  return cores_ == Cores::kSpare || (cores_ == Cores::kOwn && runner == Runner::kCaller);
+}
+
+std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown, BodyRef body, Runner runner) {
   if (!group_) return to_exception(call, shown, closed());
   auto options = options_of(call);
+  options.keeps_core = keeps_core(runner);
   options.find_obstacle = &find_obstacle_;
   running_ = &call;
   running_shown_ = &shown;
@@ -238,7 +244,7 @@ bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {
   }
   const auto run = wait_to_run();
   if (num_queued_.load(std::memory_order_relaxed) > 0) return false;
-  work.finish_unseen(execute(work.call(), shown, body));
+  work.finish_unseen(execute(work.call(), shown, body, Runner::kCaller));
   return true;
 }
 
@@ -270,10 +276,10 @@ ShmSession::WorkPtr ShmSession::take() {
   return work;
 }
 
-ShmSession::WorkPtr ShmSession::run_front() {
+ShmSession::WorkPtr ShmSession::run_front(Runner runner) {
   const auto run = wait_to_run();
   auto work = take();
-  if (work) work->finish_with(execute(work->call(), work->shown(), work->body()));
+  if (work) work->finish_with(execute(work->call(), work->shown(), work->body(), runner));
   return work;
 }
 
@@ -287,27 +293,30 @@ bool ShmSession::run_with_others(const ShmWork& work) {
       const std::lock_guard lock(queue_mutex_);
       if (queue_.empty() || queue_.front().get() != &work) return false;
     }
-    if (!group_->meet_soon(kMoment)) return false;
+    auto options = options_of(work.call());
+    options.keeps_core = keeps_core(Runner::kCaller);
+    if (!group_->meet_soon(kMoment, options)) return false;
     front = take();
     if (!front) return false;
-    front->finish_with(execute(front->call(), front->shown(), front->body()));
+    front->finish_with(execute(front->call(), front->shown(), front->body(), Runner::kCaller));
   }
   front->announce();
   return true;
 }
 
 void ShmSession::run_or_hurry(ShmWork& work) {
-  if (!has_spare_cores_ && run_with_others(work)) return;
+  if (cores_ != Cores::kSpare && run_with_others(work)) return;
   hurry();
 }
 
 void ShmSession::run_through(ShmWork& work) {
   // Where another thread runs it, it will most likely end soon.
-  for (int i = 0; has_spare_cores_ && i < kPausesBeforeSleep && num_running_.load() > 0 && !work.is_done(); ++i) {
+  for (int i = 0; cores_ == Cores::kSpare && i < kPausesBeforeSleep && num_running_.load() > 0 && !work.is_done();
+       ++i) {
     shm::pause();
   }
   while (!work.is_done()) {
-    if (const auto ended = run_front()) ended->announce();
+    if (const auto ended = run_front(Runner::kCaller)) ended->announce();
   }
 }
 
@@ -322,13 +331,13 @@ void ShmSession::hurry() {
 
 void ShmSession::wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet) {
   const auto has_work = [this] { return is_closed_ || !queue_.empty(); };
-  if (has_spare_cores_ && !is_quiet) {
+  if (cores_ == Cores::kSpare && !is_quiet) {
     lock.unlock();
     for (int i = 0; i < kPausesBeforeSleep && num_queued_.load(std::memory_order_relaxed) == 0; ++i) shm::pause();
     lock.lock();
     if (has_work()) return;
   }
-  is_asleep_ = is_quiet || has_spare_cores_;
+  is_asleep_ = is_quiet || cores_ == Cores::kSpare;
   if (is_quiet) {
     wake_.wait(lock, has_work);
   } else {
@@ -339,7 +348,7 @@ void ShmSession::wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet
 
 // True if the front of the queue is not to be taken yet.
 bool ShmSession::gives_grace(std::unique_lock<std::mutex>& lock) {
-  if (has_spare_cores_ || is_in_hurry_) return false;
+  if (cores_ == Cores::kSpare || is_in_hurry_) return false;
   const auto num_taken = num_taken_;
   wake_.wait_for(lock, kGrace, [this] { return is_closed_ || is_in_hurry_; });
   return num_taken_ != num_taken;
@@ -385,7 +394,7 @@ void ShmSession::lead(std::unique_lock<std::mutex>& lock) {
     // What has been queued meanwhile has had its time.
     for (auto left = queue_.size(); left > 0 && !is_closed_; --left) {
       lock.unlock();
-      const auto work = run_front();
+      const auto work = run_front(Runner::kProgressThread);
       const bool leads = !work || announce_as_leader(*work);
       lock.lock();
       if (!leads) return;

@@ -39,15 +39,17 @@
 
 namespace cohort::comm {
 
+/// What the ranks of this host have: fewer cores than ranks, one each, or more.
+enum class Cores { kShared, kOwn, kSpare };
+
 class ShmSession : public std::enable_shared_from_this<ShmSession> {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<ShmWork>;
   using BodyRef = c10::function_ref<shm::Outcome(shm::Group&, const shm::CallOptions&)>;
 
-  /// `has_spare_cores`: see the note above.
   static std::shared_ptr<ShmSession> create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
-                                            bool has_spare_cores);
+                                            Cores cores);
   ~ShmSession();
 
   const ShmIdentity& identity() const { return identity_; }
@@ -90,13 +92,16 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::exception_ptr to_exception(const ShmCall& call, const Tensors& shown, const shm::Failure& failure) const;
 
  private:
-  ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, bool has_spare_cores);
+  enum class Runner { kCaller, kProgressThread };
 
-  std::exception_ptr execute(const ShmCall& call, const Tensors& shown, BodyRef body);
+  ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores);
+
+  std::exception_ptr execute(const ShmCall& call, const Tensors& shown, BodyRef body, Runner runner);
+  bool keeps_core(Runner runner) const;
   std::string find_obstacle();
   WorkPtr take();
   /// Runs the front of the queue, and gives it back for whoever is to announce it; null if there is none.
-  WorkPtr run_front();
+  WorkPtr run_front(Runner runner);
   bool run_with_others(const ShmWork& work);
   std::unique_lock<std::timed_mutex> wait_to_run();
   void fail_queue(const shm::Failure& failure);
@@ -115,7 +120,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   const uint64_t num_forks_;
   const ShmIdentity identity_;
   const std::shared_ptr<OperationWatch> watch_;
-  const bool has_spare_cores_;
+  const Cores cores_;
   std::atomic<std::chrono::milliseconds> timeout_;
 
   /// Held while group_ is used by other threads than the one that runs operations, and (alone) while it is destroyed.
