@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <filesystem>
-#include <map>
 #include <optional>
 #include <stdexcept>
 
 #include "benchmarks/question.h"
 #include "benchmarks/team.h"
+#include "benchmarks/turns.h"
 #include "build_facts.h"
 #include "cohort/base/text.h"
 
@@ -46,35 +44,15 @@ constexpr Case kCases[] = {
 };
 // --quick promises an answer in 45 s: on a busy machine rounds are left out rather than the promise broken.
 constexpr auto kQuickLimit = std::chrono::seconds(40);
-constexpr int kFewestRounds = 3;
-
-struct Variant {
-  std::string name;
-  Team* team;
-  std::string command;
-};
-
-using Times = std::map<std::string, std::vector<double>>;
 
 std::optional<Team> start_python_team(const std::string& folder) {
-  const std::string source = kSourceDir;
-  const std::string python = source + "/.venv/bin/python";
-  if (!std::filesystem::exists(python)) return std::nullopt;
-  return Team({.name = "python", .folder = folder, .command = {python, source + "/benchmarks/ddp_step_rank.py"}});
+  const std::string python = find_python();
+  if (python.empty()) return std::nullopt;
+  const std::string program = std::string(kSourceDir) + "/benchmarks/ddp_step_rank.py";
+  return Team({.name = "python", .folder = folder, .command = {python, program}});
 }
 
-// Sums and sums of squares agree to eight digits; the plain step's must not, since ranks see different data.
-bool agree(const std::string& a, const std::string& b) {
-  const auto left = base::split(a, ' ');
-  const auto right = base::split(b, ' ');
-  for (size_t i = 0; i < left.size(); ++i) {
-    const double x = base::parse_double(left[i]).value_or(NAN);
-    const double y = base::parse_double(right[i]).value_or(NAN);
-    if (!(std::abs(x - y) <= 1e-8 * (1 + std::abs(x)))) return false;
-  }
-  return true;
-}
-
+// Sums and sums of squares agree; the plain step's must not, since ranks see different data.
 void verify_gradients(const std::vector<Variant>& variants) {
   std::string expected;
   for (const Variant& variant : variants) {
@@ -93,23 +71,12 @@ void verify_gradients(const std::vector<Variant>& variants) {
   }
 }
 
-// Ends at the deadline, though not before a few rounds; at `end` after any round.
-Times measure(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point end) {
-  const auto deadline = is_quick ? std::min(end, Clock::now() + what.quick_limit) : end;
-  Times times;
-  const int num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds;
-  const auto block = fmt::format("{} {}", is_quick ? what.num_quick_warm : what.num_warm,
-                                 is_quick ? what.num_quick_steps : what.num_steps);
-  for (int round = 0; round < num_rounds; ++round) {
-    if (Clock::now() > (round < kFewestRounds ? end : deadline) && round > 0) break;
-    auto order = variants;
-    std::rotate(order.begin(), order.begin() + round % static_cast<int>(order.size()), order.end());
-    if (round % 2) std::reverse(order.begin(), order.end());
-    for (const Variant& variant : order) {
-      times[variant.name].push_back(variant.team->ask_number("run " + variant.command + " " + block));
-    }
-  }
-  return times;
+BlockPlan plan_of(const Case& what, bool is_quick, Clock::time_point end) {
+  return {.num_warm = is_quick ? what.num_quick_warm : what.num_warm,
+          .num_steps = is_quick ? what.num_quick_steps : what.num_steps,
+          .num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds,
+          .deadline = is_quick ? Clock::now() + what.quick_limit : end,
+          .end = end};
 }
 
 Row named(Row row, const std::string& case_name, const std::string& rival_name) {
@@ -166,12 +133,10 @@ std::vector<Row> rows_without_time(const std::string& name) {
   return rows;
 }
 
-void check_case(const std::string& name) {
+std::vector<std::string> case_names() {
   std::vector<std::string> names;
   for (const Case& what : kCases) names.emplace_back(what.name);
-  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
-  throw std::runtime_error(fmt::format("there is no case \"{}\"{}; cases: {}", name, base::did_you_mean(name, names),
-                                       base::join(names, ", ")));
+  return names;
 }
 
 Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point end) {
@@ -179,7 +144,7 @@ Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_q
   verify_gradients(variants);
   // The second step rebuilds the buckets.
   for (const Variant& variant : variants) variant.team->ask("run " + variant.command + " 0 1");
-  auto times = measure(what, variants, is_quick, end);
+  auto times = take_turns(variants, plan_of(what, is_quick, end));
   for (const Variant& variant : variants) variant.team->ask("drop");
   return times;
 }
@@ -188,7 +153,7 @@ Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_q
 
 std::vector<Row> run_ddp_step(const Settings& settings) {
   const auto begin = Clock::now();
-  check_case(settings.only_case);
+  check_case(settings.only_case, case_names());
   const auto deadline = settings.is_quick ? begin + kQuickLimit : Clock::time_point::max();
   const ScratchFolder folder;
   Team cpp({.name = "cpp", .folder = folder.path(), .command = {settings.program, kDdpStepRank, settings.backend}});

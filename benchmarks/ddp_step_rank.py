@@ -1,15 +1,11 @@
 """One Python rank of ddp-step: the same commands, weights, data and steps as ddp_step_rank.cpp."""
-import math
-import os
 import sys
-import time
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-LEARNING_RATE = 1e-4
+from training_rank import Trainee, answer_commands, leave, make_mlp, set_weights
 
 
 class BasicBlock(nn.Module):
@@ -54,10 +50,7 @@ def mlp_width(name):
 def make_net(name):
     if name == "linear-20x1":
         return nn.Linear(20, 1)
-    if name == "resnet18":
-        return ResNet18()
-    layers = [layer for _ in range(4) for layer in (nn.Linear(mlp_width(name), mlp_width(name)), nn.ReLU())]
-    return nn.Sequential(*layers[:-1])
+    return ResNet18() if name == "resnet18" else make_mlp(mlp_width(name))
 
 
 def make_batch(name, rank):
@@ -69,70 +62,26 @@ def make_batch(name, rank):
     return torch.randn(32, mlp_width(name)), torch.randn(32, mlp_width(name))
 
 
-@torch.no_grad()
-def set_weights(module):
-    torch.manual_seed(7)
-    for name, parameter in module.named_parameters():
-        if parameter.dim() > 1:
-            bound = 1 / math.sqrt(parameter.numel() // parameter.size(0))
-            parameter.uniform_(-bound, bound)
-        else:
-            parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+def make_trainee(variant, name):
+    net = make_net(name)
+    set_weights(net)
+    if variant == "ddp":
+        net = DistributedDataParallel(net, init_sync=False)
+    return Trainee(net, make_batch(name, dist.get_rank()))
 
 
-class Trainee:
-    def __init__(self, name, variant):
-        net = make_net(name)
-        set_weights(net)
-        self.parameters = list(net.parameters())
-        self.forward = DistributedDataParallel(net, init_sync=False) if variant == "ddp" else net
-        self.optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE)
-
-    def step(self, batch):
-        self.optimizer.zero_grad()
-        output = self.forward(batch[0])
-        loss = nn.functional.mse_loss if batch[1].is_floating_point() else nn.functional.cross_entropy
-        loss(output, batch[1]).backward()
-        self.optimizer.step()
-
-    def gradient_sums(self, batch):
-        self.step(batch)
-        total = sum(p.grad.sum(dtype=torch.double).item() for p in self.parameters)
-        squares = sum(p.grad.square().sum(dtype=torch.double).item() for p in self.parameters)
-        return f"{total:.10g} {squares:.10g}"
-
-    def run_steps(self, batch, num_warm, num_steps):
-        for _ in range(num_warm):
-            self.step(batch)
-        begin = time.perf_counter()
-        for _ in range(num_steps):
-            self.step(batch)
-        return f"{(time.perf_counter() - begin) * 1e3 / num_steps:.6f}"
+def first_gradients(trainee):
+    trainee.step()
+    return trainee.gradient_sums()
 
 
 def main():
     rank, commands, init_method = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=init_method, rank=rank, world_size=2)
-    trainees, batch = {}, None
-    with open(commands) as lines:
-        for line in iter(lines.readline, ""):
-            verb, *words = line.split()
-            if verb == "quit":
-                break
-            if verb == "copy":
-                trainees[words[0]] = Trainee(words[1], words[0])
-                batch, answer = make_batch(words[1], rank), "ok"
-            elif verb == "drop":
-                trainees, answer = {}, "ok"
-            elif verb == "verify":
-                answer = trainees[words[0]].gradient_sums(batch)
-            else:
-                answer = trainees[words[0]].run_steps(batch, int(words[1]), int(words[2]))
-            print("=", answer, flush=True)
-    trainees = {}
+    answer_commands(commands, make_trainee, first_gradients)
     dist.destroy_process_group()
-    os._exit(0)  # the interpreter's own end may abort: PyTorch's Gloo threads may still let go of a tensor
+    leave()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ constexpr Question kQuestions[] = {
      run_collectives, print_collectives},
     {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
+    {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
+     print_python},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
     {"start", "2 workers from the launcher, beside torchrun", run_start},
 };
@@ -79,7 +81,7 @@ int run(int argc, char** argv) {
   Settings settings;
   app.add_option("question", request.question, "What to measure, or all")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
-  app.add_option("--case", settings.only_case, "ddp-step: only this case, as resnet18");
+  app.add_option("--case", settings.only_case, "ddp-step, python: only this case, as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, as 4KiB,64MiB; any size will do")->delimiter(',');
   app.add_option("--dtype", settings.dtypes, "collectives: only these: float32,bfloat16")->delimiter(',');

@@ -11,7 +11,7 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// Measure only cases with this name; empty: all. ddp-step knows it.
+  /// Measure only cases with this name; empty: all. ddp-step and python know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
@@ -36,6 +36,8 @@ void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
+std::vector<Row> run_python(const Settings& settings);
+void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_start(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.

@@ -1,4 +1,6 @@
 // The rounds of an operation, and what a rank looks after while it waits.
+#include <sched.h>
+
 #include <cstring>
 
 #include "cohort/base/text.h"
@@ -94,6 +96,29 @@ void Collective::find_offers() {
     if (theirs.region != mine.region) is_all_shared_ = false;
     offers_[static_cast<size_t>(peer)] = group_.regions.address(peer, theirs, num_bytes);
   }
+}
+
+bool Group::meet_soon(std::chrono::microseconds limit) {
+  const auto round = state_->round + 1;
+  state_->segment.block(rank()).coming.store(round, std::memory_order_relaxed);
+  const auto all_come = [&] {
+    for (int peer = 0; peer < world_size(); ++peer) {
+      const auto& block = state_->segment.block(peer);
+      if (block.coming.load(std::memory_order_relaxed) >= round) continue;
+      if (!block.mailboxes[round & 1].round.has_reached(round)) return false;
+    }
+    return true;
+  };
+  for (int i = 0; i < state_->patience.num_pauses; ++i) {
+    if (all_come()) return true;
+    pause();
+  }
+  const auto end = Clock::now() + limit;
+  while (!all_come()) {
+    if (Clock::now() >= end) return false;
+    sched_yield();
+  }
+  return true;
 }
 
 Outcome Collective::look() {

@@ -123,6 +123,11 @@ class Group {
   /// Bytes of allocate()d memory that this process holds, its own parts alone. Any thread.
   static size_t num_allocated_bytes();
 
+  /// For a thread that has something else to do while others are not there. Not collective. Tells them that this rank is about
+  /// to run its next operation, which it must do in any case, and soon; returns true as soon as all have said so or are in that
+  /// operation, so that it would only wait for ranks at work on it; false after `limit`.
+  bool meet_soon(std::chrono::microseconds limit);
+
   /// Sends and receives.
   Exchange& exchange();
   /// What this rank did; any thread.

@@ -41,6 +41,8 @@ constexpr size_t kFailureTextBytes = 1024;
 struct alignas(64) RankBlock {
   /// By the round's parity: a rank overwrites round k with k + 2, which it reaches after everybody has read k.
   Mailbox mailboxes[2];
+  /// The round that this rank is about to enter, whatever happens. A hint that orders nothing; see Group::meet_soon().
+  std::atomic<uint64_t> coming;
   /// kJoined, then kLeft. Partner: Lookouts of the others.
   std::atomic<uint32_t> presence;
   /// What rank 0 knows of a rank that has not written its record yet; 0: nothing.

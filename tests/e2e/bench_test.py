@@ -1,4 +1,4 @@
-"""cohort-bench collectives: real ranks, checked results, and rows as scripts expect them. No figure is judged."""
+"""cohort-bench: real ranks, checked results, and rows as scripts expect them. No figure is judged."""
 import json
 import pathlib
 import subprocess
@@ -64,3 +64,28 @@ def test_a_mistyped_operation_is_named_message():
     assert result.stderr == (
         'cohort-bench: collectives: "all_reduced" is no operation (did you mean "all_reduce"?); known: all_reduce, '
         "broadcast, reduce, all_gather_single, reduce_scatter_single, all_to_all_single, send_recv, barrier\n\n")
+
+
+def test_python_steps_on_three_backends(tmp_path):
+    result = bench("python", "--quick", "--case", "ddp/linear", "--json", tmp_path / "rows.json")
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    step, added = "ddp/linear/ranks=2", "ddp/linear/ranks=2/added"
+    assert [(row["case"], row["rival_name"]) for row in rows] == [(step, "fake"), (step, "gloo"), (added, "gloo")]
+    has_package = list((BUILD / "python" / "torchcohort").glob("_C.*.so"))
+    for row in rows:
+        assert row["question"] == "python" and row["unit"] == "ms" and row["rival"] is not None, row
+        if has_package:
+            assert row["ours"] is not None and row["pairs"] >= 1, row
+        else:
+            folder = BUILD / "python" / "torchcohort"
+            assert row["ours"] is None and row["note"] == f"torchcohort is not built: {folder} has no _C.*.so", row
+
+
+def test_a_mistyped_case_is_named_message():
+    result = bench("python", "--case", "ddp/linea")
+    assert result.returncode == 1
+    assert result.stderr == (
+        'cohort-bench: python: there is no case "ddp/linea" (did you mean "ddp/linear"?); cases: ddp/linear, '
+        "ddp/mlp-4x1024, ddp/mlp-4x4096, fsdp/block-1024/tokens=64, fsdp/block-1024/tokens=512, "
+        "tp/block-1024/tokens=64, tp/block-1024/tokens=512\n\n")

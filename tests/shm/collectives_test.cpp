@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <latch>
 #include <set>
 #include <vector>
 
@@ -156,6 +158,41 @@ TEST(Collectives, WrongArgumentsLeaveTheGroupUsable) {
     EXPECT_EQ(text_of(group.broadcast(&one, {DType::kFloat32, 1}, 2)),
               "root 2 is out of range. Valid ranks are 0 to 1\n");
     EXPECT_EQ(text_of(group.barrier()), "success");
+  });
+}
+
+TEST(Collectives, MeetSoonTellsWhoHasCome) {
+  using std::chrono::microseconds;
+  constexpr auto kLong = std::chrono::seconds(60);
+  std::latch rank_0_has_said_so(2), rank_0_has_looked(2);
+  run_threads(2, [&](Group& group) {
+    const bool is_first = group.rank() == 0;
+    if (is_first) {
+      EXPECT_FALSE(group.meet_soon(microseconds(100)));
+    }
+    rank_0_has_said_so.arrive_and_wait();
+    // What rank 0 has said stands: its operation is coming.
+    if (!is_first) {
+      EXPECT_TRUE(group.meet_soon(microseconds(0)));
+    }
+    EXPECT_EQ(text_of(group.barrier()), "success");
+    // It stood for one operation.
+    if (is_first) {
+      EXPECT_FALSE(group.meet_soon(microseconds(0)));
+    }
+    rank_0_has_looked.arrive_and_wait();
+    // Who is in the operation has come.
+    if (is_first) {
+      EXPECT_TRUE(group.meet_soon(kLong));
+    }
+    EXPECT_EQ(text_of(group.barrier()), "success");
+    // Both at once.
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_TRUE(group.meet_soon(kLong));
+      float value = 1;
+      EXPECT_EQ(text_of(group.all_reduce(&value, &value, {DType::kFloat32, 1}, {ReduceOp::kSum})), "success");
+      EXPECT_EQ(value, 2);
+    }
   });
 }
 

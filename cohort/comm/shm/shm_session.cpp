@@ -18,6 +18,9 @@ using Clock = std::chrono::steady_clock;
 
 // What the caller has before the progress thread takes its work, where cores are shared.
 constexpr auto kGrace = std::chrono::milliseconds(1);
+// What other ranks have to come to an operation before the progress thread takes it. Ranks of one job mostly come together,
+// and two switches between threads take as long.
+constexpr auto kMoment = std::chrono::microseconds(200);
 // How often a thread that waits for another one's operation looks for an interruption.
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
 // After this long without work the progress thread sleeps until it is woken.
@@ -277,6 +280,30 @@ bool ShmSession::run_front() {
   }
   work->announce();
   return true;
+}
+
+// True if it ran.
+bool ShmSession::run_with_others(const ShmWork& work) {
+  WorkPtr front;
+  {
+    const std::unique_lock run(run_mutex_, std::try_to_lock);
+    if (!run.owns_lock() || !group_) return false;
+    {
+      const std::lock_guard lock(queue_mutex_);
+      if (queue_.empty() || queue_.front().get() != &work) return false;
+    }
+    if (!group_->meet_soon(kMoment)) return false;
+    front = take();
+    if (!front) return false;
+    front->finish_with(execute(front->call(), front->shown(), front->body()));
+  }
+  front->announce();
+  return true;
+}
+
+void ShmSession::run_or_hurry(ShmWork& work) {
+  if (!has_spare_cores_ && run_with_others(work)) return;
+  hurry();
 }
 
 void ShmSession::run_through(ShmWork& work) {

@@ -5,7 +5,9 @@
 /// nothing is queued before it. An asynchronous one is queued; whoever waits for it runs the queue up to it. The progress
 /// thread, which starts with the first of them, takes what nobody waits for. Where ranks have no cores to spare it would only
 /// take time from the caller, who will most likely wait soon: then it gives the caller a millisecond first, and looks at the
-/// queue by itself while there is traffic, so that queueing wakes nobody.
+/// queue by itself while there is traffic, so that queueing wakes nobody. A future cannot run the queue when it is waited for,
+/// as c10d::Reducer does: there, who asks for the future gives the other ranks a moment to come, and runs the operation if
+/// they do. Only a moment: a program may count on an asynchronous operation not to wait for ranks.
 ///
 /// Thread-safety: every function may be called from any thread; run_now and enqueue as the backend: one at a time.
 #pragma once
@@ -55,6 +57,9 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   void enqueue(WorkPtr work);
   /// Blocks until `work` is done, running it and what is queued before it.
   void run_through(ShmWork& work);
+  /// Somebody will wait for `work` who cannot run the queue. If it is the next and the other ranks come to it within a moment,
+  /// it runs at once in the calling thread; else the progress thread gives the caller no more time.
+  void run_or_hurry(ShmWork& work);
   /// The progress thread shall not give the caller time any more: somebody waits who cannot run the queue.
   void hurry();
 
@@ -89,6 +94,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::string find_obstacle();
   WorkPtr take();
   bool run_front();
+  bool run_with_others(const ShmWork& work);
   std::unique_lock<std::timed_mutex> wait_to_run();
   void fail_queue(const shm::Failure& failure);
   void work_in_background();

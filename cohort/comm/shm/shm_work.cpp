@@ -92,7 +92,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
     if (waits) future_ = future;
   }
   if (waits) {
-    session_->hurry();
+    session_->run_or_hurry(*this);
   } else if (exception_) {
     future->setError(exception_);
   } else {

@@ -95,6 +95,39 @@ TEST(ShmWork, FutureHasTheTensors) {
   });
 }
 
+TEST(ShmWork, WhoAsksForAFutureDoesNotWaitForRanks) {
+  run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
+    Tensors go{at::ones({1})};
+    const auto tensor = at::ones({100'000});
+    // Rank 1 comes to the operation only after rank 0 has gone on.
+    if (rank == 1) backend.recv(go, 0, 0)->wait();
+    const auto work = reduce_on(backend, {tensor}, Mode::kAsync);
+    const auto future = work->getFuture();
+    if (rank == 0) REQUIRE(!future->completed());
+    if (rank == 0) backend.send(go, 1, 0)->wait();
+    future->wait();
+    REQUIRE(tensor[99'999].item<float>() == 2);
+  });
+}
+
+TEST(ShmWork, FuturesOfManyOperationsInTurn) {
+  run_shm_threads(3, [](int rank, const Group&, c10d::Backend& backend) {
+    for (int i = 0; i < 300; ++i) {
+      // Who comes first changes, and now and then somebody is later than the others are ready to wait.
+      if (i % 3 == rank && i % 20 < 3) std::this_thread::sleep_for(std::chrono::microseconds(i * 2));
+      const auto first = at::full({i % 5 ? 7 : 70'000}, static_cast<double>(i));
+      const auto second = at::ones({2});
+      const auto earlier = reduce_on(backend, {second}, i % 4 ? Mode::kSync : Mode::kAsync);
+      const auto future = reduce_on(backend, {first}, Mode::kAsync)->getFuture();
+      const auto third = at::ones({2});
+      reduce_on(backend, {third}, i % 2 ? Mode::kSync : Mode::kAsync)->wait();
+      future->wait();
+      REQUIRE(first[6].item<float>() == 3 * i && second[1].item<float>() == 3 && third[1].item<float>() == 3);
+      REQUIRE(earlier->isCompleted() && future->value().toTensorVector()[0].is_same(first));
+    }
+  });
+}
+
 TEST(ShmWork, CallbackOfAFutureMayUseTheGroup) {
   run_shm_threads(2, [](int, const Group&, c10d::Backend& backend) {
     const auto tensor = at::ones({2});
