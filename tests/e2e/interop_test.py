@@ -84,7 +84,8 @@ def test_collectives_on_our_backends(tmp_path, programs, python, backend, order)
     run_job(tmp_path, {"cpp": [programs / "interop_rank"], "python": [python, PYTHON_RANK]}, order, backend=backend)
 
 
-@pytest.mark.parametrize("order", [["python", "cpp"], ["cpp", "cpp", "python"]])
+# Two ranks: PyTorch compares numbers that count sends and receives too, so ranks must have made equally many of them.
+@pytest.mark.parametrize("order", [["python", "cpp"], ["cpp", "python"]])
 def test_every_call_compared_between_cpp_and_python(tmp_path, programs, python, order):
     run_job(tmp_path, {"cpp": [programs / "interop_rank"], "python": [python, PYTHON_RANK]}, order,
             TORCH_DISTRIBUTED_DEBUG="DETAIL")
