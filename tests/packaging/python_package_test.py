@@ -96,3 +96,11 @@ def test_script_is_the_launcher_itself(installed):
     packaged = site_packages(installed) / "torchcohort/bin/cohort"
     assert (installed / "bin/cohort").read_bytes() == packaged.read_bytes()
     assert packaged.read_bytes().startswith(b"\x7fELF") and os.access(packaged, os.X_OK)
+
+
+def test_bench_runs_from_the_package_alone(installed, tmp_path):
+    out = run(installed / "bin/python", "-m", "torchcohort.bench", "--seconds", "0.05")
+    lines = out.splitlines()
+    assert lines[0].startswith("2 ranks on ") and lines[1].split() == ["gloo", "cohort", "gain", "alone"]
+    assert [line[:26].rstrip() for line in lines[2:]] == ["all_reduce of 4 B", "all_reduce of 1 MiB", "all_reduce of 64 MiB",
+                                                         "DDP step, Linear(20, 1)", "DDP step, MLP 4x1024"]
