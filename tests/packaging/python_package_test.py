@@ -13,14 +13,14 @@ SOURCE = pathlib.Path(os.environ.get("COHORT_SOURCE_DIR", pathlib.Path(__file__)
 BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
 
 RANK = """
-import sys, torch, torchcohort
+import os, sys, torch, torchcohort
 import torch.distributed as dist
 assert sys.prefix == sys.argv[1], sys.prefix
 assert torchcohort.__file__.startswith(sys.prefix), torchcohort.__file__
 dist.init_process_group("cohort")
 total = torch.ones(1000) * (dist.get_rank() + 1)
 dist.all_reduce(total)
-print("sum", int(total[999]), flush=True)
+os.write(1, f"sum {int(total[999])}\\n".encode())  # whole lines: both ranks write here
 dist.destroy_process_group()
 """
 
