@@ -3,6 +3,7 @@
 Metadata and wheel are made by setuptools; what is compiled, by CMake, whose install component `python` is the package folder.
 The package fits the PyTorch release of the environment that pip runs in, and asks for that release.
 
+  CMAKE_ARGS         more arguments for CMake, such as -DCOHORT_NCCL_INCLUDE_DIR=/where/nccl.h/is
   COHORT_BUILD_DIR   an existing build folder to build in, such as build (default: build/pip/<Python>-torch<release>)
 """
 import importlib.metadata
@@ -10,6 +11,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -116,7 +118,8 @@ def configure(cmake, folder, torch_folder):
                "COHORT_BUILD_PYTHON": "ON", "COHORT_BUILD_TESTS": "OFF", "COHORT_BUILD_EXAMPLES": "OFF",
                "COHORT_BUILD_BENCHMARKS": "OFF", "COHORT_WARNINGS_AS_ERRORS": "OFF"}
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not (folder / "CMakeCache.txt").exists() else []
-    run_cmake(cmake, "-S", SOURCE, "-B", folder, *generator, *(f"-D{name}={value}" for name, value in options.items()))
+    run_cmake(cmake, "-S", SOURCE, "-B", folder, *generator, *(f"-D{name}={value}" for name, value in options.items()),
+              *shlex.split(os.environ.get("CMAKE_ARGS", "")))
 
 
 def build_package(prefix):

@@ -1,4 +1,4 @@
-"""functional_python_rank.py RESULT: the calls of programs/comm/functional_rank.cpp, made by PyTorch."""
+"""functional_python_rank.py BACKEND RESULT: the calls of programs/comm/functional_rank.cpp, made by PyTorch."""
 import os
 import sys
 import warnings
@@ -89,8 +89,10 @@ def run_functional(record, group):
     record.results[record.prefix + ".f.max"] = fc.wait_tensor(fc.all_reduce(torch.randn(5), "max", group))
 
 
-def main(result):
-    dist.init_process_group("gloo")
+def main(backend, result):
+    if backend != "gloo":
+        import torchcohort  # noqa: F401
+    dist.init_process_group(backend)
     record = Recorder()
     for root in (0, dist.get_world_size() - 1):
         record.prefix = f"root{root}"
@@ -104,7 +106,8 @@ def main(result):
         run_functional(record, pair)
     save_file({name: tensor.contiguous() for name, tensor in record.results.items()}, result)
     dist.destroy_process_group()
-    os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
+    if backend == "gloo":
+        os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""interop_python_rank.py INIT_METHOD RESULT: one rank of a job whose other ranks may be C++'s.
+"""interop_python_rank.py INIT_METHOD RESULT BACKEND: one rank of a job whose other ranks may be C++'s.
 
 The same operations, in the same order, stand in programs/ddp/interop_rank.cpp; interop_test.py knows what they must give.
 """
@@ -88,7 +88,8 @@ def run_rooted(results):
              dist.P2POp(dist.irecv, results["batch"], (rank - 1) % size)]
     for work in dist.batch_isend_irecv(batch):
         work.wait()
-    dist.monitored_barrier()
+    if dist.get_backend() == "gloo":
+        dist.monitored_barrier()
 
 
 def run_groups(results):
@@ -113,10 +114,12 @@ def run_groups(results):
         dist.all_reduce(results["pair.all_reduce"], group=pair)
 
 
-def main(init_method, result):
+def main(init_method, result, backend):
+    if backend != "gloo":
+        import torchcohort  # noqa: F401
     explicit = {} if init_method == "env://" else dict(rank=int(os.environ["RANK"]),
                                                        world_size=int(os.environ["WORLD_SIZE"]))
-    dist.init_process_group("gloo", init_method=init_method, **explicit)
+    dist.init_process_group(backend, init_method=init_method, **explicit)
     results = {}
     # Before any other group: from then on Python's name for it differs between ranks that are in different groups.
     if dist.get_rank() < 2:
@@ -129,7 +132,8 @@ def main(init_method, result):
     run_groups(results)
     save_file(results, result)
     dist.destroy_process_group()
-    os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
+    if backend == "gloo":
+        os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 
 
 if __name__ == "__main__":

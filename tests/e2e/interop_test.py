@@ -1,11 +1,11 @@
-"""C++ ranks and Python ranks in one Gloo job: they meet through the same store keys and agree on every operation."""
+"""C++ ranks and Python ranks in one job, on Gloo and on our backends: they meet through the same store keys and agree on every operation."""
 import pathlib
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import free_port, run_ranks
+from conftest import BUILD, free_port, run_ranks
 
 PYTHON_RANK = pathlib.Path(__file__).with_name("interop_python_rank.py")
 
@@ -69,19 +69,33 @@ def expected(rank, size):
     ("env", ["cpp", "python", "cpp", "python"]),
 ])
 def test_collectives_between_cpp_and_python(tmp_path, programs, python, method, order):
-    run_job(tmp_path, programs, python, method, order, {})
+    run_job(tmp_path, {"cpp": [programs / "interop_rank"], "python": [python, PYTHON_RANK]}, order, method=method)
 
 
-@pytest.mark.parametrize("order", [["python", "cpp"], ["cpp", "cpp", "python"]])
+@pytest.mark.parametrize("backend, order", [
+    ("cohort", ["python", "cpp"]),
+    ("cohort", ["cpp", "python"]),
+    ("cohort", ["cpp", "python", "cpp"]),
+    ("cohort", ["python", "cpp", "python"]),
+    ("shm", ["cpp", "python"]),
+    ("shm", ["python", "cpp", "cpp"]),
+])
+def test_collectives_on_our_backends(tmp_path, programs, python, backend, order):
+    run_job(tmp_path, {"cpp": [programs / "interop_rank"], "python": [python, PYTHON_RANK]}, order, backend=backend)
+
+
+# Two ranks: PyTorch compares numbers that count sends and receives too, so ranks must have made equally many of them.
+@pytest.mark.parametrize("order", [["python", "cpp"], ["cpp", "python"]])
 def test_every_call_compared_between_cpp_and_python(tmp_path, programs, python, order):
-    run_job(tmp_path, programs, python, "env", order, {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    run_job(tmp_path, {"cpp": [programs / "interop_rank"], "python": [python, PYTHON_RANK]}, order,
+            TORCH_DISTRIBUTED_DEBUG="DETAIL")
 
 
-def run_job(tmp_path, programs, python, method, order, environment):
+def run_job(tmp_path, started, order, method="env", backend="gloo", **environment):
     url = {"env": "env://", "tcp": f"tcp://127.0.0.1:{free_port()}", "file": f"file://{tmp_path}/store"}[method]
-    started = {"cpp": [programs / "interop_rank"], "python": [python, PYTHON_RANK]}
-    commands = [[*started[kind], url, tmp_path / f"{rank}.safetensors"] for rank, kind in enumerate(order)]
-    for rank, (code, out, err) in enumerate(run_ranks(commands)):
+    commands = [[*started[kind], url, tmp_path / f"{rank}.safetensors", backend] for rank, kind in enumerate(order)]
+    environment["PYTHONPATH"] = str(BUILD / "python")
+    for rank, (code, out, err) in enumerate(run_ranks(commands, environment)):
         assert code == 0, f"rank {rank}, {order[rank]}:\n{out}{err}"
     for rank, kind in enumerate(order):
         results = load_file(tmp_path / f"{rank}.safetensors")

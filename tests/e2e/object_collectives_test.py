@@ -11,16 +11,23 @@ import subprocess
 import pytest
 import torch
 
-from conftest import run_ranks
+from conftest import BUILD, run_ranks
 
 PYTHON_RANK = pathlib.Path(__file__).with_name("object_python_rank.py")
 
 
-@pytest.mark.parametrize("order", [["python", "cpp"], ["cpp", "python"], ["cpp", "python", "cpp"], ["cpp", "cpp"]],
-                         ids="-".join)
-def test_objects_between_cpp_and_python(programs, python, order):
-    started = {"cpp": [programs / "object_rank"], "python": [python, PYTHON_RANK]}
-    for rank, (code, out, err) in enumerate(run_ranks([started[kind] for kind in order])):
+@pytest.mark.parametrize("backend, order", [
+    ("gloo", ["python", "cpp"]),
+    ("gloo", ["cpp", "python"]),
+    ("gloo", ["cpp", "python", "cpp"]),
+    ("gloo", ["cpp", "cpp"]),
+    ("cohort", ["python", "cpp"]),
+    ("cohort", ["cpp", "python", "cpp"]),
+])
+def test_objects_between_cpp_and_python(programs, python, backend, order):
+    started = {"cpp": [programs / "object_rank", backend], "python": [python, PYTHON_RANK, backend]}
+    environment = {"PYTHONPATH": str(BUILD / "python")}
+    for rank, (code, out, err) in enumerate(run_ranks([started[kind] for kind in order], environment)):
         assert code == 0, f"rank {rank}, {order[rank]}:\n{out}{err}"
 
 

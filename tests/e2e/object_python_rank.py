@@ -1,5 +1,6 @@
-"""object_python_rank.py: one rank of a job that exchanges objects with C++ ranks (programs/comm/object_rank.cpp)."""
+"""object_python_rank.py BACKEND: one rank of a job that exchanges objects with C++ ranks (programs/comm/object_rank.cpp)."""
 import os
+import sys
 import torch
 import torch.distributed as dist
 
@@ -56,16 +57,19 @@ def ring():
         dist.send_object_list(received, following)
 
 
-def main():
-    dist.init_process_group("gloo")
+def main(backend):
+    if backend != "gloo":
+        import torchcohort  # noqa: F401
+    dist.init_process_group(backend)
     exchange(dist.group.WORLD)
     ring()
     ends = dist.new_group([0, dist.get_world_size() - 1])
     if dist.get_rank() in (0, dist.get_world_size() - 1):
         exchange(ends)
     dist.destroy_process_group()
-    os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
+    if backend == "gloo":
+        os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -13,14 +13,14 @@ SOURCE = pathlib.Path(os.environ.get("COHORT_SOURCE_DIR", pathlib.Path(__file__)
 BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
 
 RANK = """
-import sys, torch, torchcohort
+import os, sys, torch, torchcohort
 import torch.distributed as dist
 assert sys.prefix == sys.argv[1], sys.prefix
 assert torchcohort.__file__.startswith(sys.prefix), torchcohort.__file__
 dist.init_process_group("cohort")
 total = torch.ones(1000) * (dist.get_rank() + 1)
 dist.all_reduce(total)
-print("sum", int(total[999]), flush=True)
+os.write(1, f"sum {int(total[999])}\\n".encode())  # whole lines: both ranks write here
 dist.destroy_process_group()
 """
 
@@ -96,3 +96,11 @@ def test_script_is_the_launcher_itself(installed):
     packaged = site_packages(installed) / "torchcohort/bin/cohort"
     assert (installed / "bin/cohort").read_bytes() == packaged.read_bytes()
     assert packaged.read_bytes().startswith(b"\x7fELF") and os.access(packaged, os.X_OK)
+
+
+def test_bench_runs_from_the_package_alone(installed, tmp_path):
+    out = run(installed / "bin/python", "-m", "torchcohort.bench", "--seconds", "0.05")
+    lines = out.splitlines()
+    assert lines[0].startswith("2 ranks on ") and lines[1].split() == ["gloo", "cohort", "gain", "alone"]
+    assert [line[:26].rstrip() for line in lines[2:]] == ["all_reduce of 4 B", "all_reduce of 1 MiB", "all_reduce of 64 MiB",
+                                                         "DDP step, Linear(20, 1)", "DDP step, MLP 4x1024"]

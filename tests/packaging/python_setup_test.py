@@ -3,6 +3,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 import setuptools
@@ -114,3 +115,23 @@ def test_failed_cmake_message(tmp_path):
     assert build_error(PATH=f"{cmake.parent}:{os.environ['PATH']}", COHORT_BUILD_DIR=str(tmp_path)) == (
         "error: torchcohort cannot be built: CMake ended with 7\n"
         "  hint: the reason stands above; what a build needs: tools/dev/setup.sh installs it\n")
+
+
+@pytest.mark.parametrize("made, problem, hint", [
+    ("touch $6/torchcohort/_C.cpython-39-x86_64-linux-gnu.so",
+     "COHORT_BUILD_DIR={folder} was configured for another Python: it made _C.cpython-39-x86_64-linux-gnu.so, and {python} "
+     "needs _C{suffix}",
+     "configure it with -DPython_EXECUTABLE={python}, or unset COHORT_BUILD_DIR"),
+    ("touch $6/torchcohort/_C{suffix}; echo \"raise SystemExit('built for PyTorch 2.11')\" > $6/torchcohort/__init__.py",
+     "the finished package does not work with {python}:\nbuilt for PyTorch 2.11",
+     "COHORT_BUILD_DIR was configured for another PyTorch; unset it"),
+])
+def test_build_folder_of_another_python_message(tmp_path, made, problem, hint):
+    names = {"folder": tmp_path, "python": sys.executable, "suffix": sysconfig.get_config_var("EXT_SUFFIX")}
+    cmake = program(tmp_path / "bin", "cmake", f"""case $1 in
+      --version) echo 'cmake version 3.25.1' ;;
+      --install) mkdir -p $6/torchcohort; {made.replace("{suffix}", names["suffix"])} ;;
+    esac""")
+    (tmp_path / "CMakeCache.txt").touch()
+    assert build_error(PATH=f"{cmake.parent}:{os.environ['PATH']}", COHORT_BUILD_DIR=str(tmp_path)) == (
+        f"error: torchcohort cannot be built: {problem.format(**names)}\n  hint: {hint.format(**names)}\n")

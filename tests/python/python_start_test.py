@@ -23,11 +23,11 @@ def path_for_children(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{BUILD / 'python'}:{os.path.dirname(__file__)}")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("module", [multiprocessing, torch.multiprocessing], ids=["multiprocessing", "torch"])
-def test_ranks_started_by(method, module, tmp_path, path_for_children):
-    if module is multiprocessing and method == "spawn":
-        pytest.skip("covered by torch.multiprocessing, which starts processes in the same way")
+@pytest.mark.parametrize("module, method", [
+    (multiprocessing, "fork"), (multiprocessing, "forkserver"),
+    (torch.multiprocessing, "fork"), (torch.multiprocessing, "spawn"),
+], ids=lambda each: each if isinstance(each, str) else each.__name__)
+def test_ranks_started_by(module, method, tmp_path, path_for_children):
     context = module.get_context(method)
     answers = context.SimpleQueue()
     arguments = [(rank, 2, f"file://{tmp_path}/store", answers) for rank in range(2)]

@@ -12,9 +12,8 @@ from ranks import run_ranks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module)
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -44,11 +43,11 @@ def whole(parameter):
     return tensor.detach().clone()
 
 
-def train(net, parameters, data_rank, optimizer=None):
+def train(net, parameters, data_rank, optimizer=None, part=lambda tensor: tensor):
     optimizer = optimizer or torch.optim.AdamW(net.parameters(), lr=0.01)
     losses = []
     for step in range(3):
-        x, y = batch(step, data_rank)
+        x, y = map(part, batch(step, data_rank))
         loss = torch.nn.functional.mse_loss(net(x), y)
         optimizer.zero_grad()
         loss.backward()
@@ -86,12 +85,9 @@ def tensor_parallel(rank, size):
 def sequence_parallel(rank, size):
     net, mesh = model(), init_device_mesh("cpu", (size,))
     for block in net:
-        parallelize_module(block, mesh, {
-            "norm": SequenceParallel(),
-            "up": ColwiseParallel(),
-            "down": RowwiseParallel()})
-        parallelize_module(block, mesh, PrepareModuleInput(input_layouts=(None,), desired_input_layouts=(None,)))
-    return train(net, list(net.parameters()), 0)
+        parallelize_module(block, mesh, {"norm": SequenceParallel(), "up": ColwiseParallel(input_layouts=Shard(1)),
+                                         "down": RowwiseParallel(output_layouts=Shard(1))})
+    return train(net, list(net.parameters()), 0, part=lambda tensor: tensor.chunk(size, 1)[rank])
 
 
 def pipeline(schedule):

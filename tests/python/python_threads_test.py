@@ -134,6 +134,24 @@ def test_tensors_dropped_by_the_progress_thread():
     assert run_ranks(dropped_tensors, 2) == [200, 200]
 
 
+def groups_dropped_with_callbacks(rank, size):
+    """Whoever drops a group waits for its thread, which may be about to run Python."""
+    for step in range(30):
+        group, kept = dist.new_group(), []
+        for _ in range(5):
+            work = dist.all_reduce(torch.ones(2000).as_subclass(Marked), group=group, async_op=True)
+            kept.append(work.get_future().then(lambda future: future.value()[0] * 2))
+        if step % 2:
+            kept.clear()
+        dist.destroy_process_group(group)
+        del group, work
+    return "done"
+
+
+def test_groups_dropped_with_callbacks():
+    assert run_ranks(groups_dropped_with_callbacks, 2) == ["done", "done"]
+
+
 def gc_during_collectives(rank, size):
     gc.freeze()  # what the imports made: a collection then takes microseconds
     stop = threading.Event()

@@ -42,9 +42,9 @@ class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
     return "usage: cohort run [flags] PROGRAM [arguments]\n\n"
-           "Starts PROGRAM as several ranks on this node. A .py file is run by the Python that pip installed this launcher\n"
-           "into, or python3 (PYTHON_EXEC chooses another), anything else directly; ${local_rank} in an argument becomes\n"
-           "the worker's local rank.\n";
+           "Starts PROGRAM as several ranks on this node. A .py file is run by the Python that pip installed this\n"
+           "launcher into, else by python3 (PYTHON_EXEC chooses another); anything else directly.\n"
+           "${local_rank} in an argument becomes the worker's local rank.\n";
   }
 };
 

@@ -46,8 +46,8 @@ AutogradCallPtr sum_of(const AutogradCallPtr& call) {
 
 bool is_root(const AutogradCallPtr& call) { return call->group->getRank() == call->root; }
 
-bool is_gloo(const AutogradCallPtr& call, const at::Tensor& tensor) {
-  return comm::backend_for(call->group, tensor, "nn::functional")->getBackendName() == "gloo";
+std::string backend_of(const AutogradCallPtr& call, const at::Tensor& tensor) {
+  return comm::backend_for(call->group, tensor, "nn::functional")->getBackendName();
 }
 
 void check_one_per_rank(const TensorList& tensors, const Group& group, const char* operation) {
@@ -122,7 +122,7 @@ struct AllToAll : Function<AllToAll> {
     for (const auto& tensor : tensors) call->input_shapes.push_back(tensor.sizes().vec());
     const auto inputs = contiguous(tensors);
     const auto outputs = targets.vec();
-    if (!is_gloo(call, inputs[0])) {
+    if (backend_of(call, inputs[0]) != "gloo") {
       cohort::all_to_all(outputs, inputs, {.group = call->group});
       return outputs;
     }
@@ -169,7 +169,8 @@ struct AllGather : Function<AllGather> {
     const auto call = kept(context);
     TensorList parts;
     for (const auto& grad : grads) parts.push_back(at::empty_like(grad));
-    if (!is_gloo(call, grads[0])) {
+    // By PyTorch's rule, because other ranks of the group may run it.
+    if (backend_of(call, grads[0]) == "nccl") {
       return gradients({ReduceScatter::apply(sum_of(call), parts[call->group->getRank()], as_variables(grads))});
     }
     return gradients({at::sum(at::stack(AllToAll::apply(sum_of(call), as_variables(parts), as_variables(grads))), 0)});

@@ -1,4 +1,4 @@
-// functional_rank RESULT: values, gradients and gradients of gradients of every functional collective on this rank.
+// functional_rank BACKEND RESULT: values, gradients and gradients of gradients of every functional collective on this rank.
 // functional_python_rank.py makes the same calls.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -141,7 +141,7 @@ void run_functional(Recorder& record, const Group& group) {
 
 int main(int, char** argv) {
   try {
-    cohort::init_process_group("gloo");
+    cohort::init_process_group(argv[1]);
     Recorder record;
     const int last = cohort::get_world_size() - 1;
     for (const int root : {0, last}) {
@@ -158,7 +158,7 @@ int main(int, char** argv) {
     }
     cohort::StateDict results;
     for (const auto& [name, tensor] : record.results) results.insert(name, tensor.detach().contiguous());
-    cohort::save_file(results, argv[1]);
+    cohort::save_file(results, argv[2]);
     cohort::destroy_process_group();
     return 0;
   } catch (const std::exception& error) {

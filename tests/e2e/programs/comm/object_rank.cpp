@@ -1,4 +1,4 @@
-// object_rank: one rank of a job that exchanges objects; the others may be Python's (object_python_rank.py makes the same
+// object_rank BACKEND: one rank of a job that exchanges objects; the others may be Python's (object_python_rank.py makes the same
 // calls). Each rank checks what it got.
 #include <ATen/ATen.h>
 
@@ -111,9 +111,9 @@ void ring() {
 
 }  // namespace
 
-int main() {
+int main(int, char** argv) {
   try {
-    cohort::init_process_group("gloo");
+    cohort::init_process_group(argv[1]);
     exchange({}, "world");
     ring();
     const int last = cohort::get_world_size() - 1;

@@ -1,5 +1,5 @@
-// interop_rank INIT_METHOD RESULT: one rank of a job whose other ranks may be Python's. The same operations, in the same
-// order, stand in interop_python_rank.py; interop_test.py knows what they must give.
+// interop_rank INIT_METHOD RESULT BACKEND: one rank of a job whose other ranks may be Python's. The same operations, in the
+// same order, stand in interop_python_rank.py; interop_test.py knows what they must give.
 #include <ATen/ATen.h>
 
 #include <cstdlib>
@@ -111,7 +111,7 @@ void run_rooted(StateDict& results) {
     work->wait();
   }
   results.insert("batch", received);
-  monitored_barrier();
+  if (get_backend() == "gloo") monitored_barrier();  // Python has it there only
 }
 
 // Before any other group: from then on Python's name for it differs between ranks that are in different groups.
@@ -157,12 +157,12 @@ int number_from(const char* variable) { return std::stoi(std::getenv(variable));
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 3) {
-    std::cerr << "usage: interop_rank INIT_METHOD RESULT\n";
+  if (argc != 4) {
+    std::cerr << "usage: interop_rank INIT_METHOD RESULT BACKEND\n";
     return 2;
   }
   const std::string method = argv[1];
-  InitOptions options{.backend = "gloo", .init_method = method};
+  InitOptions options{.backend = argv[3], .init_method = method};
   if (method != "env://") {
     options.rank = number_from("RANK");
     options.world_size = number_from("WORLD_SIZE");
