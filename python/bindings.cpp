@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/interruption.h"
 #include "cohort/comm/join_backend.h"
 #include "cohort/comm/report/flight_recorder.h"
 #include "cohort/comm/shm/shm_empty.h"

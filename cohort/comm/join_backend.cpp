@@ -11,6 +11,7 @@
 #include "cohort/comm/process_watch.h"
 #include "cohort/comm/reports.h"
 #include "cohort/comm/roll_call.h"
+#include "cohort/comm/shm/open_sessions.h"
 #include "cohort/comm/shm_choice.h"
 
 namespace cohort::comm {
@@ -131,6 +132,8 @@ class Joining {
 };
 
 }  // namespace
+
+void end_background_threads() { end_shm_threads(); }
 
 BackendPtr join_backend(const JoinRequest& request) {
   auto& last = joined();

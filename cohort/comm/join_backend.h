@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -36,11 +35,6 @@ struct JoinRequest {
 /// c10::DistBackendError when connecting fails.
 /// Thread-safety: one thread at a time.
 COHORT_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
-
-/// Looked at while an operation waits for other ranks, in the thread that runs it, about four times a second: an exception
-/// ends the operation and its group, and is what the caller gets. Null: nothing is looked at (the default).
-using Interruption = std::exception_ptr (*)();
-COHORT_API void set_interruption(Interruption interruption);
 
 /// Ends all operations of backend "shm" in this process, and the threads that run them. For hosts whose own end does not bear
 /// threads, as Python's. Afterwards every operation fails.

@@ -14,7 +14,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/error_file.h"
-#include "cohort/comm/shm/shm_session.h"
+#include "cohort/comm/shm/open_sessions.h"
 #include "cohort/comm/tracked_work.h"
 #include "cohort/comm/world.h"
 

@@ -4,11 +4,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <set>
-
 #include "cohort/comm/failure_text.h"
-#include "cohort/comm/join_backend.h"
+#include "cohort/comm/interruption.h"
 #include "cohort/comm/peer.h"
+#include "cohort/comm/shm/open_sessions.h"
 #include "cohort/shm/waiting.h"
 
 namespace cohort::comm {
@@ -42,17 +41,6 @@ const shm::Failure& aborted() {
   return *failure;
 }
 
-// Those that are open. Leaked on purpose: read at exit.
-struct Sessions {
-  std::mutex mutex;
-  std::set<ShmSession*> open;
-};
-
-Sessions& sessions() {
-  static auto* const instance = new Sessions;
-  return *instance;
-}
-
 EngineFailure::Kind kind_of(shm::Failure::Kind kind) {
   switch (kind) {
     case shm::Failure::Kind::kTimeout:
@@ -67,20 +55,6 @@ EngineFailure::Kind kind_of(shm::Failure::Kind kind) {
       return EngineFailure::Kind::kOther;
   }
 }
-
-void close_sessions(bool idle_ones_too) {
-  std::vector<std::shared_ptr<ShmSession>> found;
-  {
-    const std::lock_guard lock(sessions().mutex);
-    for (auto* session : sessions().open) {
-      if (!idle_ones_too && session->num_pending() == 0) continue;
-      if (auto owner = session->weak_from_this().lock()) found.push_back(std::move(owner));
-    }
-  }
-  for (const auto& session : found) session->close();
-}
-
-std::atomic<Interruption> current_interruption = nullptr;
 
 // How often this process and those before it have forked since a session was made: cheaper to compare than getpid().
 std::atomic<uint64_t> num_forks = 0;
@@ -98,27 +72,6 @@ shm::Failure forked() {
 
 }  // namespace
 
-void set_interruption(Interruption interruption) { current_interruption = interruption; }
-
-void throw_interruption() {
-  const auto interruption = current_interruption.load();
-  if (!interruption) return;
-  if (const auto exception = interruption()) std::rethrow_exception(exception);
-}
-
-void end_background_threads() { end_shm_threads(); }
-
-size_t num_pending_shm_operations() {
-  const std::lock_guard lock(sessions().mutex);
-  size_t count = 0;
-  for (auto* session : sessions().open) count += session->num_pending();
-  return count;
-}
-
-void end_shm_operations() { close_sessions(/*idle_ones_too=*/false); }
-
-void end_shm_threads() { close_sessions(/*idle_ones_too=*/true); }
-
 ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores)
     : owner_(getpid()),
       num_forks_(count_forks()),
@@ -132,8 +85,7 @@ ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& 
 std::shared_ptr<ShmSession> ShmSession::create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
                                                Cores cores) {
   const std::shared_ptr<ShmSession> session(new ShmSession(std::move(group), request, cores));
-  const std::lock_guard lock(sessions().mutex);
-  sessions().open.insert(session.get());
+  add_open_session(*session);
   return session;
 }
 
@@ -158,9 +110,9 @@ shm::CallOptions ShmSession::options_of(const ShmCall& call) const {
 
 // Called by the engine, in the thread that runs the operation.
 std::string ShmSession::find_obstacle() {
-  if (const auto interruption = current_interruption.load()) {
-    if ((interrupted_ = interruption())) was_interrupted_ = true;
-    if (interrupted_) return "interrupted by a signal while it waited";
+  if ((interrupted_ = find_interruption())) {
+    was_interrupted_ = true;
+    return "interrupted by a signal while it waited";
   }
   if (!watch_) return {};
   const auto operation = describe(*running_, *running_shown_, identity_);
@@ -448,10 +400,7 @@ void ShmSession::close() {
   }
   wake_.notify_all();
   spare_.notify_all();
-  {
-    const std::lock_guard lock(sessions().mutex);
-    sessions().open.erase(this);
-  }
+  remove_open_session(*this);
   if (num_pending() > 0) {
     const std::shared_lock lock(lifetime_);
     group_->abort();

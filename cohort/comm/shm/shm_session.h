@@ -163,13 +163,4 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   std::vector<Kept> kept_;
 };
 
-/// Throws what the calling thread is to end its wait with (set_interruption), if there is anything.
-void throw_interruption();
-/// Operations of this process on the backend "shm" that have not ended. Thread-safe.
-size_t num_pending_shm_operations();
-/// At exit: ends them with an error, and their threads.
-void end_shm_operations();
-/// The same for groups without operations too.
-void end_shm_threads();
-
 }  // namespace cohort::comm

@@ -1,4 +1,5 @@
 #include "cohort/comm/shm/transfer_work.h"
+#include "cohort/comm/interruption.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
