@@ -18,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 
 // What the caller has before the progress thread takes its work, where cores are shared.
 constexpr auto kGrace = std::chrono::milliseconds(1);
-// What other ranks have to come to an operation before the progress thread takes it. Ranks of one job mostly come together,
-// and two switches between threads take as long.
-constexpr auto kMoment = std::chrono::microseconds(200);
+// What the others have to come to an operation before its caller goes on and the progress thread takes it. A rank that is ahead
+// loses nothing by it, and is ahead less afterwards.
+constexpr auto kMoment = std::chrono::milliseconds(1);
 // After this long without work the progress thread sleeps until it is woken.
 constexpr auto kAttention = std::chrono::milliseconds(50);
 // With cores to spare: how long it looks for work before it sleeps; queueing then wakes nobody.
