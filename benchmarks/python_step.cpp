@@ -7,7 +7,6 @@
 // cohort and Gloo are compared.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -126,7 +125,7 @@ Times run_case(const Case& what, const Teams& teams, bool is_quick, Clock::time_
   const auto& variants = teams.variants;
   for (const Variant& variant : variants) variant.team->ask(fmt::format("copy {} {}", variant.command, what.name));
   verify(what.name, variants);
-  auto times = take_turns(variants, {.num_warm = is_quick ? std::min(what.num_warm, 1) : what.num_warm,
+  auto times = take_turns(variants, {.num_warm = what.num_warm,
                                      .num_steps = is_quick ? what.num_quick_steps : what.num_steps,
                                      .num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds,
                                      .deadline = is_quick ? Clock::now() + what.quick_limit : end,

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/comm/interruption.h"
+#include "cohort/comm/host_program.h"
 #include "cohort/comm/join_backend.h"
 #include "cohort/comm/report/flight_recorder.h"
 #include "cohort/comm/shm/shm_empty.h"
@@ -65,4 +65,6 @@ PYBIND11_MODULE(_C, module) {
   module.def("write_chrome_trace", wrap_pybind_function_no_gil(cohort::write_chrome_trace), py::arg("path"));
   find_main_thread();
   cohort::comm::set_interruption(check_signals);
+  cohort::comm::set_host_lock({[]() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; },
+                               [](void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }});
 }

@@ -58,6 +58,7 @@ Roll call_roll_of(const JoinRequest& request, const StorePtr& store) {
                           .timeout = request.timeout,
                           .plan = std::nullopt,
                           .uses_gloo = request.backend == "cohort",
+                          .is_among_own_kind = true,
                           .needs_shared_memory = request.backend == "shm",
                           .group = name_in_texts(request)}));
   auto reports = std::make_shared<Reports>(store, peers, request.rank, request.world_size);

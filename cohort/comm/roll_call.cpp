@@ -99,11 +99,12 @@ void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) 
   store.compareSet(kErrorKey, {}, to_bytes(value));
 }
 
-std::string describe_python(const GlooEntry& entry) {
-  const auto use = base::look_up_port(entry.port);
-  const bool is_here = entry.host == host_name() && is_own_address(entry.address, list_interfaces());
-  if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry.host);
-  return "a Python process on " + entry.host;
+std::string describe_python(const std::optional<GlooEntry>& entry) {
+  if (!entry) return "a Python process";
+  const auto use = base::look_up_port(entry->port);
+  const bool is_here = entry->host == host_name() && is_own_address(entry->address, list_interfaces());
+  if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
+  return "a Python process on " + entry->host;
 }
 
 class Roll {
@@ -194,21 +195,24 @@ class Roll {
   // This process has created a default group with this store before.
   std::optional<Failure> enter_again(const Peer& before) {
     self_.start_count = before.start_count + 1;
-    store_->deleteKey(gloo_key(call_.rank));
+    if (!call_.is_among_own_kind) store_->deleteKey(gloo_key(call_.rank));
     store_->set(entry_key(call_.rank), to_bytes(encode(self_)));
     has_entry_ = true;
     return std::nullopt;
   }
 
+  std::optional<GlooEntry> python_twin() const { return decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
+  bool has_gloo_key(int rank) const { return !call_.is_among_own_kind && store_->check({gloo_key(rank)}); }
+
   std::optional<Failure> look_for_python_twin() {
     has_entry_ = true;
-    if (!store_->check({gloo_key(call_.rank)})) return std::nullopt;
-    const auto twin = decode_gloo_entry(store_->get(gloo_key(call_.rank)));
+    if (!has_gloo_key(call_.rank)) return std::nullopt;
+    const auto twin = python_twin();
     if (is_file() && (!twin || is_seen_gone(*twin))) {
       return stale_file(
           fill_in("rank {} of it, a Python process{}, has ended", call_.rank, twin ? " on " + twin->host : ""));
     }
-    return duplicate(twin ? describe_python(*twin) : "a Python process");
+    return duplicate(describe_python(twin));
   }
 
   // A Python process listens where it says for as long as it lives.
@@ -228,7 +232,7 @@ class Roll {
       arrival.peer = decode_peer(entry);
       // An entry of the group before this one does not count.
       if (arrival.peer->start_count < self_.start_count) return;
-    } else if (store_->check({gloo_key(rank)})) {
+    } else if (has_gloo_key(rank)) {
       // A C++ rank writes that key too, but its entry first.
       if (!read_now(*store_, entry_key(rank)).empty()) return;
       arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
@@ -290,10 +294,8 @@ class Roll {
   std::optional<Failure> current_failure(Clock::time_point now) {
     if (auto failure = reported_failure()) return failure;
     if (auto gone = gone_rank()) return gone;
-    if (has_entry_ && self_.start_count == 1 && store_->check({gloo_key(call_.rank)})) {
-      const auto twin = decode_gloo_entry(store_->get(gloo_key(call_.rank)));
-      return duplicate(twin ? describe_python(*twin) : "a Python process");
-    }
+    if (has_entry_ && self_.start_count == 1 && has_gloo_key(call_.rank))
+      return duplicate(describe_python(python_twin()));
     if (now >= deadline_) return timed_out();
     if (now - begin_ > kFirstWarning && !has_warned_) {
       has_warned_ = true;
@@ -459,8 +461,7 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
     if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
       first = describe_process(decode_peer(peer));
     } else if (store->check({gloo_key(0)})) {
-      const auto entry = decode_gloo_entry(store->get(gloo_key(0)));
-      first = entry ? describe_python(*entry) : "a Python process";
+      first = describe_python(decode_gloo_entry(store->get(gloo_key(0))));
     } else {
       std::this_thread::sleep_for(kPollInterval);
     }

@@ -35,6 +35,8 @@ struct RollCall {
   std::string accelerator = {};
   /// False: nobody will listen on the network.
   bool uses_gloo = true;
+  /// Every rank writes an entry; Gloo's keys, which this process may have written itself, mean nothing.
+  bool is_among_own_kind = false;
   /// All ranks must be able to share memory: the group asks for the backend "shm". Its name is for texts.
   bool needs_shared_memory = false;
   std::string group = {};

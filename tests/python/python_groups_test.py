@@ -135,6 +135,9 @@ def refusal(backend):
 
 
 REFUSED = {
+    "cpu:cohort,cuda:fake": r'backend string "cpu:cohort,cuda:fake": c10d keeps a single registered backend per group, so "cohort" '
+                            r'and "fake" \(for cuda tensors\) cannot be in one; use "cohort" alone, which serves all devices',
+    "cuda:shm": 'backend string "cuda:shm": backend "shm" serves cpu tensors, not cuda tensors',
     "cpu:shm,cuda:cohort": r'backend string "cpu:shm,cuda:cohort": c10d keeps a single registered backend per group, so "\w+" and '
                            r'"\w+" \(for \w+ tensors\) cannot be in one; use "cohort" alone, which serves all devices',
 }
@@ -150,5 +153,6 @@ def with_pytorchs_own(rank, size):
     return sum_in(None, rank), str(dist.distributed_c10d._world.pg_backend_config[dist.group.WORLD])
 
 
-def test_beside_a_backend_of_pytorch():
-    assert run_ranks(with_pytorchs_own, 2, backend="cpu:cohort,cuda:gloo") == [(3, "cpu:cohort,cuda:gloo")] * 2
+@pytest.mark.parametrize("backend", ["cpu:cohort,cuda:gloo", "cpu:gloo,cuda:cohort"])
+def test_beside_a_backend_of_pytorch(backend):
+    assert run_ranks(with_pytorchs_own, 2, backend=backend) == [(3, backend)] * 2

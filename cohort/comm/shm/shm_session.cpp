@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cohort/comm/failure_text.h"
-#include "cohort/comm/interruption.h"
+#include "cohort/comm/host_program.h"
 #include "cohort/comm/peer.h"
 #include "cohort/comm/shm/open_sessions.h"
 #include "cohort/shm/waiting.h"
@@ -17,9 +17,9 @@ using Clock = std::chrono::steady_clock;
 
 // What the caller has before the progress thread takes its work, where cores are shared.
 constexpr auto kGrace = std::chrono::milliseconds(1);
-// What other ranks have to come to an operation before the progress thread takes it. Ranks of one job mostly come together,
-// and two switches between threads take as long.
-constexpr auto kMoment = std::chrono::microseconds(200);
+// What the others have to come to an operation before its caller goes on and the progress thread takes it. A rank that is ahead
+// loses nothing by it, and is ahead less afterwards.
+constexpr auto kMoment = std::chrono::milliseconds(1);
 // How often a thread that waits for another one's operation looks for an interruption.
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
 // After this long without work the progress thread sleeps until it is woken.
@@ -55,6 +55,16 @@ EngineFailure::Kind kind_of(shm::Failure::Kind kind) {
       return EngineFailure::Kind::kOther;
   }
 }
+
+// Counts an operation as running; one within another is one more.
+class Running {
+ public:
+  explicit Running(std::atomic<size_t>& count) : count_(count) { ++count_; }
+  ~Running() { --count_; }
+
+ private:
+  std::atomic<size_t>& count_;
+};
 
 // How often this process and those before it have forked since a session was made: cheaper to compare than getpid().
 std::atomic<uint64_t> num_forks = 0;
@@ -153,13 +163,13 @@ bool ShmSession::keeps_core(Runner runner) const {
 }
 
 std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown, BodyRef body, Runner runner) {
+  const Running running(num_running_);
   if (!group_) return to_exception(call, shown, closed());
   auto options = options_of(call);
   options.keeps_core = keeps_core(runner);
   options.find_obstacle = &find_obstacle_;
   running_ = &call;
   running_shown_ = &shown;
-  num_running_.store(1, std::memory_order_relaxed);
   std::exception_ptr exception;
   try {
     const auto outcome = body(*group_, options);
@@ -169,7 +179,6 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
   } catch (...) {
     exception = std::current_exception();
   }
-  num_running_.store(0, std::memory_order_relaxed);
   return exception;
 }
 
@@ -230,6 +239,8 @@ ShmSession::WorkPtr ShmSession::take() {
 
 ShmSession::WorkPtr ShmSession::run_front(Runner runner) {
   const auto run = wait_to_run();
+  // From before it leaves the queue: close() must see it in one place or the other.
+  const Running running(num_running_);
   auto work = take();
   if (work) work->finish_with(execute(work->call(), work->shown(), work->body(), runner));
   return work;
@@ -247,7 +258,9 @@ bool ShmSession::run_with_others(const ShmWork& work) {
     }
     auto options = options_of(work.call());
     options.keeps_core = keeps_core(Runner::kCaller);
+    const HostUnlocked unlocked;
     if (!group_->meet_soon(kMoment, options)) return false;
+    const Running running(num_running_);
     front = take();
     if (!front) return false;
     front->finish_with(execute(front->call(), front->shown(), front->body(), Runner::kCaller));

@@ -151,7 +151,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   int num_appointed_ = 0;
 
   std::atomic<size_t> num_queued_ = 0;
-  std::atomic<size_t> num_running_ = 0;
+  std::atomic<size_t> num_running_ = 0;  ///< those that are about to run included
   std::atomic<int> num_transfers_ = 0;
 
   std::mutex kept_mutex_;

@@ -1,5 +1,5 @@
 #include "cohort/comm/shm/transfer_work.h"
-#include "cohort/comm/interruption.h"
+#include "cohort/comm/host_program.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-#include "cohort/comm/interruption.h"
+#include "cohort/comm/host_program.h"
 
 #include <atomic>
 
@@ -6,6 +6,7 @@ namespace cohort::comm {
 namespace {
 
 std::atomic<Interruption> current = nullptr;
+HostLock host_lock{[]() -> void* { return nullptr; }, [](void*) {}};
 
 }  // namespace
 
@@ -18,6 +19,14 @@ std::exception_ptr find_interruption() {
 
 void throw_interruption() {
   if (const auto exception = find_interruption()) std::rethrow_exception(exception);
+}
+
+void set_host_lock(const HostLock& lock) { host_lock = lock; }
+
+HostUnlocked::HostUnlocked() : state_(host_lock.release()) {}
+
+HostUnlocked::~HostUnlocked() {
+  if (state_) host_lock.acquire(state_);
 }
 
 }  // namespace cohort::comm
