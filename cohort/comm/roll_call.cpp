@@ -184,7 +184,7 @@ class Roll {
     }
     const auto there = decode_peer(entry);
     if (is_same_process(there, self_)) return enter_again(there);
-    if (!is_seen_gone(there)) return duplicate(describe_process(there));
+    if (!comm::is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
     return Failure{Kind::kStore, fill_in("[cohort] {} comes too late: this rank was {}, which has ended\n"
@@ -220,9 +220,8 @@ class Roll {
     return entry.host == host_name() && is_own_address(entry.address, list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
   }
-  static bool is_seen_gone(const Peer& peer) { return comm::is_seen_gone(peer); }
   static bool is_seen_gone(const Arrival& arrival) {
-    return arrival.peer ? is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
+    return arrival.peer ? comm::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
   }
 
   void look_for(int rank) {
