@@ -34,6 +34,14 @@ cmake_is_recent() {
   [[ -n $version && $(printf '%s\n' 3.25 "$version" | sort -V | head -n 1) == 3.25 ]]
 }
 
+# For the package torchcohort. Only those of the distribution's Python come by apt.
+python_lacks_headers() {
+  local program=.venv/bin/python
+  [[ -x $program ]] || program=$python
+  "$program" -c 'import os, sysconfig, sys
+sys.exit(os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null
+}
+
 install_with_apt() {
   (($#)) || return 0
   local as_root=()
@@ -62,6 +70,7 @@ install_system_packages() {
   if ! .venv/bin/python -c 'import pip' 2>/dev/null && ! "$python" -c 'import ensurepip' 2>/dev/null; then
     packages+=(python3 python3-venv)
   fi
+  if python_lacks_headers; then packages+=(python3-dev); fi
   # What only makes builds faster, checks stricter or benchmarks richer (OpenMPI is a rival) is taken where the
   # distribution has it and we may install.
   if ((EUID == 0)) || ((${#packages[@]})); then
