@@ -114,5 +114,4 @@ def child_that_calls(rank, size):
 
 def test_collective_of_a_forked_child_is_refused():
     no_member = "  caused by: this process was forked from the rank, and is no member of its groups"
-    destroyed = "  caused by: the group was destroyed, or shut down, before the operation ended"
-    assert run_ranks(child_that_calls, 2) == [([no_member, no_member, destroyed], 2)] * 2
+    assert run_ranks(child_that_calls, 2) == [([no_member] * 3, 2)] * 2

@@ -196,6 +196,8 @@ std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   return run;
 }
 
+shm::Failure ShmSession::refusal() const { return is_forked_child() ? forked() : closed(); }
+
 bool ShmSession::is_forked_child() const { return num_forks.load(std::memory_order_relaxed) != num_forks_; }
 
 bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {

@@ -80,6 +80,8 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
     shm::Exchange* exchange = nullptr;
   };
   OpenExchange exchange();
+  /// Why exchange() gave none.
+  shm::Failure refusal() const;
   /// Sends and receives under way.
   void add_transfers(int difference) { num_transfers_.fetch_add(difference); }
   /// Keeps the memory of a transfer that nobody waits for until it is done. keep_pending: it counts as pending.

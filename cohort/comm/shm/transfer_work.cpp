@@ -18,10 +18,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLookInterval{250};
 
-const shm::Failure kClosed{shm::Failure::Kind::kAborted,
-                           {"the group was destroyed, or shut down, before the operation ended"},
-                           "wait() for every Work before destroy_process_group()"};
-
 bool receives(const ShmCall& call) { return call.operation->type != c10d::OpType::SEND; }
 
 }  // namespace
@@ -43,7 +39,7 @@ TransferWork::~TransferWork() {
 
 void TransferWork::start() {
   const auto open = session_->exchange();
-  if (!open.exchange) return finish_with(session_->to_exception(call_, tensors_, kClosed));
+  if (!open.exchange) return finish_with(session_->to_exception(call_, tensors_, session_->refusal()));
   const auto options = session_->options_of(call_);
   const auto elements = elements_of(memory_);
   const int peer = call_.operation->type == c10d::OpType::RECVANYSOURCE ? shm::Exchange::kAnySource : call_.root;
@@ -119,7 +115,7 @@ TransferWork::Step TransferWork::wait_a_while(milliseconds limit) {
   if (isCompleted()) return Step::kDone;
   const auto open = session_->exchange();
   if (!open.exchange) {
-    finish_with(session_->to_exception(call_, tensors_, kClosed));
+    finish_with(session_->to_exception(call_, tensors_, session_->refusal()));
     return Step::kDone;
   }
   if (!open.exchange->wait(transfer_, limit)) return Step::kMore;
