@@ -92,14 +92,21 @@ class ProcessWatch final : public OperationWatch {
   }
 
   std::string explain(const Operation& operation, const std::string& engine_text) override {
-    auto diagnosis = diagnose(operation, engine_text);
+    return explain(operation, engine_text,
+                   "a rank on another host ended or its connection broke; look at the other ranks' output");
+  }
+
+  std::string explain(const Operation& operation, const std::string& engine_text, const char* last_hint) {
+    auto diagnosis = diagnose(operation, engine_text, last_hint);
     reports_->publish_failure({diagnosis.kind, where(operation), diagnosis.causes.front(), log_.account(operation)});
     reports_->wait_until_others_know(kStoreGrace);
     return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
   }
 
   std::string explain(const Operation& operation, EngineFailure failure) override {
-    if (failure.kind == EngineFailure::Kind::kObstacle) return explain(operation, failure.causes.front());
+    if (failure.kind == EngineFailure::Kind::kObstacle) {
+      return explain(operation, failure.causes.front(), "look at that rank's output");
+    }
     auto diagnosis = diagnostician_.complete(operation, std::move(failure));
     reports_->publish_failure({diagnosis.kind, where(operation), diagnosis.causes.front(), log_.account(operation)});
     return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
@@ -134,7 +141,8 @@ class ProcessWatch final : public OperationWatch {
     return diagnostician_.disagreement(mine, some);
   }
 
-  Diagnosis diagnose(const Operation& operation, const std::string& engine_text) {
+  // `last_hint`: where nothing is found.
+  Diagnosis diagnose(const Operation& operation, const std::string& engine_text, const char* last_hint) {
     {
       const std::lock_guard lock(mutex_);
       if (obstacle_) return *obstacle_;
@@ -148,9 +156,7 @@ class ProcessWatch final : public OperationWatch {
       if (timed_out) return with_engine_text(diagnostician_.timed_out(operation, timeout_), engine_text);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     } while (Clock::now() < deadline);
-    return {Kind::kOther,
-            {first_line(engine_text)},
-            "a rank on another host ended or its connection broke; look at the other ranks' output"};
+    return {Kind::kOther, {first_line(engine_text)}, last_hint};
   }
 
   std::optional<Diagnosis> look_for_cause(const Operation& operation) const {
