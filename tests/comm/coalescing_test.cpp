@@ -204,6 +204,8 @@ COHORT_WORKER(batches) {
       "Invalid destination rank: destination rank should not be the same as the rank of the current process.");
   REQUIRE_EQUAL(error_of([&] { send(first, group_rank(9)); }),
                 "Group rank 9 is out of range. Valid ranks are 0 to 2 (world_size=3)");
+  barrier();  // Gloo cannot connect to a rank that has ended
+  destroy_process_group();
 }
 
 TEST(Coalescing, BatchesOfSendsAndReceives) { run_workers("batches", {.world_size = 3}).expect_success(); }

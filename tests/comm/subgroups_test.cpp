@@ -80,7 +80,7 @@ COHORT_WORKER(subgroup_errors) {
   REQUIRE_EQUAL(error_of([] {
                   new_group({0, 1}, {.backend = "cpu"});
                 }),
-                "Unknown backend \"cpu\" (known: gloo, nccl, shm; others can be added by register_backend)");
+                "Unknown backend \"cpu\" (known: gloo, nccl, shm, cohort; others can be added by register_backend)");
   REQUIRE(get_pg_count() == 1);
   barrier();  // a group that connects needs all of its members
 }
