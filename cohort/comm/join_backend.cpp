@@ -134,7 +134,7 @@ class Joining {
 
 }  // namespace
 
-void end_background_threads() { end_shm_threads(); }
+bool end_background_threads() { return end_shm_threads() > 0; }
 
 BackendPtr join_backend(const JoinRequest& request) {
   auto& last = joined();

@@ -38,6 +38,7 @@ COHORT_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& req
 
 /// Ends all operations of backend "shm" in this process, and the threads that run them. For hosts whose own end does not bear
 /// threads, as Python's. Afterwards every operation fails.
-COHORT_API void end_background_threads();
+/// Returns: true if there were groups; threads that use them may still be on their way out of an operation.
+COHORT_API bool end_background_threads();
 
 }  // namespace cohort::comm

@@ -10,6 +10,8 @@ and pipeline parallelism run on them unchanged. C++ ranks that use Cohort can be
 
 import atexit
 import sys
+import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -82,5 +84,14 @@ def _create(name):
 
 for _name, _devices in _DEVICES.items():
     dist.Backend.register_backend(_name, _create(_name), extended_api=True, devices=_devices)
-# Threads that let go of a tensor need the interpreter.
-atexit.register(_C.end_background_threads)
+# Threads that let go of a tensor need the interpreter, and one that comes back from an operation when the interpreter is half
+# gone aborts the process. So where groups were not destroyed, daemon threads get a moment to notice.
+def _end():
+    if _C.end_background_threads():
+        deadline = time.monotonic() + 0.3
+        for thread in threading.enumerate():
+            if thread.daemon and thread is not threading.current_thread():
+                thread.join(max(0, deadline - time.monotonic()))
+
+
+atexit.register(_end)

@@ -21,7 +21,7 @@ Sessions& sessions() {
   return *instance;
 }
 
-void close_sessions(bool idle_ones_too) {
+size_t close_sessions(bool idle_ones_too) {
   std::vector<std::shared_ptr<ShmSession>> found;
   {
     const std::lock_guard lock(sessions().mutex);
@@ -31,6 +31,7 @@ void close_sessions(bool idle_ones_too) {
     }
   }
   for (const auto& session : found) session->close();
+  return found.size();
 }
 
 }  // namespace
@@ -54,6 +55,6 @@ size_t num_pending_shm_operations() {
 
 void end_shm_operations() { close_sessions(/*idle_ones_too=*/false); }
 
-void end_shm_threads() { close_sessions(/*idle_ones_too=*/true); }
+size_t end_shm_threads() { return close_sessions(/*idle_ones_too=*/true); }
 
 }  // namespace cohort::comm

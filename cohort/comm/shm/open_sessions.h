@@ -16,7 +16,7 @@ void remove_open_session(ShmSession& session);
 size_t num_pending_shm_operations();
 /// At exit: ends them with an error, and their threads.
 void end_shm_operations();
-/// The same for groups without operations too.
-void end_shm_threads();
+/// The same for groups without operations too. Returns: how many there were.
+size_t end_shm_threads();
 
 }  // namespace cohort::comm
