@@ -1,0 +1,188 @@
+#include "cohort/store/socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <thread>
+
+#include "cohort/base/port.h"
+#include "cohort/base/text.h"
+
+namespace cohort::store {
+namespace {
+
+using base::Error;
+using base::fill_in;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int kBacklog = 4096;
+constexpr milliseconds kFirstPause{10};
+constexpr milliseconds kLongestPause{500};
+
+struct AddressList {
+  std::unique_ptr<addrinfo, void (*)(addrinfo*)> first{nullptr, freeaddrinfo};
+};
+
+int family_number(Family family) {
+  return family == Family::kIPv4 ? AF_INET : family == Family::kIPv6 ? AF_INET6 : AF_UNSPEC;
+}
+
+base::Result<AddressList> look_up(const std::string& host, int port, Family family, int flags) {
+  addrinfo hints{};
+  hints.ai_family = family_number(family);
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int status = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  AddressList list;
+  list.first.reset(found);
+  if (status == 0) return list;
+  return Error(fill_in("the name \"{}\" cannot be resolved: {}", host,
+                       status == EAI_SYSTEM ? base::errno_text(errno) : gai_strerror(status)));
+}
+
+std::string name_of(const sockaddr* address, socklen_t size) {
+  char host[NI_MAXHOST] = "?";
+  char port[NI_MAXSERV] = "?";
+  getnameinfo(address, size, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+  const std::string text = host;
+  return (text.find(':') == std::string::npos ? text : "[" + text + "]") + ":" + port;
+}
+
+void set_port(sockaddr* address, int port) {
+  const auto number = htons(static_cast<uint16_t>(port));
+  if (address->sa_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = number;
+  } else {
+    reinterpret_cast<sockaddr_in*>(address)->sin_port = number;
+  }
+}
+
+int port_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
+                                             : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+}
+
+void switch_on(int socket, int level, int option) {
+  const int on = 1;
+  setsockopt(socket, level, option, &on, sizeof(on));
+}
+
+Error cannot_listen(const addrinfo& address, int port, int number) {
+  auto text = fill_in("cannot listen on {}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number));
+  if (number != EADDRINUSE) return Error(std::move(text));
+  const auto use = base::look_up_port(port);
+  if (use.holder) text += fill_in("; it is held by process {} ({})", use.holder->pid, use.holder->command);
+  return Error(std::move(text)).with_hint("choose another port, or 0 for a free one");
+}
+
+base::Result<Listener> listen_at(const addrinfo& address, int port) {
+  base::Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return cannot_listen(address, port, errno);
+  switch_on(socket.get(), SOL_SOCKET, SO_REUSEADDR);
+  // Each family has its own socket.
+  if (address.ai_family == AF_INET6) switch_on(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY);
+  set_port(address.ai_addr, port);
+  if (bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || listen(socket.get(), kBacklog) != 0) {
+    return cannot_listen(address, port, errno);
+  }
+  const int bound = port_of(socket.get());
+  return Listener{std::move(socket), bound};
+}
+
+// Waits for the connection that connect() began. Returns: an errno, 0 for success.
+int finish_connecting(int socket, Clock::time_point deadline) {
+  pollfd poll_fd{socket, POLLOUT, 0};
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+  const int ready = poll(&poll_fd, 1, static_cast<int>(std::max<long long>(left, 0)));
+  if (ready < 0) return errno;
+  if (ready == 0) return ETIMEDOUT;
+  int number = 0;
+  socklen_t size = sizeof(number);
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &number, &size);
+  return number;
+}
+
+base::Result<base::Fd> connect_once(const addrinfo& address, Clock::time_point deadline) {
+  base::Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int number = 0;
+  if (!socket) {
+    number = errno;
+  } else if (connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    number = errno == EINPROGRESS ? finish_connecting(socket.get(), deadline) : errno;
+  }
+  if (number != 0) return Error(fill_in("{}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number)));
+  fcntl(socket.get(), F_SETFL, 0);
+  switch_on(socket.get(), IPPROTO_TCP, TCP_NODELAY);
+  switch_on(socket.get(), SOL_SOCKET, SO_KEEPALIVE);
+  return socket;
+}
+
+}  // namespace
+
+base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, Family family) {
+  const auto list = look_up(host, port, family, AI_PASSIVE);
+  if (!list) return Error(fill_in("cannot listen on {}:{}", host, port)).caused_by(list.error());
+  std::vector<Listener> listeners;
+  std::optional<Error> first_error;
+  for (const auto* address = list->first.get(); address; address = address->ai_next) {
+    auto listener = listen_at(*address, port);
+    if (!listener) {
+      // A machine may have no IPv6 although the resolver names it.
+      if (!first_error) first_error = listener.error();
+      if (listener.error().message().find("EADDRINUSE") != std::string::npos) break;
+      continue;
+    }
+    port = listener->port;
+    listeners.push_back(std::move(*listener));
+    if (listeners.size() > 1 && first_error) break;
+  }
+  if (listeners.empty() || (first_error && first_error->message().find("EADDRINUSE") != std::string::npos)) {
+    return first_error.value_or(Error(fill_in("the name \"{}\" has no address", host)));
+  }
+  return listeners;
+}
+
+base::Result<base::Fd> connect_to(const std::string& host, int port, milliseconds timeout, Family family) {
+  const auto deadline = Clock::now() + timeout;
+  std::optional<Error> last;
+  auto pause = kFirstPause;
+  do {
+    if (last) std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - Clock::now()));
+    pause = std::min(pause * 2, kLongestPause);
+    const auto list = look_up(host, port, family, 0);
+    if (!list) {
+      last = list.error();
+      continue;
+    }
+    for (const auto* address = list->first.get(); address; address = address->ai_next) {
+      auto socket = connect_once(*address, deadline);
+      if (socket) return socket;
+      last = socket.error();
+    }
+  } while (Clock::now() < deadline);
+  return Error(fill_in("cannot connect to {}:{} within {}", host, port, base::format_duration(timeout)))
+      .caused_by(*last)
+      .with_hint("see whether the store runs there, and whether a firewall or another address family is in the way");
+}
+
+std::string peer_name(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "?";
+  return name_of(reinterpret_cast<sockaddr*>(&address), size);
+}
+
+}  // namespace cohort::store

@@ -1,0 +1,32 @@
+/// TCP sockets: listening on the addresses of a host, connecting to a host until a deadline.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "cohort/base/file.h"
+#include "cohort/base/result.h"
+
+namespace cohort::store {
+
+enum class Family { kAny, kIPv4, kIPv6 };
+
+struct Listener {
+  base::Fd socket;
+  int port = 0;
+};
+
+/// Non-blocking sockets, one per address of `host`; an empty host: all interfaces, of both families where the machine has both.
+/// port 0: a free one, the same for all. Errors name host and port, and who holds a taken port.
+base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, Family family = Family::kAny);
+
+/// A blocking socket with TCP_NODELAY and keep-alive. Tries all addresses of `host`, again and again, until `timeout`: the server
+/// may start later. The error tells what was tried last.
+base::Result<base::Fd> connect_to(const std::string& host, int port, std::chrono::milliseconds timeout,
+                                  Family family = Family::kAny);
+
+/// "127.0.0.1:29500" or "[::1]:29500" of the other end; "?" where there is none.
+std::string peer_name(int socket);
+
+}  // namespace cohort::store

@@ -1,0 +1,275 @@
+#include "cohort/store/tcp_client.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cohort/base/text.h"
+
+namespace cohort::store {
+namespace {
+
+using base::Error;
+using base::fill_in;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// For the answer to a request that the server does not wait with.
+constexpr milliseconds kAnswerTime = std::chrono::seconds(60);
+
+std::string timeout_text(const char* what, milliseconds timeout) {
+  return fill_in("{} timeout after {}ms", what, timeout.count());
+}
+
+}  // namespace
+
+Store::Result<std::unique_ptr<TcpClient>> TcpClient::connect(const TcpClientOptions& options) {
+  auto socket = connect_to(options.host, options.port, options.timeout, options.family);
+  if (!socket) return socket.error();
+  std::unique_ptr<TcpClient> client(new TcpClient(options, std::move(*socket)));
+  client->set_timeout(options.timeout);
+  if (auto begun = client->begin(); !begun) {
+    return Error(fill_in("{}:{} is not a store", options.host, options.port)).caused_by(begun.error());
+  }
+  return client;
+}
+
+Store::Result<void> TcpClient::begin() {
+  const auto nonce = static_cast<uint32_t>(getpid());
+  if (auto sent = send({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic}); !sent) return sent;
+  if (auto sent = send({.query = Query::kPing, .keys = {}, .values = {}, .number = nonce}); !sent) return sent;
+  const auto echo = receive_number(4, std::max(options_.timeout, milliseconds(1)));
+  if (!echo) return echo.error();
+  if (*echo != nonce) return Error("it answers a ping with another number");
+  return {};
+}
+
+Error TcpClient::lost(const std::string& what) {
+  socket_.reset();
+  return Error(fill_in("the store on {}:{} is lost: {}", options_.host, options_.port, what))
+      .with_hint("see whether the process that hosts it has ended");
+}
+
+Store::Result<void> TcpClient::send(Request request) {
+  if (!socket_) return lost("an earlier operation failed");
+  for (auto& key : request.keys) key.insert(0, 1, '/');
+  const auto bytes = encode(request);
+  for (size_t sent = 0; sent < bytes.size();) {
+    const auto size = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return lost(base::errno_text(errno));
+    sent += static_cast<size_t>(size);
+  }
+  return {};
+}
+
+Store::Result<void> TcpClient::receive(char* bytes, size_t size, Milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  while (size > 0) {
+    pollfd poll_fd{socket_.get(), POLLIN, 0};
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    const int ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) return lost(fill_in("it gave no answer within {}", base::format_duration(timeout)));
+    const auto count = recv(socket_.get(), bytes, size, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return lost(base::errno_text(errno));
+    if (count == 0) return lost("it has closed the connection");
+    bytes += count;
+    size -= static_cast<size_t>(count);
+  }
+  return {};
+}
+
+Store::Result<uint64_t> TcpClient::receive_number(size_t width, Milliseconds timeout) {
+  unsigned char bytes[8];
+  if (auto got = receive(reinterpret_cast<char*>(bytes), width, timeout); !got) return got.error();
+  uint64_t number = 0;
+  for (size_t i = width; i-- > 0;) number = number << 8 | bytes[i];
+  return number;
+}
+
+Store::Result<std::string> TcpClient::receive_text() {
+  const auto size = receive_number(8, kAnswerTime);
+  if (!size) return size.error();
+  if (*size > kMaxAnswerBytes) return lost(fill_in("it announces a value of {} bytes", *size));
+  std::string text(static_cast<size_t>(*size), '\0');
+  if (auto got = receive(text.data(), text.size(), kAnswerTime); !got) return got.error();
+  return text;
+}
+
+Store::Result<int64_t> TcpClient::ask_number(Request request) {
+  const std::lock_guard lock(mutex_);
+  if (auto sent = send(std::move(request)); !sent) return sent.error();
+  const auto number = receive_number(8, kAnswerTime);
+  if (!number) return number.error();
+  return static_cast<int64_t>(*number);
+}
+
+Store::Result<bool> TcpClient::await(Request request, Milliseconds timeout) {
+  if (auto sent = send(std::move(request)); !sent) return sent.error();
+  pollfd poll_fd{socket_.get(), POLLIN, 0};
+  const auto deadline = Clock::now() + timeout;
+  int ready = 0;
+  do {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
+  } while (ready < 0 && errno == EINTR);
+  const bool is_late = ready == 0;
+  if (is_late) {
+    if (auto sent = send({.query = Query::kCancelWait, .keys = {}, .values = {}, .number = 0}); !sent) return sent.error();
+  }
+  auto answer = receive_number(1, kAnswerTime);
+  if (!answer) return answer.error();
+  if (!is_late || *answer == static_cast<uint64_t>(kCanceled)) return !is_late;
+  // It came while we took the request back; the answer to that follows.
+  if (answer = receive_number(1, kAnswerTime); !answer) return answer.error();
+  return true;
+}
+
+Store::Result<void> TcpClient::wait_locked(const Keys& keys, Milliseconds timeout) {
+  const auto came = await({.query = Query::kWait, .keys = keys, .values = {}, .number = 0}, timeout);
+  if (!came) return came.error();
+  if (!*came) return Error(timeout_text("wait", timeout) + ", keys: " + base::join(keys, ", "));
+  return {};
+}
+
+Store::Result<void> TcpClient::set(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(mutex_);
+  return send({.query = Query::kSet, .keys = {key}, .values = {value}, .number = 0});
+}
+
+Store::Result<std::string> TcpClient::get(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  if (auto waited = wait_locked({key}, timeout()); !waited) return waited.error();
+  if (auto sent = send({.query = Query::kGet, .keys = {key}, .values = {}, .number = 0}); !sent) return sent.error();
+  return receive_text();
+}
+
+Store::Result<int64_t> TcpClient::add(const std::string& key, int64_t number) {
+  return ask_number({.query = Query::kAdd, .keys = {key}, .values = {}, .number = number});
+}
+
+Store::Result<std::string> TcpClient::compare_set(const std::string& key, const std::string& expected,
+                                                  const std::string& desired) {
+  const std::lock_guard lock(mutex_);
+  auto sent = send({.query = Query::kCompareSet, .keys = {key}, .values = {expected, desired}, .number = 0});
+  if (!sent) return sent.error();
+  return receive_text();
+}
+
+Store::Result<bool> TcpClient::delete_key(const std::string& key) {
+  const auto count = ask_number({.query = Query::kDeleteKey, .keys = {key}, .values = {}, .number = 0});
+  if (!count) return count.error();
+  return *count == 1;
+}
+
+Store::Result<bool> TcpClient::check(const Keys& keys) {
+  const std::lock_guard lock(mutex_);
+  if (auto sent = send({.query = Query::kCheck, .keys = keys, .values = {}, .number = 0}); !sent) return sent.error();
+  const auto answer = receive_number(1, kAnswerTime);
+  if (!answer) return answer.error();
+  return *answer == 0;
+}
+
+Store::Result<int64_t> TcpClient::num_keys() {
+  return ask_number({.query = Query::kNumKeys, .keys = {}, .values = {}, .number = 0});
+}
+
+Store::Result<void> TcpClient::wait(const Keys& keys, Milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  return wait_locked(keys, timeout);
+}
+
+Store::Result<void> TcpClient::append(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(mutex_);
+  return send({.query = Query::kAppend, .keys = {key}, .values = {value}, .number = 0});
+}
+
+Store::Result<Store::Values> TcpClient::multi_get(const Keys& keys) {
+  const std::lock_guard lock(mutex_);
+  if (auto waited = wait_locked(keys, timeout()); !waited) return waited.error();
+  if (auto sent = send({.query = Query::kMultiGet, .keys = keys, .values = {}, .number = 0}); !sent) return sent.error();
+  Values values;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    auto value = receive_text();
+    if (!value) return value.error();
+    values.push_back(std::move(*value));
+  }
+  return values;
+}
+
+Store::Result<void> TcpClient::multi_set(const Keys& keys, const Values& values) {
+  if (keys.size() != values.size()) {
+    return Error(fill_in("multi_set got {} keys and {} values", keys.size(), values.size()));
+  }
+  const std::lock_guard lock(mutex_);
+  return send({.query = Query::kMultiSet, .keys = keys, .values = values, .number = 0});
+}
+
+Store::Result<void> TcpClient::queue_push(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(mutex_);
+  return send({.query = Query::kQueuePush, .keys = {key}, .values = {value}, .number = 0});
+}
+
+Store::Result<std::optional<std::string>> TcpClient::queue_pop(const std::string& key, bool block) {
+  const auto deadline = Clock::now() + timeout();
+  const std::lock_guard lock(mutex_);
+  while (true) {
+    if (block) {
+      const auto left = std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
+      if (auto waited = wait_locked({key}, left); !waited) return waited.error();
+    }
+    auto sent = send({.query = Query::kQueuePop, .keys = {key}, .values = {}, .number = 0});
+    if (!sent) return sent.error();
+    const auto count = receive_number(8, kAnswerTime);
+    if (!count) return count.error();
+    if (*count > 0) {
+      auto value = receive_text();
+      if (!value) return value.error();
+      return std::optional(std::move(*value));
+    }
+    // Another client was faster.
+    if (!block) return std::optional<std::string>();
+  }
+}
+
+Store::Result<int64_t> TcpClient::queue_len(const std::string& key) {
+  return ask_number({.query = Query::kQueueLen, .keys = {key}, .values = {}, .number = 0});
+}
+
+Store::Result<Store::Keys> TcpClient::list_keys() {
+  const std::lock_guard lock(mutex_);
+  if (auto sent = send({.query = Query::kListKeys, .keys = {}, .values = {}, .number = 0}); !sent) return sent.error();
+  const auto count = receive_number(8, kAnswerTime);
+  if (!count) return count.error();
+  Keys keys;
+  for (uint64_t i = 0; i < *count; ++i) {
+    auto key = receive_text();
+    if (!key) return key.error();
+    // Keys of clients that are not PyTorch's may lack the prefix.
+    keys.push_back(key->substr(key->compare(0, 1, "/") == 0 ? 1 : 0));
+  }
+  return keys;
+}
+
+Store::Result<void> TcpClient::barrier(const std::string& key, int64_t world_size, Milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  const auto came = await({.query = Query::kBarrier, .keys = {key}, .values = {}, .number = world_size}, timeout);
+  if (!came) return came.error();
+  if (!*came) return Error(timeout_text("barrier", timeout) + ", key: " + key);
+  return {};
+}
+
+Store::Result<std::unique_ptr<Store>> TcpClient::clone() {
+  auto options = options_;
+  options.timeout = timeout();
+  auto client = connect(options);
+  if (!client) return client.error();
+  return std::unique_ptr<Store>(std::move(*client));
+}
+
+}  // namespace cohort::store

@@ -1,0 +1,67 @@
+/// TcpClient: a store on another process's server: ours (tcp_server.h), or that of PyTorch's and LibTorch's TCPStore.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cohort/store/protocol.h"
+#include "cohort/store/socket.h"
+#include "cohort/store/store.h"
+
+namespace cohort::store {
+
+struct TcpClientOptions {
+  std::string host = "127.0.0.1";
+  int port = 29500;
+  /// For connecting, and what timeout() is afterwards.
+  std::chrono::milliseconds timeout = Store::kDefaultTimeout;
+  Family family = Family::kAny;
+};
+
+class TcpClient final : public Store {
+ public:
+  /// Waits until a server answers there.
+  static Result<std::unique_ptr<TcpClient>> connect(const TcpClientOptions& options);
+
+  Result<void> set(const std::string& key, const std::string& value) override;
+  Result<std::string> get(const std::string& key) override;
+  Result<int64_t> add(const std::string& key, int64_t number) override;
+  Result<std::string> compare_set(const std::string& key, const std::string& expected,
+                                  const std::string& desired) override;
+  Result<bool> delete_key(const std::string& key) override;
+  Result<bool> check(const Keys& keys) override;
+  Result<int64_t> num_keys() override;
+  Result<void> wait(const Keys& keys, Milliseconds timeout) override;
+  Result<void> append(const std::string& key, const std::string& value) override;
+  Result<Values> multi_get(const Keys& keys) override;
+  Result<void> multi_set(const Keys& keys, const Values& values) override;
+  Result<void> queue_push(const std::string& key, const std::string& value) override;
+  Result<std::optional<std::string>> queue_pop(const std::string& key, bool block) override;
+  Result<int64_t> queue_len(const std::string& key) override;
+  Result<Keys> list_keys() override;
+  Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout) override;
+  Result<std::unique_ptr<Store>> clone() override;
+
+ private:
+  TcpClient(const TcpClientOptions& options, base::Fd socket) : options_(options), socket_(std::move(socket)) {}
+
+  Result<void> begin();
+  /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
+  Result<void> send(Request request);
+  Result<void> receive(char* bytes, size_t size, Milliseconds timeout);
+  Result<uint64_t> receive_number(size_t width, Milliseconds timeout);
+  Result<std::string> receive_text();
+  Result<int64_t> ask_number(Request request);
+  /// Sends a kWait or kBarrier and waits for its answer; takes it back when the time is over.
+  Result<bool> await(Request request, Milliseconds timeout);
+  Result<void> wait_locked(const Keys& keys, Milliseconds timeout);
+  /// Ends the connection: an answer that is awaited no more would be taken for the next one.
+  base::Error lost(const std::string& what);
+
+  const TcpClientOptions options_;
+  std::mutex mutex_;
+  base::Fd socket_;
+};
+
+}  // namespace cohort::store

@@ -1,0 +1,326 @@
+#include "cohort/store/tcp_server.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/store/connection.h"
+#include "cohort/store/table.h"
+
+namespace cohort::store {
+namespace {
+
+using base::fill_in;
+
+constexpr uint64_t kStop = 0;
+constexpr uint64_t kFirstClient = 1 << 16;  // below: stop and the listeners
+
+// A descriptor per client: as many as we may have.
+void allow_many_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+base::Error system_error(const char* call) { return base::Error(fill_in("{}: {}", call, base::errno_text(errno))); }
+
+}  // namespace
+
+class TcpServer::Loop {
+ public:
+  explicit Loop(std::vector<Listener> listeners)
+      : listeners_(std::move(listeners)), table_([this](uint64_t id) { say_ready(id); }) {}
+
+  ~Loop() {
+    if (!thread_.joinable()) return;
+    const uint64_t one = 1;
+    [[maybe_unused]] const auto written = write(stop_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+
+  base::Result<void> start() {
+    epoll_ = base::Fd(epoll_create1(EPOLL_CLOEXEC));
+    if (!epoll_) return system_error("epoll_create1");
+    stop_ = base::Fd(eventfd(0, EFD_CLOEXEC));
+    if (!stop_) return system_error("eventfd");
+    spare_ = base::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!watch(stop_.get(), kStop)) return system_error("epoll_ctl");
+    for (size_t i = 0; i < listeners_.size(); ++i) {
+      if (!watch(listeners_[i].socket.get(), i + 1)) return system_error("epoll_ctl");
+    }
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "cohort-store");
+    return {};
+  }
+
+  int port() const { return listeners_.front().port; }
+  size_t num_clients() const { return num_clients_.load(); }
+
+ private:
+  using Clients = std::unordered_map<uint64_t, Connection>;
+
+  bool watch(int socket, uint64_t id) {
+    epoll_event event{EPOLLIN, {.u64 = id}};
+    return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) == 0;
+  }
+
+  void run() {
+    std::array<epoll_event, 256> events;
+    while (true) {
+      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+      for (int i = 0; i < count; ++i) {
+        const auto id = events[static_cast<size_t>(i)].data.u64;
+        if (id == kStop) return;
+        if (id < kFirstClient) {
+          accept_clients(listeners_[id - 1].socket.get());
+        } else {
+          serve(id, events[static_cast<size_t>(i)].events);
+        }
+      }
+      flush();
+    }
+  }
+
+  void accept_clients(int listener) {
+    while (true) {
+      base::Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket) {
+        if (errno == EMFILE || errno == ENFILE) refuse_one(listener);
+        return;
+      }
+      const int on = 1;
+      setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+      const auto id = next_id_++;
+      if (!watch(socket.get(), id)) continue;
+      const auto client = clients_.emplace(id, Connection(std::move(socket))).first;
+      client->second.watched_events = EPOLLIN;
+      num_clients_ = clients_.size();
+    }
+  }
+
+  // Out of descriptors: the spare one takes the connection and ends it, so that it does not knock for ever.
+  void refuse_one(int listener) {
+    base::warn_once("the store has no descriptors left for more clients than " + std::to_string(clients_.size()) +
+                    "; raise the limit of open files (ulimit -n)");
+    spare_.reset();
+    base::Fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)).reset();
+    spare_ = base::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+
+  void serve(uint64_t id, uint32_t events) {
+    const auto found = clients_.find(id);
+    if (found == clients_.end()) return;
+    auto& client = found->second;
+    touched_.push_back(id);
+    if (client.is_congested()) return;
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+    switch (client.receive()) {
+      case Connection::Input::kSome:
+        return answer_requests(id, client);
+      case Connection::Input::kNone:
+        return;
+      case Connection::Input::kEnd:
+        return drop(id);
+    }
+  }
+
+  // Stops where answers pile up; flush() goes on.
+  void answer_requests(uint64_t id, Connection& client) {
+    while (!client.is_congested()) {
+      auto request = client.requests().next();
+      if (!request) return refuse(id, request.error().message());
+      if (!*request) return;
+      auto problem = answer(id, client, **request);
+      if (!problem.empty()) return refuse(id, problem);
+    }
+  }
+
+  void refuse(uint64_t id, const std::string& problem) {
+    base::log_warning(fill_in("the store drops its client {}: {}", peer_name(clients_.at(id).socket()), problem));
+    drop(id);
+  }
+
+  void drop(uint64_t id) {
+    table_.stop_waiting(id);
+    clients_.erase(id);
+    num_clients_ = clients_.size();
+  }
+
+  // Returns: why the client cannot be served any more, or an empty text.
+  std::string answer(uint64_t id, Connection& client, Request& request) {
+    if (!client.is_validated()) {
+      if (request.query != Query::kValidate || request.number != kMagic) return "it does not speak the store's protocol";
+      client.set_validated();
+      return {};
+    }
+    std::string bytes;
+    auto problem = carry_out(id, request, &bytes);
+    client.answer(bytes);
+    return problem;
+  }
+
+  std::string carry_out(uint64_t id, Request& request, std::string* bytes) {
+    switch (request.query) {
+      case Query::kValidate:
+        return "it begins a second time";
+      case Query::kPing:
+        put_number(bytes, static_cast<uint64_t>(request.number), 4);
+        return {};
+      case Query::kCheck:
+        bytes->push_back(table_.check(request.keys) ? kReady : char{1});
+        return {};
+      case Query::kWait:
+        if (table_.wait(id, request.keys)) bytes->push_back(kReady);
+        return {};
+      case Query::kBarrier:
+        return meet(id, request, bytes);
+      case Query::kCancelWait:
+        table_.stop_waiting(id);
+        bytes->push_back(kCanceled);
+        return {};
+      case Query::kAdd:
+        return add(request, bytes);
+      case Query::kMultiGet:
+        return get_all(request.keys, bytes);
+      default:
+        use_values(request, bytes);
+        return {};
+    }
+  }
+
+  std::string get_all(const std::vector<std::string>& keys, std::string* bytes) {
+    for (const auto& key : keys) {
+      put_text(bytes, value_of(key));
+      if (bytes->size() > kMaxAnswerBytes) return fill_in("it asks for more than {} bytes at once", kMaxAnswerBytes);
+    }
+    return {};
+  }
+
+  std::string add(const Request& request, std::string* bytes) {
+    const auto sum = table_.add(request.keys[0], request.number);
+    if (!sum) return sum.error().message();
+    put_number(bytes, static_cast<uint64_t>(*sum), 8);
+    return {};
+  }
+
+  std::string meet(uint64_t id, const Request& request, std::string* bytes) {
+    const auto is_open = table_.barrier(id, request.keys[0], request.number);
+    if (!is_open) return is_open.error().message();
+    if (*is_open) bytes->push_back(kReady);
+    return {};
+  }
+
+  std::string value_of(const std::string& key) const {
+    const auto* const value = table_.get(key);
+    return value ? *value : std::string();
+  }
+
+  void use_values(Request& request, std::string* bytes) {
+    auto& [query, keys, values, number] = request;
+    switch (query) {
+      case Query::kSet:
+      case Query::kMultiSet:
+        for (size_t i = 0; i < keys.size(); ++i) table_.set(keys[i], std::move(values[i]));
+        return;
+      case Query::kCompareSet:
+        return put_text(bytes, table_.compare_set(keys[0], values[0], std::move(values[1])));
+      case Query::kGet:
+        return put_text(bytes, value_of(keys[0]));
+      case Query::kNumKeys:
+        return put_number(bytes, table_.num_keys(), 8);
+      case Query::kDeleteKey:
+        return put_number(bytes, table_.delete_key(keys[0]) ? 1 : 0, 8);
+      case Query::kAppend:
+        return table_.append(keys[0], values[0]);
+      case Query::kQueuePush:
+        return table_.queue_push(keys[0], std::move(values[0]));
+      case Query::kQueuePop:
+        put_number(bytes, table_.queue_len(keys[0]), 8);
+        if (const auto value = table_.queue_pop(keys[0])) put_text(bytes, *value);
+        return;
+      case Query::kQueueLen:
+        return put_number(bytes, table_.queue_len(keys[0]), 8);
+      case Query::kListKeys:
+        return put_texts(bytes, table_.list_keys());
+      default:
+        return;
+    }
+  }
+
+  void say_ready(uint64_t id) {
+    clients_.at(id).answer({&kReady, 1});
+    touched_.push_back(id);
+  }
+
+  // Sends what this round has brought, and watches each client for what it needs next.
+  void flush() {
+    for (size_t i = 0; i < touched_.size(); ++i) {  // grows
+      const auto id = touched_[i];
+      const auto found = clients_.find(id);
+      if (found == clients_.end()) continue;
+      auto& client = found->second;
+      const bool was_congested = client.is_congested();
+      if (!client.send_answers()) {
+        drop(id);
+        continue;
+      }
+      if (was_congested && !client.is_congested()) {
+        answer_requests(id, client);
+        if (clients_.count(id) == 0) continue;
+      }
+      const uint32_t wanted = (client.is_congested() ? 0u : EPOLLIN) | (client.has_answers() ? EPOLLOUT : 0u);
+      if (wanted == client.watched_events) continue;
+      epoll_event event{wanted, {.u64 = id}};
+      epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.socket(), &event);
+      client.watched_events = wanted;
+    }
+    touched_.clear();
+  }
+
+  const std::vector<Listener> listeners_;
+  base::Fd epoll_;
+  base::Fd stop_;
+  base::Fd spare_;
+  std::thread thread_;
+
+  // Of the thread.
+  Table table_;
+  Clients clients_;
+  uint64_t next_id_ = kFirstClient;
+  std::vector<uint64_t> touched_;
+  std::atomic<size_t> num_clients_ = 0;
+};
+
+TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+TcpServer::~TcpServer() = default;
+
+base::Result<std::unique_ptr<TcpServer>> TcpServer::start(const TcpServerOptions& options) {
+  allow_many_files();
+  auto listeners = listen_on(options.host, options.port, options.family);
+  if (!listeners) return base::Error("the store cannot start").caused_by(listeners.error());
+  auto loop = std::make_unique<Loop>(std::move(*listeners));
+  if (auto started = loop->start(); !started) return base::Error("the store cannot start").caused_by(started.error());
+  return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
+}
+
+int TcpServer::port() const { return loop_->port(); }
+size_t TcpServer::num_clients() const { return loop_->num_clients(); }
+
+}  // namespace cohort::store

@@ -1,0 +1,43 @@
+/// TcpServer: a store that other processes reach by TCP, with the protocol of c10d's TCPStore (protocol.h). Clients of PyTorch's
+/// and LibTorch's TCPStore work against it.
+///
+/// One thread serves all clients; none of them can make the others wait: nothing blocks, a client is read from in small pieces
+/// and not at all while it does not take its answers, and one that breaks the protocol is dropped with a line in the log.
+/// A client without a request under way costs a few hundred bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cohort/base/result.h"
+#include "cohort/store/socket.h"
+
+namespace cohort::store {
+
+struct TcpServerOptions {
+  /// Empty: all interfaces.
+  std::string host;
+  /// 0: a free one.
+  int port = 0;
+  Family family = Family::kAny;
+};
+
+class TcpServer {
+ public:
+  /// Listens when it returns. Errors name the address and who holds a taken port.
+  static base::Result<std::unique_ptr<TcpServer>> start(const TcpServerOptions& options);
+  /// Drops all clients.
+  ~TcpServer();
+
+  int port() const;
+  size_t num_clients() const;
+
+ private:
+  class Loop;
+  explicit TcpServer(std::unique_ptr<Loop> loop);
+
+  const std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace cohort::store

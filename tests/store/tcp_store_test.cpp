@@ -1,0 +1,197 @@
+// TcpClient and TcpServer together, and a server among clients that mean it no good.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "cohort/store/tcp_client.h"
+#include "cohort/store/tcp_server.h"
+
+namespace cohort::store {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+constexpr milliseconds kAWhile{200};
+constexpr seconds kHangLimit{30};
+
+class TcpStoreTest : public ::testing::Test {
+ protected:
+  TcpStoreTest() {
+    auto server = TcpServer::start({.host = "127.0.0.1"});
+    if (!server) throw std::runtime_error(server.error().describe());
+    server_ = std::move(*server);
+  }
+
+  std::unique_ptr<TcpClient> connect() {
+    auto client = TcpClient::connect({.port = server_->port(), .timeout = kHangLimit});
+    EXPECT_TRUE(client.ok()) << client.error().describe();
+    return std::move(*client);
+  }
+
+  base::Fd connect_raw() { return std::move(*connect_to("127.0.0.1", server_->port(), kHangLimit)); }
+
+  void wait_for_num_clients(size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + kHangLimit;
+    while (server_->num_clients() != count && std::chrono::steady_clock::now() < deadline) usleep(1000);
+    ASSERT_EQ(server_->num_clients(), count);
+  }
+
+  std::unique_ptr<TcpServer> server_;
+};
+
+TEST_F(TcpStoreTest, EveryOperationGivesWhatPyTorchsDoes) {
+  const auto a = connect();
+  ASSERT_TRUE(a->set("k", std::string("v\0w", 3)).ok());
+  EXPECT_EQ(*a->get("k"), std::string("v\0w", 3));
+  EXPECT_EQ(*a->add("n", 3), 3);
+  EXPECT_EQ(*a->add("n", -5), -2);
+  EXPECT_EQ(*a->compare_set("c", "", "x"), "x");
+  EXPECT_EQ(*a->compare_set("c", "y", "z"), "x");
+  EXPECT_TRUE(*a->check({"k", "n"}));
+  EXPECT_FALSE(*a->check({"k", "none"}));
+  EXPECT_EQ(*a->num_keys(), 3);
+  EXPECT_TRUE(*a->delete_key("k"));
+  EXPECT_FALSE(*a->delete_key("k"));
+  ASSERT_TRUE(a->append("l", "1").ok());
+  ASSERT_TRUE(a->append("l", "2").ok());
+  ASSERT_TRUE(a->multi_set({"p", "q"}, {"1", ""}).ok());
+  EXPECT_THAT(*a->multi_get({"q", "l", "p"}), ElementsAre("", "12", "1"));
+  ASSERT_TRUE(a->queue_push("queue", "1").ok());
+  EXPECT_EQ(*a->queue_len("queue"), 1);
+  EXPECT_EQ(*a->queue_pop("queue", true), "1");
+  EXPECT_EQ(*a->queue_pop("queue", false), std::nullopt);
+  EXPECT_THAT(*a->list_keys(), UnorderedElementsAre("n", "c", "l", "p", "q"));
+  EXPECT_TRUE(a->barrier("b", 1, kHangLimit).ok());
+  const std::string large(5'000'000, 'x');
+  ASSERT_TRUE(a->set("large", large).ok());
+  EXPECT_EQ(*a->get("large"), large);
+}
+
+TEST_F(TcpStoreTest, WaitersAreWokenByOtherClients) {
+  const auto a = connect();
+  const auto b = connect();
+  std::thread other([&] {
+    usleep(50'000);
+    ASSERT_TRUE(b->set("later", "1").ok());
+    ASSERT_TRUE(b->queue_push("queue", "2").ok());
+    ASSERT_TRUE(b->barrier("both", 2, kHangLimit).ok());
+  });
+  EXPECT_EQ(*a->get("later"), "1");
+  EXPECT_EQ(*a->queue_pop("queue", true), "2");
+  EXPECT_TRUE(a->barrier("both", 2, kHangLimit).ok());
+  other.join();
+}
+
+TEST_F(TcpStoreTest, AWaitEndsWithPyTorchsTextAndTheConnectionGoesOnMessage) {
+  const auto a = connect();
+  EXPECT_EQ(a->wait({"x", "y"}, kAWhile).error().describe(), "wait timeout after 200ms, keys: x, y");
+  EXPECT_EQ(a->barrier("b", 2, kAWhile).error().describe(), "barrier timeout after 200ms, key: b");
+  a->set_timeout(kAWhile);
+  EXPECT_EQ(a->get("x").error().describe(), "wait timeout after 200ms, keys: x");
+  ASSERT_TRUE(a->set("x", "1").ok());
+  EXPECT_EQ(*a->get("x"), "1");
+}
+
+TEST_F(TcpStoreTest, ALostServerIsNamedMessage) {
+  const auto a = connect();
+  const auto port = std::to_string(server_->port());
+  server_.reset();
+  EXPECT_THAT(a->get("x").error().describe(), HasSubstr("the store on 127.0.0.1:" + port + " is lost: "));
+  EXPECT_EQ(a->add("x", 1).error().describe(),
+            "the store on 127.0.0.1:" + port +
+                " is lost: an earlier operation failed\n  hint: see whether the process that hosts it has ended");
+  const auto late = TcpClient::connect({.port = std::stoi(port), .timeout = kAWhile});
+  EXPECT_EQ(late.error().describe(),
+            "cannot connect to 127.0.0.1:" + port + " within 200 ms\n  caused by: 127.0.0.1:" + port +
+                ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
+                "another address family is in the way");
+}
+
+TEST_F(TcpStoreTest, ATakenPortNamesItsHolderMessage) {
+  const auto second = TcpServer::start({.host = "127.0.0.1", .port = server_->port()});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.error().describe(),
+              testing::MatchesRegex("the store cannot start\n  caused by: cannot listen on 127.0.0.1:[0-9]+: Address already in "
+                                    "use \\(EADDRINUSE\\); it is held by process " +
+                                    std::to_string(getpid()) + " \\(.*\\)\n  hint: choose another port, or 0 for a free one"));
+}
+
+// Garbage, requests that never end, connections that say nothing: the others are served all the while.
+TEST_F(TcpStoreTest, BadClientsDoNotDisturbTheOthers) {
+  const auto good = connect();
+  std::vector<base::Fd> silent;
+  for (int i = 0; i < 50; ++i) silent.push_back(connect_raw());
+  const auto begin = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic});
+  for (int i = 0; i < 25; ++i) {
+    ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), begin.data(), begin.size(), 0), static_cast<long>(begin.size()));
+    ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), "\x01\x05", 2, 0), 2);
+  }
+  std::mt19937 random(3);
+  for (int run = 0; run < 300; ++run) {
+    const auto bad = connect_raw();
+    auto bytes = run % 2 ? begin : std::string();
+    for (int i = 0; i < 300; ++i) bytes.push_back(static_cast<char>(random() % 3 ? random() % 20 : random()));
+    send(bad.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (run % 10 == 0) {
+      EXPECT_EQ(*good->add("count", 1), run / 10 + 1);
+    }
+  }
+  wait_for_num_clients(51);
+  EXPECT_EQ(*good->add("count", 1), 31);
+}
+
+// Who asks for large values and does not take them is not asked for more, and costs a bounded amount of memory.
+TEST_F(TcpStoreTest, AClientThatTakesNoAnswersIsNotServedFurther) {
+  const auto good = connect();
+  ASSERT_TRUE(good->set("large", std::string(4 << 20, 'x')).ok());
+  ASSERT_TRUE(*good->check({"large"}));  // it has arrived
+  const auto lazy = connect_raw();
+  auto requests = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic});
+  for (int i = 0; i < 1000; ++i) requests += encode({.query = Query::kGet, .keys = {"/large"}, .values = {}, .number = 0});
+  ASSERT_EQ(send(lazy.get(), requests.data(), requests.size(), 0), static_cast<long>(requests.size()));
+  usleep(300'000);
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  EXPECT_LT(pages * sysconf(_SC_PAGESIZE), 512l << 20);  // 4 GB were asked for
+  EXPECT_EQ(*good->add("n", 1), 1);
+  // What it takes after all is complete.
+  std::string got(8 + (4 << 20), '\0');
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(recv(lazy.get(), got.data(), got.size(), MSG_WAITALL), static_cast<long>(got.size()));
+    ASSERT_EQ(got.back(), 'x');
+  }
+}
+
+TEST_F(TcpStoreTest, ConnectionsThatEndAreForgotten) {
+  {
+    std::vector<std::unique_ptr<TcpClient>> clients;
+    for (int i = 0; i < 20; ++i) clients.push_back(connect());
+    wait_for_num_clients(20);
+  }
+  wait_for_num_clients(0);
+}
+
+TEST_F(TcpStoreTest, ManyThreadsCountTogether) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([this, i] {
+      const auto client = connect();
+      for (int k = 0; k < 200; ++k) ASSERT_TRUE(client->add("count", 1).ok());
+      ASSERT_TRUE(client->barrier("done", 8, kHangLimit).ok());
+      EXPECT_EQ(*client->add("count", 0), 1600) << i;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace cohort::store
