@@ -1,0 +1,89 @@
+"""Our TCP store and PyTorch's, every operation: both clients on both servers say the same, word for word."""
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch.distributed as dist
+
+from conftest import BUILD
+
+COHORT = BUILD / "bin" / "cohort"
+PYTHON_CALLS = pathlib.Path(__file__).parent / "store_python_calls.py"
+
+
+class OurServer:
+    def __enter__(self):
+        self.process = subprocess.Popen([COHORT, "store", "--host=127.0.0.1", "--port=0"], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        ready = self.process.stdout.readline()
+        self.port = int(re.fullmatch(r"store: listening on 127\.0\.0\.1, port (\d+)\n", ready)[1])
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.rest, self.errors = self.process.communicate(timeout=60)
+
+
+class PyTorchsServer:
+    def __enter__(self):
+        self.store = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
+        self.port = self.store.port
+        return self
+
+    def __exit__(self, *_):
+        self.store = None
+
+
+@pytest.fixture(scope="module")
+def reference():
+    with PyTorchsServer() as server:
+        return calls([sys.executable, PYTHON_CALLS], server)
+
+
+def calls(client, server):
+    done = subprocess.run([*client, str(server.port)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_reference_says_what_is_expected(reference):
+    assert "compare_set expecting what is not -> x\n" in reference
+    assert "wait -> wait timeout after 100ms, keys: z, c\n" in reference
+    assert reference.count("\n") == 37
+    assert reference.endswith("add to a text -> refused\n")
+
+
+@pytest.mark.parametrize("server", [OurServer, PyTorchsServer])
+def test_our_client(reference, programs, server):
+    with server() as running:
+        assert calls([programs / "store_calls"], running) == reference
+
+
+def test_pytorchs_client_on_our_server(reference):
+    with OurServer() as server:
+        assert calls([sys.executable, PYTHON_CALLS], server) == reference
+    assert server.rest == ""
+    assert server.process.returncode == 0
+    assert re.fullmatch(r"\[cohort\] warning: the store drops its client 127\.0\.0\.1:\d+: "
+                        r'cannot add 1 to the value of key "/a", "bc"\n', server.errors)
+
+
+def test_taken_port_message():
+    with OurServer() as server:
+        second = subprocess.run([COHORT, "store", "--host=127.0.0.1", f"--port={server.port}"], capture_output=True,
+                                text=True, timeout=60)
+    assert second.returncode == 1
+    assert second.stdout == ""
+    assert re.fullmatch(
+        rf"\[cohort\] error: the store cannot start\n  caused by: cannot listen on 127\.0\.0\.1:{server.port}: "
+        rf"Address already in use \(EADDRINUSE\); it is held by process {server.process.pid} \(.*\)\n"
+        r"  hint: choose another port, or 0 for a free one\n", second.stderr), second.stderr
+
+
+def test_wrong_flags_message():
+    done = subprocess.run([COHORT, "store", "--prot=1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "--prot=1" in done.stderr
