@@ -1,0 +1,61 @@
+/// Settings of a rendezvous: torchrun's flags --nnodes and --rdzv-*, taken apart and checked. Pure.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "cohort/base/result.h"
+
+namespace cohort::rendezvous {
+
+/// As typed; names and defaults are torchrun's.
+struct Flags {
+  std::string num_nodes = "1:1";
+  std::string backend = "static";
+  std::string endpoint;
+  std::string run_id = "none";
+  /// "join_timeout=600,last_call_timeout=30"
+  std::string conf;
+  bool standalone = false;
+  /// For the static backend; others ignore it with a warning.
+  std::optional<int> node_rank;
+  std::string master_address = "127.0.0.1";
+  std::optional<int> master_port;
+  /// Under which others reach this node; found out if empty.
+  std::string local_address;
+  /// This node.
+  int local_world_size = 1;
+  std::string role = "default";
+  int max_restarts = 0;
+};
+
+struct Settings {
+  enum class Backend { kStandalone, kStatic, kC10d, kEtcd, kFile };
+  Backend backend = Backend::kStandalone;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  /// Where the nodes meet: a store's host and port, or a file's path.
+  std::string host;
+  int port = 0;
+  std::string path;
+  std::string run_id;
+  int node_rank = 0;
+  std::string local_address;
+  int local_world_size = 1;
+  std::string role = "default";
+  int max_restarts = 0;
+  /// Of --rdzv-conf.
+  std::chrono::milliseconds join_timeout{600'000};
+  std::chrono::milliseconds last_call_timeout{30'000};
+  std::chrono::milliseconds close_timeout{30'000};
+  std::chrono::milliseconds keep_alive_interval{5'000};
+  int keep_alive_max_attempt = 3;
+};
+
+/// What `flags` mean. Errors name the flag and its value; an unknown key of --rdzv-conf has a suggestion.
+/// --standalone, and one static node without endpoint and port, mean kStandalone with a random run id, as in torchrun.
+base::Result<Settings> parse_settings(const Flags& flags);
+
+}  // namespace cohort::rendezvous
