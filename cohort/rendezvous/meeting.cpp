@@ -187,7 +187,9 @@ Result<void> Meeting::end_round(Journal& journal, const OverRecord& over) {
     const auto news = journal.news_at(place);
     if (!news) return news.error();
     const auto* other = std::get_if<OverRecord>(&*news);
-    if (other && (other->round >= over.round || other->job_ends) && !(over.job_ends && over.reason == Reason::kNodeLeft)) return {};
+    if (other && (other->round >= over.round || other->job_ends) &&
+        !(over.job_ends && over.reason == Reason::kNodeLeft))
+      return {};
   }
   const auto told = journal.tell({Notice::Kind::kNews, over.id, over.round, "", {}});
   return told ? Result<void>() : told.error();

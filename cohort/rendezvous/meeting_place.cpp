@@ -63,9 +63,11 @@ Result<void> MeetingPlace::choose_role() {
   const auto where = find_place(settings_.host, resolved ? *resolved : std::vector<std::string>(), own_host());
   if (where == Place::kElsewhere) return {};
   if (where == Place::kForeignName) {
-    return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})", settings_.host,
-                         host_name(), base::join(*resolved, ", ")))
-        .with_hint("give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 does, too");
+    return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
+                         settings_.host, host_name(), base::join(*resolved, ", ")))
+        .with_hint(
+            "give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 "
+            "does, too");
   }
   if (where == Place::kLoopback) {
     doubt_ = fill_in("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
@@ -96,7 +98,10 @@ std::string MeetingPlace::name() const { return fill_in("{}:{}", in_brackets(set
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {
   store::TcpClientOptions options;
   options.host = settings_.host;
-  if (server_) options.host = !settings_.bind.empty() ? settings_.bind : settings_.family == store::Family::kIPv6 ? "::1" : "127.0.0.1";
+  if (server_)
+    options.host = !settings_.bind.empty()                    ? settings_.bind
+                   : settings_.family == store::Family::kIPv6 ? "::1"
+                                                              : "127.0.0.1";
   options.port = port_;
   options.family = settings_.family;
   options.answer_timeout = std::min(settings_.read_timeout, settings_.lost_after());
@@ -116,8 +121,10 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     if (stops || left <= kOneTry) {
       return Error(fill_in("no rendezvous store answered at {} within {}", name(), base::format_duration(elapsed)))
           .caused_by(client.error())
-          .with_hint("see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and whether a "
-                     "firewall is in the way");
+          .with_hint(
+              "see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and "
+              "whether a "
+              "firewall is in the way");
     }
     if (!was_said && elapsed >= kSilence) {
       base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
@@ -131,7 +138,9 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
 Error MeetingPlace::lost(const Error& cause) const {
   return Error(fill_in("the rendezvous store at {} is gone", name()))
       .caused_by(cause)
-      .with_hint("see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job outlives its first node");
+      .with_hint(
+          "see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job outlives "
+          "its first node");
 }
 
 }  // namespace cohort::rendezvous

@@ -19,7 +19,8 @@ class MeetingPlace {
   static base::Result<std::unique_ptr<MeetingPlace>> open(const Settings& settings);
 
   /// Waits until the store can be reached, `timeout` at most; gives up early when `stops` becomes true.
-  base::Result<std::unique_ptr<store::Store>> connect(std::chrono::milliseconds timeout, const std::atomic<bool>& stops);
+  base::Result<std::unique_ptr<store::Store>> connect(std::chrono::milliseconds timeout,
+                                                      const std::atomic<bool>& stops);
 
   bool is_hosted_here() const { return server_ != nullptr; }
   /// Connections to the store hosted here.

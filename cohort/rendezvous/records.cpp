@@ -42,8 +42,8 @@ json to_json(const RoundRecord& round) {
 }
 
 json to_json(const OverRecord& over) {
-  return {{"news", "over"}, {"round", over.round}, {"reason", static_cast<int>(over.reason)},
-          {"why", over.why}, {"id", over.id},      {"job_ends", over.job_ends}};
+  return {{"news", "over"},  {"round", over.round}, {"reason", static_cast<int>(over.reason)},
+          {"why", over.why}, {"id", over.id},       {"job_ends", over.job_ends}};
 }
 
 News news_from(const json& value) {
@@ -87,7 +87,8 @@ base::Result<T> parse(const std::string& text, Read read) {
 }  // namespace
 
 std::string to_text(const Notice& notice) {
-  json value = {{"notice", static_cast<int>(notice.kind)}, {"id", notice.id}, {"round", notice.round}, {"why", notice.why}};
+  json value = {
+      {"notice", static_cast<int>(notice.kind)}, {"id", notice.id}, {"round", notice.round}, {"why", notice.why}};
   if (notice.kind == Notice::Kind::kCome) value["member"] = to_json(notice.member);
   return dump(value);
 }
