@@ -17,6 +17,8 @@ struct TcpClientOptions {
   /// For connecting, and what timeout() is afterwards.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   Family family = Family::kAny;
+  /// Not empty: the server must have the same (token.h).
+  std::string token;
 };
 
 class TcpClient final : public Store {
@@ -47,6 +49,11 @@ class TcpClient final : public Store {
   TcpClient(const TcpClientOptions& options, base::Fd socket) : options_(options), socket_(std::move(socket)) {}
 
   Result<void> begin();
+  Result<void> prove_token();
+  /// For requests without an answer. Waits for the server where it may refuse the keys.
+  Result<void> tell(Request request);
+  Result<void> ping();
+  bool is_token_wanted() const;
   /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
   Result<void> send(Request request);
   Result<void> receive(char* bytes, size_t size, Milliseconds timeout);
@@ -62,6 +69,9 @@ class TcpClient final : public Store {
   const TcpClientOptions options_;
   std::mutex mutex_;
   base::Fd socket_;
+  /// Keys were named that a server with a token would have refused.
+  bool has_named_protected_keys_ = false;
+  std::optional<base::Error> refusal_;
 };
 
 }  // namespace cohort::store
