@@ -144,8 +144,7 @@ Store::Result<bool> TcpClient::await(Request request, Milliseconds timeout) {
   if (ready == Ready::kInterrupted) return lost("interrupted");
   const bool is_late = ready == Ready::kNo;
   if (is_late) {
-    if (auto sent = send({.query = Query::kCancelWait, .keys = {}, .values = {}, .number = 0}); !sent)
-      return sent.error();
+    if (auto sent = send({.query = Query::kCancelWait, .keys = {}, .values = {}, .number = 0}); !sent) return sent.error();
   }
   auto answer = receive_number(1, options_.answer_timeout);
   if (!answer) return answer.error();
@@ -217,8 +216,7 @@ Store::Result<void> TcpClient::append(const std::string& key, const std::string&
 Store::Result<Store::Values> TcpClient::multi_get(const Keys& keys) {
   const std::lock_guard lock(mutex_);
   if (auto waited = wait_locked(keys, timeout()); !waited) return waited.error();
-  if (auto sent = send({.query = Query::kMultiGet, .keys = keys, .values = {}, .number = 0}); !sent)
-    return sent.error();
+  if (auto sent = send({.query = Query::kMultiGet, .keys = keys, .values = {}, .number = 0}); !sent) return sent.error();
   Values values;
   for (size_t i = 0; i < keys.size(); ++i) {
     auto value = receive_text();
