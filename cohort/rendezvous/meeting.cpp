@@ -95,11 +95,12 @@ void Meeting::leave(const std::string& why) {
   if (takes_store) text += fill_in("; it hosted the rendezvous at {}", place_->name());
   OverRecord over{round_ ? round_->number : -1, Reason::kNodeLeft, std::move(text), id_, takes_store || is_static};
   ask([this, over, runs, takes_store, leads](Journal& journal) -> Result<void> {
-    const auto told = journal.tell({Notice::Kind::kGone, over.id, over.round, over.why, {}});
-    if (!told) return told.error();
+    // Before the leader hears of it and says the same with fewer words.
     if (runs || takes_store) {
       if (auto ended = end_round(journal, over); !ended || takes_store) return ended;
     }
+    const auto told = journal.tell({Notice::Kind::kGone, over.id, over.round, over.why, {}});
+    if (!told) return told.error();
     return leads ? hand_over_lead(journal) : Result<void>();
   });
   changed_.wait_for(lock, kLeavingTime, [this] { return (tasks_.empty() && !is_task_running_) || has_ended_; });

@@ -34,6 +34,12 @@ std::string names_for_others() {
   return base::join(names, " or ");
 }
 
+// Ours is the better one.
+Error without_hints(const Error& error) {
+  Error bare(error.message());
+  return error.cause() ? std::move(bare).caused_by(without_hints(*error.cause())) : bare;
+}
+
 bool is_in_use(const Error& error) {
   for (const auto* each = &error; each; each = each->cause()) {
     if (each->message().find("EADDRINUSE") != std::string::npos) return true;
@@ -141,7 +147,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     if (stops || left <= kOneTry) {
       if (is_lost_guest_) return lost_guest(client.error());
       return Error(fill_in("no rendezvous store answered at {} within {}", name(), base::format_duration(elapsed)))
-          .caused_by(client.error())
+          .caused_by(without_hints(client.error()))
           .with_hint(
               "see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and "
               "whether a "
@@ -157,17 +163,18 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
 }
 
 Error MeetingPlace::lost_guest(const Error& cause) const {
-  const auto* flag = settings_.backend == Settings::Backend::kStatic ? "--master-addr" : "--rdzv-endpoint";
+  const bool is_static = settings_.backend == Settings::Backend::kStatic;
+  const auto* flag = is_static ? "--master-addr" : "--rdzv-endpoint";
   return Error(fill_in("{}={} means this host itself ({}), but it is another node that hosts the rendezvous, and "
                        "nothing listens here",
-                       flag, settings_.host, host_name()))
-      .caused_by(cause)
+                       flag, is_static ? settings_.host : name(), host_name()))
+      .caused_by(without_hints(cause))
       .with_hint(fill_in("give {} the name or address of the first node, on every node", flag));
 }
 
 Error MeetingPlace::lost(const Error& cause) const {
   return Error(fill_in("the rendezvous store at {} is gone", name()))
-      .caused_by(cause)
+      .caused_by(without_hints(cause))
       .with_hint(
           "see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job outlives "
           "its first node");
