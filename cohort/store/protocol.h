@@ -37,6 +37,11 @@ enum class Query : uint8_t {
   kQueueLen = 16,    ///< key; number (8 bytes)
   kListKeys = 17,    ///< -; keys
   kBarrier = 18,     ///< key, number of clients (8 bytes); kReady once so many have come (1 byte)
+
+  // Not PyTorch's: how a client proves that it has the server's token (token.h).
+  kChallenge = 64,  ///< -; 1 if the server has a token, else 0 (1 byte), then a random number (32 bytes)
+  kProve =
+      65,  ///< a value: a random number, the client's proof; kReady or kCanceled (1 byte), the server's proof (32 bytes)
 };
 
 inline constexpr uint32_t kMagic = 0x3C85F7CE;
@@ -78,10 +83,10 @@ class RequestReader {
   size_t position_ = 0;  ///< of what has been taken from bytes_
   Request request_;
   bool is_begun_ = false;
-  const char* field_ = "";                ///< of the layout: the next one
-  const char* repeated_ = nullptr;        ///< where the part begins that comes several times
+  const char* field_ = "";          ///< of the layout: the next one
+  const char* repeated_ = nullptr;  ///< where the part begins that comes several times
   uint64_t repeats_left_ = 0;
-  std::optional<uint64_t> text_size_;     ///< of the text whose bytes are awaited
+  std::optional<uint64_t> text_size_;  ///< of the text whose bytes are awaited
   uint64_t num_content_bytes_ = 0;
   std::string failure_;
 };

@@ -10,6 +10,7 @@
 
 #include "cohort/store/tcp_client.h"
 #include "cohort/store/tcp_server.h"
+#include "tests/store/times.h"
 
 namespace cohort::store {
 namespace {
@@ -19,9 +20,6 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
-
-constexpr milliseconds kAWhile{200};
-constexpr seconds kHangLimit{30};
 
 class TcpStoreTest : public ::testing::Test {
  protected:
@@ -93,10 +91,10 @@ TEST_F(TcpStoreTest, WaitersAreWokenByOtherClients) {
 
 TEST_F(TcpStoreTest, AWaitEndsWithPyTorchsTextAndTheConnectionGoesOnMessage) {
   const auto a = connect();
-  EXPECT_EQ(a->wait({"x", "y"}, kAWhile).error().describe(), "wait timeout after 200ms, keys: x, y");
-  EXPECT_EQ(a->barrier("b", 2, kAWhile).error().describe(), "barrier timeout after 200ms, key: b");
+  EXPECT_EQ(a->wait({"x", "y"}, kAWhile).error().describe(), "wait timeout after 100ms, keys: x, y");
+  EXPECT_EQ(a->barrier("b", 2, kAWhile).error().describe(), "barrier timeout after 100ms, key: b");
   a->set_timeout(kAWhile);
-  EXPECT_EQ(a->get("x").error().describe(), "wait timeout after 200ms, keys: x");
+  EXPECT_EQ(a->get("x").error().describe(), "wait timeout after 100ms, keys: x");
   ASSERT_TRUE(a->set("x", "1").ok());
   EXPECT_EQ(*a->get("x"), "1");
 }
@@ -110,19 +108,21 @@ TEST_F(TcpStoreTest, ALostServerIsNamedMessage) {
             "the store on 127.0.0.1:" + port +
                 " is lost: an earlier operation failed\n  hint: see whether the process that hosts it has ended");
   const auto late = TcpClient::connect({.port = std::stoi(port), .timeout = kAWhile});
-  EXPECT_EQ(late.error().describe(),
-            "cannot connect to 127.0.0.1:" + port + " within 200 ms\n  caused by: 127.0.0.1:" + port +
-                ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
-                "another address family is in the way");
+  EXPECT_EQ(
+      late.error().describe(),
+      "cannot connect to 127.0.0.1:" + port + " within 100 ms\n  caused by: 127.0.0.1:" + port +
+          ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
+          "another address family is in the way");
 }
 
 TEST_F(TcpStoreTest, ATakenPortNamesItsHolderMessage) {
   const auto second = TcpServer::start({.host = "127.0.0.1", .port = server_->port()});
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.error().describe(),
-              testing::MatchesRegex("the store cannot start\n  caused by: cannot listen on 127.0.0.1:[0-9]+: Address already in "
-                                    "use \\(EADDRINUSE\\); it is held by process " +
-                                    std::to_string(getpid()) + " \\(.*\\)\n  hint: choose another port, or 0 for a free one"));
+              testing::MatchesRegex(
+                  "the store cannot start\n  caused by: cannot listen on 127.0.0.1:[0-9]+: Address already in "
+                  "use \\(EADDRINUSE\\); it is held by process " +
+                  std::to_string(getpid()) + " \\(.*\\)\n  hint: choose another port, or 0 for a free one"));
 }
 
 // Garbage, requests that never end, connections that say nothing: the others are served all the while.
@@ -132,7 +132,8 @@ TEST_F(TcpStoreTest, BadClientsDoNotDisturbTheOthers) {
   for (int i = 0; i < 50; ++i) silent.push_back(connect_raw());
   const auto begin = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic});
   for (int i = 0; i < 25; ++i) {
-    ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), begin.data(), begin.size(), 0), static_cast<long>(begin.size()));
+    ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), begin.data(), begin.size(), 0),
+              static_cast<long>(begin.size()));
     ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), "\x01\x05", 2, 0), 2);
   }
   std::mt19937 random(3);
@@ -156,7 +157,8 @@ TEST_F(TcpStoreTest, AClientThatTakesNoAnswersIsNotServedFurther) {
   ASSERT_TRUE(*good->check({"large"}));  // it has arrived
   const auto lazy = connect_raw();
   auto requests = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic});
-  for (int i = 0; i < 1000; ++i) requests += encode({.query = Query::kGet, .keys = {"/large"}, .values = {}, .number = 0});
+  for (int i = 0; i < 1000; ++i)
+    requests += encode({.query = Query::kGet, .keys = {"/large"}, .values = {}, .number = 0});
   ASSERT_EQ(send(lazy.get(), requests.data(), requests.size(), 0), static_cast<long>(requests.size()));
   usleep(300'000);
   long pages = 0;
