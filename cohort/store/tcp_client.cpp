@@ -23,15 +23,7 @@ using base::fill_in;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-<<<<<<< HEAD
-std::string timeout_text(const char* what, milliseconds timeout) {
-  return fill_in("{} timeout after {}ms", what, timeout.count());
-}
-=======
-// For the answer to a request that the server does not wait with.
-constexpr milliseconds kAnswerTime = std::chrono::seconds(60);
 constexpr milliseconds kProbeTime{300};
->>>>>>> 0efbb980df36ef0977ab48cb4c061e06d96b9dc3
 
 std::string end_of_connection(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address{};
@@ -77,7 +69,7 @@ Store::Result<void> TcpClient::begin() {
 Store::Result<void> TcpClient::ping() {
   const auto nonce = static_cast<uint32_t>(getpid());
   if (auto sent = send({.query = Query::kPing, .keys = {}, .values = {}, .number = nonce}); !sent) return sent;
-  const auto echo = receive_number(4, std::clamp(options_.timeout, milliseconds(1), kAnswerTime));
+  const auto echo = receive_number(4, std::clamp(options_.timeout, milliseconds(1), options_.answer_timeout));
   if (!echo) return echo.error();
   if (*echo != nonce) return Error("it answers a ping with another number");
   return {};
@@ -87,9 +79,9 @@ Store::Result<void> TcpClient::prove_token() {
   const auto where = fill_in("{}:{}", options_.host, options_.port);
   std::string server_nonce(kNonceBytes, '\0');
   auto sent = send({.query = Query::kChallenge, .keys = {}, .values = {}, .number = 0});
-  const auto has_token = sent ? receive_number(1, kAnswerTime) : sent.error();
+  const auto has_token = sent ? receive_number(1, options_.answer_timeout) : sent.error();
   if (!has_token) return Error(fill_in("refused: the store on {} knows no tokens", where)).caused_by(has_token.error());
-  if (auto got = receive(server_nonce.data(), server_nonce.size(), kAnswerTime); !got) return got;
+  if (auto got = receive(server_nonce.data(), server_nonce.size(), options_.answer_timeout); !got) return got;
   if (*has_token == 0) {
     return Error(fill_in("refused: this process has a token, the store on {} has none", where))
         .with_hint("give every process of the job the same token, or none");
@@ -97,10 +89,10 @@ Store::Result<void> TcpClient::prove_token() {
   const auto nonce = random_nonce();
   const auto proof = proof_of(Side::kClient, options_.token, server_nonce, nonce);
   if (sent = send({.query = Query::kProve, .keys = {}, .values = {nonce + proof}, .number = 0}); !sent) return sent;
-  const auto verdict = receive_number(1, kAnswerTime);
+  const auto verdict = receive_number(1, options_.answer_timeout);
   if (!verdict) return verdict.error();
   std::string server_proof(kProofBytes, '\0');
-  if (auto got = receive(server_proof.data(), server_proof.size(), kAnswerTime); !got) return got;
+  if (auto got = receive(server_proof.data(), server_proof.size(), options_.answer_timeout); !got) return got;
   const auto expected = proof_of(Side::kServer, options_.token, server_nonce, nonce);
   if (*verdict == static_cast<uint64_t>(kReady) && equal_in_constant_time(server_proof, expected)) return {};
   return Error(fill_in("refused: the store on {} has another token than this process", where))
@@ -147,7 +139,6 @@ Store::Result<void> TcpClient::send(Request request) {
   return {};
 }
 
-<<<<<<< HEAD
 TcpClient::Ready TcpClient::poll_socket(Clock::time_point deadline) {
   while (true) {
     std::array<pollfd, 2> fds = {pollfd{socket_.get(), POLLIN, 0}, pollfd{interrupt_.get(), POLLIN, 0}};
@@ -157,11 +148,11 @@ TcpClient::Ready TcpClient::poll_socket(Clock::time_point deadline) {
     if (fds[1].revents != 0) return Ready::kInterrupted;
     return ready == 0 ? Ready::kNo : Ready::kYes;
   }
-=======
+}
+
 Store::Result<void> TcpClient::tell(Request request) {
   if (auto sent = send(std::move(request)); !sent) return sent;
   return has_named_protected_keys_ ? ping() : Result<void>();
->>>>>>> 0efbb980df36ef0977ab48cb4c061e06d96b9dc3
 }
 
 Store::Result<void> TcpClient::receive(char* bytes, size_t size, Milliseconds timeout) {

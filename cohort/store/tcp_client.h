@@ -17,13 +17,10 @@ struct TcpClientOptions {
   /// For connecting, and what timeout() is afterwards.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   Family family = Family::kAny;
-<<<<<<< HEAD
   /// For the answer to a request that the server does not wait with.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
-=======
   /// Not empty: the server must have the same (token.h).
   std::string token;
->>>>>>> 0efbb980df36ef0977ab48cb4c061e06d96b9dc3
 };
 
 class TcpClient final : public Store {
@@ -81,14 +78,11 @@ class TcpClient final : public Store {
   const TcpClientOptions options_;
   std::mutex mutex_;
   base::Fd socket_;
-<<<<<<< HEAD
   /// Readable once interrupted.
   const base::Fd interrupt_;
-=======
   /// Keys were named that a server with a token would have refused.
   bool has_named_protected_keys_ = false;
   std::optional<base::Error> refusal_;
->>>>>>> 0efbb980df36ef0977ab48cb4c061e06d96b9dc3
 };
 
 }  // namespace cohort::store
