@@ -1,4 +1,4 @@
-/// Settings of a rendezvous: torchrun's flags --nnodes and --rdzv-*, taken apart and checked. Pure.
+/// Settings of a rendezvous: torchrun's flags --nnodes and --rdzv-*, taken apart and checked. Pure, but for random run ids.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cohort/base/result.h"
+#include "cohort/store/socket.h"
 
 namespace cohort::rendezvous {
 
@@ -52,6 +53,22 @@ struct Settings {
   std::chrono::milliseconds close_timeout{30'000};
   std::chrono::milliseconds keep_alive_interval{5'000};
   int keep_alive_max_attempt = 3;
+  /// For an answer of the store.
+  std::chrono::milliseconds read_timeout{60'000};
+  /// Whether this node hosts the store; found out if not given.
+  std::optional<bool> is_host;
+  /// The address the store listens on; empty: all interfaces of `family`.
+  std::string bind;
+  store::Family family = store::Family::kAny;
+  /// A file with the store's secret.
+  std::string token_file;
+  /// Nodes that stay keep their ranks from round to round.
+  bool stable_ranks = false;
+  /// Given although the backend does not use it; reported once.
+  bool ignores_node_rank = false;
+
+  /// After which a silent node counts as lost.
+  std::chrono::milliseconds lost_after() const { return keep_alive_interval * keep_alive_max_attempt; }
 };
 
 /// What `flags` mean. Errors name the flag and its value; an unknown key of --rdzv-conf has a suggestion.

@@ -78,10 +78,10 @@ class RequestReader {
   size_t position_ = 0;  ///< of what has been taken from bytes_
   Request request_;
   bool is_begun_ = false;
-  const char* field_ = "";                ///< of the layout: the next one
-  const char* repeated_ = nullptr;        ///< where the part begins that comes several times
+  const char* field_ = "";          ///< of the layout: the next one
+  const char* repeated_ = nullptr;  ///< where the part begins that comes several times
   uint64_t repeats_left_ = 0;
-  std::optional<uint64_t> text_size_;     ///< of the text whose bytes are awaited
+  std::optional<uint64_t> text_size_;  ///< of the text whose bytes are awaited
   uint64_t num_content_bytes_ = 0;
   std::string failure_;
 };

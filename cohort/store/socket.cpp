@@ -81,7 +81,8 @@ void switch_on(int socket, int level, int option) {
 }
 
 Error cannot_listen(const addrinfo& address, int port, int number) {
-  auto text = fill_in("cannot listen on {}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number));
+  auto text =
+      fill_in("cannot listen on {}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number));
   if (number != EADDRINUSE) return Error(std::move(text));
   const auto use = base::look_up_port(port);
   if (use.holder) text += fill_in("; it is held by process {} ({})", use.holder->pid, use.holder->command);
@@ -123,7 +124,8 @@ base::Result<base::Fd> connect_once(const addrinfo& address, Clock::time_point d
   } else if (connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     number = errno == EINPROGRESS ? finish_connecting(socket.get(), deadline) : errno;
   }
-  if (number != 0) return Error(fill_in("{}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number)));
+  if (number != 0)
+    return Error(fill_in("{}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number)));
   fcntl(socket.get(), F_SETFL, 0);
   switch_on(socket.get(), IPPROTO_TCP, TCP_NODELAY);
   switch_on(socket.get(), SOL_SOCKET, SO_KEEPALIVE);

@@ -57,6 +57,8 @@ class Store {
   virtual Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout) = 0;
   /// Another one on the same content, which waits for none of this one's operations.
   virtual Result<std::unique_ptr<Store>> clone() = 0;
+  /// Ends what another thread waits for, with an error; later operations fail, too. Stores that wait in short steps need not.
+  virtual void interrupt() {}
 
   Milliseconds timeout() const { return timeout_; }
   void set_timeout(Milliseconds timeout) { timeout_ = timeout; }

@@ -1,10 +1,13 @@
 #include "cohort/store/tcp_client.h"
 
+#include <netdb.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "cohort/base/text.h"
@@ -17,14 +20,31 @@ using base::fill_in;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// For the answer to a request that the server does not wait with.
-constexpr milliseconds kAnswerTime = std::chrono::seconds(60);
-
 std::string timeout_text(const char* what, milliseconds timeout) {
   return fill_in("{} timeout after {}ms", what, timeout.count());
 }
 
+std::string end_of_connection(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  char host[NI_MAXHOST] = "";
+  if (ask(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
+  return host;
+}
+
 }  // namespace
+
+TcpClient::TcpClient(const TcpClientOptions& options, base::Fd socket)
+    : options_(options), socket_(std::move(socket)), interrupt_(eventfd(0, EFD_CLOEXEC)) {}
+
+void TcpClient::interrupt() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto size = write(interrupt_.get(), &one, sizeof(one));
+}
+
+std::string TcpClient::own_address() const { return end_of_connection(socket_.get(), getsockname); }
+std::string TcpClient::server_address() const { return end_of_connection(socket_.get(), getpeername); }
 
 Store::Result<std::unique_ptr<TcpClient>> TcpClient::connect(const TcpClientOptions& options) {
   auto socket = connect_to(options.host, options.port, options.timeout, options.family);
@@ -66,14 +86,23 @@ Store::Result<void> TcpClient::send(Request request) {
   return {};
 }
 
+TcpClient::Ready TcpClient::poll_socket(Clock::time_point deadline) {
+  while (true) {
+    std::array<pollfd, 2> fds = {pollfd{socket_.get(), POLLIN, 0}, pollfd{interrupt_.get(), POLLIN, 0}};
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    const int ready = poll(fds.data(), fds.size(), static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (fds[1].revents != 0) return Ready::kInterrupted;
+    return ready == 0 ? Ready::kNo : Ready::kYes;
+  }
+}
+
 Store::Result<void> TcpClient::receive(char* bytes, size_t size, Milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   while (size > 0) {
-    pollfd poll_fd{socket_.get(), POLLIN, 0};
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    const int ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) return lost(fill_in("it gave no answer within {}", base::format_duration(timeout)));
+    const auto ready = poll_socket(deadline);
+    if (ready == Ready::kInterrupted) return lost("interrupted");
+    if (ready == Ready::kNo) return lost(fill_in("it gave no answer within {}", base::format_duration(timeout)));
     const auto count = recv(socket_.get(), bytes, size, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return lost(base::errno_text(errno));
@@ -93,40 +122,36 @@ Store::Result<uint64_t> TcpClient::receive_number(size_t width, Milliseconds tim
 }
 
 Store::Result<std::string> TcpClient::receive_text() {
-  const auto size = receive_number(8, kAnswerTime);
+  const auto size = receive_number(8, options_.answer_timeout);
   if (!size) return size.error();
   if (*size > kMaxAnswerBytes) return lost(fill_in("it announces a value of {} bytes", *size));
   std::string text(static_cast<size_t>(*size), '\0');
-  if (auto got = receive(text.data(), text.size(), kAnswerTime); !got) return got.error();
+  if (auto got = receive(text.data(), text.size(), options_.answer_timeout); !got) return got.error();
   return text;
 }
 
 Store::Result<int64_t> TcpClient::ask_number(Request request) {
   const std::lock_guard lock(mutex_);
   if (auto sent = send(std::move(request)); !sent) return sent.error();
-  const auto number = receive_number(8, kAnswerTime);
+  const auto number = receive_number(8, options_.answer_timeout);
   if (!number) return number.error();
   return static_cast<int64_t>(*number);
 }
 
 Store::Result<bool> TcpClient::await(Request request, Milliseconds timeout) {
   if (auto sent = send(std::move(request)); !sent) return sent.error();
-  pollfd poll_fd{socket_.get(), POLLIN, 0};
-  const auto deadline = Clock::now() + timeout;
-  int ready = 0;
-  do {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
-  } while (ready < 0 && errno == EINTR);
-  const bool is_late = ready == 0;
+  const auto ready = poll_socket(Clock::now() + timeout);
+  if (ready == Ready::kInterrupted) return lost("interrupted");
+  const bool is_late = ready == Ready::kNo;
   if (is_late) {
-    if (auto sent = send({.query = Query::kCancelWait, .keys = {}, .values = {}, .number = 0}); !sent) return sent.error();
+    if (auto sent = send({.query = Query::kCancelWait, .keys = {}, .values = {}, .number = 0}); !sent)
+      return sent.error();
   }
-  auto answer = receive_number(1, kAnswerTime);
+  auto answer = receive_number(1, options_.answer_timeout);
   if (!answer) return answer.error();
   if (!is_late || *answer == static_cast<uint64_t>(kCanceled)) return !is_late;
   // It came while we took the request back; the answer to that follows.
-  if (answer = receive_number(1, kAnswerTime); !answer) return answer.error();
+  if (answer = receive_number(1, options_.answer_timeout); !answer) return answer.error();
   return true;
 }
 
@@ -170,7 +195,7 @@ Store::Result<bool> TcpClient::delete_key(const std::string& key) {
 Store::Result<bool> TcpClient::check(const Keys& keys) {
   const std::lock_guard lock(mutex_);
   if (auto sent = send({.query = Query::kCheck, .keys = keys, .values = {}, .number = 0}); !sent) return sent.error();
-  const auto answer = receive_number(1, kAnswerTime);
+  const auto answer = receive_number(1, options_.answer_timeout);
   if (!answer) return answer.error();
   return *answer == 0;
 }
@@ -192,7 +217,8 @@ Store::Result<void> TcpClient::append(const std::string& key, const std::string&
 Store::Result<Store::Values> TcpClient::multi_get(const Keys& keys) {
   const std::lock_guard lock(mutex_);
   if (auto waited = wait_locked(keys, timeout()); !waited) return waited.error();
-  if (auto sent = send({.query = Query::kMultiGet, .keys = keys, .values = {}, .number = 0}); !sent) return sent.error();
+  if (auto sent = send({.query = Query::kMultiGet, .keys = keys, .values = {}, .number = 0}); !sent)
+    return sent.error();
   Values values;
   for (size_t i = 0; i < keys.size(); ++i) {
     auto value = receive_text();
@@ -225,7 +251,7 @@ Store::Result<std::optional<std::string>> TcpClient::queue_pop(const std::string
     }
     auto sent = send({.query = Query::kQueuePop, .keys = {key}, .values = {}, .number = 0});
     if (!sent) return sent.error();
-    const auto count = receive_number(8, kAnswerTime);
+    const auto count = receive_number(8, options_.answer_timeout);
     if (!count) return count.error();
     if (*count > 0) {
       auto value = receive_text();
@@ -244,7 +270,7 @@ Store::Result<int64_t> TcpClient::queue_len(const std::string& key) {
 Store::Result<Store::Keys> TcpClient::list_keys() {
   const std::lock_guard lock(mutex_);
   if (auto sent = send({.query = Query::kListKeys, .keys = {}, .values = {}, .number = 0}); !sent) return sent.error();
-  const auto count = receive_number(8, kAnswerTime);
+  const auto count = receive_number(8, options_.answer_timeout);
   if (!count) return count.error();
   Keys keys;
   for (uint64_t i = 0; i < *count; ++i) {

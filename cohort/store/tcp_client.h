@@ -17,6 +17,8 @@ struct TcpClientOptions {
   /// For connecting, and what timeout() is afterwards.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   Family family = Family::kAny;
+  /// For the answer to a request that the server does not wait with.
+  std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
 };
 
 class TcpClient final : public Store {
@@ -42,9 +44,14 @@ class TcpClient final : public Store {
   Result<Keys> list_keys() override;
   Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout) override;
   Result<std::unique_ptr<Store>> clone() override;
+  void interrupt() override;
+
+  /// Numeric addresses of this connection's two ends, without ports.
+  std::string own_address() const;
+  std::string server_address() const;
 
  private:
-  TcpClient(const TcpClientOptions& options, base::Fd socket) : options_(options), socket_(std::move(socket)) {}
+  TcpClient(const TcpClientOptions& options, base::Fd socket);
 
   Result<void> begin();
   /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
@@ -55,6 +62,8 @@ class TcpClient final : public Store {
   Result<int64_t> ask_number(Request request);
   /// Sends a kWait or kBarrier and waits for its answer; takes it back when the time is over.
   Result<bool> await(Request request, Milliseconds timeout);
+  enum class Ready { kYes, kNo, kInterrupted };
+  Ready poll_socket(std::chrono::steady_clock::time_point deadline);
   Result<void> wait_locked(const Keys& keys, Milliseconds timeout);
   /// Ends the connection: an answer that is awaited no more would be taken for the next one.
   base::Error lost(const std::string& what);
@@ -62,6 +71,8 @@ class TcpClient final : public Store {
   const TcpClientOptions options_;
   std::mutex mutex_;
   base::Fd socket_;
+  /// Readable once interrupted.
+  const base::Fd interrupt_;
 };
 
 }  // namespace cohort::store

@@ -166,7 +166,8 @@ class TcpServer::Loop {
   // Returns: why the client cannot be served any more, or an empty text.
   std::string answer(uint64_t id, Connection& client, Request& request) {
     if (!client.is_validated()) {
-      if (request.query != Query::kValidate || request.number != kMagic) return "it does not speak the store's protocol";
+      if (request.query != Query::kValidate || request.number != kMagic)
+        return "it does not speak the store's protocol";
       client.set_validated();
       return {};
     }

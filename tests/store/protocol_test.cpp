@@ -11,7 +11,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-Request make(Query query, std::vector<std::string> keys = {}, std::vector<std::string> values = {}, int64_t number = 0) {
+Request make(Query query, std::vector<std::string> keys = {}, std::vector<std::string> values = {},
+             int64_t number = 0) {
   return {query, std::move(keys), std::move(values), number};
 }
 
@@ -48,8 +49,7 @@ void expect_equal(const Request& got, const Request& expected) {
 TEST(StoreProtocol, BytesAreThoseOfPyTorchsClient) {
   // Captured between PyTorch 2.13's client and server.
   EXPECT_EQ(encode(make(Query::kValidate, {}, {}, kMagic)), std::string("\x00\xce\xf7\x85\x3c", 5));
-  EXPECT_EQ(encode(make(Query::kAdd, {"/n"}, {}, 3)),
-            std::string("\x04\x02\0\0\0\0\0\0\0/n\x03\0\0\0\0\0\0\0", 19));
+  EXPECT_EQ(encode(make(Query::kAdd, {"/n"}, {}, 3)), std::string("\x04\x02\0\0\0\0\0\0\0/n\x03\0\0\0\0\0\0\0", 19));
   EXPECT_EQ(encode(make(Query::kCheck, {"/k", "/z"})),
             std::string("\x05\x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0/k\x02\0\0\0\0\0\0\0/z", 29));
   EXPECT_EQ(encode(make(Query::kMultiSet, {"/p", "/q"}, {"1", "2"})),

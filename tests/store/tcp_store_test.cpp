@@ -110,19 +110,21 @@ TEST_F(TcpStoreTest, ALostServerIsNamedMessage) {
             "the store on 127.0.0.1:" + port +
                 " is lost: an earlier operation failed\n  hint: see whether the process that hosts it has ended");
   const auto late = TcpClient::connect({.port = std::stoi(port), .timeout = kAWhile});
-  EXPECT_EQ(late.error().describe(),
-            "cannot connect to 127.0.0.1:" + port + " within 200 ms\n  caused by: 127.0.0.1:" + port +
-                ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
-                "another address family is in the way");
+  EXPECT_EQ(
+      late.error().describe(),
+      "cannot connect to 127.0.0.1:" + port + " within 200 ms\n  caused by: 127.0.0.1:" + port +
+          ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
+          "another address family is in the way");
 }
 
 TEST_F(TcpStoreTest, ATakenPortNamesItsHolderMessage) {
   const auto second = TcpServer::start({.host = "127.0.0.1", .port = server_->port()});
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.error().describe(),
-              testing::MatchesRegex("the store cannot start\n  caused by: cannot listen on 127.0.0.1:[0-9]+: Address already in "
-                                    "use \\(EADDRINUSE\\); it is held by process " +
-                                    std::to_string(getpid()) + " \\(.*\\)\n  hint: choose another port, or 0 for a free one"));
+              testing::MatchesRegex(
+                  "the store cannot start\n  caused by: cannot listen on 127.0.0.1:[0-9]+: Address already in "
+                  "use \\(EADDRINUSE\\); it is held by process " +
+                  std::to_string(getpid()) + " \\(.*\\)\n  hint: choose another port, or 0 for a free one"));
 }
 
 // Garbage, requests that never end, connections that say nothing: the others are served all the while.
@@ -132,7 +134,8 @@ TEST_F(TcpStoreTest, BadClientsDoNotDisturbTheOthers) {
   for (int i = 0; i < 50; ++i) silent.push_back(connect_raw());
   const auto begin = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic});
   for (int i = 0; i < 25; ++i) {
-    ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), begin.data(), begin.size(), 0), static_cast<long>(begin.size()));
+    ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), begin.data(), begin.size(), 0),
+              static_cast<long>(begin.size()));
     ASSERT_EQ(send(silent[static_cast<size_t>(i)].get(), "\x01\x05", 2, 0), 2);
   }
   std::mt19937 random(3);
@@ -156,7 +159,8 @@ TEST_F(TcpStoreTest, AClientThatTakesNoAnswersIsNotServedFurther) {
   ASSERT_TRUE(*good->check({"large"}));  // it has arrived
   const auto lazy = connect_raw();
   auto requests = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic});
-  for (int i = 0; i < 1000; ++i) requests += encode({.query = Query::kGet, .keys = {"/large"}, .values = {}, .number = 0});
+  for (int i = 0; i < 1000; ++i)
+    requests += encode({.query = Query::kGet, .keys = {"/large"}, .values = {}, .number = 0});
   ASSERT_EQ(send(lazy.get(), requests.data(), requests.size(), 0), static_cast<long>(requests.size()));
   usleep(300'000);
   long pages = 0;

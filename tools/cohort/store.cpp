@@ -1,7 +1,7 @@
 // cohort store: a store alone, for jobs whose rendezvous shall not hang on one of their nodes.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <csignal>
 #include <map>
@@ -36,15 +36,18 @@ int serve(const store::TcpServerOptions& options) {
 }  // namespace
 
 int store_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Runs a key-value store that Cohort's and PyTorch's processes meet at (c10d's TCPStore) until SIGINT or SIGTERM. "
-               "Prints one line when it is ready.", "cohort store");
+  CLI::App app(
+      "Runs a key-value store that Cohort's and PyTorch's processes meet at (c10d's TCPStore) until SIGINT or SIGTERM. "
+      "Prints one line when it is ready.",
+      "cohort store");
   store::TcpServerOptions options;
   options.port = 29500;
   const std::map<std::string, store::Family> families{
       {"any", store::Family::kAny}, {"4", store::Family::kIPv4}, {"6", store::Family::kIPv6}};
   app.add_option("--host", options.host, "address or name to listen on (default: all interfaces)");
   app.add_option("--port", options.port, "port, 0 for a free one (default: 29500)")->check(CLI::Range(0, 65535));
-  app.add_option("--ip-family", options.family, "any, 4 or 6 (default: any)")->transform(CLI::CheckedTransformer(families));
+  app.add_option("--ip-family", options.family, "any, 4 or 6 (default: any)")
+      ->transform(CLI::CheckedTransformer(families));
   try {
     auto reversed = arguments;
     std::reverse(reversed.begin(), reversed.end());

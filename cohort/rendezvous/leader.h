@@ -1,0 +1,53 @@
+/// Leader: collects what nodes say, decides when rounds begin and end, and announces it. Runs on one node at a time, in a thread of its
+/// own; two at once, after a node was taken for dead, harm nothing: of two announcements the first counts. Private to this folder.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "cohort/rendezvous/decision.h"
+#include "cohort/rendezvous/journal.h"
+
+namespace cohort::rendezvous {
+
+class Leader {
+ public:
+  /// Ends by itself where news says that another node leads, that the job has ended, or when the store is lost.
+  Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id);
+  /// Interrupts what it waits for.
+  ~Leader();
+
+ private:
+  base::Result<void> lead();
+  base::Result<void> read_notices();
+  base::Result<void> read_news();
+  base::Result<void> read_beats();
+  base::Result<void> act();
+  base::Result<void> publish(const std::string& why);
+  void say(const Decision& decision);
+  std::chrono::milliseconds time_until_next(const Decision& decision) const;
+
+  const std::unique_ptr<Journal> journal_;
+  const Settings settings_;
+  const NodeId id_;
+
+  State state_;
+  int64_t next_notice_ = 0;
+  int64_t next_news_ = 0;
+  std::optional<Clock::time_point> gap_since_;
+  bool leads_ = true;
+  struct Pulse {
+    std::string beat;
+    Clock::time_point changed_at;
+  };
+  std::map<NodeId, Pulse> pulses_;
+  Clock::time_point beats_read_at_;
+  std::string said_;
+  Decision decision_;
+
+  std::atomic<bool> stops_ = false;
+  std::thread thread_;
+};
+
+}  // namespace cohort::rendezvous

@@ -1,0 +1,259 @@
+// The thread of a Meeting that reads news.
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/rendezvous/meeting.h"
+#include "cohort/rendezvous/own_host.h"
+
+namespace cohort::rendezvous {
+namespace {
+
+using base::Error;
+using base::fill_in;
+using base::Result;
+using std::chrono::milliseconds;
+using Reason = RoundOver::Reason;
+
+constexpr milliseconds kSilence = std::chrono::seconds(10);
+
+}  // namespace
+
+void Meeting::read_news() {
+  auto store = place_->connect(settings_.join_timeout, stops_);
+  if (!store) return fail(store.error());
+  {
+    const std::lock_guard lock(mutex_);
+    journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
+  }
+  auto result = come();
+  while (result && !stops_) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (has_ended_) break;
+    }
+    result = follow();
+  }
+  if (!result) {
+    // An entry that nobody understands is no lost store.
+    const bool is_lost = !journal_->num_notices();
+    fail(is_lost ? place_->lost(result.error()) : result.error());
+  }
+  lead_.reset();
+  const std::lock_guard lock(mutex_);
+  journal_.reset();
+}
+
+Result<void> Meeting::come() {
+  if (auto checked = check_settings(); !checked) return checked;
+  if (auto skipped = skip_history(); !skipped) return skipped;
+  auto journal = journal_->clone();
+  if (!journal) return journal.error();
+  const auto id = journal_->tell({Notice::Kind::kCome, -1, 0, "", describe()});
+  if (!id) return id.error();
+  {
+    const std::lock_guard lock(mutex_);
+    life_journal_ = std::move(*journal);
+    id_ = *id;
+  }
+  life_thread_ = std::thread([this] { live(); });
+  pthread_setname_np(life_thread_.native_handle(), "cohort-life");
+  if (leader_ >= 0) return {};
+  // Where another has been faster, its news tells.
+  const auto announced = journal_->announce(next_news_, LeadRecord{id_, host_name()});
+  return announced ? Result<void>() : announced.error();
+}
+
+Result<void> Meeting::check_settings() { return {}; }
+
+// What was before this node came concerns it only as far as it still goes on.
+Result<void> Meeting::skip_history() {
+  while (true) {
+    const auto is_there = journal_->has_news_at(next_news_);
+    if (!is_there) return is_there.error();
+    if (!*is_there) return {};
+    const auto news = journal_->news_at(next_news_);
+    if (!news) return news.error();
+    const std::lock_guard lock(mutex_);
+    ++next_news_;
+    if (const auto* lead = std::get_if<LeadRecord>(&*news)) leader_ = lead->id;
+    if (const auto* round = std::get_if<RoundRecord>(&*news)) note_room(*round);
+    const auto* over = std::get_if<OverRecord>(&*news);
+    if (!over) continue;
+    if (!deadline_) deadline_ = Clock::now() + settings_.join_timeout;
+    if (over->job_ends) {
+      return Error(fill_in("the job \"{}\" has ended: {}", settings_.run_id, over->why))
+          .with_hint("give a new job another --rdzv-id, or another store");
+    }
+  }
+}
+
+// Requires mutex_. A spare may wait for as long as the job runs.
+void Meeting::note_room(const RoundRecord& round) {
+  if (static_cast<int>(round.members.size()) >= settings_.max_nodes) deadline_.reset();
+}
+
+Result<void> Meeting::follow() {
+  const auto is_there = journal_->wait_for_news(next_news_, time_to_wait());
+  if (!is_there) return is_there.error();
+  if (!*is_there) return look_at_time();
+  const auto news = journal_->news_at(next_news_);
+  if (!news) return news.error();
+  {
+    const std::lock_guard lock(mutex_);
+    ++next_news_;
+  }
+  return take(*news);
+}
+
+milliseconds Meeting::time_to_wait() const {
+  const std::lock_guard lock(mutex_);
+  auto time = settings_.keep_alive_interval;
+  const auto now = Clock::now();
+  if (deadline_) time = std::min(time, std::chrono::ceil<milliseconds>(*deadline_ - now));
+  if (!is_explained_) time = std::min(time, std::chrono::ceil<milliseconds>(waits_since_ + kSilence - now));
+  return std::max(time, milliseconds(1));
+}
+
+Result<void> Meeting::take(const News& news) {
+  if (const auto* over = std::get_if<OverRecord>(&news)) {
+    take_end(*over);
+    return {};
+  }
+  if (const auto* round = std::get_if<RoundRecord>(&news)) return take_round(*round);
+  const auto& lead = std::get<LeadRecord>(news);
+  {
+    const std::lock_guard lock(mutex_);
+    leader_ = lead.id;
+  }
+  if (lead.id != id_) {
+    lead_.reset();
+  } else if (!lead_) {
+    auto journal = journal_->clone();
+    if (!journal) return journal.error();
+    lead_ = std::make_unique<Leader>(std::move(*journal), settings_, id_);
+  }
+  return {};
+}
+
+Result<void> Meeting::take_round(const RoundRecord& record) {
+  const auto& members = record.members;
+  const auto self = std::find_if(members.begin(), members.end(), [this](const auto& each) { return each.id == id_; });
+  {
+    const std::lock_guard lock(mutex_);
+    if (self == members.end()) {
+      note_room(record);
+      return {};
+    }
+    round_ = record;
+    rank_ = static_cast<int>(self - members.begin());
+    is_over_ = false;
+    is_told_ = false;
+    deadline_.reset();
+  }
+  const auto place = agree_on_workers_place(record);
+  if (!place) return place.error();
+  if (!*place) return {};
+  Round round;
+  round.number = record.number;
+  round.restart_count = record.restart_count;
+  round.max_restarts = record.max_restarts;
+  round.node_rank = rank_;
+  for (const auto& member : members) round.nodes.push_back(member.node);
+  round.store_address = (*place)->address;
+  round.store_port = (*place)->port;
+  round.agent_hosts_store = (*place)->agent_hosts_store;
+  const std::lock_guard lock(mutex_);
+  is_told_ = true;
+  events_.push(std::move(round));
+  return {};
+}
+
+// Nothing where the round is over before its node 0 has said.
+Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundRecord& round) {
+  const auto key = "workers/" + std::to_string(round.number);
+  if (rank_ == 0) {
+    const auto& address = round.members[0].node.address;
+    // As wide as needed: workers of one host meet on its loopback interface.
+    auto workers = WorkerStore::open(is_loopback(address) ? address : settings_.bind, settings_.family);
+    if (!workers) return workers.error();
+    workers_ = std::move(*workers);
+    const WorkersPlace place{address, workers_.port(), workers_.is_hosted()};
+    if (auto set = journal_->set(key, to_text(place)); !set) return set.error();
+    return std::optional(place);
+  }
+  workers_ = WorkerStore();
+  while (!stops_) {
+    const auto text = journal_->get(key, settings_.keep_alive_interval);
+    if (!text) return text.error();
+    if (*text) {
+      auto place = parse_workers_place(**text);
+      if (!place) return place.error();
+      return std::optional(std::move(*place));
+    }
+    const auto is_over = journal_->has_news_at(next_news_);
+    if (!is_over) return is_over.error();
+    if (*is_over) break;
+  }
+  return std::optional<WorkersPlace>();
+}
+
+void Meeting::take_end(const OverRecord& over) {
+  std::unique_lock lock(mutex_);
+  const bool is_mine = round_ && !is_over_ && over.round == round_->number;
+  is_explained_ = false;
+  if (over.job_ends) has_ended_ = true;
+  changed_.notify_all();
+  if (!is_mine && !over.job_ends) {
+    if (!deadline_) deadline_ = Clock::now() + settings_.join_timeout;
+    return;
+  }
+  is_over_ = true;
+  RoundOver event{is_mine ? over.reason : Reason::kClosed, over.why, -1, over.job_ends};
+  for (size_t rank = 0; is_mine && rank < round_->members.size(); ++rank) {
+    if (round_->members[rank].id == over.id) event.node_rank = static_cast<int>(rank);
+  }
+  const bool was_told = is_told_;
+  if (has_left_) return;
+  if (was_told || over.job_ends) {
+    events_.push(std::move(event));
+    return;
+  }
+  // The agent has not even heard of the round.
+  lock.unlock();
+  join_next();
+}
+
+Result<void> Meeting::look_at_time() {
+  const auto now = Clock::now();
+  std::unique_lock lock(mutex_);
+  if (!deadline_ || has_left_) return {};
+  const auto left = *deadline_ - now;
+  const bool is_late = left <= milliseconds(0);
+  if (!is_late && (is_explained_ || now - waits_since_ < kSilence)) return {};
+  is_explained_ = true;
+  lock.unlock();
+  const auto why = journal_->get("why");
+  if (!why) return why.error();
+  auto text = *why ? **why : std::string("the leading node has said nothing yet");
+  if (!is_late) {
+    if (!place_->doubt().empty()) text += "; " + place_->doubt();
+    base::log_warning(fill_in("rendezvous \"{}\" at {}: {}; {} left", settings_.run_id, place_->name(), text,
+                              base::format_duration(left)));
+    return {};
+  }
+  (void)journal_->tell({Notice::Kind::kGone, id_, 0, "it waited in vain", {}});
+  if (place_->is_hosted_here()) {
+    auto gave_up = fill_in("{}, which hosts the rendezvous, has given up waiting: {}", host_name(), text);
+    (void)end_round(*journal_, {-1, Reason::kNodeLeft, std::move(gave_up), id_, true});
+  }
+  auto error = Error(fill_in("the rendezvous \"{}\" at {} was not complete within {}", settings_.run_id, place_->name(),
+                             base::format_duration(settings_.join_timeout)))
+                   .caused_by(Error(text));
+  fail(place_->doubt().empty() ? std::move(error) : std::move(error).with_hint(place_->doubt()));
+  return {};
+}
+
+}  // namespace cohort::rendezvous

@@ -1,0 +1,137 @@
+#include "cohort/rendezvous/meeting_place.h"
+
+#include <algorithm>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/rendezvous/own_host.h"
+#include "cohort/store/tcp_client.h"
+
+namespace cohort::rendezvous {
+namespace {
+
+using base::Error;
+using base::fill_in;
+using base::Result;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kOneTry{1000};
+constexpr milliseconds kSilence = std::chrono::seconds(10);
+
+std::string in_brackets(const std::string& host) {
+  return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
+// "10.0.0.1 or node0", for people who need another name than the one they gave.
+std::string names_for_others() {
+  std::vector<std::string> names;
+  for (const auto& address : own_addresses()) {
+    if (!is_loopback(address) && address.rfind("fe80:", 0) != 0) names.push_back(address);
+  }
+  names.push_back(host_name());
+  return base::join(names, " or ");
+}
+
+bool is_in_use(const Error& error) {
+  for (const auto* each = &error; each; each = each->cause()) {
+    if (each->message().find("EADDRINUSE") != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MeetingPlace>> MeetingPlace::open(const Settings& settings) {
+  std::unique_ptr<MeetingPlace> place(new MeetingPlace(settings));
+  const auto family = choose_family(settings.family);
+  if (!family) return family.error();
+  place->settings_.family = *family;
+  place->port_ = settings.port;
+  if (settings.backend != Settings::Backend::kC10d && settings.backend != Settings::Backend::kStatic) {
+    return Error("this rendezvous backend is not there yet");
+  }
+  if (auto chosen = place->choose_role(); !chosen) return chosen.error();
+  return place;
+}
+
+Result<void> MeetingPlace::choose_role() {
+  const bool is_static = settings_.backend == Settings::Backend::kStatic;
+  if (is_static) return settings_.node_rank == 0 ? host() : Result<void>();
+  if (settings_.is_host) return *settings_.is_host ? host() : Result<void>();
+  const auto resolved = resolve(settings_.host, settings_.family);
+  const auto where = find_place(settings_.host, resolved ? *resolved : std::vector<std::string>(), own_host());
+  if (where == Place::kElsewhere) return {};
+  if (where == Place::kForeignName) {
+    return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})", settings_.host,
+                         host_name(), base::join(*resolved, ", ")))
+        .with_hint("give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 does, too");
+  }
+  if (where == Place::kLoopback) {
+    doubt_ = fill_in("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
+  }
+  return host();
+}
+
+Result<void> MeetingPlace::host() {
+  store::TcpServerOptions options;
+  options.host = settings_.bind;
+  options.port = settings_.port;
+  options.family = settings_.family;
+  auto server = store::TcpServer::start(options);
+  if (!server) {
+    // Another agent of this job on this host may be it.
+    const bool may_be_guest = settings_.backend == Settings::Backend::kC10d && !settings_.is_host;
+    if (may_be_guest && is_in_use(server.error())) return {};
+    return Error(fill_in("the rendezvous cannot be hosted at {}", name())).caused_by(server.error());
+  }
+  server_ = std::move(*server);
+  port_ = server_->port();
+  base::log_info(fill_in("this node hosts the rendezvous at {}", name()));
+  return {};
+}
+
+std::string MeetingPlace::name() const { return fill_in("{}:{}", in_brackets(settings_.host), port_); }
+
+Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {
+  store::TcpClientOptions options;
+  options.host = settings_.host;
+  if (server_) options.host = !settings_.bind.empty() ? settings_.bind : settings_.family == store::Family::kIPv6 ? "::1" : "127.0.0.1";
+  options.port = port_;
+  options.family = settings_.family;
+  options.answer_timeout = std::min(settings_.read_timeout, settings_.lost_after());
+  const auto begin = Clock::now();
+  bool was_said = false;
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(begin + timeout - Clock::now());
+    options.timeout = std::clamp(left, milliseconds(1), kOneTry);
+    auto client = store::TcpClient::connect(options);
+    if (client) {
+      own_address_ = (*client)->own_address();
+      store_address_ = (*client)->server_address();
+      (*client)->set_timeout(options.answer_timeout);
+      return std::unique_ptr<store::Store>(std::move(*client));
+    }
+    const auto elapsed = Clock::now() - begin;
+    if (stops || left <= kOneTry) {
+      return Error(fill_in("no rendezvous store answered at {} within {}", name(), base::format_duration(elapsed)))
+          .caused_by(client.error())
+          .with_hint("see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and whether a "
+                     "firewall is in the way");
+    }
+    if (!was_said && elapsed >= kSilence) {
+      base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
+                                client.error().cause() ? client.error().cause()->message() : client.error().message(),
+                                base::format_duration(left)));
+      was_said = true;
+    }
+  }
+}
+
+Error MeetingPlace::lost(const Error& cause) const {
+  return Error(fill_in("the rendezvous store at {} is gone", name()))
+      .caused_by(cause)
+      .with_hint("see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job outlives its first node");
+}
+
+}  // namespace cohort::rendezvous

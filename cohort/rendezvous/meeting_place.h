@@ -1,0 +1,50 @@
+/// MeetingPlace: the store in which nodes meet, hosted here or elsewhere. Private to this folder.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cohort/base/result.h"
+#include "cohort/rendezvous/settings.h"
+#include "cohort/store/store.h"
+#include "cohort/store/tcp_server.h"
+
+namespace cohort::rendezvous {
+
+class MeetingPlace {
+ public:
+  /// Hosts the store where this node is to. Errors: what can be told without others.
+  static base::Result<std::unique_ptr<MeetingPlace>> open(const Settings& settings);
+
+  /// Waits until the store can be reached, `timeout` at most; gives up early when `stops` becomes true.
+  base::Result<std::unique_ptr<store::Store>> connect(std::chrono::milliseconds timeout, const std::atomic<bool>& stops);
+
+  bool is_hosted_here() const { return server_ != nullptr; }
+  /// Connections to the store hosted here.
+  size_t num_clients() const { return server_ ? server_->num_clients() : 0; }
+  /// "node0:29400"
+  std::string name() const;
+  /// What may be wrong with the place as far as this node can see; empty if nothing is.
+  const std::string& doubt() const { return doubt_; }
+  /// Of this node, and of the store as this node sees it; numeric. Empty before connect(), and of a store without address.
+  const std::string& own_address() const { return own_address_; }
+  const std::string& store_address() const { return store_address_; }
+  /// What to say when the store is gone.
+  base::Error lost(const base::Error& cause) const;
+
+ private:
+  explicit MeetingPlace(const Settings& settings) : settings_(settings) {}
+  base::Result<void> choose_role();
+  base::Result<void> host();
+
+  Settings settings_;
+  std::unique_ptr<store::TcpServer> server_;
+  int port_ = 0;
+  std::string doubt_;
+  std::string own_address_;
+  std::string store_address_;
+};
+
+}  // namespace cohort::rendezvous

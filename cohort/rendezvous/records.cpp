@@ -1,0 +1,117 @@
+#include "cohort/rendezvous/records.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/text.h"
+
+namespace cohort::rendezvous {
+namespace {
+
+using base::Error;
+using nlohmann::json;
+
+// Compact: a round of 1,000 nodes is read by all of them.
+json to_json(const Member& member) {
+  const auto& node = member.node;
+  return json::array({member.id, node.host, node.address, node.pid, node.local_world_size, node.role, member.sort_name,
+                      member.store_address, member.fixed_rank, member.max_restarts});
+}
+
+Member member_from(const json& value) {
+  Member member;
+  member.id = value.at(0);
+  member.node = {value.at(1), value.at(2), value.at(3), value.at(4), value.at(5)};
+  member.sort_name = value.at(6);
+  member.store_address = value.at(7);
+  member.fixed_rank = value.at(8);
+  member.max_restarts = value.at(9);
+  return member;
+}
+
+json to_json(const LeadRecord& lead) { return {{"news", "lead"}, {"id", lead.id}, {"host", lead.host}}; }
+
+json to_json(const RoundRecord& round) {
+  json members = json::array();
+  for (const auto& member : round.members) members.push_back(to_json(member));
+  return {{"news", "round"},
+          {"number", round.number},
+          {"restart_count", round.restart_count},
+          {"max_restarts", round.max_restarts},
+          {"members", std::move(members)}};
+}
+
+json to_json(const OverRecord& over) {
+  return {{"news", "over"}, {"round", over.round}, {"reason", static_cast<int>(over.reason)},
+          {"why", over.why}, {"id", over.id},      {"job_ends", over.job_ends}};
+}
+
+News news_from(const json& value) {
+  const std::string kind = value.at("news");
+  if (kind == "lead") return LeadRecord{value.at("id"), value.at("host")};
+  if (kind == "round") {
+    RoundRecord round{value.at("number"), value.at("restart_count"), value.at("max_restarts"), {}};
+    for (const auto& member : value.at("members")) round.members.push_back(member_from(member));
+    return round;
+  }
+  if (kind != "over") throw std::out_of_range("news of kind " + kind);
+  return OverRecord{value.at("round"), static_cast<RoundOver::Reason>(value.at("reason").get<int>()), value.at("why"),
+                    value.at("id"), value.at("job_ends")};
+}
+
+Notice notice_from(const json& value) {
+  Notice notice;
+  notice.kind = static_cast<Notice::Kind>(value.at("notice").get<int>());
+  notice.id = value.at("id");
+  notice.round = value.at("round");
+  notice.why = value.at("why");
+  if (notice.kind == Notice::Kind::kCome) notice.member = member_from(value.at("member"));
+  return notice;
+}
+
+// Text of others may hold bytes that are no UTF-8.
+std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+template <class T, class Read>
+base::Result<T> parse(const std::string& text, Read read) {
+  try {
+    return read(json::parse(text));
+  } catch (const std::exception& problem) {
+    return Error(base::fill_in("the rendezvous' store has an entry that this program does not understand: {}",
+                               text.substr(0, 100)))
+        .caused_by(Error(problem.what()))
+        .with_hint("run the same version of Cohort on every node, and give every job its own --rdzv-id");
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Notice& notice) {
+  json value = {{"notice", static_cast<int>(notice.kind)}, {"id", notice.id}, {"round", notice.round}, {"why", notice.why}};
+  if (notice.kind == Notice::Kind::kCome) value["member"] = to_json(notice.member);
+  return dump(value);
+}
+
+std::string to_text(const News& news) {
+  return dump(std::visit([](const auto& record) { return to_json(record); }, news));
+}
+
+std::string to_text(const WorkersPlace& place) {
+  return dump({{"address", place.address}, {"port", place.port}, {"agent_hosts_store", place.agent_hosts_store}});
+}
+
+base::Result<Notice> parse_notice(const std::string& text) { return parse<Notice>(text, notice_from); }
+base::Result<News> parse_news(const std::string& text) { return parse<News>(text, news_from); }
+base::Result<WorkersPlace> parse_workers_place(const std::string& text) {
+  return parse<WorkersPlace>(text, [](const json& value) {
+    return WorkersPlace{value.at("address"), value.at("port"), value.at("agent_hosts_store")};
+  });
+}
+
+std::string name_of(const Member& member, const std::vector<Member>& among) {
+  const auto same_host = [&](const auto& each) { return each.node.host == member.node.host; };
+  if (std::count_if(among.begin(), among.end(), same_host) <= 1) return member.node.host;
+  return base::fill_in("{} (pid {})", member.node.host, member.node.pid);
+}
+
+}  // namespace cohort::rendezvous

@@ -1,0 +1,21 @@
+#include "cohort/rendezvous/rendezvous.h"
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/rendezvous/meeting.h"
+#include "cohort/rendezvous/standalone.h"
+
+namespace cohort::rendezvous {
+
+base::Result<std::unique_ptr<Rendezvous>> Rendezvous::start(const Settings& settings) {
+  if (settings.backend == Settings::Backend::kStandalone) return start_standalone(settings);
+  if (settings.ignores_node_rank) {
+    base::warn_once(base::fill_in("--node-rank={} is ignored: it belongs to --rdzv-backend=static; ranks follow from the hosts' names",
+                                  settings.node_rank));
+  }
+  auto place = MeetingPlace::open(settings);
+  if (!place) return place.error();
+  return std::unique_ptr<Rendezvous>(std::make_unique<Meeting>(settings, std::move(*place)));
+}
+
+}  // namespace cohort::rendezvous

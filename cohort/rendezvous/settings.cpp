@@ -1,0 +1,250 @@
+#include "cohort/rendezvous/settings.h"
+
+#include <sys/random.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "cohort/base/text.h"
+
+namespace cohort::rendezvous {
+namespace {
+
+using base::Error;
+using base::fill_in;
+using base::Result;
+using std::chrono::milliseconds;
+
+constexpr int kDefaultMasterPort = 29500;
+constexpr int kDefaultC10dPort = 29400;
+constexpr int kDefaultEtcdPort = 2379;
+constexpr double kLongestSeconds = 1e9;
+
+const std::vector<std::string> kBackends = {"static", "c10d", "etcd", "etcd-v2", "file"};
+
+// torchrun's name of the flag, for messages.
+Error bad_flag(const char* flag, const std::string& value, const std::string& problem) {
+  return Error(fill_in("{}=\"{}\" {}", flag, value, problem));
+}
+
+Result<void> parse_num_nodes(const std::string& text, Settings* settings) {
+  const auto parts = base::split(text, ':');
+  const auto min = base::parse_int(parts.front());
+  const auto max = base::parse_int(parts.back());
+  constexpr int kMost = 1'000'000;
+  if (parts.size() > 2 || !min || !max || *min < 1 || *min > *max || *max > kMost) {
+    return bad_flag("--nnodes", text, "is neither a number of nodes nor MIN:MAX with 1 <= MIN <= MAX");
+  }
+  settings->min_nodes = static_cast<int>(*min);
+  settings->max_nodes = static_cast<int>(*max);
+  return {};
+}
+
+// "host", "host:port", "[v6]", "[v6]:port", and a bare IPv6 address.
+Result<void> parse_endpoint(const std::string& text, int default_port, Settings* settings) {
+  std::string host = base::trim(text);
+  std::optional<std::string> port;
+  const auto colon = host.rfind(':');
+  const bool is_bare_v6 = host.find(':') != colon && host.front() != '[';
+  if (colon != std::string::npos && !is_bare_v6 && host.back() != ']') {
+    port = host.substr(colon + 1);
+    host.resize(colon);
+  }
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.empty() || host.find_first_of("[]/, ") != std::string::npos) {
+    return bad_flag("--rdzv-endpoint", text, "is not HOST, HOST:PORT or [IPV6]:PORT");
+  }
+  settings->host = host;
+  settings->port = default_port;
+  if (!port) return {};
+  const auto number = base::parse_int(*port);
+  if (!number || *number < 0 || *number > 65535) {
+    return bad_flag("--rdzv-endpoint", text, fill_in("has the port \"{}\", which is not a number from 0 to 65535", *port));
+  }
+  settings->port = static_cast<int>(*number);
+  return {};
+}
+
+struct Option {
+  const char* name;
+  const char* what;  // for "is not ..."
+  std::function<bool(const std::string& value, Settings*)> take;
+};
+
+Option seconds(const char* name, milliseconds Settings::*member) {
+  return {name, "a number of seconds above 0", [member](const std::string& value, Settings* settings) {
+            const auto number = base::parse_double(value);
+            if (!number || *number <= 0 || *number > kLongestSeconds) return false;
+            settings->*member = milliseconds(std::max(1LL, std::llround(*number * 1000)));
+            return true;
+          }};
+}
+
+Option ignored(const char* name) {
+  return {name, "", [](const std::string&, Settings*) { return true; }};
+}
+
+bool take_attempts(const std::string& value, Settings* settings) {
+  const auto number = base::parse_int(value);
+  if (!number || *number < 1 || *number > 1000) return false;
+  settings->keep_alive_max_attempt = static_cast<int>(*number);
+  return true;
+}
+
+bool take_family(const std::string& value, Settings* settings) {
+  if (value != "4" && value != "6") return false;
+  settings->family = value == "4" ? store::Family::kIPv4 : store::Family::kIPv6;
+  return true;
+}
+
+bool take_is_host(const std::string& value, Settings* settings) {
+  settings->is_host = base::parse_bool(value);
+  return settings->is_host.has_value();
+}
+
+bool take_stable_ranks(const std::string& value, Settings* settings) {
+  const auto flag = base::parse_bool(value);
+  settings->stable_ranks = flag.value_or(false);
+  return flag.has_value();
+}
+
+bool take_store_type(const std::string& value, Settings* settings) {
+  if (value == "file" && settings->backend == Settings::Backend::kC10d) settings->backend = Settings::Backend::kFile;
+  return value == "file" || value == "tcp";
+}
+
+const std::vector<Option>& options() {
+  static const std::vector<Option> all = {
+      seconds("join_timeout", &Settings::join_timeout),
+      seconds("last_call_timeout", &Settings::last_call_timeout),
+      seconds("close_timeout", &Settings::close_timeout),
+      seconds("keep_alive_interval", &Settings::keep_alive_interval),
+      seconds("read_timeout", &Settings::read_timeout),
+      {"keep_alive_max_attempt", "a number from 1 to 1000", take_attempts},
+      {"is_host", "true or false", take_is_host},
+      {"store_type", "tcp or file", take_store_type},
+      {"stable_ranks", "true or false", take_stable_ranks},
+      {"ip_family", "4 or 6", take_family},
+      {"bind", "an address", [](const auto& value, Settings* settings) { return settings->bind = value, true; }},
+      {"token_file", "a path", [](const auto& value, Settings* settings) { return settings->token_file = value, true; }},
+      // The static backend's join_timeout; torchrun gives it to every backend.
+      seconds("timeout", &Settings::join_timeout),
+      // torchrun's, without a meaning here: nodes are judged by keep_alive_*; the rank is --node-rank.
+      ignored("heartbeat_timeout"),
+      ignored("rank"),
+  };
+  return all;
+}
+
+Result<void> parse_conf(const std::string& text, Settings* settings) {
+  if (base::trim(text).empty()) return {};
+  std::vector<std::string> names;
+  for (const auto& option : options()) names.emplace_back(option.name);
+  for (const auto& pair : base::split(text, ',')) {
+    const auto equals = pair.find('=');
+    const auto name = base::trim(pair.substr(0, equals));
+    const auto value = equals == std::string::npos ? std::string() : base::trim(pair.substr(equals + 1));
+    if (name.empty() || value.empty()) return bad_flag("--rdzv-conf", text, "is not a list NAME=VALUE,NAME=VALUE");
+    const auto& all = options();
+    const auto option = std::find_if(all.begin(), all.end(), [&](const auto& each) { return name == each.name; });
+    if (option == all.end()) {
+      return Error(fill_in("--rdzv-conf has no option \"{}\"{}", name, base::did_you_mean(name, names)))
+          .with_hint("there are " + base::join(names, ", "));
+    }
+    if (!option->take(value, settings)) {
+      return Error(fill_in("--rdzv-conf {}={} is not {}", name, value, option->what));
+    }
+  }
+  return {};
+}
+
+Result<Settings::Backend> parse_backend(const std::string& name) {
+  if (name == "static") return Settings::Backend::kStatic;
+  if (name == "c10d") return Settings::Backend::kC10d;
+  if (name == "etcd" || name == "etcd-v2") return Settings::Backend::kEtcd;
+  if (name == "file") return Settings::Backend::kFile;
+  return Error(fill_in("--rdzv-backend has no \"{}\"{}", name, base::did_you_mean(name, kBackends)))
+      .with_hint("there are " + base::join(kBackends, ", "));
+}
+
+std::string random_id() {
+  unsigned char bytes[16] = {};
+  [[maybe_unused]] const auto size = getrandom(bytes, sizeof(bytes), 0);
+  std::string text;
+  for (const auto byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+Result<void> place_static(const Flags& flags, Settings* settings) {
+  settings->min_nodes = settings->max_nodes;  // as torchrun takes it
+  settings->node_rank = flags.node_rank.value_or(0);
+  if (settings->node_rank < 0 || settings->node_rank >= settings->max_nodes) {
+    return Error(fill_in("--node-rank={} is not below --nnodes={}", settings->node_rank, settings->max_nodes));
+  }
+  if (!flags.endpoint.empty()) {
+    if (auto parsed = parse_endpoint(flags.endpoint, -1, settings); !parsed) return parsed;
+    if (settings->port >= 0) return {};
+    settings->port = flags.master_port.value_or(kDefaultMasterPort);
+    return {};
+  }
+  settings->host = flags.master_address;
+  settings->port = flags.master_port.value_or(kDefaultMasterPort);
+  if (settings->port >= 0 && settings->port <= 65535) return {};
+  return Error(fill_in("--master-port={} is not a number from 0 to 65535", settings->port));
+}
+
+Result<void> place(const Flags& flags, Settings* settings) {
+  switch (settings->backend) {
+    case Settings::Backend::kStandalone:
+      return {};
+    case Settings::Backend::kStatic:
+      return place_static(flags, settings);
+    case Settings::Backend::kFile:
+      settings->path = flags.endpoint;
+      if (!settings->path.empty()) return {};
+      return Error(fill_in("--rdzv-backend={} needs a file", flags.backend))
+          .with_hint("give --rdzv-endpoint=PATH, a file in a folder that all nodes share");
+    case Settings::Backend::kC10d:
+      return parse_endpoint(flags.endpoint.empty() ? "localhost" : flags.endpoint, kDefaultC10dPort, settings);
+    case Settings::Backend::kEtcd:
+      return parse_endpoint(flags.endpoint.empty() ? "localhost" : flags.endpoint, kDefaultEtcdPort, settings);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Settings> parse_settings(const Flags& flags) {
+  Settings settings;
+  settings.local_address = flags.local_address;
+  settings.local_world_size = flags.local_world_size;
+  settings.role = flags.role;
+  settings.max_restarts = flags.max_restarts;
+  settings.run_id = flags.run_id;
+  if (auto parsed = parse_num_nodes(flags.num_nodes, &settings); !parsed) return parsed.error();
+  const auto backend = parse_backend(flags.backend);
+  if (!backend) return backend.error();
+  settings.backend = *backend;
+  if (auto parsed = parse_conf(flags.conf, &settings); !parsed) return parsed.error();
+  const bool is_alone = *backend == Settings::Backend::kStatic && flags.endpoint.empty() && !flags.master_port &&
+                        settings.max_nodes == 1 && flags.node_rank.value_or(0) == 0;
+  if (flags.standalone && settings.max_nodes > 1) {
+    return bad_flag("--nnodes", flags.num_nodes, "asks for more than the one node of --standalone");
+  }
+  if (flags.standalone || is_alone) {
+    settings.backend = Settings::Backend::kStandalone;
+    settings.run_id = random_id();
+  }
+  if (settings.run_id.empty()) return Error("--rdzv-id is empty");
+  settings.ignores_node_rank = flags.node_rank.has_value() && settings.backend != Settings::Backend::kStatic &&
+                               settings.backend != Settings::Backend::kStandalone;
+  if (flags.node_rank) settings.node_rank = *flags.node_rank;
+  if (auto placed = place(flags, &settings); !placed) return placed.error();
+  return settings;
+}
+
+}  // namespace cohort::rendezvous

@@ -1,0 +1,12 @@
+/// The rendezvous of a job of one node: no thread and no network but the workers' store. Private to this folder.
+#pragma once
+
+#include <memory>
+
+#include "cohort/rendezvous/rendezvous.h"
+
+namespace cohort::rendezvous {
+
+base::Result<std::unique_ptr<Rendezvous>> start_standalone(const Settings& settings);
+
+}  // namespace cohort::rendezvous

@@ -1,0 +1,27 @@
+/// WorkerStore: the store that the workers of one round meet in, on the host of node 0. Private to this folder.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cohort/base/port.h"
+#include "cohort/base/result.h"
+#include "cohort/store/tcp_server.h"
+
+namespace cohort::rendezvous {
+
+class WorkerStore {
+ public:
+  /// On a free port of `host` (empty: all interfaces). With TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 only the port is kept free, and
+  /// worker 0 shall host the store.
+  static base::Result<WorkerStore> open(const std::string& host, store::Family family);
+
+  int port() const { return server_ ? server_->port() : reservation_.port; }
+  bool is_hosted() const { return server_ != nullptr; }
+
+ private:
+  std::unique_ptr<store::TcpServer> server_;
+  base::PortReservation reservation_;
+};
+
+}  // namespace cohort::rendezvous
