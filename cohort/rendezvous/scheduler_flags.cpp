@@ -1,10 +1,12 @@
 #include "cohort/rendezvous/scheduler_flags.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <vector>
 
 #include "cohort/base/text.h"
+#include "cohort/rendezvous/mpi_proxy.h"
 
 namespace cohort::rendezvous {
 namespace {
@@ -54,22 +56,25 @@ void fill_meeting_point(Flags& flags, const MeetingPoint& point, std::vector<std
 
 }  // namespace
 
-std::string fill_from_scheduler(Flags& flags, const Variables& variables) {
-  const auto scheduler = read_scheduler(variables);
+SchedulerNote fill_from_scheduler(Flags& flags, const Variables& variables) {
+  auto scheduler = read_scheduler(variables);
   if (!scheduler || flags.standalone || flags.num_nodes == "1") return {};
   const bool chosen = flags.num_nodes != Flags().num_nodes;
   if (!scheduler->rank) {
     if (chosen || scheduler->num_nodes.value_or(1) < 2) return {};
-    return fmt::format("{} has {} nodes, but only this one takes part: start one agent per node with "
-                       "srun --ntasks-per-node=1 cohort run ...",
-                       scheduler->found, *scheduler->num_nodes);
+    return {.text = fmt::format("{} has {} nodes, but only this one takes part: start one agent per node with "
+                                "srun --ntasks-per-node=1 cohort run ...",
+                                scheduler->found, *scheduler->num_nodes),
+            .is_warning = true};
   }
   const auto num_agents = number_of_agents(flags, *scheduler);
   if (!num_agents || *num_agents < 2) return {};
+  if (!scheduler->port && scheduler->is_one_host()) scheduler->port = port_of_mpi_proxy(::getpid());
   const auto point = meeting_point(*scheduler, variables);
   const bool needs_host = flags.endpoint.empty() && (flags.backend == "c10d" || flags.backend == "static");
   if (needs_host && point.host.empty() && flags.master_address == Flags().master_address) {
-    return fmt::format("{}, but this agent runs alone: {}", scheduler->found, scheduler->gap);
+    return {.text = fmt::format("{}, but this agent runs alone: {}", scheduler->found, scheduler->gap),
+            .is_warning = true};
   }
   std::vector<std::string> filled;
   if (!chosen) {
@@ -86,7 +91,7 @@ std::string fill_from_scheduler(Flags& flags, const Variables& variables) {
     filled.push_back("--rdzv-id=" + flags.run_id);
   }
   if (filled.empty()) return {};
-  return fmt::format("{}: {}", scheduler->found, base::join(filled, " "));
+  return {.text = fmt::format("{}: {}", scheduler->found, base::join(filled, " "))};
 }
 
 }  // namespace cohort::rendezvous

@@ -12,9 +12,15 @@ const Variables kAgent = {{"SLURM_JOB_ID", "12"},         {"SLURM_STEP_ID", "0"}
                           {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}};
 const Variables kBatch = {{"SLURM_JOB_ID", "12"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_NUM_NODES", "2"}};
 
+// With "warning: " before a warning.
+std::string text_of(Flags& flags, const Variables& variables) {
+  const auto note = fill_from_scheduler(flags, variables);
+  return (note.is_warning ? "warning: " : "") + note.text;
+}
+
 TEST(SchedulerFlags, OneAgentPerNodeNeedsNoFlags) {
   Flags flags;
-  EXPECT_EQ(fill_from_scheduler(flags, kAgent),
+  EXPECT_EQ(text_of(flags, kAgent),
             "task 1 of 2 of SLURM job 12.0, on node 1 of 2: --nnodes=2 --node-rank=1 --master-addr=n01 --master-port=12192 "
             "--rdzv-id=slurm-12.0");
   EXPECT_EQ(flags.num_nodes, "2");
@@ -27,20 +33,20 @@ TEST(SchedulerFlags, OneAgentPerNodeNeedsNoFlags) {
 
 TEST(SchedulerFlags, GivenFlagsStay) {
   Flags flags{.num_nodes = "1:2", .backend = "c10d", .run_id = "mine"};
-  EXPECT_EQ(fill_from_scheduler(flags, kAgent),
+  EXPECT_EQ(text_of(flags, kAgent),
             "task 1 of 2 of SLURM job 12.0, on node 1 of 2: --rdzv-endpoint=n01:12192");
   EXPECT_EQ(flags.num_nodes, "1:2");
   EXPECT_FALSE(flags.node_rank);
 
   flags = {.node_rank = 0, .master_address = "10.0.0.1", .master_port = 5};
-  EXPECT_EQ(fill_from_scheduler(flags, kAgent),
+  EXPECT_EQ(text_of(flags, kAgent),
             "task 1 of 2 of SLURM job 12.0, on node 1 of 2: --nnodes=2 --rdzv-id=slurm-12.0");
   EXPECT_EQ(flags.node_rank, 0);
   EXPECT_EQ(flags.master_address, "10.0.0.1");
   EXPECT_EQ(flags.master_port, 5);
 
   flags = {.backend = "etcd-v2", .endpoint = "store:2379"};
-  EXPECT_EQ(fill_from_scheduler(flags, kAgent),
+  EXPECT_EQ(text_of(flags, kAgent),
             "task 1 of 2 of SLURM job 12.0, on node 1 of 2: --nnodes=2 --rdzv-id=slurm-12.0");
   EXPECT_EQ(flags.endpoint, "store:2379");
 }
@@ -65,7 +71,7 @@ TEST(SchedulerFlags, NothingForOneTaskOrAUserWhoSaysSo) {
   for (const auto& [flags, variables] : std::vector<std::pair<Flags, Variables>>{
            {{}, {}}, {{}, alone}, {{.standalone = true}, kAgent}, {{.num_nodes = "1"}, kAgent}, {{.num_nodes = "2"}, kBatch}}) {
     Flags changed = flags;
-    EXPECT_EQ(fill_from_scheduler(changed, variables), "");
+    EXPECT_EQ(text_of(changed, variables), "");
     EXPECT_EQ(changed.num_nodes, flags.num_nodes);
     EXPECT_EQ(changed.run_id, "none");
     EXPECT_FALSE(changed.node_rank || changed.master_port);
@@ -74,7 +80,7 @@ TEST(SchedulerFlags, NothingForOneTaskOrAUserWhoSaysSo) {
 
 TEST(SchedulerFlags, SeveralAgentsOnAHostMeetOnIt) {
   Flags flags;
-  EXPECT_EQ(fill_from_scheduler(flags, {{"OMPI_COMM_WORLD_RANK", "3"},
+  EXPECT_EQ(text_of(flags, {{"OMPI_COMM_WORLD_RANK", "3"},
                                         {"OMPI_COMM_WORLD_SIZE", "4"},
                                         {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
                                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
@@ -86,11 +92,11 @@ TEST(SchedulerFlags, SeveralAgentsOnAHostMeetOnIt) {
 
 TEST(SchedulerFlags, AloneMessages) {
   Flags flags;
-  EXPECT_EQ(fill_from_scheduler(flags, kBatch),
-            "SLURM job 12 has 2 nodes, but only this one takes part: start one agent per node with srun "
+  EXPECT_EQ(text_of(flags, kBatch),
+            "warning: SLURM job 12 has 2 nodes, but only this one takes part: start one agent per node with srun "
             "--ntasks-per-node=1 cohort run ...");
-  EXPECT_EQ(fill_from_scheduler(flags, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
-            "rank 0 of 2 of OpenMPI's mpirun, but this agent runs alone: OpenMPI does not say on which host rank 0 is: "
+  EXPECT_EQ(text_of(flags, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
+            "warning: rank 0 of 2 of OpenMPI's mpirun, but this agent runs alone: OpenMPI does not say on which host rank 0 is: "
             "mpirun -x MASTER_ADDR=<host of rank 0>");
   EXPECT_EQ(flags.num_nodes, "1:1");
 }
@@ -98,10 +104,10 @@ TEST(SchedulerFlags, AloneMessages) {
 TEST(SchedulerFlags, KubernetesGivesTheNodeRank) {
   Flags flags{.num_nodes = "2"};
   const Variables pod = {{"JOB_COMPLETION_INDEX", "1"}, {"MASTER_ADDR", "train-0.train"}, {"MASTER_PORT", "29400"}};
-  EXPECT_EQ(fill_from_scheduler(flags, pod),
+  EXPECT_EQ(text_of(flags, pod),
             "pod 1 of a Kubernetes indexed job: --node-rank=1 --master-addr=train-0.train --master-port=29400");
   Flags alone;
-  EXPECT_EQ(fill_from_scheduler(alone, pod), "");
+  EXPECT_EQ(text_of(alone, pod), "");
 }
 
 }  // namespace
