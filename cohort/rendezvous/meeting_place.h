@@ -40,7 +40,17 @@ class MeetingPlace {
   base::Result<void> choose_role();
   base::Result<void> host();
 
+  store::TcpServerOptions server_options() const;
+  std::string loopback() const;
+  base::Error lost_guest(const base::Error& cause) const;
+  /// Where this node connects to.
+  std::string host_to_ask() const;
+
   Settings settings_;
+  /// The endpoint is this host by its name or address.
+  bool is_here_ = false;
+  /// Another node hosts the store, but the endpoint means this host.
+  bool is_lost_guest_ = false;
   std::unique_ptr<store::TcpServer> server_;
   int port_ = 0;
   std::string doubt_;

@@ -29,7 +29,7 @@ Member member_from(const json& value) {
   return member;
 }
 
-json to_json(const LeadRecord& lead) { return {{"news", "lead"}, {"id", lead.id}, {"host", lead.host}}; }
+json to_json(const LeadRecord& lead) { return {{"news", "lead"}, {"id", lead.id}, {"silent", lead.silent}}; }
 
 json to_json(const RoundRecord& round) {
   json members = json::array();
@@ -48,7 +48,7 @@ json to_json(const OverRecord& over) {
 
 News news_from(const json& value) {
   const std::string kind = value.at("news");
-  if (kind == "lead") return LeadRecord{value.at("id"), value.at("host")};
+  if (kind == "lead") return LeadRecord{value.at("id"), value.at("silent")};
   if (kind == "round") {
     RoundRecord round{value.at("number"), value.at("restart_count"), value.at("max_restarts"), {}};
     for (const auto& member : value.at("members")) round.members.push_back(member_from(member));

@@ -45,6 +45,7 @@ Result<void> parse_num_nodes(const std::string& text, Settings* settings) {
 Result<void> parse_endpoint(const std::string& text, int default_port, Settings* settings) {
   std::string host = base::trim(text);
   std::optional<std::string> port;
+  if (host.empty()) return bad_flag("--rdzv-endpoint", text, "is not HOST, HOST:PORT or [IPV6]:PORT");
   const auto colon = host.rfind(':');
   const bool is_bare_v6 = host.find(':') != colon && host.front() != '[';
   if (colon != std::string::npos && !is_bare_v6 && host.back() != ']') {
@@ -245,6 +246,7 @@ Result<Settings> parse_settings(const Flags& flags) {
   settings.ignores_node_rank = flags.node_rank.has_value() && settings.backend != Settings::Backend::kStatic &&
                                settings.backend != Settings::Backend::kStandalone;
   if (flags.node_rank) settings.node_rank = *flags.node_rank;
+  settings.is_other_node = flags.node_rank.value_or(0) > 0;
   if (auto placed = place(flags, &settings); !placed) return placed.error();
   return settings;
 }

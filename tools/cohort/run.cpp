@@ -11,6 +11,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/elastic/launch.h"
+#include "cohort/rendezvous/scheduler_flags.h"
 #include "tools/cohort/commands.h"
 #include "tools/cohort/config_file.h"
 #include "tools/cohort/flags.h"
@@ -325,6 +326,8 @@ int run(const std::string& command, bool adds_local_rank, const std::vector<std:
     (void)base::write_all(STDOUT_FILENO, **help);
     return 0;
   }
+  const auto note = rendezvous::fill_from_scheduler(flags.options.rendezvous, base::environment());
+  if (!note.text.empty()) base::log(note.is_warning ? base::LogLevel::kWarning : base::LogLevel::kInfo, note.text);
   flags.options.program.adds_local_rank = adds_local_rank && !flags.uses_env;
   return start_job(command, flags.options);
 }
