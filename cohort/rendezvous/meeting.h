@@ -38,6 +38,7 @@ class Meeting final : public Rendezvous {
 
   // Of the thread that reads news.
   void read_news();
+  base::Result<void> come_and_follow();
   base::Result<void> come();
   base::Result<void> check_settings();
   base::Result<void> skip_history();

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "cohort/base/log.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/agreement.h"
 #include "cohort/rendezvous/meeting.h"
@@ -30,14 +32,7 @@ void Meeting::read_news() {
     const std::lock_guard lock(mutex_);
     journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
   }
-  auto result = come();
-  while (result && !stops_) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (has_ended_) break;
-    }
-    result = follow();
-  }
+  auto result = come_and_follow();
   if (!result) {
     // An entry that nobody understands is no lost store.
     const bool is_lost = !journal_->num_notices();
@@ -46,6 +41,22 @@ void Meeting::read_news() {
   lead_.reset();
   const std::lock_guard lock(mutex_);
   journal_.reset();
+}
+
+Result<void> Meeting::come_and_follow() {
+  try {
+    auto result = come();
+    while (result && !stops_) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (has_ended_) break;
+      }
+      result = follow();
+    }
+    return result;
+  } catch (const std::system_error& error) {  // of std::thread
+    return base::no_process("cannot start a thread for the rendezvous", error.code().value());
+  }
 }
 
 Result<void> Meeting::come() {
