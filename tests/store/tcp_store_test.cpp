@@ -110,11 +110,7 @@ TEST_F(TcpStoreTest, ALostServerIsNamedMessage) {
   const auto late = TcpClient::connect({.port = std::stoi(port), .timeout = kAWhile});
   EXPECT_EQ(
       late.error().describe(),
-<<<<<<< HEAD
-      "cannot connect to 127.0.0.1:" + port + " within 200 ms\n  caused by: 127.0.0.1:" + port +
-=======
       "cannot connect to 127.0.0.1:" + port + " within 100 ms\n  caused by: 127.0.0.1:" + port +
->>>>>>> 0efbb980df36ef0977ab48cb4c061e06d96b9dc3
           ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
           "another address family is in the way");
 }
