@@ -1,11 +1,11 @@
 #include "cohort/base/cpu.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "cohort/base/cpu_topology.h"
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
 
@@ -13,16 +13,8 @@ namespace cohort::base {
 namespace {
 
 int cores_in_affinity_mask() {
-  for (int capacity = 1024; capacity <= (1 << 20); capacity *= 2) {
-    cpu_set_t* set = CPU_ALLOC(capacity);
-    if (!set) break;
-    const size_t num_bytes = CPU_ALLOC_SIZE(capacity);
-    const bool known = ::sched_getaffinity(0, num_bytes, set) == 0;
-    const int count = known ? CPU_COUNT_S(num_bytes, set) : 0;
-    CPU_FREE(set);
-    if (known) return std::max(1, count);
-  }
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  const size_t count = allowed_cpus().size();
+  return count > 0 ? static_cast<int>(count) : std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 std::optional<std::string> first_line(const std::string& path) {

@@ -3,9 +3,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <climits>
 #include <fstream>
 
 namespace cohort::base {
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
 
 const std::string& boot_id() {
   static const std::string id = [] {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <limits>
 
@@ -31,6 +32,8 @@ struct ChildPlan {
   int error_fd = -1;
   int failure_fd = -1;
   int announce_fd = -1;
+  /// One bit per CPU, as the kernel takes them; nothing if empty.
+  const std::vector<unsigned long>* cpu_mask = nullptr;
 };
 
 [[noreturn]] void run_child(const ChildPlan& plan) {
@@ -47,6 +50,8 @@ struct ChildPlan {
   if (plan.announce_fd >= 0 && ::write(plan.announce_fd, &self, sizeof self) != sizeof self) fail();
   if (plan.output_fd >= 0 && ::dup2(plan.output_fd, STDOUT_FILENO) < 0) fail();
   if (plan.error_fd >= 0 && ::dup2(plan.error_fd, STDERR_FILENO) < 0) fail();
+  const auto& mask = *plan.cpu_mask;
+  if (!mask.empty() && ::syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof mask[0], mask.data()) < 0) fail();
   (void)::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
   struct sigaction defaults {};
   defaults.sa_handler = SIG_DFL;
@@ -72,6 +77,17 @@ std::vector<std::string> environment_lines(const ProcessOptions& options) {
     lines.push_back(name + "=" + value);
   }
   return lines;
+}
+
+std::vector<unsigned long> mask_of(const std::vector<int>& cpus) {
+  constexpr size_t kBits = sizeof(unsigned long) * CHAR_BIT;
+  std::vector<unsigned long> mask;
+  for (const int cpu : cpus) {
+    const auto bit = static_cast<size_t>(cpu);
+    mask.resize(std::max(mask.size(), bit / kBits + 1));
+    mask[bit / kBits] |= 1UL << (bit % kBits);
+  }
+  return mask;
 }
 
 /// The child's side of a stream, above the standard descriptors so that dup2 cannot overwrite another one.
@@ -159,6 +175,7 @@ Result<Process> Process::start(const ProcessOptions& options) {
   std::vector<std::string> variables = environment_lines(options);
   std::vector<char*> argument_pointers = pointers_to(arguments);
   std::vector<char*> variable_pointers = pointers_to(variables);
+  const std::vector<unsigned long> cpu_mask = mask_of(options.cpus);
   const pid_t pid = fork_child({.program = program->c_str(),
                                 .arguments = argument_pointers.data(),
                                 .environment = variable_pointers.data(),
@@ -167,7 +184,8 @@ Result<Process> Process::start(const ProcessOptions& options) {
                                 .output_fd = output->get(),
                                 .error_fd = error->get(),
                                 .failure_fd = failure->write_end.get(),
-                                .announce_fd = options.announce_fd});
+                                .announce_fd = options.announce_fd,
+                                .cpu_mask = &cpu_mask});
   if (pid < 0) return failed(Error(fmt::format("fork: {}", errno_text(errno))));
   process.pid_ = pid;
   process.owns_session_ = options.new_session;

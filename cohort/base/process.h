@@ -52,6 +52,8 @@ struct ProcessOptions {
   /// The child writes its pid (a pid_t) to this pipe before it starts the program; -1: nowhere. Whoever reads there
   /// knows of every program that runs, even if we die in the middle of a start.
   int announce_fd = -1;
+  /// The CPUs the child may run on; all of ours if empty.
+  std::vector<int> cpus;
 };
 
 /// The file that exec would start for `program`: itself if it has a slash, else the first match in PATH.

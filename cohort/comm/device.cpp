@@ -8,6 +8,8 @@
 #include <string>
 
 #include "cohort/base/env.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/launch_environment.h"
 
 namespace cohort {
 namespace {
@@ -32,7 +34,9 @@ int default_index(int count) {
   if (chosen != kNone) return chosen;
   const auto local_rank = base::env_int("LOCAL_RANK", 0, std::numeric_limits<int>::max());
   TORCH_CHECK_VALUE(local_rank.ok(), local_rank.error().describe());
-  return static_cast<int>(local_rank.value().value_or(0) % count);
+  if (local_rank.value()) return static_cast<int>(*local_rank.value() % count);
+  return static_cast<int>(base::parse_int(comm::LaunchEnvironment().get("LOCAL_RANK").value_or("0")).value_or(0) %
+                          count);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "cohort/comm/backends.h"
 #include "cohort/comm/default_timeout.h"
 #include "cohort/comm/group_creation.h"
+#include "cohort/comm/launch_environment.h"
 #include "cohort/comm/non_member.h"
 #include "cohort/comm/rendezvous.h"
 #include "cohort/comm/threads.h"
@@ -160,7 +161,12 @@ void set_pg_timeout(milliseconds timeout, const Group& group) {
 }
 
 int get_node_local_rank(std::optional<int> fallback_rank) {
-  const auto value = base::get_env("LOCAL_RANK");
+  auto value = base::get_env("LOCAL_RANK");
+  if (!value) {
+    // The place in the default group tells ranks that a scheduler started from those that its task started.
+    const auto& group = world().default_group;
+    value = comm::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");
+  }
   if (!value) {
     TORCH_CHECK(
         fallback_rank.has_value(),

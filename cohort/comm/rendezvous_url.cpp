@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cohort/base/env.h"
+#include "cohort/comm/launch_environment.h"
 
 namespace cohort::comm {
 namespace {
@@ -65,16 +66,16 @@ Url parse_url(const std::string& text) {
   return url;
 }
 
-std::string require_variable(const char* name) {
-  const auto value = base::get_env(name);
-  TORCH_CHECK_VALUE(value && !value->empty(), error_prefix("env"), "environment variable ", name,
-                    " expected, but not set");
+std::string require_variable(const LaunchEnvironment& environment, const char* name) {
+  const auto value = environment.get(name);
+  TORCH_CHECK_VALUE(value, error_prefix("env"), "environment variable ", name, " expected, but not set",
+                    environment.hint());
   return *value;
 }
 
-int integer_variable(const char* name) {
-  return static_cast<int>(
-      parse_integer(require_variable(name), error_prefix("env"), std::string("environment variable ") + name));
+int integer_variable(const LaunchEnvironment& environment, const char* name) {
+  return static_cast<int>(parse_integer(require_variable(environment, name), error_prefix("env"),
+                                        std::string("environment variable ") + name));
 }
 
 uint16_t checked_port(int64_t port) {
@@ -101,8 +102,11 @@ void resolve_ranks(const Url& url, RendezvousPlan& plan) {
                     "://", url.host, url.path, " has node-specific arguments(rank, world_size) already.");
   if (plan.rank < 0 && url_rank) plan.rank = *url_rank;
   if (plan.world_size < 0 && url_world_size) plan.world_size = *url_world_size;
-  if (plan.rank < 0 && from_env) plan.rank = integer_variable("RANK");
-  if (plan.world_size < 0 && from_env) plan.world_size = integer_variable("WORLD_SIZE");
+  if (from_env) {
+    const LaunchEnvironment environment(plan.rank, plan.world_size);
+    if (plan.rank < 0) plan.rank = integer_variable(environment, "RANK");
+    if (plan.world_size < 0) plan.world_size = integer_variable(environment, "WORLD_SIZE");
+  }
   TORCH_CHECK_VALUE(plan.rank != -1, error_prefix(url.scheme), "rank parameter missing");
   TORCH_CHECK_VALUE(plan.world_size != -1, error_prefix(url.scheme), "world size parameter missing");
   TORCH_CHECK_VALUE(plan.world_size > 0, error_prefix(url.scheme), "world size must be positive, got ",
@@ -130,9 +134,10 @@ RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int wor
   }
   resolve_ranks(url, plan);
   if (url.scheme == "env") {
-    plan.source = "MASTER_ADDR and MASTER_PORT";
-    plan.host = require_variable("MASTER_ADDR");
-    plan.port = checked_port(integer_variable("MASTER_PORT"));
+    const LaunchEnvironment environment(plan.rank, plan.world_size);
+    plan.source = environment.master_source();
+    plan.host = require_variable(environment, "MASTER_ADDR");
+    plan.port = checked_port(integer_variable(environment, "MASTER_PORT"));
   }
   const auto libuv = url.query.find("use_libuv");
   plan.use_libuv = (libuv != url.query.end() ? libuv->second : base::get_env("USE_LIBUV").value_or("1")) == "1";

@@ -16,6 +16,8 @@ struct WorkerFailure {
   base::ExitStatus status;
   /// Seconds since 1970, when the failure happened or was noticed.
   std::time_t time = 0;
+  /// It did not end: it hangs in the kernel.
+  bool is_stuck = false;
   /// "<N/A>" if the worker left none.
   std::string error_file = "<N/A>";
   /// What the worker said itself, its signal, or how to get more.

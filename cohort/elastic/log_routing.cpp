@@ -79,9 +79,24 @@ std::vector<WorkerRoutes> plan_worker_routes(const LogOptions& options, const st
   return routes;
 }
 
-Result<AttemptFolder> create_attempt_folder(const std::string& log_dir, const std::string& run_id,
-                                            int local_world_size) {
-  AttemptFolder folder;
+std::vector<std::string> parse_filters(const std::string& text) {
+  std::vector<std::string> filters(1);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_comma = text[i] == ',';
+    const bool is_escaped = is_comma && text.substr(i + 1).starts_with(',');
+    if (is_comma && !is_escaped) {
+      filters.emplace_back();
+    } else {
+      filters.back() += text[i];
+      i += is_escaped;
+    }
+  }
+  std::erase(filters, "");
+  return filters;
+}
+
+Result<LogFolder> create_log_folder(const std::string& log_dir, const std::string& run_id) {
+  LogFolder folder;
   if (log_dir == "/dev/null") return folder;
   std::string root = log_dir;
   if (root.empty()) {
@@ -93,17 +108,23 @@ Result<AttemptFolder> create_attempt_folder(const std::string& log_dir, const st
     return made.error();
   }
   const std::string absolute = std::filesystem::absolute(root).lexically_normal().string();
-  Result<std::string> run_folder = base::make_unique_directory(fmt::format("{}/{}_", absolute, run_id));
+  Result<std::string> run_folder =
+      base::make_unique_directory(fmt::format("{}/{}_", absolute, base::replace_all(run_id, "/", "_")));
   if (!run_folder) return run_folder.error();
-  folder.path = *run_folder + "/attempt_0";
-  for (int local_rank = 0; local_rank < local_world_size; ++local_rank) {
-    const Result<void> made = base::make_directories(fmt::format("{}/{}", folder.path, local_rank));
-    if (!made) return made.error();
-  }
+  folder.path = *run_folder;
   return folder;
 }
 
-void remove_if_unused(const AttemptFolder& folder) {
+Result<std::string> create_attempt_folder(const LogFolder& folder, int attempt, int local_world_size) {
+  if (folder.path.empty()) return std::string();
+  const std::string path = fmt::format("{}/attempt_{}", folder.path, attempt);
+  for (int local_rank = 0; local_rank < local_world_size; ++local_rank) {
+    if (Result<void> made = base::make_directories(fmt::format("{}/{}", path, local_rank)); !made) return made.error();
+  }
+  return path;
+}
+
+void remove_if_unused(const LogFolder& folder) {
   if (folder.temporary_root.empty()) return;
   std::error_code error;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.temporary_root, error)) {

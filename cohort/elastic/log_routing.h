@@ -35,6 +35,15 @@ struct StreamRoute {
   bool silent = false;
 };
 
+/// Lines of all workers that hold one of the texts are copied to a file of the attempt's folder.
+struct FilteredLogs {
+  std::vector<std::string> output_texts;
+  std::vector<std::string> error_texts;
+};
+
+/// "apple,orange": --duplicate-stdout-filters. Two commas stand for one in a text; empty texts are left out.
+std::vector<std::string> parse_filters(const std::string& text);
+
 struct WorkerRoutes {
   StreamRoute output;
   StreamRoute errors;
@@ -45,25 +54,28 @@ struct LogOptions {
   std::vector<StreamChoice> redirects;
   std::vector<StreamChoice> tee;
   std::optional<std::set<int>> shown_ranks;
+  FilteredLogs filters;
 };
 
 /// The routes of every local rank below `attempt_folder`; "" means no files at all (--log-dir /dev/null).
 std::vector<WorkerRoutes> plan_worker_routes(const LogOptions& options, const std::string& attempt_folder);
 
-/// The folder of one attempt, which holds one folder per local rank.
-struct AttemptFolder {
+/// The folder of one run of the launcher, with one folder per attempt.
+struct LogFolder {
   /// Absolute; "" if there are no files at all.
   std::string path;
   /// The folder above all, if it was made for this run alone; else "".
   std::string temporary_root;
 };
 
-/// Creates `<log_dir>/<run_id>_XXXXXX/attempt_0/<local_rank>` for every rank.
+/// Creates `<log_dir>/<run_id>_XXXXXX`.
 /// `log_dir` empty: below a new folder `torchelastic_XXXXXX` of TMPDIR. "/dev/null": no folder.
-base::Result<AttemptFolder> create_attempt_folder(const std::string& log_dir, const std::string& run_id,
-                                                  int local_world_size);
+base::Result<LogFolder> create_log_folder(const std::string& log_dir, const std::string& run_id);
+
+/// Creates `attempt_<attempt>/<local_rank>` for every rank and returns the attempt's folder; "" if there are no files at all.
+base::Result<std::string> create_attempt_folder(const LogFolder& folder, int attempt, int local_world_size);
 
 /// Removes a temporary root that no worker has written to.
-void remove_if_unused(const AttemptFolder& folder);
+void remove_if_unused(const LogFolder& folder);
 
 }  // namespace cohort::elastic

@@ -22,6 +22,8 @@ namespace {
 
 constexpr int kMaxSessions = 4096;
 constexpr pid_t kDismissed = 0;
+/// Whoever was announced so far has ended; the numbers may be other processes' now.
+constexpr pid_t kForget = -1;
 
 /// The end of the pipe means that the launcher is gone.
 [[noreturn]] void run_guard(int fd, const std::function<void()>& last_act) {
@@ -33,7 +35,8 @@ constexpr pid_t kDismissed = 0;
     if (size < 0 && errno == EINTR) continue;
     if (size != sizeof session) break;
     if (session == kDismissed) ::_exit(0);
-    if (count < kMaxSessions) sessions[count++] = session;
+    if (session == kForget) count = 0;
+    if (session > 0 && count < kMaxSessions) sessions[count++] = session;
   }
   for (int i = 0; i < count; ++i) ::kill(-sessions[i], SIGKILL);
   if (last_act) last_act();
@@ -104,6 +107,11 @@ Result<SessionGuard> SessionGuard::start(const std::function<void()>& last_act) 
 
 SessionGuard::SessionGuard(SessionGuard&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)), sessions_(std::move(other.sessions_)) {}
+
+void SessionGuard::forget() {
+  const pid_t forget = kForget;
+  (void)!::write(sessions_.get(), &forget, sizeof forget);
+}
 
 SessionGuard::~SessionGuard() {
   if (pid_ < 0) return;

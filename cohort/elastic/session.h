@@ -39,6 +39,8 @@ class SessionGuard {
 
   /// Whoever writes its pid here (ProcessOptions::announce_fd) is protected from then on: its session dies with us.
   int announce_fd() const { return sessions_.get(); }
+  /// All that were announced have ended and are reaped: their numbers may soon be those of strangers.
+  void forget();
 
  private:
   SessionGuard() = default;

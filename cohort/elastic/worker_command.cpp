@@ -47,7 +47,7 @@ Result<std::vector<std::string>> worker_command(const WorkerProgram& program, in
   }
   const std::map<std::string, std::string> values = {{"local_rank", std::to_string(local_rank)}};
   std::vector<std::string> command;
-  const bool with_python = program.as_module || (!program.without_python && is_script(program.name));
+  const bool with_python = program.as_module || program.as_path || (!program.without_python && is_script(program.name));
   if (with_python) {
     command = {interpreter, "-u"};
     if (program.as_module) command.push_back("-m");
@@ -55,6 +55,7 @@ Result<std::vector<std::string>> worker_command(const WorkerProgram& program, in
   } else {
     command = {program.name};
   }
+  if (program.adds_local_rank) command.push_back(fmt::format("--local-rank={}", local_rank));
   for (const std::string& argument : program.arguments) command.push_back(substitute(argument, values));
   if (Result<std::string> found = base::find_program(command.front()); !found) return found.error();
   return command;

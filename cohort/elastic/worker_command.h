@@ -16,6 +16,10 @@ struct WorkerProgram {
   bool as_module = false;
   /// Never start an interpreter, whatever the name looks like.
   bool without_python = false;
+  /// --run-path: always start one. Python's own rules for paths (scripts, folders, archives) apply.
+  bool as_path = false;
+  /// As `python -m torch.distributed.launch` without --use-env: `--local-rank=N` stands before the arguments.
+  bool adds_local_rank = false;
 };
 
 /// Returns the command line of one worker, `${local_rank}` substituted.

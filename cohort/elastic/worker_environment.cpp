@@ -2,33 +2,43 @@
 
 namespace cohort::elastic {
 
-std::map<std::string, std::string> worker_environment(const Job& job, int local_rank, const std::string& error_file,
-                                                      int threads_per_rank,
+WorkerContext context_of(const rendezvous::Round& round) {
+  return {.layout = layout_of(round),
+          .role = round.nodes[static_cast<size_t>(round.node_rank)].role,
+          .store_address = round.store_address,
+          .store_port = round.store_port,
+          .agent_hosts_store = round.agent_hosts_store,
+          .restart_count = round.restart_count,
+          .max_restarts = round.max_restarts};
+}
+
+std::map<std::string, std::string> worker_environment(const WorkerContext& context, const WorkerShare& share,
                                                       std::map<std::string, std::string> inherited) {
   std::map<std::string, std::string> variables = std::move(inherited);
-  const WorldLayout& layout = job.layout;
-  const std::string rank = std::to_string(layout.rank(local_rank));
-  const std::string world_size = std::to_string(layout.world_size());
-  variables["RANK"] = rank;
-  variables["WORLD_SIZE"] = world_size;
-  variables["LOCAL_RANK"] = std::to_string(local_rank);
-  variables["LOCAL_WORLD_SIZE"] = std::to_string(layout.local_world_size);
-  variables["GROUP_RANK"] = std::to_string(layout.node_rank);
-  variables["GROUP_WORLD_SIZE"] = std::to_string(layout.num_nodes);
-  variables["ROLE_RANK"] = rank;
-  variables["ROLE_WORLD_SIZE"] = world_size;
-  variables["ROLE_NAME"] = job.role;
-  variables["MASTER_ADDR"] = job.master_address;
-  variables["MASTER_PORT"] = std::to_string(job.master_port);
-  variables["TORCHELASTIC_RESTART_COUNT"] = "0";
-  variables["TORCHELASTIC_MAX_RESTARTS"] = "0";
-  variables["TORCHELASTIC_RUN_ID"] = job.run_id;
-  // Rank 0 hosts the store itself: "True" would make it connect to one that nobody started.
-  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-  variables["TORCHELASTIC_ERROR_FILE"] = error_file;
-  variables["TORCHELASTIC_SIGNALS_TO_HANDLE"] = job.handled_signals;
+  const auto set = [&](const char* name, int number) { variables[name] = std::to_string(number); };
+  const WorldLayout& layout = context.layout;
+  set("RANK", layout.first_rank + share.local_rank);
+  set("WORLD_SIZE", layout.world_size);
+  set("LOCAL_RANK", context.virtual_local_rank ? 0 : share.local_rank);
+  set("LOCAL_WORLD_SIZE", layout.local_world_size);
+  set("GROUP_RANK", layout.node_rank);
+  set("GROUP_WORLD_SIZE", layout.num_nodes);
+  set("ROLE_RANK", layout.first_role_rank + share.local_rank);
+  set("ROLE_WORLD_SIZE", layout.role_world_size);
+  variables["ROLE_NAME"] = context.role;
+  variables["MASTER_ADDR"] = context.store_address;
+  set("MASTER_PORT", context.store_port);
+  set("TORCHELASTIC_RESTART_COUNT", context.restart_count);
+  set("TORCHELASTIC_MAX_RESTARTS", context.max_restarts);
+  variables["TORCHELASTIC_RUN_ID"] = context.run_id;
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = context.agent_hosts_store ? "True" : "False";
+  variables["TORCHELASTIC_ERROR_FILE"] = share.error_file;
+  variables["TORCHELASTIC_SIGNALS_TO_HANDLE"] = context.handled_signals;
+  // Clients that have not asked for it learn nothing of the agents' secret.
+  variables.erase("COHORT_TOKEN");
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (threads_per_rank > 0) variables.emplace("OMP_NUM_THREADS", std::to_string(threads_per_rank));
+  if (share.num_threads > 0) variables.emplace("OMP_NUM_THREADS", std::to_string(share.num_threads));
+  if (!share.visible_gpus.empty()) variables["CUDA_VISIBLE_DEVICES"] = share.visible_gpus;
   return variables;
 }
 

@@ -8,22 +8,38 @@
 
 namespace cohort::elastic {
 
-/// What all workers of a job share.
-struct Job {
+/// What all workers of one round on this node share.
+struct WorkerContext {
   WorldLayout layout;
   std::string role = "default";
   std::string run_id = "none";
-  std::string master_address = "127.0.0.1";
-  int master_port = 0;
+  std::string store_address = "127.0.0.1";
+  int store_port = 0;
+  /// False: worker 0 hosts the store itself.
+  bool agent_hosts_store = true;
+  int restart_count = 0;
+  int max_restarts = 0;
   /// Names of the signals that the launcher forwards, as in "SIGTERM,SIGINT".
   std::string handled_signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+  /// --virtual-local-rank: every worker is local rank 0 and sees one GPU.
+  bool virtual_local_rank = false;
+};
+
+WorkerContext context_of(const rendezvous::Round& round);
+
+/// What is this worker's own.
+struct WorkerShare {
+  int local_rank = 0;
+  /// Where it may leave the description of its failure; "" for none.
+  std::string error_file;
+  /// > 0 sets OMP_NUM_THREADS where the launcher's environment does not.
+  int num_threads = 0;
+  /// CUDA_VISIBLE_DEVICES, if that is ours to say.
+  std::string visible_gpus;
 };
 
 /// The launcher's own variables plus those of torchrun's contract, which win.
-/// `error_file` is where the worker may leave the description of its failure ("" for none).
-/// `threads_per_rank` > 0 sets OMP_NUM_THREADS where `inherited` does not.
-std::map<std::string, std::string> worker_environment(const Job& job, int local_rank, const std::string& error_file,
-                                                      int threads_per_rank,
+std::map<std::string, std::string> worker_environment(const WorkerContext& context, const WorkerShare& share,
                                                       std::map<std::string, std::string> inherited);
 
 }  // namespace cohort::elastic

@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
 
 #include "cohort/base/log.h"
+#include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
+#include "cohort/elastic/worker_health.h"
 
 namespace cohort::elastic {
 
@@ -22,33 +23,22 @@ namespace {
 /// How long what a worker has left behind may take to end by itself, as Python's resource tracker does.
 constexpr milliseconds kLeftoverTime{500};
 constexpr milliseconds kScanInterval{10};
+/// How often the workers' states are looked at.
+constexpr milliseconds kLookInterval{1000};
 
 }  // namespace
-
-/// One stream of one worker that goes to a file and to our own stream.
-struct WorkerGroup::TeeStream {
-  base::Fd pipe;
-  base::Fd file;
-  PrefixedLines lines;
-  Console* console;
-};
 
 struct WorkerGroup::Worker {
   WorkerSpec spec;
   base::Process process;
+  WorkerHealth health{};
   bool ended = false;
   bool abandoned = false;
   std::string describe() const { return fmt::format("rank {} (pid {})", spec.rank, process.pid()); }
 };
 
-struct WorkerGroup::Watch {
-  int fd;
-  short events;
-  std::function<void()> ready;
-};
-
-WorkerGroup::WorkerGroup(milliseconds shutdown_timeout, SessionGuard* guard)
-    : shutdown_timeout_(shutdown_timeout), guard_(guard), output_(STDOUT_FILENO), errors_(STDERR_FILENO) {}
+WorkerGroup::WorkerGroup(GroupOptions options)
+    : options_(std::move(options)), output_(options_.filters, options_.attempt_folder) {}
 
 WorkerGroup::~WorkerGroup() = default;
 
@@ -68,71 +58,59 @@ Result<void> WorkerGroup::start_worker(const WorkerSpec& spec) {
     if (!route.file.empty()) return base::Stream::file(route.file);
     return route.silent ? base::Stream::null() : base::Stream::inherit();
   };
-  Result<base::Process> process = base::Process::start({.arguments = spec.command,
-                                                        .environment = spec.environment,
-                                                        .standard_output = stream_of(spec.routes.output),
-                                                        .standard_error = stream_of(spec.routes.errors),
-                                                        .announce_fd = guard_ ? guard_->announce_fd() : -1});
+  Result<base::Process> process =
+      base::Process::start({.arguments = spec.command,
+                            .environment = spec.environment,
+                            .standard_output = stream_of(spec.routes.output),
+                            .standard_error = stream_of(spec.routes.errors),
+                            .announce_fd = options_.guard ? options_.guard->announce_fd() : -1,
+                            .cpus = spec.cpus});
   if (!process) return process.error();
-  const auto add_tee = [&](const StreamRoute& route, base::Fd& pipe, Console& console) -> Result<void> {
-    if (!route.tee) return {};
-    Result<base::Fd> file = base::open_for_writing(route.file);
-    if (!file) return file.error();
-    streams_.push_back(std::make_unique<TeeStream>(
-        TeeStream{std::move(pipe), std::move(*file), PrefixedLines(spec.line_prefix), &console}));
-    return {};
-  };
-  if (Result<void> added = add_tee(spec.routes.output, process->standard_output(), output_); !added) return added;
-  if (Result<void> added = add_tee(spec.routes.errors, process->standard_error(), errors_); !added) return added;
+  const std::string& prefix = spec.line_prefix;
+  Result<void> added = output_.add_output(spec.routes.output, prefix, process->standard_output());
+  if (added) added = output_.add_errors(spec.routes.errors, prefix, process->standard_error());
+  if (!added) return added;
   workers_.push_back(std::make_unique<Worker>(Worker{spec, std::move(*process)}));
   return {};
 }
 
-GroupResult WorkerGroup::supervise(SignalSource& signals) {
+GroupResult WorkerGroup::supervise(const Surroundings& surroundings) {
   while (phase_ != Phase::kDone) {
-    wait_for_events(signals);
+    wait_for_events(surroundings);
+    look_after(surroundings);
     advance();
   }
-  finish_output(signals);
+  output_.finish(surroundings.signals);
   return result_;
 }
 
-void WorkerGroup::wait_for_events(SignalSource& signals) {
+void WorkerGroup::wait_for_events(const Surroundings& surroundings) {
   std::vector<Watch> watches;
-  watches.push_back({signals.fd(), POLLIN, [&] {
-                       while (const auto signal = signals.next()) take_signal(*signal);
+  watches.push_back({surroundings.signals.fd(), POLLIN, [&] {
+                       while (const auto signal = surroundings.signals.next()) take_signal(*signal);
                      }});
+  if (surroundings.news_fd >= 0) {
+    watches.push_back({surroundings.news_fd, POLLIN, [&] { take_news(surroundings); }});
+  }
   for (const auto& worker : workers_) {
-    if (!worker->ended) watches.push_back({worker->process.pidfd(), POLLIN, [this, &worker] { take_exit(*worker); }});
+    if (worker->ended) continue;
+    watches.push_back(
+        {worker->process.pidfd(), POLLIN, [this, &worker, &surroundings] { take_exit(*worker, surroundings); }});
   }
-  add_stream_watches(watches);
-  std::vector<pollfd> entries;
-  for (const Watch& watch : watches) entries.push_back({watch.fd, watch.events, 0});
-  if (::poll(entries.data(), entries.size(), milliseconds_to_wait()) <= 0) return;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].revents) watches[i].ready();
-  }
-}
-
-void WorkerGroup::add_stream_watches(std::vector<Watch>& watches) {
-  for (const auto& stream : streams_) {
-    if (stream->pipe && !stream->console->is_full()) {
-      watches.push_back({stream->pipe.get(), POLLIN, [this, &stream] { read_stream(*stream); }});
-    }
-  }
-  for (Console* console : {&output_, &errors_}) {
-    if (console->has_pending()) watches.push_back({console->fd(), POLLOUT, [console] { console->write_some(); }});
-  }
+  output_.add_watches(watches);
+  wait_for(watches, milliseconds_to_wait());
 }
 
 int WorkerGroup::milliseconds_to_wait() const {
-  if (phase_ == Phase::kRunning) return -1;
+  if (phase_ == Phase::kRunning) return static_cast<int>(kLookInterval.count());
   if (phase_ == Phase::kCleaning) return static_cast<int>(kScanInterval.count());
   const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left, 0, 3'600'000));
 }
 
 void WorkerGroup::take_signal(int signal) {
+  const auto& ends = options_.stop_signals;
+  if (std::find(ends.begin(), ends.end(), signal) == ends.end()) return pass_on(signal);
   const bool impatient = signal == SIGINT || signal == SIGQUIT;
   if (phase_ == Phase::kRunning) {
     result_.signal = signal;
@@ -143,22 +121,70 @@ void WorkerGroup::take_signal(int signal) {
   }
 }
 
-void WorkerGroup::take_exit(Worker& worker) {
+void WorkerGroup::pass_on(int signal) {
+  base::log_info(fmt::format("received {}, passing it on to the workers", base::signal_name(signal)));
+  for (const auto& worker : workers_) {
+    if (!worker->ended) worker->process.signal(signal);
+  }
+}
+
+void WorkerGroup::take_news(const Surroundings& surroundings) {
+  const std::optional<std::string> why = surroundings.read_news();
+  if (!why || phase_ != Phase::kRunning) return;
+  result_.was_stopped = true;
+  base::log_warning(fmt::format("{}; stopping this node's workers", *why));
+  stop(SIGTERM);
+}
+
+void WorkerGroup::take_exit(Worker& worker, const Surroundings& surroundings) {
   const auto status = worker.process.poll();
   if (!status) return;
   worker.ended = true;
   if (status->ok()) return;
-  result_.failures.push_back(describe_failure(worker.spec.rank, worker.spec.local_rank, worker.process.pid(), *status,
-                                              worker.spec.routes.error_file, std::time(nullptr)));
-  if (phase_ != Phase::kRunning) return;
   const std::string next = all_ended() ? "" : "; stopping the other workers with SIGTERM";
-  base::log_error(fmt::format("{} failed with {}{}", worker.describe(), status->describe(), next));
+  if (phase_ == Phase::kRunning) {
+    base::log_error(fmt::format("{} failed with {}{}", worker.describe(), status->describe(), next));
+  }
+  add_failure(describe_failure(worker.spec.rank, worker.spec.local_rank, worker.process.pid(), *status,
+                               worker.spec.routes.error_file, std::time(nullptr)),
+              surroundings);
+}
+
+void WorkerGroup::add_failure(WorkerFailure failure, const Surroundings& surroundings) {
+  result_.failures.push_back(std::move(failure));
+  if (phase_ != Phase::kRunning) return;
+  if (surroundings.when_failed) surroundings.when_failed(result_.failures.back());
   stop(SIGTERM);
+}
+
+// A look at what the kernel tells of each worker, now and then.
+void WorkerGroup::look_after(const Surroundings& surroundings) {
+  const auto now = Clock::now();
+  if (phase_ != Phase::kRunning || now - last_look_ < kLookInterval) return;
+  last_look_ = now;
+  for (const auto& worker : workers_) {
+    if (worker->ended) continue;
+    const base::ProcessState state = base::read_process_state(worker->process.pid());
+    if (const auto words = worker->health.observe(state.state, worker->process.pid(), now)) {
+      base::log_warning(fmt::format("{} {}", worker->describe(), *words));
+    }
+    if (options_.stuck_timeout.count() == 0 || worker->health.stuck_time() < options_.stuck_timeout) continue;
+    WorkerFailure failure{.rank = worker->spec.rank,
+                          .local_rank = worker->spec.local_rank,
+                          .pid = worker->process.pid(),
+                          .status = {.signal = SIGKILL},
+                          .time = std::time(nullptr),
+                          .is_stuck = true,
+                          .message = fmt::format("in uninterruptible sleep for more than {}",
+                                                 base::format_duration(options_.stuck_timeout))};
+    base::log_error(fmt::format("{} has been {}; stopping the workers", worker->describe(), failure.message));
+    return add_failure(std::move(failure), surroundings);
+  }
 }
 
 void WorkerGroup::stop(int signal) {
   phase_ = Phase::kStopping;
-  deadline_ = Clock::now() + shutdown_timeout_;
+  deadline_ = Clock::now() + options_.shutdown_timeout;
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     worker->process.signal_session(signal);
@@ -169,7 +195,7 @@ void WorkerGroup::stop(int signal) {
 
 void WorkerGroup::kill_workers(const std::string& reason) {
   phase_ = Phase::kKilling;
-  deadline_ = Clock::now() + std::max(shutdown_timeout_, milliseconds(1000));
+  deadline_ = Clock::now() + std::max(options_.shutdown_timeout, milliseconds(1000));
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     base::log_warning(fmt::format("{}: killing {} with SIGKILL", reason, worker->describe()));
@@ -195,7 +221,7 @@ void WorkerGroup::advance() {
   if (phase_ == Phase::kCleaning) return clean_sessions();
   const bool late = phase_ != Phase::kRunning && Clock::now() >= deadline_;
   if (!all_ended() && late && phase_ == Phase::kStopping) {
-    kill_workers(fmt::format("no end after {}", base::format_duration(shutdown_timeout_)));
+    kill_workers(fmt::format("no end after {}", base::format_duration(options_.shutdown_timeout)));
   } else if (!all_ended() && late && phase_ == Phase::kKilling) {
     abandon_workers();
   }
@@ -221,44 +247,6 @@ void WorkerGroup::clean_sessions() {
     for (const SessionMember& member : left) {
       base::log_warning(fmt::format("killing process {} ({}), left behind by a worker", member.pid, member.name));
       ::kill(member.pid, SIGKILL);
-    }
-  }
-}
-
-void WorkerGroup::read_stream(TeeStream& stream) {
-  char buffer[65536];
-  const ssize_t count = ::read(stream.pipe.get(), buffer, sizeof buffer);
-  if (count < 0 && errno == EINTR) return;
-  if (count <= 0) {
-    stream.console->append(stream.lines.finish());
-    stream.pipe.reset();
-    return;
-  }
-  const std::string_view chunk(buffer, static_cast<size_t>(count));
-  if (stream.file) {
-    if (const Result<void> written = base::write_all(stream.file.get(), chunk); !written) {
-      base::log_warning(Error("a worker's log file is incomplete").caused_by(written.error()).describe());
-      stream.file.reset();
-    }
-  }
-  stream.console->append(stream.lines.append(chunk));
-}
-
-// Reads what is in the pipes now: a process that left its session may hold one open forever.
-void WorkerGroup::finish_output(SignalSource& signals) {
-  for (const auto& stream : streams_) {
-    for (pollfd entry{stream->pipe.get(), POLLIN, 0}; stream->pipe && ::poll(&entry, 1, 0) > 0;) read_stream(*stream);
-    stream->console->append(stream->lines.finish());
-  }
-  for (Console* console : {&output_, &errors_}) {
-    while (console->has_pending()) {
-      pollfd entries[2] = {{console->fd(), POLLOUT, 0}, {signals.fd(), POLLIN, 0}};
-      if (::poll(entries, 2, -1) < 0) continue;
-      if (entries[1].revents && signals.next()) {
-        console->drop_pending();
-      } else if (entries[0].revents) {
-        console->write_some();
-      }
     }
   }
 }

@@ -1,23 +1,22 @@
-/// The workers of one node: started together, watched, and ended together.
+/// The workers of one node in one round: started together, watched, and ended together.
 ///
-/// One thread, one poll: exits arrive by pidfd, signals by signalfd, output by pipe. The first worker that fails ends
-/// the others: SIGTERM to their sessions, after the time-out SIGKILL.
+/// One thread, one poll: exits arrive by pidfd, signals by signalfd, output by pipe, news of the job by a descriptor. The first
+/// worker that fails ends the others: SIGTERM to their sessions, after the time-out SIGKILL.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "cohort/base/process.h"
-#include "cohort/elastic/console.h"
 #include "cohort/elastic/failure_report.h"
-#include "cohort/elastic/log_routing.h"
 #include "cohort/elastic/session.h"
 #include "cohort/elastic/signals.h"
+#include "cohort/elastic/worker_output.h"
 
 namespace cohort::elastic {
 
@@ -29,20 +28,46 @@ struct WorkerSpec {
   WorkerRoutes routes;
   /// Stands before each line that is shown by tee.
   std::string line_prefix;
+  /// Where it may run; everywhere if empty.
+  std::vector<int> cpus;
+};
+
+struct GroupOptions {
+  std::chrono::milliseconds shutdown_timeout{30'000};
+  /// > 0: a worker that is longer in uninterruptible sleep is a failure.
+  std::chrono::milliseconds stuck_timeout{0};
+  /// These end the group; others that arrive are only passed on to the workers.
+  std::vector<int> stop_signals;
+  FilteredLogs filters;
+  std::string attempt_folder;
+  /// May be null: then grandchildren outlive a launcher that is killed.
+  SessionGuard* guard = nullptr;
+};
+
+/// What a group hears and says while its workers run.
+struct Surroundings {
+  SignalSource& signals;
+  /// Readable when there is news; -1: there never is any.
+  int news_fd = -1;
+  /// Takes the news. A text says why the workers shall stop now.
+  std::function<std::optional<std::string>()> read_news;
+  /// Called for the first worker that fails of itself, before the others are stopped.
+  std::function<void(const WorkerFailure& failure)> when_failed;
 };
 
 struct GroupResult {
   /// The signal that ended the group, if one did.
   std::optional<int> signal;
-  /// In the order in which they were noticed.
+  /// True if news ended it.
+  bool was_stopped = false;
+  /// In the order in which they were noticed; also those that were stopped because of the first.
   std::vector<WorkerFailure> failures;
-  bool ok() const { return !signal && failures.empty(); }
+  bool ok() const { return !signal && !was_stopped && failures.empty(); }
 };
 
 class WorkerGroup {
  public:
-  /// `guard` may be null: then grandchildren outlive a launcher that is killed.
-  WorkerGroup(std::chrono::milliseconds shutdown_timeout, SessionGuard* guard);
+  explicit WorkerGroup(GroupOptions options);
   /// Kills whatever still runs.
   ~WorkerGroup();
 
@@ -50,38 +75,35 @@ class WorkerGroup {
 
   /// Blocks until every worker has ended and nothing is left of their sessions.
   /// Signals are forwarded to the workers' sessions; a second SIGINT or SIGQUIT kills them at once.
-  GroupResult supervise(SignalSource& signals);
+  GroupResult supervise(const Surroundings& surroundings);
 
  private:
   enum class Phase { kRunning, kStopping, kKilling, kCleaning, kDone };
-  struct TeeStream;
   struct Worker;
-  struct Watch;
 
   base::Result<void> start_worker(const WorkerSpec& spec);
-  void wait_for_events(SignalSource& signals);
-  void add_stream_watches(std::vector<Watch>& watches);
+  void wait_for_events(const Surroundings& surroundings);
   int milliseconds_to_wait() const;
   void take_signal(int signal);
-  void take_exit(Worker& worker);
+  void pass_on(int signal);
+  void take_news(const Surroundings& surroundings);
+  void take_exit(Worker& worker, const Surroundings& surroundings);
+  void look_after(const Surroundings& surroundings);
+  void add_failure(WorkerFailure failure, const Surroundings& surroundings);
   void advance();
   void stop(int signal);
   void kill_workers(const std::string& reason);
   void abandon_workers();
   void clean_sessions();
-  void finish_output(SignalSource& signals);
-  void read_stream(TeeStream& stream);
   bool all_ended() const;
 
   using Clock = std::chrono::steady_clock;
-  std::chrono::milliseconds shutdown_timeout_;
-  SessionGuard* guard_;
-  Console output_;
-  Console errors_;
+  const GroupOptions options_;
+  WorkerOutput output_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::unique_ptr<TeeStream>> streams_;
   Phase phase_ = Phase::kRunning;
   Clock::time_point deadline_{};
+  Clock::time_point last_look_{};
   bool leftovers_killed_ = false;
   GroupResult result_;
 };

@@ -1,84 +1,24 @@
 #include "cohort/elastic/world_layout.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
-
-#include "cohort/base/cpu.h"
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
-
 namespace cohort::elastic {
 
-using base::Error;
-using base::Result;
-
-namespace {
-
-constexpr long long kMostRanks = 1 << 20;
-
-/// CUDA stops reading the list at the first entry that is no device, such as -1.
-int count_visible(const std::string& list, int num_gpus) {
-  int count = 0;
-  for (const std::string& part : base::split(list, ',')) {
-    const std::string device = base::trim(part);
-    const auto index = base::parse_int(device);
-    if (device.empty() || (index && (*index < 0 || *index >= num_gpus))) break;
-    ++count;
+WorldLayout layout_of(const rendezvous::Round& round) {
+  const rendezvous::Node& self = round.nodes[static_cast<size_t>(round.node_rank)];
+  WorldLayout layout{.num_nodes = static_cast<int>(round.nodes.size()),
+                     .node_rank = round.node_rank,
+                     .local_world_size = self.local_world_size,
+                     .world_size = 0,
+                     .role_world_size = 0};
+  for (size_t i = 0; i < round.nodes.size(); ++i) {
+    const rendezvous::Node& node = round.nodes[i];
+    if (i == static_cast<size_t>(round.node_rank)) {
+      layout.first_rank = layout.world_size;
+      layout.first_role_rank = layout.role_world_size;
+    }
+    layout.world_size += node.local_world_size;
+    if (node.role == self.role) layout.role_world_size += node.local_world_size;
   }
-  return count;
-}
-
-}  // namespace
-
-HostDevices find_host_devices() {
-  return {base::available_cores(), count_gpus("/dev", base::get_env("CUDA_VISIBLE_DEVICES"))};
-}
-
-int count_gpus(const std::string& device_folder, const std::optional<std::string>& visible_devices) {
-  constexpr std::string_view kPrefix = "nvidia";
-  int count = 0;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(device_folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && base::parse_int(std::string_view(name).substr(kPrefix.size()))) ++count;
-  }
-  return visible_devices ? count_visible(*visible_devices, count) : count;
-}
-
-Result<int> parse_num_nodes(const std::string& text) {
-  const std::vector<std::string> parts = base::split(text, ':');
-  const auto min = base::parse_int(parts.front());
-  const auto max = base::parse_int(parts.back());
-  if (parts.size() > 2 || !min || !max) return Error(fmt::format("nnodes={} is not in \"MIN:MAX\" format", text));
-  if (*min < 1 || *max < *min || *max > kMostRanks) {
-    return Error(fmt::format("--nnodes={} needs 1 <= MIN <= MAX <= {}", text, kMostRanks));
-  }
-  if (*min != *max) {
-    return Error(fmt::format("--nnodes={} asks for an elastic job, which is not supported yet", text))
-        .with_hint(fmt::format("give one number, such as --nnodes={}", *max));
-  }
-  return static_cast<int>(*max);
-}
-
-Result<int> parse_local_world_size(const std::string& text, const HostDevices& devices) {
-  if (text == "cpu") return devices.num_cores;
-  if (text == "auto") return devices.num_gpus > 0 ? devices.num_gpus : devices.num_cores;
-  if (text == "gpu") {
-    if (devices.num_gpus > 0) return devices.num_gpus;
-    return Error("--nproc-per-node=gpu: Cuda is not available.").with_hint("this host shows no /dev/nvidia0");
-  }
-  const auto count = base::parse_int(text);
-  if (!count) {
-    return Error(fmt::format("Unsupported nproc_per_node value: {}{}", text,
-                             base::did_you_mean(text, {"auto", "cpu", "gpu"})))
-        .with_hint("give a number, auto, cpu or gpu");
-  }
-  if (*count < 1 || *count > kMostRanks) {
-    return Error(fmt::format("--nproc-per-node={} must be from 1 to {}", text, kMostRanks));
-  }
-  return static_cast<int>(*count);
+  return layout;
 }
 
 }  // namespace cohort::elastic

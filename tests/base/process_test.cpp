@@ -7,6 +7,7 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "cohort/base/cpu_topology.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/wait_until_gone.h"
 
@@ -111,6 +112,14 @@ TEST(Process, AnnouncesItselfBeforeTheProgramRuns) {
   pid_t announced = 0;
   ASSERT_EQ(::read(pipe.read_end.get(), &announced, sizeof announced), sizeof announced);
   EXPECT_EQ(announced, process.pid());
+}
+
+TEST(Process, RunsOnTheGivenCpus) {
+  const int cpu = allowed_cpus().back();
+  ProcessOptions options = shell("grep Cpus_allowed_list /proc/self/status");
+  options.cpus = {cpu};
+  Process process = Process::start(options).value();
+  EXPECT_EQ(read_to_end(process.standard_output()), "Cpus_allowed_list:\t" + std::to_string(cpu) + "\n");
 }
 
 TEST(Process, MissingProgramMessage) {

@@ -7,11 +7,12 @@
 #include <map>
 
 #include "cohort/base/env.h"
+#include "cohort/comm/process_group.h"
 
 namespace cohort::comm {
 namespace {
 
-// The five variables of env://, set for one test and restored after it.
+// The variables of env:// and of schedulers, set for one test and restored after it.
 class RendezvousUrl : public testing::Test {
  protected:
   void SetUp() override {
@@ -36,7 +37,10 @@ class RendezvousUrl : public testing::Test {
   }
 
   static constexpr const char* kNames[] = {
-      "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE", "USE_LIBUV"};
+      "RANK",          "WORLD_SIZE",   "MASTER_ADDR",          "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+      "USE_LIBUV",     "LOCAL_RANK",   "SLURM_JOB_ID",         "SLURM_STEP_ID",        "SLURM_PROCID",
+      "SLURM_NODEID",  "SLURM_NTASKS", "SLURM_GTIDS",          "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES",
+      "SLURM_LOCALID", "PMI_RANK",     "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NODELIST",  "SLURM_STEP_TASKS_PER_NODE"};
   std::map<std::string, std::optional<std::string>> saved_;
 };
 
@@ -100,6 +104,80 @@ TEST_F(RendezvousUrl, MalformedVariableMessage) {
   EXPECT_EQ(
       message_of("env://"),
       "Error initializing torch.distributed using env:// rendezvous: rank must be from 0 to 3 (world_size=4), got 4");
+}
+
+// Task 3 of 4 on the second of two nodes.
+void set_slurm_task() {
+  for (const auto& [name, value] : std::map<const char*, const char*>{{"SLURM_JOB_ID", "12"},
+                                                                      {"SLURM_STEP_ID", "0"},
+                                                                      {"SLURM_PROCID", "3"},
+                                                                      {"SLURM_LOCALID", "1"},
+                                                                      {"SLURM_NODEID", "1"},
+                                                                      {"SLURM_STEP_NUM_TASKS", "4"},
+                                                                      {"SLURM_STEP_NUM_NODES", "2"},
+                                                                      {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                                                      {"SLURM_STEP_NODELIST", "node[08-09]"}}) {
+    base::set_env(name, value);
+  }
+}
+
+TEST_F(RendezvousUrl, SchedulerFillsWhatIsNotSet) {
+  set_slurm_task();
+  auto plan = plan_rendezvous("env://", -1, -1);
+  EXPECT_EQ(plan.rank, 3);
+  EXPECT_EQ(plan.world_size, 4);
+  EXPECT_EQ(plan.host, "node08");
+  EXPECT_EQ(plan.port, 12'192);
+  EXPECT_EQ(plan.source, "MASTER_ADDR and MASTER_PORT (filled in from SLURM where unset)");
+  EXPECT_EQ(get_node_local_rank(), 1);
+  base::set_env("MASTER_PORT", "29500");
+  base::set_env("RANK", "");
+  plan = plan_rendezvous("env://", -1, 4);
+  EXPECT_EQ(plan.rank, 3);
+  EXPECT_EQ(plan.host, "node08");
+  EXPECT_EQ(plan.port, 29'500);
+  base::set_env("MASTER_ADDR", "10.0.0.1");
+  EXPECT_EQ(plan_rendezvous("env://", -1, -1).source, "MASTER_ADDR and MASTER_PORT");
+}
+
+TEST_F(RendezvousUrl, SetVariablesWinOverTheScheduler) {
+  set_slurm_task();
+  set_all();
+  const auto plan = plan_rendezvous("env://", -1, -1);
+  EXPECT_EQ(plan.rank, 1);
+  EXPECT_EQ(plan.host, "node-a");
+  EXPECT_EQ(plan.port, 29'500);
+  EXPECT_EQ(get_node_local_rank(7), 7);  // SLURM's is that of its task 3
+}
+
+TEST_F(RendezvousUrl, SchedulerIsNotAskedForAnotherPlaceThanItsOwnMessage) {
+  set_slurm_task();
+  base::set_env("RANK", "0");
+  EXPECT_EQ(
+      message_of("env://"),
+      "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not "
+      "set\n  hint: this process is task 3 of 4 of SLURM job 12.0, on node 1 of 2, but RANK or WORLD_SIZE say "
+      "something "
+      "else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+  base::unset_env("RANK");
+  EXPECT_EQ(message_of("env://", 0, 2),
+            "Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, "
+            "but not "
+            "set\n  hint: this process is task 3 of 4 of SLURM job 12.0, on node 1 of 2, but RANK or WORLD_SIZE say "
+            "something "
+            "else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+}
+
+TEST_F(RendezvousUrl, BatchScriptIsNoRankMessage) {
+  base::set_env("SLURM_JOB_ID", "12");
+  base::set_env("SLURM_PROCID", "0");
+  base::set_env("SLURM_NTASKS", "4");
+  EXPECT_EQ(
+      message_of("env://"),
+      "Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n"
+      "  hint: this process is in SLURM job 12, but is none of its tasks (a batch script or a shell): start the "
+      "program "
+      "with srun");
 }
 
 TEST_F(RendezvousUrl, TcpTakesHostPortAndQuery) {

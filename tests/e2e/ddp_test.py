@@ -30,8 +30,10 @@ def cpp_rank(programs, cases, results, *engines):
 
 
 def run_all(commands):
-    for rank, (code, out, err) in enumerate(run_ranks(commands, timeout=HANG_LIMIT)):
-        assert code == 0, f"rank {rank} of {len(commands)}:\n{out}{err}"
+    results = run_ranks(commands, timeout=HANG_LIMIT)
+    failures = [f"rank {rank} of {len(commands)} ended with {code}:\n{out}{err}"
+                for rank, (code, out, err) in enumerate(results) if code != 0]
+    assert not failures, "\n".join(failures)
 
 
 @pytest.fixture(scope="session")

@@ -5,46 +5,72 @@
 namespace cohort::elastic {
 namespace {
 
-constexpr HostDevices kHost = {.num_cores = 8, .num_gpus = 0};
-
-std::string error_of(const LaunchOptions& options) { return plan_launch(options, kHost).error().describe(); }
-
-TEST(LaunchPlan, OneNodePicksItsPort) {
-  const LaunchPlan plan = plan_launch({.local_world_size = "2", .master_address = "ignored"}, kHost).value();
-  EXPECT_TRUE(plan.picks_port);
-  EXPECT_EQ(plan.job.master_address, "127.0.0.1");
-  EXPECT_EQ(plan.threads_per_rank, 4);
+HostFacts host() {
+  HostFacts facts{.devices = {.num_cores = 8, .num_gpus = 0}, .cpus = {}, .gpu_nodes = {}};
+  for (int id = 0; id < 8; ++id) facts.cpus.push_back({.id = id, .core = id, .cache = id / 4 * 4, .numa_node = id / 4});
+  return facts;
 }
 
-TEST(LaunchPlan, GivenPortIsStatic) {
-  const LaunchPlan plan = plan_launch({.master_address = "node-a", .master_port = 1234}, kHost).value();
-  EXPECT_FALSE(plan.picks_port);
-  EXPECT_EQ(plan.job.master_address, "node-a");
-  EXPECT_EQ(plan.job.master_port, 1234);
-  EXPECT_EQ(plan.job.run_id, "none");
-  EXPECT_EQ(plan.threads_per_rank, 0);
+LaunchOptions options_of(const std::string& local_world_size) {
+  LaunchOptions options;
+  options.local_world_size = local_world_size;
+  return options;
 }
 
-TEST(LaunchPlan, StandaloneWinsOverAPort) {
-  EXPECT_TRUE(plan_launch({.standalone = true, .master_port = 1234}, kHost)->picks_port);
+std::string error_of(const LaunchOptions& options) { return plan_launch(options, host()).error().describe(); }
+
+TEST(LaunchPlan, CoresAreSharedByWorkers) {
+  EXPECT_EQ(plan_launch(options_of("2"), host())->num_threads, (std::vector<int>{4, 4}));
+  EXPECT_EQ(plan_launch(options_of("3"), host())->num_threads, (std::vector<int>{2, 2, 2}));
+  EXPECT_EQ(plan_launch(options_of("20"), host())->num_threads, std::vector<int>(20, 1));
+  EXPECT_EQ(plan_launch(options_of("1"), host())->num_threads, std::vector<int>{0});
 }
 
-TEST(LaunchPlan, SeveralNodesMeetAtPort29500) {
-  const LaunchPlan plan = plan_launch({.num_nodes = "2", .node_rank = 1, .master_address = "node-a"}, kHost).value();
-  EXPECT_FALSE(plan.picks_port);
-  EXPECT_EQ(plan.job.master_port, 29500);
-  EXPECT_EQ(plan.job.layout.rank(0), 1);
+TEST(LaunchPlan, UsersThreadsStay) {
+  HostFacts facts = host();
+  facts.num_threads = "5";
+  EXPECT_EQ(plan_launch(options_of("2"), facts)->num_threads, (std::vector<int>{0, 0}));
 }
 
-TEST(LaunchPlan, MoreRanksThanCoresGetOneThread) {
-  EXPECT_EQ(plan_launch({.local_world_size = "20"}, kHost)->threads_per_rank, 1);
+TEST(LaunchPlan, ThreadsAreThoseOfTheCpusBoundTo) {
+  LaunchOptions options = options_of("3");
+  options.cpu_bind = "cores";
+  const LaunchPlan plan = plan_launch(options, host()).value();
+  EXPECT_EQ(plan.cpus, (std::vector<std::vector<int>>{{0, 1}, {2, 3, 4}, {5, 6, 7}}));
+  EXPECT_EQ(plan.num_threads, (std::vector<int>{2, 3, 3}));
+}
+
+TEST(LaunchPlan, VirtualLocalRankGivesEachItsGpu) {
+  LaunchOptions options = options_of("2");
+  options.virtual_local_rank = true;
+  EXPECT_EQ(plan_launch(options, host())->gpus, (std::vector<std::string>{"0", "1"}));
+  HostFacts facts = host();
+  facts.visible_gpus = "4, 6";
+  EXPECT_EQ(plan_launch(options, facts)->gpus, (std::vector<std::string>{"4", "6"}));
+  options.gpus = "1,2";
+  EXPECT_EQ(plan_launch(options, facts)->gpus, (std::vector<std::string>{"1", "2"}));
+}
+
+TEST(LaunchPlan, GpuListIsForAllWorkers) {
+  LaunchOptions options = options_of("2");
+  EXPECT_EQ(plan_launch(options, host())->gpus, (std::vector<std::string>{"", ""}));
+  options.gpus = "0,2";
+  EXPECT_EQ(plan_launch(options, host())->gpus, (std::vector<std::string>{"0,2", "0,2"}));
 }
 
 TEST(LaunchPlan, ErrorsMessage) {
-  EXPECT_EQ(error_of({.num_nodes = "2", .standalone = true}), "--standalone is for one node, got --nnodes=2");
-  EXPECT_EQ(error_of({.num_nodes = "2", .node_rank = 2}), "--node-rank=2 must be from 0 to 1 for --nnodes=2");
-  EXPECT_EQ(error_of({.master_port = 70000}), "--master-port=70000 must be from 1 to 65535");
-  EXPECT_EQ(error_of({.signals_to_handle = "SIGSTOP"}), "--signals-to-handle: no process can handle SIGSTOP");
+  LaunchOptions options = options_of("2");
+  options.signals_to_handle = "SIGSTOP";
+  EXPECT_EQ(error_of(options), "--signals-to-handle: no process can handle SIGSTOP");
+  options = options_of("2");
+  options.event_log_handler = "consol";
+  EXPECT_EQ(error_of(options), "--event-log-handler=consol is neither null nor console (did you mean \"console\"?)");
+  options = options_of("2");
+  options.virtual_local_rank = true;
+  options.gpus = "3";
+  EXPECT_EQ(error_of(options),
+            "local_rank 1 exceeds available GPUs in CUDA_VISIBLE_DEVICES=3\n"
+            "  hint: --virtual-local-rank gives each worker a GPU of its own; start fewer workers");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
+#include "tests/elastic/launcher.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/wait_until_gone.h"
 
@@ -19,86 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-using Words = std::vector<std::string>;
-
-constexpr std::chrono::seconds kHangLimit{60};
-
-Words run_words(Words flags) {
-  flags.insert(flags.begin(), {base::get_env("COHORT_BINARY_DIR").value_or("build") + "/bin/cohort", "run"});
-  return flags;
-}
-
-/// A running launcher, with what it has printed so far.
-class Launcher {
- public:
-  /// `script` is the workers' shell script.
-  Launcher(Words flags, const std::string& script) : process_(start(run_words(with_script(flags, script)))) {}
-  explicit Launcher(const Words& command) : process_(start(command)) {}
-
-  pid_t pid() const { return process_.pid(); }
-  void signal(int signal_number) { process_.signal(signal_number); }
-  const std::string& output() const { return output_; }
-  const std::string& errors() const { return errors_; }
-
-  void wait_for_output(const std::string& text) {
-    while (output_.find(text) == std::string::npos) {
-      if (!pump()) throw std::runtime_error("\"" + text + "\" did not come; stdout: " + output_ + "stderr: " + errors_);
-    }
-  }
-
-  /// The number after `word` in the output, which must be complete.
-  int number_after(const std::string& word) const {
-    return std::stoi(output_.substr(output_.find(word) + word.size()));
-  }
-
-  /// Exit code, or minus the signal's number.
-  int finish() {
-    while (pump()) {
-    }
-    const auto status = process_.wait_for(kHangLimit);
-    return status ? status->returncode() : throw std::runtime_error("the launcher hangs");
-  }
-
- private:
-  static Words with_script(Words flags, const std::string& script) {
-    flags.insert(flags.end(), {"--no-python", "sh", "-c", script});
-    return flags;
-  }
-
-  static base::Process start(const Words& command) {
-    std::map<std::string, std::string> environment = base::environment();
-    environment["OMP_NUM_THREADS"] = "1";
-    return base::Process::start({.arguments = command,
-                                 .environment = environment,
-                                 .standard_output = base::Stream::pipe(),
-                                 .standard_error = base::Stream::pipe()})
-        .value();
-  }
-
-  /// Takes in what comes next; false at the end of both streams.
-  bool pump() {
-    base::Fd* fds[2] = {&process_.standard_output(), &process_.standard_error()};
-    std::string* texts[2] = {&output_, &errors_};
-    pollfd entries[2] = {{fds[0]->get(), POLLIN, 0}, {fds[1]->get(), POLLIN, 0}};
-    if (!*fds[0] && !*fds[1]) return false;
-    if (::poll(entries, 2, static_cast<int>(std::chrono::milliseconds(kHangLimit).count())) <= 0) {
-      throw std::runtime_error("no output; so far: " + output_ + errors_);
-    }
-    for (int i = 0; i < 2; ++i) {
-      if (!entries[i].revents) continue;
-      char buffer[4096];
-      const ssize_t count = ::read(fds[i]->get(), buffer, sizeof buffer);
-      if (count <= 0) fds[i]->reset();
-      if (count > 0) texts[i]->append(buffer, static_cast<size_t>(count));
-    }
-    return true;
-  }
-
-  base::Process process_;
-  std::string output_;
-  std::string errors_;
-};
-
 /// The launcher's children: one worker and the guard, in the order of their start.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
@@ -310,9 +231,17 @@ TEST(Launcher, UsageErrorsEndWithTwo) {
   Launcher unknown(run_words({"--nproc-per-nods", "2", "x"}));
   EXPECT_EQ(unknown.finish(), 2);
   EXPECT_THAT(unknown.errors(), HasSubstr("unknown flag --nproc-per-nods (did you mean \"--nproc-per-node\"?)"));
-  Launcher later(run_words({"--rdzv-backend=c10d", "x"}));
-  EXPECT_EQ(later.finish(), 2);
-  EXPECT_EQ(later.errors(), "[cohort] error: cohort run: --rdzv-backend is not supported yet\n");
+  Launcher specs(run_words({"--logs-specs=mine", "x"}));
+  EXPECT_EQ(specs.finish(), 2);
+  EXPECT_EQ(
+      specs.errors(),
+      "[cohort] error: cohort run: --logs-specs=mine names a plug-in of Python's torchrun, which this launcher cannot "
+      "load\n  hint: --log-dir, --redirects, --tee and the filters say where output goes\n");
+  Launcher method(run_words({"--start-method=frok", "x"}));
+  EXPECT_EQ(method.finish(), 2);
+  EXPECT_EQ(method.errors(),
+            "[cohort] error: cohort run: --start-method=frok is none of spawn, fork and forkserver (did you mean "
+            "\"fork\"?)\n");
   Launcher none(run_words({}));
   EXPECT_EQ(none.finish(), 2);
 }

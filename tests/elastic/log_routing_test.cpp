@@ -57,24 +57,42 @@ TEST(LogRouting, NoFolderMeansNoFiles) {
 
 TEST(LogRouting, CreatesTorchrunsTree) {
   const test::TemporaryFolder root;
-  const AttemptFolder folder = create_attempt_folder(root / "logs", "run", 2).value();
+  const LogFolder folder = create_log_folder(root / "logs", "run").value();
   EXPECT_TRUE(folder.path.starts_with(root / "logs/run_"));
-  EXPECT_TRUE(folder.path.ends_with("/attempt_0"));
-  EXPECT_TRUE(std::filesystem::is_directory(folder.path + "/1"));
   EXPECT_EQ(folder.temporary_root, "");
-  EXPECT_EQ(create_attempt_folder("/dev/null", "run", 2)->path, "");
+  EXPECT_EQ(create_attempt_folder(folder, 1, 2).value(), folder.path + "/attempt_1");
+  EXPECT_TRUE(std::filesystem::is_directory(folder.path + "/attempt_1/1"));
+}
+
+TEST(LogRouting, NullFolderIsNone) {
+  const LogFolder none = create_log_folder("/dev/null", "run").value();
+  EXPECT_EQ(none.path, "");
+  EXPECT_EQ(create_attempt_folder(none, 0, 2).value(), "");
+}
+
+TEST(LogRouting, RunIdIsNoPath) {
+  const test::TemporaryFolder root;
+  const LogFolder folder = create_log_folder(root / "logs", "../../elsewhere/x").value();
+  EXPECT_TRUE(folder.path.starts_with(root / "logs/.._.._elsewhere_x_")) << folder.path;
 }
 
 TEST(LogRouting, TemporaryFolderGoesUnlessUsed) {
-  const AttemptFolder unused = create_attempt_folder("", "run", 1).value();
-  ASSERT_TRUE(std::filesystem::is_directory(unused.path));
+  const LogFolder unused = create_log_folder("", "run").value();
+  ASSERT_TRUE(std::filesystem::is_directory(create_attempt_folder(unused, 0, 1).value()));
   remove_if_unused(unused);
   EXPECT_FALSE(std::filesystem::exists(unused.temporary_root));
-  const AttemptFolder used = create_attempt_folder("", "run", 1).value();
-  ASSERT_TRUE(base::write_file_atomically(used.path + "/0/error.json", "{}"));
+  const LogFolder used = create_log_folder("", "run").value();
+  const std::string attempt = create_attempt_folder(used, 0, 1).value();
+  ASSERT_TRUE(base::write_file_atomically(attempt + "/0/error.json", "{}"));
   remove_if_unused(used);
-  EXPECT_TRUE(std::filesystem::exists(used.path + "/0/error.json"));
+  EXPECT_TRUE(std::filesystem::exists(attempt + "/0/error.json"));
   std::filesystem::remove_all(used.temporary_root);
+}
+
+TEST(LogRouting, FiltersAreTextsBetweenCommas) {
+  EXPECT_EQ(parse_filters("apple,orange"), (std::vector<std::string>{"apple", "orange"}));
+  EXPECT_EQ(parse_filters("a,,b,c"), (std::vector<std::string>{"a,b", "c"}));
+  EXPECT_EQ(parse_filters(""), std::vector<std::string>());
 }
 
 }  // namespace

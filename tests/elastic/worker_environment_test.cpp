@@ -8,12 +8,20 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-Job job_of_two_nodes() {
-  return {.layout = {.num_nodes = 2, .node_rank = 1, .local_world_size = 4},
+WorkerContext context_of_two_nodes() {
+  return {.layout = {.num_nodes = 2,
+                     .node_rank = 1,
+                     .local_world_size = 4,
+                     .world_size = 8,
+                     .first_rank = 4,
+                     .first_role_rank = 4,
+                     .role_world_size = 8},
           .role = "trainer",
           .run_id = "run-7",
-          .master_address = "node-a",
-          .master_port = 29500};
+          .store_address = "node-a",
+          .store_port = 29501,
+          .restart_count = 1,
+          .max_restarts = 3};
 }
 
 TEST(WorkerEnvironment, IsTorchrunsContract) {
@@ -27,21 +35,24 @@ TEST(WorkerEnvironment, IsTorchrunsContract) {
                               {"ROLE_WORLD_SIZE", "8"},
                               {"ROLE_NAME", "trainer"},
                               {"MASTER_ADDR", "node-a"},
-                              {"MASTER_PORT", "29500"},
-                              {"TORCHELASTIC_RESTART_COUNT", "0"},
-                              {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                              {"MASTER_PORT", "29501"},
+                              {"TORCHELASTIC_RESTART_COUNT", "1"},
+                              {"TORCHELASTIC_MAX_RESTARTS", "3"},
                               {"TORCHELASTIC_RUN_ID", "run-7"},
-                              {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                              {"TORCHELASTIC_USE_AGENT_STORE", "True"},
                               {"TORCHELASTIC_ERROR_FILE", "/logs/2/error.json"},
                               {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
                               {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
                               {"OMP_NUM_THREADS", "3"}};
-  EXPECT_EQ(worker_environment(job_of_two_nodes(), 2, "/logs/2/error.json", 3, {}), expected);
+  EXPECT_EQ(worker_environment(
+                context_of_two_nodes(),
+                {.local_rank = 2, .error_file = "/logs/2/error.json", .num_threads = 3, .visible_gpus = ""}, {}),
+            expected);
 }
 
 TEST(WorkerEnvironment, InheritsTheRestButItsOwnRanks) {
   const Variables inherited = {{"HOME", "/home/me"}, {"RANK", "77"}, {"CUDA_VISIBLE_DEVICES", "1"}};
-  const Variables variables = worker_environment(job_of_two_nodes(), 0, "", 0, inherited);
+  const Variables variables = worker_environment(context_of_two_nodes(), {}, inherited);
   EXPECT_EQ(variables.at("HOME"), "/home/me");
   EXPECT_EQ(variables.at("CUDA_VISIBLE_DEVICES"), "1");
   EXPECT_EQ(variables.at("RANK"), "4");
@@ -50,9 +61,30 @@ TEST(WorkerEnvironment, InheritsTheRestButItsOwnRanks) {
 
 TEST(WorkerEnvironment, UsersThreadsAndNcclSettingStay) {
   const Variables inherited = {{"OMP_NUM_THREADS", "9"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}};
-  const Variables variables = worker_environment(job_of_two_nodes(), 0, "", 2, inherited);
+  const Variables variables =
+      worker_environment(context_of_two_nodes(), {.error_file = "", .num_threads = 2, .visible_gpus = ""}, inherited);
   EXPECT_EQ(variables.at("OMP_NUM_THREADS"), "9");
   EXPECT_EQ(variables.at("TORCH_NCCL_ASYNC_ERROR_HANDLING"), "0");
+}
+
+TEST(WorkerEnvironment, VirtualLocalRankSeesOneGpu) {
+  WorkerContext context = context_of_two_nodes();
+  context.virtual_local_rank = true;
+  const Variables variables = worker_environment(context, {.local_rank = 3, .error_file = "", .visible_gpus = "5"},
+                                                 {{"CUDA_VISIBLE_DEVICES", "2,3,4,5"}});
+  EXPECT_EQ(variables.at("LOCAL_RANK"), "0");
+  EXPECT_EQ(variables.at("RANK"), "7");
+  EXPECT_EQ(variables.at("CUDA_VISIBLE_DEVICES"), "5");
+}
+
+TEST(WorkerEnvironment, AgentsSecretStaysTheirs) {
+  EXPECT_EQ(worker_environment(context_of_two_nodes(), {}, {{"COHORT_TOKEN", "secret"}}).count("COHORT_TOKEN"), 0u);
+}
+
+TEST(WorkerEnvironment, WorkerZeroMayHostTheStore) {
+  WorkerContext context = context_of_two_nodes();
+  context.agent_hosts_store = false;
+  EXPECT_EQ(worker_environment(context, {}, {}).at("TORCHELASTIC_USE_AGENT_STORE"), "False");
 }
 
 }  // namespace

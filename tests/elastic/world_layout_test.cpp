@@ -2,63 +2,30 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "tests/support/temporary_folder.h"
-
 namespace cohort::elastic {
 namespace {
 
-TEST(WorldLayout, NumbersRanksNodeByNode) {
-  const WorldLayout layout = {.num_nodes = 3, .node_rank = 2, .local_world_size = 4};
-  EXPECT_EQ(layout.world_size(), 12);
-  EXPECT_EQ(layout.rank(1), 9);
+rendezvous::Node node(int local_world_size, const std::string& role = "default") {
+  return {.host = "h", .address = "a", .local_world_size = local_world_size, .role = role};
 }
 
-TEST(WorldLayout, LocalWorldSizeWords) {
-  EXPECT_EQ(*parse_local_world_size("3", {.num_cores = 8}), 3);
-  EXPECT_EQ(*parse_local_world_size("cpu", {.num_cores = 8, .num_gpus = 2}), 8);
-  EXPECT_EQ(*parse_local_world_size("gpu", {.num_cores = 8, .num_gpus = 2}), 2);
-  EXPECT_EQ(*parse_local_world_size("auto", {.num_cores = 8, .num_gpus = 2}), 2);
-  EXPECT_EQ(*parse_local_world_size("auto", {.num_cores = 8, .num_gpus = 0}), 8);
+TEST(WorldLayout, OneNode) {
+  const WorldLayout layout = layout_of({.nodes = {node(3)}, .store_address = ""});
+  EXPECT_EQ(layout.first_rank, 0);
+  EXPECT_EQ(layout.world_size, 3);
+  EXPECT_EQ(layout.role_world_size, 3);
 }
 
-TEST(WorldLayout, LocalWorldSizeErrorsMessage) {
-  const HostDevices devices = {.num_cores = 8, .num_gpus = 0};
-  EXPECT_EQ(parse_local_world_size("gpus", devices).error().describe(),
-            "Unsupported nproc_per_node value: gpus (did you mean \"gpu\"?)\n"
-            "  hint: give a number, auto, cpu or gpu");
-  EXPECT_EQ(parse_local_world_size("gpu", devices).error().describe(),
-            "--nproc-per-node=gpu: Cuda is not available.\n"
-            "  hint: this host shows no /dev/nvidia0");
-  EXPECT_EQ(parse_local_world_size("0", devices).error().describe(), "--nproc-per-node=0 must be from 1 to 1048576");
-}
-
-TEST(WorldLayout, NumNodes) {
-  EXPECT_EQ(*parse_num_nodes("2"), 2);
-  EXPECT_EQ(*parse_num_nodes("2:2"), 2);
-}
-
-TEST(WorldLayout, NumNodesErrorsMessage) {
-  EXPECT_EQ(parse_num_nodes("1:4").error().describe(),
-            "--nnodes=1:4 asks for an elastic job, which is not supported yet\n"
-            "  hint: give one number, such as --nnodes=4");
-  EXPECT_EQ(parse_num_nodes("two").error().describe(), "nnodes=two is not in \"MIN:MAX\" format");
-  EXPECT_EQ(parse_num_nodes("1:2:3").error().describe(), "nnodes=1:2:3 is not in \"MIN:MAX\" format");
-  EXPECT_EQ(parse_num_nodes("0").error().describe(), "--nnodes=0 needs 1 <= MIN <= MAX <= 1048576");
-}
-
-TEST(WorldLayout, CountsGpusThatCudaWouldShow) {
-  const test::TemporaryFolder devices;
-  for (const char* name : {"nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"}) {
-    std::ofstream(devices / name) << "";
-  }
-  EXPECT_EQ(count_gpus(devices.path(), std::nullopt), 3);
-  EXPECT_EQ(count_gpus(devices.path(), "2,0"), 2);
-  EXPECT_EQ(count_gpus(devices.path(), ""), 0);
-  EXPECT_EQ(count_gpus(devices.path(), "1,-1,0"), 1);
-  EXPECT_EQ(count_gpus(devices.path(), "GPU-abc,MIG-def"), 2);
-  EXPECT_EQ(count_gpus(devices / "missing", std::nullopt), 0);
+TEST(WorldLayout, NodesOfDifferentSizesAndRoles) {
+  rendezvous::Round round{
+      .node_rank = 2, .nodes = {node(2, "actor"), node(4, "learner"), node(1, "actor"), node(8)}, .store_address = ""};
+  const WorldLayout layout = layout_of(round);
+  EXPECT_EQ(layout.num_nodes, 4);
+  EXPECT_EQ(layout.first_rank, 6);
+  EXPECT_EQ(layout.local_world_size, 1);
+  EXPECT_EQ(layout.world_size, 15);
+  EXPECT_EQ(layout.first_role_rank, 2);
+  EXPECT_EQ(layout.role_world_size, 3);
 }
 
 }  // namespace

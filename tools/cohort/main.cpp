@@ -19,6 +19,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "start a program as several ranks, as torchrun does", run_command},
+    {"launch", "the same for programs that want --local-rank, as torch.distributed.launch", launch_command},
     {"store", "run the store that processes of a job meet at", store_command},
 };
 

@@ -7,10 +7,13 @@
 #include <cmath>
 
 #include "cohort/base/env.h"
+#include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/elastic/launch.h"
+#include "cohort/rendezvous/scheduler_flags.h"
 #include "tools/cohort/commands.h"
+#include "tools/cohort/config_file.h"
 #include "tools/cohort/flags.h"
 
 namespace cohort::cli {
@@ -20,22 +23,19 @@ using base::Result;
 
 namespace {
 
-/// torchrun's flags that need what the launcher cannot do yet: told apart from a mistyped flag.
-const std::vector<std::string> kLaterFlags = {
-    "--rdzv-backend",      "--rdzv-endpoint", "--rdzv-id",           "--rdzv-conf",
-    "--start-method",      "--run-path",      "--event-log-handler", "--duplicate-stdout-filters",
-    "--local-addr",        "--logs-specs",    "--numa-binding",      "--duplicate-stderr-filters",
-    "--virtual-local-rank"};
-
 /// Numbers stay texts until the whole line is known, so that an error can quote them.
 struct RunFlags {
   elastic::LaunchOptions options;
-  std::string node_rank = "0";
+  std::string node_rank;
   std::string master_port;
   std::string shutdown_timeout;
   std::string max_restarts = "0";
-  std::string monitor_interval;
-  std::vector<std::string> later = std::vector<std::string>(kLaterFlags.size());
+  std::string restart_backoff = "0";
+  std::string monitor_interval = "0.1";
+  std::string start_method = "spawn";
+  std::string logs_specs;
+  std::string config;
+  bool uses_env = false;
 };
 
 class HelpFormatter : public CLI::Formatter {
@@ -50,25 +50,48 @@ class HelpFormatter : public CLI::Formatter {
 
 void add_size_flags(CLI::App& app, RunFlags& flags) {
   const char* group = "How many ranks and where";
-  elastic::LaunchOptions& options = flags.options;
-  app.add_option("--nproc-per-node", options.local_world_size, "Workers on this node: a number, auto, cpu or gpu")
+  rendezvous::Flags& meeting = flags.options.rendezvous;
+  app.add_option("--nproc-per-node", flags.options.local_world_size, "Workers on this node: a number, auto, cpu or gpu")
       ->group(group);
-  app.add_option("--nnodes", options.num_nodes, "Number of nodes")->group(group);
-  app.add_option("--node-rank", flags.node_rank, "This node's number, from 0")->group(group);
-  app.add_flag("--standalone", options.standalone, "One node, on a free port (the default for one node)")->group(group);
-  app.add_option("--master-addr", options.master_address, "Address of node 0, where rank 0 hosts the store")
+  app.add_option("--nnodes", meeting.num_nodes, "Number of nodes, or MIN:MAX for a job that nodes join and leave")
       ->group(group);
-  app.add_option("--master-port", flags.master_port, "Port of the store (one node: any free one; several: 29500)")
+  app.add_flag("--standalone", meeting.standalone, "One node, on a free port (the default for one node)")->group(group);
+  app.add_option("--role", meeting.role, "Name of these workers in line prefixes")->group(group);
+  app.add_option("--cpu-bind", flags.options.cpu_bind, "CPUs of each worker: none, cores (an equal share) or numa")
       ->group(group);
-  app.add_option("--role", options.role, "Name of these workers in line prefixes")->group(group);
+  app.add_option("--numa-binding", flags.options.numa_binding,
+                 "Near the worker's GPU: node, socket, exclusive or core-complex")
+      ->group(group);
+  app.add_option("--gpus", flags.options.gpus, "GPUs the workers may see, such as 0,2,3")->group(group);
+  app.add_flag("--virtual-local-rank", flags.options.virtual_local_rank,
+               "Every worker is local rank 0 and sees its own GPU alone")
+      ->group(group);
+}
+
+void add_rendezvous_flags(CLI::App& app, RunFlags& flags) {
+  const char* group = "How nodes meet";
+  rendezvous::Flags& meeting = flags.options.rendezvous;
+  app.add_option("--rdzv-backend", meeting.backend, "static, c10d, etcd (also etcd-v2) or file")->group(group);
+  app.add_option("--rdzv-endpoint", meeting.endpoint, "HOST[:PORT] where the nodes meet; a path for file")
+      ->group(group);
+  app.add_option("--rdzv-id", meeting.run_id, "The job's name, the same on every node")->group(group);
+  app.add_option("--rdzv-conf", meeting.conf, "More settings: join_timeout=600,last_call_timeout=30,...")->group(group);
+  app.add_option("--node-rank", flags.node_rank, "This node's number, from 0 (static rendezvous)")->group(group);
+  app.add_option("--master-addr", meeting.master_address, "Address of node 0 (static rendezvous)")->group(group);
+  app.add_option("--master-port", flags.master_port, "Port at node 0 (static rendezvous; 29500 on several nodes)")
+      ->group(group);
+  app.add_option("--local-addr", meeting.local_address, "Address under which others reach this node")->group(group);
 }
 
 void add_program_flags(CLI::App& app, RunFlags& flags) {
   const char* group = "What to start";
-  app.add_flag("-m,--module", flags.options.program.as_module, "PROGRAM is a Python module, as in python -m")
+  elastic::WorkerProgram& program = flags.options.program;
+  app.add_flag("-m,--module", program.as_module, "PROGRAM is a Python module, as in python -m")->group(group);
+  app.add_flag("--no-python", program.without_python, "Execute PROGRAM directly, even a .py file")->group(group);
+  app.add_flag("--run-path", program.as_path, "PROGRAM is a Python script, folder or archive")->group(group);
+  app.add_option("--start-method", flags.start_method, "Without effect: workers are programs of their own")
       ->group(group);
-  app.add_flag("--no-python", flags.options.program.without_python, "Execute PROGRAM directly, even a .py file")
-      ->group(group);
+  app.add_option("--config", flags.config, "TOML file with flags, such as nproc-per-node = 4")->group(group);
 }
 
 void add_log_flags(CLI::App& app, RunFlags& flags) {
@@ -82,15 +105,29 @@ void add_log_flags(CLI::App& app, RunFlags& flags) {
       ->group(group);
   app.add_option("--local-ranks-filter", options.local_ranks_filter, "Show only these local ranks, such as 0,2")
       ->group(group);
+  app.add_option("--duplicate-stdout-filters", options.duplicate_stdout_filters,
+                 "Teed lines with one of these texts also into filtered_stdout.log")
+      ->group(group);
+  app.add_option("--duplicate-stderr-filters", options.duplicate_stderr_filters,
+                 "Teed lines with one of these texts also into filtered_stderr.log")
+      ->group(group);
+  app.add_option("--event-log-handler", options.event_log_handler, "null, or console: a JSON line per event on stderr")
+      ->group(group);
+  app.add_option("--logs-specs", flags.logs_specs, "Not supported: a plug-in of Python's torchrun")->group(group);
 }
 
 void add_failure_flags(CLI::App& app, RunFlags& flags) {
   const char* group = "Stopping and failures";
+  app.add_option("--max-restarts", flags.max_restarts, "How often all workers are started again after a failure")
+      ->group(group);
+  app.add_option("--restart-backoff", flags.restart_backoff,
+                 "Seconds before the first restart; doubled for each one more, at most 60")
+      ->group(group);
   app.add_option("--shutdown-timeout", flags.shutdown_timeout, "Seconds from SIGTERM to SIGKILL (default 30)")
       ->group(group);
-  app.add_option("--signals-to-handle", flags.options.signals_to_handle, "Signals that are forwarded to the workers")
+  app.add_option("--signals-to-handle", flags.options.signals_to_handle,
+                 "Signals that end the job, forwarded to workers")
       ->group(group);
-  app.add_option("--max-restarts", flags.max_restarts, "Only 0 for now: a failure ends the job")->group(group);
   app.add_option("--monitor-interval", flags.monitor_interval, "Without effect: exits are noticed at once")
       ->group(group);
 }
@@ -102,12 +139,15 @@ void build_app(CLI::App& app, RunFlags& flags) {
   app.get_formatter()->column_width(34);
   app.footer(
       "Flags may be written with underscores. PET_<FLAG> in the environment, such as PET_NPROC_PER_NODE=4,\n"
-      "gives a flag's default.");
+      "gives a flag's default; the command line wins over it, and both over --config.\n"
+      "Exit code: 0 all workers of all nodes ended with 0; 1 the job failed or was stopped; 2 wrong flags.");
   add_size_flags(app, flags);
+  add_rendezvous_flags(app, flags);
   add_program_flags(app, flags);
   add_log_flags(app, flags);
   add_failure_flags(app, flags);
-  for (size_t i = 0; i < kLaterFlags.size(); ++i) app.add_option(kLaterFlags[i], flags.later[i])->group("");
+  // torchrun's older way to be started; cohort launch turns it off.
+  app.add_flag("--use-env", flags.uses_env, "cohort launch: no --local-rank argument for workers")->group("Other");
   for (CLI::Option* option : app.get_options()) {
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (option->get_items_expected_max() > 0) option->type_name("VALUE");
@@ -134,7 +174,7 @@ std::string environment_name(const std::string& flag) {
 Result<std::vector<std::string>> flags_from_environment(const std::vector<Flag>& flags) {
   std::vector<std::string> words;
   for (const Flag& flag : flags) {
-    if (flag.name.size() <= 2 || flag.name == "--help") continue;
+    if (flag.name.size() <= 2 || flag.name == "--help" || flag.name == "--config") continue;
     const std::string name = environment_name(flag.name);
     const auto value = base::get_env(name.c_str());
     if (!value) continue;
@@ -157,43 +197,82 @@ Result<int> parse_number(const char* flag, const std::string& text, int min) {
   return static_cast<int>(*value);
 }
 
-Result<std::chrono::milliseconds> parse_shutdown_timeout(const std::string& flag) {
-  const auto inherited = base::get_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
-  const std::string text = !flag.empty() ? flag : inherited.value_or("30");
+Result<std::chrono::milliseconds> parse_seconds(const std::string& name, const std::string& text) {
   const auto seconds = base::parse_double(base::trim(text));
   if (!seconds || *seconds < 0 || *seconds > 1e7) {
-    const char* source = flag.empty() ? "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" : "--shutdown-timeout";
-    return Error(fmt::format("{}={} must be a number of seconds >= 0", source, text));
+    return Error(fmt::format("{}={} must be a number of seconds >= 0", name, text));
   }
   return std::chrono::milliseconds(std::llround(*seconds * 1000));
 }
 
-Result<void> finish_flags(RunFlags& flags, const std::vector<std::string>& program) {
-  for (size_t i = 0; i < kLaterFlags.size(); ++i) {
-    if (!flags.later[i].empty()) return Error(fmt::format("{} is not supported yet", kLaterFlags[i]));
-  }
-  if (program.empty()) return Error("no program given").with_hint("cohort run [flags] PROGRAM [arguments]");
-  flags.options.program.name = program.front();
-  flags.options.program.arguments.assign(program.begin() + 1, program.end());
+Result<void> parse_times(RunFlags& flags) {
+  const auto inherited = base::get_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+  const bool is_given = !flags.shutdown_timeout.empty();
+  const auto shutdown = parse_seconds(is_given ? "--shutdown-timeout" : "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+                                      is_given ? flags.shutdown_timeout : inherited.value_or("30"));
+  if (!shutdown) return shutdown.error();
+  flags.options.shutdown_timeout = *shutdown;
+  const auto backoff = parse_seconds("--restart-backoff", flags.restart_backoff);
+  if (!backoff) return backoff.error();
+  flags.options.restart_backoff = *backoff;
+  const auto interval = parse_seconds("--monitor-interval", flags.monitor_interval);
+  if (!interval) return interval.error();
+  const char* stuck_name = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
+  const auto stuck = parse_seconds(stuck_name, base::get_env(stuck_name).value_or("0"));
+  if (!stuck) return stuck.error();
+  flags.options.stuck_timeout = *stuck;
+  return {};
+}
 
-  const Result<int> node_rank = parse_number("--node-rank", flags.node_rank, 0);
-  if (!node_rank) return node_rank.error();
-  flags.options.node_rank = *node_rank;
+Result<void> parse_numbers(RunFlags& flags) {
+  rendezvous::Flags& meeting = flags.options.rendezvous;
+  if (!flags.node_rank.empty()) {
+    const Result<int> node_rank = parse_number("--node-rank", flags.node_rank, 0);
+    if (!node_rank) return node_rank.error();
+    meeting.node_rank = *node_rank;
+  }
   if (!flags.master_port.empty()) {
     const Result<int> port = parse_number("--master-port", flags.master_port, 1);
     if (!port) return port.error();
-    flags.options.master_port = *port;
+    meeting.master_port = *port;
   }
-  const Result<std::chrono::milliseconds> timeout = parse_shutdown_timeout(flags.shutdown_timeout);
-  if (!timeout) return timeout.error();
-  flags.options.shutdown_timeout = *timeout;
   const Result<int> max_restarts = parse_number("--max-restarts", flags.max_restarts, 0);
   if (!max_restarts) return max_restarts.error();
-  if (*max_restarts > 0) {
-    base::log_warning(fmt::format("--max-restarts={}: restarting workers is not supported yet, a failure ends the job",
-                                  *max_restarts));
-  }
+  meeting.max_restarts = *max_restarts;
   return {};
+}
+
+Result<void> finish_flags(RunFlags& flags, const std::vector<std::string>& program) {
+  if (program.empty()) return Error("no program given").with_hint("cohort run [flags] PROGRAM [arguments]");
+  flags.options.program.name = program.front();
+  flags.options.program.arguments.assign(program.begin() + 1, program.end());
+  const std::vector<std::string> methods = {"spawn", "fork", "forkserver"};
+  if (std::find(methods.begin(), methods.end(), flags.start_method) == methods.end()) {
+    return Error(fmt::format("--start-method={} is none of spawn, fork and forkserver{}", flags.start_method,
+                             base::did_you_mean(flags.start_method, methods)));
+  }
+  if (!flags.logs_specs.empty()) {
+    return Error(fmt::format("--logs-specs={} names a plug-in of Python's torchrun, which this launcher cannot load",
+                             flags.logs_specs))
+        .with_hint("--log-dir, --redirects, --tee and the filters say where output goes");
+  }
+  if (Result<void> parsed = parse_numbers(flags); !parsed) return parsed.error();
+  return parse_times(flags);
+}
+
+void parse_words(CLI::App& app, std::vector<std::string> words) {
+  std::reverse(words.begin(), words.end());  // CLI11 takes the words last first
+  app.parse(std::move(words));
+}
+
+/// The value of --config on the command line or in PET_CONFIG; later ones win.
+std::string config_among(const std::vector<std::string>& flags) {
+  const std::string prefix = "--config=";
+  std::string path;
+  for (const std::string& flag : flags) {
+    if (flag.starts_with(prefix)) path = flag.substr(prefix.size());
+  }
+  return path;
 }
 
 /// Fills `flags`; the text is help to print, if that was asked for.
@@ -206,12 +285,18 @@ Result<std::optional<std::string>> parse(const std::vector<std::string>& argumen
   const bool wants_help = std::any_of(split->flags.begin(), split->flags.end(),
                                       [](const std::string& flag) { return flag == "--help" || flag == "-h"; });
   if (wants_help) return std::optional<std::string>(app.help());
-  Result<std::vector<std::string>> words = flags_from_environment(known);
-  if (!words) return words.error();
-  words->insert(words->end(), split->flags.begin(), split->flags.end());
-  std::reverse(words->begin(), words->end());  // CLI11 takes the words last first
+  std::vector<std::string> words;
+  if (const std::string config = config_among(split->flags); !config.empty()) {
+    Result<std::vector<std::string>> from_file = flags_from_file(config, known);
+    if (!from_file) return from_file.error();
+    words = std::move(*from_file);
+  }
+  Result<std::vector<std::string>> from_environment = flags_from_environment(known);
+  if (!from_environment) return from_environment.error();
+  words.insert(words.end(), from_environment->begin(), from_environment->end());
+  words.insert(words.end(), split->flags.begin(), split->flags.end());
   try {
-    app.parse(std::move(*words));
+    parse_words(app, std::move(words));
   } catch (const CLI::ParseError& error) {
     return Error(error.what());
   }
@@ -219,28 +304,43 @@ Result<std::optional<std::string>> parse(const std::vector<std::string>& argumen
   return std::optional<std::string>();
 }
 
-}  // namespace
+int start_job(const std::string& command, const elastic::LaunchOptions& options) {
+  const auto fail = [&](const Error& error, int code) {
+    base::log_error(fmt::format("{}: {}", command, error.describe()));
+    return code;
+  };
+  const Result<elastic::LaunchPlan> plan = elastic::plan_launch(options, elastic::find_host_facts(options));
+  if (!plan) return fail(plan.error(), kUsageError);
+  const Result<int> code = elastic::launch(options, *plan);
+  return code ? *code : fail(code.error(), 1);
+}
 
-int run_command(const std::vector<std::string>& arguments) {
+int run(const std::string& command, bool adds_local_rank, const std::vector<std::string>& arguments) {
   RunFlags flags;
   const Result<std::optional<std::string>> help = parse(arguments, flags);
   if (!help) {
-    base::log_error("cohort run: " + help.error().describe());
+    base::log_error(fmt::format("{}: {}", command, help.error().describe()));
     return kUsageError;
   }
   if (*help) {
     (void)base::write_all(STDOUT_FILENO, **help);
     return 0;
   }
-  const Result<elastic::LaunchPlan> plan = elastic::plan_launch(flags.options, elastic::find_host_devices());
-  if (!plan) {
-    base::log_error("cohort run: " + plan.error().describe());
-    return kUsageError;
-  }
-  const Result<int> code = elastic::launch(flags.options);
-  if (code) return *code;
-  base::log_error("cohort run: " + code.error().describe());
-  return 1;
+  const auto note = rendezvous::fill_from_scheduler(flags.options.rendezvous, base::environment());
+  if (!note.text.empty()) base::log(note.is_warning ? base::LogLevel::kWarning : base::LogLevel::kInfo, note.text);
+  flags.options.program.adds_local_rank = adds_local_rank && !flags.uses_env;
+  return start_job(command, flags.options);
+}
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& arguments) { return run("cohort run", false, arguments); }
+
+int launch_command(const std::vector<std::string>& arguments) {
+  base::log_warning(
+      "cohort launch passes --local-rank as python -m torch.distributed.launch does; cohort run, whose workers "
+      "read LOCAL_RANK, is the way of today");
+  return run("cohort launch", true, arguments);
 }
 
 }  // namespace cohort::cli

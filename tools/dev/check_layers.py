@@ -12,7 +12,7 @@ BELOW = {
     "rendezvous": ["base", "store"],
     "elastic": ["base", "store", "rendezvous"],
     "shm": ["base"],
-    "comm": ["base", "shm"],
+    "comm": ["base", "rendezvous", "shm"],
     "mesh": ["base", "comm"],
     "parallel": ["base", "shm", "comm", "mesh"],
     "data": ["base", "comm"],

@@ -12,8 +12,9 @@ torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python_packages=("numpy" "pytest>=7" "safetensors>=0.4" "expecttest")  # the last: for PyTorch's own tests
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
-          libfmt-dev nlohmann-json3-dev libboost-dev)
-optional=(ccache mold clang-format clang-tidy iproute2 libopenmpi-dev openmpi-bin etcd-server)
+          libfmt-dev nlohmann-json3-dev)
+optional=(ccache mold clang-format clang-tidy iproute2 libopenmpi-dev openmpi-bin
+          mpich slurm-wlm munge python3-yaml)  # the last line: schedulers for the tests
 python=${PYTHON:-python3}
 stamp=.venv/.cohort-setup
 
@@ -71,7 +72,7 @@ install_system_packages() {
     packages+=(python3 python3-venv)
   fi
   if python_lacks_headers; then packages+=(python3-dev); fi
-  # What only makes builds faster, checks stricter or benchmarks richer (OpenMPI is a rival) is taken where the
+  # What only makes builds faster, checks stricter, tests or benchmarks richer (OpenMPI is a rival) is taken where the
   # distribution has it and we may install.
   if ((EUID == 0)) || ((${#packages[@]})); then
     for package in $(missing_packages "${optional[@]}"); do

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "cohort/base/cpu.h"
-#include "cohort/base/env.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/launch_environment.h"
 #include "cohort/comm/shm/shm_process_group.h"
 
 namespace cohort::comm {
@@ -163,7 +163,7 @@ class Attachment {
 };
 
 Cores cores_of(const BackendRequest& request) {
-  const auto local = base::parse_int(base::get_env("LOCAL_WORLD_SIZE").value_or(""));
+  const auto local = base::parse_int(LaunchEnvironment().get("LOCAL_WORLD_SIZE").value_or(""));
   const auto num_ranks = std::max<long long>(request.world_size, local.value_or(0));
   const auto num_cores = base::available_cores();
   if (num_cores < num_ranks) return Cores::kShared;

@@ -1,0 +1,206 @@
+#include "cohort/elastic/agent.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cohort/base/env.h"
+#include "cohort/base/host.h"
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/elastic/worker_plan.h"
+
+namespace cohort::elastic {
+
+using base::Error;
+using base::Result;
+using rendezvous::Event;
+using rendezvous::Round;
+using rendezvous::RoundOver;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+/// A worker that ends so early, in a way that the same program will end again, is not started blindly once more.
+constexpr std::chrono::seconds kStartTime{5};
+constexpr std::chrono::milliseconds kLongestBackoff{60'000};
+
+/// A shell's words for a program that cannot be executed or found; the dynamic loader's for a missing library.
+bool cannot_have_started(const WorkerFailure& failure) {
+  return failure.status.code == 126 || failure.status.code == 127;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// A launcher that is itself a worker tells its own launcher what the root cause said.
+void pass_on_error_file(const WorkerFailure& root) {
+  const std::string path = base::get_env("TORCHELASTIC_ERROR_FILE").value_or("");
+  const Result<std::string> text = base::read_file(root.error_file);
+  if (path.empty() || !text) return;
+  if (Result<void> written = base::write_file_atomically(path, error_file_with_code(*text, root.status)); !written) {
+    base::log_warning(written.error().describe());
+  }
+}
+
+std::string node_in_words(const Round& round, int node_rank) {
+  if (node_rank < 0 || node_rank >= static_cast<int>(round.nodes.size())) return "another node";
+  return fmt::format("node {} ({})", node_rank, round.nodes[static_cast<size_t>(node_rank)].host);
+}
+
+}  // namespace
+
+Result<int> Agent::run() {
+  started_at_ = Clock::now();
+  Result<std::unique_ptr<rendezvous::Rendezvous>> joined = rendezvous::Rendezvous::start(plan_.rendezvous);
+  if (!joined) return joined.error();
+  rendezvous_ = std::move(*joined);
+  for (;;) {
+    const std::optional<Event> event = next_event();
+    if (!event) return stopped();
+    Result<std::optional<int>> code = take(*event);
+    if (!code) return code.error();
+    if (*code) return **code;
+  }
+}
+
+std::optional<Event> Agent::next_event() {
+  if (news_) return std::exchange(news_, std::nullopt);
+  for (;;) {
+    if (std::optional<Event> event = rendezvous_->next_event()) return event;
+    if (take_signal()) return std::nullopt;
+    std::vector<Watch> watches;
+    watches.push_back({rendezvous_->fd(), POLLIN, [] {}});
+    watches.push_back({signals_.fd(), POLLIN, [] {}});
+    wait_for(watches, -1);
+  }
+}
+
+bool Agent::take_signal() {
+  while (const std::optional<int> signal = signals_.next()) {
+    if (std::find(plan_.signals.begin(), plan_.signals.end(), *signal) == plan_.signals.end()) continue;
+    stop_signal_ = signal;
+    return true;
+  }
+  return false;
+}
+
+Result<std::optional<int>> Agent::take(const Event& event) {
+  if (const auto* round = std::get_if<Round>(&event)) return run_round(*round);
+  if (const auto* over = std::get_if<RoundOver>(&event)) return end_round(*over);
+  return std::get<Error>(event);
+}
+
+Result<std::optional<int>> Agent::run_round(const Round& round) {
+  round_ = round;
+  is_cause_ = false;
+  failures_.clear();
+  base::log_info(fmt::format("round {}: node {} of {}, restart {} of {}, workers' store {}:{}", round.number,
+                             round.node_rank, round.nodes.size(), round.restart_count, round.max_restarts,
+                             round.store_address, round.store_port));
+  Result<GroupResult> result = run_workers(round);
+  guard_.forget();
+  if (!result) {
+    rendezvous_->report_failure(fmt::format("{} could not start its workers: {}", node_in_words(round, round.node_rank),
+                                            result.error().message()),
+                                /*may_restart=*/false);
+    return result.error();
+  }
+  failures_ = std::move(result->failures);
+  for (const WorkerFailure& failure : failures_) events_.worker_ended(round, plan_.rendezvous, failure);
+  if (result->signal) {
+    stop_signal_ = result->signal;
+    return std::optional<int>(stopped());
+  }
+  if (result->ok()) {
+    events_.workers_succeeded(round, plan_.rendezvous);
+    rendezvous_->report_success();
+  }
+  return std::optional<int>();
+}
+
+Result<GroupResult> Agent::run_workers(const Round& round) {
+  const Result<std::string> attempt = create_attempt_folder(folder_, attempt_++, plan_.local_world_size);
+  if (!attempt) return Error("cannot create the log folder").caused_by(attempt.error()).with_hint("give --log-dir");
+  const Result<std::vector<WorkerSpec>> specs = plan_workers(options_, plan_, round, *attempt);
+  if (!specs) return specs.error();
+  WorkerGroup group({.shutdown_timeout = options_.shutdown_timeout,
+                     .stuck_timeout = options_.stuck_timeout,
+                     .stop_signals = plan_.signals,
+                     .filters = plan_.logs.filters,
+                     .attempt_folder = *attempt,
+                     .guard = &guard_});
+  started_at_ = Clock::now();
+  if (Result<void> started = group.start(*specs); !started) return started.error();
+  events_.workers_started(round, plan_.rendezvous);
+  return group.supervise({.signals = signals_,
+                          .news_fd = rendezvous_->fd(),
+                          .read_news = [this]() -> std::optional<std::string> {
+                            if (std::optional<Event> event = rendezvous_->next_event()) news_ = std::move(event);
+                            if (!news_) return std::nullopt;
+                            if (const auto* over = std::get_if<RoundOver>(&*news_)) return over->why;
+                            if (const auto* error = std::get_if<Error>(&*news_)) return error->message();
+                            return std::nullopt;
+                          },
+                          .when_failed = [this](const WorkerFailure& failure) { report_failure(failure); }});
+}
+
+void Agent::report_failure(const WorkerFailure& failure) {
+  is_cause_ = true;
+  const bool is_start_failure = cannot_have_started(failure) && Clock::now() - started_at_ < kStartTime;
+  if (is_start_failure && round_.restart_count < round_.max_restarts) {
+    base::log_warning("a worker's program cannot start here; not restarting it, as it would end the same way again");
+  }
+  const std::string said = failure.error_file == "<N/A>" ? "" : ": " + first_line(failure.message);
+  rendezvous_->report_failure(fmt::format("rank {} (pid {}) on {} failed with {}{}", failure.rank, failure.pid,
+                                          node_in_words(round_, round_.node_rank), failure.status.describe(), said),
+                              /*may_restart=*/!is_start_failure && !failure.is_stuck);
+}
+
+Result<std::optional<int>> Agent::end_round(const RoundOver& over) {
+  using Reason = RoundOver::Reason;
+  if (over.job_ends) {
+    const bool is_success = over.reason == Reason::kFinished;
+    events_.agent_ended(round_, plan_.rendezvous, is_success, over.why);
+    return std::optional<int>(is_success ? 0 : failed(over));
+  }
+  if (over.reason == Reason::kWorkerFailed) {
+    base::log_warning(fmt::format("restarting the workers, restart {} of {}: {}", round_.restart_count + 1,
+                                  round_.max_restarts, over.why));
+    if (!back_off()) return std::optional<int>(stopped());
+  } else {
+    base::log_warning(fmt::format("restarting the workers, which uses up no restart: {}", over.why));
+  }
+  rendezvous_->join_next();
+  return std::optional<int>();
+}
+
+bool Agent::back_off() {
+  if (options_.restart_backoff.count() == 0) return true;
+  const auto factor = 1LL << std::min(round_.restart_count, 20);
+  const std::chrono::milliseconds time = std::min(kLongestBackoff, {options_.restart_backoff * factor});
+  base::log_info(fmt::format("waiting for {} before the restart", base::format_duration(time)));
+  std::vector<Watch> watches;
+  watches.push_back({signals_.fd(), POLLIN, [] {}});
+  wait_for(watches, static_cast<int>(time.count()));
+  return !take_signal();
+}
+
+int Agent::stopped() {
+  const std::string by = base::signal_name(*stop_signal_);
+  rendezvous_->leave(fmt::format("{} was stopped by {}", node_in_words(round_, round_.node_rank), by));
+  base::log_error(fmt::format("{} was stopped by {}", options_.program.name, by));
+  return 1;
+}
+
+int Agent::failed(const RoundOver& over) {
+  if (!is_cause_) base::log_error(fmt::format("the job has failed: {}", over.why));
+  if (failures_.empty()) return 1;
+  pass_on_error_file(root_cause(failures_));
+  const std::string text = format_failure_report(options_.program.name, failures_, base::host_name());
+  (void)base::write_all(STDERR_FILENO, text + "\n");
+  return 1;
+}
+
+}  // namespace cohort::elastic

@@ -1,0 +1,66 @@
+/// The agent of one node: takes part in the rounds of a rendezvous, runs this node's workers in each, and answers for them.
+///
+/// Semantics follow torch/distributed/elastic/agent/server/api.py of PyTorch 2.13, with one thread and no polling.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cohort/base/result.h"
+#include "cohort/elastic/event_log.h"
+#include "cohort/elastic/launch.h"
+#include "cohort/elastic/session.h"
+#include "cohort/elastic/signals.h"
+#include "cohort/elastic/worker_group.h"
+#include "cohort/rendezvous/rendezvous.h"
+
+namespace cohort::elastic {
+
+class Agent {
+ public:
+  /// All arguments must outlive the agent.
+  Agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder, SessionGuard& guard,
+        SignalSource& signals)
+      : options_(options), plan_(plan), folder_(folder), guard_(guard), signals_(signals), events_(plan.logs_events) {}
+
+  /// Blocks until the job is over for this node and returns the exit code: 0 if every worker of every node ended with 0, else
+  /// 1. What failed is on stderr then. Errors: the rendezvous could not be joined, or a worker not be started.
+  base::Result<int> run();
+
+ private:
+  /// Waits for the next event of the rendezvous. Nothing: a signal came first, and is in stop_signal_.
+  std::optional<rendezvous::Event> next_event();
+  /// True if one came that ends the job; the others are for workers, and none run.
+  bool take_signal();
+  /// Each returns the exit code once there is one.
+  base::Result<std::optional<int>> take(const rendezvous::Event& event);
+  base::Result<std::optional<int>> run_round(const rendezvous::Round& round);
+  base::Result<std::optional<int>> end_round(const rendezvous::RoundOver& over);
+  base::Result<GroupResult> run_workers(const rendezvous::Round& round);
+  void report_failure(const WorkerFailure& failure);
+  /// Sleeps before a restart; false if a signal ended it.
+  bool back_off();
+  int stopped();
+  int failed(const rendezvous::RoundOver& over);
+
+  const LaunchOptions& options_;
+  const LaunchPlan& plan_;
+  const LogFolder& folder_;
+  SessionGuard& guard_;
+  SignalSource& signals_;
+  EventLog events_;
+  std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
+  rendezvous::Round round_;
+  int attempt_ = 0;
+  std::chrono::steady_clock::time_point started_at_{};
+  /// What came while the workers ran.
+  std::optional<rendezvous::Event> news_;
+  std::optional<int> stop_signal_;
+  /// Of the last round, on this node.
+  std::vector<WorkerFailure> failures_;
+  /// A worker of this node was the one that failed.
+  bool is_cause_ = false;
+};
+
+}  // namespace cohort::elastic

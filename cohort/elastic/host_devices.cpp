@@ -1,0 +1,69 @@
+#include "cohort/elastic/host_devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cohort/base/cpu.h"
+#include "cohort/base/env.h"
+#include "cohort/base/text.h"
+
+namespace cohort::elastic {
+
+using base::Error;
+using base::Result;
+
+namespace {
+
+constexpr long long kMostRanks = 1 << 20;
+
+/// CUDA stops reading the list at the first entry that is no device, such as -1.
+int count_visible(const std::string& list, int num_gpus) {
+  int count = 0;
+  for (const std::string& part : base::split(list, ',')) {
+    const std::string device = base::trim(part);
+    const auto index = base::parse_int(device);
+    if (device.empty() || (index && (*index < 0 || *index >= num_gpus))) break;
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+HostDevices find_host_devices() {
+  return {base::available_cores(), count_gpus("/dev", base::get_env("CUDA_VISIBLE_DEVICES"))};
+}
+
+int count_gpus(const std::string& device_folder, const std::optional<std::string>& visible_devices) {
+  constexpr std::string_view kPrefix = "nvidia";
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(device_folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && base::parse_int(std::string_view(name).substr(kPrefix.size()))) ++count;
+  }
+  return visible_devices ? count_visible(*visible_devices, count) : count;
+}
+
+Result<int> parse_local_world_size(const std::string& text, const HostDevices& devices) {
+  if (text == "cpu") return devices.num_cores;
+  if (text == "auto") return devices.num_gpus > 0 ? devices.num_gpus : devices.num_cores;
+  if (text == "gpu") {
+    if (devices.num_gpus > 0) return devices.num_gpus;
+    return Error("--nproc-per-node=gpu: Cuda is not available.").with_hint("this host shows no /dev/nvidia0");
+  }
+  const auto count = base::parse_int(text);
+  if (!count) {
+    return Error(fmt::format("Unsupported nproc_per_node value: {}{}", text,
+                             base::did_you_mean(text, {"auto", "cpu", "gpu"})))
+        .with_hint("give a number, auto, cpu or gpu");
+  }
+  if (*count < 1 || *count > kMostRanks) {
+    return Error(fmt::format("--nproc-per-node={} must be from 1 to {}", text, kMostRanks));
+  }
+  return static_cast<int>(*count);
+}
+
+}  // namespace cohort::elastic

@@ -1,0 +1,33 @@
+/// Workers that live and do nothing: stopped, stuck in the kernel, or without their main thread. Pure.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace cohort::elastic {
+
+/// What is known of one worker from the states the kernel shows, one observation after another.
+class WorkerHealth {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// How long a state must last before it is worth a word.
+  static constexpr std::chrono::seconds kStoppedTime{1};
+  static constexpr std::chrono::seconds kStuckTime{10};
+
+  /// `state` is the letter of /proc/<pid>/stat. Returns what there is to say now, each thing once:
+  /// "is stopped (SIGSTOP or a debugger); kill -CONT 4711 lets it go on".
+  std::optional<std::string> observe(char state, int pid, Clock::time_point now);
+
+  /// How long it has been in uninterruptible sleep, at the last observation.
+  std::chrono::milliseconds stuck_time() const;
+
+ private:
+  char state_ = 'S';
+  bool is_said_ = false;
+  Clock::time_point since_{};
+  Clock::time_point now_{};
+};
+
+}  // namespace cohort::elastic

@@ -1,0 +1,135 @@
+#include "cohort/elastic/worker_output.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/elastic/signals.h"
+
+namespace cohort::elastic {
+
+using base::Error;
+using base::Result;
+
+namespace {
+
+/// Appends to the file; a file that takes no more is closed, and that is said once.
+void write_or_close(base::Fd& file, std::string_view text, const char* which) {
+  if (!file || text.empty()) return;
+  if (const Result<void> written = base::write_all(file.get(), text); !written) {
+    base::log_warning(Error(fmt::format("{} is incomplete", which)).caused_by(written.error()).describe());
+    file.reset();
+  }
+}
+
+}  // namespace
+
+/// One of our own streams, and the filtered log beside it.
+struct WorkerOutput::Sink {
+  Console console;
+  std::vector<std::string> filters;
+  std::string filtered_path;
+  base::Fd filtered;
+
+  void append(const std::string& lines) {
+    console.append(lines);
+    if (filtered) write_or_close(filtered, matching(lines), "a filtered log");
+  }
+
+  std::string matching(const std::string& lines) const {
+    std::string found;
+    for (size_t begin = 0; begin < lines.size();) {
+      const size_t end = lines.find('\n', begin) + 1;
+      const std::string line = lines.substr(begin, end - begin);
+      const auto is_in_line = [&](const std::string& text) { return line.find(text) != std::string::npos; };
+      if (std::any_of(filters.begin(), filters.end(), is_in_line)) found += line;
+      begin = end;
+    }
+    return found;
+  }
+};
+
+/// One stream of one worker that goes to a file and to our own stream.
+struct WorkerOutput::Stream {
+  base::Fd pipe;
+  base::Fd file;
+  PrefixedLines lines;
+  Sink* sink;
+};
+
+WorkerOutput::WorkerOutput(const FilteredLogs& filters, const std::string& attempt_folder)
+    : output_(new Sink{Console(STDOUT_FILENO), filters.output_texts, attempt_folder + "/filtered_stdout.log", {}}),
+      errors_(new Sink{Console(STDERR_FILENO), filters.error_texts, attempt_folder + "/filtered_stderr.log", {}}) {}
+
+WorkerOutput::~WorkerOutput() = default;
+
+Result<void> WorkerOutput::add_output(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe) {
+  return add(route, line_prefix, pipe, *output_);
+}
+
+Result<void> WorkerOutput::add_errors(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe) {
+  return add(route, line_prefix, pipe, *errors_);
+}
+
+Result<void> WorkerOutput::add(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe, Sink& sink) {
+  if (!route.tee) return {};
+  if (!sink.filters.empty() && !sink.filtered) {
+    Result<base::Fd> filtered = base::open_for_writing(sink.filtered_path);
+    if (!filtered) return filtered.error();
+    sink.filtered = std::move(*filtered);
+  }
+  Result<base::Fd> file = base::open_for_writing(route.file);
+  if (!file) return file.error();
+  streams_.push_back(
+      std::make_unique<Stream>(Stream{std::move(pipe), std::move(*file), PrefixedLines(line_prefix), &sink}));
+  return {};
+}
+
+void WorkerOutput::add_watches(std::vector<Watch>& watches) {
+  for (const auto& stream : streams_) {
+    if (stream->pipe && !stream->sink->console.is_full()) {
+      watches.push_back({stream->pipe.get(), POLLIN, [this, &stream] { read(*stream); }});
+    }
+  }
+  for (Console* console : {&output_->console, &errors_->console}) {
+    if (console->has_pending()) watches.push_back({console->fd(), POLLOUT, [console] { console->write_some(); }});
+  }
+}
+
+void WorkerOutput::read(Stream& stream) {
+  char buffer[65536];
+  const ssize_t count = ::read(stream.pipe.get(), buffer, sizeof buffer);
+  if (count < 0 && errno == EINTR) return;
+  if (count <= 0) {
+    stream.sink->append(stream.lines.finish());
+    stream.pipe.reset();
+    return;
+  }
+  const std::string_view chunk(buffer, static_cast<size_t>(count));
+  write_or_close(stream.file, chunk, "a worker's log file");
+  stream.sink->append(stream.lines.append(chunk));
+}
+
+void WorkerOutput::finish(SignalSource& signals) {
+  for (const auto& stream : streams_) {
+    for (pollfd entry{stream->pipe.get(), POLLIN, 0}; stream->pipe && ::poll(&entry, 1, 0) > 0;) read(*stream);
+    stream->sink->append(stream->lines.finish());
+  }
+  for (Console* console : {&output_->console, &errors_->console}) {
+    while (console->has_pending()) {
+      std::vector<Watch> watches;
+      watches.push_back({console->fd(), POLLOUT, [console] { console->write_some(); }});
+      watches.push_back({signals.fd(), POLLIN, [&] {
+                           if (signals.next()) console->drop_pending();
+                         }});
+      wait_for(watches, -1);
+    }
+  }
+}
+
+}  // namespace cohort::elastic

@@ -1,0 +1,46 @@
+/// The output of one round's workers that is shown or filtered: pipes in, log files, console and filtered logs out.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/base/file.h"
+#include "cohort/base/result.h"
+#include "cohort/elastic/console.h"
+#include "cohort/elastic/log_routing.h"
+#include "cohort/elastic/watch.h"
+
+namespace cohort::elastic {
+
+class SignalSource;
+
+class WorkerOutput {
+ public:
+  /// `attempt_folder` is where filtered_stdout.log and filtered_stderr.log go.
+  WorkerOutput(const FilteredLogs& filters, const std::string& attempt_folder);
+  ~WorkerOutput();
+
+  /// Takes over the pipe of a stream that is teed; does nothing for others.
+  base::Result<void> add_output(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe);
+  base::Result<void> add_errors(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe);
+
+  /// What moves text on. The watches must not outlive this object.
+  void add_watches(std::vector<Watch>& watches);
+  /// Reads what is in the pipes now (a process that left its session may hold one open forever) and shows it.
+  /// A signal ends the wait for a console that takes nothing.
+  void finish(SignalSource& signals);
+
+ private:
+  struct Sink;
+  struct Stream;
+
+  base::Result<void> add(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe, Sink& sink);
+  void read(Stream& stream);
+
+  std::unique_ptr<Sink> output_;
+  std::unique_ptr<Sink> errors_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+};
+
+}  // namespace cohort::elastic

@@ -1,0 +1,260 @@
+// The agent's work over several rounds: restarts, new stores, nodes that come and go. One host, real processes; workers are
+// shell scripts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <set>
+
+#include "cohort/base/port.h"
+#include "tests/elastic/launcher.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/wait_until_gone.h"
+
+namespace cohort::elastic {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
+/// The distinct words after `name=` in the text.
+std::set<std::string> values_of(const std::string& text, const std::string& name) {
+  std::set<std::string> values;
+  for (size_t at = 0; (at = text.find(name + "=", at)) != std::string::npos;) {
+    at += name.size() + 1;
+    values.insert(text.substr(at, text.find_first_of(" \n", at) - at));
+  }
+  return values;
+}
+
+std::string endpoint() { return "127.0.0.1:" + std::to_string(base::reserve_port()->port); }
+
+/// Flags of one node of an elastic job on this host.
+Words node(const std::string& endpoint, const std::string& num_nodes, Words more = {}) {
+  Words flags = {"--nnodes=" + num_nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint, "--rdzv-id=job",
+                 "--rdzv-conf=keep_alive_interval=0.2,last_call_timeout=0.3"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+TEST(Agent, RestartsAllWorkersUntilTheyEndWell) {
+  Launcher launcher(
+      {"--nproc-per-node=2", "--max-restarts=3"},
+      "echo rank=$RANK count=$TORCHELASTIC_RESTART_COUNT max=$TORCHELASTIC_MAX_RESTARTS store=$MASTER_PORT; "
+      "if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; "
+      "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exec sleep 1000");
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_EQ(values_of(launcher.output(), "count"), (std::set<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(values_of(launcher.output(), "max"), (std::set<std::string>{"3"}));
+  EXPECT_EQ(values_of(launcher.output(), "store").size(), 3u) << "a store of its own for each round";
+  EXPECT_THAT(launcher.errors(), HasSubstr("[cohort] warning: restarting the workers, restart 2 of 3: rank 1 (pid "));
+  EXPECT_THAT(launcher.errors(), Not(HasSubstr("FAILED")));
+}
+
+TEST(Agent, EndsWhenNoRestartIsLeft) {
+  Launcher launcher({"--max-restarts=2"}, "echo start; exit 3");
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_EQ(count_of(launcher.output(), "start"), 3);
+  EXPECT_THAT(launcher.errors(), HasSubstr("restart 1 of 2"));
+  EXPECT_THAT(launcher.errors(), HasSubstr("\nsh FAILED\n"));
+}
+
+TEST(Agent, EachAttemptKeepsItsLogs) {
+  const test::TemporaryFolder folder;
+  Launcher launcher({"--max-restarts=1", "-r3", "--log-dir=" + folder.path()},
+                    "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 1");
+  EXPECT_EQ(launcher.finish(), 1);
+  const std::string run = std::filesystem::directory_iterator(folder.path())->path().string();
+  EXPECT_EQ(*base::read_file(run + "/attempt_0/0/stdout.log"), "attempt 0\n");
+  EXPECT_EQ(*base::read_file(run + "/attempt_1/0/stdout.log"), "attempt 1\n");
+}
+
+TEST(Agent, ProgramThatCannotStartIsNotTriedAgain) {
+  Launcher launcher({"--max-restarts=5"}, "echo start; exec ./no_such_program_here");
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_EQ(count_of(launcher.output(), "start"), 1);
+  EXPECT_THAT(
+      launcher.errors(),
+      HasSubstr("a worker's program cannot start here; not restarting it, as it would end the same way again\n"));
+}
+
+TEST(Agent, WaitsBeforeARestartButNotForever) {
+  Launcher launcher({"--max-restarts=5", "--restart-backoff=1000"}, "echo start; exit 1");
+  launcher.wait_for_errors("restart 1 of 5");
+  launcher.signal(SIGTERM);
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_EQ(count_of(launcher.output(), "start"), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("[cohort] error: sh was stopped by SIGTERM"));
+}
+
+TEST(Agent, PassesUserSignalsOnAndGoesOn) {
+  Launcher launcher(
+      {"--nproc-per-node=2"},
+      "trap 'echo got it $RANK; done=1' USR1; echo ready$LOCAL_RANK; until [ $done ]; do sleep 0.05; done");
+  launcher.wait_for_output("ready0");
+  launcher.wait_for_output("ready1");
+  launcher.signal(SIGUSR1);
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_EQ(count_of(launcher.output(), "got it"), 2);
+}
+
+TEST(Agent, StoppedWorkerIsReported) {
+  Launcher launcher({}, "echo pid=$$$$; exec sleep 1000");
+  launcher.wait_for_output("pid=");
+  launcher.wait_for_output("\n");
+  const std::string pid = std::to_string(launcher.number_after("pid="));
+  ASSERT_EQ(::kill(launcher.number_after("pid="), SIGSTOP), 0);
+  launcher.wait_for_errors("rank 0 (pid " + pid + ") is stopped (SIGSTOP or a debugger); kill -CONT " + pid +
+                           " lets it go on\n");
+  ASSERT_EQ(::kill(launcher.number_after("pid="), SIGCONT), 0);
+  launcher.wait_for_errors("rank 0 (pid " + pid + ") goes on\n");
+  launcher.signal(SIGTERM);
+  EXPECT_EQ(launcher.finish(), 1);
+}
+
+TEST(Agent, FilteredLinesGoToAFileToo) {
+  const test::TemporaryFolder folder;
+  Launcher launcher(
+      {"--nproc-per-node=2", "--tee=3", "--log-dir=" + folder.path(), "--duplicate-stdout-filters=apple,kiwi"},
+      "echo an apple; echo a pear; echo kiwi; echo an apple >&2");
+  EXPECT_EQ(launcher.finish(), 0);
+  const std::string attempt = std::filesystem::directory_iterator(folder.path())->path().string() + "/attempt_0/";
+  const std::string filtered = *base::read_file(attempt + "filtered_stdout.log");
+  for (const char* line :
+       {"[default0]:an apple\n", "[default0]:kiwi\n", "[default1]:an apple\n", "[default1]:kiwi\n"}) {
+    EXPECT_THAT(filtered, HasSubstr(line));
+  }
+  EXPECT_THAT(filtered, Not(HasSubstr("pear")));
+  EXPECT_FALSE(std::filesystem::exists(attempt + "filtered_stderr.log"));
+  EXPECT_THAT(launcher.output(), HasSubstr("[default1]:a pear\n"));
+}
+
+TEST(Agent, EventsAreJsonLines) {
+  Launcher launcher({"--event-log-handler=console", "--rdzv-id=seven"}, "exit 0");
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_THAT(launcher.errors(), HasSubstr("\"name\":\"torchelastic.worker.status.START\""));
+  EXPECT_THAT(launcher.errors(), HasSubstr("\"name\":\"torchelastic.worker.status.SUCCEEDED\",\"source\":\"AGENT\""));
+}
+
+TEST(Agent, LaunchPassesLocalRankAsAnArgument) {
+  const test::TemporaryFolder folder;
+  const std::string program = folder / "work";
+  ASSERT_TRUE(base::write_file_atomically(program, "#!/bin/sh\necho \"$1 $2\"\n"));
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  Launcher launcher({launcher_path(), "launch", "--nproc-per-node=2", program, "mine"});
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_THAT(launcher.output(), HasSubstr("--local-rank=0 mine\n"));
+  EXPECT_THAT(launcher.output(), HasSubstr("--local-rank=1 mine\n"));
+  EXPECT_THAT(launcher.errors(),
+              HasSubstr("cohort launch passes --local-rank as python -m torch.distributed.launch does"));
+  Launcher by_environment({launcher_path(), "launch", "--use-env", program, "mine"});
+  EXPECT_EQ(by_environment.finish(), 0);
+  EXPECT_EQ(by_environment.output(), "mine \n");
+}
+
+TEST(Agent, WorkersAreBoundToCores) {
+  Launcher launcher({"--cpu-bind=cores"}, "grep Cpus_allowed_list /proc/self/status; echo threads=$OMP_NUM_THREADS");
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_THAT(launcher.output(), HasSubstr("Cpus_allowed_list:"));
+}
+
+TEST(Agent, TwoNodesFormOneJob) {
+  const std::string at = endpoint();
+  const std::string script =
+      "echo rank=$RANK of=$WORLD_SIZE group=$GROUP_RANK/$GROUP_WORLD_SIZE store=$MASTER_ADDR:$MASTER_PORT";
+  Launcher first(node(at, "2", {"--nproc-per-node=1"}), script);
+  Launcher second(node(at, "2", {"--nproc-per-node=3"}), script);
+  EXPECT_EQ(first.finish(), 0) << first.errors();
+  EXPECT_EQ(second.finish(), 0) << second.errors();
+  const std::string output = first.output() + second.output();
+  EXPECT_EQ(values_of(output, "rank"), (std::set<std::string>{"0", "1", "2", "3"}));
+  EXPECT_EQ(values_of(output, "of"), (std::set<std::string>{"4"}));
+  EXPECT_EQ(values_of(output, "group"), (std::set<std::string>{"0/2", "1/2"}));
+  EXPECT_EQ(values_of(output, "store").size(), 1u);
+}
+
+TEST(Agent, FailureOnOneNodeRestartsBoth) {
+  const std::string at = endpoint();
+  const std::string script =
+      "echo count=$TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; "
+      "[ $RANK = 1 ] && exit 5; exec sleep 1000";
+  Launcher first(node(at, "2", {"--max-restarts=1"}), script);
+  Launcher second(node(at, "2", {"--max-restarts=1"}), script);
+  EXPECT_EQ(first.finish(), 0) << first.errors();
+  EXPECT_EQ(second.finish(), 0) << second.errors();
+  for (const Launcher* launcher : {&first, &second}) {
+    EXPECT_EQ(values_of(launcher->output(), "count"), (std::set<std::string>{"0", "1"}));
+    EXPECT_THAT(launcher->errors(), HasSubstr("restarting the workers, restart 1 of 1: rank 1 (pid "));
+  }
+}
+
+TEST(Agent, FailureWithoutRestartsEndsBothAndNamesTheNode) {
+  const std::string at = endpoint();
+  const std::string script = "[ $RANK = 1 ] && exit 5; exec sleep 1000";
+  Launcher first(node(at, "2"), script);
+  Launcher second(node(at, "2"), script);
+  EXPECT_EQ(first.finish(), 1);
+  EXPECT_EQ(second.finish(), 1);
+  const std::string errors = first.errors() + second.errors();
+  EXPECT_EQ(count_of(errors, "[cohort] error: the job has failed: rank 1 (pid "), 1) << errors;
+  EXPECT_EQ(count_of(errors, ") failed with exit code 5"), 3) << errors;
+}
+
+TEST(Agent, LateNodeJoinsByANewRoundWithoutUsingUpARestart) {
+  const std::string at = endpoint();
+  const std::string script =
+      "echo size=$WORLD_SIZE count=$TORCHELASTIC_RESTART_COUNT; [ $WORLD_SIZE = 2 ] || exec sleep 1000";
+  Launcher first(node(at, "1:2"), script);
+  first.wait_for_output("size=1 count=0");
+  Launcher second(node(at, "1:2"), script);
+  EXPECT_EQ(first.finish(), 0) << first.errors();
+  EXPECT_EQ(second.finish(), 0) << second.errors();
+  EXPECT_THAT(first.output(), HasSubstr("size=2 count=0"));
+  EXPECT_THAT(first.errors(), HasSubstr("restarting the workers, which uses up no restart: "));
+}
+
+TEST(Agent, KilledAgentsNodeIsLostAndTheOthersGoOn) {
+  const std::string at = endpoint();
+  const std::string script = "echo size=$WORLD_SIZE pid=$$$$ go; exec sleep 1000";
+  Launcher first(node(at, "1:2"), script);
+  first.wait_for_output("size=1");
+  Launcher second(node(at, "1:2"), script);
+  first.wait_for_output("size=2");
+  second.wait_for_output("size=2");
+  second.wait_for_output("go\n");
+  const int worker = second.number_after("pid=");
+  second.signal(SIGKILL);
+  EXPECT_EQ(second.finish(), -SIGKILL);
+  EXPECT_TRUE(test::wait_until_gone(worker));
+  first.clear_output();
+  first.wait_for_output("size=1");
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.finish(), 1);
+}
+
+TEST(Agent, StoppedNodeLeavesAndTheOthersGoOn) {
+  const std::string at = endpoint();
+  const std::string script = "echo size=$WORLD_SIZE go; exec sleep 1000";
+  Launcher first(node(at, "1:2"), script);
+  first.wait_for_output("size=1");
+  Launcher second(node(at, "1:2"), script);
+  first.wait_for_output("size=2");
+  second.wait_for_output("size=2");
+  second.signal(SIGTERM);
+  EXPECT_EQ(second.finish(), 1);
+  first.clear_output();
+  first.wait_for_output("size=1");
+  EXPECT_THAT(first.errors(), HasSubstr("was stopped by SIGTERM"));
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.finish(), 1);
+}
+
+}  // namespace
+}  // namespace cohort::elastic

@@ -1,0 +1,61 @@
+#include "tools/cohort/config_file.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+
+namespace cohort::cli {
+
+using base::Error;
+using base::Result;
+
+namespace {
+
+Result<void> add_entry(const CLI::ConfigItem& item, const std::vector<Flag>& flags, std::vector<std::string>* words) {
+  std::string name = "--" + item.name;
+  std::replace(name.begin() + 2, name.end(), '_', '-');
+  std::vector<std::string> names;
+  for (const Flag& flag : flags) {
+    if (flag.name.size() > 2 && flag.name != "--config" && flag.name != "--help") names.push_back(flag.name.substr(2));
+    if (flag.name != name || name == "--config" || name == "--help") continue;
+    if (flag.takes_value) {
+      words->push_back(fmt::format("{}={}", name, base::join(item.inputs, ",")));
+      return {};
+    }
+    const auto is_on = base::parse_bool(base::join(item.inputs, ","));
+    if (!is_on) return Error(fmt::format("{} must be true or false", item.name));
+    if (*is_on) words->push_back(name);
+    return {};
+  }
+  return Error(fmt::format("unknown flag {}{}", item.name, base::did_you_mean(name.substr(2), names)));
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> flags_from_file(const std::string& path, const std::vector<Flag>& flags) {
+  const auto failed = [&](Error cause) {
+    return Error(fmt::format("--config={} cannot be used", path)).caused_by(std::move(cause));
+  };
+  const Result<std::string> text = base::read_file(path);
+  if (!text) return failed(text.error());
+  std::vector<std::string> words;
+  try {
+    std::istringstream stream(*text);
+    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
+      if (!item.parents.empty() || item.name == "++" || item.name == "--") {
+        return failed(Error("it has sections, which mean nothing here"));
+      }
+      if (Result<void> added = add_entry(item, flags, &words); !added) return failed(added.error());
+    }
+  } catch (const CLI::Error& error) {
+    return failed(Error(error.what()));
+  }
+  return words;
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,18 @@
+/// --config: flags in a TOML file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cohort/base/result.h"
+#include "tools/cohort/flags.h"
+
+namespace cohort::cli {
+
+/// The file's entries as words of a command line. An entry is a flag's name without dashes, written with "-" or "_":
+///     nproc-per-node = 4
+///     standalone = true
+/// Errors: no such file, no TOML, a section, or a name that is no flag (with a suggestion).
+base::Result<std::vector<std::string>> flags_from_file(const std::string& path, const std::vector<Flag>& flags);
+
+}  // namespace cohort::cli
