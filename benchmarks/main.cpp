@@ -21,7 +21,8 @@ constexpr Question kQuestions[] = {
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
      print_python},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
-    {"start", "2 workers from the launcher, beside torchrun", run_start},
+    {"launch", "workers that do nothing from the launcher to their end, and its memory, beside torchrun", run_launch},
+    {"recovery", "from a worker's crash to its successors, and to their first collective, beside torchrun", run_recovery},
 };
 
 struct Request {

@@ -38,7 +38,8 @@ std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
 std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
-std::vector<Row> run_start(const Settings& settings);
+std::vector<Row> run_launch(const Settings& settings);
+std::vector<Row> run_recovery(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";

@@ -59,9 +59,7 @@ Candidates find_candidates(const State& state, const Settings& settings) {
 }
 
 // After a worker's failure nobody new is waited for: who was there is there, and a late node begins a round of its own.
-bool needs_no_last_call(const State& state) {
-  return state.over && state.over->reason == Reason::kWorkerFailed;
-}
+bool needs_no_last_call(const State& state) { return state.over && state.over->reason == Reason::kWorkerFailed; }
 
 RoundRecord begin_round(const State& state, const Settings& settings, std::vector<Member> members) {
   RoundRecord round;
@@ -95,7 +93,8 @@ Decision gather(const State& state, const Settings& settings, Clock::time_point 
     return {begin_round(state, settings, std::move(found.ready)), std::move(why), std::nullopt};
   }
   if (num_ready < settings.min_nodes) {
-    return {std::nullopt, say_waiting(found, settings, static_cast<size_t>(settings.min_nodes - num_ready), ""), std::nullopt};
+    return {std::nullopt, say_waiting(found, settings, static_cast<size_t>(settings.min_nodes - num_ready), ""),
+            std::nullopt};
   }
   const bool is_complete = needs_no_last_call(state) && found.expected.empty();
   const auto last_call = state.enough_since.value_or(now) + settings.last_call_timeout;
@@ -163,7 +162,8 @@ Decision watch(const State& state, const Settings& settings) {
   if (late.empty()) return {std::nullopt, running, std::nullopt};
   const auto names = names_of(late, everyone);
   if (room <= 0 || settings.backend == Settings::Backend::kStatic) {
-    return {std::nullopt, fill_in("{}; {} {} as spare", running, names, late.size() == 1 ? "waits" : "wait"), std::nullopt};
+    return {std::nullopt, fill_in("{}; {} {} as spare", running, names, late.size() == 1 ? "waits" : "wait"),
+            std::nullopt};
   }
   auto why = fill_in("{} {} come, and there is room for {}", names, late.size() == 1 ? "has" : "have", room);
   return {end_round(state, Reason::kNodesWaiting, why, late[0].id, false), why, std::nullopt};
@@ -211,8 +211,7 @@ Decision decide(const State& state, const Settings& settings, Clock::time_point 
 
 void note_time(State* state, const Settings& settings, Clock::time_point now) {
   const bool is_enough =
-      !state->is_running() &&
-      find_candidates(*state, settings).ready.size() >= static_cast<size_t>(settings.min_nodes);
+      !state->is_running() && find_candidates(*state, settings).ready.size() >= static_cast<size_t>(settings.min_nodes);
   if (!is_enough) {
     state->enough_since.reset();
   } else if (!state->enough_since) {
@@ -220,7 +219,8 @@ void note_time(State* state, const Settings& settings, Clock::time_point now) {
   }
 }
 
-std::vector<Member> order_by_rank(std::vector<Member> members, const std::optional<RoundRecord>& before, bool stable_ranks) {
+std::vector<Member> order_by_rank(std::vector<Member> members, const std::optional<RoundRecord>& before,
+                                  bool stable_ranks) {
   const auto key = [](const Member& member) { return std::tie(member.sort_name, member.node.pid, member.id); };
   std::sort(members.begin(), members.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
   if (!stable_ranks || !before) return members;

@@ -24,7 +24,8 @@ Decision decide(const State& state, const Settings& settings, Clock::time_point 
 void note_time(State* state, const Settings& settings, Clock::time_point now);
 
 /// The members with the ranks they get, lowest first. Pure.
-std::vector<Member> order_by_rank(std::vector<Member> members, const std::optional<RoundRecord>& before, bool stable_ranks);
+std::vector<Member> order_by_rank(std::vector<Member> members, const std::optional<RoundRecord>& before,
+                                  bool stable_ranks);
 /// Gives nodes of the store's own host, which know themselves as 127.0.0.1 only, the address under which others reached that host.
 void replace_loopback_addresses(std::vector<Member>* members);
 

@@ -22,7 +22,8 @@ std::optional<Event> EventQueue::pop() {
   auto event = std::move(events_.front());
   events_.pop_front();
   uint64_t count = 0;
-  if (events_.empty()) [[maybe_unused]] const auto size = read(fd_.get(), &count, sizeof(count));
+  if (events_.empty()) [[maybe_unused]]
+    const auto size = read(fd_.get(), &count, sizeof(count));
   return event;
 }
 

@@ -72,7 +72,9 @@ Result<bool> Journal::wait(const std::string& key, Milliseconds timeout) {
   return *is_there;
 }
 
-Result<bool> Journal::wait_for_notice(int64_t place, Milliseconds timeout) { return wait(key("notice/", place), timeout); }
+Result<bool> Journal::wait_for_notice(int64_t place, Milliseconds timeout) {
+  return wait(key("notice/", place), timeout);
+}
 Result<bool> Journal::wait_for_news(int64_t place, Milliseconds timeout) { return wait(key("news/", place), timeout); }
 Result<bool> Journal::has_news_at(int64_t place) { return store_->check({key("news/", place)}); }
 

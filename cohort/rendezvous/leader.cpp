@@ -74,7 +74,11 @@ Result<void> Leader::read_news() {
     if (!news) return news.error();
     ++next_news_;
     state_.take(*news);
-    if (const auto* lead = std::get_if<LeadRecord>(&*news)) leads_ = lead->id == id_;
+    const auto* lead = std::get_if<LeadRecord>(&*news);
+    if (!lead) continue;
+    leads_ = lead->id == id_;
+    // Its time has run out already, unless it shows up again.
+    if (lead->silent >= 0) pulses_[lead->silent] = {"", Clock::time_point()};
   }
 }
 
@@ -92,7 +96,8 @@ Result<void> Leader::read_beats() {
   const bool were_away = beats_read_at_ != Clock::time_point() && now - beats_read_at_ > settings_.lost_after() / 2;
   for (size_t i = 0; i < ids.size(); ++i) {
     auto& pulse = pulses_[ids[i]];
-    if (pulse.beat != (*beats)[i] || were_away) pulse.changed_at = now;
+    const bool is_first_look = pulse.beat.empty();
+    if ((!is_first_look && pulse.beat != (*beats)[i]) || were_away) pulse.changed_at = now;
     pulse.beat = (*beats)[i];
     state_.nodes[ids[i]].is_silent = ids[i] != id_ && now - pulse.changed_at >= settings_.lost_after();
   }

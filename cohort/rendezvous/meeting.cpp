@@ -90,13 +90,18 @@ void Meeting::leave(const std::string& why) {
   const bool takes_store = place_->is_hosted_here();
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
   const bool runs = round_ && !is_over_;
+  const bool leads = leader_ == id_;
   auto text = fill_in("{} has left: {}", describe().node.host, why);
   if (takes_store) text += fill_in("; it hosted the rendezvous at {}", place_->name());
   OverRecord over{round_ ? round_->number : -1, Reason::kNodeLeft, std::move(text), id_, takes_store || is_static};
-  ask([this, over, runs, takes_store](Journal& journal) -> Result<void> {
+  ask([this, over, runs, takes_store, leads](Journal& journal) -> Result<void> {
+    // Before the leader hears of it and says the same with fewer words.
+    if (runs || takes_store) {
+      if (auto ended = end_round(journal, over); !ended || takes_store) return ended;
+    }
     const auto told = journal.tell({Notice::Kind::kGone, over.id, over.round, over.why, {}});
     if (!told) return told.error();
-    return runs || takes_store ? end_round(journal, over) : Result<void>();
+    return leads ? hand_over_lead(journal) : Result<void>();
   });
   changed_.wait_for(lock, kLeavingTime, [this] { return (tasks_.empty() && !is_task_running_) || has_ended_; });
 }
@@ -169,7 +174,7 @@ Result<void> Meeting::watch_leader(Journal& journal) {
   }
   if (now - leader_pulse_.changed_at < settings_.lost_after()) return {};
   base::log_info(fill_in("rendezvous \"{}\": the leading node is silent; this one leads now", settings_.run_id));
-  const auto announced = journal.announce(place, LeadRecord{id_, describe().node.host});
+  const auto announced = journal.announce(place, LeadRecord{id_, leader});
   return announced ? Result<void>() : announced.error();
 }
 
@@ -187,10 +192,25 @@ Result<void> Meeting::end_round(Journal& journal, const OverRecord& over) {
     const auto news = journal.news_at(place);
     if (!news) return news.error();
     const auto* other = std::get_if<OverRecord>(&*news);
-    if (other && (other->round >= over.round || other->job_ends) && !(over.job_ends && over.reason == Reason::kNodeLeft)) return {};
+    if (other && (other->round >= over.round || other->job_ends) &&
+        !(over.job_ends && over.reason == Reason::kNodeLeft))
+      return {};
   }
   const auto told = journal.tell({Notice::Kind::kNews, over.id, over.round, "", {}});
   return told ? Result<void>() : told.error();
+}
+
+Result<void> Meeting::hand_over_lead(Journal& journal) {
+  int64_t place = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    place = next_news_;
+  }
+  while (true) {
+    const auto announced = journal.announce(place++, LeadRecord{});
+    if (!announced) return announced.error();
+    if (*announced) return {};
+  }
 }
 
 Member Meeting::describe() const {

@@ -54,6 +54,7 @@ class Meeting final : public Rendezvous {
   // Of the thread that gives signs of life.
   void live();
   base::Result<void> watch_leader(Journal& journal);
+  base::Result<void> hand_over_lead(Journal& journal);
   base::Result<void> end_round(Journal& journal, const OverRecord& over);
 
   void ask(Task task);

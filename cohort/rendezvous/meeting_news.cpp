@@ -1,10 +1,12 @@
 // The thread of a Meeting that reads news.
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/rendezvous/agreement.h"
 #include "cohort/rendezvous/meeting.h"
 #include "cohort/rendezvous/own_host.h"
 
@@ -62,11 +64,26 @@ Result<void> Meeting::come() {
   pthread_setname_np(life_thread_.native_handle(), "cohort-life");
   if (leader_ >= 0) return {};
   // Where another has been faster, its news tells.
-  const auto announced = journal_->announce(next_news_, LeadRecord{id_, host_name()});
+  const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
   return announced ? Result<void>() : announced.error();
 }
 
-Result<void> Meeting::check_settings() { return {}; }
+Result<void> Meeting::check_settings() {
+  if (auto kept = keep_torchrun_out(journal_->store(), settings_, place_->name()); !kept) return kept;
+  const auto own = settings_text(settings_, host_name());
+  const auto first = journal_->set_once("settings", own);
+  if (!first) return first.error();
+  const auto warnings = compare_settings(own, *first);
+  if (!warnings) return warnings.error();
+  for (const auto& warning : *warnings) base::log_warning(fill_in("rendezvous \"{}\": {}", settings_.run_id, warning));
+  if (settings_.backend != Settings::Backend::kStatic) return {};
+  const auto holder = fill_in("{} (pid {})", host_name(), getpid());
+  const auto there = journal_->set_once(fill_in("rank/{}", settings_.node_rank), holder);
+  if (!there) return there.error();
+  if (*there == holder) return {};
+  return Error(fill_in("--node-rank={} is taken by {}", settings_.node_rank, *there))
+      .with_hint("give every node its own --node-rank; for a job that nodes may join again take --rdzv-backend=c10d");
+}
 
 // What was before this node came concerns it only as far as it still goes on.
 Result<void> Meeting::skip_history() {
@@ -127,6 +144,12 @@ Result<void> Meeting::take(const News& news) {
   {
     const std::lock_guard lock(mutex_);
     leader_ = lead.id;
+    if (lead.id < 0 && has_left_) return {};
+  }
+  if (lead.id < 0) {
+    lead_.reset();
+    const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
+    return announced ? Result<void>() : announced.error();
   }
   if (lead.id != id_) {
     lead_.reset();

@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kOneTry{1000};
 constexpr milliseconds kSilence = std::chrono::seconds(10);
+constexpr milliseconds kPatience = std::chrono::seconds(5);
 
 std::string in_brackets(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
@@ -31,6 +32,12 @@ std::string names_for_others() {
   }
   names.push_back(host_name());
   return base::join(names, " or ");
+}
+
+// Ours is the better one.
+Error without_hints(const Error& error) {
+  Error bare(error.message());
+  return error.cause() ? std::move(bare).caused_by(without_hints(*error.cause())) : bare;
 }
 
 bool is_in_use(const Error& error) {
@@ -57,15 +64,22 @@ Result<std::unique_ptr<MeetingPlace>> MeetingPlace::open(const Settings& setting
 
 Result<void> MeetingPlace::choose_role() {
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
-  if (is_static) return settings_.node_rank == 0 ? host() : Result<void>();
-  if (settings_.is_host) return *settings_.is_host ? host() : Result<void>();
   const auto resolved = resolve(settings_.host, settings_.family);
   const auto where = find_place(settings_.host, resolved ? *resolved : std::vector<std::string>(), own_host());
+  is_here_ = where == Place::kHere;
+  const bool is_other = is_static           ? settings_.node_rank != 0
+                        : settings_.is_host ? !*settings_.is_host
+                                            : settings_.is_other_node;
+  is_lost_guest_ = is_other && (where == Place::kLoopback || where == Place::kForeignName);
+  if (is_other) return {};
+  if (is_static || settings_.is_host) return host();
   if (where == Place::kElsewhere) return {};
   if (where == Place::kForeignName) {
-    return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})", settings_.host,
-                         host_name(), base::join(*resolved, ", ")))
-        .with_hint("give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 does, too");
+    return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
+                         settings_.host, host_name(), base::join(*resolved, ", ")))
+        .with_hint(
+            "give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 "
+            "does, too");
   }
   if (where == Place::kLoopback) {
     doubt_ = fill_in("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
@@ -73,11 +87,26 @@ Result<void> MeetingPlace::choose_role() {
   return host();
 }
 
-Result<void> MeetingPlace::host() {
+store::TcpServerOptions MeetingPlace::server_options() const {
   store::TcpServerOptions options;
   options.host = settings_.bind;
+  // Others type another name for this host, so all interfaces are listened on, unless there are no others.
+  if (options.host.empty() && settings_.max_nodes == 1 && !is_here_) options.host = loopback();
   options.port = settings_.port;
   options.family = settings_.family;
+  return options;
+}
+
+std::string MeetingPlace::loopback() const { return settings_.family == store::Family::kIPv6 ? "::1" : "127.0.0.1"; }
+
+// Under the endpoint's name the host learns which address the others see; where that name is not its own, it takes any.
+std::string MeetingPlace::host_to_ask() const {
+  if (!server_ || is_here_) return settings_.host;
+  return settings_.bind.empty() ? loopback() : settings_.bind;
+}
+
+Result<void> MeetingPlace::host() {
+  const auto options = server_options();
   auto server = store::TcpServer::start(options);
   if (!server) {
     // Another agent of this job on this host may be it.
@@ -87,7 +116,8 @@ Result<void> MeetingPlace::host() {
   }
   server_ = std::move(*server);
   port_ = server_->port();
-  base::log_info(fill_in("this node hosts the rendezvous at {}", name()));
+  base::log_info(fill_in("this node hosts the rendezvous at {} and listens on {}", name(),
+                         options.host.empty() ? "all interfaces" : options.host));
   return {};
 }
 
@@ -95,12 +125,13 @@ std::string MeetingPlace::name() const { return fill_in("{}:{}", in_brackets(set
 
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {
   store::TcpClientOptions options;
-  options.host = settings_.host;
-  if (server_) options.host = !settings_.bind.empty() ? settings_.bind : settings_.family == store::Family::kIPv6 ? "::1" : "127.0.0.1";
+  options.host = host_to_ask();
   options.port = port_;
   options.family = settings_.family;
   options.answer_timeout = std::min(settings_.read_timeout, settings_.lost_after());
   const auto begin = Clock::now();
+  // The first node may be another agent on this host, and be a little later.
+  if (is_lost_guest_) timeout = std::min(timeout, kPatience);
   bool was_said = false;
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(begin + timeout - Clock::now());
@@ -114,10 +145,13 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     }
     const auto elapsed = Clock::now() - begin;
     if (stops || left <= kOneTry) {
+      if (is_lost_guest_) return lost_guest(client.error());
       return Error(fill_in("no rendezvous store answered at {} within {}", name(), base::format_duration(elapsed)))
-          .caused_by(client.error())
-          .with_hint("see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and whether a "
-                     "firewall is in the way");
+          .caused_by(without_hints(client.error()))
+          .with_hint(
+              "see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and "
+              "whether a "
+              "firewall is in the way");
     }
     if (!was_said && elapsed >= kSilence) {
       base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
@@ -128,10 +162,22 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
   }
 }
 
+Error MeetingPlace::lost_guest(const Error& cause) const {
+  const bool is_static = settings_.backend == Settings::Backend::kStatic;
+  const auto* flag = is_static ? "--master-addr" : "--rdzv-endpoint";
+  return Error(fill_in("{}={} means this host itself ({}), but it is another node that hosts the rendezvous, and "
+                       "nothing listens here",
+                       flag, is_static ? settings_.host : name(), host_name()))
+      .caused_by(without_hints(cause))
+      .with_hint(fill_in("give {} the name or address of the first node, on every node", flag));
+}
+
 Error MeetingPlace::lost(const Error& cause) const {
   return Error(fill_in("the rendezvous store at {} is gone", name()))
-      .caused_by(cause)
-      .with_hint("see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job outlives its first node");
+      .caused_by(without_hints(cause))
+      .with_hint(
+          "see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job outlives "
+          "its first node");
 }
 
 }  // namespace cohort::rendezvous

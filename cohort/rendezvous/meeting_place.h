@@ -19,7 +19,8 @@ class MeetingPlace {
   static base::Result<std::unique_ptr<MeetingPlace>> open(const Settings& settings);
 
   /// Waits until the store can be reached, `timeout` at most; gives up early when `stops` becomes true.
-  base::Result<std::unique_ptr<store::Store>> connect(std::chrono::milliseconds timeout, const std::atomic<bool>& stops);
+  base::Result<std::unique_ptr<store::Store>> connect(std::chrono::milliseconds timeout,
+                                                      const std::atomic<bool>& stops);
 
   bool is_hosted_here() const { return server_ != nullptr; }
   /// Connections to the store hosted here.
@@ -39,7 +40,17 @@ class MeetingPlace {
   base::Result<void> choose_role();
   base::Result<void> host();
 
+  store::TcpServerOptions server_options() const;
+  std::string loopback() const;
+  base::Error lost_guest(const base::Error& cause) const;
+  /// Where this node connects to.
+  std::string host_to_ask() const;
+
   Settings settings_;
+  /// The endpoint is this host by its name or address.
+  bool is_here_ = false;
+  /// Another node hosts the store, but the endpoint means this host.
+  bool is_lost_guest_ = false;
   std::unique_ptr<store::TcpServer> server_;
   int port_ = 0;
   std::string doubt_;

@@ -21,9 +21,9 @@ base::Result<store::Family> choose_family(store::Family wanted);
 
 /// What `host` is to a host with these names and addresses, when it resolves to `resolved` there. Pure.
 enum class Place {
-  kLoopback,       ///< localhost or a loopback address: each host's own
-  kHere,           ///< a name or an address of this host
-  kForeignName,    ///< another name, which resolves to a loopback address here
+  kLoopback,     ///< localhost or a loopback address: each host's own
+  kHere,         ///< a name or an address of this host
+  kForeignName,  ///< another name, which resolves to a loopback address here
   kElsewhere,
 };
 struct OwnHost {

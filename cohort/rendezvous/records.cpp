@@ -29,7 +29,7 @@ Member member_from(const json& value) {
   return member;
 }
 
-json to_json(const LeadRecord& lead) { return {{"news", "lead"}, {"id", lead.id}, {"host", lead.host}}; }
+json to_json(const LeadRecord& lead) { return {{"news", "lead"}, {"id", lead.id}, {"silent", lead.silent}}; }
 
 json to_json(const RoundRecord& round) {
   json members = json::array();
@@ -42,13 +42,13 @@ json to_json(const RoundRecord& round) {
 }
 
 json to_json(const OverRecord& over) {
-  return {{"news", "over"}, {"round", over.round}, {"reason", static_cast<int>(over.reason)},
-          {"why", over.why}, {"id", over.id},      {"job_ends", over.job_ends}};
+  return {{"news", "over"},  {"round", over.round}, {"reason", static_cast<int>(over.reason)},
+          {"why", over.why}, {"id", over.id},       {"job_ends", over.job_ends}};
 }
 
 News news_from(const json& value) {
   const std::string kind = value.at("news");
-  if (kind == "lead") return LeadRecord{value.at("id"), value.at("host")};
+  if (kind == "lead") return LeadRecord{value.at("id"), value.at("silent")};
   if (kind == "round") {
     RoundRecord round{value.at("number"), value.at("restart_count"), value.at("max_restarts"), {}};
     for (const auto& member : value.at("members")) round.members.push_back(member_from(member));
@@ -87,7 +87,8 @@ base::Result<T> parse(const std::string& text, Read read) {
 }  // namespace
 
 std::string to_text(const Notice& notice) {
-  json value = {{"notice", static_cast<int>(notice.kind)}, {"id", notice.id}, {"round", notice.round}, {"why", notice.why}};
+  json value = {
+      {"notice", static_cast<int>(notice.kind)}, {"id", notice.id}, {"round", notice.round}, {"why", notice.why}};
   if (notice.kind == Notice::Kind::kCome) value["member"] = to_json(notice.member);
   return dump(value);
 }

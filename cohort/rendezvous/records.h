@@ -61,8 +61,10 @@ struct OverRecord {
 };
 
 struct LeadRecord {
+  /// Nobody's where the leader has left: whoever is first takes over.
   NodeId id = -1;
-  std::string host;
+  /// The one it takes over from because that is silent.
+  NodeId silent = -1;
 };
 
 using News = std::variant<LeadRecord, RoundRecord, OverRecord>;

@@ -10,8 +10,9 @@ namespace cohort::rendezvous {
 base::Result<std::unique_ptr<Rendezvous>> Rendezvous::start(const Settings& settings) {
   if (settings.backend == Settings::Backend::kStandalone) return start_standalone(settings);
   if (settings.ignores_node_rank) {
-    base::warn_once(base::fill_in("--node-rank={} is ignored: it belongs to --rdzv-backend=static; ranks follow from the hosts' names",
-                                  settings.node_rank));
+    base::warn_once(base::fill_in(
+        "--node-rank={} is ignored: it belongs to --rdzv-backend=static; ranks follow from the hosts' names",
+        settings.node_rank));
   }
   auto place = MeetingPlace::open(settings);
   if (!place) return place.error();

@@ -45,6 +45,7 @@ Result<void> parse_num_nodes(const std::string& text, Settings* settings) {
 Result<void> parse_endpoint(const std::string& text, int default_port, Settings* settings) {
   std::string host = base::trim(text);
   std::optional<std::string> port;
+  if (host.empty()) return bad_flag("--rdzv-endpoint", text, "is not HOST, HOST:PORT or [IPV6]:PORT");
   const auto colon = host.rfind(':');
   const bool is_bare_v6 = host.find(':') != colon && host.front() != '[';
   if (colon != std::string::npos && !is_bare_v6 && host.back() != ']') {
@@ -60,7 +61,8 @@ Result<void> parse_endpoint(const std::string& text, int default_port, Settings*
   if (!port) return {};
   const auto number = base::parse_int(*port);
   if (!number || *number < 0 || *number > 65535) {
-    return bad_flag("--rdzv-endpoint", text, fill_in("has the port \"{}\", which is not a number from 0 to 65535", *port));
+    return bad_flag("--rdzv-endpoint", text,
+                    fill_in("has the port \"{}\", which is not a number from 0 to 65535", *port));
   }
   settings->port = static_cast<int>(*number);
   return {};
@@ -127,7 +129,8 @@ const std::vector<Option>& options() {
       {"stable_ranks", "true or false", take_stable_ranks},
       {"ip_family", "4 or 6", take_family},
       {"bind", "an address", [](const auto& value, Settings* settings) { return settings->bind = value, true; }},
-      {"token_file", "a path", [](const auto& value, Settings* settings) { return settings->token_file = value, true; }},
+      {"token_file", "a path",
+       [](const auto& value, Settings* settings) { return settings->token_file = value, true; }},
       // The static backend's join_timeout; torchrun gives it to every backend.
       seconds("timeout", &Settings::join_timeout),
       // torchrun's, without a meaning here: nodes are judged by keep_alive_*; the rank is --node-rank.
@@ -247,6 +250,7 @@ Result<Settings> parse_settings(const Flags& flags) {
   settings.ignores_node_rank = flags.node_rank.has_value() && settings.backend != Settings::Backend::kStatic &&
                                settings.backend != Settings::Backend::kStandalone;
   if (flags.node_rank) settings.node_rank = *flags.node_rank;
+  settings.is_other_node = flags.node_rank.value_or(0) > 0;
   if (auto placed = place(flags, &settings); !placed) return placed.error();
   return settings;
 }

@@ -64,6 +64,8 @@ struct Settings {
   std::string token_file;
   /// Nodes that stay keep their ranks from round to round.
   bool stable_ranks = false;
+  /// Known not to be the node that hosts the store, whatever its endpoint says.
+  bool is_other_node = false;
   /// Given although the backend does not use it; reported once.
   bool ignores_node_rank = false;
 

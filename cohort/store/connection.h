@@ -19,6 +19,9 @@ class Connection {
   RequestReader& requests() { return requests_; }
   bool is_validated() const { return is_validated_; }
   void set_validated() { is_validated_ = true; }
+  /// It has proved that it has the server's token.
+  bool is_trusted() const { return is_trusted_; }
+  void set_trusted() { is_trusted_ = true; }
 
   enum class Input { kSome, kNone, kEnd };
   /// Takes what has come, at most 64 KiB.
@@ -43,6 +46,7 @@ class Connection {
   std::string answers_;
   size_t num_sent_ = 0;
   bool is_validated_ = false;
+  bool is_trusted_ = false;
 };
 
 }  // namespace cohort::store

@@ -39,7 +39,10 @@ const char* layout_of(Query query) {
     case Query::kNumKeys:
     case Query::kCancelWait:
     case Query::kListKeys:
+    case Query::kChallenge:
       return "";
+    case Query::kProve:
+      return "v";
   }
   return nullptr;
 }

@@ -37,6 +37,11 @@ enum class Query : uint8_t {
   kQueueLen = 16,    ///< key; number (8 bytes)
   kListKeys = 17,    ///< -; keys
   kBarrier = 18,     ///< key, number of clients (8 bytes); kReady once so many have come (1 byte)
+
+  // Not PyTorch's: how a client proves that it has the server's token (token.h).
+  kChallenge = 64,  ///< -; 1 if the server has a token, else 0 (1 byte), then a random number (32 bytes)
+  kProve =
+      65,  ///< a value: a random number, the client's proof; kReady or kCanceled (1 byte), the server's proof (32 bytes)
 };
 
 inline constexpr uint32_t kMagic = 0x3C85F7CE;

@@ -53,18 +53,24 @@ class Store {
   virtual Result<std::optional<std::string>> queue_pop(const std::string& key, bool block) = 0;
   virtual Result<int64_t> queue_len(const std::string& key) = 0;
   virtual Result<Keys> list_keys() = 0;
-  /// Waits until `world_size` callers have come.
-  virtual Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout) = 0;
+  /// Waits until `world_size` callers have come. From then on the barrier is open, for good: it serves once.
+  virtual Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout);
   /// Another one on the same content, which waits for none of this one's operations.
   virtual Result<std::unique_ptr<Store>> clone() = 0;
   /// Ends what another thread waits for, with an error; later operations fail, too. Stores that wait in short steps need not.
   virtual void interrupt() {}
 
-  Milliseconds timeout() const { return timeout_; }
-  void set_timeout(Milliseconds timeout) { timeout_ = timeout; }
+  virtual Milliseconds timeout() const { return timeout_; }
+  virtual void set_timeout(Milliseconds timeout) { timeout_ = timeout; }
 
  private:
   std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
 };
+
+/// Whether an operation failed only because nobody did in time what it waited for.
+bool is_timeout(const base::Error& error);
+
+/// For multi_set with unequal lists.
+base::Error wrong_count(size_t num_keys, size_t num_values);
 
 }  // namespace cohort::store

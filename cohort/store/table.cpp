@@ -16,16 +16,20 @@ const std::string* Table::get(const std::string& key) const {
   return found == values_.end() ? nullptr : &found->second;
 }
 
-base::Result<int64_t> Table::add(const std::string& key, int64_t number) {
-  const auto* const before = get(key);
-  const auto sum = before ? base::parse_int(*before) : 0;
-  int64_t result = 0;
-  if (!sum || __builtin_add_overflow(static_cast<int64_t>(*sum), number, &result)) {
+base::Result<int64_t> sum_of(const std::string& key, const std::string* before, int64_t number) {
+  const auto number_before = before ? base::parse_int(*before) : 0;
+  int64_t sum = 0;
+  if (!number_before || __builtin_add_overflow(static_cast<int64_t>(*number_before), number, &sum)) {
     return base::Error(base::fill_in("cannot add {} to the value of key \"{}\", \"{}\"", number, key,
                                      before ? before->substr(0, 40) : std::string()));
   }
-  set(key, std::to_string(result));
-  return result;
+  return sum;
+}
+
+base::Result<int64_t> Table::add(const std::string& key, int64_t number) {
+  const auto sum = sum_of(key, get(key), number);
+  if (sum) set(key, std::to_string(*sum));
+  return sum;
 }
 
 std::string Table::compare_set(const std::string& key, const std::string& expected, std::string desired) {

@@ -11,6 +11,9 @@
 #include <cerrno>
 
 #include "cohort/base/text.h"
+#include "cohort/store/sha256.h"
+#include "cohort/store/token.h"
+#include "cohort/store/waiting.h"
 
 namespace cohort::store {
 namespace {
@@ -20,9 +23,7 @@ using base::fill_in;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-std::string timeout_text(const char* what, milliseconds timeout) {
-  return fill_in("{} timeout after {}ms", what, timeout.count());
-}
+constexpr milliseconds kProbeTime{300};
 
 std::string end_of_connection(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address{};
@@ -54,28 +55,80 @@ Store::Result<std::unique_ptr<TcpClient>> TcpClient::connect(const TcpClientOpti
   if (auto begun = client->begin(); !begun) {
     return Error(fill_in("{}:{} is not a store", options.host, options.port)).caused_by(begun.error());
   }
+  if (!options.token.empty()) {
+    if (auto proved = client->prove_token(); !proved) return proved.error();
+  }
   return client;
 }
 
 Store::Result<void> TcpClient::begin() {
-  const auto nonce = static_cast<uint32_t>(getpid());
   if (auto sent = send({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic}); !sent) return sent;
+  return ping();
+}
+
+Store::Result<void> TcpClient::ping() {
+  const auto nonce = static_cast<uint32_t>(getpid());
   if (auto sent = send({.query = Query::kPing, .keys = {}, .values = {}, .number = nonce}); !sent) return sent;
-  const auto echo = receive_number(4, std::max(options_.timeout, milliseconds(1)));
+  const auto echo = receive_number(4, std::clamp(options_.timeout, milliseconds(1), options_.answer_timeout));
   if (!echo) return echo.error();
   if (*echo != nonce) return Error("it answers a ping with another number");
   return {};
 }
 
+Store::Result<void> TcpClient::prove_token() {
+  const auto where = fill_in("{}:{}", options_.host, options_.port);
+  std::string server_nonce(kNonceBytes, '\0');
+  auto sent = send({.query = Query::kChallenge, .keys = {}, .values = {}, .number = 0});
+  const auto has_token = sent ? receive_number(1, options_.answer_timeout) : sent.error();
+  if (!has_token) return Error(fill_in("refused: the store on {} knows no tokens", where)).caused_by(has_token.error());
+  if (auto got = receive(server_nonce.data(), server_nonce.size(), options_.answer_timeout); !got) return got;
+  if (*has_token == 0) {
+    return Error(fill_in("refused: this process has a token, the store on {} has none", where))
+        .with_hint("give every process of the job the same token, or none");
+  }
+  const auto nonce = random_nonce();
+  const auto proof = proof_of(Side::kClient, options_.token, server_nonce, nonce);
+  if (sent = send({.query = Query::kProve, .keys = {}, .values = {nonce + proof}, .number = 0}); !sent) return sent;
+  const auto verdict = receive_number(1, options_.answer_timeout);
+  if (!verdict) return verdict.error();
+  std::string server_proof(kProofBytes, '\0');
+  if (auto got = receive(server_proof.data(), server_proof.size(), options_.answer_timeout); !got) return got;
+  const auto expected = proof_of(Side::kServer, options_.token, server_nonce, nonce);
+  if (*verdict == static_cast<uint64_t>(kReady) && equal_in_constant_time(server_proof, expected)) return {};
+  return Error(fill_in("refused: the store on {} has another token than this process", where))
+      .with_hint("give every process of the job the same token");
+}
+
+// Whether a new client without a token is told that it needs one.
+bool TcpClient::is_token_wanted() const {
+  auto socket = connect_to(options_.host, options_.port, kProbeTime, options_.family);
+  if (!socket) return false;
+  TcpClient probe(options_, std::move(*socket));
+  if (!probe.begin() || !probe.send({.query = Query::kChallenge, .keys = {}, .values = {}, .number = 0})) return false;
+  const auto answer = probe.receive_number(1, kProbeTime);
+  return answer && *answer == 1;
+}
+
 Error TcpClient::lost(const std::string& what) {
+  if (socket_ && has_named_protected_keys_ && is_token_wanted()) {
+    refusal_ =
+        Error(fill_in("refused: keys under \"{}\" of the store on {}:{} are for processes with its token",
+                      std::string(kProtectedPrefix), options_.host, options_.port))
+            .with_hint(
+                "set COHORT_TOKEN, or --rdzv-conf token_file=FILE, to the token that the store was started with");
+  }
   socket_.reset();
+  if (refusal_) return *refusal_;
   return Error(fill_in("the store on {}:{} is lost: {}", options_.host, options_.port, what))
       .with_hint("see whether the process that hosts it has ended");
 }
 
 Store::Result<void> TcpClient::send(Request request) {
   if (!socket_) return lost("an earlier operation failed");
-  for (auto& key : request.keys) key.insert(0, 1, '/');
+  for (auto& key : request.keys) {
+    if (options_.token.empty() && key.starts_with(kProtectedPrefix)) has_named_protected_keys_ = true;
+    key.insert(0, 1, '/');
+  }
   const auto bytes = encode(request);
   for (size_t sent = 0; sent < bytes.size();) {
     const auto size = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
@@ -95,6 +148,11 @@ TcpClient::Ready TcpClient::poll_socket(Clock::time_point deadline) {
     if (fds[1].revents != 0) return Ready::kInterrupted;
     return ready == 0 ? Ready::kNo : Ready::kYes;
   }
+}
+
+Store::Result<void> TcpClient::tell(Request request) {
+  if (auto sent = send(std::move(request)); !sent) return sent;
+  return has_named_protected_keys_ ? ping() : Result<void>();
 }
 
 Store::Result<void> TcpClient::receive(char* bytes, size_t size, Milliseconds timeout) {
@@ -158,13 +216,13 @@ Store::Result<bool> TcpClient::await(Request request, Milliseconds timeout) {
 Store::Result<void> TcpClient::wait_locked(const Keys& keys, Milliseconds timeout) {
   const auto came = await({.query = Query::kWait, .keys = keys, .values = {}, .number = 0}, timeout);
   if (!came) return came.error();
-  if (!*came) return Error(timeout_text("wait", timeout) + ", keys: " + base::join(keys, ", "));
+  if (!*came) return wait_timed_out(timeout, keys);
   return {};
 }
 
 Store::Result<void> TcpClient::set(const std::string& key, const std::string& value) {
   const std::lock_guard lock(mutex_);
-  return send({.query = Query::kSet, .keys = {key}, .values = {value}, .number = 0});
+  return tell({.query = Query::kSet, .keys = {key}, .values = {value}, .number = 0});
 }
 
 Store::Result<std::string> TcpClient::get(const std::string& key) {
@@ -211,7 +269,7 @@ Store::Result<void> TcpClient::wait(const Keys& keys, Milliseconds timeout) {
 
 Store::Result<void> TcpClient::append(const std::string& key, const std::string& value) {
   const std::lock_guard lock(mutex_);
-  return send({.query = Query::kAppend, .keys = {key}, .values = {value}, .number = 0});
+  return tell({.query = Query::kAppend, .keys = {key}, .values = {value}, .number = 0});
 }
 
 Store::Result<Store::Values> TcpClient::multi_get(const Keys& keys) {
@@ -229,25 +287,23 @@ Store::Result<Store::Values> TcpClient::multi_get(const Keys& keys) {
 }
 
 Store::Result<void> TcpClient::multi_set(const Keys& keys, const Values& values) {
-  if (keys.size() != values.size()) {
-    return Error(fill_in("multi_set got {} keys and {} values", keys.size(), values.size()));
-  }
+  if (keys.size() != values.size()) return wrong_count(keys.size(), values.size());
   const std::lock_guard lock(mutex_);
-  return send({.query = Query::kMultiSet, .keys = keys, .values = values, .number = 0});
+  return tell({.query = Query::kMultiSet, .keys = keys, .values = values, .number = 0});
 }
 
 Store::Result<void> TcpClient::queue_push(const std::string& key, const std::string& value) {
   const std::lock_guard lock(mutex_);
-  return send({.query = Query::kQueuePush, .keys = {key}, .values = {value}, .number = 0});
+  return tell({.query = Query::kQueuePush, .keys = {key}, .values = {value}, .number = 0});
 }
 
 Store::Result<std::optional<std::string>> TcpClient::queue_pop(const std::string& key, bool block) {
-  const auto deadline = Clock::now() + timeout();
+  Pauses pauses(timeout());
   const std::lock_guard lock(mutex_);
   while (true) {
     if (block) {
-      const auto left = std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
-      if (auto waited = wait_locked({key}, left); !waited) return waited.error();
+      const auto waited = wait_locked({key}, pauses.left());
+      if (!waited) return is_timeout(waited.error()) ? wait_timed_out(timeout(), {key}) : waited.error();
     }
     auto sent = send({.query = Query::kQueuePop, .keys = {key}, .values = {}, .number = 0});
     if (!sent) return sent.error();
@@ -258,8 +314,9 @@ Store::Result<std::optional<std::string>> TcpClient::queue_pop(const std::string
       if (!value) return value.error();
       return std::optional(std::move(*value));
     }
-    // Another client was faster.
     if (!block) return std::optional<std::string>();
+    // Another client was faster, or the key has a value, which counts as there and hides the queue.
+    if (!pauses.rest()) return wait_timed_out(timeout(), {key});
   }
 }
 
@@ -286,7 +343,7 @@ Store::Result<void> TcpClient::barrier(const std::string& key, int64_t world_siz
   const std::lock_guard lock(mutex_);
   const auto came = await({.query = Query::kBarrier, .keys = {key}, .values = {}, .number = world_size}, timeout);
   if (!came) return came.error();
-  if (!*came) return Error(timeout_text("barrier", timeout) + ", key: " + key);
+  if (!*came) return barrier_timed_out(timeout, key);
   return {};
 }
 

@@ -19,6 +19,8 @@ struct TcpClientOptions {
   Family family = Family::kAny;
   /// For the answer to a request that the server does not wait with.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
+  /// Not empty: the server must have the same (token.h).
+  std::string token;
 };
 
 class TcpClient final : public Store {
@@ -54,6 +56,11 @@ class TcpClient final : public Store {
   TcpClient(const TcpClientOptions& options, base::Fd socket);
 
   Result<void> begin();
+  Result<void> prove_token();
+  /// For requests without an answer. Waits for the server where it may refuse the keys.
+  Result<void> tell(Request request);
+  Result<void> ping();
+  bool is_token_wanted() const;
   /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
   Result<void> send(Request request);
   Result<void> receive(char* bytes, size_t size, Milliseconds timeout);
@@ -73,6 +80,9 @@ class TcpClient final : public Store {
   base::Fd socket_;
   /// Readable once interrupted.
   const base::Fd interrupt_;
+  /// Keys were named that a server with a token would have refused.
+  bool has_named_protected_keys_ = false;
+  std::optional<base::Error> refusal_;
 };
 
 }  // namespace cohort::store

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -20,7 +21,10 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/store/connection.h"
+#include "cohort/store/log_limit.h"
+#include "cohort/store/sha256.h"
 #include "cohort/store/table.h"
+#include "cohort/store/token.h"
 
 namespace cohort::store {
 namespace {
@@ -44,8 +48,8 @@ base::Error system_error(const char* call) { return base::Error(fill_in("{}: {}"
 
 class TcpServer::Loop {
  public:
-  explicit Loop(std::vector<Listener> listeners)
-      : listeners_(std::move(listeners)), table_([this](uint64_t id) { say_ready(id); }) {}
+  Loop(std::vector<Listener> listeners, std::string token)
+      : listeners_(std::move(listeners)), token_(std::move(token)), table_([this](uint64_t id) { say_ready(id); }) {}
 
   ~Loop() {
     if (!thread_.joinable()) return;
@@ -153,12 +157,20 @@ class TcpServer::Loop {
   }
 
   void refuse(uint64_t id, const std::string& problem) {
-    base::log_warning(fill_in("the store drops its client {}: {}", peer_name(clients_.at(id).socket()), problem));
+    complain(fill_in("the store drops its client {}: {}", peer_name(clients_.at(id).socket()), problem));
     drop(id);
+  }
+
+  // A client that does so again and again shall not fill the log.
+  void complain(const std::string& text) {
+    const auto num_left_out = complaints_.num_left_out();
+    if (!complaints_.may_speak(std::chrono::steady_clock::now())) return;
+    base::log_warning(num_left_out ? fill_in("{} ({} such lines were left out)", text, num_left_out) : text);
   }
 
   void drop(uint64_t id) {
     table_.stop_waiting(id);
+    challenges_.erase(id);
     clients_.erase(id);
     num_clients_ = clients_.size();
   }
@@ -171,10 +183,59 @@ class TcpServer::Loop {
       client.set_validated();
       return {};
     }
+    if (!may_use(client, request.keys))
+      return fill_in("its keys under {} need the token", std::string(kProtectedPrefix));
     std::string bytes;
-    auto problem = carry_out(id, request, &bytes);
+    std::string problem;
+    if (request.query == Query::kProve) {
+      prove(id, client, request.values[0], &bytes);
+    } else if (request.query == Query::kListKeys || request.query == Query::kNumKeys) {
+      list_keys(client, request.query, &bytes);
+    } else {
+      problem = carry_out(id, request, &bytes);
+    }
     client.answer(bytes);
     return problem;
+  }
+
+  // PyTorch's and our clients put a slash before their keys.
+  static bool is_protected(std::string_view key) {
+    return key.starts_with('/') && key.substr(1).starts_with(kProtectedPrefix);
+  }
+
+  bool sees_all(const Connection& client) const { return token_.empty() || client.is_trusted(); }
+
+  bool may_use(const Connection& client, const std::vector<std::string>& keys) const {
+    return sees_all(client) || std::none_of(keys.begin(), keys.end(), is_protected);
+  }
+
+  void list_keys(const Connection& client, Query query, std::string* bytes) const {
+    if (sees_all(client) && query == Query::kNumKeys) return put_number(bytes, table_.num_keys(), 8);
+    auto keys = table_.list_keys();
+    if (!sees_all(client)) std::erase_if(keys, is_protected);
+    if (query == Query::kNumKeys) return put_number(bytes, keys.size(), 8);
+    put_texts(bytes, keys);
+  }
+
+  // Each challenge serves for one try.
+  void challenge(uint64_t id, std::string* bytes) {
+    auto& nonce = challenges_[id] = random_nonce();
+    bytes->push_back(token_.empty() ? char{0} : char{1});
+    bytes->append(nonce);
+  }
+
+  void prove(uint64_t id, Connection& client, const std::string& value, std::string* bytes) {
+    const auto challenge = challenges_.extract(id);
+    bool is_right = !challenge.empty() && !token_.empty() && value.size() == kNonceBytes + kProofBytes;
+    const auto server_nonce = is_right ? challenge.mapped() : std::string();
+    const auto client_nonce = value.substr(0, kNonceBytes);
+    const auto expected = proof_of(Side::kClient, token_, server_nonce, client_nonce);
+    is_right = is_right && equal_in_constant_time(std::string_view(value).substr(kNonceBytes), expected);
+    bytes->push_back(is_right ? kReady : kCanceled);
+    bytes->append(is_right ? proof_of(Side::kServer, token_, server_nonce, client_nonce)
+                           : std::string(kProofBytes, '\0'));
+    if (is_right) return client.set_trusted();
+    complain(fill_in("the store refuses its client {}: it has another token", peer_name(client.socket())));
   }
 
   std::string carry_out(uint64_t id, Request& request, std::string* bytes) {
@@ -183,6 +244,9 @@ class TcpServer::Loop {
         return "it begins a second time";
       case Query::kPing:
         put_number(bytes, static_cast<uint64_t>(request.number), 4);
+        return {};
+      case Query::kChallenge:
+        challenge(id, bytes);
         return {};
       case Query::kCheck:
         bytes->push_back(table_.check(request.keys) ? kReady : char{1});
@@ -244,8 +308,6 @@ class TcpServer::Loop {
         return put_text(bytes, table_.compare_set(keys[0], values[0], std::move(values[1])));
       case Query::kGet:
         return put_text(bytes, value_of(keys[0]));
-      case Query::kNumKeys:
-        return put_number(bytes, table_.num_keys(), 8);
       case Query::kDeleteKey:
         return put_number(bytes, table_.delete_key(keys[0]) ? 1 : 0, 8);
       case Query::kAppend:
@@ -258,8 +320,6 @@ class TcpServer::Loop {
         return;
       case Query::kQueueLen:
         return put_number(bytes, table_.queue_len(keys[0]), 8);
-      case Query::kListKeys:
-        return put_texts(bytes, table_.list_keys());
       default:
         return;
     }
@@ -296,6 +356,7 @@ class TcpServer::Loop {
   }
 
   const std::vector<Listener> listeners_;
+  const std::string token_;
   base::Fd epoll_;
   base::Fd stop_;
   base::Fd spare_;
@@ -306,6 +367,8 @@ class TcpServer::Loop {
   Clients clients_;
   uint64_t next_id_ = kFirstClient;
   std::vector<uint64_t> touched_;
+  std::unordered_map<uint64_t, std::string> challenges_;
+  LogLimit complaints_;
   std::atomic<size_t> num_clients_ = 0;
 };
 
@@ -316,7 +379,7 @@ base::Result<std::unique_ptr<TcpServer>> TcpServer::start(const TcpServerOptions
   allow_many_files();
   auto listeners = listen_on(options.host, options.port, options.family);
   if (!listeners) return base::Error("the store cannot start").caused_by(listeners.error());
-  auto loop = std::make_unique<Loop>(std::move(*listeners));
+  auto loop = std::make_unique<Loop>(std::move(*listeners), options.token);
   if (auto started = loop->start(); !started) return base::Error("the store cannot start").caused_by(started.error());
   return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
 }

@@ -21,6 +21,8 @@ struct TcpServerOptions {
   /// 0: a free one.
   int port = 0;
   Family family = Family::kAny;
+  /// Not empty: keys under "cohort/" are for clients with the same (token.h).
+  std::string token;
 };
 
 class TcpServer {

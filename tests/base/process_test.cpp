@@ -116,10 +116,9 @@ TEST(Process, AnnouncesItselfBeforeTheProgramRuns) {
 
 TEST(Process, RunsOnTheGivenCpus) {
   const int cpu = allowed_cpus().back();
-  Process process = Process::start({.arguments = {"grep", "Cpus_allowed_list", "/proc/self/status"},
-                                    .standard_output = Stream::pipe(),
-                                    .cpus = {cpu}})
-                        .value();
+  ProcessOptions options = shell("grep Cpus_allowed_list /proc/self/status");
+  options.cpus = {cpu};
+  Process process = Process::start(options).value();
   EXPECT_EQ(read_to_end(process.standard_output()), "Cpus_allowed_list:\t" + std::to_string(cpu) + "\n");
 }
 

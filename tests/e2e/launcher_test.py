@@ -70,8 +70,8 @@ def differences(ours, theirs):
 
 # Different in every run, or by the launcher's own nature.
 ALWAYS_DIFFERENT = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "TMPDIR", "PWD", "_"}
-# Rank 0 hosts the store, on the loopback address instead of the host's name.
-PERMITTED = {"TORCHELASTIC_USE_AGENT_STORE", "MASTER_ADDR"}
+# The agent's store is at the loopback address instead of the host's name.
+PERMITTED = {"MASTER_ADDR"}
 
 
 @pytest.mark.parametrize("flags", [["--nproc-per-node=2"], ["--standalone", "--nproc_per_node", "2", "--role=trainer"]])
@@ -82,7 +82,7 @@ def test_worker_environment_is_torchruns(tmp_path, flags):
     for mine, other in zip(ours, theirs):
         assert differences(mine, other) - ALWAYS_DIFFERENT <= PERMITTED
         assert mine["argv"] == other["argv"] == [f"rank-{mine['env']['LOCAL_RANK']}", "$"]
-        assert mine["env"]["TORCHELASTIC_USE_AGENT_STORE"] == "False"
+        assert mine["env"]["TORCHELASTIC_USE_AGENT_STORE"] == "True"
         assert mine["env"]["MASTER_ADDR"] == "127.0.0.1"
         assert mine["env"]["TORCHELASTIC_ERROR_FILE"].endswith(
             f"/attempt_0/{mine['env']['LOCAL_RANK']}/error.json")
@@ -98,8 +98,8 @@ def test_static_environment_is_torchruns(tmp_path):
         theirs = worker_views("torchrun", tmp_path, flags)[0]
     assert ours["env"]["MASTER_ADDR"] == theirs["env"]["MASTER_ADDR"] == "127.0.0.1"
     assert ours["env"]["TORCHELASTIC_RUN_ID"] == theirs["env"]["TORCHELASTIC_RUN_ID"] == "none"
-    # torchrun's own store has the port that was given, so its workers get another one.
-    assert ours["env"]["MASTER_PORT"] == flags[1].split("=")[1]
+    # The port that was given is the agents'; the workers of each round have a store of their own.
+    assert ours["env"]["MASTER_PORT"] != flags[1].split("=")[1]
     assert differences(ours, theirs) - ALWAYS_DIFFERENT <= PERMITTED
 
 

@@ -45,10 +45,11 @@ Words node(const std::string& endpoint, const std::string& num_nodes, Words more
 }
 
 TEST(Agent, RestartsAllWorkersUntilTheyEndWell) {
-  Launcher launcher({"--nproc-per-node=2", "--max-restarts=3"},
-                    "echo rank=$RANK count=$TORCHELASTIC_RESTART_COUNT max=$TORCHELASTIC_MAX_RESTARTS store=$MASTER_PORT; "
-                    "if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; "
-                    "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exec sleep 1000");
+  Launcher launcher(
+      {"--nproc-per-node=2", "--max-restarts=3"},
+      "echo rank=$RANK count=$TORCHELASTIC_RESTART_COUNT max=$TORCHELASTIC_MAX_RESTARTS store=$MASTER_PORT; "
+      "if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; "
+      "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exec sleep 1000");
   EXPECT_EQ(launcher.finish(), 0);
   EXPECT_EQ(values_of(launcher.output(), "count"), (std::set<std::string>{"0", "1", "2"}));
   EXPECT_EQ(values_of(launcher.output(), "max"), (std::set<std::string>{"3"}));
@@ -67,7 +68,8 @@ TEST(Agent, EndsWhenNoRestartIsLeft) {
 
 TEST(Agent, EachAttemptKeepsItsLogs) {
   const test::TemporaryFolder folder;
-  Launcher launcher({"--max-restarts=1", "-r3", "--log-dir=" + folder.path()}, "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 1");
+  Launcher launcher({"--max-restarts=1", "-r3", "--log-dir=" + folder.path()},
+                    "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 1");
   EXPECT_EQ(launcher.finish(), 1);
   const std::string run = std::filesystem::directory_iterator(folder.path())->path().string();
   EXPECT_EQ(*base::read_file(run + "/attempt_0/0/stdout.log"), "attempt 0\n");
@@ -78,8 +80,9 @@ TEST(Agent, ProgramThatCannotStartIsNotTriedAgain) {
   Launcher launcher({"--max-restarts=5"}, "echo start; exec ./no_such_program_here");
   EXPECT_EQ(launcher.finish(), 1);
   EXPECT_EQ(count_of(launcher.output(), "start"), 1);
-  EXPECT_THAT(launcher.errors(),
-              HasSubstr("a worker's program cannot start here; not restarting it, as it would end the same way again\n"));
+  EXPECT_THAT(
+      launcher.errors(),
+      HasSubstr("a worker's program cannot start here; not restarting it, as it would end the same way again\n"));
 }
 
 TEST(Agent, WaitsBeforeARestartButNotForever) {
@@ -92,8 +95,9 @@ TEST(Agent, WaitsBeforeARestartButNotForever) {
 }
 
 TEST(Agent, PassesUserSignalsOnAndGoesOn) {
-  Launcher launcher({"--nproc-per-node=2"},
-                    "trap 'echo got it $RANK; done=1' USR1; echo ready$LOCAL_RANK; until [ $done ]; do sleep 0.05; done");
+  Launcher launcher(
+      {"--nproc-per-node=2"},
+      "trap 'echo got it $RANK; done=1' USR1; echo ready$LOCAL_RANK; until [ $done ]; do sleep 0.05; done");
   launcher.wait_for_output("ready0");
   launcher.wait_for_output("ready1");
   launcher.signal(SIGUSR1);
@@ -107,7 +111,8 @@ TEST(Agent, StoppedWorkerIsReported) {
   launcher.wait_for_output("\n");
   const std::string pid = std::to_string(launcher.number_after("pid="));
   ASSERT_EQ(::kill(launcher.number_after("pid="), SIGSTOP), 0);
-  launcher.wait_for_errors("rank 0 (pid " + pid + ") is stopped (SIGSTOP or a debugger); kill -CONT " + pid + " lets it go on\n");
+  launcher.wait_for_errors("rank 0 (pid " + pid + ") is stopped (SIGSTOP or a debugger); kill -CONT " + pid +
+                           " lets it go on\n");
   ASSERT_EQ(::kill(launcher.number_after("pid="), SIGCONT), 0);
   launcher.wait_for_errors("rank 0 (pid " + pid + ") goes on\n");
   launcher.signal(SIGTERM);
@@ -116,12 +121,14 @@ TEST(Agent, StoppedWorkerIsReported) {
 
 TEST(Agent, FilteredLinesGoToAFileToo) {
   const test::TemporaryFolder folder;
-  Launcher launcher({"--nproc-per-node=2", "--tee=3", "--log-dir=" + folder.path(), "--duplicate-stdout-filters=apple,kiwi"},
-                    "echo an apple; echo a pear; echo kiwi; echo an apple >&2");
+  Launcher launcher(
+      {"--nproc-per-node=2", "--tee=3", "--log-dir=" + folder.path(), "--duplicate-stdout-filters=apple,kiwi"},
+      "echo an apple; echo a pear; echo kiwi; echo an apple >&2");
   EXPECT_EQ(launcher.finish(), 0);
   const std::string attempt = std::filesystem::directory_iterator(folder.path())->path().string() + "/attempt_0/";
   const std::string filtered = *base::read_file(attempt + "filtered_stdout.log");
-  for (const char* line : {"[default0]:an apple\n", "[default0]:kiwi\n", "[default1]:an apple\n", "[default1]:kiwi\n"}) {
+  for (const char* line :
+       {"[default0]:an apple\n", "[default0]:kiwi\n", "[default1]:an apple\n", "[default1]:kiwi\n"}) {
     EXPECT_THAT(filtered, HasSubstr(line));
   }
   EXPECT_THAT(filtered, Not(HasSubstr("pear")));
@@ -137,9 +144,19 @@ TEST(Agent, EventsAreJsonLines) {
 }
 
 TEST(Agent, LaunchPassesLocalRankAsAnArgument) {
-  Launcher launcher({launcher_path(), "launch", "--nproc-per-node=2", "--no-python", "sh", "-c", "echo $0 $1", "x"});
+  const test::TemporaryFolder folder;
+  const std::string program = folder / "work";
+  ASSERT_TRUE(base::write_file_atomically(program, "#!/bin/sh\necho \"$1 $2\"\n"));
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  Launcher launcher({launcher_path(), "launch", "--nproc-per-node=2", program, "mine"});
   EXPECT_EQ(launcher.finish(), 0);
-  EXPECT_THAT(launcher.errors(), HasSubstr("cohort launch passes --local-rank as python -m torch.distributed.launch does"));
+  EXPECT_THAT(launcher.output(), HasSubstr("--local-rank=0 mine\n"));
+  EXPECT_THAT(launcher.output(), HasSubstr("--local-rank=1 mine\n"));
+  EXPECT_THAT(launcher.errors(),
+              HasSubstr("cohort launch passes --local-rank as python -m torch.distributed.launch does"));
+  Launcher by_environment({launcher_path(), "launch", "--use-env", program, "mine"});
+  EXPECT_EQ(by_environment.finish(), 0);
+  EXPECT_EQ(by_environment.output(), "mine \n");
 }
 
 TEST(Agent, WorkersAreBoundToCores) {
@@ -150,7 +167,8 @@ TEST(Agent, WorkersAreBoundToCores) {
 
 TEST(Agent, TwoNodesFormOneJob) {
   const std::string at = endpoint();
-  const std::string script = "echo rank=$RANK of=$WORLD_SIZE group=$GROUP_RANK/$GROUP_WORLD_SIZE store=$MASTER_ADDR:$MASTER_PORT";
+  const std::string script =
+      "echo rank=$RANK of=$WORLD_SIZE group=$GROUP_RANK/$GROUP_WORLD_SIZE store=$MASTER_ADDR:$MASTER_PORT";
   Launcher first(node(at, "2", {"--nproc-per-node=1"}), script);
   Launcher second(node(at, "2", {"--nproc-per-node=3"}), script);
   EXPECT_EQ(first.finish(), 0) << first.errors();
@@ -191,7 +209,8 @@ TEST(Agent, FailureWithoutRestartsEndsBothAndNamesTheNode) {
 
 TEST(Agent, LateNodeJoinsByANewRoundWithoutUsingUpARestart) {
   const std::string at = endpoint();
-  const std::string script = "echo size=$WORLD_SIZE count=$TORCHELASTIC_RESTART_COUNT; [ $WORLD_SIZE = 2 ] || exec sleep 1000";
+  const std::string script =
+      "echo size=$WORLD_SIZE count=$TORCHELASTIC_RESTART_COUNT; [ $WORLD_SIZE = 2 ] || exec sleep 1000";
   Launcher first(node(at, "1:2"), script);
   first.wait_for_output("size=1 count=0");
   Launcher second(node(at, "1:2"), script);

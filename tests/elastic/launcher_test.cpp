@@ -233,13 +233,15 @@ TEST(Launcher, UsageErrorsEndWithTwo) {
   EXPECT_THAT(unknown.errors(), HasSubstr("unknown flag --nproc-per-nods (did you mean \"--nproc-per-node\"?)"));
   Launcher specs(run_words({"--logs-specs=mine", "x"}));
   EXPECT_EQ(specs.finish(), 2);
-  EXPECT_EQ(specs.errors(),
-            "[cohort] error: cohort run: --logs-specs=mine names a plug-in of Python's torchrun, which this launcher cannot "
-            "load\n  hint: --log-dir, --redirects, --tee and the filters say where output goes\n");
+  EXPECT_EQ(
+      specs.errors(),
+      "[cohort] error: cohort run: --logs-specs=mine names a plug-in of Python's torchrun, which this launcher cannot "
+      "load\n  hint: --log-dir, --redirects, --tee and the filters say where output goes\n");
   Launcher method(run_words({"--start-method=frok", "x"}));
   EXPECT_EQ(method.finish(), 2);
   EXPECT_EQ(method.errors(),
-            "[cohort] error: cohort run: --start-method=frok is none of spawn, fork and forkserver (did you mean \"fork\"?)\n");
+            "[cohort] error: cohort run: --start-method=frok is none of spawn, fork and forkserver (did you mean "
+            "\"fork\"?)\n");
   Launcher none(run_words({}));
   EXPECT_EQ(none.finish(), 2);
 }

@@ -42,7 +42,8 @@ class TestNode {
 
 /// "round 0 of 2 nodes, restart 0 of 3, as node 1", "over: kWorkerFailed by node 0: why", "error: ..."
 inline std::string describe(const std::optional<Event>& event) {
-  static const char* const kReasons[] = {"finished", "worker failed", "nodes waiting", "node left", "node lost", "closed"};
+  static const char* const kReasons[] = {"finished",  "worker failed", "nodes waiting",
+                                         "node left", "node lost",     "closed"};
   if (!event) return "nothing";
   if (const auto* error = std::get_if<base::Error>(&*event)) return "error: " + error->describe();
   if (const auto* over = std::get_if<RoundOver>(&*event)) {
@@ -54,8 +55,5 @@ inline std::string describe(const std::optional<Event>& event) {
          std::to_string(round.restart_count) + " of " + std::to_string(round.max_restarts) + ", as node " +
          std::to_string(round.node_rank);
 }
-
-
-
 
 }  // namespace cohort::rendezvous

@@ -10,6 +10,7 @@
 
 #include "cohort/store/tcp_client.h"
 #include "cohort/store/tcp_server.h"
+#include "tests/store/times.h"
 
 namespace cohort::store {
 namespace {
@@ -19,9 +20,6 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
-
-constexpr milliseconds kAWhile{200};
-constexpr seconds kHangLimit{30};
 
 class TcpStoreTest : public ::testing::Test {
  protected:
@@ -93,10 +91,10 @@ TEST_F(TcpStoreTest, WaitersAreWokenByOtherClients) {
 
 TEST_F(TcpStoreTest, AWaitEndsWithPyTorchsTextAndTheConnectionGoesOnMessage) {
   const auto a = connect();
-  EXPECT_EQ(a->wait({"x", "y"}, kAWhile).error().describe(), "wait timeout after 200ms, keys: x, y");
-  EXPECT_EQ(a->barrier("b", 2, kAWhile).error().describe(), "barrier timeout after 200ms, key: b");
+  EXPECT_EQ(a->wait({"x", "y"}, kAWhile).error().describe(), "wait timeout after 100ms, keys: x, y");
+  EXPECT_EQ(a->barrier("b", 2, kAWhile).error().describe(), "barrier timeout after 100ms, key: b");
   a->set_timeout(kAWhile);
-  EXPECT_EQ(a->get("x").error().describe(), "wait timeout after 200ms, keys: x");
+  EXPECT_EQ(a->get("x").error().describe(), "wait timeout after 100ms, keys: x");
   ASSERT_TRUE(a->set("x", "1").ok());
   EXPECT_EQ(*a->get("x"), "1");
 }
@@ -112,7 +110,11 @@ TEST_F(TcpStoreTest, ALostServerIsNamedMessage) {
   const auto late = TcpClient::connect({.port = std::stoi(port), .timeout = kAWhile});
   EXPECT_EQ(
       late.error().describe(),
+<<<<<<< HEAD
       "cannot connect to 127.0.0.1:" + port + " within 200 ms\n  caused by: 127.0.0.1:" + port +
+=======
+      "cannot connect to 127.0.0.1:" + port + " within 100 ms\n  caused by: 127.0.0.1:" + port +
+>>>>>>> 0efbb980df36ef0977ab48cb4c061e06d96b9dc3
           ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
           "another address family is in the way");
 }

@@ -9,6 +9,7 @@
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/store/tcp_server.h"
+#include "cohort/store/token.h"
 #include "tools/cohort/commands.h"
 
 namespace cohort::cli {
@@ -26,6 +27,9 @@ int serve(const store::TcpServerOptions& options) {
     base::log_error(server.error().describe());
     return 1;
   }
+  if (options.token.empty()) {
+    base::log_debug("the store has no token: whoever reaches it may change every key");
+  }
   const auto host = options.host.empty() ? "all interfaces" : options.host;
   (void)base::write_all(STDOUT_FILENO, fmt::format("store: listening on {}, port {}\n", host, (*server)->port()));
   int signal = 0;
@@ -38,7 +42,9 @@ int serve(const store::TcpServerOptions& options) {
 int store_command(const std::vector<std::string>& arguments) {
   CLI::App app(
       "Runs a key-value store that Cohort's and PyTorch's processes meet at (c10d's TCPStore) until SIGINT or SIGTERM. "
-      "Prints one line when it is ready.",
+      "Prints one line when it is ready. Keys under \"cohort/\" are only for processes with the store's token, if it "
+      "has "
+      "one: from --token-file, else from COHORT_TOKEN.",
       "cohort store");
   store::TcpServerOptions options;
   options.port = 29500;
@@ -46,6 +52,9 @@ int store_command(const std::vector<std::string>& arguments) {
       {"any", store::Family::kAny}, {"4", store::Family::kIPv4}, {"6", store::Family::kIPv6}};
   app.add_option("--host", options.host, "address or name to listen on (default: all interfaces)");
   app.add_option("--port", options.port, "port, 0 for a free one (default: 29500)")->check(CLI::Range(0, 65535));
+  std::string token_file;
+  app.add_option("--token-file", token_file,
+                 "file with the token; none but its owner may read it (default: COHORT_TOKEN)");
   app.add_option("--ip-family", options.family, "any, 4 or 6 (default: any)")
       ->transform(CLI::CheckedTransformer(families));
   try {
@@ -55,6 +64,12 @@ int store_command(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageError;
   }
+  const auto token = store::find_token(token_file);
+  if (!token) {
+    base::log_error(token.error().describe());
+    return 1;
+  }
+  options.token = *token;
   return serve(options);
 }
 

@@ -8,14 +8,14 @@
 namespace cohort::cli {
 namespace {
 
-const std::vector<Flag> kFlags = {
+const std::vector<Flag> kConfigFlags = {
     {"--nproc-per-node", true}, {"--rdzv-conf", true}, {"--standalone", false}, {"-t", true}};
 
 class ConfigFile : public testing::Test {
  protected:
   base::Result<std::vector<std::string>> read(const std::string& text) {
     EXPECT_TRUE(base::write_file_atomically(path_, text));
-    return flags_from_file(path_, kFlags);
+    return flags_from_file(path_, kConfigFlags);
   }
   std::string error_of(const std::string& text) { return read(text).error().describe(); }
 
@@ -37,7 +37,7 @@ TEST_F(ConfigFile, ErrorsMessage) {
 }
 
 TEST_F(ConfigFile, MissingFileMessage) {
-  EXPECT_EQ(flags_from_file("/no/such.toml", kFlags).error().describe(),
+  EXPECT_EQ(flags_from_file("/no/such.toml", kConfigFlags).error().describe(),
             "--config=/no/such.toml cannot be used\n  caused by: cannot open \"/no/such.toml\": No such file or "
             "directory (ENOENT)");
 }

@@ -1,0 +1,164 @@
+// The token: what proves it, where it comes from, and what a server does with clients that lack it.
+#include "cohort/store/token.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "cohort/base/env.h"
+#include "cohort/store/log_limit.h"
+#include "cohort/store/sha256.h"
+#include "cohort/store/tcp_client.h"
+#include "cohort/store/tcp_server.h"
+#include "tests/store/times.h"
+#include "tests/support/temporary_folder.h"
+
+namespace cohort::store {
+namespace {
+
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text.push_back("0123456789abcdef"[byte >> 4]);
+    text.push_back("0123456789abcdef"[byte & 15]);
+  }
+  return text;
+}
+
+// Examples of FIPS 180-4 and RFC 4231.
+TEST(StoreToken, Sha256IsThatOfTheStandards) {
+  EXPECT_EQ(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(hex(sha256(std::string(1'000'000, 'a'))),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
+  EXPECT_FALSE(equal_in_constant_time("abc", "abd"));
+  EXPECT_FALSE(equal_in_constant_time("abc", "ab"));
+}
+
+TEST(StoreToken, ProofsDifferBySideTokenAndNumbers) {
+  EXPECT_NE(proof_of(Side::kClient, "t", "a", "b"), proof_of(Side::kServer, "t", "a", "b"));
+  EXPECT_NE(proof_of(Side::kClient, "t", "a", "b"), proof_of(Side::kClient, "u", "a", "b"));
+  EXPECT_NE(proof_of(Side::kClient, "t", "a", "b"), proof_of(Side::kClient, "t", "c", "b"));
+  EXPECT_NE(random_nonce(), random_nonce());
+}
+
+TEST(StoreToken, FilesThatOthersReadAreRefusedMessage) {
+  const test::TemporaryFolder folder;
+  const auto path = folder / "token";
+  std::ofstream(path) << "  secret words\n";
+  chmod(path.c_str(), 0600);
+  EXPECT_EQ(*read_token_file(path), "secret words");
+  EXPECT_EQ(*find_token(path), "secret words");
+  chmod(path.c_str(), 0640);
+  EXPECT_EQ(read_token_file(path).error().describe(),
+            "the token file \"" + path + "\" can be read or written by other users\n  hint: chmod 600 " + path);
+  EXPECT_EQ(find_token(folder / "none").error().describe(),
+            "cannot open the token file \"" + folder / "none" + "\": No such file or directory (ENOENT)");
+  EXPECT_EQ(read_token_file(folder.path()).error().describe(),
+            "the token file \"" + folder.path() + "\" is not a regular file");
+  const auto empty = folder / "empty";
+  std::ofstream(empty) << "\n";
+  chmod(empty.c_str(), 0600);
+  EXPECT_EQ(read_token_file(empty).error().describe(), "the token file \"" + empty + "\" is empty");
+  base::set_env("COHORT_TOKEN", "from the environment");
+  EXPECT_EQ(*find_token(""), "from the environment");
+  EXPECT_FALSE(find_token(folder / "none").ok());  // a file that is named counts alone
+  base::unset_env("COHORT_TOKEN");
+}
+
+TEST(StoreToken, ALogLimitLetsTenLinesThroughThenOneASecond) {
+  LogLimit limit;
+  auto now = LogLimit::Clock::now();
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(limit.may_speak(now));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(limit.may_speak(now));
+  EXPECT_EQ(limit.num_left_out(), 5);
+  now += std::chrono::milliseconds(1100);
+  EXPECT_TRUE(limit.may_speak(now));
+  EXPECT_EQ(limit.num_left_out(), 0);
+  EXPECT_FALSE(limit.may_speak(now));
+  now += std::chrono::hours(1);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(limit.may_speak(now));
+  EXPECT_FALSE(limit.may_speak(now));
+}
+
+class GuardedStoreTest : public ::testing::Test {
+ protected:
+  base::Result<std::unique_ptr<TcpClient>> connect(const std::string& token, int port = 0) {
+    return TcpClient::connect({.port = port ? port : server_->port(), .timeout = kHangLimit, .token = token});
+  }
+  std::string where(int port = 0) const { return "127.0.0.1:" + std::to_string(port ? port : server_->port()); }
+
+  std::unique_ptr<TcpServer> server_ = TcpServer::start({.host = "127.0.0.1", .token = "right"}).value();
+};
+
+TEST_F(GuardedStoreTest, AgentsKeysNeedTheTokenMessage) {
+  const auto agent = connect("right").value();
+  ASSERT_TRUE(agent->set("cohort/a", "1").ok());
+  const auto refusal =
+      "refused: keys under \"cohort/\" of the store on " + where() +
+      " are for processes with its token\n"
+      "  hint: set COHORT_TOKEN, or --rdzv-conf token_file=FILE, to the token that the store was started with";
+  testing::internal::CaptureStderr();
+  // Operations with an answer and without one; once refused, the client stays so.
+  const auto other = connect("").value();
+  EXPECT_EQ(other->set("cohort/a", "2").error().describe(), refusal);
+  EXPECT_EQ(other->get("free").error().describe(), refusal);
+  EXPECT_EQ(connect("").value()->append("cohort/a", "2").error().describe(), refusal);
+  EXPECT_EQ(connect("").value()->add("cohort/n", 1).error().describe(), refusal);
+  EXPECT_EQ(connect("").value()->check({"free", "cohort/a"}).error().describe(), refusal);
+  EXPECT_EQ(connect("").value()->wait({"cohort/none"}, kHangLimit).error().describe(), refusal);
+  EXPECT_EQ(connect("").value()->barrier("cohort/none", 1, kHangLimit).error().describe(), refusal);
+  EXPECT_EQ(connect("").value()->queue_len("cohort/none").error().describe(), refusal);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex(
+                  "(\\[cohort\\] warning: the store drops its client 127.0.0.1:[0-9]+: its keys under cohort/ "
+                  "need the token\n)+"));
+  EXPECT_EQ(*agent->get("cohort/a"), "1");
+}
+
+TEST_F(GuardedStoreTest, OtherKeysAreFree) {
+  const auto agent = connect("right").value();
+  const auto worker = connect("").value();
+  ASSERT_TRUE(agent->set("cohort/a", "1").ok());
+  ASSERT_TRUE(worker->set("default_pg/0", "2").ok());
+  ASSERT_TRUE(worker->set("cohort", "3").ok());
+  EXPECT_EQ(*agent->get("default_pg/0"), "2");
+  // The names of protected keys are nobody else's business either.
+  EXPECT_THAT(*worker->list_keys(), UnorderedElementsAre("default_pg/0", "cohort"));
+  EXPECT_EQ(*worker->num_keys(), 2);
+  EXPECT_THAT(*agent->list_keys(), UnorderedElementsAre("default_pg/0", "cohort", "cohort/a"));
+  EXPECT_EQ(*agent->num_keys(), 3);
+  EXPECT_EQ(*agent->clone().value()->get("cohort/a"), "1");
+}
+
+TEST_F(GuardedStoreTest, AnotherTokenIsRefusedMessage) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(connect("wrong").error().describe(), "refused: the store on " + where() +
+                                                     " has another token than this process\n"
+                                                     "  hint: give every process of the job the same token");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex(
+                  "\\[cohort\\] warning: the store refuses its client 127.0.0.1:[0-9]+: it has another token\n"));
+  const auto open = TcpServer::start({.host = "127.0.0.1"}).value();
+  EXPECT_EQ(connect("right", open->port()).error().describe(),
+            "refused: this process has a token, the store on " + where(open->port()) +
+                " has none\n"
+                "  hint: give every process of the job the same token, or none");
+  ASSERT_TRUE(connect("", open->port()).value()->set("cohort/a", "free where there is no token").ok());
+}
+
+}  // namespace
+}  // namespace cohort::store
