@@ -129,7 +129,7 @@ class Run:
         if name in ("MASTER_PORT",) and value.isdigit():
             return "PORT"
         value = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID", value)
-        return re.sub(r"((?:UUID|job|none)_)[A-Za-z0-9_]{6,8}/", r"\1X/", value.replace(str(self.folder), "FOLDER"))
+        return re.sub(r"((?:UUID|job|none|torchelastic)_)[A-Za-z0-9_]{6,8}/", r"\1X/", value.replace(str(self.folder), "FOLDER"))
 
     def log_files(self):
         """Names and contents under --log-dir, the run's own folder's random letters replaced."""
