@@ -55,7 +55,8 @@ std::string LaunchEnvironment::hint() const {
   if (!scheduler_) return {};
   if (scheduler_->rank && !is_its_task_) {
     return "\n  hint: this process is " + scheduler_->found +
-           ", but RANK or WORLD_SIZE say something else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR and "
+           ", but RANK or WORLD_SIZE say something else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR "
+           "and "
            "MASTER_PORT";
   }
   if (!scheduler_->gap.empty()) return "\n  hint: " + scheduler_->gap;

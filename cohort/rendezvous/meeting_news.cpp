@@ -32,30 +32,30 @@ void Meeting::read_news() {
     const std::lock_guard lock(mutex_);
     journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
   }
-  auto result = come_and_follow();
-  if (!result) {
-    // An entry that nobody understands is no lost store.
-    const bool is_lost = !journal_->num_notices();
-    fail(is_lost ? place_->lost(result.error()) : result.error());
+  try {
+    if (auto joined = come(); !joined) {
+      fail(joined.error());
+    } else {
+      follow_news();
+    }
+  } catch (const std::system_error& error) {  // of std::thread
+    fail(base::no_process("cannot start a thread for the rendezvous", error.code().value()));
   }
   lead_.reset();
   const std::lock_guard lock(mutex_);
   journal_.reset();
 }
 
-Result<void> Meeting::come_and_follow() {
-  try {
-    auto result = come();
-    while (result && !stops_) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (has_ended_) break;
-      }
-      result = follow();
+void Meeting::follow_news() {
+  while (!stops_) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (has_ended_) return;
     }
-    return result;
-  } catch (const std::system_error& error) {  // of std::thread
-    return base::no_process("cannot start a thread for the rendezvous", error.code().value());
+    const auto done = follow();
+    if (done || stops_) continue;
+    if (journal_->has_misread()) return fail(done.error());
+    if (!wait_for_return(done.error())) return fail(place_->lost(done.error()));
   }
 }
 
@@ -133,7 +133,12 @@ Result<void> Meeting::follow() {
     const std::lock_guard lock(mutex_);
     ++next_news_;
   }
-  return take(*news);
+  auto taken = take(*news);
+  if (!taken) {  // to be taken again, where the store comes back
+    const std::lock_guard lock(mutex_);
+    --next_news_;
+  }
+  return taken;
 }
 
 milliseconds Meeting::time_to_wait() const {
@@ -167,7 +172,7 @@ Result<void> Meeting::take(const News& news) {
   } else if (!lead_) {
     auto journal = journal_->clone();
     if (!journal) return journal.error();
-    lead_ = std::make_unique<Leader>(std::move(*journal), settings_, id_);
+    lead_ = std::make_unique<Leader>(std::move(*journal), settings_, id_, place_->may_return());
   }
   return {};
 }

@@ -56,7 +56,8 @@ std::vector<int> tasks_per_node(const Variables& variables) {
 bool is_slurm_task(const Variables& variables) {
   const auto step = base::parse_int(text_of(variables, "SLURM_STEP_ID"));
   const auto num_tasks = count_of(variables, "SLURM_STEP_NUM_TASKS");
-  if (!step || *step < 0 || *step >= kFirstSpecialStep || !num_tasks || !count_of(variables, "SLURM_PROCID")) return false;
+  if (!step || *step < 0 || *step >= kFirstSpecialStep || !num_tasks || !count_of(variables, "SLURM_PROCID"))
+    return false;
   if (const auto of_job = count_of(variables, "SLURM_NTASKS"); of_job && *of_job != *num_tasks) return false;
   const auto node = count_of(variables, "SLURM_NODEID");
   const auto counts = tasks_per_node(variables);
@@ -73,7 +74,8 @@ SchedulerEnvironment read_slurm(const Variables& variables) {
     scheduler.job_id = kSlurm + job;
     scheduler.num_nodes = count_of(variables, "SLURM_JOB_NUM_NODES");
     scheduler.gap = fmt::format(
-        "this process is in SLURM job {}, but is none of its tasks (a batch script or a shell): start the program with srun",
+        "this process is in SLURM job {}, but is none of its tasks (a batch script or a shell): start the program with "
+        "srun",
         job);
     return scheduler;
   }
@@ -151,7 +153,8 @@ SchedulerEnvironment read_kubernetes(const Variables& variables) {
   scheduler.rank = scheduler.node_rank = count_of(variables, "JOB_COMPLETION_INDEX");
   scheduler.found = fmt::format("pod {} of a Kubernetes indexed job", *scheduler.rank);
   scheduler.gap =
-      "JOB_COMPLETION_INDEX gives this pod's rank; give WORLD_SIZE, MASTER_ADDR (pod 0's name in a headless service) and "
+      "JOB_COMPLETION_INDEX gives this pod's rank; give WORLD_SIZE, MASTER_ADDR (pod 0's name in a headless service) "
+      "and "
       "MASTER_PORT in the pod's env";
   return scheduler;
 }
@@ -203,9 +206,10 @@ int port_of_job(const std::string& job_id) {
   uint64_t number = 0;
   const auto dot = job_id.find('.');
   const std::string slurm = kSlurm;
-  const auto job = job_id.rfind(slurm, 0) == 0
-                       ? base::parse_int(job_id.substr(slurm.size(), dot == std::string::npos ? dot : dot - slurm.size()))
-                       : std::nullopt;
+  const auto job =
+      job_id.rfind(slurm, 0) == 0
+          ? base::parse_int(job_id.substr(slurm.size(), dot == std::string::npos ? dot : dot - slurm.size()))
+          : std::nullopt;
   if (job) {
     const auto step = dot == std::string::npos ? 0 : base::parse_int(job_id.substr(dot + 1)).value_or(0);
     number = static_cast<uint64_t>(*job) * kStepsWithOwnPorts + static_cast<uint64_t>(step) % kStepsWithOwnPorts;

@@ -37,10 +37,10 @@ class RendezvousUrl : public testing::Test {
   }
 
   static constexpr const char* kNames[] = {
-      "RANK",         "WORLD_SIZE",   "MASTER_ADDR",    "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
-      "USE_LIBUV",    "LOCAL_RANK",   "SLURM_JOB_ID",   "SLURM_STEP_ID",        "SLURM_PROCID",
-      "SLURM_NODEID", "SLURM_NTASKS", "SLURM_GTIDS",    "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES",
-      "SLURM_LOCALID", "PMI_RANK",    "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"};
+      "RANK",          "WORLD_SIZE",   "MASTER_ADDR",          "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+      "USE_LIBUV",     "LOCAL_RANK",   "SLURM_JOB_ID",         "SLURM_STEP_ID",        "SLURM_PROCID",
+      "SLURM_NODEID",  "SLURM_NTASKS", "SLURM_GTIDS",          "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES",
+      "SLURM_LOCALID", "PMI_RANK",     "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NODELIST",  "SLURM_STEP_TASKS_PER_NODE"};
   std::map<std::string, std::optional<std::string>> saved_;
 };
 
@@ -153,14 +153,18 @@ TEST_F(RendezvousUrl, SetVariablesWinOverTheScheduler) {
 TEST_F(RendezvousUrl, SchedulerIsNotAskedForAnotherPlaceThanItsOwnMessage) {
   set_slurm_task();
   base::set_env("RANK", "0");
-  EXPECT_EQ(message_of("env://"),
-            "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not "
-            "set\n  hint: this process is task 3 of 4 of SLURM job 12.0, on node 1 of 2, but RANK or WORLD_SIZE say something "
-            "else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+  EXPECT_EQ(
+      message_of("env://"),
+      "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not "
+      "set\n  hint: this process is task 3 of 4 of SLURM job 12.0, on node 1 of 2, but RANK or WORLD_SIZE say "
+      "something "
+      "else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
   base::unset_env("RANK");
   EXPECT_EQ(message_of("env://", 0, 2),
-            "Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not "
-            "set\n  hint: this process is task 3 of 4 of SLURM job 12.0, on node 1 of 2, but RANK or WORLD_SIZE say something "
+            "Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, "
+            "but not "
+            "set\n  hint: this process is task 3 of 4 of SLURM job 12.0, on node 1 of 2, but RANK or WORLD_SIZE say "
+            "something "
             "else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 
@@ -168,10 +172,12 @@ TEST_F(RendezvousUrl, BatchScriptIsNoRankMessage) {
   base::set_env("SLURM_JOB_ID", "12");
   base::set_env("SLURM_PROCID", "0");
   base::set_env("SLURM_NTASKS", "4");
-  EXPECT_EQ(message_of("env://"),
-            "Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n"
-            "  hint: this process is in SLURM job 12, but is none of its tasks (a batch script or a shell): start the program "
-            "with srun");
+  EXPECT_EQ(
+      message_of("env://"),
+      "Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n"
+      "  hint: this process is in SLURM job 12, but is none of its tasks (a batch script or a shell): start the "
+      "program "
+      "with srun");
 }
 
 TEST_F(RendezvousUrl, TcpTakesHostPortAndQuery) {

@@ -74,8 +74,8 @@ def test_a_batch_script_and_a_shell_are_no_ranks(slurm):
 def test_a_batch_script_that_a_task_submits_is_no_rank(slurm):
     file = script(slurm, f"exec {BUILD}/bin/examples/ranks_by_hand")
     out = slurm.folder / "submitted.out"
-    done = slurm.run(["srun", "--nodes=1", "--ntasks=1", "sbatch", "--wait", "--nodes=2", "--ntasks=2", f"--output={out}", file])
-    assert done.returncode == 1
+    submitted = slurm.run(["srun", "--nodes=1", "--ntasks=1", "sbatch", "--parsable", "--nodes=2", "--ntasks=2", f"--output={out}", file])
+    assert slurm.wait_for_job(submitted.stdout.strip()) == 1
     assert re.sub(r"job \d+", "job N", out.read_text()) == NO_TASK
 
 

@@ -8,17 +8,29 @@ namespace cohort::rendezvous {
 namespace {
 
 // As SLURM 22.05 sets them for `srun --nodes=2 --ntasks=3`, task 2.
-const Variables kSlurmTask = {{"SLURM_JOB_ID", "12"},           {"SLURM_STEP_ID", "3"},
-                              {"SLURM_PROCID", "2"},            {"SLURM_LOCALID", "0"},
-                              {"SLURM_NODEID", "1"},            {"SLURM_NTASKS", "3"},
-                              {"SLURM_STEP_NUM_TASKS", "3"},    {"SLURM_STEP_NUM_NODES", "2"},
-                              {"SLURM_JOB_NUM_NODES", "2"},     {"SLURM_GTIDS", "2"},
-                              {"SLURM_JOB_NODELIST", "n[01-02]"}, {"SLURM_STEP_NODELIST", "n[01-02]"},
+const Variables kSlurmTask = {{"SLURM_JOB_ID", "12"},
+                              {"SLURM_STEP_ID", "3"},
+                              {"SLURM_PROCID", "2"},
+                              {"SLURM_LOCALID", "0"},
+                              {"SLURM_NODEID", "1"},
+                              {"SLURM_NTASKS", "3"},
+                              {"SLURM_STEP_NUM_TASKS", "3"},
+                              {"SLURM_STEP_NUM_NODES", "2"},
+                              {"SLURM_JOB_NUM_NODES", "2"},
+                              {"SLURM_GTIDS", "2"},
+                              {"SLURM_JOB_NODELIST", "n[01-02]"},
+                              {"SLURM_STEP_NODELIST", "n[01-02]"},
                               {"SLURM_STEP_TASKS_PER_NODE", "2,1"}};
 // In the batch script of `sbatch --nodes=2 --ntasks=4`.
-const Variables kSlurmBatch = {{"SLURM_JOB_ID", "12"},        {"SLURM_PROCID", "0"},      {"SLURM_LOCALID", "0"},
-                               {"SLURM_NODEID", "0"},         {"SLURM_NTASKS", "4"},      {"SLURM_JOB_NUM_NODES", "2"},
-                               {"SLURM_TASKS_PER_NODE", "2(x2)"}, {"SLURM_GTIDS", "0"},   {"SLURM_JOB_NODELIST", "n[01-02]"}};
+const Variables kSlurmBatch = {{"SLURM_JOB_ID", "12"},
+                               {"SLURM_PROCID", "0"},
+                               {"SLURM_LOCALID", "0"},
+                               {"SLURM_NODEID", "0"},
+                               {"SLURM_NTASKS", "4"},
+                               {"SLURM_JOB_NUM_NODES", "2"},
+                               {"SLURM_TASKS_PER_NODE", "2(x2)"},
+                               {"SLURM_GTIDS", "0"},
+                               {"SLURM_JOB_NODELIST", "n[01-02]"}};
 const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},       {"OMPI_COMM_WORLD_SIZE", "2"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                             {"PMIX_NAMESPACE", "732495873"},     {"PMIX_RANK", "1"}};
@@ -77,17 +89,18 @@ TEST(SchedulerEnvironment, SlurmBatchScriptIsNoTask) {
   EXPECT_FALSE(found->rank || found->world_size || found->local_rank || found->node_rank || found->port);
   EXPECT_EQ(found->num_nodes, 2);
   EXPECT_EQ(found->found, "SLURM job 12");
-  EXPECT_EQ(found->gap,
-            "this process is in SLURM job 12, but is none of its tasks (a batch script or a shell): start the program with "
-            "srun");
+  EXPECT_EQ(
+      found->gap,
+      "this process is in SLURM job 12, but is none of its tasks (a batch script or a shell): start the program with "
+      "srun");
 }
 
 // sbatch hands on the environment of whoever calls it, here a task.
 TEST(SchedulerEnvironment, SlurmBatchScriptSubmittedByATaskIsNoTask) {
   const Variables leaked = {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "n[01-02]"}, {"SLURM_STEP_NUM_NODES", "2"}};
   for (const auto& [tasks, per_node] : Variables{{"2", "1(x2)"}, {"4", "2(x2)"}}) {
-    const auto found = read_scheduler(with(
-        with(kSlurmBatch, leaked), {{"SLURM_STEP_NUM_TASKS", tasks}, {"SLURM_STEP_TASKS_PER_NODE", per_node}}));
+    const auto found = read_scheduler(
+        with(with(kSlurmBatch, leaked), {{"SLURM_STEP_NUM_TASKS", tasks}, {"SLURM_STEP_TASKS_PER_NODE", per_node}}));
     EXPECT_FALSE(found->rank) << tasks;
   }
 }
@@ -103,9 +116,10 @@ TEST(SchedulerEnvironment, SlurmGapMessages) {
             "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any node: set MASTER_ADDR to its host");
   const auto found = read_scheduler(with(kSlurmTask, {{"SLURM_STEP_NODELIST", "n[01-"}}));
   EXPECT_EQ(found->first_host, "");
-  EXPECT_EQ(found->gap,
-            "SLURM_STEP_NODELIST: \"n[01-\" is not a list of hosts: its brackets do not match; set MASTER_ADDR to rank 0's "
-            "host");
+  EXPECT_EQ(
+      found->gap,
+      "SLURM_STEP_NODELIST: \"n[01-\" is not a list of hosts: its brackets do not match; set MASTER_ADDR to rank 0's "
+      "host");
 }
 
 TEST(SchedulerEnvironment, OpenMpiOnOneHost) {
@@ -138,7 +152,8 @@ TEST(SchedulerEnvironment, MpirunInSlurmIsMpi) {
                                         {"SLURM_PROCID", "1"},
                                         {"SLURM_GTIDS", "1"},
                                         {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}});
-  auto found = read_scheduler(with(daemon, with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}})));
+  auto found =
+      read_scheduler(with(daemon, with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}})));
   EXPECT_EQ(found->name, "OpenMPI");
   EXPECT_EQ(found->rank, 3);
   EXPECT_EQ(found->world_size, 4);
@@ -173,9 +188,10 @@ TEST(SchedulerEnvironment, KubernetesAndPmixTellTheRankAlone) {
   EXPECT_EQ(found->rank, 2);
   EXPECT_EQ(found->node_rank, 2);
   EXPECT_FALSE(found->world_size);
-  EXPECT_EQ(found->gap,
-            "JOB_COMPLETION_INDEX gives this pod's rank; give WORLD_SIZE, MASTER_ADDR (pod 0's name in a headless service) "
-            "and MASTER_PORT in the pod's env");
+  EXPECT_EQ(
+      found->gap,
+      "JOB_COMPLETION_INDEX gives this pod's rank; give WORLD_SIZE, MASTER_ADDR (pod 0's name in a headless service) "
+      "and MASTER_PORT in the pod's env");
   found = read_scheduler({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-vm-1@1"}});
   EXPECT_EQ(found->found, "rank 1 of PMIx job prterun-vm-1@1");
   EXPECT_FALSE(found->world_size);
