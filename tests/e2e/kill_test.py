@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 import pytest
 
+from conftest import free_port
 from jobs import COHORT, Job, read_process, state_of, wait_until
 
 SLEEP = "echo size=$WORLD_SIZE rank=$RANK count=$TORCHELASTIC_RESTART_COUNT.; exec sleep 1000"
@@ -28,7 +30,7 @@ def plain(text, job):
     """Without what differs from run to run."""
     text = re.sub(r"\bpid \d+", "pid P", text)
     text = re.sub(rf"\b{os.uname().nodename}\b", "HOST", text)
-    text = re.sub(r"[0-9a-f]{32}_\w{6}", "RUN", text)
+    text = re.sub(r"[0-9a-f-]{32,36}_\w{6}", "RUN", text)
     return text.replace(str(job.folder), "FOLDER").replace(str(job.port), "PORT")
 
 
@@ -142,6 +144,81 @@ def test_store_of_its_own(job):
     assert [agent.finish() for agent in agents] == [1, 1]
     for agent in agents:
         assert_says(agent, "[cohort] error: cohort run: the rendezvous store at 127.0.0.1:PORT is gone")
+    job.check_nothing_left()
+
+
+class Etcd:
+    """A real etcd on 127.0.0.1; its data stay when it is killed."""
+
+    def __init__(self, folder):
+        self.folder, self.port, self.peer_port = folder / "etcd", free_port(), free_port()
+        self.start()
+
+    def start(self):
+        client, peer = (f"http://127.0.0.1:{port}" for port in (self.port, self.peer_port))
+        self.process = subprocess.Popen(
+            ["etcd", "--data-dir", self.folder, "--listen-client-urls", client, "--advertise-client-urls", client,
+             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
+             "--logger=zap", "--log-level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def etcd(job):
+    if shutil.which("etcd") is None:
+        pytest.skip("etcd is not installed (Debian: etcd-server)")
+    etcd = Etcd(job.folder)
+    yield etcd
+    etcd.kill()
+
+
+def etcd_node(job, etcd, script, *flags, nodes="1:2", conf="read_timeout=5"):
+    return job.start_script(script, f"--nnodes={nodes}", "--rdzv-backend=etcd", f"--rdzv-endpoint=127.0.0.1:{etcd.port}",
+                            "--rdzv-id=job", f"--rdzv-conf=keep_alive_interval=0.5,last_call_timeout=0.5,{conf}", *flags)
+
+
+def test_etcd_restarted(job, etcd):
+    """The job neither ends nor notices, and its restarts still work."""
+    script = "echo size=$WORLD_SIZE count=$TORCHELASTIC_RESTART_COUNT.; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 1000"
+    agents = [etcd_node(job, etcd, script, "--max-restarts=1", nodes=2) for _ in range(2)]
+    for agent in agents:
+        agent.wait_for_output("size=2 count=0.")
+    workers = [agent.workers() for agent in agents]
+    etcd.kill()
+    etcd.start()
+    time.sleep(2)
+    assert [agent.workers() for agent in agents] == workers
+    os.kill(workers[1][0], signal.SIGKILL)
+    assert [agent.finish() for agent in agents] == [0, 0], agents[0].errors + agents[1].errors
+    assert all("size=2 count=1." in agent.output for agent in agents)
+    job.check_nothing_left()
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_any_agent_of_a_job_over_etcd(job, etcd, victim):
+    """No node is the one that must live."""
+    agents = [etcd_node(job, etcd, SLEEP) for _ in range(2)]
+    for agent in agents:
+        agent.wait_for_output("size=2")
+    agents[victim].kill()
+    other = agents[1 - victim]
+    size_one = other.output.count("size=1 ") + 1
+    other.wait_for_output("size=1 ", count=size_one)
+    other.kill(signal.SIGTERM)
+    assert other.finish() == 1
+    job.check_nothing_left()
+
+
+def test_etcd_that_stays_away(job, etcd):
+    agent = etcd_node(job, etcd, SLEEP, nodes=1, conf="join_timeout=2,read_timeout=1")
+    agent.wait_for_output("size=1")
+    etcd.kill()
+    agent.wait_for_errors(f"warning: etcd at 127.0.0.1:{etcd.port} does not answer; the workers go on meanwhile, for 2.0 s at most\n")
+    assert agent.finish() == 1
+    assert_says(agent, f"[cohort] error: cohort run: etcd at 127.0.0.1:{etcd.port} does not answer")
     job.check_nothing_left()
 
 
