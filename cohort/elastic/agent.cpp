@@ -49,6 +49,20 @@ std::string node_in_words(const Round& round, int node_rank) {
   return fmt::format("node {} ({})", node_rank, round.nodes[static_cast<size_t>(node_rank)].host);
 }
 
+std::string why_in_words(const Round& round, const RoundOver& over) {
+  const bool is_own = over.reason == RoundOver::Reason::kNodeLost && over.node_rank == round.node_rank;
+  if (!is_own) return over.why;
+  return fmt::format("the other nodes lost this one, {} (it was stopped, cut off, or too busy): {}",
+                     node_in_words(round, round.node_rank), over.why);
+}
+
+/// "cannot start local rank 3: fork: Resource temporarily unavailable (EAGAIN)".
+std::string first_and_last(const Error& error) {
+  const Error* last = error.cause();
+  while (last && last->cause()) last = last->cause();
+  return last ? fmt::format("{}: {}", error.message(), last->message()) : error.message();
+}
+
 }  // namespace
 
 Result<int> Agent::run() {
@@ -103,7 +117,7 @@ Result<std::optional<int>> Agent::run_round(const Round& round) {
   guard_.forget();
   if (!result) {
     rendezvous_->report_failure(fmt::format("{} could not start its workers: {}", node_in_words(round, round.node_rank),
-                                            result.error().message()),
+                                            first_and_last(result.error())),
                                 /*may_restart=*/false);
     return result.error();
   }
@@ -139,7 +153,7 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
                           .read_news = [this]() -> std::optional<std::string> {
                             if (std::optional<Event> event = rendezvous_->next_event()) news_ = std::move(event);
                             if (!news_) return std::nullopt;
-                            if (const auto* over = std::get_if<RoundOver>(&*news_)) return over->why;
+                            if (const auto* over = std::get_if<RoundOver>(&*news_)) return why_in_words(round_, *over);
                             if (const auto* error = std::get_if<Error>(&*news_)) return error->message();
                             return std::nullopt;
                           },
@@ -170,7 +184,7 @@ Result<std::optional<int>> Agent::end_round(const RoundOver& over) {
                                   round_.max_restarts, over.why));
     if (!back_off()) return std::optional<int>(stopped());
   } else {
-    base::log_warning(fmt::format("restarting the workers, which uses up no restart: {}", over.why));
+    base::log_warning(fmt::format("restarting the workers, which uses up no restart: {}", why_in_words(round_, over)));
   }
   rendezvous_->join_next();
   return std::optional<int>();
@@ -196,8 +210,15 @@ int Agent::stopped() {
 }
 
 int Agent::failed(const RoundOver& over) {
-  if (!is_cause_) base::log_error(fmt::format("the job has failed: {}", over.why));
-  print_failures();
+  if (is_cause_) {
+    print_failures();
+    return 1;
+  }
+  // How our workers ended when we stopped them is not why.
+  const Error error(fmt::format("the job has failed: {}", over.why));
+  const bool is_elsewhere = over.node_rank >= 0 && over.node_rank != round_.node_rank;
+  const std::string hint = "see what the launcher printed on " + node_in_words(round_, over.node_rank);
+  base::log_error((is_elsewhere ? Error(error).with_hint(hint) : error).describe());
   return 1;
 }
 

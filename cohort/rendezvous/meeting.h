@@ -51,6 +51,7 @@ class Meeting final : public Rendezvous {
   base::Result<std::optional<WorkersPlace>> agree_on_workers_place(const RoundRecord& round);
   void take_end(const OverRecord& over);
   base::Result<void> look_at_time();
+  std::string hint_for_waiting() const;
   Member describe() const;
 
   // Of the thread that gives signs of life.

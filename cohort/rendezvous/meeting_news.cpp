@@ -282,8 +282,9 @@ Result<void> Meeting::look_at_time() {
   const auto why = journal_->get("why");
   if (!why) return why.error();
   auto text = *why ? **why : std::string("the leading node has said nothing yet");
+  const auto hint = hint_for_waiting();
   if (!is_late) {
-    if (!place_->doubt().empty()) text += "; " + place_->doubt();
+    if (!hint.empty()) text += "; " + hint;
     base::log_warning(fill_in("rendezvous \"{}\" at {}: {}; {} left", settings_.run_id, place_->name(), text,
                               base::format_duration(left)));
     return {};
@@ -296,8 +297,16 @@ Result<void> Meeting::look_at_time() {
   auto error = Error(fill_in("the rendezvous \"{}\" at {} was not complete within {}", settings_.run_id, place_->name(),
                              base::format_duration(settings_.join_timeout)))
                    .caused_by(Error(text));
-  fail(place_->doubt().empty() ? std::move(error) : std::move(error).with_hint(place_->doubt()));
+  fail(hint.empty() ? std::move(error) : std::move(error).with_hint(hint));
   return {};
+}
+
+std::string Meeting::hint_for_waiting() const {
+  const std::lock_guard lock(mutex_);
+  // Where nodes have met before, they know the way.
+  if (!round_) return place_->doubt();
+  return fill_in("start the same command again on another host or on that of the lost node; --nnodes=1:{} goes on with fewer",
+                 settings_.max_nodes);
 }
 
 }  // namespace cohort::rendezvous

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <iostream>
@@ -112,6 +113,25 @@ TEST(Process, AnnouncesItselfBeforeTheProgramRuns) {
   pid_t announced = 0;
   ASSERT_EQ(::read(pipe.read_end.get(), &announced, sizeof announced), sizeof announced);
   EXPECT_EQ(announced, process.pid());
+}
+
+TEST(Process, RunsThoughNobodyReadsItsAnnouncement) {
+  Pipe pipe = make_pipe().value();
+  pipe.read_end.reset();
+  Process process = Process::start({.arguments = {"true"}, .announce_fd = pipe.write_end.get()}).value();
+  EXPECT_TRUE(process.wait().ok()) << "no SIGPIPE waits in the program";
+}
+
+TEST(Process, NoMoreProcessesMessage) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NPROC, &limit), 0);
+  const std::string own = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
+  EXPECT_EQ(no_process("fork", EAGAIN).describe(),
+            "fork: Resource temporarily unavailable (EAGAIN)\n"
+            "  hint: a limit of processes and threads is reached: this user's (ulimit -u: " +
+                own +
+                ") or the container's (pids.max of its cgroup); raise it, end other processes, or start fewer workers");
+  EXPECT_EQ(no_process("fork", ENOMEM).describe(), "fork: Cannot allocate memory (ENOMEM)");
 }
 
 TEST(Process, RunsOnTheGivenCpus) {

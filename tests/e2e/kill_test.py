@@ -2,6 +2,7 @@
 
 Real processes on one host; the workers are shell scripts. A node's silence counts as its loss after 0.9 s here.
 """
+import contextlib
 import os
 import pathlib
 import re
@@ -58,6 +59,12 @@ def start_two(job, script=SLEEP, **kwargs):
     return first, second
 
 
+def kill_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # the launcher may have been faster, because of the first
+            os.kill(pid, number)
+
+
 # Workers.
 
 
@@ -67,8 +74,7 @@ def test_several_workers_at_once(job, number):
                              "--nproc-per-node=4", "--max-restarts=1")
     agent.wait_for_output("count=0.", count=4)
     wait_until(lambda: len(agent.workers()) == 4, agent.workers)
-    for pid in agent.workers()[:3]:
-        os.kill(pid, number)
+    kill_all(agent.workers()[:3], number)
     assert agent.finish() == 0, agent.errors
     assert agent.output.count("count=1.") == 4
     assert agent.errors.count("[cohort] warning: restarting the workers, restart 1 of 1: rank ") == 1
@@ -80,10 +86,23 @@ def test_workers_of_both_nodes_at_once_use_up_one_restart(job):
     agents = [job.node(script, "--max-restarts=1") for _ in range(2)]
     for agent in agents:
         agent.wait_for_output("count=0.")
-    for pid in [pid for agent in agents for pid in agent.workers()]:
-        os.kill(pid, signal.SIGKILL)
+    kill_all([pid for agent in agents for pid in agent.workers()], signal.SIGKILL)
     assert [agent.finish() for agent in agents] == [0, 0], agents[0].errors + agents[1].errors
     assert [agent.output.count("count=1.") for agent in agents] == [1, 1]
+    job.check_nothing_left()
+
+
+def test_last_failure_is_reported_where_it_happened(job):
+    script = "echo size=$WORLD_SIZE.; [ $RANK = 0 ] || { sleep 0.2; exit 7; }; exec sleep 1000"
+    agents = [job.node(script) for _ in range(2)]
+    assert [agent.finish() for agent in agents] == [1, 1]
+    agents.sort(key=lambda agent: "FAILED" in agent.errors)
+    assert messages(agents[0]) == [
+        "[cohort] warning: rank 1 (pid P) on node 1 (HOST) failed with exit code 7; stopping this node's workers",
+        "[cohort] error: the job has failed: rank 1 (pid P) on node 1 (HOST) failed with exit code 7",
+        "  hint: see what the launcher printed on node 1 (HOST)"]
+    assert "FAILED" not in agents[0].errors, "how a worker ends that is told to is no news"
+    assert "exitcode  : 7 " in agents[1].errors
     job.check_nothing_left()
 
 
@@ -105,7 +124,7 @@ def test_agent_of_rank_0_that_hosts_the_store(job):
     assert second.finish() == 1
     assert_says(second,
                 "[cohort] error: cohort run: the rendezvous store at 127.0.0.1:PORT is gone",
-                "  hint: see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job "
+                "  hint: see why the agent that hosts it has ended or cannot be reached, and start the job again; with --rdzv-backend=etcd a job "
                 "outlives its first node")
     assert first.finish() == -signal.SIGKILL
     job.check_nothing_left()
@@ -128,7 +147,8 @@ def test_agent_without_which_there_are_too_few(job):
     second.kill()
     assert first.finish() == 1
     assert_says(first, '[cohort] error: cohort run: the rendezvous "job" at 127.0.0.1:PORT was not complete within 3.0 s',
-                "  caused by: 1 of 2 nodes has come (HOST); waiting for 1 more")
+                "  caused by: 1 of 2 nodes has come (HOST); waiting for 1 more",
+                "  hint: start the same command again on another host or on that of the lost node; --nnodes=1:2 goes on with fewer")
     job.check_nothing_left()
 
 
@@ -232,6 +252,8 @@ def test_stopped_agent_comes_back(job):
     second.kill(signal.SIGCONT)
     for agent in (first, second):
         agent.wait_for_output("size=2 ", count=2)
+    assert_says(second, "[cohort] warning: the other nodes lost this one, node 1 (HOST) (it was stopped, cut off, or too busy): HOST "
+                "(pid P) gave no sign of life for 900 ms; stopping this node's workers")
     for agent in (first, second):
         agent.kill(signal.SIGTERM)
     assert [agent.finish() for agent in (first, second)] == [1, 1]

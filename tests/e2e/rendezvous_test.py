@@ -158,7 +158,7 @@ def test_the_loss_of_the_stores_host_is_named():
         host.kill()
         line = survivor.next()
         assert re.match(rf"error: the rendezvous store at {job.endpoint} is gone\n  caused by: the store on \S+ is lost: ", line)
-        assert line.endswith("  hint: see why the agent that hosted it ended, and start the job again; with --rdzv-backend=etcd a job "
+        assert line.endswith("  hint: see why the agent that hosts it has ended or cannot be reached, and start the job again; with --rdzv-backend=etcd a job "
                              "outlives its first node")
         assert survivor.ended() == 1
 

@@ -31,6 +31,14 @@ TEST(Signals, SourceHandsOutWhatCameAndRestoresTheMask) {
   EXPECT_EQ(sigismember(&after, SIGUSR1), sigismember(&before, SIGUSR1));
 }
 
+TEST(Signals, DropsWhatStillWaitsAtItsEnd) {
+  {
+    SignalSource source = SignalSource::create({SIGUSR1}).value();
+    ::raise(SIGUSR1);
+  }
+  SUCCEED() << "the default action would have ended this process";
+}
+
 TEST(Signals, IgnoredHangupStaysIgnored) {
   const auto before = ::signal(SIGHUP, SIG_IGN);
   SignalSource source = SignalSource::create({SIGHUP, SIGUSR1}).value();
