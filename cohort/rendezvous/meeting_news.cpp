@@ -305,8 +305,9 @@ std::string Meeting::hint_for_waiting() const {
   const std::lock_guard lock(mutex_);
   // Where nodes have met before, they know the way.
   if (!round_) return place_->doubt();
-  return fill_in("start the same command again on another host or on that of the lost node; --nnodes=1:{} goes on with fewer",
-                 settings_.max_nodes);
+  return fill_in(
+      "start the same command again on another host or on that of the lost node; --nnodes=1:{} goes on with fewer",
+      settings_.max_nodes);
 }
 
 }  // namespace cohort::rendezvous

@@ -226,8 +226,8 @@ Error MeetingPlace::lost(const Error& cause) const {
   return Error(fill_in("the rendezvous store at {} is gone", name()))
       .caused_by(without_hints(cause))
       .with_hint(
-          "see why the agent that hosts it has ended or cannot be reached, and start the job again; with --rdzv-backend=etcd a job outlives "
-          "its first node");
+          "see why the agent that hosts it has ended or cannot be reached, and start the job again; with "
+          "--rdzv-backend=etcd a job outlives its first node");
 }
 
 }  // namespace cohort::rendezvous
