@@ -118,6 +118,7 @@ def report_of(stderr):
     for line in lines:
         line = re.sub(r"pid: \d+", "pid: N", line)
         line = re.sub(r"PID \d+", "PID N", line)
+        line = re.sub(r"^([=-])\1+$", r"\1", line)  # as wide as the pids have digits
         line = re.sub(r"\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d", "TIME", line)
         line = re.sub(r"^  host      : .*", "  host      : HOST", line)
         shown.append(re.sub(r"^  error_file: /.*/attempt_0/", "  error_file: FOLDER/attempt_0/", line))
