@@ -22,6 +22,7 @@ constexpr Question kQuestions[] = {
      print_python},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
     {"start", "2 workers from the launcher, beside torchrun", run_start},
+    {"store", "operations per second of the TCP store's server, beside LibTorch's", run_store},
 };
 
 struct Request {
@@ -114,6 +115,8 @@ int main(int argc, char** argv) {
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});
     }
+    if (arguments == std::vector<std::string>{cohort::bench::kTorchStoreServer})
+      return cohort::bench::run_torch_store_server();
     return cohort::bench::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "cohort-bench: {}\n", error.what());
