@@ -24,6 +24,7 @@ constexpr Question kQuestions[] = {
     {"launch", "workers that do nothing from the launcher to their end, and its memory, beside torchrun", run_launch},
     {"recovery", "from a worker's crash to its successors, and to their first collective, beside torchrun",
      run_recovery},
+    {"rendezvous", "10, 100 and 1,000 agents that meet through one store, beside torchrun's", run_rendezvous},
 };
 
 struct Request {

@@ -40,6 +40,7 @@ std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_launch(const Settings& settings);
 std::vector<Row> run_recovery(const Settings& settings);
+std::vector<Row> run_rendezvous(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
