@@ -1,6 +1,7 @@
 // The nodes of `cohort-bench rendezvous`: many in this process, each with its own threads and connections, and one store in
-// a process of its own. Arguments: rank, the pipe commands come from, init method (as every rank of a team). "meet N" is answered by the
-// milliseconds from the start of N nodes to the round that all of them are in, and from a node's failure to the next round.
+// a process of its own. Arguments: rank, the pipe commands come from, init method (as every rank of a team). "meet N" is
+// answered by the milliseconds from the start of N nodes to the round that all of them are in, and from a node's failure to
+// the next round.
 #include <poll.h>
 #include <sys/resource.h>
 
