@@ -25,6 +25,7 @@ constexpr Question kQuestions[] = {
     {"recovery", "from a worker's crash to its successors, and to their first collective, beside torchrun",
      run_recovery},
     {"store", "operations per second of the TCP store's server, beside LibTorch's", run_store},
+    {"rendezvous", "10, 100 and 1,000 agents that meet through one store, beside torchrun's", run_rendezvous},
 };
 
 struct Request {

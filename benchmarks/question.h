@@ -41,6 +41,7 @@ void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_launch(const Settings& settings);
 std::vector<Row> run_recovery(const Settings& settings);
 std::vector<Row> run_store(const Settings& settings);
+std::vector<Row> run_rendezvous(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
