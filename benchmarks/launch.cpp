@@ -53,8 +53,8 @@ double memory_of(const std::vector<std::string>& launcher) {
 }
 
 Row measure_memory(const Settings& settings) {
-  const std::vector<std::string> words = {"--nnodes=1:1", "--nproc-per-node=2", "--standalone", "--no-python", "sh", "-c",
-                                          "echo started; exec sleep 1000"};
+  const std::vector<std::string> words = {
+      "--nnodes=1:1", "--nproc-per-node=2", "--standalone", "--no-python", "sh", "-c", "echo started; exec sleep 1000"};
   Row row;
   row.ours = memory_of(our_launcher(settings, words));
   if (const auto rival = torchrun(words); !rival.empty()) {

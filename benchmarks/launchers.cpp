@@ -27,8 +27,13 @@ std::vector<std::string> torchrun(const std::vector<std::string>& words) {
 
 std::vector<std::string> one_node_flags(int num_workers, const std::string& folder) {
   const int port = base::reserve_port().value().port;
-  return {"--nnodes=1:1", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:" + std::to_string(port), "--rdzv-id=bench",
-          "--nproc-per-node=" + std::to_string(num_workers), "--log-dir=" + folder, "--redirects=3"};
+  return {"--nnodes=1:1",
+          "--rdzv-backend=c10d",
+          "--rdzv-endpoint=localhost:" + std::to_string(port),
+          "--rdzv-id=bench",
+          "--nproc-per-node=" + std::to_string(num_workers),
+          "--log-dir=" + folder,
+          "--redirects=3"};
 }
 
 }  // namespace cohort::bench

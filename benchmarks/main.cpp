@@ -22,7 +22,8 @@ constexpr Question kQuestions[] = {
      print_python},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
     {"launch", "workers that do nothing from the launcher to their end, and its memory, beside torchrun", run_launch},
-    {"recovery", "from a worker's crash to its successors, and to their first collective, beside torchrun", run_recovery},
+    {"recovery", "from a worker's crash to its successors, and to their first collective, beside torchrun",
+     run_recovery},
 };
 
 struct Request {

@@ -85,6 +85,7 @@ Result<std::vector<std::string>> compare_settings(const std::string& own, const 
 }
 
 Result<void> keep_torchrun_out(store::Store& store, const Settings& settings, const std::string& place) {
+  if (settings.backend == Settings::Backend::kEtcd) return {};
   const auto key = "torch.rendezvous." + settings.run_id;
   const auto mark = store.compare_set(key, "", kMark);
   if (!mark) return mark.error();

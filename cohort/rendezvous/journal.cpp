@@ -1,5 +1,7 @@
 #include "cohort/rendezvous/journal.h"
 
+#include <algorithm>
+
 #include "cohort/base/text.h"
 
 namespace cohort::rendezvous {
@@ -51,6 +53,7 @@ Result<std::vector<Notice>> Journal::notices_from(int64_t place) {
   if (!texts) return texts.error();
   for (const auto& text : *texts) {
     auto notice = parse_notice(text);
+    has_misread_ = !notice;
     if (!notice) return notice.error();
     notices.push_back(std::move(*notice));
   }
@@ -65,6 +68,7 @@ Result<void> Journal::close_gap(int64_t place) {
 
 // A store says that time is over by an error; whether the key is there tells it from other errors.
 Result<bool> Journal::wait(const std::string& key, Milliseconds timeout) {
+  if (!store_->can_be_interrupted()) timeout = std::min(timeout, kLongestWait);
   const auto waited = store_->wait({key}, timeout);
   if (waited) return true;
   const auto is_there = store_->check({key});
@@ -81,7 +85,9 @@ Result<bool> Journal::has_news_at(int64_t place) { return store_->check({key("ne
 Result<News> Journal::news_at(int64_t place) {
   const auto text = store_->get(key("news/", place));
   if (!text) return text.error();
-  return parse_news(*text);
+  auto news = parse_news(*text);
+  has_misread_ = !news;
+  return news;
 }
 
 Result<bool> Journal::announce(int64_t place, const News& news) {

@@ -8,7 +8,7 @@
 /// No key is written by all nodes but the counter `notices`, so that a thousand of them share one store.
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +32,7 @@ class Journal {
   base::Result<std::vector<Notice>> notices_from(int64_t place);
   /// Fills a gap, so that the list goes on behind it.
   base::Result<void> close_gap(int64_t place);
-  /// Returns false when none came in time.
+  /// Returns false when none came in time, or earlier.
   base::Result<bool> wait_for_notice(int64_t place, Milliseconds timeout);
 
   base::Result<bool> wait_for_news(int64_t place, Milliseconds timeout);
@@ -46,12 +46,14 @@ class Journal {
   base::Result<std::vector<std::string>> beats(const std::vector<NodeId>& ids);
 
   base::Result<void> set(const std::string& name, const std::string& value);
-  /// Nothing if it is not there within `timeout`.
+  /// Nothing if it is not there within `timeout`, or less.
   base::Result<std::optional<std::string>> get(const std::string& name, Milliseconds timeout = Milliseconds(0));
   /// Sets it if it is not there. Returns what is there afterwards.
   base::Result<std::string> set_once(const std::string& name, const std::string& value);
 
   store::Store& store() { return *store_; }
+  /// An entry was there that this program does not understand: what failed then was not the store.
+  bool has_misread() const { return has_misread_; }
   base::Result<std::unique_ptr<Journal>> clone();
 
  private:
@@ -59,9 +61,13 @@ class Journal {
   std::string key(const char* list, int64_t place) const { return prefix_ + list + std::to_string(place); }
   base::Result<bool> wait(const std::string& key, Milliseconds timeout);
 
+  /// Waits may end early, so that stores that cannot be interrupted let go of a thread.
+  static constexpr Milliseconds kLongestWait{300};
+
   const std::unique_ptr<store::Store> store_;
   const std::string run_id_;
   const std::string prefix_;
+  std::atomic<bool> has_misread_ = false;
 };
 
 }  // namespace cohort::rendezvous

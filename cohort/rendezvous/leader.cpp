@@ -14,14 +14,13 @@ using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 
+constexpr milliseconds kPause{100};
+
 }  // namespace
 
-Leader::Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id)
-    : journal_(std::move(journal)), settings_(std::move(settings)), id_(id) {
-  thread_ = std::thread([this] {
-    const auto led = lead();
-    if (!led && !stops_) base::log_debug("the rendezvous' leader stops: " + led.error().describe());
-  });
+Leader::Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id, bool store_may_return)
+    : journal_(std::move(journal)), settings_(std::move(settings)), id_(id), store_may_return_(store_may_return) {
+  thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "cohort-leader");
 }
 
@@ -29,6 +28,17 @@ Leader::~Leader() {
   stops_ = true;
   journal_->store().interrupt();
   thread_.join();
+}
+
+// What goes wrong here goes wrong for the node itself, too, which tells.
+void Leader::run() {
+  while (true) {
+    const auto led = lead();
+    if (led || stops_) return;
+    base::log_debug("the rendezvous' leader stops: " + led.error().describe());
+    if (!store_may_return_) return;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 Result<void> Leader::lead() {

@@ -14,12 +14,13 @@ namespace cohort::rendezvous {
 class Leader {
  public:
   /// Ends by itself where news says that another node leads, that the job has ended, or when the store is lost.
-  Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id);
+  Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id, bool store_may_return);
   /// Interrupts what it waits for.
   ~Leader();
 
  private:
   base::Result<void> lead();
+  void run();
   base::Result<void> read_notices();
   base::Result<void> read_news();
   base::Result<void> read_beats();
@@ -31,6 +32,7 @@ class Leader {
   const std::unique_ptr<Journal> journal_;
   const Settings settings_;
   const NodeId id_;
+  const bool store_may_return_;
 
   State state_;
   int64_t next_notice_ = 0;

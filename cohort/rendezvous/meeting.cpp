@@ -19,6 +19,8 @@ using std::chrono::milliseconds;
 using Reason = RoundOver::Reason;
 
 constexpr milliseconds kLeavingTime{800};
+constexpr milliseconds kPause{200};
+constexpr milliseconds kSilence = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -103,7 +105,7 @@ void Meeting::leave(const std::string& why) {
     if (!told) return told.error();
     return leads ? hand_over_lead(journal) : Result<void>();
   });
-  changed_.wait_for(lock, kLeavingTime, [this] { return (tasks_.empty() && !is_task_running_) || has_ended_; });
+  changed_.wait_for(lock, kLeavingTime, [this] { return tasks_.empty() || has_ended_; });
 }
 
 // Requires mutex_.
@@ -120,6 +122,18 @@ void Meeting::fail(Error error) {
   if (!has_left_) events_.push(std::move(error));
 }
 
+bool Meeting::wait_for_return(const Error& error) {
+  std::unique_lock lock(mutex_);
+  const auto now = Clock::now();
+  if (!place_->may_return() || stops_ || (deadline_ && now >= *deadline_)) return false;
+  if (now - away_said_at_ > kSilence) {
+    base::log_warning(place_->lost(error).message() + "; the workers go on meanwhile");
+  }
+  away_said_at_ = now;
+  changed_.wait_for(lock, kPause, [this] { return stops_.load(); });
+  return true;
+}
+
 void Meeting::live() {
   auto next_beat = Clock::now();
   auto journal = life_journal_;
@@ -127,13 +141,12 @@ void Meeting::live() {
   while (!stops_ && !has_ended_) {
     Result<void> done;
     if (!tasks_.empty()) {
-      const auto task = std::move(tasks_.front());
-      tasks_.pop_front();
-      is_task_running_ = true;
+      const auto task = tasks_.front();
       lock.unlock();
       done = task(*journal);
       lock.lock();
-      is_task_running_ = false;
+      // To say something twice harms nothing.
+      if (done || !place_->may_return()) tasks_.pop_front();
       changed_.notify_all();
     } else if (Clock::now() >= next_beat) {
       next_beat = Clock::now() + settings_.keep_alive_interval;
@@ -145,7 +158,7 @@ void Meeting::live() {
     }
     if (done || stops_) continue;
     lock.unlock();
-    fail(place_->lost(done.error()));
+    if (!wait_for_return(done.error())) fail(place_->lost(done.error()));
     lock.lock();
   }
   life_journal_.reset();

@@ -38,6 +38,7 @@ class Meeting final : public Rendezvous {
 
   // Of the thread that reads news.
   void read_news();
+  void follow_news();
   base::Result<void> come();
   base::Result<void> check_settings();
   base::Result<void> skip_history();
@@ -59,6 +60,8 @@ class Meeting final : public Rendezvous {
 
   void ask(Task task);
   void fail(base::Error error);
+  /// Whether an operation on the store is to be tried again, after a pause.
+  bool wait_for_return(const base::Error& error);
   void interrupt();
   void wait_for_readers();
 
@@ -71,7 +74,6 @@ class Meeting final : public Rendezvous {
   std::condition_variable changed_;
   /// Guarded by mutex_.
   std::deque<Task> tasks_;
-  bool is_task_running_ = false;
   NodeId id_ = -1;
   NodeId leader_ = -1;
   int64_t next_news_ = 0;
@@ -89,6 +91,7 @@ class Meeting final : public Rendezvous {
   std::shared_ptr<Journal> life_journal_;
 
   bool is_explained_ = false;
+  Clock::time_point away_said_at_;
 
   /// Of the thread that reads news; set under mutex_.
   std::shared_ptr<Journal> journal_;

@@ -30,22 +30,27 @@ void Meeting::read_news() {
     const std::lock_guard lock(mutex_);
     journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
   }
-  auto result = come();
-  while (result && !stops_) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (has_ended_) break;
-    }
-    result = follow();
-  }
-  if (!result) {
-    // An entry that nobody understands is no lost store.
-    const bool is_lost = !journal_->num_notices();
-    fail(is_lost ? place_->lost(result.error()) : result.error());
+  if (auto joined = come(); !joined) {
+    fail(joined.error());
+  } else {
+    follow_news();
   }
   lead_.reset();
   const std::lock_guard lock(mutex_);
   journal_.reset();
+}
+
+void Meeting::follow_news() {
+  while (!stops_) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (has_ended_) return;
+    }
+    const auto done = follow();
+    if (done || stops_) continue;
+    if (journal_->has_misread()) return fail(done.error());
+    if (!wait_for_return(done.error())) return fail(place_->lost(done.error()));
+  }
 }
 
 Result<void> Meeting::come() {
@@ -122,7 +127,12 @@ Result<void> Meeting::follow() {
     const std::lock_guard lock(mutex_);
     ++next_news_;
   }
-  return take(*news);
+  auto taken = take(*news);
+  if (!taken) {  // to be taken again, where the store comes back
+    const std::lock_guard lock(mutex_);
+    --next_news_;
+  }
+  return taken;
 }
 
 milliseconds Meeting::time_to_wait() const {
@@ -156,7 +166,7 @@ Result<void> Meeting::take(const News& news) {
   } else if (!lead_) {
     auto journal = journal_->clone();
     if (!journal) return journal.error();
-    lead_ = std::make_unique<Leader>(std::move(*journal), settings_, id_);
+    lead_ = std::make_unique<Leader>(std::move(*journal), settings_, id_, place_->may_return());
   }
   return {};
 }

@@ -5,7 +5,10 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/own_host.h"
+#include "cohort/store/etcd_store.h"
+#include "cohort/store/file_store.h"
 #include "cohort/store/tcp_client.h"
+#include "cohort/store/token.h"
 
 namespace cohort::rendezvous {
 namespace {
@@ -55,9 +58,10 @@ Result<std::unique_ptr<MeetingPlace>> MeetingPlace::open(const Settings& setting
   if (!family) return family.error();
   place->settings_.family = *family;
   place->port_ = settings.port;
-  if (settings.backend != Settings::Backend::kC10d && settings.backend != Settings::Backend::kStatic) {
-    return Error("this rendezvous backend is not there yet");
-  }
+  if (settings.backend == Settings::Backend::kEtcd || settings.backend == Settings::Backend::kFile) return place;
+  auto token = store::find_token(settings.token_file);
+  if (!token) return token.error();
+  place->token_ = std::move(*token);
   if (auto chosen = place->choose_role(); !chosen) return chosen.error();
   return place;
 }
@@ -94,6 +98,7 @@ store::TcpServerOptions MeetingPlace::server_options() const {
   if (options.host.empty() && settings_.max_nodes == 1 && !is_here_) options.host = loopback();
   options.port = settings_.port;
   options.family = settings_.family;
+  options.token = token_;
   return options;
 }
 
@@ -121,45 +126,84 @@ Result<void> MeetingPlace::host() {
   return {};
 }
 
-std::string MeetingPlace::name() const { return fill_in("{}:{}", in_brackets(settings_.host), port_); }
+std::string MeetingPlace::name() const {
+  if (settings_.backend == Settings::Backend::kFile) return settings_.path;
+  return fill_in("{}:{}", in_brackets(settings_.host), port_);
+}
 
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {
-  store::TcpClientOptions options;
-  options.host = host_to_ask();
-  options.port = port_;
-  options.family = settings_.family;
-  options.answer_timeout = std::min(settings_.read_timeout, settings_.lost_after());
   const auto begin = Clock::now();
   // The first node may be another agent on this host, and be a little later.
   if (is_lost_guest_) timeout = std::min(timeout, kPatience);
   bool was_said = false;
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(begin + timeout - Clock::now());
-    options.timeout = std::clamp(left, milliseconds(1), kOneTry);
-    auto client = store::TcpClient::connect(options);
-    if (client) {
-      own_address_ = (*client)->own_address();
-      store_address_ = (*client)->server_address();
-      (*client)->set_timeout(options.answer_timeout);
-      return std::unique_ptr<store::Store>(std::move(*client));
-    }
+    auto client = connect_once(std::clamp(left, milliseconds(1), kOneTry));
+    if (client) return client;
     const auto elapsed = Clock::now() - begin;
-    if (stops || left <= kOneTry) {
+    const bool is_file = settings_.backend == Settings::Backend::kFile;
+    if (stops || is_file || left <= kOneTry) {
       if (is_lost_guest_) return lost_guest(client.error());
+      if (is_file) return client.error();
       return Error(fill_in("no rendezvous store answered at {} within {}", name(), base::format_duration(elapsed)))
           .caused_by(without_hints(client.error()))
           .with_hint(
               "see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and "
-              "whether a "
-              "firewall is in the way");
+              "whether a firewall is in the way");
     }
     if (!was_said && elapsed >= kSilence) {
+      const auto* const cause = client.error().cause();
       base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
-                                client.error().cause() ? client.error().cause()->message() : client.error().message(),
-                                base::format_duration(left)));
+                                (cause ? *cause : client.error()).message(), base::format_duration(left)));
       was_said = true;
     }
   }
+}
+
+Result<std::unique_ptr<store::Store>> MeetingPlace::connect_once(milliseconds timeout) {
+  if (settings_.backend == Settings::Backend::kFile) return open_file();
+  return settings_.backend == Settings::Backend::kEtcd ? connect_to_etcd(timeout) : connect_to_server(timeout);
+}
+
+Result<std::unique_ptr<store::Store>> MeetingPlace::connect_to_server(milliseconds timeout) {
+  store::TcpClientOptions options;
+  options.host = host_to_ask();
+  options.port = port_;
+  options.family = settings_.family;
+  options.token = token_;
+  options.answer_timeout = std::min(settings_.read_timeout, settings_.lost_after());
+  options.timeout = timeout;
+  auto client = store::TcpClient::connect(options);
+  if (!client) return client.error();
+  own_address_ = (*client)->own_address();
+  store_address_ = (*client)->server_address();
+  (*client)->set_timeout(options.answer_timeout);
+  return std::unique_ptr<store::Store>(std::move(*client));
+}
+
+Result<std::unique_ptr<store::Store>> MeetingPlace::connect_to_etcd(milliseconds timeout) {
+  store::EtcdStoreOptions options;
+  options.host = settings_.host;
+  options.port = port_;
+  options.family = settings_.family;
+  options.job = settings_.run_id;
+  options.timeout = settings_.read_timeout;
+  options.retry_time = timeout;
+  auto client = store::EtcdStore::connect(options);
+  if (!client) return client.error();
+  own_address_ = address_towards(settings_.host, port_, settings_.family);
+  return std::unique_ptr<store::Store>(std::move(*client));
+}
+
+Result<std::unique_ptr<store::Store>> MeetingPlace::open_file() {
+  store::FileStoreOptions options;
+  options.path = settings_.path;
+  options.num_workers = 0;
+  options.timeout = settings_.read_timeout;
+  auto file = store::FileStore::open(options);
+  if (!file) return file.error();
+  own_address_ = reachable_address(settings_.family);
+  return std::unique_ptr<store::Store>(std::move(*file));
 }
 
 Error MeetingPlace::lost_guest(const Error& cause) const {
@@ -173,6 +217,12 @@ Error MeetingPlace::lost_guest(const Error& cause) const {
 }
 
 Error MeetingPlace::lost(const Error& cause) const {
+  if (settings_.backend == Settings::Backend::kFile) {
+    return Error(fill_in("the rendezvous' file {} is of no use any more", name())).caused_by(cause);
+  }
+  if (settings_.backend == Settings::Backend::kEtcd) {
+    return Error(fill_in("etcd at {} does not answer", name())).caused_by(cause);
+  }
   return Error(fill_in("the rendezvous store at {} is gone", name()))
       .caused_by(without_hints(cause))
       .with_hint(

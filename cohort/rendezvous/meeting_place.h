@@ -23,6 +23,8 @@ class MeetingPlace {
                                                       const std::atomic<bool>& stops);
 
   bool is_hosted_here() const { return server_ != nullptr; }
+  /// The store may be away for a while and come back as it was.
+  bool may_return() const { return settings_.backend == Settings::Backend::kEtcd; }
   /// Connections to the store hosted here.
   size_t num_clients() const { return server_ ? server_->num_clients() : 0; }
   /// "node0:29400"
@@ -37,6 +39,10 @@ class MeetingPlace {
 
  private:
   explicit MeetingPlace(const Settings& settings) : settings_(settings) {}
+  base::Result<std::unique_ptr<store::Store>> connect_once(std::chrono::milliseconds timeout);
+  base::Result<std::unique_ptr<store::Store>> connect_to_server(std::chrono::milliseconds timeout);
+  base::Result<std::unique_ptr<store::Store>> connect_to_etcd(std::chrono::milliseconds timeout);
+  base::Result<std::unique_ptr<store::Store>> open_file();
   base::Result<void> choose_role();
   base::Result<void> host();
 
@@ -47,6 +53,7 @@ class MeetingPlace {
   std::string host_to_ask() const;
 
   Settings settings_;
+  std::string token_;
   /// The endpoint is this host by its name or address.
   bool is_here_ = false;
   /// Another node hosts the store, but the endpoint means this host.

@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,6 +86,35 @@ base::Result<store::Family> choose_family(store::Family wanted) {
   if (value == "4") return store::Family::kIPv4;
   if (value == "6") return store::Family::kIPv6;
   return Error(fill_in("environment variable COHORT_IP_FAMILY=\"{}\" must be 4 or 6", value));
+}
+
+std::string address_towards(const std::string& host, int port, store::Family family) {
+  addrinfo hints{};
+  hints.ai_family = family_number(family);
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return reachable_address(family);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  // Sends nothing: the kernel chooses the interface.
+  const base::Fd socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (!socket || connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return reachable_address(family);
+  }
+  auto text = numeric(reinterpret_cast<sockaddr*>(&address));
+  return is_loopback(text) ? reachable_address(family) : text;
+}
+
+std::string reachable_address(store::Family family) {
+  const bool is_v6_wanted = family == store::Family::kIPv6;
+  for (const auto& address : own_addresses()) {
+    const bool is_v6 = address.find(':') != std::string::npos;
+    if (is_loopback(address) || address.rfind("fe80:", 0) == 0 || is_v6 != is_v6_wanted) continue;
+    return address;
+  }
+  return is_v6_wanted ? "::1" : "127.0.0.1";
 }
 
 OwnHost own_host() {

@@ -19,6 +19,10 @@ base::Result<std::vector<std::string>> resolve(const std::string& host, store::F
 /// Of COHORT_IP_FAMILY, where `wanted` is kAny.
 base::Result<store::Family> choose_family(store::Family wanted);
 
+/// This host's address on the way to `host`, or the first that others may reach it by; numeric.
+std::string address_towards(const std::string& host, int port, store::Family family);
+std::string reachable_address(store::Family family);
+
 /// What `host` is to a host with these names and addresses, when it resolves to `resolved` there. Pure.
 enum class Place {
   kLoopback,     ///< localhost or a loopback address: each host's own

@@ -47,6 +47,7 @@ class TcpClient final : public Store {
   Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout) override;
   Result<std::unique_ptr<Store>> clone() override;
   void interrupt() override;
+  bool can_be_interrupted() const override { return true; }
 
   /// Numeric addresses of this connection's two ends, without ports.
   std::string own_address() const;

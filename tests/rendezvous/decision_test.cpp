@@ -28,7 +28,9 @@ class Decide : public ::testing::Test {
     state_.take(Notice{Kind::kCome, -1, 0, "", member}, next_place_);
     return next_place_++;
   }
-  void tell(Kind kind, NodeId id) { state_.take(Notice{kind, id, state_.round ? told_round(kind) : 0, "", {}}, next_place_++); }
+  void tell(Kind kind, NodeId id) {
+    state_.take(Notice{kind, id, state_.round ? told_round(kind) : 0, "", {}}, next_place_++);
+  }
   int told_round(Kind kind) const { return kind == Kind::kReady ? state_.next_round() : state_.round->number; }
 
   Decision decide_now() {
@@ -44,7 +46,8 @@ class Decide : public ::testing::Test {
       return "over" + std::string(over->job_ends ? ", job ends: " : ": ") + over->why;
     }
     const auto& round = std::get<RoundRecord>(*decision.news);
-    std::string text = "round " + std::to_string(round.number) + " restart " + std::to_string(round.restart_count) + ":";
+    std::string text =
+        "round " + std::to_string(round.number) + " restart " + std::to_string(round.restart_count) + ":";
     for (const auto& member : round.members) text += " " + member.node.host;
     return text;
   }
@@ -79,8 +82,9 @@ TEST_F(Decide, MinNodesBeginAfterTheLastCall) {
   come("node0");
   come("node1");
   auto decision = decide_now();
-  EXPECT_EQ(decision.why,
-            "2 of 2 to 3 nodes have come (node0, node1); that is enough, but more may come until the last call is over");
+  EXPECT_EQ(
+      decision.why,
+      "2 of 2 to 3 nodes have come (node0, node1); that is enough, but more may come until the last call is over");
   EXPECT_EQ(decision.until, now_ + 30s);
   now_ += 29s;
   EXPECT_FALSE(decide_now().news);
@@ -266,7 +270,8 @@ TEST_F(Decide, NamesTellNodesOfOneHostApart) {
 TEST_F(Decide, ManyNodesAreNotAllNamed) {
   settings_.min_nodes = settings_.max_nodes = 100;
   for (int i = 0; i < 11; ++i) come("n" + std::to_string(i));
-  EXPECT_EQ(step(), "wait: 11 of 100 nodes have come (n0, n1, n2, n3, n4, n5, n6, n7, and 3 more); waiting for 89 more");
+  EXPECT_EQ(step(),
+            "wait: 11 of 100 nodes have come (n0, n1, n2, n3, n4, n5, n6, n7, and 3 more); waiting for 89 more");
 }
 
 TEST_F(Decide, StaticRanksAreThoseGiven) {

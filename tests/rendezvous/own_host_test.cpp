@@ -44,7 +44,8 @@ TEST(ChooseFamily, TheSettingComesBeforeTheVariable) {
   EXPECT_EQ(choose_family(store::Family::kAny).value(), store::Family::kIPv6);
   EXPECT_EQ(choose_family(store::Family::kIPv4).value(), store::Family::kIPv4);
   base::set_env("COHORT_IP_FAMILY", "5");
-  EXPECT_EQ(choose_family(store::Family::kAny).error().message(), "environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6");
+  EXPECT_EQ(choose_family(store::Family::kAny).error().message(),
+            "environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6");
   base::unset_env("COHORT_IP_FAMILY");
   EXPECT_EQ(choose_family(store::Family::kAny).value(), store::Family::kAny);
 }

@@ -17,7 +17,10 @@ Member member() {
 }
 
 TEST(Records, ANoticeComesBackAsItWas) {
-  const auto text = to_text(Notice{Notice::Kind::kCome, -1, 4, "be\xff" "cause", member()});
+  const auto text = to_text(Notice{Notice::Kind::kCome, -1, 4,
+                                   "be\xff"
+                                   "cause",
+                                   member()});
   const auto notice = parse_notice(text).value();
   EXPECT_EQ(notice.kind, Notice::Kind::kCome);
   EXPECT_EQ(notice.round, 4);
@@ -47,7 +50,8 @@ TEST(Records, RubbishMessage) {
     ASSERT_FALSE(news) << text;
     EXPECT_EQ(news.error().message(),
               std::string("the rendezvous' store has an entry that this program does not understand: ") + text);
-    EXPECT_EQ(news.error().hint(), "run the same version of Cohort on every node, and give every job its own --rdzv-id");
+    EXPECT_EQ(news.error().hint(),
+              "run the same version of Cohort on every node, and give every job its own --rdzv-id");
   }
 }
 

@@ -99,8 +99,8 @@ TEST(RendezvousSettings, NumbersOfNodes) {
   EXPECT_EQ(parse_settings(flags).value().max_nodes, 5);
   for (const auto* text : {"", "0", "2:1", "x", "1:", ":2", "1:2:3", "-1", "99999999"}) {
     flags.num_nodes = text;
-    EXPECT_EQ(error_of(flags), std::string("--nnodes=\"") + text +
-                                   "\" is neither a number of nodes nor MIN:MAX with 1 <= MIN <= MAX");
+    EXPECT_EQ(error_of(flags),
+              std::string("--nnodes=\"") + text + "\" is neither a number of nodes nor MIN:MAX with 1 <= MIN <= MAX");
   }
 }
 
@@ -109,9 +109,9 @@ TEST(RendezvousSettings, Endpoints) {
     const char *endpoint, *host;
     int port;
   };
-  const Case cases[] = {{"node0", "node0", 29400},     {"node0:80", "node0", 80},    {"", "localhost", 29400},
+  const Case cases[] = {{"node0", "node0", 29400},       {"node0:80", "node0", 80},     {"", "localhost", 29400},
                         {" 10.0.0.1:0 ", "10.0.0.1", 0}, {"[fd00::1]:7", "fd00::1", 7}, {"[fd00::1]", "fd00::1", 29400},
-                        {"fd00::1", "fd00::1", 29400},  {"::1", "::1", 29400}};
+                        {"fd00::1", "fd00::1", 29400},   {"::1", "::1", 29400}};
   for (const auto& [endpoint, host, port] : cases) {
     const auto settings = parse_settings(c10d(endpoint));
     ASSERT_TRUE(settings) << endpoint;
@@ -133,15 +133,17 @@ TEST(RendezvousSettings, EndpointMessages) {
 TEST(RendezvousSettings, BackendMessage) {
   auto flags = c10d("");
   flags.backend = "c10";
-  EXPECT_EQ(error_of(flags),
-            "--rdzv-backend has no \"c10\" (did you mean \"c10d\"?)\n  hint: there are static, c10d, etcd, etcd-v2, file");
+  EXPECT_EQ(
+      error_of(flags),
+      "--rdzv-backend has no \"c10\" (did you mean \"c10d\"?)\n  hint: there are static, c10d, etcd, etcd-v2, file");
 }
 
 TEST(RendezvousSettings, ConfIsTaken) {
   const auto settings =
-      parse_settings(c10d("node0",
-                          "join_timeout=7, last_call_timeout=0.5,close_timeout=3,keep_alive_interval=2,keep_alive_max_attempt=4,"
-                          "read_timeout=9,is_host=true,stable_ranks=1,ip_family=6,bind=10.0.0.1,token_file=/t"))
+      parse_settings(
+          c10d("node0",
+               "join_timeout=7, last_call_timeout=0.5,close_timeout=3,keep_alive_interval=2,keep_alive_max_attempt=4,"
+               "read_timeout=9,is_host=true,stable_ranks=1,ip_family=6,bind=10.0.0.1,token_file=/t"))
           .value();
   EXPECT_EQ(settings.join_timeout, 7s);
   EXPECT_EQ(settings.last_call_timeout, 500ms);
@@ -183,8 +185,9 @@ TEST(RendezvousSettings, AFileBySettingOrBackend) {
   flags.backend = "file";
   EXPECT_EQ(parse_settings(flags).value().backend, Backend::kFile);
   flags.endpoint = "";
-  EXPECT_EQ(error_of(flags),
-            "--rdzv-backend=file needs a file\n  hint: give --rdzv-endpoint=PATH, a file in a folder that all nodes share");
+  EXPECT_EQ(
+      error_of(flags),
+      "--rdzv-backend=file needs a file\n  hint: give --rdzv-endpoint=PATH, a file in a folder that all nodes share");
 }
 
 TEST(RendezvousSettings, EtcdHasItsOwnPort) {

@@ -1,0 +1,137 @@
+"""A rendezvous over etcd, which may be away for a while, and over a file."""
+import re
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from conftest import free_port
+from rendezvous_nodes import HANG, QUICK, Job
+
+
+class Etcd:
+    def __init__(self, folder):
+        self.folder = folder
+        self.port, self.peer_port = free_port(), free_port()
+        self.start()
+
+    def start(self):
+        url, peer_url = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        self.process = subprocess.Popen(
+            ["etcd", "--data-dir", self.folder, "--listen-client-urls", url, "--advertise-client-urls", url,
+             "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url, "--initial-cluster", f"default={peer_url}",
+             "--heartbeat-interval", "20", "--election-timeout", "100"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + HANG
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"{url}/health", timeout=1) as answer:
+                    if b"true" in answer.read():
+                        return
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError("etcd does not start")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(HANG)
+
+
+@pytest.fixture
+def etcd(tmp_path):
+    server = Etcd(tmp_path / "etcd")
+    yield server
+    server.kill()
+
+
+def both(job, backend):
+    nodes = [job.node("--nnodes=2:2", "--max-restarts=2", backend=backend, conf=QUICK) for _ in range(2)]
+    lines = [node.round() for node in nodes]
+    assert sorted(lines) == [f"round 0 restart 0 rank {rank} of 2" for rank in range(2)]
+    return [node for _, node in sorted(zip(lines, nodes), key=lambda pair: pair[0])]
+
+
+def restart(nodes, number):
+    nodes[1].order("fail rank 1 broke")
+    for node in nodes:
+        assert node.next() == "over worker-failed by 1: rank 1 broke"
+        node.order("next")
+    assert [node.round() for node in nodes] == [f"round {number} restart {number} rank {rank} of 2" for rank in range(2)]
+
+
+def finish(nodes):
+    for node in nodes:
+        node.order("success")
+    for node in nodes:
+        assert node.next() == "over finished by -1 ends: every worker has ended with 0"
+        assert node.ended() == 0
+
+
+def test_a_job_outlives_a_restart_of_etcd(etcd):
+    with Job(f"127.0.0.1:{etcd.port}") as job:
+        nodes = both(job, "etcd")
+        etcd.kill()
+        time.sleep(2.5)  # longer than a node may be silent
+        assert all(node.is_quiet(0) for node in nodes)
+        assert all(any(f"etcd at 127.0.0.1:{etcd.port} does not answer; the workers go on meanwhile" in line for line in node.errors)
+                   for node in nodes)
+        etcd.start()
+        restart(nodes, 1)
+        finish(nodes)
+
+
+def test_what_happens_while_etcd_is_away_counts_when_it_is_back(etcd):
+    with Job(f"127.0.0.1:{etcd.port}") as job:
+        nodes = both(job, "etcd-v2")
+        etcd.kill()
+        nodes[0].order("fail rank 0 broke")
+        assert nodes[0].is_quiet(0.5)
+        etcd.start()
+        for node in nodes:
+            assert node.next() == "over worker-failed by 0: rank 0 broke"
+            node.order("next")
+        assert [node.round() for node in nodes] == [f"round 1 restart 1 rank {rank} of 2" for rank in range(2)]
+        finish(nodes)
+
+
+def test_the_death_of_the_first_node_is_survived(etcd):
+    with Job(f"127.0.0.1:{etcd.port}") as job:
+        nodes = [job.node("--nnodes=1:2", backend="etcd")]
+        assert nodes[0].round() == "round 0 restart 0 rank 0 of 1"
+        nodes.append(job.node("--nnodes=1:2", backend="etcd"))
+        assert nodes[0].next().startswith("over nodes-waiting")
+        nodes[0].order("next")
+        by_rank = sorted(nodes, key=lambda node: node.round())
+        nodes[0].kill()
+        assert re.fullmatch(rf"over node-lost by {by_rank.index(nodes[0])}: \S+ \(pid \d+\) gave no sign of life for 1\.0 s",
+                            nodes[1].next())
+        nodes[1].order("next")
+        assert nodes[1].round() == "round 2 restart 0 rank 0 of 1"
+        finish(nodes[1:])
+
+
+def test_no_etcd_message():
+    port = free_port()
+    with Job(f"127.0.0.1:{port}") as job:
+        node = job.node("--nnodes=2", backend="etcd", conf="join_timeout=1")
+        text = node.next()
+        assert text.startswith(f"error: no rendezvous store answered at 127.0.0.1:{port} within 1"), text
+        assert "Connection refused (ECONNREFUSED)" in text
+
+
+def test_over_a_file(tmp_path):
+    path = tmp_path / "meet"
+    with Job(str(path)) as job:
+        nodes = both(job, "file")
+        restart(nodes, 1)
+        finish(nodes)
+        assert not path.exists()
+
+
+def test_no_file_message(tmp_path):
+    path = tmp_path / "missing" / "meet"
+    with Job(str(path)) as job:
+        node = job.node("--nnodes=2", backend="file")
+        text = node.next()
+        assert str(path) in text and "No such file or directory (ENOENT)" in text, text
