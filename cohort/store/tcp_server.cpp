@@ -16,11 +16,13 @@
 #include <atomic>
 #include <cerrno>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "cohort/base/log.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/store/connection.h"
 #include "cohort/store/log_limit.h"
@@ -87,7 +89,11 @@ class TcpServer::Loop {
     for (size_t i = 0; i < listeners_.size(); ++i) {
       if (!watch(listeners_[i].socket.get(), i + 1)) return system_error("epoll_ctl");
     }
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      return base::no_process("cannot start the store's thread", error.code().value());
+    }
     pthread_setname_np(thread_.native_handle(), "cohort-store");
     return {};
   }
