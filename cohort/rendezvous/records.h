@@ -1,7 +1,8 @@
 /// What the nodes of a rendezvous write for each other, and its JSON. Private to this folder.
 ///
-/// Two lists live in the store. A *notice* is what one node tells the leader: it has come, is ready for a round, is done, has gone.
-/// A *news* is what all shall know: who leads, that a round begins, that it is over. The first who writes news at a place of the list wins.
+/// Two lists live in the store. A *notice* is what one node tells the leader: it has come, is ready for a round, is done, has
+/// gone. A *news* is what all shall know: who leads, that a round begins, that it is over. The first who writes news at a place
+/// of the list wins.
 #pragma once
 
 #include <cstdint>

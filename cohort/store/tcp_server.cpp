@@ -16,11 +16,13 @@
 #include <atomic>
 #include <cerrno>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "cohort/base/log.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/store/connection.h"
 #include "cohort/store/log_limit.h"
@@ -46,7 +48,9 @@ void allow_many_files() {
 
 // A host that has gone without a word is noticed after two minutes.
 void watch_peer(int socket) {
-  const auto set = [socket](int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof(value)); };
+  const auto set = [socket](int level, int option, int value) {
+    setsockopt(socket, level, option, &value, sizeof(value));
+  };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
@@ -85,7 +89,11 @@ class TcpServer::Loop {
     for (size_t i = 0; i < listeners_.size(); ++i) {
       if (!watch(listeners_[i].socket.get(), i + 1)) return system_error("epoll_ctl");
     }
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      return base::no_process("cannot start the store's thread", error.code().value());
+    }
     pthread_setname_np(thread_.native_handle(), "cohort-store");
     return {};
   }
