@@ -123,5 +123,5 @@ def test_ranks_on_two_hosts_must_be_told_where_rank_0_is(two_hosts, mpirun):
     assert code != 0 and lines == []
     name, flag = {"mpirun.openmpi": ("OpenMPI", "-x MASTER_ADDR=<host of rank 0>"),
                   "mpirun.mpich": ("MPICH", "-genv MASTER_ADDR <host of rank 0>")}[mpirun]
-    assert ("Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set\n"
-            f"  hint: {name} does not say on which host rank 0 is: mpirun {flag}\n") in err
+    assert ("Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but "
+            f"not set\n  hint: {name} does not say on which host rank 0 is: mpirun {flag}\n") in err
