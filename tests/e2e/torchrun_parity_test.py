@@ -3,20 +3,17 @@ and arguments, files of logs, console, exit code and report. What may differ is 
 """
 import json
 import os
-import pathlib
 import re
-import select
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
+import torchrun_server
 from conftest import BUILD, free_port
 
-HERE = pathlib.Path(__file__).parent
 COHORT = BUILD / "bin" / "cohort"
 HANG_LIMIT = 120
 FOREIGN = ("PET_", "TORCHELASTIC_", "TORCH_", "MASTER_", "OMP_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_",
@@ -52,38 +49,13 @@ for rank, attempt, end in (word.split(":") for word in env.get("FAIL", "").split
 '''
 
 
-class Torchrun:
-    def __init__(self):
-        self.server = subprocess.Popen([sys.executable, HERE / "torchrun_server.py"], stdin=subprocess.PIPE, text=True,
-                                       stdout=subprocess.PIPE, env=clean_environment())
-        assert self.answer() == "ready"
-
-    def answer(self):
-        if not select.select([self.server.stdout], [], [], HANG_LIMIT)[0]:
-            raise TimeoutError("torchrun does not end")
-        return json.loads(self.server.stdout.readline())
-
-    def ask(self, **request):
-        self.server.stdin.write(json.dumps(request, default=str) + "\n")
-        self.server.stdin.flush()
-        return self.answer()
-
+class Torchrun(torchrun_server.Torchrun):
     def start(self, run):
         module = "torch.distributed.launch" if run.legacy else "torch.distributed.run"
-        run.pid = self.ask(module=module, args=run.arguments, env=run.env, cwd=run.folder, out=run.out, err=run.err,
-                           file=HERE / "torchrun_server.py")["pid"]
+        run.pid = super().start(run.arguments, run.env, run.folder, run.out, run.err, module)
 
     def wait(self, run):
-        try:
-            return self.ask(wait=run.pid)["code"]
-        except TimeoutError:
-            os.kill(run.pid, signal.SIGKILL)
-            raise
-
-    def close(self):
-        self.server.stdin.close()
-        self.server.terminate()
-        self.server.wait()
+        return super().wait(run.pid)
 
 
 class Cohort:
@@ -111,7 +83,7 @@ class Run:
     """One agent's run and all that can be seen of it."""
 
     def __init__(self, folder, arguments, legacy=False, **variables):
-        self.folder, self.legacy = folder, legacy
+        self.folder, self.legacy, self.pid = folder, legacy, None
         self.found, self.logs = folder / "found", folder / "logs"
         self.out, self.err = folder / "out.txt", folder / "err.txt"
         self.found.mkdir(parents=True, exist_ok=True)
@@ -169,7 +141,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def launchers():
-    torchrun = Torchrun()
+    torchrun = Torchrun(clean_environment())
     yield {"torchrun": torchrun, "cohort": Cohort()}
     torchrun.close()
 
@@ -192,14 +164,22 @@ def side_by_side(launchers, tmp_path):
             if len(agents) > 1:  # one job: workers of all agents write to one place
                 for other in runs[1:]:
                     other.found, other.env["FOUND"] = runs[0].found, str(runs[0].found)
-            for each in runs:
-                if before_each:
-                    before_each(each, runs)
-                launchers[name].start(each)
-            if when_started:
-                when_started(runs)
-            for each in runs:
-                each.code = launchers[name].wait(each)
+            try:
+                for each in runs:
+                    if before_each:
+                        before_each(each, runs)
+                    launchers[name].start(each)
+                if when_started:
+                    when_started(runs)
+            except BaseException:
+                for each in runs:
+                    if each.pid:
+                        os.kill(each.pid, signal.SIGTERM)
+                raise
+            finally:
+                for each in runs:
+                    if each.pid:
+                        each.code = launchers[name].wait(each)
             results[name] = runs
         return results
 
@@ -304,8 +284,8 @@ def test_the_older_launcher(side_by_side, flags):
 
 
 TWO_NODES = {
-    "static": [["--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1", "--master-port=PORT", f"--nproc-per-node={1 + node}",
-                f"--role={'ab'[node]}", "work.py"] for node in range(2)],
+    "static": [["--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1", "--master-port=PORT", f"--role={'ab'[node]}",
+                f"--nproc-per-node={1 + node}", "work.py"] for node in range(2)],
     "c10d": [["--nnodes=2:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:PORT", "--rdzv-id=job", "--nproc-per-node=2",
               f"--local-addr=127.0.0.{1 + node}", "work.py"] for node in range(2)],
 }
@@ -380,8 +360,8 @@ def test_variables_that_the_agent_reads(side_by_side):
 
 
 def test_a_node_that_comes_later_restarts_all_and_uses_up_no_restart(side_by_side):
-    """Workers of the first round wait until they are stopped: by the new round that takes the second node in. The variable: with
-    the agents' store torchrun 2.13 publishes it in the first round alone, and the late node waits for it until its time-out."""
+    """Workers of the first round wait until they are stopped: by the new round that takes the second node in. The variable:
+    torchrun 2.13 publishes the agents' store in the first round alone, and the late node waits for it until its time-out."""
     flags = ["--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:PORT", "--rdzv-id=job", "--max-restarts=2",
              "--rdzv-conf=last_call_timeout=1,join_timeout=60", "sh", "-c"]
     program = 'echo $RANK/$WORLD_SIZE/$TORCHELASTIC_RESTART_COUNT >> $FOUND/rounds; [ $WORLD_SIZE = 2 ] || exec sleep 1000'
