@@ -9,7 +9,8 @@
 //     this GPT             1.08
 // then a text by the model and the checkpoint's name. `--resume` goes on after the last checkpoint as if the run had
 // never stopped: with the same number of ranks every loss is the same to the last bit (two ranks; with more, Gloo may
-// add in another order). All flags: --help. One process without a launcher works too.
+// add in another order). Under `cohort run --max-restarts N` give --auto-resume: after a failure the restarted ranks go
+// on by themselves (docs/guide/fault_tolerance.md). All flags: --help. One process without a launcher works too.
 #include <cohort/checkpoint/training_checkpoint.h>
 #include <cohort/comm/collectives.h>
 #include <cohort/data/data_loader.h>
@@ -45,7 +46,7 @@ struct Settings {
   std::string data = COHORT_DEFAULT_TEXT;
   std::string checkpoint = "train_gpt.safetensors";
   std::string log;
-  bool resume = false;
+  bool resume = false, auto_resume = false;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
   double dropout = 0.0;
   int64_t steps = 2400, batch_size = 8, accumulate = 1;
@@ -146,8 +147,10 @@ class Trainer {
         world_size_(cohort::get_world_size()),
         net_(make_net(settings)),
         model_(net_),
-        optimizer_(make_optimizer()) {
-    if (settings.resume) load_checkpoint();
+        optimizer_(make_optimizer()),
+        is_resumed_(settings.resume || (settings.auto_resume && std::filesystem::exists(settings.checkpoint))) {
+    if (is_resumed_) load_checkpoint();
+    check_same_start();
   }
 
   void train();
@@ -160,6 +163,7 @@ class Trainer {
   cohort::FileMetadata config() const;
   void save_checkpoint();
   void load_checkpoint();
+  void check_same_start() const;
   void print_sample();
 
   Settings settings_;
@@ -168,6 +172,7 @@ class Trainer {
   GPT net_;
   cohort::DistributedDataParallel<cohort::models::GPTImpl> model_;
   torch::optim::AdamW optimizer_;
+  bool is_resumed_;
   int64_t step_ = 0;
 };
 
@@ -198,7 +203,7 @@ void Trainer::train() {
                                              .warmup_steps = settings_.warmup,
                                              .total_steps = settings_.steps};
   Batches batches(text_.train, settings_, step_ * settings_.accumulate);
-  LossLog log(rank_ == 0 ? settings_.log : "", settings_.resume);
+  LossLog log(rank_ == 0 ? settings_.log : "", is_resumed_);
   cohort::train::ProgressLine progress(
       {.total_steps = settings_.steps, .first_step = step_, .unit = "tokens", .is_enabled = rank_ == 0});
   const int64_t first_step = step_;
@@ -281,14 +286,15 @@ void Trainer::save_checkpoint() {
 // Every rank reads the file.
 void Trainer::load_checkpoint() {
   const std::string& path = settings_.checkpoint;
-  TORCH_CHECK_VALUE(std::filesystem::exists(path), "--resume: there is no checkpoint \"", path,
+  const std::string flag = settings_.resume ? "--resume" : "--auto-resume";
+  TORCH_CHECK_VALUE(std::filesystem::exists(path), flag, ": there is no checkpoint \"", path,
                     "\"; start without --resume, or name it with --checkpoint");
   const cohort::FileMetadata metadata = cohort::load_metadata(path);
   for (const auto& [name, value] : config()) {
     const auto found = metadata.find(name);
-    TORCH_CHECK_VALUE(found != metadata.end(), "--resume: \"", path, "\" is not a checkpoint of train_gpt: it has no ",
+    TORCH_CHECK_VALUE(found != metadata.end(), flag, ": \"", path, "\" is not a checkpoint of train_gpt: it has no ",
                       name);
-    TORCH_CHECK_VALUE(found->second == value, "--resume: \"", path, "\" was made with ", name, " ", found->second,
+    TORCH_CHECK_VALUE(found->second == value, flag, ": \"", path, "\" was made with ", name, " ", found->second,
                       ", this run has ", value, "; give the same flags and text");
   }
   const cohort::TrainingProgress progress = cohort::load_checkpoint(path, *net_, &optimizer_, cohort::RestoreRng::kNo);
@@ -300,7 +306,24 @@ void Trainer::load_checkpoint() {
     std::printf("note: the checkpoint was made by %lld ranks, this run has %d: it goes on, but not bit for bit\n",
                 static_cast<long long>(states.size(0)), world_size_);
   }
-  if (rank_ == 0) std::printf("resuming %s at step %lld\n", path.c_str(), static_cast<long long>(step_));
+  if (rank_ == 0) {
+    std::printf("resuming %s at step %lld\n", path.c_str(), static_cast<long long>(step_));
+    std::fflush(stdout);
+  }
+}
+
+// Collective. Ranks on hosts that do not share the checkpoint's folder would train from different weights, unnoticed.
+void Trainer::check_same_start() const {
+  const at::Tensor own = at::full({1}, step_, at::kLong);
+  const at::Tensor steps = at::empty({world_size_}, at::kLong);
+  cohort::all_gather_single(steps, own);
+  const int64_t first = steps[0].item<int64_t>();
+  for (int64_t rank = 1; rank < world_size_; ++rank) {
+    const int64_t other = steps[rank].item<int64_t>();
+    TORCH_CHECK_VALUE(other == first, "rank ", rank, " starts at step ", other, ", rank 0 at step ", first,
+                      ": they read different files \"", settings_.checkpoint,
+                      "\"; --checkpoint must name a file in a folder that all hosts share");
+  }
 }
 
 double ngram_loss(int order, const cohort::train::TextSplit& text, const TextPart& held_out) {
@@ -385,6 +408,7 @@ void add_flags(CLI::App& app, Settings& settings) {
   app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
   app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
   app.add_flag("--resume", settings.resume, "go on from the checkpoint");
+  app.add_flag("--auto-resume", settings.auto_resume, "go on from the checkpoint if there is one, else start afresh");
   app.add_option("--log", settings.log, "file for the losses, one JSON object per line");
   app.add_option("--depth", settings.depth, "number of blocks")->check(positive)->capture_default_str();
   app.add_option("--width", settings.width, "size of the embedding")->check(positive)->capture_default_str();

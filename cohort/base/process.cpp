@@ -5,6 +5,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,15 +48,19 @@ struct ChildPlan {
   if (::getppid() != plan.parent) ::_exit(127);
   if (plan.new_session && ::setsid() < 0) fail();
   const pid_t self = ::getpid();
-  if (plan.announce_fd >= 0 && ::write(plan.announce_fd, &self, sizeof self) != sizeof self) fail();
+  // Where nobody reads any more (EPIPE) the program can run nevertheless.
+  if (plan.announce_fd >= 0 && ::write(plan.announce_fd, &self, sizeof self) != sizeof self && errno != EPIPE) fail();
   if (plan.output_fd >= 0 && ::dup2(plan.output_fd, STDOUT_FILENO) < 0) fail();
   if (plan.error_fd >= 0 && ::dup2(plan.error_fd, STDERR_FILENO) < 0) fail();
   const auto& mask = *plan.cpu_mask;
   if (!mask.empty() && ::syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof mask[0], mask.data()) < 0) fail();
   (void)::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
-  struct sigaction defaults {};
-  defaults.sa_handler = SIG_DFL;
-  (void)::sigaction(SIGPIPE, &defaults, nullptr);
+  // Ignored first, which drops one that waits from the write above.
+  struct sigaction action {};
+  for (const auto handler : {SIG_IGN, SIG_DFL}) {
+    action.sa_handler = handler;
+    (void)::sigaction(SIGPIPE, &action, nullptr);
+  }
   sigset_t none;
   sigemptyset(&none);
   (void)::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -141,6 +146,18 @@ std::string ExitStatus::describe() const {
   return signal ? fmt::format("signal {} ({})", signal, signal_name(signal)) : fmt::format("exit code {}", code);
 }
 
+Error no_process(const std::string& what, int error_number) {
+  Error error(fmt::format("{}: {}", what, errno_text(error_number)));
+  if (error_number != EAGAIN) return error;
+  rlimit limit{};
+  (void)::getrlimit(RLIMIT_NPROC, &limit);
+  const std::string own = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
+  return std::move(error).with_hint(fmt::format(
+      "a limit of processes and threads is reached: this user's (ulimit -u: {}) or the container's (pids.max of its "
+      "cgroup); raise it, end other processes, or start fewer workers",
+      own));
+}
+
 Result<std::string> find_program(const std::string& program) {
   if (program.empty()) return Error("no program given");
   if (program.find('/') != std::string::npos) {
@@ -186,7 +203,7 @@ Result<Process> Process::start(const ProcessOptions& options) {
                                 .failure_fd = failure->write_end.get(),
                                 .announce_fd = options.announce_fd,
                                 .cpu_mask = &cpu_mask});
-  if (pid < 0) return failed(Error(fmt::format("fork: {}", errno_text(errno))));
+  if (pid < 0) return failed(no_process("fork", errno));
   process.pid_ = pid;
   process.owns_session_ = options.new_session;
   process.pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));

@@ -50,7 +50,7 @@ struct ProcessOptions {
   /// A session of its own: signals typed at the terminal do not reach it, signal_session reaches its children too.
   bool new_session = true;
   /// The child writes its pid (a pid_t) to this pipe before it starts the program; -1: nowhere. Whoever reads there
-  /// knows of every program that runs, even if we die in the middle of a start.
+  /// knows of every program that runs, even if we die in the middle of a start. A pipe that nobody reads is no error.
   int announce_fd = -1;
   /// The CPUs the child may run on; all of ours if empty.
   std::vector<int> cpus;
@@ -58,6 +58,10 @@ struct ProcessOptions {
 
 /// The file that exec would start for `program`: itself if it has a slash, else the first match in PATH.
 Result<std::string> find_program(const std::string& program);
+
+/// Of a process or thread that the kernel did not give us: "fork: Resource temporarily unavailable (EAGAIN)", with a hint at the
+/// limits that may be the reason.
+Error no_process(const std::string& what, int error_number);
 
 /// Thread-safety: one thread at a time per object. The kernel kills the child when the *thread* that started it ends,
 /// so start children from a thread that stays.

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
+#include <string>
 #include <system_error>
 
 #include "cohort/base/text.h"
@@ -35,6 +37,17 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+// Gives a file without a name a new one beside `path`; empty, and errno set, where that fails.
+std::string name_file(int fd, const std::string& path) {
+  const std::string source = "/proc/self/fd/" + std::to_string(fd);
+  std::random_device random;
+  do {
+    const std::string name = path + "." + std::to_string(random());
+    if (linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return name;
+  } while (errno == EEXIST);
+  return "";
+}
+
 }  // namespace
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
@@ -46,6 +59,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   if (stat(file.path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return Error("there is something other than a plain file at \"" + path + "\"");
   }
+  // Without a name, so that nothing is left behind where the process is killed while it writes.
+  file.fd_.reset(open(folder_of(file.path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.fd_) return file;
+  // Not every file system has such files.
   std::string name = file.path_ + ".XXXXXX";
   file.fd_.reset(mkostemp(name.data(), O_CLOEXEC));
   if (!file.fd_) {
@@ -57,14 +74,16 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_) std::remove(temporary_path_.c_str());
+  if (fd_ && !temporary_path_.empty()) std::remove(temporary_path_.c_str());
 }
 
 Result<void> AtomicFile::commit() {
   struct stat info {};
   const mode_t mode = stat(path_.c_str(), &info) == 0 ? info.st_mode & 07777 : default_mode();
-  if (fchmod(fd_.get(), mode) != 0) return os_error("set the permissions of", temporary_path_);
-  if (fsync(fd_.get()) != 0) return os_error("sync", temporary_path_);
+  if (fchmod(fd_.get(), mode) != 0) return os_error("set the permissions of", path_);
+  if (fsync(fd_.get()) != 0) return os_error("sync", path_);
+  if (temporary_path_.empty()) temporary_path_ = name_file(fd_.get(), path_);
+  if (temporary_path_.empty()) return os_error("name a file beside", path_);
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) return os_error("rename a file to", path_);
   fd_.reset();
   const base::Fd folder(open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

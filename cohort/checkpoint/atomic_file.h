@@ -9,7 +9,8 @@
 
 namespace cohort::checkpoint {
 
-/// A temporary file (mode 0600) in the folder of `path`. The destructor removes it unless commit() succeeded.
+/// A temporary file (mode 0600) in the folder of `path`, without a name where the file system has such files: then nothing
+/// is left of it when the process is killed. The destructor removes it unless commit() succeeded.
 class AtomicFile {
  public:
   /// A link is followed. Fails when something other than a plain file is at `path`.
@@ -25,6 +26,7 @@ class AtomicFile {
  private:
   AtomicFile() = default;
   std::string path_;
+  /// Empty while the file has no name.
   std::string temporary_path_;
   base::Fd fd_;
 };

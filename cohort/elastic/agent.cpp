@@ -122,7 +122,7 @@ Result<std::optional<int>> Agent::run_round(const Round& round) {
 
 Result<GroupResult> Agent::run_workers(const Round& round) {
   const Result<std::string> attempt = create_attempt_folder(folder_, attempt_++, plan_.local_world_size);
-  if (!attempt) return Error("cannot create the log folder").caused_by(attempt.error()).with_hint("give --log-dir");
+  if (!attempt) return no_log_folder(options_.log_dir, attempt.error());
   const Result<std::vector<WorkerSpec>> specs = plan_workers(options_, plan_, round, *attempt);
   if (!specs) return specs.error();
   WorkerGroup group({.shutdown_timeout = options_.shutdown_timeout,
@@ -191,16 +191,21 @@ int Agent::stopped() {
   const std::string by = base::signal_name(*stop_signal_);
   rendezvous_->leave(fmt::format("{} was stopped by {}", node_in_words(round_, round_.node_rank), by));
   base::log_error(fmt::format("{} was stopped by {}", options_.program.name, by));
+  if (is_cause_) print_failures();
   return 1;
 }
 
 int Agent::failed(const RoundOver& over) {
   if (!is_cause_) base::log_error(fmt::format("the job has failed: {}", over.why));
-  if (failures_.empty()) return 1;
+  print_failures();
+  return 1;
+}
+
+void Agent::print_failures() const {
+  if (failures_.empty()) return;
   pass_on_error_file(root_cause(failures_));
   const std::string text = format_failure_report(options_.program.name, failures_, base::host_name());
   (void)base::write_all(STDERR_FILENO, text + "\n");
-  return 1;
 }
 
 }  // namespace cohort::elastic

@@ -43,6 +43,7 @@ class Agent {
   bool back_off();
   int stopped();
   int failed(const rendezvous::RoundOver& over);
+  void print_failures() const;
 
   const LaunchOptions& options_;
   const LaunchPlan& plan_;

@@ -110,8 +110,11 @@ const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures) {
                            [](const WorkerFailure& a, const WorkerFailure& b) { return a.time < b.time; });
 }
 
-std::string format_failure_report(const std::string& program, const std::vector<WorkerFailure>& failures,
+std::string format_failure_report(const std::string& program, std::vector<WorkerFailure> failures,
                                   const std::string& host) {
+  // The others ended because they were told to, in whichever order.
+  const auto by_rank = [](const WorkerFailure& a, const WorkerFailure& b) { return a.rank < b.rank; };
+  std::stable_sort(failures.begin() + 1, failures.end(), by_rank);
   const std::string title = fmt::format("{} FAILED", program);
   const WorkerFailure* root = &root_cause(failures);
   size_t width = title.size();

@@ -37,8 +37,9 @@ const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures);
 std::string error_file_with_code(const std::string& text, const base::ExitStatus& status);
 
 /// torchrun's block from the first line of "=" to the last, without a newline at the end.
-/// `failures` in the order in which they were noticed; times are shown in local time.
-std::string format_failure_report(const std::string& program, const std::vector<WorkerFailure>& failures,
+/// `failures` in the order in which they were noticed: the first stays first, the others are shown by rank, as torchrun
+/// does. Times are shown in local time. Requires a failure.
+std::string format_failure_report(const std::string& program, std::vector<WorkerFailure> failures,
                                   const std::string& host);
 
 }  // namespace cohort::elastic

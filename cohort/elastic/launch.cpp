@@ -97,6 +97,7 @@ HostFacts find_host_facts(const LaunchOptions& options) {
 
 Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& host) {
   LaunchPlan plan;
+  if (Result<void> checked = check_program(options.program); !checked) return checked.error();
   const Result<int> local_world_size = parse_local_world_size(options.local_world_size, host.devices);
   if (!local_world_size) return local_world_size.error();
   plan.local_world_size = *local_world_size;
@@ -129,21 +130,29 @@ Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& ho
   return plan;
 }
 
-Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan) {
-  if (Result<std::vector<std::string>> command = worker_command(options.program, 0); !command) return command.error();
-  say_threads(plan, find_host_facts(options));
-  const Result<LogFolder> folder = create_log_folder(options.log_dir, plan.rendezvous.run_id);
-  if (!folder) return Error("cannot create the log folder").caused_by(folder.error()).with_hint("give --log-dir");
+namespace {
+
+Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder) {
   // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
   (void)::signal(SIGPIPE, SIG_IGN);
   // The guard is a fork and signals are blocked for all threads: both come before the rendezvous's thread.
-  Result<SessionGuard> guard = SessionGuard::start([&folder] { remove_if_unused(*folder); });
+  Result<SessionGuard> guard = SessionGuard::start([&folder] { remove_if_unused(folder); });
   if (!guard) return guard.error();
   std::vector<int> heard = plan.signals;
   heard.insert(heard.end(), {SIGUSR1, SIGUSR2});
   Result<SignalSource> signals = SignalSource::create(heard);
   if (!signals) return signals.error();
-  Result<int> code = Agent(options, plan, *folder, *guard, *signals).run();
+  return Agent(options, plan, folder, *guard, *signals).run();
+}
+
+}  // namespace
+
+Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan) {
+  if (Result<std::vector<std::string>> command = worker_command(options.program, 0); !command) return command.error();
+  say_threads(plan, find_host_facts(options));
+  const Result<LogFolder> folder = create_log_folder(options.log_dir, plan.rendezvous.run_id);
+  if (!folder) return no_log_folder(options.log_dir, folder.error());
+  Result<int> code = run_agent(options, plan, *folder);
   remove_if_unused(*folder);
   return code;
 }

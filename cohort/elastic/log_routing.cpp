@@ -115,6 +115,14 @@ Result<LogFolder> create_log_folder(const std::string& log_dir, const std::strin
   return folder;
 }
 
+Error no_log_folder(const std::string& log_dir, const Error& cause) {
+  const std::string hint =
+      log_dir.empty() ? "give --log-dir, or set TMPDIR, to a folder with some space that this user may write to"
+                      : "see whether its disk is full and whether this user may write there, or give another "
+                        "--log-dir";
+  return Error("cannot create the log folder").caused_by(cause).with_hint(hint + "; --log-dir=/dev/null does without");
+}
+
 Result<std::string> create_attempt_folder(const LogFolder& folder, int attempt, int local_world_size) {
   if (folder.path.empty()) return std::string();
   const std::string path = fmt::format("{}/attempt_{}", folder.path, attempt);

@@ -72,6 +72,9 @@ struct LogFolder {
 /// `log_dir` empty: below a new folder `torchelastic_XXXXXX` of TMPDIR. "/dev/null": no folder.
 base::Result<LogFolder> create_log_folder(const std::string& log_dir, const std::string& run_id);
 
+/// What to say where one of these folders cannot be made.
+base::Error no_log_folder(const std::string& log_dir, const base::Error& cause);
+
 /// Creates `attempt_<attempt>/<local_rank>` for every rank and returns the attempt's folder; "" if there are no files at all.
 base::Result<std::string> create_attempt_folder(const LogFolder& folder, int attempt, int local_world_size);
 

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "cohort/base/log.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 
 namespace cohort::elastic {
@@ -98,7 +100,7 @@ Result<SessionGuard> SessionGuard::start(const std::function<void()>& last_act) 
   }
   const int error_number = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return Error(fmt::format("fork: {}", base::errno_text(error_number)));
+  if (pid < 0) return Error("cannot start the launcher's guard").caused_by(base::no_process("fork", error_number));
   SessionGuard guard;
   guard.pid_ = pid;
   guard.sessions_ = std::move(pipe->write_end);
@@ -106,11 +108,15 @@ Result<SessionGuard> SessionGuard::start(const std::function<void()>& last_act) 
 }
 
 SessionGuard::SessionGuard(SessionGuard&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), sessions_(std::move(other.sessions_)) {}
+    : pid_(std::exchange(other.pid_, -1)), sessions_(std::move(other.sessions_)), is_missed_(other.is_missed_) {}
 
 void SessionGuard::forget() {
   const pid_t forget = kForget;
-  (void)!::write(sessions_.get(), &forget, sizeof forget);
+  if (::write(sessions_.get(), &forget, sizeof forget) == sizeof forget || errno != EPIPE || is_missed_) return;
+  is_missed_ = true;
+  base::log_warning(fmt::format(
+      "the launcher's guard (pid {}) was killed; if the launcher is killed, too, what its workers have started stays",
+      pid_));
 }
 
 SessionGuard::~SessionGuard() {
@@ -119,6 +125,7 @@ SessionGuard::~SessionGuard() {
   const pid_t dismissed = kDismissed;
   (void)!::write(sessions_.get(), &dismissed, sizeof dismissed);
   sessions_.reset();
+  ::kill(pid_, SIGCONT);  // somebody may have stopped it
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

@@ -46,6 +46,8 @@ class SessionGuard {
   SessionGuard() = default;
   pid_t pid_ = -1;
   base::Fd sessions_;
+  /// It was killed, and that has been said.
+  bool is_missed_ = false;
 };
 
 }  // namespace cohort::elastic

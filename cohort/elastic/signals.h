@@ -15,6 +15,7 @@ namespace cohort::elastic {
 base::Result<std::vector<int>> parse_signals(const std::string& text);
 
 /// Blocks the given signals for as long as it lives and hands them out one by one.
+/// Those that still wait when it ends are dropped.
 /// A SIGHUP that our starter set to be ignored (nohup) is left alone.
 /// Thread-safety: create it before any thread is started; threads inherit what is blocked.
 class SignalSource {

@@ -36,15 +36,20 @@ bool is_script(const std::string& name) {
 
 }  // namespace
 
+Result<void> check_program(const WorkerProgram& program) {
+  if (program.as_module && program.without_python) {
+    return Error("Don't use both the '--no-python' flag and the '--module' flag at the same time.");
+  }
+  return {};
+}
+
 Result<std::vector<std::string>> worker_command(const WorkerProgram& program, int local_rank) {
   return worker_command(program, local_rank, default_interpreter());
 }
 
 Result<std::vector<std::string>> worker_command(const WorkerProgram& program, int local_rank,
                                                 const std::string& interpreter) {
-  if (program.as_module && program.without_python) {
-    return Error("Don't use both the '--no-python' flag and the '--module' flag at the same time.");
-  }
+  if (Result<void> checked = check_program(program); !checked) return checked.error();
   const std::map<std::string, std::string> values = {{"local_rank", std::to_string(local_rank)}};
   std::vector<std::string> command;
   const bool with_python = program.as_module || program.as_path || (!program.without_python && is_script(program.name));

@@ -22,6 +22,9 @@ struct WorkerProgram {
   bool adds_local_rank = false;
 };
 
+/// Errors: flags that contradict each other, in torchrun's words.
+base::Result<void> check_program(const WorkerProgram& program);
+
 /// Returns the command line of one worker, `${local_rank}` substituted.
 /// `.py` files, modules and files that are not executable go to `interpreter`: PYTHON_EXEC if set, else the one
 /// that the launcher was installed into (packaged_python.h), else python3.

@@ -112,12 +112,15 @@ void WorkerGroup::take_signal(int signal) {
   const auto& ends = options_.stop_signals;
   if (std::find(ends.begin(), ends.end(), signal) == ends.end()) return pass_on(signal);
   const bool impatient = signal == SIGINT || signal == SIGQUIT;
+  const bool is_first = !result_.signal;
+  if (is_first) result_.signal = signal;
   if (phase_ == Phase::kRunning) {
-    result_.signal = signal;
     base::log_warning(fmt::format("received {}, forwarding it to the workers", base::signal_name(signal)));
     stop(signal);
   } else if (impatient && phase_ == Phase::kStopping) {
     kill_workers(fmt::format("received {} while stopping", base::signal_name(signal)));
+  } else if (is_first) {
+    base::log_warning(fmt::format("received {}; the workers are being stopped already", base::signal_name(signal)));
   }
 }
 

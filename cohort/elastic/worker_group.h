@@ -56,7 +56,7 @@ struct Surroundings {
 };
 
 struct GroupResult {
-  /// The signal that ended the group, if one did.
+  /// The first signal that came to end the group; others may have been the first to stop it.
   std::optional<int> signal;
   /// True if news ended it.
   bool was_stopped = false;

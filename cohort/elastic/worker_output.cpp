@@ -19,10 +19,13 @@ using base::Result;
 namespace {
 
 /// Appends to the file; a file that takes no more is closed, and that is said once.
-void write_or_close(base::Fd& file, std::string_view text, const char* which) {
+void write_or_close(base::Fd& file, std::string_view text, const std::string& path) {
   if (!file || text.empty()) return;
   if (const Result<void> written = base::write_all(file.get(), text); !written) {
-    base::log_warning(Error(fmt::format("{} is incomplete", which)).caused_by(written.error()).describe());
+    base::log_warning(Error(fmt::format("the log file \"{}\" ends here; the job goes on", path))
+                          .caused_by(written.error())
+                          .with_hint("see whether its disk is full, or give another --log-dir")
+                          .describe());
     file.reset();
   }
 }
@@ -38,7 +41,7 @@ struct WorkerOutput::Sink {
 
   void append(const std::string& lines) {
     console.append(lines);
-    if (filtered) write_or_close(filtered, matching(lines), "a filtered log");
+    if (filtered) write_or_close(filtered, matching(lines), filtered_path);
   }
 
   std::string matching(const std::string& lines) const {
@@ -58,6 +61,7 @@ struct WorkerOutput::Sink {
 struct WorkerOutput::Stream {
   base::Fd pipe;
   base::Fd file;
+  std::string path;
   PrefixedLines lines;
   Sink* sink;
 };
@@ -85,8 +89,8 @@ Result<void> WorkerOutput::add(const StreamRoute& route, const std::string& line
   }
   Result<base::Fd> file = base::open_for_writing(route.file);
   if (!file) return file.error();
-  streams_.push_back(
-      std::make_unique<Stream>(Stream{std::move(pipe), std::move(*file), PrefixedLines(line_prefix), &sink}));
+  streams_.push_back(std::make_unique<Stream>(
+      Stream{std::move(pipe), std::move(*file), route.file, PrefixedLines(line_prefix), &sink}));
   return {};
 }
 
@@ -111,7 +115,7 @@ void WorkerOutput::read(Stream& stream) {
     return;
   }
   const std::string_view chunk(buffer, static_cast<size_t>(count));
-  write_or_close(stream.file, chunk, "a worker's log file");
+  write_or_close(stream.file, chunk, stream.path);
   stream.sink->append(stream.lines.append(chunk));
 }
 

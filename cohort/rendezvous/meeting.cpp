@@ -126,10 +126,13 @@ bool Meeting::wait_for_return(const Error& error) {
   std::unique_lock lock(mutex_);
   const auto now = Clock::now();
   if (!place_->may_return() || stops_ || (deadline_ && now >= *deadline_)) return false;
-  if (now - away_said_at_ > kSilence) {
-    base::log_warning(place_->lost(error).message() + "; the workers go on meanwhile");
+  if (now - away_seen_at_ > kSilence + settings_.read_timeout) {
+    away_since_ = now;
+    base::log_warning(fill_in("{}; the workers go on meanwhile, for {} at most", place_->lost(error).message(),
+                              base::format_duration(settings_.join_timeout)));
   }
-  away_said_at_ = now;
+  away_seen_at_ = now;
+  if (now - away_since_ > settings_.join_timeout) return false;
   changed_.wait_for(lock, kPause, [this] { return stops_.load(); });
   return true;
 }

@@ -38,6 +38,7 @@ class Meeting final : public Rendezvous {
 
   // Of the thread that reads news.
   void read_news();
+  void come_and_follow();
   void follow_news();
   base::Result<void> come();
   base::Result<void> check_settings();
@@ -91,7 +92,9 @@ class Meeting final : public Rendezvous {
   std::shared_ptr<Journal> life_journal_;
 
   bool is_explained_ = false;
-  Clock::time_point away_said_at_;
+  /// Of the store that may return: when this was last tried in vain, and since when.
+  Clock::time_point away_seen_at_;
+  Clock::time_point away_since_;
 
   /// Of the thread that reads news; set under mutex_.
   std::shared_ptr<Journal> journal_;

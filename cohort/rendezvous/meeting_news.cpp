@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "cohort/base/log.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/agreement.h"
 #include "cohort/rendezvous/meeting.h"
@@ -24,20 +26,25 @@ constexpr milliseconds kSilence = std::chrono::seconds(10);
 }  // namespace
 
 void Meeting::read_news() {
+  try {
+    come_and_follow();
+  } catch (const std::system_error& error) {  // of std::thread
+    fail(base::no_process("cannot start a thread for the rendezvous", error.code().value()));
+  }
+  lead_.reset();
+  const std::lock_guard lock(mutex_);
+  journal_.reset();
+}
+
+void Meeting::come_and_follow() {
   auto store = place_->connect(settings_.join_timeout, stops_);
   if (!store) return fail(store.error());
   {
     const std::lock_guard lock(mutex_);
     journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
   }
-  if (auto joined = come(); !joined) {
-    fail(joined.error());
-  } else {
-    follow_news();
-  }
-  lead_.reset();
-  const std::lock_guard lock(mutex_);
-  journal_.reset();
+  if (auto joined = come(); !joined) return fail(joined.error());
+  follow_news();
 }
 
 void Meeting::follow_news() {
@@ -212,7 +219,11 @@ Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundR
     const auto& address = round.members[0].node.address;
     // As wide as needed: workers of one host meet on its loopback interface.
     auto workers = WorkerStore::open(is_loopback(address) ? address : settings_.bind, settings_.family);
-    if (!workers) return workers.error();
+    if (!workers) {
+      leave(workers.error().message());
+      events_.push(workers.error());
+      return std::optional<WorkersPlace>();
+    }
     workers_ = std::move(*workers);
     const WorkersPlace place{address, workers_.port(), workers_.is_hosted()};
     if (auto set = journal_->set(key, to_text(place)); !set) return set.error();

@@ -1,13 +1,18 @@
 #include "cohort/rendezvous/rendezvous.h"
 
+#include <system_error>
+
 #include "cohort/base/log.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/meeting.h"
 #include "cohort/rendezvous/standalone.h"
 
 namespace cohort::rendezvous {
 
-base::Result<std::unique_ptr<Rendezvous>> Rendezvous::start(const Settings& settings) {
+namespace {
+
+base::Result<std::unique_ptr<Rendezvous>> start_any(const Settings& settings) {
   if (settings.backend == Settings::Backend::kStandalone) return start_standalone(settings);
   if (settings.ignores_node_rank) {
     base::warn_once(base::fill_in(
@@ -17,6 +22,16 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::start(const Settings& sett
   auto place = MeetingPlace::open(settings);
   if (!place) return place.error();
   return std::unique_ptr<Rendezvous>(std::make_unique<Meeting>(settings, std::move(*place)));
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Rendezvous>> Rendezvous::start(const Settings& settings) {
+  try {
+    return start_any(settings);
+  } catch (const std::system_error& error) {  // of std::thread
+    return base::no_process("cannot start a thread for the rendezvous", error.code().value());
+  }
 }
 
 }  // namespace cohort::rendezvous

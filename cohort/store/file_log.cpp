@@ -86,7 +86,8 @@ Error FileLog::failed(const char* what) const {
 
 base::Result<FileLog::Lock> FileLog::lock(Access access, std::chrono::milliseconds timeout) {
   const int operation = (access == Access::kWrite ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  Pauses pauses(timeout);
+  // Short pauses: others hold it for microseconds, and those who wait in the kernel would always be first.
+  Pauses pauses(timeout, std::chrono::milliseconds(1));
   while (flock(file_.get(), operation) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return failed("lock");

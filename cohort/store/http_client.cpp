@@ -73,7 +73,6 @@ base::Result<void> HttpClient::send_all(const std::string& bytes, Clock::time_po
 base::Result<HttpAnswer> HttpClient::receive_answer(Clock::time_point deadline) {
   http::response_parser<http::string_body> parser;
   parser.body_limit(kMaxBodyBytes);
-  parser.eager(true);
   std::string unread;
   std::array<char, 16 * 1024> piece;
   boost::system::error_code problem;
@@ -84,9 +83,14 @@ base::Result<HttpAnswer> HttpClient::receive_answer(Clock::time_point deadline) 
     if (size < 0) return Error(base::errno_text(errno));
     if (size == 0) return Error("it has closed the connection");
     unread.append(piece.data(), static_cast<size_t>(size));
-    const auto taken = parser.put(boost::asio::buffer(unread), problem);
-    unread.erase(0, taken);
-    if (problem && problem != http::error::need_more) return Error("its answer is no HTTP: " + problem.message());
+    do {
+      unread.erase(0, parser.put(boost::asio::buffer(unread), problem));
+      if (problem && problem != http::error::need_more) return Error("its answer is no HTTP: " + problem.message());
+      // Before the parser makes room for it.
+      if (parser.is_header_done() && parser.content_length().value_or(0) > kMaxBodyBytes) {
+        return Error(fill_in("its answer is no HTTP: a body of {} bytes", *parser.content_length()));
+      }
+    } while (!problem && !unread.empty() && !parser.is_done());
   }
   HttpAnswer answer{static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};
   if (!parser.get().keep_alive()) socket_.reset();

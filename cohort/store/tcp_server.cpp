@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -14,11 +15,14 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <set>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "cohort/base/log.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/store/connection.h"
 #include "cohort/store/log_limit.h"
@@ -40,6 +44,23 @@ void allow_many_files() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// A host that has gone without a word is noticed after two minutes.
+void watch_peer(int socket) {
+  const auto set = [socket](int level, int option, int value) {
+    setsockopt(socket, level, option, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 20);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+bool is_readable(int socket) {
+  pollfd poll_fd{socket, POLLIN, 0};
+  return poll(&poll_fd, 1, 0) == 1;
 }
 
 base::Error system_error(const char* call) { return base::Error(fill_in("{}: {}", call, base::errno_text(errno))); }
@@ -68,7 +89,11 @@ class TcpServer::Loop {
     for (size_t i = 0; i < listeners_.size(); ++i) {
       if (!watch(listeners_[i].socket.get(), i + 1)) return system_error("epoll_ctl");
     }
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      return base::no_process("cannot start the store's thread", error.code().value());
+    }
     pthread_setname_np(thread_.native_handle(), "cohort-store");
     return {};
   }
@@ -105,18 +130,27 @@ class TcpServer::Loop {
     while (true) {
       base::Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) {
-        if (errno == EMFILE || errno == ENFILE) refuse_one(listener);
-        return;
+        // Without descriptors it fails so even where nobody knocks.
+        if ((errno != EMFILE && errno != ENFILE) || !is_readable(listener)) return;
+        if (!make_room()) return refuse_one(listener);
+        continue;
       }
-      const int on = 1;
-      setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-      setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+      watch_peer(socket.get());
       const auto id = next_id_++;
       if (!watch(socket.get(), id)) continue;
       const auto client = clients_.emplace(id, Connection(std::move(socket))).first;
       client->second.watched_events = EPOLLIN;
+      unproven_.insert(id);
       num_clients_ = clients_.size();
     }
+  }
+
+  // Whoever came first and still has not said that it is a store's client goes.
+  bool make_room() {
+    if (unproven_.empty()) return false;
+    complain("the store drops a client that has said nothing: it has no descriptors left for others");
+    drop(*unproven_.begin());
+    return true;
   }
 
   // Out of descriptors: the spare one takes the connection and ends it, so that it does not knock for ever.
@@ -171,6 +205,7 @@ class TcpServer::Loop {
   void drop(uint64_t id) {
     table_.stop_waiting(id);
     challenges_.erase(id);
+    unproven_.erase(id);
     clients_.erase(id);
     num_clients_ = clients_.size();
   }
@@ -181,6 +216,7 @@ class TcpServer::Loop {
       if (request.query != Query::kValidate || request.number != kMagic)
         return "it does not speak the store's protocol";
       client.set_validated();
+      unproven_.erase(id);
       return {};
     }
     if (!may_use(client, request.keys))
@@ -367,6 +403,7 @@ class TcpServer::Loop {
   Clients clients_;
   uint64_t next_id_ = kFirstClient;
   std::vector<uint64_t> touched_;
+  std::set<uint64_t> unproven_;  ///< have not sent kValidate, oldest first
   std::unordered_map<uint64_t, std::string> challenges_;
   LogLimit complaints_;
   std::atomic<size_t> num_clients_ = 0;

@@ -14,6 +14,11 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python"]
 HANG_LIMIT = 180
 
 
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # torchrun leaves its log folder behind
+
+
 def start(*arguments, **variables):
     foreign = ("PET_", "TORCHELASTIC_", "MASTER_", "OMP_", "SLURM_", "OMPI_", "PMI")
     env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
@@ -51,8 +56,8 @@ def test_at_the_agents_store():
 
 
 def test_at_the_store_of_one_of_two_agents():
-    flags = ["--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job",
-             "--local-addr=127.0.0.1"]
+    flags = ["--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+             "--rdzv-id=job", "--local-addr=127.0.0.1"]
     codes, lines, err = outcomes([start(*flags, *PROGRAM) for _ in range(2)])
     assert (codes, lines) == ([0, 0], expected(4, True)), err
 
@@ -69,5 +74,5 @@ def test_a_restart_of_torchrun_meets_the_old_keys(tmp_path):
     agent = start("--standalone", "--nproc-per-node=2", "--max-restarts=1", f"--log-dir={tmp_path}", "sh", "-c", program)
     codes, lines, err = outcomes([agent])
     assert (codes, lines) == ([1], ["rank 0 of 2: the sum is 3", "rank 1 of 2: the sum is 3"])
-    host = re.escape(socket.gethostname())
-    assert re.search(rf"\[cohort\] rank [01] \(pid \d+ on {host}\) comes too late: this rank was pid \d+ on {host}, which has ended", err)
+    process = rf"pid \d+ on {re.escape(socket.gethostname())}"
+    assert re.search(rf"\[cohort\] rank [01] \({process}\) comes too late: this rank was {process}, which has ended", err)

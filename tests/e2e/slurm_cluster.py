@@ -5,6 +5,7 @@ Needs root; ready after a second.
 """
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import namespaces  # noqa: E402
 
-PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "salloc", "sinfo")
+PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "salloc", "sinfo", "scontrol")
 # proctrack without cgroups: tests run in containers as well. KillWait: from SIGTERM to SIGKILL.
 CONFIGURATION = """
 ClusterName=cohort
@@ -34,6 +35,7 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SwitchType=switch/none
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=10000
 SlurmdParameters=config_overrides
 KillWait=5
 NodeName=n[01-02] NodeAddr=10.77.0.[1-2] CPUs=4 State=UNKNOWN
@@ -61,7 +63,8 @@ class Slurm:
         self.daemons = []
 
     def environment(self, **variables):
-        foreign = ("SLURM_", "SBATCH_", "PET_", "TORCHELASTIC_", "MASTER_", "OMP_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_")
+        foreign = ("SLURM_", "SBATCH_", "PET_", "TORCHELASTIC_", "MASTER_", "OMP_", "OMPI_", "PMI", "RANK", "WORLD_SIZE",
+                   "LOCAL_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         return {**kept, "PATH": path(), "SLURM_CONF": str(self.configuration), **variables}
 
@@ -122,8 +125,21 @@ class Slurm:
         """sbatch to its job's end: (exit code, the job's output)."""
         out = self.folder / f"batch-{len(list(self.folder.glob('batch-*')))}.out"
         out.touch()
-        done = self.run(["sbatch", "--wait", f"--output={out}", f"--chdir={self.folder}", *flags, file, *arguments], **variables)
-        return done.returncode, out.read_text() + done.stderr
+        submitted = self.run(["sbatch", "--parsable", f"--output={out}", f"--chdir={self.folder}", *flags, file, *arguments],
+                             **variables)
+        if submitted.returncode:
+            return submitted.returncode, submitted.stderr
+        return self.wait_for_job(submitted.stdout.strip()), out.read_text()
+
+    def wait_for_job(self, number):
+        """Its exit code. `sbatch --wait` looks every few seconds only."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            shown = self.run(["scontrol", "--oneliner", "show", "job", number]).stdout
+            if re.search(r"JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY)\b", shown):
+                return int(re.search(r" ExitCode=(\d+):", shown).group(1))
+            time.sleep(0.1)
+        raise TimeoutError(f"job {number} does not end: {shown}")
 
     def processes(self):
         lists = [namespaces.ip("netns", "pids", host.namespace, check=False).stdout.split() for host in self.cluster.hosts]

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "cohort/base/env.h"
+#include "cohort/base/text.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::elastic {
@@ -59,6 +60,21 @@ TEST_F(FailureReport, TwoFailuresMessage) {
             "  error_file: <N/A>\n"
             "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html\n"
             "============================================================");
+}
+
+TEST_F(FailureReport, FirstStaysFirstAndTheOthersGoByRank) {
+  std::vector<WorkerFailure> failures;
+  for (const int rank : {2, 3, 0, 1})
+    failures.push_back(describe_failure(rank, rank, 100 + rank, {.code = 1}, "", kTime));
+  const auto report = format_failure_report("train.py", failures, "h");
+  std::vector<std::string> lines;
+  for (const auto& line : base::split(report, '\n')) {
+    if (line.starts_with("[") || line.starts_with("  rank ")) lines.push_back(line);
+  }
+  EXPECT_EQ(
+      base::join(lines, " "),
+      "[1]:   rank      : 0 (local_rank: 0) [2]:   rank      : 1 (local_rank: 1) [3]:   rank      : 3 (local_rank: 3) "
+      "[0]:   rank      : 2 (local_rank: 2)");
 }
 
 TEST_F(FailureReport, SingleFailureAsNarrowAsItsTextMessage) {

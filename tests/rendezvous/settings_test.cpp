@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/settings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace cohort::rendezvous {
@@ -24,7 +25,8 @@ std::string error_of(const Flags& flags) {
 TEST(RendezvousSettings, OneNodeWithoutMoreStandsAlone) {
   const auto settings = parse_settings({}).value();
   EXPECT_EQ(settings.backend, Backend::kStandalone);
-  EXPECT_EQ(settings.run_id.size(), 32u);
+  EXPECT_THAT(settings.run_id,
+              testing::MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
   EXPECT_NE(settings.run_id, parse_settings({}).value().run_id);
 }
 

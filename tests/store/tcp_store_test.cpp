@@ -150,6 +150,73 @@ TEST_F(TcpStoreTest, BadClientsDoNotDisturbTheOthers) {
   EXPECT_EQ(*good->add("count", 1), 31);
 }
 
+// What clients say, in pieces of any size, with bytes changed, left out and cut off: nobody else notices, nothing stays behind.
+TEST_F(TcpStoreTest, RequestsWithErrorsInThemDisturbNobody) {
+  const auto good = connect();
+  const auto request = [](Query query, std::vector<std::string> keys = {}, std::vector<std::string> values = {},
+                          int64_t n = 0) {
+    return encode({query, std::move(keys), std::move(values), n});
+  };
+  const auto begin = request(Query::kValidate, {}, {}, kMagic);
+  const std::vector<std::string> requests{request(Query::kPing, {}, {}, 7),
+                                          request(Query::kSet, {"/bad"}, {"1"}),
+                                          request(Query::kGet, {"/bad"}),
+                                          request(Query::kAdd, {"/bad"}, {}, 1),
+                                          request(Query::kCheck, {"/bad", "/no"}),
+                                          request(Query::kWait, {"/no"}),
+                                          request(Query::kCancelWait),
+                                          request(Query::kMultiGet, {"/bad", "/b"}),
+                                          request(Query::kMultiSet, {"/b"}, {"2"}),
+                                          request(Query::kQueuePush, {"/q"}, {"1"}),
+                                          request(Query::kQueuePop, {"/q"}),
+                                          request(Query::kBarrier, {"/x"}, {}, 9),
+                                          request(Query::kListKeys),
+                                          request(Query::kChallenge),
+                                          request(Query::kProve, {}, {"x"}),
+                                          request(Query::kCompareSet, {"/bad"}, {"", "x"})};
+  std::mt19937 random(11);
+  for (int run = 0; run < 500; ++run) {
+    auto bytes = begin;
+    for (int i = 0; i < 10; ++i) bytes += requests[random() % requests.size()];
+    for (auto changes = random() % 4; changes > 0; --changes)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 2) bytes.erase(random() % bytes.size(), 1 + random() % 9);
+    const auto bad = connect_raw();
+    for (size_t at = 0; at < bytes.size();) {
+      const auto size = std::min<size_t>(1 + random() % 40, bytes.size() - at);
+      if (send(bad.get(), bytes.data() + at, size, MSG_NOSIGNAL) < 0) break;
+      at += size;
+    }
+    if (run % 10 == 0) {
+      ASSERT_EQ(*good->add("count", 1), run / 10 + 1);
+    }
+  }
+  wait_for_num_clients(1);
+  EXPECT_EQ(*good->add("count", 1), 51);
+}
+
+// A request of each, byte by byte, in turn; then half of them end in the middle of it.
+TEST_F(TcpStoreTest, SlowClientsAreServedInTheEnd) {
+  const auto good = connect();
+  std::vector<base::Fd> slow;
+  for (int i = 0; i < 100; ++i) slow.push_back(connect_raw());
+  const auto bytes = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic}) +
+                     encode({.query = Query::kAdd, .keys = {"/slow"}, .values = {}, .number = 1});
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (size_t k = 0; k < slow.size(); ++k) {
+      if (k % 2 && i > bytes.size() / 2) slow[k].reset();
+      if (!slow[k]) continue;
+      ASSERT_EQ(send(slow[k].get(), &bytes[i], 1, MSG_NOSIGNAL), 1);
+    }
+    ASSERT_EQ(*good->add("count", 1), static_cast<int64_t>(i + 1));
+  }
+  for (size_t k = 0; k < slow.size(); k += 2) {
+    char sum[8];
+    ASSERT_EQ(recv(slow[k].get(), sum, sizeof(sum), MSG_WAITALL), 8);
+  }
+  EXPECT_EQ(*good->get("slow"), "50");
+}
+
 // Who asks for large values and does not take them is not asked for more, and costs a bounded amount of memory.
 TEST_F(TcpStoreTest, AClientThatTakesNoAnswersIsNotServedFurther) {
   const auto good = connect();
