@@ -86,6 +86,6 @@ base::Result<News> parse_news(const std::string& text);
 base::Result<WorkersPlace> parse_workers_place(const std::string& text);
 
 /// "node1" or, where several nodes have that host, "node1 (pid 4711)".
-std::string name_of(const Member& member, const std::vector<Member>& among);
+std::string name_of(const Member& member, const std::vector<const Member*>& among);
 
 }  // namespace cohort::rendezvous

@@ -44,7 +44,7 @@ def test_a_killed_node_is_missed_and_the_others_go_on():
         assert lines == [f"round 0 restart 0 rank {rank} of 3" for rank in range(3)]
         nodes[1].kill()
         for node in nodes[0], nodes[2]:
-            assert re.fullmatch(r"over node-lost by 1: \S+ \(pid \d+\) gave no sign of life for 1\.0 s", node.next())
+            assert re.fullmatch(r"over node-lost by 1: \S+ \(pid \d+\) gave no sign of life for 2\.0 s", node.next())
             node.order("next")
         left, lines = rounds([nodes[0], nodes[2]])
         assert lines == [f"round 1 restart 0 rank {rank} of 2" for rank in range(2)]
@@ -74,7 +74,7 @@ def test_a_killed_leader_in_a_round_is_missed():
         leader.kill()
         for node in others:
             line = node.next()
-            assert re.fullmatch(rf"over node-lost by {by_rank.index(leader)}: \S+ \(pid \d+\) gave no sign of life for 1\.0 s", line)
+            assert re.fullmatch(rf"over node-lost by {by_rank.index(leader)}: \S+ \(pid \d+\) gave no sign of life for 2\.0 s", line)
             node.order("next")
         assert rounds(others)[1] == [f"round 1 restart 0 rank {rank} of 2" for rank in range(2)]
 

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "cohort/base/env.h"
 #include "cohort/base/port.h"
 #include "cohort/store/tcp_client.h"
 #include "cohort/store/tcp_server.h"
@@ -201,6 +202,19 @@ TEST_F(Meeting, StableRanksStayWhenANodeComes) {
   (void)a.next();
   a->join_next();
   EXPECT_EQ(describe(a.next()), "round 1 of 2 nodes, restart 0 of 1, as node 0");
+}
+
+TEST(StandaloneRendezvous, TheVariableLeavesTheStoreToWorkerZero) {
+  base::set_env("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
+  TestNode node(parse_settings({}).value());
+  base::unset_env("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+  const auto event = node.next();
+  const auto& round = std::get<Round>(*event);
+  EXPECT_FALSE(round.agent_hosts_store);
+  store::TcpServerOptions options;
+  options.host = round.store_address;
+  options.port = round.store_port;
+  EXPECT_TRUE(store::TcpServer::start(options));
 }
 
 TEST(StandaloneRendezvous, RestartsAsOftenAsItMay) {
