@@ -1,4 +1,5 @@
-// A worker of `recovery` that does nothing: in the first attempt rank 1 crashes after a moment, in the second both are done at once.
+// A worker of `recovery` that does nothing: in the first attempt rank 1 crashes after a moment, in the second both are done
+// at once.
 #include "benchmarks/crash_times.h"
 
 int main(int, char** argv) {

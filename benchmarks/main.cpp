@@ -24,6 +24,8 @@ constexpr Question kQuestions[] = {
     {"launch", "workers that do nothing from the launcher to their end, and its memory, beside torchrun", run_launch},
     {"recovery", "from a worker's crash to its successors, and to their first collective, beside torchrun",
      run_recovery},
+    {"store", "operations per second of the TCP store's server, beside LibTorch's", run_store},
+    {"rendezvous", "10, 100 and 1,000 agents that meet through one store, beside torchrun's", run_rendezvous},
 };
 
 struct Request {
@@ -116,6 +118,8 @@ int main(int argc, char** argv) {
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});
     }
+    if (arguments == std::vector<std::string>{cohort::bench::kTorchStoreServer})
+      return cohort::bench::run_torch_store_server();
     return cohort::bench::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "cohort-bench: {}\n", error.what());

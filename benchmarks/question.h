@@ -40,6 +40,8 @@ std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_launch(const Settings& settings);
 std::vector<Row> run_recovery(const Settings& settings);
+std::vector<Row> run_store(const Settings& settings);
+std::vector<Row> run_rendezvous(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
@@ -50,5 +52,9 @@ int run_ddp_step_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kCollectivesRank = "--collectives-rank";
 /// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_collectives_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program LibTorch's store, until it is killed.
+inline constexpr const char* kTorchStoreServer = "--torch-store-server";
+int run_torch_store_server();
 
 }  // namespace cohort::bench

@@ -1,5 +1,5 @@
-// recovery: from a worker's crash to the workers that take its place, and to their first finished collective. Launchers alternate;
-// all write the time of the one clock of this machine into a file.
+// recovery: from a worker's crash to the workers that take its place, and to their first finished collective. Launchers
+// alternate; all write the time of the one clock of this machine into a file.
 #include <fmt/core.h>
 
 #include <algorithm>

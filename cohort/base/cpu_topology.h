@@ -28,7 +28,8 @@ std::vector<int> allowed_cpus();
 /// The given CPUs as `folder` describes them; what it does not say is 0, or the CPU itself.
 std::vector<Cpu> read_cpus(const std::vector<int>& ids, const std::string& folder = "/sys/devices/system");
 
-/// The NUMA node of each NVIDIA GPU in the order of their bus addresses, which CUDA_DEVICE_ORDER=PCI_BUS_ID uses; -1 where unknown.
+/// The NUMA node of each NVIDIA GPU in the order of their bus addresses, which CUDA_DEVICE_ORDER=PCI_BUS_ID uses; -1 where it
+/// is not known.
 std::vector<int> gpu_numa_nodes(const std::string& driver = "/proc/driver/nvidia/gpus",
                                 const std::string& devices = "/sys/bus/pci/devices");
 

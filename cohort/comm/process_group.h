@@ -73,7 +73,7 @@ COHORT_API uint64_t get_sequence_number(const Group& group = {});
 /// Changes how long operations on `group` may wait, from the next one on (PyTorch's _set_pg_timeout).
 /// Throws c10::ValueError unless positive.
 COHORT_API void set_pg_timeout(std::chrono::milliseconds timeout, const Group& group = {});
-/// Rank within this host, from LOCAL_RANK, else `fallback_rank`, else throws c10::Error.
+/// Rank within this host, from LOCAL_RANK or a scheduler, else `fallback_rank`, else throws c10::Error.
 COHORT_API int get_node_local_rank(std::optional<int> fallback_rank = std::nullopt);
 /// Rank in `group` of default-group rank `global_rank`, and the other way round. Throws c10::ValueError for non-members.
 COHORT_API int get_group_rank(const Group& group, int global_rank);

@@ -142,9 +142,7 @@ Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, cons
   heard.insert(heard.end(), {SIGUSR1, SIGUSR2});
   Result<SignalSource> signals = SignalSource::create(heard);
   if (!signals) return signals.error();
-  Result<int> code = Agent(options, plan, folder, *guard, *signals).run();
-  remove_if_unused(folder);
-  return code;
+  return Agent(options, plan, folder, *guard, *signals).run();
 }
 
 }  // namespace

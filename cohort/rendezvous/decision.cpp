@@ -15,14 +15,29 @@ using Reason = RoundOver::Reason;
 
 constexpr size_t kMostNames = 8;
 
-std::string names_of(const std::vector<Member>& members, const std::vector<Member>& among) {
+// Not copied: the leader looks at all nodes whenever one of a thousand has come.
+using Members = std::vector<const Member*>;
+
+Members pointers_to(const std::vector<Member>& members) {
+  Members pointers;
+  for (const auto& member : members) pointers.push_back(&member);
+  return pointers;
+}
+
+std::vector<Member> copies_of(const Members& pointers) {
+  std::vector<Member> members;
+  for (const auto* member : pointers) members.push_back(*member);
+  return members;
+}
+
+std::string names_of(const Members& members, const Members& among) {
   std::vector<std::string> names;
-  for (const auto& member : members) {
+  for (const auto* member : members) {
     if (names.size() == kMostNames) {
       names.push_back(fill_in("and {} more", members.size() - kMostNames));
       break;
     }
-    names.push_back(name_of(member, among));
+    names.push_back(name_of(*member, among));
   }
   return base::join(names, ", ");
 }
@@ -31,12 +46,12 @@ std::string count_of_nodes(size_t count) { return fill_in("{} node{}", count, co
 
 /// Who may take part in the next round.
 struct Candidates {
-  std::vector<Member> ready;
+  Members ready;
   /// Nodes of the last round that live and have yet to say that they are ready; their places are kept.
-  std::vector<Member> expected;
+  Members expected;
   /// Nodes without a place.
-  std::vector<Member> spares;
-  std::vector<Member> all() const {
+  Members spares;
+  Members all() const {
     auto members = ready;
     members.insert(members.end(), expected.begin(), expected.end());
     members.insert(members.end(), spares.begin(), spares.end());
@@ -48,12 +63,12 @@ Candidates find_candidates(const State& state, const Settings& settings) {
   Candidates found;
   for (const auto& [id, node] : state.nodes) {
     if (!state.is_member(id) || !state.is_alive(id)) continue;
-    (state.is_waiting(id) ? found.ready : found.expected).push_back(node.member);
+    (state.is_waiting(id) ? found.ready : found.expected).push_back(&node.member);
   }
   for (const auto& [id, node] : state.nodes) {
     if (state.is_member(id) || !state.is_waiting(id)) continue;
     const bool has_place = found.ready.size() + found.expected.size() < static_cast<size_t>(settings.max_nodes);
-    (has_place ? found.ready : found.spares).push_back(node.member);
+    (has_place ? found.ready : found.spares).push_back(&node.member);
   }
   return found;
 }
@@ -90,7 +105,7 @@ Decision gather(const State& state, const Settings& settings, Clock::time_point 
   const auto num_ready = static_cast<int>(found.ready.size());
   if (num_ready >= settings.max_nodes) {
     auto why = fill_in("all {} have come", count_of_nodes(found.ready.size()));
-    return {begin_round(state, settings, std::move(found.ready)), std::move(why), std::nullopt};
+    return {begin_round(state, settings, copies_of(found.ready)), std::move(why), std::nullopt};
   }
   if (num_ready < settings.min_nodes) {
     return {std::nullopt, say_waiting(found, settings, static_cast<size_t>(settings.min_nodes - num_ready), ""),
@@ -101,7 +116,7 @@ Decision gather(const State& state, const Settings& settings, Clock::time_point 
   if (is_complete || (now >= last_call && found.expected.empty())) {
     auto why = fill_in("{} of at most {} have come{}", count_of_nodes(found.ready.size()), settings.max_nodes,
                        is_complete ? "" : ", and the last call is over");
-    return {begin_round(state, settings, std::move(found.ready)), std::move(why), std::nullopt};
+    return {begin_round(state, settings, copies_of(found.ready)), std::move(why), std::nullopt};
   }
   auto why = say_waiting(found, settings, 0, "; that is enough, but more may come until the last call is over");
   return {std::nullopt, std::move(why), found.expected.empty() ? std::optional(last_call) : std::nullopt};
@@ -118,14 +133,14 @@ bool is_done(const State& state, NodeId id) {
 
 // Nothing where the members' state does not end the round.
 std::optional<Decision> look_at_members(const State& state, const Settings& settings) {
-  const auto& members = state.round->members;
-  std::vector<Member> lost;
+  const auto members = pointers_to(state.round->members);
+  Members lost;
   size_t num_done = 0;
   size_t num_busy = 0;
-  for (const auto& member : members) {
-    if (is_done(state, member.id)) {
+  for (const auto* member : members) {
+    if (is_done(state, member->id)) {
       ++num_done;
-    } else if (state.is_alive(member.id)) {
+    } else if (state.is_alive(member->id)) {
       ++num_busy;
     } else {
       lost.push_back(member);
@@ -139,23 +154,23 @@ std::optional<Decision> look_at_members(const State& state, const Settings& sett
   }
   if (lost.empty()) return std::nullopt;
   const bool is_static = settings.backend == Settings::Backend::kStatic;
-  const bool has_gone = state.nodes.count(lost[0].id) > 0 && state.nodes.at(lost[0].id).has_gone;
+  const bool has_gone = state.nodes.count(lost[0]->id) > 0 && state.nodes.at(lost[0]->id).has_gone;
   auto why = has_gone ? fill_in("{} has left", names_of(lost, members))
                       : fill_in("{} gave no sign of life for {}", names_of(lost, members),
                                 base::format_duration(settings.lost_after()));
   if (is_static) why += "; the static rendezvous replaces no nodes";
   const auto reason = has_gone ? Reason::kNodeLeft : Reason::kNodeLost;
-  return Decision{end_round(state, reason, why, lost[0].id, is_static), why, std::nullopt};
+  return Decision{end_round(state, reason, why, lost[0]->id, is_static), why, std::nullopt};
 }
 
 Decision watch(const State& state, const Settings& settings) {
   if (auto ending = look_at_members(state, settings)) return std::move(*ending);
-  std::vector<Member> late;
-  std::vector<Member> everyone = state.round->members;
+  Members late;
+  Members everyone = pointers_to(state.round->members);
   for (const auto& [id, node] : state.nodes) {
     if (state.is_member(id) || !state.is_waiting(id)) continue;
-    late.push_back(node.member);
-    everyone.push_back(node.member);
+    late.push_back(&node.member);
+    everyone.push_back(&node.member);
   }
   const auto room = settings.max_nodes - static_cast<int>(state.round->members.size());
   const auto running = fill_in("round {} runs on {}", state.round->number, count_of_nodes(state.round->members.size()));
@@ -166,7 +181,7 @@ Decision watch(const State& state, const Settings& settings) {
             std::nullopt};
   }
   auto why = fill_in("{} {} come, and there is room for {}", names, late.size() == 1 ? "has" : "have", room);
-  return {end_round(state, Reason::kNodesWaiting, why, late[0].id, false), why, std::nullopt};
+  return {end_round(state, Reason::kNodesWaiting, why, late[0]->id, false), why, std::nullopt};
 }
 
 // With the static backend places are given by --node-rank.
@@ -176,13 +191,14 @@ Decision gather_static(const State& state, const Settings& settings) {
   for (int rank = 0; rank < settings.max_nodes; ++rank) missing.insert(rank);
   for (const auto& [id, node] : state.nodes) {
     if (!state.is_waiting(id)) continue;
-    if (missing.erase(node.member.fixed_rank) > 0) found.ready.push_back(node.member);
+    if (missing.erase(node.member.fixed_rank) > 0) found.ready.push_back(&node.member);
   }
   const auto by_rank = [](const auto& a, const auto& b) { return a.fixed_rank < b.fixed_rank; };
-  std::sort(found.ready.begin(), found.ready.end(), by_rank);
+  const auto by_rank_of = [](const auto* a, const auto* b) { return a->fixed_rank < b->fixed_rank; };
+  std::sort(found.ready.begin(), found.ready.end(), by_rank_of);
   if (missing.empty()) {
     auto why = fill_in("all {} have come", count_of_nodes(found.ready.size()));
-    auto round = begin_round(state, settings, found.ready);
+    auto round = begin_round(state, settings, copies_of(found.ready));
     std::sort(round.members.begin(), round.members.end(), by_rank);
     round.max_restarts = round.members.front().max_restarts;
     return {std::move(round), std::move(why), std::nullopt};

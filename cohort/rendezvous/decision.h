@@ -1,4 +1,5 @@
-/// What the leader of a rendezvous does next: one pure function of what is known, what is wanted, and the time. Private to this folder.
+/// What the leader of a rendezvous does next: one pure function of what is known, what is wanted, and the time. Private to this
+/// folder.
 #pragma once
 
 #include <optional>
@@ -26,7 +27,7 @@ void note_time(State* state, const Settings& settings, Clock::time_point now);
 /// The members with the ranks they get, lowest first. Pure.
 std::vector<Member> order_by_rank(std::vector<Member> members, const std::optional<RoundRecord>& before,
                                   bool stable_ranks);
-/// Gives nodes of the store's own host, which know themselves as 127.0.0.1 only, the address under which others reached that host.
+/// Gives nodes of the store's own host, which know themselves as 127.0.0.1 only, the address under which others reached it.
 void replace_loopback_addresses(std::vector<Member>* members);
 
 }  // namespace cohort::rendezvous

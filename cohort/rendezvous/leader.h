@@ -1,5 +1,6 @@
-/// Leader: collects what nodes say, decides when rounds begin and end, and announces it. Runs on one node at a time, in a thread of its
-/// own; two at once, after a node was taken for dead, harm nothing: of two announcements the first counts. Private to this folder.
+/// Leader: collects what nodes say, decides when rounds begin and end, and announces it. Runs on one node at a time, in a thread
+/// of its own; two at once, after a node was taken for dead, harm nothing: of two announcements the first counts. Private to
+/// this folder.
 #pragma once
 
 #include <atomic>

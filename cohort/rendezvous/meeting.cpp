@@ -200,6 +200,10 @@ Result<void> Meeting::end_round(Journal& journal, const OverRecord& over) {
   {
     const std::lock_guard lock(mutex_);
     place = next_news_;
+    // It may have ended since this was asked for.
+    const bool runs = round_ && !is_over_ && round_->number == over.round;
+    const bool takes_store = over.reason == Reason::kNodeLeft && over.job_ends;
+    if (has_ended_ || (!runs && !takes_store)) return {};
   }
   for (;; ++place) {
     const auto announced = journal.announce(place, over);

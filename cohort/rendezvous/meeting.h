@@ -1,7 +1,7 @@
 /// Meeting: this node's part in a rendezvous of several nodes. Private to this folder.
 ///
-/// Two threads. One reads news, and waits in the store for more; the other gives signs of life, carries out what the agent asks, and
-/// takes over when the leader is silent. A third leads (leader.h) where this node is the one.
+/// Two threads. One reads news, and waits in the store for more; the other gives signs of life, carries out what the agent asks,
+/// and takes over when the leader is silent. A third leads (leader.h) where this node is the one.
 #pragma once
 
 #include <atomic>

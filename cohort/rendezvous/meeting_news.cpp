@@ -147,7 +147,8 @@ milliseconds Meeting::time_to_wait() const {
   auto time = settings_.keep_alive_interval;
   const auto now = Clock::now();
   if (deadline_) time = std::min(time, std::chrono::ceil<milliseconds>(*deadline_ - now));
-  if (!is_explained_) time = std::min(time, std::chrono::ceil<milliseconds>(waits_since_ + kSilence - now));
+  if (deadline_ && !is_explained_)
+    time = std::min(time, std::chrono::ceil<milliseconds>(waits_since_ + kSilence - now));
   return std::max(time, milliseconds(1));
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/own_host.h"
+#include "cohort/rendezvous/scheduler_environment.h"
 #include "cohort/store/etcd_store.h"
 #include "cohort/store/file_store.h"
 #include "cohort/store/tcp_client.h"
@@ -71,13 +73,14 @@ Result<void> MeetingPlace::choose_role() {
   const auto resolved = resolve(settings_.host, settings_.family);
   const auto where = find_place(settings_.host, resolved ? *resolved : std::vector<std::string>(), own_host());
   is_here_ = where == Place::kHere;
+  const bool is_told = is_static || settings_.is_host;
+  // Loopback means every host: then it counts which node this is. A name or address of this host needs no more.
   const bool is_other = is_static           ? settings_.node_rank != 0
                         : settings_.is_host ? !*settings_.is_host
-                                            : settings_.is_other_node;
+                                            : is_later_node();
   is_lost_guest_ = is_other && (where == Place::kLoopback || where == Place::kForeignName);
-  if (is_other) return {};
-  if (is_static || settings_.is_host) return host();
-  if (where == Place::kElsewhere) return {};
+  if (is_told) return is_other ? Result<void>() : host();
+  if (where == Place::kElsewhere || is_lost_guest_) return {};
   if (where == Place::kForeignName) {
     return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
                          settings_.host, host_name(), base::join(*resolved, ", ")))
@@ -89,6 +92,11 @@ Result<void> MeetingPlace::choose_role() {
     doubt_ = fill_in("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
   }
   return host();
+}
+
+bool MeetingPlace::is_later_node() const {
+  const auto scheduler = read_scheduler(base::environment());
+  return settings_.is_other_node || (scheduler && scheduler->node_rank.value_or(0) > 0);
 }
 
 store::TcpServerOptions MeetingPlace::server_options() const {

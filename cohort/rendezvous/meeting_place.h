@@ -47,6 +47,8 @@ class MeetingPlace {
   base::Result<void> host();
 
   store::TcpServerOptions server_options() const;
+  /// By --node-rank or a scheduler's variable.
+  bool is_later_node() const;
   std::string loopback() const;
   base::Error lost_guest(const base::Error& cause) const;
   /// Where this node connects to.

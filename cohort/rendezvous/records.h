@@ -1,7 +1,8 @@
 /// What the nodes of a rendezvous write for each other, and its JSON. Private to this folder.
 ///
-/// Two lists live in the store. A *notice* is what one node tells the leader: it has come, is ready for a round, is done, has gone.
-/// A *news* is what all shall know: who leads, that a round begins, that it is over. The first who writes news at a place of the list wins.
+/// Two lists live in the store. A *notice* is what one node tells the leader: it has come, is ready for a round, is done, has
+/// gone. A *news* is what all shall know: who leads, that a round begins, that it is over. The first who writes news at a place
+/// of the list wins.
 #pragma once
 
 #include <cstdint>
@@ -85,6 +86,6 @@ base::Result<News> parse_news(const std::string& text);
 base::Result<WorkersPlace> parse_workers_place(const std::string& text);
 
 /// "node1" or, where several nodes have that host, "node1 (pid 4711)".
-std::string name_of(const Member& member, const std::vector<Member>& among);
+std::string name_of(const Member& member, const std::vector<const Member*>& among);
 
 }  // namespace cohort::rendezvous

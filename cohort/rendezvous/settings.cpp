@@ -204,6 +204,12 @@ Result<void> place_static(const Flags& flags, Settings* settings) {
   return Error(fill_in("--master-port={} is not a number from 0 to 65535", settings->port));
 }
 
+Result<void> place_c10d(const std::string& endpoint, Settings* settings) {
+  if (auto parsed = parse_endpoint(endpoint, kDefaultC10dPort, settings); !parsed) return parsed;
+  if (settings->port != 0 || settings->max_nodes == 1) return {};
+  return bad_flag("--rdzv-endpoint", endpoint, "has port 0, which only the node that hosts it can find out");
+}
+
 Result<void> place(const Flags& flags, Settings* settings) {
   switch (settings->backend) {
     case Settings::Backend::kStandalone:
@@ -216,7 +222,7 @@ Result<void> place(const Flags& flags, Settings* settings) {
       return Error(fill_in("--rdzv-backend={} needs a file", flags.backend))
           .with_hint("give --rdzv-endpoint=PATH, a file in a folder that all nodes share");
     case Settings::Backend::kC10d:
-      return parse_endpoint(flags.endpoint.empty() ? "localhost" : flags.endpoint, kDefaultC10dPort, settings);
+      return place_c10d(flags.endpoint.empty() ? "localhost" : flags.endpoint, settings);
     case Settings::Backend::kEtcd:
       return parse_endpoint(flags.endpoint.empty() ? "localhost" : flags.endpoint, kDefaultEtcdPort, settings);
   }

@@ -20,11 +20,15 @@ void State::take(const News& news) {
   if (const auto* begun = std::get_if<RoundRecord>(&news)) {
     round = *begun;
     member_ids.clear();
-    for (const auto& member : begun->members) member_ids.insert(member.id);
+    for (const auto& member : begun->members) {
+      member_ids.insert(member.id);
+      nodes[member.id].member_of = begun->number;
+    }
     over.reset();
     enough_since.reset();
   } else if (const auto* ended = std::get_if<OverRecord>(&news)) {
-    over = *ended;
+    // Of a round that ended before, for another reason: nothing new.
+    if (ended->job_ends || (round && ended->round == round->number && !over)) over = *ended;
   }
 }
 
@@ -33,8 +37,6 @@ bool State::is_alive(NodeId id) const {
   return found != nodes.end() && !found->second.has_gone && !found->second.is_silent;
 }
 
-bool State::is_waiting(NodeId id) const {
-  return is_alive(id) && (!is_member(id) || nodes.at(id).ready_for >= next_round());
-}
+bool State::is_waiting(NodeId id) const { return is_alive(id) && nodes.at(id).ready_for > nodes.at(id).member_of; }
 
 }  // namespace cohort::rendezvous

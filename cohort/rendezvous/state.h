@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 struct KnownNode {
   Member member;
-  /// The round it waits for; a node that has just come takes any.
+  /// The last round it was in; the first one it is ready for.
+  int member_of = -1;
   int ready_for = 0;
   int done_in = -1;
   bool has_gone = false;

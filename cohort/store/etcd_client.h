@@ -1,7 +1,7 @@
 /// EtcdClient: calls of etcd's v3 API through its JSON gateway (etcd 3.4 and later). Private to this folder.
 ///
-/// A call that gets no answer, or one that says "try again", is repeated until `retry_time` is over, so that a restart of etcd goes
-/// unnoticed. It may thus be carried out twice. Thread-safety: all functions may be called from any thread.
+/// A call that gets no answer, or one that says "try again", is repeated until `retry_time` is over, so that a restart of
+/// etcd goes unnoticed. It may thus be carried out twice. Thread-safety: all functions may be called from any thread.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-/// EtcdLease: the one lease that all keys of a job hang on. Any process of the job that lives keeps it; when the last has ended, etcd
-/// removes the keys by itself. Private to this folder.
+/// EtcdLease: the one lease that all keys of a job hang on. Any process of the job that lives keeps it; when the last has
+/// ended, etcd removes the keys by itself. Private to this folder.
 ///
 /// Thread-safety: all functions may be called from any thread. A thread of its own renews the lease.
 #pragma once

@@ -1,7 +1,8 @@
 /// EtcdSession: one client's reads and changes of a job's keys in etcd. Private to this folder.
 ///
-/// [Note: changes happen once] A call may be carried out twice (etcd_client.h). So each change also writes a number that this client
-/// never used before to a key of the client's own, in the same transaction; if that number is already there, the change has been made.
+/// [Note: changes happen once] A call may be carried out twice (etcd_client.h). So each change also writes a number that this
+/// client never used before to a key of the client's own, in the same transaction; if that number is already there, the change
+/// has been made.
 #pragma once
 
 #include <atomic>

@@ -1,9 +1,9 @@
-/// EtcdStore: a store in etcd, so that it outlives any host of the job. Speaks etcd's v3 API through its JSON gateway over HTTP; no TLS,
-/// no passwords.
+/// EtcdStore: a store in etcd, so that it outlives any host of the job. Speaks etcd's v3 API through its JSON gateway over
+/// HTTP; no TLS, no passwords.
 ///
-/// All keys lie under cohort/JOB/ and hang on one lease that every process with an open EtcdStore of the job renews: a job that is
-/// dead leaves nothing behind. Changes are made exactly once, also when etcd restarts in the middle. Waiting looks again, at first
-/// after a millisecond, later ten times a second.
+/// All keys lie under cohort/JOB/ and hang on one lease that every process with an open EtcdStore of the job renews: a job
+/// that is dead leaves nothing behind. Changes are made exactly once, also when etcd restarts in the middle. Waiting looks
+/// again, at first at once, later ten times a second.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 /// FileStore: a store in a file that processes share, on one host or on a file system that knows flock (NFS does).
 ///
-/// The file is that of c10d's FileStore, so PyTorch's can share it: values, add, delete, barrier and the count of its users; queues
-/// are ours alone. It belongs to one user, who alone may read it, and grows with every change. A process that dies while it writes
-/// loses that change, and nothing else. Waiting looks again every few milliseconds.
+/// The file is that of c10d's FileStore, so PyTorch's can share it: values, add, delete, barrier and the count of its users;
+/// queues are ours alone. It belongs to one user, who alone may read it, and grows with every change. A process that dies while
+/// it writes loses that change, and nothing else. Waiting looks again every few milliseconds.
 #pragma once
 
 #include <memory>

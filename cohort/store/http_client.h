@@ -1,4 +1,5 @@
-/// HttpClient: requests to one HTTP/1.1 server over one connection, which is made anew when it breaks. No TLS. Private to this folder.
+/// HttpClient: requests to one HTTP/1.1 server over one connection, which is made anew when it breaks. No TLS. Private to this
+/// folder.
 ///
 /// Thread-safety: one thread at a time.
 #pragma once

@@ -2,7 +2,8 @@
 /// LibTorch. Keys and values are any bytes.
 ///
 /// Every operation returns an error, never throws: of a store that cannot be reached, and where said. Operations that wait use
-/// timeout() unless they are given another one; on time-out their error says so, as PyTorch does: "wait timeout after 300ms, keys: a, b".
+/// timeout() unless they are given another one; on time-out their error says so, as PyTorch does:
+/// "wait timeout after 300ms, keys: a, b".
 /// Thread-safety: all functions may be called from any thread; they wait for each other.
 #pragma once
 

@@ -17,8 +17,8 @@
 
 namespace cohort::store {
 
-/// The sum of `number` and the decimal number `before` (null: 0), which is the value of `key`. An error where it is no number or the
-/// sum has more than 63 bits.
+/// The sum of `number` and the decimal number `before` (null: 0), which is the value of `key`. An error where it is no number or
+/// the sum has more than 63 bits.
 base::Result<int64_t> sum_of(const std::string& key, const std::string* before, int64_t number);
 
 class Table {

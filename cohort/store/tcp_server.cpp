@@ -48,7 +48,9 @@ void allow_many_files() {
 
 // A host that has gone without a word is noticed after two minutes.
 void watch_peer(int socket) {
-  const auto set = [socket](int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof(value)); };
+  const auto set = [socket](int level, int option, int value) {
+    setsockopt(socket, level, option, &value, sizeof(value));
+  };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);

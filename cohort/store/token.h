@@ -1,5 +1,5 @@
-/// The token: a secret that agents of a job share. A server that has one gives keys under "cohort/" only to clients that prove that
-/// they have it, too; other keys stay free for PyTorch's clients, which know of no token.
+/// The token: a secret that agents of a job share. A server that has one gives keys under "cohort/" only to clients that prove
+/// that they have it, too; other keys stay free for PyTorch's clients, which know of no token.
 ///
 /// Both sides prove it without showing it (HMAC-SHA-256 over random numbers of both), so nobody who listens on the network
 /// learns it. What they say to each other afterwards is not encrypted.

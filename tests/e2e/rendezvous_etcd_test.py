@@ -72,7 +72,7 @@ def test_a_job_outlives_a_restart_of_etcd(etcd):
     with Job(f"127.0.0.1:{etcd.port}") as job:
         nodes = both(job, "etcd")
         etcd.kill()
-        time.sleep(2.5)  # longer than a node may be silent
+        time.sleep(3)  # longer than a node may be silent
         assert all(node.is_quiet(0) for node in nodes)
         assert all(any(f"etcd at 127.0.0.1:{etcd.port} does not answer; the workers go on meanwhile" in line for line in node.errors)
                    for node in nodes)
@@ -104,7 +104,7 @@ def test_the_death_of_the_first_node_is_survived(etcd):
         nodes[0].order("next")
         by_rank = sorted(nodes, key=lambda node: node.round())
         nodes[0].kill()
-        assert re.fullmatch(rf"over node-lost by {by_rank.index(nodes[0])}: \S+ \(pid \d+\) gave no sign of life for 1\.0 s",
+        assert re.fullmatch(rf"over node-lost by {by_rank.index(nodes[0])}: \S+ \(pid \d+\) gave no sign of life for 2\.0 s",
                             nodes[1].next())
         nodes[1].order("next")
         assert nodes[1].round() == "round 2 restart 0 rank 0 of 1"

@@ -111,7 +111,7 @@ def test_a_host_that_is_cut_off_is_missed_and_learns_of_it(hosts, start):
     nodes = [start(host, f"node-a:{PORT}", "--nnodes=1:2") for host in hosts]
     meet(nodes)
     hosts[1].ip("link", "set", "eth0", "down")
-    assert nodes[0].next() == "over node-lost by 1: node-b gave no sign of life for 1.0 s"
+    assert nodes[0].next() == "over node-lost by 1: node-b gave no sign of life for 2.0 s"
     nodes[0].order("next")
     assert nodes[0].round() == "round 1 restart 0 rank 0 of 1"
     text = nodes[1].next()

@@ -44,7 +44,7 @@ def test_a_killed_node_is_missed_and_the_others_go_on():
         assert lines == [f"round 0 restart 0 rank {rank} of 3" for rank in range(3)]
         nodes[1].kill()
         for node in nodes[0], nodes[2]:
-            assert re.fullmatch(r"over node-lost by 1: \S+ \(pid \d+\) gave no sign of life for 1\.0 s", node.next())
+            assert re.fullmatch(r"over node-lost by 1: \S+ \(pid \d+\) gave no sign of life for 2\.0 s", node.next())
             node.order("next")
         left, lines = rounds([nodes[0], nodes[2]])
         assert lines == [f"round 1 restart 0 rank {rank} of 2" for rank in range(2)]
@@ -74,7 +74,7 @@ def test_a_killed_leader_in_a_round_is_missed():
         leader.kill()
         for node in others:
             line = node.next()
-            assert re.fullmatch(rf"over node-lost by {by_rank.index(leader)}: \S+ \(pid \d+\) gave no sign of life for 1\.0 s", line)
+            assert re.fullmatch(rf"over node-lost by {by_rank.index(leader)}: \S+ \(pid \d+\) gave no sign of life for 2\.0 s", line)
             node.order("next")
         assert rounds(others)[1] == [f"round 1 restart 0 rank {rank} of 2" for rank in range(2)]
 
@@ -188,14 +188,20 @@ def test_a_time_out_says_who_came():
         assert node.ended() == 1
 
 
-def test_nobody_listens_where_the_first_node_should():
+@pytest.mark.parametrize("flags, variables", [
+    (["--node-rank=1"], {}),
+    ([], {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_NODEID": "1",
+          "SLURM_LOCALID": "0", "SLURM_NNODES": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
+          "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_NUM_TASKS": "2", "SLURM_GTIDS": "1"}),
+])
+def test_nobody_listens_where_the_first_node_should(flags, variables):
     with Job() as job:
-        node = job.node("--nnodes=2", "--node-rank=1")
+        node = job.node("--nnodes=2", *flags, env=variables)
         text = node.next()
         assert re.match(rf"error: --rdzv-endpoint={job.endpoint} means this host itself \(\S+\), but it is another node that hosts the "
                         rf"rendezvous, and nothing listens here\n  caused by: cannot connect to {job.endpoint} within [0-9.]+ m?s\n", text)
         assert text.endswith("  hint: give --rdzv-endpoint the name or address of the first node, on every node")
-        assert any("--node-rank=1 is ignored" in line for line in node.errors)
+        assert any("--node-rank=1 is ignored" in line for line in node.errors) == bool(flags)
 
 
 def test_different_settings_are_named():

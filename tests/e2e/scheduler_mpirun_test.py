@@ -1,11 +1,17 @@
 """Programs under the mpirun of OpenMPI and of MPICH, started by the file that docs/guide/schedulers.md shows."""
 import os
+import pathlib
+import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 from conftest import BUILD, SOURCE
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
+import namespaces  # noqa: E402
 
 FILE = SOURCE / "examples" / "schedulers" / "mpirun.sh"
 ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"
@@ -69,3 +75,53 @@ def test_agents_under_mpirun_are_nodes(mpirun):
     assert (code, lines) == (0, SUM_OF_TWO), err
     for rank in range(2):
         assert f"rank {rank} of 2 of " in err and f"'s mpirun: --nnodes=2 --node-rank={rank} --master-port=" in err
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    if reason := namespaces.why_not():
+        print(reason)
+        pytest.skip(reason)
+    namespaces.sweep()
+    cluster = namespaces.Cluster(tmp_path)
+    try:
+        cluster.make()
+        yield cluster
+    finally:
+        cluster.remove()
+
+
+@pytest.fixture
+def two_hosts(cluster, mpirun, tmp_path):
+    """mpirun on node-a with a rank on each host; what it takes for ssh enters the other's namespace."""
+    ssh = tmp_path / "ssh"
+    cases = "\n".join(f"{host.name}) exec {shlex.join(host.command(['sh', '-c']))} \"$*\" ;;" for host in cluster.hosts)
+    ssh.write_text(f'#!/bin/sh\nwhile [ "${{1#-}}" != "$1" ]; do shift; done\nhost=$1; shift\ncase $host in\n{cases}\nesac\n')
+    ssh.chmod(0o755)
+    if mpirun == "mpirun.openmpi":
+        hosts = ["--host", "node-a:1,node-b:1", "--mca", "plm_rsh_agent", ssh]
+        variable = lambda name, value: ["-x", f"{name}={value}"]  # noqa: E731
+    else:
+        hosts = ["-hosts", "node-a:1,node-b:1", "-launcher", "ssh", "-launcher-exec", ssh]
+        variable = lambda name, value: ["-genv", name, value]  # noqa: E731
+
+    def run(program, **variables):
+        flags = [word for name, value in variables.items() for word in variable(name, value)]
+        return outcome(start(mpirun, *cluster.hosts[0].command([mpirun, *hosts, "-n", "2", *flags, program])))
+
+    return run
+
+
+def test_ranks_on_two_hosts(two_hosts, mpirun):
+    port = {} if mpirun == "mpirun.openmpi" else {"MASTER_PORT": "29500"}
+    code, lines, err = two_hosts(ALL_REDUCE, MASTER_ADDR="node-a", **port)
+    assert (code, lines) == (0, SUM_OF_TWO), err
+
+
+def test_ranks_on_two_hosts_must_be_told_where_rank_0_is(two_hosts, mpirun):
+    code, lines, err = two_hosts(BUILD / "bin" / "examples" / "ranks_by_hand")
+    assert code != 0 and lines == []
+    name, flag = {"mpirun.openmpi": ("OpenMPI", "-x MASTER_ADDR=<host of rank 0>"),
+                  "mpirun.mpich": ("MPICH", "-genv MASTER_ADDR <host of rank 0>")}[mpirun]
+    assert ("Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but "
+            f"not set\n  hint: {name} does not say on which host rank 0 is: mpirun {flag}\n") in err

@@ -14,7 +14,8 @@ ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"
 SUM_OF_FOUR = [f"rank {rank} of 4: the sum is 10" for rank in range(4)]
 SUM_OF_TWO = [f"rank {rank} of 2: the sum is 3" for rank in range(2)]
 NO_TASK = ("Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n"
-           "  hint: this process is in SLURM job N, but is none of its tasks (a batch script or a shell): start the program with srun\n")
+           "  hint: this process is in SLURM job N, but is none of its tasks (a batch script or a shell): start the program "
+           "with srun\n")
 MPI = dict(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
@@ -50,7 +51,9 @@ def test_a_task_is_a_rank(slurm):
 
 def test_two_jobs_meet_on_the_same_nodes_at_once(slurm):
     # Each rank holds its place until both jobs run.
-    wait = f"touch {slurm.folder}/$SLURM_JOB_ID-$SLURM_PROCID; while [ $(ls {slurm.folder}/*-[0-3] | wc -l) -lt 8 ]; do sleep 0.05; done"
+    places = slurm.folder / "places"
+    places.mkdir()
+    wait = f"touch {places}/$SLURM_JOB_ID-$SLURM_PROCID; while [ $(ls {places} | wc -l) -lt 8 ]; do sleep 0.05; done"
     command = ["srun", "--nodes=2", "--ntasks-per-node=2", "sh", "-c", f"{wait}; exec {ALL_REDUCE}"]
     jobs = [slurm.start_user(command) for _ in range(2)]
     ended = [job.communicate(timeout=120) for job in jobs]
@@ -74,7 +77,8 @@ def test_a_batch_script_and_a_shell_are_no_ranks(slurm):
 def test_a_batch_script_that_a_task_submits_is_no_rank(slurm):
     file = script(slurm, f"exec {BUILD}/bin/examples/ranks_by_hand")
     out = slurm.folder / "submitted.out"
-    submitted = slurm.run(["srun", "--nodes=1", "--ntasks=1", "sbatch", "--parsable", "--nodes=2", "--ntasks=2", f"--output={out}", file])
+    sbatch = ["sbatch", "--parsable", "--nodes=2", "--ntasks=2", f"--output={out}", file]
+    submitted = slurm.run(["srun", "--nodes=1", "--ntasks=1", *sbatch])
     assert slurm.wait_for_job(submitted.stdout.strip()) == 1
     assert re.sub(r"job \d+", "job N", out.read_text()) == NO_TASK
 

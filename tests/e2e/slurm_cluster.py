@@ -63,7 +63,8 @@ class Slurm:
         self.daemons = []
 
     def environment(self, **variables):
-        foreign = ("SLURM_", "SBATCH_", "PET_", "TORCHELASTIC_", "MASTER_", "OMP_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_")
+        foreign = ("SLURM_", "SBATCH_", "PET_", "TORCHELASTIC_", "MASTER_", "OMP_", "OMPI_", "PMI", "RANK", "WORLD_SIZE",
+                   "LOCAL_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         return {**kept, "PATH": path(), "SLURM_CONF": str(self.configuration), **variables}
 

@@ -1,4 +1,5 @@
 """Our TCP store and PyTorch's, every operation: both clients on both servers say the same, word for word."""
+import os
 import pathlib
 import re
 import signal
@@ -15,9 +16,12 @@ PYTHON_CALLS = pathlib.Path(__file__).parent / "store_python_calls.py"
 
 
 class OurServer:
+    def __init__(self, environment=None):
+        self.environment = dict(os.environ, **(environment or {}))
+
     def __enter__(self):
         self.process = subprocess.Popen([COHORT, "store", "--host=127.0.0.1", "--port=0"], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+                                        stderr=subprocess.PIPE, text=True, env=self.environment)
         ready = self.process.stdout.readline()
         self.port = int(re.fullmatch(r"store: listening on 127\.0\.0\.1, port (\d+)\n", ready)[1])
         return self
@@ -83,7 +87,49 @@ def test_taken_port_message():
         r"  hint: choose another port, or 0 for a free one\n", second.stderr), second.stderr
 
 
-def test_wrong_flags_message():
-    done = subprocess.run([COHORT, "store", "--prot=1"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "--prot=1" in done.stderr
+HINT = "\n  hint: cohort store --help lists the flags\n"
+
+
+@pytest.mark.parametrize("flag, message", [
+    ("--prot=1", 'unknown argument --prot=1 (did you mean "--port"?)' + HINT),
+    ("extra", "unknown argument extra" + HINT),
+    ("--port=65536", '--port: "65536" is no port: 0 to 65535' + HINT),
+    ("--port=x", '--port: "x" is no port: 0 to 65535' + HINT),
+    ("--ip-family=5", '--ip-family: "5" is none of any, 4 and 6' + HINT),
+])
+def test_wrong_flags_message(flag, message):
+    done = subprocess.run([COHORT, "store", flag], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "[cohort] error: " + message)
+
+
+def test_token_file(tmp_path):
+    """A store with a token from a file: our client needs it for the agents' keys, PyTorch's needs none for others."""
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    path.chmod(0o644)
+    command = [COHORT, "store", "--host=127.0.0.1", "--port=0", f"--token-file={path}"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (refused.returncode, refused.stderr) == (1, f'[cohort] error: the token file "{path}" can be read or written by other '
+                                                       f"users\n  hint: chmod 600 {path}\n")
+    path.chmod(0o600)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    port = int(re.search(r"port (\d+)\n", server.stdout.readline())[1])
+    store = dist.TCPStore("127.0.0.1", port, None, False)
+    store.set("free", "1")
+    assert store.get("free") == b"1"
+    with pytest.raises(dist.DistNetworkError):
+        store.add("cohort/agents", 1)
+    server.send_signal(signal.SIGTERM)
+    _, errors = server.communicate(timeout=60)
+    assert re.fullmatch(r"\[cohort\] warning: the store drops its client 127\.0\.0\.1:\d+: its keys under cohort/ need the token\n",
+                        errors)
+
+
+def test_token_from_the_environment():
+    done = subprocess.run([COHORT, "store", "--help"], capture_output=True, text=True, timeout=60)
+    assert "COHORT_TOKEN" in done.stdout
+    with OurServer({"COHORT_TOKEN": "secret"}) as server:
+        store = dist.TCPStore("127.0.0.1", server.port, None, False)
+        with pytest.raises(dist.DistNetworkError):
+            store.add("cohort/agents", 1)
+    assert "need the token" in server.errors

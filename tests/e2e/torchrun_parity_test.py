@@ -3,23 +3,21 @@ and arguments, files of logs, console, exit code and report. What may differ is 
 """
 import json
 import os
-import pathlib
 import re
-import select
 import signal
-import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
+import torchrun_server
 from conftest import BUILD, free_port
 
-HERE = pathlib.Path(__file__).parent
 COHORT = BUILD / "bin" / "cohort"
 HANG_LIMIT = 120
-FOREIGN = ("PET_", "TORCHELASTIC_", "TORCH_", "MASTER_", "OMP_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_",
-           "COHORT_", "PYTEST_", "CUDA_")
+FOREIGN = ("PET_", "TORCHELASTIC_", "TORCH_", "MASTER_", "OMP_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_",
+           "GROUP_", "ROLE_", "COHORT_", "PYTEST_", "CUDA_")
 
 # Writes what it found, then prints, then ends as told: FAIL="1:0:7" is "rank 1 in attempt 0 ends with 7".
 PROGRAM = r'''
@@ -35,6 +33,13 @@ print(who, "out"); print(who, "needle"); print(who, "err", file=sys.stderr); pri
 sys.stdout.flush(); sys.stderr.flush()
 if env.get("MEET"):
     while len(list(path.glob(env["TORCHELASTIC_RESTART_COUNT"] + "-*.json"))) < int(env["WORLD_SIZE"]): time.sleep(0.01)
+def hear(number, _):
+    (path / f"{env['RANK']}.signal").write_text(signal.Signals(number).name)
+    sys.exit(0)
+if env.get("HEAR"):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(number, hear)
+    (path / f"{env['RANK']}.ready").write_text("")
+    time.sleep(1000)
 for rank, attempt, end in (word.split(":") for word in env.get("FAIL", "").split()):
     if attempt != env["TORCHELASTIC_RESTART_COUNT"]: continue
     if rank == env["RANK"]:
@@ -44,38 +49,13 @@ for rank, attempt, end in (word.split(":") for word in env.get("FAIL", "").split
 '''
 
 
-class Torchrun:
-    def __init__(self):
-        self.server = subprocess.Popen([sys.executable, HERE / "torchrun_server.py"], stdin=subprocess.PIPE, text=True,
-                                       stdout=subprocess.PIPE, env=clean_environment())
-        assert self.answer() == "ready"
-
-    def answer(self):
-        if not select.select([self.server.stdout], [], [], HANG_LIMIT)[0]:
-            raise TimeoutError("torchrun does not end")
-        return json.loads(self.server.stdout.readline())
-
-    def ask(self, **request):
-        self.server.stdin.write(json.dumps(request, default=str) + "\n")
-        self.server.stdin.flush()
-        return self.answer()
-
+class Torchrun(torchrun_server.Torchrun):
     def start(self, run):
         module = "torch.distributed.launch" if run.legacy else "torch.distributed.run"
-        run.pid = self.ask(module=module, args=run.arguments, env=run.env, cwd=run.folder, out=run.out, err=run.err,
-                           file=HERE / "torchrun_server.py")["pid"]
+        run.pid = super().start(run.arguments, run.env, run.folder, run.out, run.err, module)
 
     def wait(self, run):
-        try:
-            return self.ask(wait=run.pid)["code"]
-        except TimeoutError:
-            os.kill(run.pid, signal.SIGKILL)
-            raise
-
-    def close(self):
-        self.server.stdin.close()
-        self.server.terminate()
-        self.server.wait()
+        return super().wait(run.pid)
 
 
 class Cohort:
@@ -83,6 +63,7 @@ class Cohort:
         with open(run.out, "wb") as out, open(run.err, "wb") as err:
             command = [COHORT, "launch" if run.legacy else "run", *run.arguments]
             run.process = subprocess.Popen(command, env=run.env, cwd=run.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            run.pid = run.process.pid
 
     def wait(self, run):
         try:
@@ -102,7 +83,7 @@ class Run:
     """One agent's run and all that can be seen of it."""
 
     def __init__(self, folder, arguments, legacy=False, **variables):
-        self.folder, self.legacy = folder, legacy
+        self.folder, self.legacy, self.pid = folder, legacy, None
         self.found, self.logs = folder / "found", folder / "logs"
         self.out, self.err = folder / "out.txt", folder / "err.txt"
         self.found.mkdir(parents=True, exist_ok=True)
@@ -160,7 +141,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def launchers():
-    torchrun = Torchrun()
+    torchrun = Torchrun(clean_environment())
     yield {"torchrun": torchrun, "cohort": Cohort()}
     torchrun.close()
 
@@ -169,7 +150,7 @@ def launchers():
 def side_by_side(launchers, tmp_path):
     """Runs agents (one list of arguments each) under both; returns {name: [Run with .code]}."""
 
-    def run(*agents, legacy=False, variables=({},), only=("torchrun", "cohort")):
+    def run(*agents, legacy=False, variables=({},), only=("torchrun", "cohort"), when_started=None, before_each=None):
         results = {}
         for name in only:
             number = len(list(tmp_path.glob(f"{name}-*")))
@@ -183,10 +164,22 @@ def side_by_side(launchers, tmp_path):
             if len(agents) > 1:  # one job: workers of all agents write to one place
                 for other in runs[1:]:
                     other.found, other.env["FOUND"] = runs[0].found, str(runs[0].found)
-            for each in runs:
-                launchers[name].start(each)
-            for each in runs:
-                each.code = launchers[name].wait(each)
+            try:
+                for each in runs:
+                    if before_each:
+                        before_each(each, runs)
+                    launchers[name].start(each)
+                if when_started:
+                    when_started(runs)
+            except BaseException:
+                for each in runs:
+                    if each.pid:
+                        os.kill(each.pid, signal.SIGTERM)
+                raise
+            finally:
+                for each in runs:
+                    if each.pid:
+                        each.code = launchers[name].wait(each)
             results[name] = runs
         return results
 
@@ -291,8 +284,8 @@ def test_the_older_launcher(side_by_side, flags):
 
 
 TWO_NODES = {
-    "static": [["--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1", "--master-port=PORT", f"--nproc-per-node={1 + node}",
-                f"--role={'ab'[node]}", "work.py"] for node in range(2)],
+    "static": [["--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1", "--master-port=PORT", f"--role={'ab'[node]}",
+                f"--nproc-per-node={1 + node}", "work.py"] for node in range(2)],
     "c10d": [["--nnodes=2:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:PORT", "--rdzv-id=job", "--nproc-per-node=2",
               f"--local-addr=127.0.0.{1 + node}", "work.py"] for node in range(2)],
 }
@@ -324,6 +317,66 @@ def test_failures(side_by_side, case):
     assert ours.report() == theirs.report() != []
     same_variables(ours, theirs)
     assert ours.log_files() == theirs.log_files()
+
+
+# What is sent, --signals-to-handle, and what workers then hear.
+SIGNALS = {
+    "SIGTERM": ("SIGTERM", "SIGTERM"),
+    "SIGINT": ("SIGINT", "SIGINT,SIGTERM"),
+    "SIGHUP": ("SIGHUP", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"),
+}
+
+
+@pytest.mark.parametrize("case", SIGNALS)
+def test_signals_go_to_the_workers(side_by_side, case):
+    name, handled = SIGNALS[case]
+
+    def send(runs):
+        deadline = time.monotonic() + HANG_LIMIT
+        while len(list(runs[0].found.glob("*.ready"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(runs[0].pid, getattr(signal, name))
+
+    runs = side_by_side(["--nproc-per-node=2", f"--signals-to-handle={handled}", "work.py"], variables=[{"HEAR": "1"}],
+                        when_started=send)
+    for each in (runs["torchrun"][0], runs["cohort"][0]):
+        assert {file.name: file.read_text() for file in each.found.glob("*.signal")} == {"0.signal": name, "1.signal": name}
+        assert each.code == 1
+    same_variables(runs["cohort"][0], runs["torchrun"][0])
+
+
+def test_variables_that_the_agent_reads(side_by_side):
+    variables = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "<${role_name} ${rank} ${local_rank}> ", "OMP_NUM_THREADS": "3",
+                 "TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+                 "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "4", "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "9"}
+    runs = side_by_side(["--nproc-per-node=2", "--tee=3", "work.py"], variables=[variables])
+    ours, theirs = runs["cohort"][0], runs["torchrun"][0]
+    assert (ours.code, theirs.code) == (0, 0), ours.err.read_text() + theirs.err.read_text()
+    same_variables(ours, theirs)
+    assert ours.workers()[0, 0]["env"]["TORCHELASTIC_USE_AGENT_STORE"] == "False"
+    assert ours.console() == theirs.console() == sorted(f"<default {rank} {rank}> rank {rank} attempt 0 {word}"
+                                                        for rank in range(2) for word in ("out", "needle"))
+    assert ours.errors_of_workers() == theirs.errors_of_workers() != []
+
+
+def test_a_node_that_comes_later_restarts_all_and_uses_up_no_restart(side_by_side):
+    """Workers of the first round wait until they are stopped: by the new round that takes the second node in. The variable:
+    torchrun 2.13 publishes the agents' store in the first round alone, and the late node waits for it until its time-out."""
+    flags = ["--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:PORT", "--rdzv-id=job", "--max-restarts=2",
+             "--rdzv-conf=last_call_timeout=1,join_timeout=60", "sh", "-c"]
+    program = 'echo $RANK/$WORLD_SIZE/$TORCHELASTIC_RESTART_COUNT >> $FOUND/rounds; [ $WORLD_SIZE = 2 ] || exec sleep 1000'
+
+    def wait_for_the_first_round(agent, agents):
+        deadline = time.monotonic() + HANG_LIMIT
+        while agent is agents[1] and not (agent.found / "rounds").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    agents = [[f"--local-addr=127.0.0.{node}", "--no-python", *flags, program] for node in (1, 2)]
+    runs = side_by_side(*agents, before_each=wait_for_the_first_round, variables=[{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}])
+    for name in runs:
+        assert [each.code for each in runs[name]] == [0, 0], "".join(each.err.read_text() for each in runs[name])
+        rounds = (runs[name][0].found / "rounds").read_text().split()
+        assert (rounds[0], sorted(rounds[1:])) == ("0/1/0", ["0/2/0", "1/2/0"]), name
 
 
 REFUSED = {

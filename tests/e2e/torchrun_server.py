@@ -1,14 +1,54 @@
-"""torchrun without its start-up: this process imports PyTorch once; each run is a fork of it that calls torchrun's own main().
+"""torchrun without its start-up, for tests that run it often: a server imports PyTorch once, and each run is a fork of it that
+calls torchrun's own main(). `Torchrun` starts the server, which reads one JSON object per line and answers each with one:
 
-Started by torchrun_parity_test.py. Reads one JSON object per line and answers each with one:
   {"module": "torch.distributed.run", "args": [...], "env": {...}, "cwd": ..., "out": FILE, "err": FILE}  ->  {"pid": 4711}
   {"wait": 4711}                                                                                ->  {"code": 1}
 """
 import importlib
 import json
 import os
+import select
+import signal
+import subprocess
 import sys
 import traceback
+
+HANG_LIMIT = 120
+
+
+class Torchrun:
+    def __init__(self, env):
+        self.server = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                       env=env)
+        assert self.answer() == "ready"
+
+    def answer(self):
+        if not select.select([self.server.stdout], [], [], HANG_LIMIT)[0]:
+            raise TimeoutError("torchrun does not end")
+        return json.loads(self.server.stdout.readline())
+
+    def ask(self, **request):
+        self.server.stdin.write(json.dumps(request, default=str) + "\n")
+        self.server.stdin.flush()
+        return self.answer()
+
+    def start(self, args, env, cwd, out, err, module="torch.distributed.run"):
+        """Returns the agent's pid. Its output goes to the files `out` and `err`."""
+        return self.ask(module=module, args=args, env=env, cwd=cwd, out=out, err=err)["pid"]
+
+    def wait(self, pid):
+        """Returns the agent's exit code."""
+        try:
+            return self.ask(wait=pid)["code"]
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise
+
+    def close(self):
+        self.server.stdin.close()
+        self.server.terminate()
+        self.server.wait()
+        self.server.stdout.close()
 
 
 def work(request):
@@ -19,8 +59,6 @@ def work(request):
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     sys.argv = ["torchrun", *request["args"]]
-    # Workers of a function's kind (--run-path) start as this process did, and must not start a server.
-    sys.modules["__main__"].__file__ = request["file"]
     code = 0
     try:
         importlib.import_module(request["module"]).main(request["args"])

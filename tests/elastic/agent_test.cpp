@@ -180,11 +180,18 @@ TEST(Agent, TwoNodesFormOneJob) {
   EXPECT_EQ(values_of(output, "store").size(), 1u);
 }
 
+/// Rank 0 waits; rank 1 fails once rank 0 runs. `first` comes before.
+std::string fails_beside_rank_0(const test::TemporaryFolder& folder, const std::string& first) {
+  const std::string there = folder / "rank_0_runs";
+  return first + "if [ $RANK = 0 ]; then touch " + there + "; exec sleep 1000; fi; until [ -e " + there +
+         " ]; do sleep 0.01; done; exit 5";
+}
+
 TEST(Agent, FailureOnOneNodeRestartsBoth) {
+  const test::TemporaryFolder folder;
   const std::string at = endpoint();
-  const std::string script =
-      "echo count=$TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; "
-      "[ $RANK = 1 ] && exit 5; exec sleep 1000";
+  const std::string script = fails_beside_rank_0(
+      folder, "echo count=$TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; ");
   Launcher first(node(at, "2", {"--max-restarts=1"}), script);
   Launcher second(node(at, "2", {"--max-restarts=1"}), script);
   EXPECT_EQ(first.finish(), 0) << first.errors();
@@ -196,8 +203,9 @@ TEST(Agent, FailureOnOneNodeRestartsBoth) {
 }
 
 TEST(Agent, FailureWithoutRestartsEndsBothAndNamesTheNode) {
+  const test::TemporaryFolder folder;
   const std::string at = endpoint();
-  const std::string script = "[ $RANK = 1 ] && exit 5; exec sleep 1000";
+  const std::string script = fails_beside_rank_0(folder, "");
   Launcher first(node(at, "2"), script);
   Launcher second(node(at, "2"), script);
   EXPECT_EQ(first.finish(), 1);

@@ -180,6 +180,34 @@ TEST_F(Decide, ALostNodeThatIsBackJoinsAgain) {
   EXPECT_EQ(step(), "round 1 restart 0: node0 node1 node2");
 }
 
+TEST_F(Decide, ALostNodeThatIsBackTakesPartOnceItIsReady) {
+  const auto first = come("node0");
+  const auto second = come("node1");
+  come("node2");
+  (void)step();
+  state_.nodes[second].is_silent = true;
+  (void)step();
+  tell(Kind::kReady, first);
+  tell(Kind::kReady, 2);
+  (void)decide_now();
+  now_ += 30s;
+  EXPECT_EQ(step(), "round 1 restart 0: node0 node2");
+  state_.nodes[second].is_silent = false;
+  EXPECT_EQ(step(), "wait: round 1 runs on 2 nodes");
+  state_.take(Notice{Kind::kReady, second, 1, "", {}}, next_place_++);
+  EXPECT_EQ(step(), "over: node1 has come, and there is room for 1");
+}
+
+TEST_F(Decide, ASecondEndOfARoundIsNoNews) {
+  for (const auto* host : {"node0", "node1", "node2"}) come(host);
+  (void)step();
+  end_round(Reason::kWorkerFailed);
+  for (const auto id : {0, 1, 2}) tell(Kind::kReady, id);
+  EXPECT_EQ(step(), "round 1 restart 1: node0 node1 node2");
+  state_.take(OverRecord{0, Reason::kWorkerFailed, "said too late", 1, false});
+  EXPECT_EQ(step(), "wait: round 1 runs on 3 nodes");
+}
+
 TEST_F(Decide, AfterAWorkersFailureNobodyNewIsWaitedFor) {
   const auto first = come("node0");
   const auto second = come("node1");

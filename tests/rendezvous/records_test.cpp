@@ -32,6 +32,12 @@ TEST(Records, ANoticeComesBackAsItWas) {
   EXPECT_EQ(to_text(notice), text);
 }
 
+TEST(Records, TabsAndLinesInANodesTextsAreSpaces) {
+  auto odd = member();
+  odd.node.role = "a\tb\nc";
+  EXPECT_EQ(parse_notice(to_text(Notice{Notice::Kind::kCome, -1, 0, "", odd})).value().member.node.role, "a b c");
+}
+
 TEST(Records, NewsComesBackAsItWas) {
   const News all[] = {LeadRecord{4, 2}, RoundRecord{3, 1, 5, {member(), member()}},
                       OverRecord{2, RoundOver::Reason::kNodeLost, "node1 gave no sign of life", 7, false}};
@@ -45,11 +51,13 @@ TEST(Records, NewsComesBackAsItWas) {
 }
 
 TEST(Records, RubbishMessage) {
-  for (const auto* text : {"rubbish", "{}", "[1,2]", R"({"news":"party"})", R"({"news":"round","number":"x"})"}) {
+  for (const auto* text : {"rubbish", "{}", "[1,2]", R"({"news":"party"})", R"({"news":"round","number":"x"})",
+                           R"({"news":"round","number":0,"restart_count":0,"max_restarts":0,"members":"a\tb"})"}) {
     const auto news = parse_news(text);
     ASSERT_FALSE(news) << text;
     EXPECT_EQ(news.error().message(),
-              std::string("the rendezvous' store has an entry that this program does not understand: ") + text);
+              std::string("the rendezvous' store has an entry that this program does not understand: ") +
+                  std::string(text).substr(0, 100));
     EXPECT_EQ(news.error().hint(),
               "run the same version of Cohort on every node, and give every job its own --rdzv-id");
   }

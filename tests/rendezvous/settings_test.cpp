@@ -130,6 +130,13 @@ TEST(RendezvousSettings, EndpointMessages) {
   EXPECT_EQ(error_of(c10d(" ")), "--rdzv-endpoint=\" \" is not HOST, HOST:PORT or [IPV6]:PORT");
 }
 
+TEST(RendezvousSettings, PortZeroIsForOneNode) {
+  auto flags = c10d("node0:0");
+  EXPECT_TRUE(parse_settings(flags));
+  flags.num_nodes = "1:2";
+  EXPECT_EQ(error_of(flags), "--rdzv-endpoint=\"node0:0\" has port 0, which only the node that hosts it can find out");
+}
+
 TEST(RendezvousSettings, BackendMessage) {
   auto flags = c10d("");
   flags.backend = "c10";

@@ -38,7 +38,8 @@ class EtcdStoreTest : public ::testing::Test {
   }
   long long num_leases() const {
     EtcdClient client({.host = "127.0.0.1", .port = etcd_->port()});
-    return static_cast<long long>(list_at(client.call("/v3/lease/leases", nlohmann::json::object()).value(), "leases").size());
+    return static_cast<long long>(
+        list_at(client.call("/v3/lease/leases", nlohmann::json::object()).value(), "leases").size());
   }
   void wait_until_empty() const {
     const auto deadline = std::chrono::steady_clock::now() + kHangLimit;
@@ -150,11 +151,14 @@ TEST_F(EtcdStoreTest, AnEtcdThatIsAwayIsNamedMessage) {
   etcd_->stop();
   const auto where = "127.0.0.1:" + std::to_string(etcd_->port());
   EXPECT_THAT(store->set("k", "1").error().describe(),
-              testing::MatchesRegex("etcd on " + where + " gave no answer for 300 ms\n  caused by: cannot connect to " + where +
-                                    " within [0-9]+ ms\n  caused by: " + where + ": Connection refused \\(ECONNREFUSED\\)\n  hint: "
-                                    "see whether etcd runs, and whether a majority of its members does\n  hint: see whether .*"));
-  EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
-              HasSubstr("cannot open the store in etcd\n  caused by: etcd on " + where + " gave no answer for 300 ms\n"));
+              testing::MatchesRegex(
+                  "etcd on " + where + " gave no answer for 300 ms\n  caused by: cannot connect to " + where +
+                  " within [0-9]+ ms\n  caused by: " + where +
+                  ": Connection refused \\(ECONNREFUSED\\)\n  hint: "
+                  "see whether etcd runs, and whether a majority of its members does\n  hint: see whether .*"));
+  EXPECT_THAT(
+      EtcdStore::connect(impatient).error().describe(),
+      HasSubstr("cannot open the store in etcd\n  caused by: etcd on " + where + " gave no answer for 300 ms\n"));
   etcd_->start();
   EXPECT_TRUE(store->set("k", "1").ok());
 }
@@ -169,7 +173,8 @@ TEST_F(EtcdStoreTest, WhatEtcdRefusesIsToldMessage) {
 
 TEST(EtcdStore, ArgumentsThatCannotWorkMessage) {
   EXPECT_EQ(EtcdStore::connect({.host = "https://etcd.example", .job = "job"}).error().describe(),
-            "cannot reach etcd at https://etcd.example: TLS is not supported\n  hint: use http:// on a network you trust, or a "
+            "cannot reach etcd at https://etcd.example: TLS is not supported\n  hint: use http:// on a network you "
+            "trust, or a "
             "local proxy that speaks TLS to etcd");
   EXPECT_EQ(EtcdStore::connect({}).error().describe(), "a store in etcd needs the name of a job");
 }
@@ -183,11 +188,13 @@ TEST(EtcdStore, AServerThatIsNoEtcdMessage) {
     return base::replace_all(result.error().describe(), std::to_string(server.port()), "PORT");
   };
   EXPECT_EQ(error_of("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnot found"),
-            "etcd on 127.0.0.1:PORT refuses a request\n  caused by: it answers with HTTP status 404 and no JSON\n  hint: see whether "
+            "etcd on 127.0.0.1:PORT refuses a request\n  caused by: it answers with HTTP status 404 and no JSON\n  "
+            "hint: see whether "
             "an etcd 3.4 or later runs there");
   EXPECT_THAT(error_of("SSH-2.0-OpenSSH_9.2\r\n"), HasSubstr("caused by: its answer is no HTTP: "));
   EXPECT_THAT(error_of(""), HasSubstr("caused by: it has closed the connection"));
-  EXPECT_THAT(error_of("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx"), HasSubstr("caused by: its answer is no HTTP: "));
+  EXPECT_THAT(error_of("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx"),
+              HasSubstr("caused by: its answer is no HTTP: "));
   EXPECT_THAT(error_of("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), HasSubstr("gave no answer for 200 ms"));
   EXPECT_THAT(error_of("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"), HasSubstr("HTTP status 200 and no JSON"));
 }

@@ -87,10 +87,11 @@ TEST_F(FileStoreTest, OtherPeoplesFilesAreLeftAloneMessage) {
   chmod(path_.c_str(), 0666);
   EXPECT_EQ(error_of_open(), "cannot open the file store\n  caused by: \"" + path_ +
                                  "\" can be written by other users\n  hint: chmod go-w, or delete it");
-  EXPECT_EQ(FileStore::open({.path = folder_ / "none/store"}).error().describe(),
-            "cannot open the file store\n  caused by: cannot open \"" + folder_ / "none/store" +
-                "\": No such file or directory (ENOENT)\n  hint: the folder must be there, and all processes must be able to "
-                "write to it");
+  EXPECT_EQ(
+      FileStore::open({.path = folder_ / "none/store"}).error().describe(),
+      "cannot open the file store\n  caused by: cannot open \"" + folder_ / "none/store" +
+          "\": No such file or directory (ENOENT)\n  hint: the folder must be there, and all processes must be able to "
+          "write to it");
   EXPECT_EQ(FileStore::open({.path = "/dev/null"}).error().describe(),
             "cannot open the file store\n  caused by: \"/dev/null\" is not a regular file");
 }
@@ -101,9 +102,10 @@ TEST_F(FileStoreTest, AFileThatIsLockedForTooLongMessage) {
   const base::Fd holder(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(flock(holder.get(), LOCK_EX), 0);
   store->set_timeout(kAWhile);
-  EXPECT_EQ(store->check({"k"}).error().describe(), "\"" + path_ +
-                                                        "\" was locked by another process for 100 ms\n  hint: a process that "
-                                                        "shares it may be stopped");
+  EXPECT_EQ(store->check({"k"}).error().describe(),
+            "\"" + path_ +
+                "\" was locked by another process for 100 ms\n  hint: a process that "
+                "shares it may be stopped");
   ASSERT_EQ(flock(holder.get(), LOCK_UN), 0);
   EXPECT_TRUE(*store->check({"k"}));
 }

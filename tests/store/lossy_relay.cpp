@@ -34,10 +34,15 @@ std::string receive_message(int socket) {
 }  // namespace
 
 LossyRelay::LossyRelay(int port, int period)
-    : listener_(std::move(listen_on("127.0.0.1", 0).value().front())), target_(port), period_(period), thread_([this] { run(); }) {}
+    : listener_(std::move(listen_on("127.0.0.1", 0).value().front())),
+      target_(port),
+      period_(period),
+      thread_([this] { run(); }) {}
 
 LossyRelay::LossyRelay(std::string answer)
-    : listener_(std::move(listen_on("127.0.0.1", 0).value().front())), answer_(std::move(answer)), thread_([this] { run(); }) {}
+    : listener_(std::move(listen_on("127.0.0.1", 0).value().front())),
+      answer_(std::move(answer)),
+      thread_([this] { run(); }) {}
 
 LossyRelay::~LossyRelay() {
   is_ending_ = true;

@@ -153,22 +153,33 @@ TEST_F(TcpStoreTest, BadClientsDoNotDisturbTheOthers) {
 // What clients say, in pieces of any size, with bytes changed, left out and cut off: nobody else notices, nothing stays behind.
 TEST_F(TcpStoreTest, RequestsWithErrorsInThemDisturbNobody) {
   const auto good = connect();
-  const auto request = [](Query query, std::vector<std::string> keys = {}, std::vector<std::string> values = {}, int64_t n = 0) {
+  const auto request = [](Query query, std::vector<std::string> keys = {}, std::vector<std::string> values = {},
+                          int64_t n = 0) {
     return encode({query, std::move(keys), std::move(values), n});
   };
   const auto begin = request(Query::kValidate, {}, {}, kMagic);
-  const std::vector<std::string> requests{
-      request(Query::kPing, {}, {}, 7),       request(Query::kSet, {"/bad"}, {"1"}),     request(Query::kGet, {"/bad"}),
-      request(Query::kAdd, {"/bad"}, {}, 1),  request(Query::kCheck, {"/bad", "/no"}),   request(Query::kWait, {"/no"}),
-      request(Query::kCancelWait),            request(Query::kMultiGet, {"/bad", "/b"}), request(Query::kMultiSet, {"/b"}, {"2"}),
-      request(Query::kQueuePush, {"/q"}, {"1"}), request(Query::kQueuePop, {"/q"}),      request(Query::kBarrier, {"/x"}, {}, 9),
-      request(Query::kListKeys),              request(Query::kChallenge),                request(Query::kProve, {}, {"x"}),
-      request(Query::kCompareSet, {"/bad"}, {"", "x"})};
+  const std::vector<std::string> requests{request(Query::kPing, {}, {}, 7),
+                                          request(Query::kSet, {"/bad"}, {"1"}),
+                                          request(Query::kGet, {"/bad"}),
+                                          request(Query::kAdd, {"/bad"}, {}, 1),
+                                          request(Query::kCheck, {"/bad", "/no"}),
+                                          request(Query::kWait, {"/no"}),
+                                          request(Query::kCancelWait),
+                                          request(Query::kMultiGet, {"/bad", "/b"}),
+                                          request(Query::kMultiSet, {"/b"}, {"2"}),
+                                          request(Query::kQueuePush, {"/q"}, {"1"}),
+                                          request(Query::kQueuePop, {"/q"}),
+                                          request(Query::kBarrier, {"/x"}, {}, 9),
+                                          request(Query::kListKeys),
+                                          request(Query::kChallenge),
+                                          request(Query::kProve, {}, {"x"}),
+                                          request(Query::kCompareSet, {"/bad"}, {"", "x"})};
   std::mt19937 random(11);
   for (int run = 0; run < 500; ++run) {
     auto bytes = begin;
     for (int i = 0; i < 10; ++i) bytes += requests[random() % requests.size()];
-    for (auto changes = random() % 4; changes > 0; --changes) bytes[random() % bytes.size()] = static_cast<char>(random());
+    for (auto changes = random() % 4; changes > 0; --changes)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 2) bytes.erase(random() % bytes.size(), 1 + random() % 9);
     const auto bad = connect_raw();
     for (size_t at = 0; at < bytes.size();) {

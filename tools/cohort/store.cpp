@@ -8,6 +8,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/base/text.h"
 #include "cohort/store/tcp_server.h"
 #include "cohort/store/token.h"
 #include "tools/cohort/commands.h"
@@ -37,6 +38,26 @@ int serve(const store::TcpServerOptions& options) {
   return 0;
 }
 
+const std::map<std::string, store::Family> kFamilies{
+    {"any", store::Family::kAny}, {"4", store::Family::kIPv4}, {"6", store::Family::kIPv6}};
+
+// What is wrong, or an empty text.
+std::string port_problem(const std::string& text) {
+  const auto number = base::parse_int(text);
+  if (number && *number >= 0 && *number <= 65535) return {};
+  return fmt::format("\"{}\" is no port: 0 to 65535", text);
+}
+
+std::string family_problem(const std::string& text) {
+  return kFamilies.count(text) ? "" : fmt::format("\"{}\" is none of any, 4 and 6", text);
+}
+
+std::string unknown_argument(const std::string& argument) {
+  const auto name = argument.substr(0, argument.find('='));
+  return fmt::format("unknown argument {}{}", argument,
+                     base::did_you_mean(name, {"--host", "--port", "--token-file", "--ip-family", "--help"}));
+}
+
 }  // namespace
 
 int store_command(const std::vector<std::string>& arguments) {
@@ -48,22 +69,26 @@ int store_command(const std::vector<std::string>& arguments) {
       "cohort store");
   store::TcpServerOptions options;
   options.port = 29500;
-  const std::map<std::string, store::Family> families{
-      {"any", store::Family::kAny}, {"4", store::Family::kIPv4}, {"6", store::Family::kIPv6}};
+  std::string family = "any";
   app.add_option("--host", options.host, "address or name to listen on (default: all interfaces)");
-  app.add_option("--port", options.port, "port, 0 for a free one (default: 29500)")->check(CLI::Range(0, 65535));
+  app.add_option("--port", options.port, "port, 0 for a free one (default: 29500)")
+      ->check(CLI::Validator(port_problem, ""));
   std::string token_file;
   app.add_option("--token-file", token_file,
                  "file with the token; none but its owner may read it (default: COHORT_TOKEN)");
-  app.add_option("--ip-family", options.family, "any, 4 or 6 (default: any)")
-      ->transform(CLI::CheckedTransformer(families));
+  app.add_option("--ip-family", family, "any, 4 or 6 (default: any)")->check(CLI::Validator(family_problem, ""));
   try {
     auto reversed = arguments;
     std::reverse(reversed.begin(), reversed.end());
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsageError;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    const auto extra = app.remaining();
+    const auto text = extra.empty() ? std::string(error.what()) : unknown_argument(extra.front());
+    base::log_error(text + "\n  hint: cohort store --help lists the flags");
+    return kUsageError;
   }
+  options.family = kFamilies.at(family);
   const auto token = store::find_token(token_file);
   if (!token) {
     base::log_error(token.error().describe());

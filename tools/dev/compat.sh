@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds Cohort against the other supported releases of LibTorch and runs the tests that need no Python.
 #
-#   tools/dev/compat.sh [RELEASE ...]        default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test` uses
+#   tools/dev/compat.sh [--fetch-only] [RELEASE ...]   default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test`
+#                                                      uses; --fetch-only: enough for tests/e2e/store_releases_test.py
 #
 # cuda-RELEASE is the CUDA wheel with all it needs (4.6 GB): Cohort's NCCL backend is compiled, linked and loaded. Without a
 # GPU its tests show that it is there and that asking for it says what is missing.
@@ -11,6 +12,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD/build/compat
+fetch_only=0
+if [[ ${1:-} == --fetch-only ]]; then
+  fetch_only=1
+  shift
+fi
 releases=("$@")
 ((${#releases[@]})) || releases=(2.11.0 2.12.0 cuda-2.11.0)
 pip=(.venv/bin/pip)
@@ -85,6 +91,11 @@ failed=0
 summary=()
 for release in "${releases[@]}"; do
   begin=$SECONDS
+  if ((fetch_only)); then
+    if fetch "$release"; then verdict="there"; else verdict="FAILED" failed=1; fi
+    summary+=("LibTorch $release: $verdict ($((SECONDS - begin)) s)")
+    continue
+  fi
   torch=$root/$release/torch targets=() only=()
   if [[ $release == cuda-* ]]; then
     torch=$root/$release/site/torch

@@ -1,10 +1,11 @@
-// One node of a rendezvous. Arguments are torchrun's, as --nnodes=2; orders come by stdin, a line each; events go to stdout, a line each:
+// One node of a rendezvous. Arguments are torchrun's, as --nnodes=2; orders come by stdin, events go to stdout, a line each:
 //
 //     success | fail WHY | end WHY | next | leave WHY          report_success, report_failure (with and without restart), ...
 //     round 0 restart 0 rank 1 of 2 store 127.0.0.1:40321 nodes node-a@10.77.0.1 node-b@10.77.0.2
 //     over finished by -1 ends: every worker has ended with 0
 //
-// Ends with 0 after an event that ends the job, with 1 after an error, whose lines go to stdout as "error: ...", and when stdin ends.
+// Ends with 0 after an event that ends the job, with 1 after an error, whose lines go to stdout as "error: ...", and when
+// stdin ends.
 #include <poll.h>
 #include <unistd.h>
 

@@ -1,0 +1,51 @@
+/// StoreLoad: many clients of one TCPStore server, in one thread, each with one request under way at any time. Speaks the
+/// protocol that ours and LibTorch's clients speak, so any of the servers will do.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "cohort/base/file.h"
+
+namespace cohort::bench {
+
+class StoreLoad {
+ public:
+  /// Connects to 127.0.0.1:port. All methods throw std::runtime_error when an answer is not what it must be.
+  StoreLoad(int port, int num_clients);
+
+  /// A request and the answer it must get; what has an answer of length 0 goes out with the next one.
+  struct Step {
+    std::string request;
+    std::string answer;
+    /// Only the length of the answer is known.
+    bool is_any = false;
+    /// How many operations are done with this answer.
+    int num_operations = 1;
+  };
+  enum class Kind { kMix, kCompareSet };
+  /// Keeps all clients busy. Returns: seconds per operation.
+  double run(Kind kind, std::chrono::milliseconds duration);
+  /// All but one client wait for a key, which that one sets. Returns: seconds until all have heard of it.
+  double wake_up();
+
+ private:
+  struct Client {
+    base::Fd socket;
+    std::vector<Step> mix;
+    std::vector<Step> compare_set;
+    size_t step = 0;
+    std::string received;
+  };
+  void send_step(Client* client, const Step& step);
+  /// Returns: whether the answer is complete.
+  bool receive_step(Client* client, const Step& step);
+  void receive_all(const Step& step);
+
+  base::Fd epoll_;
+  std::vector<Client> clients_;
+  int num_wakes_ = 0;
+};
+
+}  // namespace cohort::bench
