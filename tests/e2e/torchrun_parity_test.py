@@ -39,7 +39,7 @@ def hear(number, _):
 if env.get("HEAR"):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(number, hear)
     (path / f"{env['RANK']}.ready").write_text("")
-    time.sleep(1000)
+    while True: time.sleep(0.05)  # a signal just before a sleep is heard after it
 for rank, attempt, end in (word.split(":") for word in env.get("FAIL", "").split()):
     if attempt != env["TORCHELASTIC_RESTART_COUNT"]: continue
     if rank == env["RANK"]:
