@@ -203,7 +203,7 @@ bool Agent::back_off() {
 
 int Agent::stopped() {
   const std::string by = base::signal_name(*stop_signal_);
-  rendezvous_->leave(fmt::format("{} was stopped by {}", node_in_words(round_, round_.node_rank), by));
+  rendezvous_->leave(fmt::format("it was stopped by {}", by));
   base::log_error(fmt::format("{} was stopped by {}", options_.program.name, by));
   if (is_cause_) print_failures();
   return 1;
