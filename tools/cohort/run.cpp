@@ -265,7 +265,7 @@ void parse_words(CLI::App& app, std::vector<std::string> words) {
   app.parse(std::move(words));
 }
 
-/// The value of --config on the command line or in PET_CONFIG; later ones win.
+/// The value of --config; later ones win.
 std::string config_among(const std::vector<std::string>& flags) {
   const std::string prefix = "--config=";
   std::string path;
