@@ -142,7 +142,10 @@ Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, cons
   heard.insert(heard.end(), {SIGUSR1, SIGUSR2});
   Result<SignalSource> signals = SignalSource::create(heard);
   if (!signals) return signals.error();
-  return Agent(options, plan, folder, *guard, *signals).run();
+  Result<int> code = Agent(options, plan, folder, *guard, *signals).run();
+  // The job is over: a signal that comes late changes neither the exit code nor what is cleaned up.
+  for (const int signal : heard) (void)::signal(signal, SIG_IGN);
+  return code;
 }
 
 }  // namespace
