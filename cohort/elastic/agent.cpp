@@ -195,10 +195,15 @@ bool Agent::back_off() {
   const auto factor = 1LL << std::min(round_.restart_count, 20);
   const std::chrono::milliseconds time = std::min(kLongestBackoff, {options_.restart_backoff * factor});
   base::log_info(fmt::format("waiting for {} before the restart", base::format_duration(time)));
-  std::vector<Watch> watches;
-  watches.push_back({signals_.fd(), POLLIN, [] {}});
-  wait_for(watches, static_cast<int>(time.count()));
-  return !take_signal();
+  const auto end = Clock::now() + time;
+  while (!take_signal()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    if (left <= 0) return true;
+    std::vector<Watch> watches;
+    watches.push_back({signals_.fd(), POLLIN, [] {}});
+    wait_for(watches, static_cast<int>(left));
+  }
+  return false;
 }
 
 int Agent::stopped() {
