@@ -104,6 +104,8 @@ void Trace::complete(uint64_t id) { finish(id, false); }
 
 void Trace::fail(uint64_t id) { finish(id, true); }
 
+// A thread that sleeps before the store while 512 others are made leaves its mark on a younger record, which then looks
+// unfinished: readers see that the mark is not its own. That is rarer than what it would cost to exclude it.
 void Trace::finish(uint64_t id, bool has_failed) {
   TraceWords& words = words_of(area_, id);
   if (words.version.load(std::memory_order_relaxed) != 2 * number_of(id)) return;
