@@ -133,8 +133,7 @@ void add_failure_flags(CLI::App& app, RunFlags& flags) {
 }
 
 void build_app(CLI::App& app, RunFlags& flags) {
-  app.set_help_flag("-h,--help", "Show this text");
-  app.get_help_ptr()->group("Other");
+  app.set_help_flag();  // its own is the first option; ours comes last
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(34);
   app.footer(
@@ -146,6 +145,7 @@ void build_app(CLI::App& app, RunFlags& flags) {
   add_program_flags(app, flags);
   add_log_flags(app, flags);
   add_failure_flags(app, flags);
+  app.set_help_flag("-h,--help", "Show this text")->group("Other");
   // torchrun's older way to be started; cohort launch turns it off.
   app.add_flag("--use-env", flags.uses_env, "cohort launch: no --local-rank argument for workers")->group("Other");
   for (CLI::Option* option : app.get_options()) {
