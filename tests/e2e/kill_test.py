@@ -295,7 +295,7 @@ def test_second_interrupt_kills_at_once_on_this_node_only(job):
     assert second.finish() == 1
     assert "received SIGINT while stopping: killing rank " in second.errors
     # The other node is stopping its workers for that reason; what is asked of it now counts nevertheless.
-    first.wait_for_errors("has left: node 1 (")
+    first.wait_for_errors("has left: it was stopped by SIGINT")
     first.kill(signal.SIGTERM)
     first.wait_for_errors("[cohort] warning: received SIGTERM; the workers are being stopped already\n")
     assert first.workers()
