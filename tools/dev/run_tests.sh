@@ -26,11 +26,11 @@ try_again() {  # runner, file of names, command ...: the names are appended to t
   done
   second_tries+=("${failed[@]}")
 }
-ctest_one() { ctest --preset release -R "^$(sed 's/[][().*+?^$|/\\]/\\&/g' <<<"$1")$" --output-on-failure; }
+ctest_one() { ctest --preset release --no-tests=error -R "^$(sed 's/[][().*+?^$|/\\]/\\&/g' <<<"$1")$" --output-on-failure; }
 pytest_one() { COHORT_BINARY_DIR=$PWD/build .venv/bin/python -m pytest "$1" -q -rs -p no:cacheprovider; }
 if [[ ${COHORT_SECOND_TRY:-} == 1 ]]; then
   if ((ctest_status)); then
-    sed -nE 's/^[[:space:]]+[0-9]+ - ([^[:space:]]+) \(.*\).*/\1/p' build/test-logs/ctest.txt >build/test-logs/ctest-failed.txt
+    sed -nE 's/^[[:space:]]+[0-9]+ - (.*) \([A-Za-z ]+\)$/\1/p' build/test-logs/ctest.txt >build/test-logs/ctest-failed.txt
     try_again ctest build/test-logs/ctest-failed.txt ctest_one && ctest_status=0
   fi
   if ((pytest_status == 1)); then
