@@ -1,6 +1,7 @@
 #include "cohort/rendezvous/meeting_place.h"
 
 #include <algorithm>
+#include <random>
 
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
@@ -50,6 +51,12 @@ bool is_in_use(const Error& error) {
     if (each->message().find("EADDRINUSE") != std::string::npos) return true;
   }
   return false;
+}
+
+// Different in every process, so that two do not stand in each other's way again.
+milliseconds short_try() {
+  static std::mt19937 random{std::random_device{}()};
+  return milliseconds(std::uniform_int_distribution<int>(50, 250)(random));
 }
 
 }  // namespace
@@ -124,9 +131,11 @@ Result<void> MeetingPlace::host() {
   if (!server) {
     // Another agent of this job on this host may be it.
     const bool may_be_guest = settings_.backend == Settings::Backend::kC10d && !settings_.is_host;
-    if (may_be_guest && is_in_use(server.error())) return {};
+    is_passed_over_ = may_be_guest && is_in_use(server.error());
+    if (is_passed_over_) return {};
     return Error(fill_in("the rendezvous cannot be hosted at {}", name())).caused_by(server.error());
   }
+  is_passed_over_ = false;
   server_ = std::move(*server);
   port_ = server_->port();
   base::log_info(fill_in("this node hosts the rendezvous at {} and listens on {}", name(),
@@ -146,8 +155,12 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
   bool was_said = false;
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(begin + timeout - Clock::now());
-    auto client = connect_once(std::clamp(left, milliseconds(1), kOneTry));
+    auto client = connect_once(std::clamp(left, milliseconds(1), is_passed_over_ ? short_try() : kOneTry));
     if (client) return client;
+    // Two agents that began at once may have stood in each other's way, one on IPv4 and one on IPv6, and both let go.
+    if (is_passed_over_) {
+      if (auto hosted = host(); !hosted) return hosted.error();
+    }
     const auto elapsed = Clock::now() - begin;
     const bool is_file = settings_.backend == Settings::Backend::kFile;
     if (stops || is_file || left <= kOneTry) {

@@ -60,6 +60,8 @@ class MeetingPlace {
   bool is_here_ = false;
   /// Another node hosts the store, but the endpoint means this host.
   bool is_lost_guest_ = false;
+  /// It would host, but another agent had the port.
+  bool is_passed_over_ = false;
   std::unique_ptr<store::TcpServer> server_;
   int port_ = 0;
   std::string doubt_;
