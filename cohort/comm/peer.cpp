@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <map>
 #include <sstream>
 
@@ -19,11 +18,7 @@ int to_int(const std::string& text) { return static_cast<int>(base::parse_int(te
 
 }  // namespace
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
+std::string host_name() { return base::host_name(); }
 
 Peer this_process() {
   Peer peer;

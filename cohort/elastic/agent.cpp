@@ -66,7 +66,6 @@ std::string first_and_last(const Error& error) {
 }  // namespace
 
 Result<int> Agent::run() {
-  started_at_ = Clock::now();
   Result<std::unique_ptr<rendezvous::Rendezvous>> joined = rendezvous::Rendezvous::start(plan_.rendezvous);
   if (!joined) return joined.error();
   rendezvous_ = std::move(*joined);

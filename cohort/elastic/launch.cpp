@@ -19,7 +19,6 @@ using base::Result;
 namespace {
 
 Result<LogOptions> plan_logs(const LaunchOptions& options, int local_world_size) {
-  LogOptions logs;
   Result<std::vector<StreamChoice>> redirects =
       parse_stream_choices("--redirects", options.redirects, local_world_size);
   if (!redirects) return redirects.error();
@@ -80,6 +79,22 @@ void say_threads(const LaunchPlan& plan, const HostFacts& host) {
   base::log_warning(fmt::format("OMP_NUM_THREADS is not set; setting it to {} for each worker ({})", number, why));
 }
 
+Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder) {
+  // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
+  (void)::signal(SIGPIPE, SIG_IGN);
+  // The guard is a fork and signals are blocked for all threads: both come before the rendezvous's thread.
+  Result<SessionGuard> guard = SessionGuard::start([&folder] { remove_if_unused(folder); });
+  if (!guard) return guard.error();
+  std::vector<int> heard = plan.signals;
+  heard.insert(heard.end(), {SIGUSR1, SIGUSR2});
+  Result<SignalSource> signals = SignalSource::create(heard);
+  if (!signals) return signals.error();
+  Result<int> code = Agent(options, plan, folder, *guard, *signals).run();
+  // The job is over: a signal that comes late changes neither the exit code nor what is cleaned up.
+  for (const int signal : heard) (void)::signal(signal, SIG_IGN);
+  return code;
+}
+
 }  // namespace
 
 HostFacts find_host_facts(const LaunchOptions& options) {
@@ -129,26 +144,6 @@ Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& ho
   plan.gpus = std::move(*gpus);
   return plan;
 }
-
-namespace {
-
-Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder) {
-  // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
-  (void)::signal(SIGPIPE, SIG_IGN);
-  // The guard is a fork and signals are blocked for all threads: both come before the rendezvous's thread.
-  Result<SessionGuard> guard = SessionGuard::start([&folder] { remove_if_unused(folder); });
-  if (!guard) return guard.error();
-  std::vector<int> heard = plan.signals;
-  heard.insert(heard.end(), {SIGUSR1, SIGUSR2});
-  Result<SignalSource> signals = SignalSource::create(heard);
-  if (!signals) return signals.error();
-  Result<int> code = Agent(options, plan, folder, *guard, *signals).run();
-  // The job is over: a signal that comes late changes neither the exit code nor what is cleaned up.
-  for (const int signal : heard) (void)::signal(signal, SIG_IGN);
-  return code;
-}
-
-}  // namespace
 
 Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan) {
   if (Result<std::vector<std::string>> command = worker_command(options.program, 0); !command) return command.error();

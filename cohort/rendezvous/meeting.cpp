@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/own_host.h"
@@ -235,13 +236,13 @@ Result<void> Meeting::hand_over_lead(Journal& journal) {
 
 Member Meeting::describe() const {
   Member member;
-  member.node.host = host_name();
+  member.node.host = base::host_name();
   member.node.address = !settings_.local_address.empty() ? settings_.local_address : place_->own_address();
-  if (member.node.address.empty()) member.node.address = host_name();
+  if (member.node.address.empty()) member.node.address = base::host_name();
   member.node.pid = getpid();
   member.node.local_world_size = settings_.local_world_size;
   member.node.role = settings_.role;
-  member.sort_name = !settings_.local_address.empty() ? settings_.local_address : host_name();
+  member.sort_name = !settings_.local_address.empty() ? settings_.local_address : base::host_name();
   member.store_address = place_->store_address();
   if (settings_.backend == Settings::Backend::kStatic) member.fixed_rank = settings_.node_rank;
   member.max_restarts = settings_.max_restarts;

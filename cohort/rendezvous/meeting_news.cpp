@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
@@ -82,14 +83,14 @@ Result<void> Meeting::come() {
 
 Result<void> Meeting::check_settings() {
   if (auto kept = keep_torchrun_out(journal_->store(), settings_, place_->name()); !kept) return kept;
-  const auto own = settings_text(settings_, host_name());
+  const auto own = settings_text(settings_, base::host_name());
   const auto first = journal_->set_once("settings", own);
   if (!first) return first.error();
   const auto warnings = compare_settings(own, *first);
   if (!warnings) return warnings.error();
   for (const auto& warning : *warnings) base::log_warning(fill_in("rendezvous \"{}\": {}", settings_.run_id, warning));
   if (settings_.backend != Settings::Backend::kStatic) return {};
-  const auto holder = fill_in("{} (pid {})", host_name(), getpid());
+  const auto holder = fill_in("{} (pid {})", base::host_name(), getpid());
   const auto there = journal_->set_once(fill_in("rank/{}", settings_.node_rank), holder);
   if (!there) return there.error();
   if (*there == holder) return {};
@@ -292,7 +293,7 @@ Result<void> Meeting::look_at_time() {
   }
   (void)journal_->tell({Notice::Kind::kGone, id_, 0, "it waited in vain", {}});
   if (place_->is_hosted_here()) {
-    auto gave_up = fill_in("{}, which hosts the rendezvous, has given up waiting: {}", host_name(), text);
+    auto gave_up = fill_in("{}, which hosts the rendezvous, has given up waiting: {}", base::host_name(), text);
     (void)end_round(*journal_, {-1, Reason::kNodeLeft, std::move(gave_up), id_, true});
   }
   auto error = Error(fill_in("the rendezvous \"{}\" at {} was not complete within {}", settings_.run_id, place_->name(),

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "cohort/base/env.h"
+#include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/own_host.h"
@@ -36,7 +37,7 @@ std::string names_for_others() {
   for (const auto& address : own_addresses()) {
     if (!is_loopback(address) && address.rfind("fe80:", 0) != 0) names.push_back(address);
   }
-  names.push_back(host_name());
+  names.push_back(base::host_name());
   return base::join(names, " or ");
 }
 
@@ -90,7 +91,7 @@ Result<void> MeetingPlace::choose_role() {
   if (where == Place::kElsewhere || is_lost_guest_) return {};
   if (where == Place::kForeignName) {
     return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
-                         settings_.host, host_name(), base::join(*resolved, ", ")))
+                         settings_.host, base::host_name(), base::join(*resolved, ", ")))
         .with_hint(
             "give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 "
             "does, too");
@@ -232,7 +233,7 @@ Error MeetingPlace::lost_guest(const Error& cause) const {
   const auto* flag = is_static ? "--master-addr" : "--rdzv-endpoint";
   return Error(fill_in("{}={} means this host itself ({}), but it is another node that hosts the rendezvous, and "
                        "nothing listens here",
-                       flag, is_static ? settings_.host : name(), host_name()))
+                       flag, is_static ? settings_.host : name(), base::host_name()))
       .caused_by(without_hints(cause))
       .with_hint(fill_in("give {} the name or address of the first node, on every node", flag));
 }

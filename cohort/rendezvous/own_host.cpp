@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "cohort/base/env.h"
+#include "cohort/base/host.h"
 #include "cohort/base/text.h"
 
 namespace cohort::rendezvous {
@@ -39,12 +40,6 @@ int family_number(store::Family family) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::vector<std::string> own_addresses() {
   ifaddrs* first = nullptr;
@@ -118,7 +113,7 @@ std::string reachable_address(store::Family family) {
 }
 
 OwnHost own_host() {
-  OwnHost own{{host_name()}, own_addresses()};
+  OwnHost own{{base::host_name()}, own_addresses()};
   // The full name, where the resolver knows it without asking around: /etc/hosts or DNS of the own name.
   addrinfo hints{};
   hints.ai_flags = AI_CANONNAME;

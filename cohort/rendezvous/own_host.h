@@ -9,8 +9,6 @@
 
 namespace cohort::rendezvous {
 
-/// As gethostname().
-std::string host_name();
 /// Numeric addresses of all interfaces that are up, loopback ones included.
 std::vector<std::string> own_addresses();
 bool is_loopback(const std::string& address);

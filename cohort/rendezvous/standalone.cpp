@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "cohort/base/host.h"
 #include "cohort/rendezvous/event_queue.h"
 #include "cohort/rendezvous/own_host.h"
 #include "cohort/rendezvous/worker_store.h"
@@ -22,7 +23,7 @@ class Standalone final : public Rendezvous {
     round.number = number_;
     round.restart_count = restart_count_;
     round.max_restarts = settings_.max_restarts;
-    round.nodes = {{host_name(), settings_.local_address.empty() ? address : settings_.local_address, getpid(),
+    round.nodes = {{base::host_name(), settings_.local_address.empty() ? address : settings_.local_address, getpid(),
                     settings_.local_world_size, settings_.role}};
     round.store_address = address;
     round.store_port = workers->port();
