@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 
 import pytest
-from conftest import BUILD
+from harness import BUILD
 
 BENCH = BUILD / "bin" / "cohort-bench"
 HANG_LIMIT = 120

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 import ddp_reference
-from conftest import BUILD, run_ranks
+from harness import BUILD, run_ranks
 
 REFERENCE = pathlib.Path(ddp_reference.__file__)
 WORLD_SIZES = [1, 2, 3, 4]

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, SOURCE, free_port, run_ranks
+from harness import BUILD, SOURCE, free_port, run_ranks
 
 EXAMPLES = BUILD / "bin" / "examples"
 COHORT = BUILD / "bin" / "cohort"

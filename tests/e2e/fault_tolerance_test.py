@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, SOURCE
+from harness import BUILD, SOURCE
 from jobs import Job, wait_until
 
 TRAIN_GPT = BUILD / "bin" / "examples" / "train_gpt"

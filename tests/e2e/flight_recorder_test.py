@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 
-from conftest import BUILD, run_ranks
+from harness import BUILD, run_ranks
 from torch.distributed.flight_recorder import fr_trace
 
 RANKS = BUILD / "bin" / "cohort_shm_test"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import BUILD, run_ranks
+from harness import BUILD, run_ranks
 
 PYTHON_RANK = pathlib.Path(__file__).with_name("functional_python_rank.py")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import BUILD, free_port, run_ranks
+from harness import BUILD, free_port, run_ranks
 
 PYTHON_RANK = pathlib.Path(__file__).with_name("interop_python_rank.py")
 

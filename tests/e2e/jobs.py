@@ -10,7 +10,7 @@ import subprocess
 import time
 import uuid
 
-from conftest import BUILD, free_port
+from harness import BUILD, free_port
 
 COHORT = BUILD / "bin" / "cohort"
 MARK = "COHORT_TEST_JOB"

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import free_port
+from harness import free_port
 from jobs import COHORT, Job, read_process, state_of, wait_until
 
 SLEEP = "echo size=$WORLD_SIZE rank=$RANK count=$TORCHELASTIC_RESTART_COUNT.; exec sleep 1000"

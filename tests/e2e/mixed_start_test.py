@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from conftest import BUILD, free_port
+from harness import BUILD, free_port
 
 PYTHON_RANK = """
 import os, sys, time, torch, torch.distributed as dist

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from conftest import BUILD
+from harness import BUILD
 
 WORKER = BUILD / "bin" / "cohort_models_test"
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 import torch
 
-from conftest import BUILD, run_ranks
+from harness import BUILD, run_ranks
 
 PYTHON_RANK = pathlib.Path(__file__).with_name("object_python_rank.py")
 

@@ -1,7 +1,7 @@
 """The profiler's spans of our operations have PyTorch's names."""
 import pathlib
 
-from conftest import run_ranks
+from harness import run_ranks
 
 PYTHON_RANK = pathlib.Path(__file__).with_name("profiler_python_rank.py")
 

@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 
-from conftest import free_port
+from harness import free_port
 from rendezvous_nodes import HANG, QUICK, Job
 
 

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 
-from conftest import BUILD
+from harness import BUILD
 
 NODE = BUILD / "bin" / "tests" / "rendezvous_node"
 # A node is lost after two seconds; on a loaded machine the scheduler may take half of that.

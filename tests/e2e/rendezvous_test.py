@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD
+from harness import BUILD
 from rendezvous_nodes import HANG, QUICK, Job, Node
 
 COHORT = BUILD / "bin" / "cohort"

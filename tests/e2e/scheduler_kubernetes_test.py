@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from conftest import BUILD, SOURCE
+from harness import BUILD, SOURCE
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import namespaces  # noqa: E402

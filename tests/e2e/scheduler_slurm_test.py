@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import slurm_cluster  # noqa: E402
-from conftest import BUILD, SOURCE  # noqa: E402
+from harness import BUILD, SOURCE  # noqa: E402
 
 FILES = SOURCE / "examples" / "schedulers"
 ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"

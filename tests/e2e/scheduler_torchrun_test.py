@@ -6,7 +6,7 @@ import socket
 import pytest
 
 import torchrun_server
-from conftest import BUILD, free_port
+from harness import BUILD, free_port
 
 ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD
+from harness import BUILD
 
 COHORT = BUILD / "bin" / "cohort"
 NUM_CLIENTS = 10_000

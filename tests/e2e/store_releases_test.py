@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conftest import BUILD, SOURCE
+from harness import BUILD, SOURCE
 from store_test import PYTHON_CALLS, OurServer, PyTorchsServer, calls
 
 RELEASES = ["2.11.0", "2.12.0"]

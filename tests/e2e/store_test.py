@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch.distributed as dist
 
-from conftest import BUILD
+from harness import BUILD
 
 COHORT = BUILD / "bin" / "cohort"
 PYTHON_CALLS = pathlib.Path(__file__).parent / "store_python_calls.py"

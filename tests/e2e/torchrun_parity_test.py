@@ -12,7 +12,7 @@ import time
 import pytest
 
 import torchrun_server
-from conftest import BUILD, free_port
+from harness import BUILD, free_port
 
 COHORT = BUILD / "bin" / "cohort"
 HANG_LIMIT = 120
