@@ -130,6 +130,10 @@ pid_t fork_child(const ChildPlan& plan) {
   return pid;
 }
 
+Error cannot_start(const std::string& name, Error cause) {
+  return Error(fmt::format("cannot start \"{}\"", name)).caused_by(std::move(cause));
+}
+
 /// The errno of the step that failed before exec; 0 once the program runs.
 int read_failure(int fd) {
   int error_number = 0;
@@ -173,10 +177,15 @@ Result<std::string> find_program(const std::string& program) {
 }
 
 Result<Process> Process::start(const ProcessOptions& options) {
+  Result<Process> process = begin(options);
+  if (!process) return process;
+  if (Result<void> running = process->await_program(); !running) return running.error();
+  return process;
+}
+
+Result<Process> Process::begin(const ProcessOptions& options) {
   const std::string name = options.arguments.empty() ? "" : options.arguments.front();
-  const auto failed = [&](Error cause) {
-    return Error(fmt::format("cannot start \"{}\"", name)).caused_by(std::move(cause));
-  };
+  const auto failed = [&](Error cause) { return cannot_start(name, std::move(cause)); };
   Result<std::string> program = find_program(name);
   if (!program) return failed(program.error());
 
@@ -207,16 +216,20 @@ Result<Process> Process::start(const ProcessOptions& options) {
   process.pid_ = pid;
   process.owns_session_ = options.new_session;
   process.pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  const int pidfd_errno = errno;
-  failure->write_end.reset();
-  if (const int error_number = read_failure(failure->read_end.get())) {
-    return failed(Error(fmt::format("cannot execute \"{}\": {}", *program, errno_text(error_number))));
-  }
   if (!process.pidfd_) {
-    return failed(
-        Error(fmt::format("pidfd_open: {}", errno_text(pidfd_errno))).with_hint("Linux 5.4 or later is needed"));
+    return failed(Error(fmt::format("pidfd_open: {}", errno_text(errno))).with_hint("Linux 5.4 or later is needed"));
   }
+  process.name_ = name;
+  process.program_ = std::move(*program);
+  process.exec_failure_ = std::move(failure->read_end);
   return process;
+}
+
+Result<void> Process::await_program() {
+  const Fd failure = std::move(exec_failure_);
+  const int error_number = failure ? read_failure(failure.get()) : 0;
+  if (error_number == 0) return {};
+  return cannot_start(name_, Error(fmt::format("cannot execute \"{}\": {}", program_, errno_text(error_number))));
 }
 
 void Process::swap(Process& other) noexcept {
@@ -225,6 +238,9 @@ void Process::swap(Process& other) noexcept {
   std::swap(owns_session_, other.owns_session_);
   std::swap(reaped_, other.reaped_);
   std::swap(status_, other.status_);
+  std::swap(name_, other.name_);
+  std::swap(program_, other.program_);
+  std::swap(exec_failure_, other.exec_failure_);
   std::swap(standard_output_, other.standard_output_);
   std::swap(standard_error_, other.standard_error_);
 }

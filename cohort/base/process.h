@@ -70,6 +70,10 @@ class Process {
   /// Blocks until the child runs its program; an exec that fails is an error here.
   /// Safe in a process with other threads: between fork and exec only async-signal-safe calls are made.
   static Result<Process> start(const ProcessOptions& options);
+  /// The same in two steps, so that many children can start side by side: begin() returns while the child is still on its way
+  /// to its program, await_program() blocks until it is there. After an error of the latter the child has ended.
+  static Result<Process> begin(const ProcessOptions& options);
+  Result<void> await_program();
 
   Process(Process&& other) noexcept { swap(other); }
   Process& operator=(Process&& other) noexcept {
@@ -112,6 +116,11 @@ class Process {
   bool owns_session_ = false;
   bool reaped_ = false;
   std::optional<ExitStatus> status_;
+  /// As it was asked for, and the file that it is.
+  std::string name_;
+  std::string program_;
+  /// Closed by exec; carries an errno if a step before it or exec itself fails.
+  Fd exec_failure_;
   Fd standard_output_;
   Fd standard_error_;
 };

@@ -43,23 +43,28 @@ WorkerGroup::WorkerGroup(GroupOptions options)
 WorkerGroup::~WorkerGroup() = default;
 
 Result<void> WorkerGroup::start(const std::vector<WorkerSpec>& specs) {
+  const auto failed = [this](int local_rank, const Error& cause) {
+    workers_.clear();
+    return Error(fmt::format("cannot start local rank {}", local_rank)).caused_by(cause);
+  };
   for (const WorkerSpec& spec : specs) {
-    if (Result<void> started = start_worker(spec); !started) {
-      workers_.clear();
-      return Error(fmt::format("cannot start local rank {}", spec.local_rank)).caused_by(started.error());
-    }
+    if (Result<void> begun = begin_worker(spec); !begun) return failed(spec.local_rank, begun.error());
+  }
+  for (const auto& worker : workers_) {
+    Result<void> running = worker->process.await_program();
+    if (!running) return failed(worker->spec.local_rank, running.error());
   }
   return {};
 }
 
-Result<void> WorkerGroup::start_worker(const WorkerSpec& spec) {
+Result<void> WorkerGroup::begin_worker(const WorkerSpec& spec) {
   const auto stream_of = [](const StreamRoute& route) {
     if (route.tee) return base::Stream::pipe();
     if (!route.file.empty()) return base::Stream::file(route.file);
     return route.silent ? base::Stream::null() : base::Stream::inherit();
   };
   Result<base::Process> process =
-      base::Process::start({.arguments = spec.command,
+      base::Process::begin({.arguments = spec.command,
                             .environment = spec.environment,
                             .standard_output = stream_of(spec.routes.output),
                             .standard_error = stream_of(spec.routes.errors),

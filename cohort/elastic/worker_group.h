@@ -71,6 +71,7 @@ class WorkerGroup {
   /// Kills whatever still runs.
   ~WorkerGroup();
 
+  /// Starts all side by side; returns when each runs its program. After an error none is left.
   base::Result<void> start(const std::vector<WorkerSpec>& specs);
 
   /// Blocks until every worker has ended and nothing is left of their sessions.
@@ -81,7 +82,7 @@ class WorkerGroup {
   enum class Phase { kRunning, kStopping, kKilling, kCleaning, kDone };
   struct Worker;
 
-  base::Result<void> start_worker(const WorkerSpec& spec);
+  base::Result<void> begin_worker(const WorkerSpec& spec);
   void wait_for_events(const Surroundings& surroundings);
   int milliseconds_to_wait() const;
   void take_signal(int signal);
