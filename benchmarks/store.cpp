@@ -33,8 +33,11 @@ class Server {
 
  private:
   static base::Process start(const std::vector<std::string>& command, int cpu) {
-    auto process =
-        base::Process::start({.arguments = command, .standard_output = base::Stream::pipe(), .cpus = {cpu}});
+    base::ProcessOptions options;
+    options.arguments = command;
+    options.standard_output = base::Stream::pipe();
+    options.cpus = {cpu};
+    auto process = base::Process::start(options);
     if (!process) throw std::runtime_error(process.error().describe());
     return std::move(*process);
   }
