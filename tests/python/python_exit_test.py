@@ -24,7 +24,7 @@ OTHERS = ["exit_code", "exception", "exception_of_one_rank", "interrupt", "inter
 def ends():
     """{case: [(rank, exit code, standard error)]}, of one process that forks all ranks."""
     command = [sys.executable, SCRIPT, "2", str(REPEATS), *QUIET, *DAEMONS, *OTHERS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60 + 30 * REPEATS,
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300 + 60 * REPEATS,
                           env=dict(os.environ, PYTHONPATH=str(BUILD / "python"), COHORT_TRACE_DUMP="never"))
     assert done.returncode == 0, done.stderr
     found = collections.defaultdict(list)

@@ -34,7 +34,8 @@ if [[ ${COHORT_SECOND_TRY:-} == 1 ]]; then
     try_again ctest build/test-logs/ctest-failed.txt ctest_one && ctest_status=0
   fi
   if ((pytest_status == 1)); then
-    sed -nE '/^(FAILED|ERROR) /{s/^(FAILED|ERROR) //; s/ - .*//; p}' build/test-logs/pytest.txt >build/test-logs/pytest-failed.txt
+    # What all tests of a file need is one error, though each of them reports it: such a file counts once.
+    sed -nE '/^(FAILED|ERROR) /{s/ - .*//; s/^FAILED //; s/^ERROR ([^:]*).*/\1/; p}' build/test-logs/pytest.txt | sort -u >build/test-logs/pytest-failed.txt
     try_again pytest build/test-logs/pytest-failed.txt pytest_one && pytest_status=0
   fi
 fi
