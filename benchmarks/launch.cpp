@@ -40,9 +40,9 @@ Row measure_start(const Settings& settings, int num_workers) {
 /// The most memory, in MiB, that an agent has held when its workers have run for a moment.
 double memory_of(const std::vector<std::string>& launcher) {
   base::Process process =
-      base::Process::start({.arguments = launcher,
-                            .standard_output = base::Stream::pipe(),
-                            .standard_error = base::Stream::null()}).value();  // it is ended by a signal, and says so
+      base::Process::start(
+          {.arguments = launcher, .standard_output = base::Stream::pipe(), .standard_error = base::Stream::null()})
+          .value();  // it is ended by a signal, and says so
   char byte = 0;
   if (::read(process.standard_output().get(), &byte, 1) != 1) throw std::runtime_error("a launcher has no workers");
   std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "cohort/base/file.h"
+#include "cohort/base/atomic_file.h"
 
 namespace cohort::bench {
 namespace {

@@ -18,13 +18,6 @@ Error file_error(const char* action, const std::string& path, int error_number =
   return Error(fmt::format("cannot {} \"{}\": {}", action, path, errno_text(error_number)));
 }
 
-// The new name is safe on disk only after the folder is synced; some file systems cannot, and that is no failure.
-void sync_folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const Fd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd) (void)::fsync(fd.get());
-}
-
 }  // namespace
 
 void Fd::reset(int fd) {
@@ -78,26 +71,6 @@ Result<Fd> open_for_writing(const std::string& path) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd) return file_error("open", path);
   return fd;
-}
-
-Result<void> write_file_atomically(const std::string& path, std::string_view data) {
-  std::string temporary = path + ".XXXXXX";
-  const auto fail = [&](const char* action) -> Result<void> {
-    Error error = file_error(action, temporary);
-    ::unlink(temporary.c_str());
-    return Error(fmt::format("cannot write \"{}\"", path)).caused_by(std::move(error));
-  };
-  Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd) return Error(fmt::format("cannot write \"{}\"", path)).caused_by(file_error("create", temporary));
-  if (Result<void> written = write_all(fd.get(), data); !written) {
-    ::unlink(temporary.c_str());
-    return Error(fmt::format("cannot write \"{}\"", path)).caused_by(written.error());
-  }
-  if (::fsync(fd.get()) != 0) return fail("sync");
-  fd.reset();
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename");
-  sync_folder_of(path);
-  return {};
 }
 
 Result<void> make_directories(const std::string& path) {

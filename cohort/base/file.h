@@ -46,10 +46,6 @@ Result<void> write_all(int fd, std::string_view data);
 /// Opens for writing from the start, creating the file with mode 0600; closed on exec.
 Result<Fd> open_for_writing(const std::string& path);
 
-/// Replaces `path` by a file with `data`: a temporary file beside it (mode 0600), synced to disk, then renamed.
-/// After a crash the path holds either the old or the new content.
-Result<void> write_file_atomically(const std::string& path, std::string_view data);
-
 /// Creates the folder and those above it. Succeeds if it is there already.
 Result<void> make_directories(const std::string& path);
 

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/atomic_file.h"
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
-#include "cohort/checkpoint/atomic_file.h"
 #include "cohort/checkpoint/safetensors_header.h"
 
 namespace cohort {
@@ -104,7 +104,7 @@ std::vector<size_t> by_place(const std::vector<TensorEntry>& entries) {
 Result<void> write_tensors(const StateDict& tensors, const SafetensorsHeader& header, const std::string& path) {
   Result<std::string> text = checkpoint::format_header(header);
   if (!text) return text.error();
-  Result<checkpoint::AtomicFile> file = checkpoint::AtomicFile::create(path);
+  Result<base::AtomicFile> file = base::AtomicFile::create(path);
   if (!file) return file.error();
   const uint64_t length = text->size();
   Result<void> done = file->write({reinterpret_cast<const char*>(&length), sizeof(length)});

@@ -1,10 +1,12 @@
 /// What a differentiable collective keeps for its backward.
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
 
+#include "cohort/comm/arguments.h"
 #include "cohort/comm/collectives.h"
 
 namespace cohort::comm {
@@ -19,6 +21,15 @@ struct AutogradCall : torch::CustomClassHolder {
 };
 
 using AutogradCallPtr = c10::intrusive_ptr<AutogradCall>;
+
+/// Requires that this rank is a member of `group`: a ValueError otherwise.
+inline AutogradCallPtr make_call(const Group& group, const ReduceOp& op = ReduceOp::SUM) {
+  TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
+  auto call = c10::make_intrusive<AutogradCall>();
+  call->group = resolve(group);
+  call->op = op;
+  return call;
+}
 
 inline void keep(torch::autograd::AutogradContext* context, const AutogradCallPtr& call) {
   context->saved_data["call"] = c10::IValue::make_capsule(call);

@@ -14,25 +14,18 @@ namespace cohort::functional {
 namespace {
 
 using comm::as_variables;
-using comm::AutogradCall;
 using comm::AutogradCallPtr;
 using comm::contiguous;
 using comm::gradients;
 using comm::keep;
 using comm::kept;
+using comm::make_call;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 
 Group member_group(const Group& group) {
   TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
   return comm::resolve(group);
-}
-
-AutogradCallPtr make_call(const Group& group, const ReduceOp& op = ReduceOp::SUM) {
-  auto call = c10::make_intrusive<AutogradCall>();
-  call->group = member_group(group);
-  call->op = op;
-  return call;
 }
 
 // The tensor knows its Work, by LibTorch's registry, until someone waits.

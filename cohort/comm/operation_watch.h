@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,5 +47,11 @@ class OperationWatch {
   /// The group's time-out has been changed.
   virtual void set_timeout(std::chrono::milliseconds /*timeout*/) {}
 };
+
+/// For groups whose ranks are not known as processes: explains a failure by the engine's own text.
+std::shared_ptr<OperationWatch> engine_text_watch();
+
+/// Throws a c10::DistBackendError with what `watch` makes of an engine's exception.
+[[noreturn]] void throw_explained(OperationWatch& watch, const Operation& operation, const std::exception& error);
 
 }  // namespace cohort::comm

@@ -53,12 +53,6 @@ void TrackedWork::run_after() {
   if (after_) std::call_once(after_once_, after_);
 }
 
-void TrackedWork::throw_explained(const std::exception& error) const {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
-  C10_THROW_ERROR(DistBackendError, watch_->explain(operation_, text));
-}
-
 bool TrackedWork::isCompleted() {
   if (!work_->isCompleted()) return false;
   if (!work_->exception()) run_after();
@@ -74,7 +68,7 @@ std::exception_ptr TrackedWork::exception() const {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     try {
-      throw_explained(error);
+      throw_explained(*watch_, operation_, error);
     } catch (...) {
       return std::current_exception();
     }
@@ -108,7 +102,7 @@ bool TrackedWork::wait(std::chrono::milliseconds timeout) {
   try {
     if (!wait_for_engine(timeout)) return false;
   } catch (const std::exception& error) {
-    throw_explained(error);
+    throw_explained(*watch_, operation_, error);
   }
   run_after();
   return true;
@@ -124,7 +118,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TrackedWork::getFuture() {
           try {
             std::rethrow_exception(done.exception_ptr());
           } catch (const std::exception& error) {
-            self->throw_explained(error);
+            throw_explained(*self->watch_, self->operation_, error);
           }
         }
         self->run_after();

@@ -43,7 +43,6 @@ class TrackedWork : public c10d::Work {
  private:
   void run_after();
   bool wait_for_engine(std::chrono::milliseconds timeout);
-  [[noreturn]] void throw_explained(const std::exception& error) const;
 
   c10::intrusive_ptr<c10d::Work> work_;
   Operation operation_;

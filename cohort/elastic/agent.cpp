@@ -1,4 +1,5 @@
 #include "cohort/elastic/agent.h"
+#include "cohort/base/atomic_file.h"
 
 #include <fmt/format.h>
 #include <poll.h>

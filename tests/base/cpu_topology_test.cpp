@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cohort/base/atomic_file.h"
 #include "cohort/base/file.h"
 #include "tests/support/temporary_folder.h"
 

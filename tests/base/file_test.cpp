@@ -1,4 +1,5 @@
 #include "cohort/base/file.h"
+#include "cohort/base/atomic_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "cohort/base/atomic_file.h"
 #include "cohort/base/port.h"
 #include "tests/elastic/launcher.h"
 #include "tests/support/temporary_folder.h"

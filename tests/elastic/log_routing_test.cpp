@@ -1,4 +1,5 @@
 #include "cohort/elastic/log_routing.h"
+#include "cohort/base/atomic_file.h"
 
 #include <gtest/gtest.h>
 

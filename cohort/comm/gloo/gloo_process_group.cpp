@@ -12,14 +12,6 @@
 namespace cohort::comm {
 namespace {
 
-// For groups whose ranks are not known as processes: Gloo's own text.
-struct EngineText final : OperationWatch {
-  void starting(const Operation&) override {}
-  std::string find_obstacle(const Operation&) override { return {}; }
-  std::string explain(const Operation&, const std::string& engine_text) override { return engine_text; }
-  std::string explain(const Operation&, EngineFailure failure) override { return failure.causes.front(); }
-};
-
 // On accelerators the engine's copies run in streams of its own: `after` follows them, and is done when it returns.
 std::function<void()> in_order(const c10::intrusive_ptr<c10d::Work>& work, std::function<void()> after,
                                const std::vector<at::Tensor>& tensors) {
@@ -35,7 +27,7 @@ std::function<void()> in_order(const c10::intrusive_ptr<c10d::Work>& work, std::
 
 GlooProcessGroup::GlooProcessGroup(const BackendRequest& request, c10::intrusive_ptr<Options> engine_options)
     : ProcessGroupGloo(request.store, request.rank, request.world_size, std::move(engine_options)),
-      watch_(request.watch ? request.watch : std::make_shared<EngineText>()),
+      watch_(request.watch ? request.watch : engine_text_watch()),
       group_name_(request.group_name),
       host_(host_name()),
       checks_nan_(nan_check_wanted()) {}

@@ -23,19 +23,6 @@ using Tensor = at::Tensor;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// For groups whose ranks are not known as processes: NCCL's own text.
-struct EngineText final : OperationWatch {
-  void starting(const Operation&) override {}
-  std::string find_obstacle(const Operation&) override { return {}; }
-  std::string explain(const Operation&, const std::string& engine_text) override { return engine_text; }
-};
-
-[[noreturn]] void throw_explained(OperationWatch& watch, const Operation& operation, const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
-  C10_THROW_ERROR(DistBackendError, watch.explain(operation, text));
-}
-
 // The engine's Work with its failure explained. It is no TrackedWork: on a GPU a Work that has been waited for is still
 // running, and one may be dropped while it runs.
 class NcclWork final : public c10d::Work {
@@ -93,7 +80,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
  public:
   NcclProcessGroup(const BackendRequest& request, c10::intrusive_ptr<Options> engine_options)
       : ProcessGroupNCCL(request.store, request.rank, request.world_size, std::move(engine_options)),
-        watch_(request.watch ? request.watch : std::make_shared<EngineText>()),
+        watch_(request.watch ? request.watch : engine_text_watch()),
         group_name_(request.group_name),
         host_(host_name()) {}
 

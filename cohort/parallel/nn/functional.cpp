@@ -15,22 +15,14 @@ namespace cohort::nn::functional {
 namespace {
 
 using comm::as_variables;
-using comm::AutogradCall;
 using comm::AutogradCallPtr;
 using comm::contiguous;
 using comm::gradients;
 using comm::keep;
 using comm::kept;
+using comm::make_call;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
-
-AutogradCallPtr make_call(const Group& group, const ReduceOp& op = ReduceOp::SUM) {
-  TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
-  auto call = c10::make_intrusive<AutogradCall>();
-  call->group = comm::resolve(group);
-  call->op = op;
-  return call;
-}
 
 AutogradCallPtr make_rooted_call(const Group& group, RankArgument root, const ReduceOp& op = ReduceOp::SUM) {
   auto call = make_call(group, op);

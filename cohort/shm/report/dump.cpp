@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 
+#include "cohort/base/atomic_file.h"
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"

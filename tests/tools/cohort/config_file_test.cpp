@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cohort/base/file.h"
+#include "cohort/base/atomic_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::cli {

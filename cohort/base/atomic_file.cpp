@@ -1,4 +1,4 @@
-#include "cohort/checkpoint/atomic_file.h"
+#include "cohort/base/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,19 +14,16 @@
 
 #include "cohort/base/text.h"
 
-namespace cohort::checkpoint {
+namespace cohort::base {
 namespace {
 
-using base::Error;
-using base::Result;
-
 Error os_error(const std::string& what, const std::string& path) {
-  return Error("cannot " + what + " \"" + path + "\": " + base::errno_text(errno));
+  return Error("cannot " + what + " \"" + path + "\": " + errno_text(errno));
 }
 
 // umask() can only be read by setting it, which other threads would notice; the kernel tells it here.
 mode_t default_mode() {
-  const Result<std::string> status = base::read_file("/proc/self/status");
+  const Result<std::string> status = read_file("/proc/self/status");
   const size_t place = status ? status->find("\nUmask:") : std::string::npos;
   if (place == std::string::npos) return 0600;
   return 0666 & ~static_cast<mode_t>(std::strtoul(status->c_str() + place + 7, nullptr, 8));
@@ -77,18 +74,26 @@ AtomicFile::~AtomicFile() {
   if (fd_ && !temporary_path_.empty()) std::remove(temporary_path_.c_str());
 }
 
-Result<void> AtomicFile::commit() {
+Result<void> AtomicFile::commit(std::optional<mode_t> mode) {
   struct stat info {};
-  const mode_t mode = stat(path_.c_str(), &info) == 0 ? info.st_mode & 07777 : default_mode();
-  if (fchmod(fd_.get(), mode) != 0) return os_error("set the permissions of", path_);
+  if (!mode) mode = stat(path_.c_str(), &info) == 0 ? info.st_mode & 07777 : default_mode();
+  if (fchmod(fd_.get(), *mode) != 0) return os_error("set the permissions of", path_);
   if (fsync(fd_.get()) != 0) return os_error("sync", path_);
   if (temporary_path_.empty()) temporary_path_ = name_file(fd_.get(), path_);
   if (temporary_path_.empty()) return os_error("name a file beside", path_);
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) return os_error("rename a file to", path_);
   fd_.reset();
-  const base::Fd folder(open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Fd folder(open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder && fsync(folder.get()) != 0 && errno != EINVAL) return os_error("sync the folder of", path_);
   return {};
 }
 
-}  // namespace cohort::checkpoint
+Result<void> write_file_atomically(const std::string& path, std::string_view data) {
+  Result<AtomicFile> file = AtomicFile::create(path);
+  Result<void> done = file ? file->write(data) : Result<void>(file.error());
+  if (done) done = file->commit(0600);
+  if (!done) return Error("cannot write \"" + path + "\"").caused_by(done.error());
+  return done;
+}
+
+}  // namespace cohort::base
