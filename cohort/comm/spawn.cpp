@@ -42,6 +42,16 @@ void refuse_other_threads() {
                            "start the ranks with `cohort run`.");
 }
 
+// A program that was started with SIGCHLD ignored would never learn how its ranks end.
+void notice_ends() {
+  struct sigaction action {};
+  sigaction(SIGCHLD, nullptr, &action);
+  if (action.sa_handler != SIG_IGN && !(action.sa_flags & SA_NOCLDWAIT)) return;
+  if (action.sa_handler == SIG_IGN) action.sa_handler = SIG_DFL;
+  action.sa_flags &= ~SA_NOCLDWAIT;
+  sigaction(SIGCHLD, &action, nullptr);
+}
+
 std::string error_text(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   return c10_error ? c10_error->what_without_backtrace() : error.what();
@@ -93,6 +103,7 @@ SpawnedRank start_rank(const std::function<void(int)>& fn, int index, int nprocs
 ProcessContext spawn(const std::function<void(int)>& fn, int nprocs, bool join) {
   if (nprocs < 1) throw std::invalid_argument("spawn needs nprocs >= 1, got " + std::to_string(nprocs));
   refuse_other_threads();
+  notice_ends();
   ProcessContext context;
   auto& ranks = StartedRanks::of(context);
   // If a later rank cannot be started, the context ends the earlier ones.

@@ -15,6 +15,7 @@ namespace cohort {
 /// Runs fn(0) ... fn(nprocs - 1), each in a new process, and waits for all of them.
 /// The first failure ends the others (SIGTERM, after 30 s SIGKILL) and is thrown. No rank outlives the caller.
 /// Unless OMP_NUM_THREADS is set, each rank's LibTorch uses cores / nprocs threads.
+/// SIGCHLD, where it is ignored, gets its default action.
 /// Throws std::invalid_argument if nprocs < 1, std::runtime_error if the process already has other threads.
 COHORT_API void spawn(const std::function<void(int)>& fn, int nprocs = 1);
 

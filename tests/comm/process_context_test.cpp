@@ -69,6 +69,21 @@ COHORT_WORKER(context_joined) {
 
 TEST(ProcessContext, IsDoneWhenSpawnHasJoined) { run_workers("context_joined", {.world_size = 1}).expect_success(); }
 
+COHORT_WORKER(context_without_sigchld) {
+  signal(SIGCHLD, SIG_IGN);
+  auto context = spawn([](int) { _exit(3); }, 1, false);
+  try {
+    context.join();
+  } catch (const ProcessExitedError& error) {
+    std::cout << error.what() << std::endl;
+  }
+}
+
+TEST(ProcessContext, LearnsOfEndsThoughSigchldWasIgnored) {
+  const auto results = run_workers("context_without_sigchld", {.world_size = 1, .time_limit = 20s});
+  EXPECT_EQ(results[0].output, "process 0 terminated with exit code 3\n");
+}
+
 // The parent of a rank that is killed while ranks run leaves nobody behind, threads or not.
 COHORT_WORKER(context_parent) {
   auto context = spawn(pause_for_ever, 2, false);
