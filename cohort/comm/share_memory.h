@@ -3,6 +3,7 @@
 ///
 /// The memory is anonymous (a memfd): it has no name in /dev/shm, does not count against its size, and goes with the last process
 /// that holds it, also after kill -9. All that one call shares has one descriptor between it; PyTorch takes one per tensor.
+/// LibTorch does not know this memory: its own share_memory_(), and torch.multiprocessing, would move a tensor elsewhere.
 /// Nothing orders the accesses of different processes: use std::atomic_ref, or a collective, where order matters.
 #pragma once
 
