@@ -4,13 +4,18 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cohort/comm/host_program.h"
 #include "cohort/comm/join_backend.h"
 #include "cohort/comm/report/flight_recorder.h"
+#include "cohort/comm/share_memory.h"
 #include "cohort/comm/shm/shm_empty.h"
+#include "cohort/comm/tensor_channel.h"
 
 namespace {
 
@@ -47,6 +52,41 @@ at::Tensor shm_empty(const std::vector<int64_t>& size, at::ScalarType dtype, con
   return cohort::shm_empty(size, at::TensorOptions().dtype(dtype), group);
 }
 
+// Seconds, as everywhere in Python; more than ten years are ten.
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  constexpr double kYears = 3.15e8;
+  return std::chrono::milliseconds(static_cast<int64_t>(std::clamp(seconds, 0.0, kYears) * 1000));
+}
+
+cohort::TensorChannel connect(const std::string& name, double timeout) {
+  return cohort::TensorChannel::connect(name, to_milliseconds(timeout));
+}
+
+cohort::TensorChannel accept(cohort::TensorListener& listener, std::optional<double> timeout) {
+  return listener.accept(timeout ? std::optional(to_milliseconds(*timeout)) : std::nullopt);
+}
+
+void define_channels(py::module_& module) {
+  using cohort::TensorChannel;
+  using cohort::TensorListener;
+  py::class_<TensorChannel>(module, "TensorChannel",
+                            "One end of a connection over which tensors go to another process without a copy.")
+      .def_static("make_pair", wrap_pybind_function(TensorChannel::make_pair))
+      .def_static("connect", wrap_pybind_function_no_gil(connect), py::arg("name"), py::arg("timeout") = 30.0)
+      .def("send", wrap_pybind_function_no_gil(&TensorChannel::send), py::arg("tensor"))
+      .def("receive", wrap_pybind_function_no_gil(&TensorChannel::receive))
+      .def("poll", wrap_pybind_function_no_gil([](TensorChannel& channel, double timeout) {
+             return channel.poll(to_milliseconds(timeout));
+           }),
+           py::arg("timeout") = 0.0)
+      .def("close", wrap_pybind_function(&TensorChannel::close))
+      .def_property_readonly("peer_pid", &TensorChannel::peer_pid);
+  py::class_<TensorListener>(module, "TensorListener", "Waits for processes that connect a TensorChannel by its name.")
+      .def(py::init(wrap_pybind_function([](const std::string& name) { return TensorListener(name); })),
+           py::arg("name"))
+      .def("accept", wrap_pybind_function_no_gil(accept), py::arg("timeout") = py::none());
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -63,6 +103,10 @@ PYBIND11_MODULE(_C, module) {
   module.def("write_flight_recorder", wrap_pybind_function_no_gil(cohort::write_flight_recorder),
              py::arg("prefix") = "");
   module.def("write_chrome_trace", wrap_pybind_function_no_gil(cohort::write_chrome_trace), py::arg("path"));
+  module.def("share_memory",
+             wrap_pybind_function_no_gil([](const std::vector<at::Tensor>& tensors) { cohort::share_memory(tensors); }),
+             py::arg("tensors"));
+  define_channels(module);
   find_main_thread();
   cohort::comm::set_interruption(check_signals);
   cohort::comm::set_host_lock({[]() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; },

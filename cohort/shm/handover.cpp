@@ -1,17 +1,14 @@
 #include "cohort/shm/handover.h"
 
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <thread>
 
 #include "cohort/base/text.h"
+#include "cohort/shm/unix_socket.h"
 
 namespace cohort::shm {
 namespace {
@@ -37,67 +34,16 @@ struct Hello {
   int32_t reserved = 0;
 };
 
-struct Address {
-  sockaddr_un name{};
-  socklen_t length = 0;
-};
-
-// A leading zero byte makes the name abstract.
-Address to_address(const std::string& text) {
-  Address address;
-  address.name.sun_family = AF_UNIX;
-  const auto length = std::min(text.size(), sizeof(address.name.sun_path) - 1);
-  std::memcpy(address.name.sun_path + 1, text.data(), length);
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  return address;
-}
-
-// The process at the other end, if it is this user's.
-std::optional<int> own_users_process(const Fd& connection) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return {};
-  return peer.pid;
-}
-
-bool is_readable(const Fd& fd, int timeout_ms) {
-  pollfd entry{fd.get(), POLLIN, 0};
-  return poll(&entry, 1, timeout_ms) > 0;
-}
-
-bool send_fd(const Fd& connection, const Fd& fd) {
+bool hand_fd(const Fd& connection, const Fd& fd) {
   char byte = 'f';
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  auto* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  const int raw = fd.get();
-  std::memcpy(CMSG_DATA(header), &raw, sizeof(raw));
-  return sendmsg(connection.get(), &message, MSG_NOSIGNAL) == 1;
+  return send_with_fd(connection, {&byte, 1}, &fd) == 1;
 }
 
-std::optional<Fd> receive_fd(const Fd& connection) {
+std::optional<Fd> take_fd(const Fd& connection) {
   char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC) != 1) return std::nullopt;
-  const auto* const header = CMSG_FIRSTHDR(&message);
-  if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) return std::nullopt;
-  int raw = -1;
-  std::memcpy(&raw, CMSG_DATA(header), sizeof(raw));
-  return Fd(raw);
+  auto message = receive_with_fd(connection, {&byte, 1});
+  if (message.num_bytes != 1 || !message.fd) return std::nullopt;
+  return std::move(message.fd);
 }
 
 std::vector<int> absent_ranks(const std::vector<bool>& has_come) {
@@ -139,8 +85,8 @@ Result<std::vector<int>> hand_over(const Meeting& meeting, const Fd& fd) {
   std::vector<bool> has_come(static_cast<size_t>(meeting.world_size), false);
   has_come[0] = true;
   const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto address = to_address(meeting.address);
-  if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) != 0 ||
+  const UnixAddress address(meeting.address);
+  if (!listener || bind(listener.get(), address.get(), address.length()) != 0 ||
       listen(listener.get(), meeting.world_size) != 0) {
     return Error(fill_in("cannot open a UNIX socket to hand over shared memory: {}", errno_text(errno)));
   }
@@ -154,20 +100,19 @@ Result<std::vector<int>> hand_over(const Meeting& meeting, const Fd& fd) {
     const Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     const auto pid = connection ? own_users_process(connection) : std::nullopt;
     const auto rank = pid ? greet(connection, meeting, has_come) : std::nullopt;
-    if (!rank || !send_fd(connection, fd)) continue;
+    if (!rank || !hand_fd(connection, fd)) continue;
     has_come[static_cast<size_t>(*rank)] = true;
     pids[static_cast<size_t>(*rank)] = *pid;
   }
 }
 
 Result<Fd> receive_handed_over(const Meeting& meeting) {
-  const auto address = to_address(meeting.address);
+  const UnixAddress address(meeting.address);
   while (true) {
     const Fd connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!connection) return Error(fill_in("cannot open a UNIX socket: {}", errno_text(errno)));
     const Hello hello{.rank = meeting.rank, .world_size = meeting.world_size};
-    const bool connected =
-        connect(connection.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) == 0;
+    const bool connected = connect(connection.get(), address.get(), address.length()) == 0;
     if (connected && !own_users_process(connection)) {
       return Error("a process of another user answers where rank 0 should hand over shared memory");
     }
@@ -176,7 +121,7 @@ Result<Fd> receive_handed_over(const Meeting& meeting) {
       while (!is_readable(connection, static_cast<int>(kLookInterval.count()))) {
         if (auto fine = look_after(meeting, {0}); !fine) return fine.error();
       }
-      if (auto fd = receive_fd(connection)) return std::move(*fd);
+      if (auto fd = take_fd(connection)) return std::move(*fd);
       return Error(
           "rank 0 refused to hand over shared memory: it runs another release of Cohort, expects another number "
           "of ranks, or already has this rank");

@@ -35,12 +35,13 @@ if not dist.is_available():
 
 from . import _C  # noqa: E402
 from ._C import (  # noqa: E402
-    dump_flight_recorder, dump_flight_recorder_text, shm_memory_allocated, write_chrome_trace, write_flight_recorder)
+    TensorChannel, TensorListener, dump_flight_recorder, dump_flight_recorder_text, shm_memory_allocated, write_chrome_trace,
+    write_flight_recorder)
 
 _DEVICES = {"cohort": ["cpu", "cuda"], "shm": ["cpu"]}
 
-__all__ = ["dump_flight_recorder", "dump_flight_recorder_text", "has_shared_memory", "shm_empty",
-           "shm_memory_allocated", "write_chrome_trace", "write_flight_recorder"]
+__all__ = ["TensorChannel", "TensorListener", "dump_flight_recorder", "dump_flight_recorder_text", "has_shared_memory",
+           "share_memory", "shm_empty", "shm_memory_allocated", "write_chrome_trace", "write_flight_recorder"]
 
 
 def shm_empty(*size: int, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:
@@ -57,6 +58,20 @@ def shm_empty(*size: int, dtype: torch.dtype | None = None, group: dist.ProcessG
 def has_shared_memory(group: dist.ProcessGroup | None = None) -> bool:
     """True if shm_empty works on `group` (default: all ranks)."""
     return _C.has_shared_memory(group or dist.group.WORLD)
+
+
+def share_memory(what: torch.nn.Module | torch.Tensor) -> None:
+    """Moves a tensor, or a module's parameters, gradients and buffers, in place to memory that other processes can use.
+
+    Forked children use it as it is; a TensorChannel hands it to others, those written in C++ too. Unlike that of
+    torch.Tensor.share_memory_() it has no name in /dev/shm and takes one descriptor for a whole module.
+    """
+    if isinstance(what, torch.nn.Module):
+        parameters = list(what.parameters())
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        _C.share_memory(parameters + gradients + list(what.buffers()))
+    else:
+        _C.share_memory([what])
 
 
 # PyTorch's own code does not look: it takes any device, and where a group has two registered backends of different names it

@@ -36,7 +36,7 @@ def losses(text, rank=None):
 
 def test_every_source_is_an_example_that_says_how_to_start_it():
     sources = sorted((SOURCE / "examples").glob("*.cpp"))
-    assert len(sources) == 8
+    assert len(sources) == 9
     for source in sources:
         name = source.stem.split("_", 1)[1]
         head = source.read_text().split("#include")[0]
@@ -124,6 +124,25 @@ def test_toy_model(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_hogwild_trains_one_model_in_all_processes(ranks):
+    code, out, err = run(EXAMPLES / "hogwild", "--nprocs", ranks, "--epochs", 4)
+    assert code == 0, err
+    # A rank that came late starts from what the others have learnt.
+    assert max(float(m) for m in re.findall(r"epoch 0 \| 64 steps \| loss ([\d.]+)", out)) > 0.25
+    for rank in range(ranks):
+        losses = [float(m) for m in re.findall(rf"(?m)^\[rank {rank}\] epoch \d \| 64 steps \| loss ([\d.]+)$", out)]
+        assert len(losses) == 4 and losses[-1] < 0.25
+    # Each has its own address space; one memory is the only way to agree to the last bit on weights that nobody has sent.
+    sums = re.findall(r"(?m)^\[rank \d\] all ranks have finished \| sum of the weights ([\d.]+)$", out)
+    steps, of_parent, right = re.search(r"parent: (\d+) steps by \d ranks \| sum of the weights ([\d.]+) \| ([\d.]+) % right",
+                                        out).groups()
+    assert sums == [of_parent] * ranks
+    assert int(steps) == ranks * 4 * 64
+    # The parent's model was not trained by the parent.
+    assert float(right) > 90
+
+
 def test_ranks_by_hand():
     results = run_ranks([[EXAMPLES / "ranks_by_hand"]] * 3)
     assert [code for code, _, _ in results] == [0, 0, 0], results
@@ -139,7 +158,7 @@ def test_ranks_by_hand_without_its_variables():
     assert "RANK expected, but not set" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["train_single", "train_spawn", "train_run", "toy_model", "train_gpt"])
+@pytest.mark.parametrize("name", ["train_single", "train_spawn", "train_run", "toy_model", "train_gpt", "hogwild"])
 def test_bad_flag(name):
     code, _, err = run(EXAMPLES / name, "--no-such-flag")
     assert code != 0

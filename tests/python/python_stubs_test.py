@@ -46,6 +46,18 @@ def test_same_signatures():
         assert signature_of(getattr(_C, name)) == without_modules(f"{name}({arguments}){result}")
 
 
+def test_same_classes():
+    for node in STUB.body:
+        if isinstance(node, ast.ClassDef):
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            compiled = getattr(_C, node.name)
+            assert {each.name for each in methods} - {"__init__"} == {name for name in vars(compiled) if not name.startswith("_")}
+            for each in methods:
+                if not any(ast.unparse(mark) == "property" for mark in each.decorator_list):
+                    text = getattr(compiled, each.name).__doc__.splitlines()[0]
+                    assert [argument.arg for argument in each.args.args] == re.findall(r"(\w+): ", text), text
+
+
 def test_package_exports_exist_and_are_typed():
     for name in torchcohort.__all__:
         function = getattr(torchcohort, name)

@@ -1,0 +1,80 @@
+/// Tensors from one process of a host to another without a copy: both use the same memory, and each sees what the other writes.
+/// What torch.multiprocessing.Pipe and Queue are for tensors in PyTorch (multiprocessing/reductions.py), in C++ and, as
+/// torchcohort.TensorChannel, in Python.
+///
+///     TensorListener listener("weights");           auto channel = TensorChannel::connect("weights");
+///     auto channel = listener.accept();             at::Tensor weight = channel.receive();
+///     channel.send(weight);                         weight.add_(1);  // the other process sees it
+///
+/// The name is an abstract UNIX socket of this user: no file, nothing that is left behind, and other users are refused at both
+/// ends. Both processes must be in one network namespace. A tensor's memory lives as long as any process uses it, or it is under
+/// way: a sender may drop it, or end, right after send().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cohort/base/file.h"
+#include "cohort/export.h"
+
+namespace cohort {
+
+/// One end of a connection; both ends send and receive. Move-only. One thread at a time sends, and one receives.
+/// Errors: c10::ValueError for what can never be sent, c10::DistNetworkError for the rest.
+class COHORT_API TensorChannel {
+ public:
+  TensorChannel(TensorChannel&& other) noexcept;
+  TensorChannel& operator=(TensorChannel&& other) noexcept;
+  ~TensorChannel();
+  /// Two connected ends, for threads, or for ranks that are forked later. Each process should close() the end that it does
+  /// not use: as with a pipe, an end is closed when its last copy is.
+  static std::pair<TensorChannel, TensorChannel> make_pair();
+  /// Waits for a TensorListener of that name, by default for 30 s.
+  static TensorChannel connect(const std::string& name, std::chrono::milliseconds timeout = std::chrono::seconds(30));
+
+  /// Moves the tensor's storage to shared memory if it is not there (share_memory.h), then hands it over; sizes, strides, offset
+  /// and requires_grad go with it. Blocks while about a hundred tensors wait to be received.
+  /// Throws for tensors that share_memory refuses, for results of operations that require a gradient (detach() them), for lazy
+  /// conjugates and negatives, and for tensors that Tensor::share_memory_() has shared: its files can shrink under a reader.
+  void send(const at::Tensor& tensor);
+  /// Blocks until a tensor comes. The same storage received twice is one storage here. Throws once the other end is closed and
+  /// everything it has sent is received, and for what is no tensor; the channel can be used on after the latter.
+  at::Tensor receive();
+  /// True if receive() would not block; waits that long for it (0: looks).
+  bool poll(std::chrono::milliseconds timeout = {});
+  /// The other end is told. Does nothing the second time.
+  void close();
+  /// The process that connected or listens; 0 for ends of make_pair().
+  int peer_pid() const { return peer_pid_; }
+
+ private:
+  friend class TensorListener;
+  TensorChannel(base::Fd socket, int peer_pid);
+  std::string other_end() const;
+  void check_open(const char* operation) const;
+
+  base::Fd socket_;
+  int peer_pid_ = 0;
+};
+
+/// Waits for processes that want to connect. Move-only; one thread at a time.
+class COHORT_API TensorListener {
+ public:
+  TensorListener(TensorListener&& other) noexcept;
+  TensorListener& operator=(TensorListener&& other) noexcept;
+  ~TensorListener();
+  /// `name`: 1 to 64 bytes. Throws c10::ValueError for another length, and if another listener of this user has the name.
+  explicit TensorListener(const std::string& name);
+  /// Blocks until this user's process connects, without a time-out as long as it takes. Throws c10::DistNetworkError.
+  TensorChannel accept(std::optional<std::chrono::milliseconds> timeout = {});
+
+ private:
+  std::string name_;
+  base::Fd socket_;
+};
+
+}  // namespace cohort
