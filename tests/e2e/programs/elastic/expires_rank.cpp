@@ -1,5 +1,5 @@
 // A worker with a block that is watched, built without LibTorch: expires_rank SCOPE AFTER TAKES [SIGNAL]. The block may take AFTER
-// seconds and takes TAKES; then it is left and the rank goes on for one second more. Rank 0 does nothing of this and waits.
+// seconds and takes TAKES; then it is left and the rank goes on for AFTERWARDS. Of several ranks, rank 0 only waits.
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -19,7 +19,7 @@ int main(int argc, char** argv) try {
   if (argc < 4) return 2;
   const std::string rank = cohort::base::get_env("RANK").value_or("0");
   if (rank == "0" && cohort::base::get_env("WORLD_SIZE").value_or("1") != "1") {
-    sleep_for(std::stod(argv[3]) + 1);
+    sleep_for(std::stod(argv[3]));
     return 0;
   }
   {
@@ -29,7 +29,7 @@ int main(int argc, char** argv) try {
     std::fflush(stdout);
     sleep_for(std::stod(argv[3]));
   }
-  sleep_for(1);
+  sleep_for(std::stod(cohort::base::get_env("AFTERWARDS").value_or("0")));
   std::printf("rank %s is done\n", rank.c_str());
   return 0;
 } catch (const std::exception& error) {
