@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kMaxHead = 8 * 1024;
 constexpr size_t kMaxBody = 64 * 1024;
 constexpr size_t kMaxConnections = 16;
+/// Before others have their turn.
+constexpr int kMaxAccepts = 64;
 /// What may come after a request before we hang up.
 constexpr size_t kMaxDiscarded = 1 << 20;
 
@@ -194,7 +196,7 @@ void HttpServer::serve() {
 }
 
 void HttpServer::accept_from(int listener) {
-  for (;;) {
+  for (int i = 0; i < kMaxAccepts; ++i) {
     Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -207,6 +209,11 @@ void HttpServer::accept_from(int listener) {
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) continue;
     connections_.push_back(std::make_unique<Connection>(Connection{std::move(socket), {}, {}}));
   }
+  // More wait. Telling so again is what makes an edge of it.
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.fd = listener;
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener, &event);
 }
 
 void HttpServer::watch(int socket, bool for_writing) {

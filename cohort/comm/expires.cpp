@@ -34,9 +34,8 @@ std::string time_after(std::chrono::duration<double> after) {
 }
 
 std::string request_line(const std::string& scope, const std::string& expiration_time, int signal) {
-  return base::fill_in(
-      "{\"version\": 1, \"pid\": {}, \"scope_id\": {}, \"expiration_time\": {}, \"signal\": {}}\n", ::getpid(),
-      base::json_string(scope), expiration_time, signal);
+  return base::fill_in("{\"version\": 1, \"pid\": {}, \"scope_id\": {}, \"expiration_time\": {}, \"signal\": {}}\n",
+                       ::getpid(), base::json_string(scope), expiration_time, signal);
 }
 
 /// 0, or the errno of what went wrong. The line is small enough to be written whole or not at all.

@@ -92,10 +92,11 @@ void Agent::answer_health_checks() {
   if (!options_.health_check_port) return;
   Result<HealthCheck> check = HealthCheck::create(*options_.health_check_port, [this] { return health(); });
   if (!check) {
-    base::log_warning(Error(fmt::format("health checks (TORCHELASTIC_HEALTH_CHECK_PORT={}) are not answered; the job goes on",
-                                        *options_.health_check_port))
-                          .caused_by(check.error())
-                          .describe());
+    base::log_warning(
+        Error(fmt::format("health checks (TORCHELASTIC_HEALTH_CHECK_PORT={}) are not answered; the job goes on",
+                          *options_.health_check_port))
+            .caused_by(check.error())
+            .describe());
     return;
   }
   health_check_.emplace(std::move(*check));
@@ -202,19 +203,19 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
 }
 
 GroupResult Agent::supervise(WorkerGroup& group) {
-  return group.supervise({.signals = tools_.signals,
-                          .news_fd = rendezvous_->fd(),
-                          .read_news = [this]() -> std::optional<std::string> {
-                            if (std::optional<Event> event = rendezvous_->next_event()) news_ = std::move(event);
-                            if (!news_) return std::nullopt;
-                            if (const auto* over = std::get_if<RoundOver>(&*news_)) return why_in_words(round_, *over);
-                            if (const auto* error = std::get_if<Error>(&*news_)) return error->message();
-                            return std::nullopt;
-                          },
-                          .when_failed = [this](const WorkerFailure& failure) { report_failure(failure); },
-                          .when_overrun =
-                              [this](const Overrun& overrun) { events_.block_overran(round_, plan_.rendezvous, overrun); },
-                          .add_watches = [this](std::vector<Watch>& watches) { add_watches(watches); }});
+  return group.supervise(
+      {.signals = tools_.signals,
+       .news_fd = rendezvous_->fd(),
+       .read_news = [this]() -> std::optional<std::string> {
+         if (std::optional<Event> event = rendezvous_->next_event()) news_ = std::move(event);
+         if (!news_) return std::nullopt;
+         if (const auto* over = std::get_if<RoundOver>(&*news_)) return why_in_words(round_, *over);
+         if (const auto* error = std::get_if<Error>(&*news_)) return error->message();
+         return std::nullopt;
+       },
+       .when_failed = [this](const WorkerFailure& failure) { report_failure(failure); },
+       .when_overrun = [this](const Overrun& overrun) { events_.block_overran(round_, plan_.rendezvous, overrun); },
+       .add_watches = [this](std::vector<Watch>& watches) { add_watches(watches); }});
 }
 
 void Agent::report_failure(const WorkerFailure& failure) {

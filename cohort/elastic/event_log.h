@@ -27,7 +27,8 @@ class EventLog {
   void phase_ended(const rendezvous::Round& round, const rendezvous::Settings& settings, const std::string& phase,
                    std::chrono::steady_clock::duration duration) const;
   /// "timer expired", then "kill worker process" if a signal was sent.
-  void block_overran(const rendezvous::Round& round, const rendezvous::Settings& settings, const Overrun& overrun) const;
+  void block_overran(const rendezvous::Round& round, const rendezvous::Settings& settings,
+                     const Overrun& overrun) const;
 
  private:
   struct Event;

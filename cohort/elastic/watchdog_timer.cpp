@@ -122,7 +122,8 @@ Result<WatchdogTimer> WatchdogTimer::create(const std::string& path) {
     if (!is_free) return is_free.error();
     if (!*is_free) {
       timer.path_.clear();
-      base::log_warning(fmt::format("TORCHELASTIC_TIMER_FILE=\"{}\" is another launcher's; this one makes its own pipe", path));
+      base::log_warning(
+          fmt::format("TORCHELASTIC_TIMER_FILE=\"{}\" is another launcher's; this one makes its own pipe", path));
     }
   }
   if (timer.path_.empty()) {
@@ -188,13 +189,13 @@ void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& sess
 
 void WatchdogTimer::ignore(const std::string& why) {
   if (std::exchange(has_ignored_, true)) return;
-  base::log_warning(
-      fmt::format("ignoring what came for the watchdog timers through \"{}\": {}; more of the kind is not reported", path_, why));
+  base::log_warning(fmt::format(
+      "ignoring what came for the watchdog timers through \"{}\": {}; more of the kind is not reported", path_, why));
 }
 
 void WatchdogTimer::forget() {
   char buffer[kMaxLine];
-  for (int i = 0; i < kMaxReads && ::read(pipe_.get(), buffer, sizeof buffer) > 0; ++i) {
+  for (int i = 0; i<kMaxReads&& ::read(pipe_.get(), buffer, sizeof buffer)> 0; ++i) {
   }
   timers_.clear();
   partial_line_.clear();

@@ -109,7 +109,8 @@ void WorkerGroup::wait_for_events(const Surroundings& surroundings) {
         {worker->process.pidfd(), POLLIN, [this, &worker, &surroundings] { take_exit(*worker, surroundings); }});
   }
   output_.add_watches(watches);
-  if (options_.watchdog) watches.push_back({options_.watchdog->fd(), POLLIN, [this] { options_.watchdog->read(sessions()); }});
+  if (options_.watchdog)
+    watches.push_back({options_.watchdog->fd(), POLLIN, [this] { options_.watchdog->read(sessions()); }});
   if (surroundings.add_watches) surroundings.add_watches(watches);
   wait_for(watches, milliseconds_to_wait());
 }
@@ -209,14 +210,17 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
 // The timers of workers that are being stopped do not matter any more.
 void WorkerGroup::end_overruns(const Surroundings& surroundings) {
   if (!options_.watchdog || phase_ != Phase::kRunning) return;
+  // A release may have come just now, or long ago if it was we who did not run.
+  if (options_.watchdog->next_expiration().value_or(HUGE_VAL) > seconds_since_1970()) return;
+  options_.watchdog->read(sessions());
   for (const Overrun& overrun : options_.watchdog->end_overruns(seconds_since_1970(), sessions())) {
     const auto found = std::find_if(workers_.begin(), workers_.end(),
                                     [&](const auto& worker) { return worker->process.pid() == overrun.session; });
     if (found == workers_.end()) continue;
     Worker& worker = **found;
     const std::string whose = overrun.pid == overrun.session ? "" : fmt::format(" (in its process {})", overrun.pid);
-    const std::string what = overrun.signal == 0 ? "it asks for no signal"
-                                                 : "ending the process with " + base::signal_name(overrun.signal);
+    const std::string what =
+        overrun.signal == 0 ? "it asks for no signal" : "ending the process with " + base::signal_name(overrun.signal);
     base::log_error(fmt::format("{}: {}{}; {}", worker.describe(), overrun.describe(), whose, what));
     worker.overrun = overrun;
     if (surroundings.when_overrun) surroundings.when_overrun(overrun);

@@ -144,6 +144,14 @@ TEST_F(HttpServerTest, SilentClientsKeepNobodyOut) {
   EXPECT_NE(errno, EAGAIN);
 }
 
+TEST_F(HttpServerTest, ManyClientsAtOnceAreAllTaken) {
+  std::vector<Fd> clients;
+  for (int i = 0; i < 64; ++i) clients.push_back(connect());  // as many as the backlog holds
+  server_->serve();
+  clients.push_back(connect());
+  EXPECT_THAT(answer_to(clients.back(), "GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
 TEST_F(HttpServerTest, ClientsThatVanishAreForgotten) {
   for (int i = 0; i < 100; ++i) {
     Fd client = connect();

@@ -32,7 +32,8 @@ TEST(HealthCheck, APortInUseNamesItsHolder) {
   const auto check = HealthCheck::create(taken.front().port, [] { return HealthState{}; });
   ASSERT_FALSE(check);
   const std::string text = check.error().describe();
-  EXPECT_NE(text.find(":" + std::to_string(taken.front().port) + ": Address already in use (EADDRINUSE)"), std::string::npos)
+  EXPECT_NE(text.find(":" + std::to_string(taken.front().port) + ": Address already in use (EADDRINUSE)"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("it is held by process " + std::to_string(::getpid())), std::string::npos) << text;
 }

@@ -61,8 +61,9 @@ class WatchdogTimerTest : public testing::Test {
     ASSERT_TRUE(base::write_all(pipe.get(), text));
   }
   void ask(pid_t pid, const std::string& scope, int expiration_time, int signal) {
-    write(base::fill_in("{\"version\": 1, \"pid\": {}, \"scope_id\": \"{}\", \"expiration_time\": {}, \"signal\": {}}\n", pid,
-                      scope, expiration_time, signal));
+    write(
+        base::fill_in("{\"version\": 1, \"pid\": {}, \"scope_id\": \"{}\", \"expiration_time\": {}, \"signal\": {}}\n",
+                      pid, scope, expiration_time, signal));
   }
   /// What read() logs.
   std::string read(const Sessions& sessions) {
@@ -136,9 +137,10 @@ TEST_F(WatchdogTimerTest, OthersProcessesAreLeftAloneMessage) {
   const Sessions sessions = {worker.pid()};
   for (const pid_t pid : {stranger.pid(), ::getpid(), pid_t{1}}) ask(pid, "a", 100, SIGKILL);
   EXPECT_EQ(read(sessions),
-            base::fill_in("[cohort] warning: ignoring what came for the watchdog timers through \"{}\": a timer for process {}, "
-                        "which is none of this job's workers; more of the kind is not reported\n",
-                        timer_.path(), stranger.pid()));
+            base::fill_in(
+                "[cohort] warning: ignoring what came for the watchdog timers through \"{}\": a timer for process {}, "
+                "which is none of this job's workers; more of the kind is not reported\n",
+                timer_.path(), stranger.pid()));
   EXPECT_FALSE(timer_.next_expiration());
   // One that was a worker's when it asked, and is no more when the time has come.
   ask(worker.pid(), "a", 100, SIGKILL);
@@ -149,11 +151,10 @@ TEST_F(WatchdogTimerTest, OthersProcessesAreLeftAloneMessage) {
 }
 
 TEST_F(WatchdogTimerTest, AWorkersChildrenAreItsOwn) {
-  base::Process worker =
-      base::Process::start({.arguments = {"sh", "-c", "sleep 1000 & echo $!; wait $!; exit 5"},
-                            .environment = base::environment(),
-                            .standard_output = base::Stream::pipe()})
-          .value();
+  base::Process worker = base::Process::start({.arguments = {"sh", "-c", "sleep 1000 & echo $!; wait $!; exit 5"},
+                                               .environment = base::environment(),
+                                               .standard_output = base::Stream::pipe()})
+                             .value();
   char text[32] = {};
   ASSERT_GT(::read(worker.standard_output().get(), text, sizeof text - 1), 0);
   const pid_t child = std::stoi(text);
@@ -171,9 +172,10 @@ TEST_F(WatchdogTimerTest, GarbageIsSaidOnceAndBoundedMessage) {
   const Sessions sessions = {worker.pid()};
   write("hello\x01\n");
   EXPECT_EQ(read(sessions),
-            base::fill_in("[cohort] warning: ignoring what came for the watchdog timers through \"{}\": \"hello?\"; more of the "
-                        "kind is not reported\n",
-                        timer_.path()));
+            base::fill_in(
+                "[cohort] warning: ignoring what came for the watchdog timers through \"{}\": \"hello?\"; more of the "
+                "kind is not reported\n",
+                timer_.path()));
   write("more\n" + std::string(40'000, 'x'));
   EXPECT_EQ(read(sessions), "");
   write("end of the long line\n");
@@ -216,7 +218,8 @@ TEST(WatchdogTimerPath, IsTheOwnersAloneAndRemoved) {
     path = timer.path();
     EXPECT_THAT(path, HasSubstr("/torchelastic_timer_"));
     EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
-    EXPECT_EQ(std::filesystem::status(std::filesystem::path(path).parent_path()).permissions(), std::filesystem::perms(0700));
+    EXPECT_EQ(std::filesystem::status(std::filesystem::path(path).parent_path()).permissions(),
+              std::filesystem::perms(0700));
   }
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(path).parent_path()));
 }

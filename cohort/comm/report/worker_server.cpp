@@ -57,20 +57,6 @@ class Response : public control_plane::Response {
   HttpResponse response_;
 };
 
-/// In LibTorch's table, so that PyTorch's own servers in this process have them, too.
-void register_own_handlers() {
-  const std::vector<std::string> names = control_plane::getHandlerNames();
-  const auto add = [&](const char* name, const control_plane::HandlerFunc& handler) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) control_plane::registerHandler(name, handler);
-  };
-  add("cohort_fr_trace_json", [](const control_plane::Request&, control_plane::Response& response) {
-    response.setContent(dump_flight_recorder(), "application/json");
-  });
-  add("cohort_fr_trace", [](const control_plane::Request&, control_plane::Response& response) {
-    response.setContent(dump_flight_recorder_text(), "text/plain");
-  });
-}
-
 HttpResponse call_handler(const std::string& name, const HttpRequest& request) {
   control_plane::HandlerFunc handler;
   try {
@@ -131,8 +117,8 @@ Result<base::Fd> listen_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return cannot_listen(path, fill_in("the path has {} bytes, and a socket's has 1 to {}", path.size(),
-                                       sizeof address.sun_path - 1));
+    return cannot_listen(
+        path, fill_in("the path has {} bytes, and a socket's has 1 to {}", path.size(), sizeof address.sun_path - 1));
   }
   std::copy(path.begin(), path.end(), address.sun_path);
   if (Result<void> removed = remove_former(path, address); !removed) return removed.error();
@@ -153,6 +139,19 @@ std::string path_from_environment() {
 }
 
 }  // namespace
+
+void register_worker_handlers() {
+  const std::vector<std::string> names = control_plane::getHandlerNames();
+  const auto add = [&](const char* name, const control_plane::HandlerFunc& handler) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) control_plane::registerHandler(name, handler);
+  };
+  add("cohort_fr_trace_json", [](const control_plane::Request&, control_plane::Response& response) {
+    response.setContent(dump_flight_recorder(), "application/json");
+  });
+  add("cohort_fr_trace", [](const control_plane::Request&, control_plane::Response& response) {
+    response.setContent(dump_flight_recorder_text(), "text/plain");
+  });
+}
 
 struct WorkerServer::Service {
   std::string path;
@@ -196,7 +195,7 @@ WorkerServer::WorkerServer() {
 }
 
 WorkerServer::WorkerServer(const std::string& path) {
-  register_own_handlers();
+  register_worker_handlers();
   Result<base::Fd> socket = listen_at(path);
   TORCH_CHECK(socket.ok(), socket.error().describe());
   std::vector<base::Fd> listeners;

@@ -1,5 +1,5 @@
-// A worker with a block that is watched, built without LibTorch: expires_rank SCOPE AFTER TAKES [SIGNAL]. The block may take AFTER
-// seconds and takes TAKES; then it is left and the rank goes on for AFTERWARDS. Of several ranks, rank 0 only waits.
+// A worker with a block that is watched, built without LibTorch: expires_rank SCOPE AFTER TAKES [SIGNAL]. The block may take
+// AFTER seconds and takes TAKES; then it is left and the rank goes on for AFTERWARDS. Of several ranks, rank 0 only waits.
 #include <chrono>
 #include <cstdio>
 #include <exception>
