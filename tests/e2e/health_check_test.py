@@ -73,9 +73,12 @@ def test_an_agent_that_hangs_does_not_answer(job):
 
 def test_after_a_failure(job):
     port = free_port()
-    agent = job.start_script("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 3; echo up; exec sleep 1000", "--max-restarts=1",
-                             "--restart-backoff=2", TORCHELASTIC_HEALTH_CHECK_PORT=str(port))
+    script = "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 3; echo up; exec sleep 1000"
+    agent = job.start_script(script, "--max-restarts=1", "--restart-backoff=1000", TORCHELASTIC_HEALTH_CHECK_PORT=str(port))
     wait_for_answer(agent, port, {"state": "waiting to restart", "round": 0, "restarts": 0, "workers": 0})
+    agent.kill(signal.SIGTERM)
+    assert agent.finish() == 1
+    agent = job.start_script(script, "--max-restarts=1", TORCHELASTIC_HEALTH_CHECK_PORT=str(port))
     agent.wait_for_output("up")
     wait_for_answer(agent, port, {"state": "running", "round": 1, "restarts": 1, "workers": 1})
 

@@ -57,7 +57,6 @@ def test_the_report_names_the_block(job):
             "stopping the other workers with SIGTERM\n") in agent.errors
     report = BORDER.split(agent.errors)[1]
     assert f"  traceback : Signal 9 (SIGKILL) received by PID {pid}: {why}\n" in report[report.index("Root Cause"):]
-    assert agent.output == "rank 1 is inside\n"
     job.check_nothing_left()
 
 
@@ -81,7 +80,6 @@ def test_our_client_under_torchrun(torchrun, job, tmp_path):
                          job.environment(TORCHELASTIC_TIMER_FILE=str(tmp_path / "pipe"), **ON), str(tmp_path),
                          str(out), str(err))
     assert torchrun.wait(pid) == -9, err.read_text()
-    assert out.read_text() == "rank 0 is inside\n"
     wait_until(lambda: not job.processes(), "the end of the rank")
 
 
@@ -103,7 +101,7 @@ def test_an_overrun_uses_up_a_restart(job):
 
 
 def test_a_given_path_and_events(job):
-    agent = job.start("--event-log-handler=console", "--no-python", RANK, "x", 0.2, FOREVER, **ON,
+    agent = job.start("--event-log-handler=console", "--no-python", RANK, "x", 2, FOREVER, **ON,
                       TORCHELASTIC_TIMER_FILE=str(job.folder / "pipe"))
     agent.wait_for_output("rank 0 is inside")
     assert (job.folder / "pipe").is_fifo()
