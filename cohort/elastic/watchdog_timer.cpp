@@ -181,7 +181,13 @@ void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& sess
     return;
   }
   if (timers_.size() >= kMaxTimers && !timers_.contains(key)) {
-    std::erase_if(timers_, [](const auto& timer) { return base::read_process_state(timer.first.first).gone(); });
+    // Sorted by pid: each process is looked at once.
+    std::pair<pid_t, bool> last{0, false};
+    std::erase_if(timers_, [&last](const auto& timer) {
+      const pid_t pid = timer.first.first;
+      if (pid != last.first) last = {pid, base::read_process_state(pid).gone()};
+      return last.second;
+    });
     if (timers_.size() >= kMaxTimers) return ignore(fmt::format("a timer beside {} others", timers_.size()));
   }
   timers_[key] = {request->expiration_time, request->signal, state.started_at};
