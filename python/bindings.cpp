@@ -13,6 +13,7 @@
 #include "cohort/comm/host_program.h"
 #include "cohort/comm/join_backend.h"
 #include "cohort/comm/report/flight_recorder.h"
+#include "cohort/comm/report/worker_server.h"
 #include "cohort/comm/share_memory.h"
 #include "cohort/comm/shm/shm_empty.h"
 #include "cohort/comm/tensor_channel.h"
@@ -93,6 +94,7 @@ PYBIND11_MODULE(_C, module) {
   // Store, Backend and ProcessGroup are Python classes of torch's own module.
   py::module_::import("torch._C._distributed_c10d");
   module.doc() = "The part of torchcohort that is written in C++.";
+  cohort::register_worker_handlers();
   module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("options"));
   module.def("end_background_threads", wrap_pybind_function_no_gil(cohort::comm::end_background_threads));
   module.def("shm_empty", wrap_pybind_function_no_gil(shm_empty), py::arg("size"), py::arg("dtype"), py::arg("group"));

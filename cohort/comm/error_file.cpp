@@ -3,38 +3,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <ctime>
 
 #include "cohort/base/env.h"
+#include "cohort/base/json_text.h"
 
 namespace cohort::comm {
-namespace {
-
-std::string json_string(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      out += escaped;
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
-}  // namespace
 
 std::string error_file_text(const std::string& message, long long timestamp) {
-  return "{\"message\": {\"message\": " + json_string(message) +
-         ", \"extraInfo\": {\"py_callstack\": " + json_string(message) + ", \"timestamp\": \"" +
+  return "{\"message\": {\"message\": " + base::json_string(message) +
+         ", \"extraInfo\": {\"py_callstack\": " + base::json_string(message) + ", \"timestamp\": \"" +
          std::to_string(timestamp) + "\"}}}";
 }
 

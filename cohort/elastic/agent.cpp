@@ -20,7 +20,6 @@ using base::Result;
 using rendezvous::Event;
 using rendezvous::Round;
 using rendezvous::RoundOver;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
@@ -67,6 +66,8 @@ std::string first_and_last(const Error& error) {
 }  // namespace
 
 Result<int> Agent::run() {
+  answer_health_checks();
+  begin("rendezvous");
   Result<std::unique_ptr<rendezvous::Rendezvous>> joined = rendezvous::Rendezvous::start(plan_.rendezvous);
   if (!joined) return joined.error();
   rendezvous_ = std::move(*joined);
@@ -79,6 +80,42 @@ Result<int> Agent::run() {
   }
 }
 
+void Agent::begin(const char* state) {
+  state_ = state;
+  state_since_ = Clock::now();
+}
+
+void Agent::end_phase(const char* phase) {
+  events_.phase_ended(round_, plan_.rendezvous, phase, Clock::now() - state_since_);
+}
+
+void Agent::answer_health_checks() {
+  if (!options_.health_check_port) return;
+  Result<HealthCheck> check = HealthCheck::create(*options_.health_check_port, [this] { return health(); });
+  if (!check) {
+    base::log_warning(
+        Error(fmt::format("health checks (TORCHELASTIC_HEALTH_CHECK_PORT={}) are not answered; the job goes on",
+                          *options_.health_check_port))
+            .caused_by(check.error())
+            .describe());
+    return;
+  }
+  health_check_.emplace(std::move(*check));
+}
+
+HealthState Agent::health() const {
+  HealthState health{.state = state_, .round = round_.number, .restarts = round_.restart_count};
+  if (!group_) return health;
+  health.workers = group_->num_running();
+  health.state = group_->state();
+  health.is_well = !group_->is_stuck();
+  return health;
+}
+
+void Agent::add_watches(std::vector<Watch>& watches) {
+  if (health_check_) health_check_->add_watches(watches);
+}
+
 std::optional<Event> Agent::next_event() {
   if (news_) return std::exchange(news_, std::nullopt);
   for (;;) {
@@ -86,13 +123,14 @@ std::optional<Event> Agent::next_event() {
     if (take_signal()) return std::nullopt;
     std::vector<Watch> watches;
     watches.push_back({rendezvous_->fd(), POLLIN, [] {}});
-    watches.push_back({signals_.fd(), POLLIN, [] {}});
+    watches.push_back({tools_.signals.fd(), POLLIN, [] {}});
+    add_watches(watches);
     wait_for(watches, -1);
   }
 }
 
 bool Agent::take_signal() {
-  while (const std::optional<int> signal = signals_.next()) {
+  while (const std::optional<int> signal = tools_.signals.next()) {
     if (std::find(plan_.signals.begin(), plan_.signals.end(), *signal) == plan_.signals.end()) continue;
     stop_signal_ = signal;
     return true;
@@ -108,13 +146,15 @@ Result<std::optional<int>> Agent::take(const Event& event) {
 
 Result<std::optional<int>> Agent::run_round(const Round& round) {
   round_ = round;
+  end_phase("rendezvous");
   is_cause_ = false;
   failures_.clear();
   base::log_info(fmt::format("round {}: node {} of {}, restart {} of {}, workers' store {}:{}", round.number,
                              round.node_rank, round.nodes.size(), round.restart_count, round.max_restarts,
                              round.store_address, round.store_port));
   Result<GroupResult> result = run_workers(round);
-  guard_.forget();
+  tools_.guard.forget();
+  begin("waiting for other nodes");
   if (!result) {
     rendezvous_->report_failure(fmt::format("{} could not start its workers: {}", node_in_words(round, round.node_rank),
                                             first_and_last(result.error())),
@@ -135,29 +175,48 @@ Result<std::optional<int>> Agent::run_round(const Round& round) {
 }
 
 Result<GroupResult> Agent::run_workers(const Round& round) {
-  const Result<std::string> attempt = create_attempt_folder(folder_, attempt_++, plan_.local_world_size);
+  const Result<std::string> attempt = create_attempt_folder(tools_.folder, attempt_++, plan_.local_world_size);
   if (!attempt) return no_log_folder(options_.log_dir, attempt.error());
-  const Result<std::vector<WorkerSpec>> specs = plan_workers(options_, plan_, round, *attempt);
+  const std::string timer_file = tools_.watchdog ? tools_.watchdog->path() : "";
+  const Result<std::vector<WorkerSpec>> specs = plan_workers(options_, plan_, round, {*attempt, timer_file});
   if (!specs) return specs.error();
   WorkerGroup group({.shutdown_timeout = options_.shutdown_timeout,
                      .stuck_timeout = options_.stuck_timeout,
                      .stop_signals = plan_.signals,
                      .filters = plan_.logs.filters,
                      .attempt_folder = *attempt,
-                     .guard = &guard_});
+                     .guard = &tools_.guard,
+                     .watchdog = tools_.watchdog});
+  if (tools_.watchdog) tools_.watchdog->forget();
   started_at_ = Clock::now();
+  begin("starting");
   if (Result<void> started = group.start(*specs); !started) return started.error();
+  end_phase("start_workers");
   events_.workers_started(round, plan_.rendezvous);
-  return group.supervise({.signals = signals_,
-                          .news_fd = rendezvous_->fd(),
-                          .read_news = [this]() -> std::optional<std::string> {
-                            if (std::optional<Event> event = rendezvous_->next_event()) news_ = std::move(event);
-                            if (!news_) return std::nullopt;
-                            if (const auto* over = std::get_if<RoundOver>(&*news_)) return why_in_words(round_, *over);
-                            if (const auto* error = std::get_if<Error>(&*news_)) return error->message();
-                            return std::nullopt;
-                          },
-                          .when_failed = [this](const WorkerFailure& failure) { report_failure(failure); }});
+  begin("running");
+  group_ = &group;
+  GroupResult result = supervise(group);
+  group_ = nullptr;
+  const Clock::duration stop_time = result.stop_time.value_or(std::chrono::milliseconds(0));
+  events_.phase_ended(round, plan_.rendezvous, "run_workers", Clock::now() - state_since_ - stop_time);
+  if (result.stop_time) events_.phase_ended(round, plan_.rendezvous, "stop_workers", stop_time);
+  return result;
+}
+
+GroupResult Agent::supervise(WorkerGroup& group) {
+  return group.supervise(
+      {.signals = tools_.signals,
+       .news_fd = rendezvous_->fd(),
+       .read_news = [this]() -> std::optional<std::string> {
+         if (std::optional<Event> event = rendezvous_->next_event()) news_ = std::move(event);
+         if (!news_) return std::nullopt;
+         if (const auto* over = std::get_if<RoundOver>(&*news_)) return why_in_words(round_, *over);
+         if (const auto* error = std::get_if<Error>(&*news_)) return error->message();
+         return std::nullopt;
+       },
+       .when_failed = [this](const WorkerFailure& failure) { report_failure(failure); },
+       .when_overrun = [this](const Overrun& overrun) { events_.block_overran(round_, plan_.rendezvous, overrun); },
+       .add_watches = [this](std::vector<Watch>& watches) { add_watches(watches); }});
 }
 
 void Agent::report_failure(const WorkerFailure& failure) {
@@ -166,7 +225,8 @@ void Agent::report_failure(const WorkerFailure& failure) {
   if (is_start_failure && round_.restart_count < round_.max_restarts) {
     base::log_warning("a worker's program cannot start here; not restarting it, as it would end the same way again");
   }
-  const std::string said = failure.error_file == "<N/A>" ? "" : ": " + first_line(failure.message);
+  const std::string own_words = failure.error_file == "<N/A>" ? failure.overrun : first_line(failure.message);
+  const std::string said = own_words.empty() ? "" : ": " + own_words;
   rendezvous_->report_failure(fmt::format("rank {} (pid {}) on {} failed with {}{}", failure.rank, failure.pid,
                                           node_in_words(round_, round_.node_rank), failure.status.describe(), said),
                               /*may_restart=*/!is_start_failure && !failure.is_stuck);
@@ -176,6 +236,7 @@ Result<std::optional<int>> Agent::end_round(const RoundOver& over) {
   using Reason = RoundOver::Reason;
   if (over.job_ends) {
     const bool is_success = over.reason == Reason::kFinished;
+    if (is_success) end_phase("exit_barrier");
     events_.agent_ended(round_, plan_.rendezvous, is_success, over.why);
     return std::optional<int>(is_success ? 0 : failed(over));
   }
@@ -186,6 +247,7 @@ Result<std::optional<int>> Agent::end_round(const RoundOver& over) {
   } else {
     base::log_warning(fmt::format("restarting the workers, which uses up no restart: {}", why_in_words(round_, over)));
   }
+  begin("rendezvous");
   rendezvous_->join_next();
   return std::optional<int>();
 }
@@ -195,12 +257,14 @@ bool Agent::back_off() {
   const auto factor = 1LL << std::min(round_.restart_count, 20);
   const std::chrono::milliseconds time = std::min(kLongestBackoff, {options_.restart_backoff * factor});
   base::log_info(fmt::format("waiting for {} before the restart", base::format_duration(time)));
+  begin("waiting to restart");
   const auto end = Clock::now() + time;
   while (!take_signal()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     if (left <= 0) return true;
     std::vector<Watch> watches;
-    watches.push_back({signals_.fd(), POLLIN, [] {}});
+    watches.push_back({tools_.signals.fd(), POLLIN, [] {}});
+    add_watches(watches);
     wait_for(watches, static_cast<int>(left));
   }
   return false;

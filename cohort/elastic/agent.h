@@ -9,6 +9,7 @@
 
 #include "cohort/base/result.h"
 #include "cohort/elastic/event_log.h"
+#include "cohort/elastic/health_check.h"
 #include "cohort/elastic/launch.h"
 #include "cohort/elastic/session.h"
 #include "cohort/elastic/signals.h"
@@ -17,18 +18,36 @@
 
 namespace cohort::elastic {
 
+/// What an agent works with.
+struct AgentTools {
+  const LogFolder& folder;
+  SessionGuard& guard;
+  SignalSource& signals;
+  /// Null: workers' timers are not watched.
+  WatchdogTimer* watchdog = nullptr;
+};
+
 class Agent {
  public:
-  /// All arguments must outlive the agent.
-  Agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder, SessionGuard& guard,
-        SignalSource& signals)
-      : options_(options), plan_(plan), folder_(folder), guard_(guard), signals_(signals), events_(plan.logs_events) {}
+  /// All arguments, and what `tools` refers to, must outlive the agent.
+  Agent(const LaunchOptions& options, const LaunchPlan& plan, const AgentTools& tools)
+      : options_(options), plan_(plan), tools_(tools), events_(plan.logs_events) {}
 
   /// Blocks until the job is over for this node and returns the exit code: 0 if every worker of every node ended with 0, else
   /// 1. What failed is on stderr then. Errors: the rendezvous could not be joined, or a worker not be started.
   base::Result<int> run();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void answer_health_checks();
+  HealthState health() const;
+  /// What it waits for at all times beside its signals: health checks.
+  void add_watches(std::vector<Watch>& watches);
+  void begin(const char* state);
+  /// Logs how long it took since begin().
+  void end_phase(const char* phase);
+
   /// Waits for the next event of the rendezvous. Nothing: a signal came first, and is in stop_signal_.
   std::optional<rendezvous::Event> next_event();
   /// True if one came that ends the job; the others are for workers, and none run.
@@ -38,6 +57,7 @@ class Agent {
   base::Result<std::optional<int>> run_round(const rendezvous::Round& round);
   base::Result<std::optional<int>> end_round(const rendezvous::RoundOver& over);
   base::Result<GroupResult> run_workers(const rendezvous::Round& round);
+  GroupResult supervise(WorkerGroup& group);
   void report_failure(const WorkerFailure& failure);
   /// Sleeps before a restart; false if a signal ended it.
   bool back_off();
@@ -47,14 +67,18 @@ class Agent {
 
   const LaunchOptions& options_;
   const LaunchPlan& plan_;
-  const LogFolder& folder_;
-  SessionGuard& guard_;
-  SignalSource& signals_;
+  const AgentTools tools_;
   EventLog events_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   rendezvous::Round round_;
   int attempt_ = 0;
-  std::chrono::steady_clock::time_point started_at_{};
+  Clock::time_point started_at_{};
+  /// What it does now, since when.
+  const char* state_ = "rendezvous";
+  Clock::time_point state_since_{};
+  /// While workers are there.
+  const WorkerGroup* group_ = nullptr;
+  std::optional<HealthCheck> health_check_;
   /// What came while the workers ran.
   std::optional<rendezvous::Event> news_;
   std::optional<int> stop_signal_;

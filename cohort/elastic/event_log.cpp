@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/file.h"
@@ -17,10 +18,13 @@ using rendezvous::Settings;
 
 struct EventLog::Event {
   const char* state;
+  /// "" for what it is by its state.
+  std::string name = {};
   /// -1: the agent's own event.
   int local_rank = -1;
   std::string error = {};
   const WorkerFailure* failure = nullptr;
+  json details = json::object();
 };
 
 namespace {
@@ -63,10 +67,34 @@ void EventLog::agent_ended(const Round& round, const Settings& settings, bool is
   write(round, settings, {.state = is_success ? "SUCCEEDED" : "FAILED", .error = is_success ? "" : why});
 }
 
+void EventLog::phase_ended(const Round& round, const Settings& settings, const std::string& phase,
+                           std::chrono::steady_clock::duration duration) const {
+  const double milliseconds = std::chrono::duration<double, std::milli>(duration).count();
+  write(round, settings,
+        {.state = "RUNNING",
+         .name = "torchelastic.agent." + phase,
+         .details = {{"duration_ms", std::round(milliseconds * 1000) / 1000}, {"round", round.number}}});
+}
+
+void EventLog::block_overran(const Round& round, const Settings& settings, const Overrun& overrun) const {
+  for (const char* name : {"timer expired", "kill worker process"}) {
+    if (overrun.signal == 0 && std::string(name) != "timer expired") continue;
+    write(round, settings,
+          {.state = "RUNNING",
+           .name = name,
+           .details = {{"watchdog_event", name},
+                       {"worker_pid", std::to_string(overrun.pid)},
+                       {"scope_id", overrun.scope},
+                       {"expiration_time", fmt::format("{}", overrun.expiration_time)},
+                       {"signal", std::to_string(overrun.signal)}}});
+  }
+}
+
 void EventLog::write(const Round& round, const Settings& settings, const Event& event) const {
   if (!is_on_) return;
   const WorldLayout layout = layout_of(round);
-  json details = {{"group_world_size", layout.num_nodes}};
+  json details = event.details;
+  details["group_world_size"] = layout.num_nodes;
   json metadata = {
       {"run_id", settings.run_id},
       {"global_rank", nullptr},
@@ -89,8 +117,9 @@ void EventLog::write(const Round& round, const Settings& settings, const Event& 
     details["exit_code"] = {event.failure ? json(event.failure->status.returncode()) : json()};
     details["worker_pid"] = {event.failure ? json(event.failure->pid) : json()};
   }
-  metadata["metadata"] = details.dump();
-  const json line = {{"name", fmt::format("torchelastic.worker.status.{}", event.state)},
+  metadata["metadata"] = details.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string name = event.name.empty() ? fmt::format("torchelastic.worker.status.{}", event.state) : event.name;
+  const json line = {{"name", name},
                      {"source", event.local_rank < 0 ? "AGENT" : "WORKER"},
                      {"timestamp", milliseconds_since_1970()},
                      {"metadata", metadata}};

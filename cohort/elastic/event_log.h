@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cohort/elastic/failure_report.h"
+#include "cohort/elastic/watchdog_timer.h"
 #include "cohort/rendezvous/rendezvous.h"
 
 namespace cohort::elastic {
@@ -20,6 +21,14 @@ class EventLog {
                     const WorkerFailure& failure) const;
   void agent_ended(const rendezvous::Round& round, const rendezvous::Settings& settings, bool is_success,
                    const std::string& why) const;
+
+  /// The end of a phase of the agent, with "duration_ms": "rendezvous", "start_workers", "run_workers", "stop_workers" or
+  /// "exit_barrier". These are what torchelastic's metrics measure (agent/server/api.py, @prof).
+  void phase_ended(const rendezvous::Round& round, const rendezvous::Settings& settings, const std::string& phase,
+                   std::chrono::steady_clock::duration duration) const;
+  /// "timer expired", then "kill worker process" if a signal was sent.
+  void block_overran(const rendezvous::Round& round, const rendezvous::Settings& settings,
+                     const Overrun& overrun) const;
 
  private:
   struct Event;

@@ -98,6 +98,11 @@ WorkerFailure describe_failure(int rank, int local_rank, pid_t pid, const base::
   return failure;
 }
 
+void add_overrun(WorkerFailure& failure, const std::string& overrun) {
+  failure.overrun = overrun;
+  if (failure.error_file == "<N/A>") failure.message += ": " + overrun;
+}
+
 std::string error_file_with_code(const std::string& text, const base::ExitStatus& status) {
   json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object() || !root.contains("message") || !root["message"].is_object()) return text;

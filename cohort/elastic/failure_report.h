@@ -18,6 +18,8 @@ struct WorkerFailure {
   std::time_t time = 0;
   /// It did not end: it hangs in the kernel.
   bool is_stuck = false;
+  /// `block "epoch" overran its timer`, if that is why.
+  std::string overrun = {};
   /// "<N/A>" if the worker left none.
   std::string error_file = "<N/A>";
   /// What the worker said itself, its signal, or how to get more.
@@ -28,6 +30,9 @@ struct WorkerFailure {
 /// @record or by hand): its message, its traceback and its own time, which may be earlier than `noticed_at`.
 WorkerFailure describe_failure(int rank, int local_rank, pid_t pid, const base::ExitStatus& status,
                                const std::string& error_file, std::time_t noticed_at);
+
+/// Adds why it was ended, unless it has said something itself.
+void add_overrun(WorkerFailure& failure, const std::string& overrun);
 
 /// The failure that came first; among those of one second, the first in the list. Requires a failure.
 const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures);

@@ -54,6 +54,11 @@ Result<int> parse_local_world_size(const std::string& text, const HostDevices& d
     if (devices.num_gpus > 0) return devices.num_gpus;
     return Error("--nproc-per-node=gpu: Cuda is not available.").with_hint("this host shows no /dev/nvidia0");
   }
+  if (text == "xpu") {
+    return Error(
+               "--nproc-per-node=xpu: this launcher counts CPUs and CUDA's GPUs alone, as it knows no LibTorch to ask")
+        .with_hint("give their number, as in --nproc-per-node=4");
+  }
   const auto count = base::parse_int(text);
   if (!count) {
     return Error(fmt::format("Unsupported nproc_per_node value: {}{}", text,

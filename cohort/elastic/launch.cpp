@@ -79,17 +79,31 @@ void say_threads(const LaunchPlan& plan, const HostFacts& host) {
   base::log_warning(fmt::format("OMP_NUM_THREADS is not set; setting it to {} for each worker ({})", number, why));
 }
 
+Result<std::optional<WatchdogTimer>> make_watchdog(const LaunchOptions& options) {
+  if (!options.watches_timers) return std::optional<WatchdogTimer>();
+  Result<WatchdogTimer> watchdog = WatchdogTimer::create(options.timer_file);
+  if (!watchdog) return watchdog.error();
+  return std::optional<WatchdogTimer>(std::move(*watchdog));
+}
+
 Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder) {
   // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
   (void)::signal(SIGPIPE, SIG_IGN);
   // The guard is a fork and signals are blocked for all threads: both come before the rendezvous's thread.
-  Result<SessionGuard> guard = SessionGuard::start([&folder] { remove_if_unused(folder); });
+  Result<std::optional<WatchdogTimer>> watchdog = make_watchdog(options);
+  if (!watchdog) return watchdog.error();
+  Result<SessionGuard> guard = SessionGuard::start([&folder, &watchdog] {
+    if (*watchdog) (*watchdog)->remove_files();
+    remove_if_unused(folder);
+  });
   if (!guard) return guard.error();
   std::vector<int> heard = plan.signals;
   heard.insert(heard.end(), {SIGUSR1, SIGUSR2});
   Result<SignalSource> signals = SignalSource::create(heard);
   if (!signals) return signals.error();
-  Result<int> code = Agent(options, plan, folder, *guard, *signals).run();
+  WatchdogTimer* const timer = *watchdog ? &**watchdog : nullptr;
+  const AgentTools tools{.folder = folder, .guard = *guard, .signals = *signals, .watchdog = timer};
+  Result<int> code = Agent(options, plan, tools).run();
   // The job is over: a signal that comes late changes neither the exit code nor what is cleaned up.
   for (const int signal : heard) (void)::signal(signal, SIG_IGN);
   return code;

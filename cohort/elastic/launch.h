@@ -31,6 +31,11 @@ struct LaunchOptions {
   std::chrono::milliseconds shutdown_timeout{30'000};
   /// TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT; 0: none.
   std::chrono::milliseconds stuck_timeout{0};
+  /// TORCHELASTIC_ENABLE_FILE_TIMER, and TORCHELASTIC_TIMER_FILE: "" for a fresh path.
+  bool watches_timers = false;
+  std::string timer_file;
+  /// TORCHELASTIC_HEALTH_CHECK_PORT.
+  std::optional<int> health_check_port;
   /// The wait before the first restart; doubled for each one more, up to a minute.
   std::chrono::milliseconds restart_backoff{0};
   std::string cpu_bind = "none";

@@ -23,6 +23,8 @@ struct WorkerContext {
   std::string handled_signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
   /// --virtual-local-rank: every worker is local rank 0 and sees one GPU.
   bool virtual_local_rank = false;
+  /// Where watchdog timers are asked for; "": nowhere.
+  std::string timer_file = {};
 };
 
 WorkerContext context_of(const rendezvous::Round& round);

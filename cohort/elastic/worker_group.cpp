@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 
 #include "cohort/base/log.h"
 #include "cohort/base/process_state.h"
@@ -26,6 +27,12 @@ constexpr milliseconds kScanInterval{10};
 /// How often the workers' states are looked at.
 constexpr milliseconds kLookInterval{1000};
 
+/// A worker ends by the signal, or in its own way after having heard of it, or because the signal has ended its child.
+bool may_be_why(const Overrun& overrun, pid_t worker, const base::ExitStatus& status) {
+  if (overrun.signal == 0) return false;
+  return status.signal == 0 || status.signal == overrun.signal || overrun.pid != worker;
+}
+
 }  // namespace
 
 struct WorkerGroup::Worker {
@@ -34,6 +41,8 @@ struct WorkerGroup::Worker {
   WorkerHealth health{};
   bool ended = false;
   bool abandoned = false;
+  /// The last of its blocks, or of its children's, that overran its timer.
+  std::optional<Overrun> overrun{};
   std::string describe() const { return fmt::format("rank {} (pid {})", spec.rank, process.pid()); }
 };
 
@@ -82,10 +91,12 @@ Result<void> WorkerGroup::begin_worker(const WorkerSpec& spec) {
 GroupResult WorkerGroup::supervise(const Surroundings& surroundings) {
   while (phase_ != Phase::kDone) {
     wait_for_events(surroundings);
+    end_overruns(surroundings);
     look_after(surroundings);
     advance();
   }
   output_.finish(surroundings.signals);
+  if (stopped_at_) result_.stop_time = std::chrono::duration_cast<milliseconds>(Clock::now() - *stopped_at_);
   return result_;
 }
 
@@ -103,11 +114,18 @@ void WorkerGroup::wait_for_events(const Surroundings& surroundings) {
         {worker->process.pidfd(), POLLIN, [this, &worker, &surroundings] { take_exit(*worker, surroundings); }});
   }
   output_.add_watches(watches);
+  if (options_.watchdog)
+    watches.push_back({options_.watchdog->fd(), POLLIN, [this] { options_.watchdog->read(sessions()); }});
+  if (surroundings.add_watches) surroundings.add_watches(watches);
   wait_for(watches, milliseconds_to_wait());
 }
 
 int WorkerGroup::milliseconds_to_wait() const {
-  if (phase_ == Phase::kRunning) return static_cast<int>(kLookInterval.count());
+  if (phase_ == Phase::kRunning) {
+    const auto expiration = options_.watchdog ? options_.watchdog->next_expiration() : std::nullopt;
+    const double left = expiration ? std::ceil((*expiration - seconds_since_1970()) * 1000) : 1e9;
+    return static_cast<int>(std::clamp(left, 0.0, static_cast<double>(kLookInterval.count())));
+  }
   if (phase_ == Phase::kCleaning) return static_cast<int>(kScanInterval.count());
   const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left, 0, 3'600'000));
@@ -149,13 +167,17 @@ void WorkerGroup::take_exit(Worker& worker, const Surroundings& surroundings) {
   if (!status) return;
   worker.ended = true;
   if (status->ok()) return;
+  WorkerFailure failure = describe_failure(worker.spec.rank, worker.spec.local_rank, worker.process.pid(), *status,
+                                           worker.spec.routes.error_file, std::time(nullptr));
+  if (worker.overrun && may_be_why(*worker.overrun, worker.process.pid(), *status)) {
+    add_overrun(failure, worker.overrun->describe());
+  }
+  const std::string why = failure.overrun.empty() ? "" : ": " + failure.overrun;
   const std::string next = all_ended() ? "" : "; stopping the other workers with SIGTERM";
   if (phase_ == Phase::kRunning) {
-    base::log_error(fmt::format("{} failed with {}{}", worker.describe(), status->describe(), next));
+    base::log_error(fmt::format("{} failed with {}{}{}", worker.describe(), status->describe(), why, next));
   }
-  add_failure(describe_failure(worker.spec.rank, worker.spec.local_rank, worker.process.pid(), *status,
-                               worker.spec.routes.error_file, std::time(nullptr)),
-              surroundings);
+  add_failure(std::move(failure), surroundings);
 }
 
 void WorkerGroup::add_failure(WorkerFailure failure, const Surroundings& surroundings) {
@@ -190,7 +212,36 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
   }
 }
 
+// The timers of workers that are being stopped do not matter any more.
+void WorkerGroup::end_overruns(const Surroundings& surroundings) {
+  if (!options_.watchdog || phase_ != Phase::kRunning) return;
+  // A release may have come just now, or long ago if it was we who did not run.
+  if (options_.watchdog->next_expiration().value_or(HUGE_VAL) > seconds_since_1970()) return;
+  options_.watchdog->read(sessions());
+  for (const Overrun& overrun : options_.watchdog->end_overruns(seconds_since_1970(), sessions())) {
+    const auto found = std::find_if(workers_.begin(), workers_.end(),
+                                    [&](const auto& worker) { return worker->process.pid() == overrun.session; });
+    if (found == workers_.end()) continue;
+    Worker& worker = **found;
+    const std::string whose = overrun.pid == overrun.session ? "" : fmt::format(" (in its process {})", overrun.pid);
+    const std::string what =
+        overrun.signal == 0 ? "it asks for no signal" : "ending the process with " + base::signal_name(overrun.signal);
+    base::log_error(fmt::format("{}: {}{}; {}", worker.describe(), overrun.describe(), whose, what));
+    worker.overrun = overrun;
+    if (surroundings.when_overrun) surroundings.when_overrun(overrun);
+  }
+}
+
+std::set<pid_t> WorkerGroup::sessions() const {
+  std::set<pid_t> sessions;
+  for (const auto& worker : workers_) {
+    if (!worker->ended) sessions.insert(worker->process.pid());
+  }
+  return sessions;
+}
+
 void WorkerGroup::stop(int signal) {
+  stopped_at_ = Clock::now();
   phase_ = Phase::kStopping;
   deadline_ = Clock::now() + options_.shutdown_timeout;
   for (const auto& worker : workers_) {
@@ -221,9 +272,22 @@ void WorkerGroup::abandon_workers() {
   }
 }
 
-bool WorkerGroup::all_ended() const {
-  return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->ended; });
+const char* WorkerGroup::state() const {
+  switch (phase_) {
+    case Phase::kRunning:
+      return "running";
+    case Phase::kStopping:
+      return "stopping";
+    case Phase::kKilling:
+      return "killing";
+    default:
+      return "cleaning";
+  }
 }
+
+int WorkerGroup::num_running() const { return static_cast<int>(sessions().size()); }
+
+bool WorkerGroup::all_ended() const { return num_running() == 0; }
 
 void WorkerGroup::advance() {
   if (phase_ == Phase::kCleaning) return clean_sessions();

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "cohort/elastic/failure_report.h"
 #include "cohort/elastic/session.h"
 #include "cohort/elastic/signals.h"
+#include "cohort/elastic/watchdog_timer.h"
 #include "cohort/elastic/worker_output.h"
 
 namespace cohort::elastic {
@@ -42,6 +44,8 @@ struct GroupOptions {
   std::string attempt_folder;
   /// May be null: then grandchildren outlive a launcher that is killed.
   SessionGuard* guard = nullptr;
+  /// May be null: then no block of a worker is watched.
+  WatchdogTimer* watchdog = nullptr;
 };
 
 /// What a group hears and says while its workers run.
@@ -53,6 +57,10 @@ struct Surroundings {
   std::function<std::optional<std::string>()> read_news;
   /// Called for the first worker that fails of itself, before the others are stopped.
   std::function<void(const WorkerFailure& failure)> when_failed;
+  /// Called for a block that overran its timer; its process has been sent the signal.
+  std::function<void(const Overrun& overrun)> when_overrun;
+  /// What else the caller waits for all the time.
+  std::function<void(std::vector<Watch>& watches)> add_watches;
 };
 
 struct GroupResult {
@@ -60,6 +68,8 @@ struct GroupResult {
   std::optional<int> signal;
   /// True if news ended it.
   bool was_stopped = false;
+  /// From the first signal to the workers until nothing of them was left; nothing if they ended by themselves.
+  std::optional<std::chrono::milliseconds> stop_time;
   /// In the order in which they were noticed; also those that were stopped because of the first.
   std::vector<WorkerFailure> failures;
   bool ok() const { return !signal && !was_stopped && failures.empty(); }
@@ -78,6 +88,13 @@ class WorkerGroup {
   /// Signals are forwarded to the workers' sessions; a second SIGINT or SIGQUIT kills them at once.
   GroupResult supervise(const Surroundings& surroundings);
 
+  /// Those that have not ended.
+  int num_running() const;
+  /// "running", "stopping", "killing" or "cleaning".
+  const char* state() const;
+  /// Workers are there that have not ended after SIGKILL.
+  bool is_stuck() const { return phase_ == Phase::kKilling; }
+
  private:
   enum class Phase { kRunning, kStopping, kKilling, kCleaning, kDone };
   struct Worker;
@@ -90,6 +107,8 @@ class WorkerGroup {
   void take_news(const Surroundings& surroundings);
   void take_exit(Worker& worker, const Surroundings& surroundings);
   void look_after(const Surroundings& surroundings);
+  void end_overruns(const Surroundings& surroundings);
+  std::set<pid_t> sessions() const;
   void add_failure(WorkerFailure failure, const Surroundings& surroundings);
   void advance();
   void stop(int signal);
@@ -105,6 +124,7 @@ class WorkerGroup {
   Phase phase_ = Phase::kRunning;
   Clock::time_point deadline_{};
   Clock::time_point last_look_{};
+  std::optional<Clock::time_point> stopped_at_;
   bool leftovers_killed_ = false;
   GroupResult result_;
 };

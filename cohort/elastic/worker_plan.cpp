@@ -23,12 +23,13 @@ std::string line_prefix(const WorkerContext& context, int local_rank) {
 }  // namespace
 
 Result<std::vector<WorkerSpec>> plan_workers(const LaunchOptions& options, const LaunchPlan& plan,
-                                             const rendezvous::Round& round, const std::string& attempt_folder) {
+                                             const rendezvous::Round& round, const AttemptFiles& files) {
   WorkerContext context = context_of(round);
   context.run_id = plan.rendezvous.run_id;
   context.handled_signals = options.signals_to_handle;
   context.virtual_local_rank = options.virtual_local_rank;
-  const std::vector<WorkerRoutes> routes = plan_worker_routes(plan.logs, attempt_folder);
+  context.timer_file = files.timer_file;
+  const std::vector<WorkerRoutes> routes = plan_worker_routes(plan.logs, files.folder);
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < plan.local_world_size; ++local_rank) {
     const auto place = static_cast<size_t>(local_rank);

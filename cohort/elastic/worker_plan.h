@@ -11,8 +11,16 @@
 
 namespace cohort::elastic {
 
-/// One specification per local rank. `attempt_folder` is "" if there are no log files at all.
+/// Paths of this node's in one round; "" where there is none.
+struct AttemptFiles {
+  /// For logs and error files.
+  std::string folder;
+  /// The named pipe of the watchdog timers.
+  std::string timer_file;
+};
+
+/// One specification per local rank.
 base::Result<std::vector<WorkerSpec>> plan_workers(const LaunchOptions& options, const LaunchPlan& plan,
-                                                   const rendezvous::Round& round, const std::string& attempt_folder);
+                                                   const rendezvous::Round& round, const AttemptFiles& files);
 
 }  // namespace cohort::elastic

@@ -47,6 +47,7 @@ def test_the_parts_of_the_file_fit_together(resources):
     assert pod["subdomain"] == service["metadata"]["name"]
     assert env["MASTER_ADDR"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}"
     assert all(isinstance(value, str) for value in env.values())
+    assert str(pod["containers"][0]["livenessProbe"]["httpGet"]["port"]) == env["TORCHELASTIC_HEALTH_CHECK_PORT"]
     mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
     assert mounts == {volume["name"]: "/dev/shm" for volume in pod["volumes"]}
 

@@ -300,6 +300,19 @@ def test_two_nodes(side_by_side, backend):
     same_variables(runs["cohort"][0], runs["torchrun"][0], PERMITTED | {"FOUND", "TMPDIR", "TORCHELASTIC_ERROR_FILE", "PWD"})
 
 
+def test_identical_workers_change_no_rank(side_by_side):
+    """TORCH_ELASTIC_WORKER_IDENTICAL is torchrun's shorter way to the same numbers; ours has one step anyway."""
+    found = []
+    for identical in ("0", "1"):
+        runs = side_by_side(*TWO_NODES["c10d"], variables=[{"MEET": "1", "TORCH_ELASTIC_WORKER_IDENTICAL": identical}],
+                            only=("cohort",))["cohort"]
+        assert [each.code for each in runs] == [0, 0], runs[0].err.read_text()
+        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE")
+        found.append({place: [worker["env"][name] for name in names] for place, worker in runs[0].workers().items()})
+    assert found[0] == found[1]
+    assert sorted(found[0]) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
 FAILURES = {
     "exit code": ("1:0:7", ["--nproc-per-node=2"]),
     "signal": ("0:0:SIGKILL", ["--nproc-per-node=3"]),

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "cohort/base/atomic_file.h"
@@ -142,6 +143,19 @@ TEST(Agent, EventsAreJsonLines) {
   EXPECT_EQ(launcher.finish(), 0);
   EXPECT_THAT(launcher.errors(), HasSubstr("\"name\":\"torchelastic.worker.status.START\""));
   EXPECT_THAT(launcher.errors(), HasSubstr("\"name\":\"torchelastic.worker.status.SUCCEEDED\",\"source\":\"AGENT\""));
+}
+
+TEST(Agent, EventsHaveTheDurationsOfItsPhases) {
+  Launcher launcher(
+      {"--nproc-per-node=2", "--event-log-handler=console", "--max-restarts=1"},
+      "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then exit 0; fi; [ $RANK = 0 ] || exit 3; exec sleep 1000");
+  EXPECT_EQ(launcher.finish(), 0);
+  for (const auto& [phase, times] : std::map<std::string, int>{
+           {"rendezvous", 2}, {"start_workers", 2}, {"run_workers", 2}, {"stop_workers", 1}, {"exit_barrier", 1}}) {
+    EXPECT_EQ(count_of(launcher.errors(), "\"name\":\"torchelastic.agent." + phase + "\",\"source\":\"AGENT\""), times)
+        << phase;
+  }
+  EXPECT_EQ(count_of(launcher.errors(), "\\\"duration_ms\\\":"), 8);
 }
 
 TEST(Agent, LaunchPassesLocalRankAsAnArgument) {

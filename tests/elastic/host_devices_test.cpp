@@ -25,6 +25,9 @@ TEST(HostDevices, LocalWorldSizeErrorsMessage) {
   EXPECT_EQ(parse_local_world_size("gpu", devices).error().describe(),
             "--nproc-per-node=gpu: Cuda is not available.\n"
             "  hint: this host shows no /dev/nvidia0");
+  EXPECT_EQ(parse_local_world_size("xpu", devices).error().describe(),
+            "--nproc-per-node=xpu: this launcher counts CPUs and CUDA's GPUs alone, as it knows no LibTorch to ask\n"
+            "  hint: give their number, as in --nproc-per-node=4");
   EXPECT_EQ(parse_local_world_size("0", devices).error().describe(), "--nproc-per-node=0 must be from 1 to 1048576");
 }
 

@@ -224,6 +224,16 @@ Result<void> parse_times(RunFlags& flags) {
   return {};
 }
 
+/// What has no flag, as in torchrun.
+Result<void> parse_environment(elastic::LaunchOptions& options) {
+  options.watches_timers = base::get_env("TORCHELASTIC_ENABLE_FILE_TIMER").value_or("") == "1";
+  options.timer_file = base::get_env("TORCHELASTIC_TIMER_FILE").value_or("");
+  const Result<std::optional<long long>> port = base::env_int("TORCHELASTIC_HEALTH_CHECK_PORT", 1, 65535);
+  if (!port) return port.error();
+  if (*port) options.health_check_port = static_cast<int>(**port);
+  return {};
+}
+
 Result<void> parse_numbers(RunFlags& flags) {
   rendezvous::Flags& meeting = flags.options.rendezvous;
   if (!flags.node_rank.empty()) {
@@ -257,6 +267,7 @@ Result<void> finish_flags(RunFlags& flags, const std::vector<std::string>& progr
         .with_hint("--log-dir, --redirects, --tee and the filters say where output goes");
   }
   if (Result<void> parsed = parse_numbers(flags); !parsed) return parsed.error();
+  if (Result<void> parsed = parse_environment(flags.options); !parsed) return parsed.error();
   return parse_times(flags);
 }
 

@@ -1,0 +1,277 @@
+#include "cohort/base/http_server.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <optional>
+
+#include "cohort/base/text.h"
+
+namespace cohort::base {
+namespace {
+
+constexpr size_t kMaxHead = 8 * 1024;
+constexpr size_t kMaxBody = 64 * 1024;
+constexpr size_t kMaxConnections = 16;
+/// Before others have their turn.
+constexpr int kMaxAccepts = 64;
+/// What may come after a request before we hang up.
+constexpr size_t kMaxDiscarded = 1 << 20;
+
+const char* reason_of(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 413:
+      return "Content Too Large";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Status";
+  }
+}
+
+std::string answer_text(const HttpResponse& response, bool has_body) {
+  return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+                     response.status, reason_of(response.status), response.content_type, response.body.size(),
+                     has_body ? response.body : std::string());
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::optional<int> hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return std::nullopt;
+}
+
+/// What is no escape stays as it is.
+std::string decode(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size()) {
+      const auto high = hex_digit(text[i + 1]);
+      const auto low = hex_digit(text[i + 2]);
+      if (high && low) {
+        plain += static_cast<char>(*high * 16 + *low);
+        i += 2;
+        continue;
+      }
+    }
+    plain += text[i] == '+' ? ' ' : text[i];
+  }
+  return plain;
+}
+
+std::multimap<std::string, std::string> parse_query(std::string_view query) {
+  std::multimap<std::string, std::string> parameters;
+  for (const std::string& part : split(query, '&')) {
+    if (part.empty()) continue;
+    const size_t equals = std::min(part.find('='), part.size());
+    const size_t value = std::min(equals + 1, part.size());
+    parameters.emplace(decode(std::string_view(part).substr(0, equals)), decode(std::string_view(part).substr(value)));
+  }
+  return parameters;
+}
+
+/// "GET /path?a=b HTTP/1.1". Returns 200, or the status of a refusal.
+int parse_request_line(const std::string& line, HttpRequest& request) {
+  const std::vector<std::string> words = split(line, ' ');
+  if (words.size() != 3 || words[0].empty() || !words[1].starts_with('/') || !words[2].starts_with("HTTP/1.")) {
+    return 400;
+  }
+  request.method = words[0];
+  const size_t mark = std::min(words[1].find('?'), words[1].size());
+  request.path = words[1].substr(0, mark);
+  if (mark < words[1].size()) request.parameters = parse_query(std::string_view(words[1]).substr(mark + 1));
+  return 200;
+}
+
+/// Finds the body's size in the lines after the first. Returns 200, or the status of a refusal.
+int parse_fields(const std::vector<std::string>& lines, size_t& body_size) {
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const size_t colon = lines[i].find(':');
+    if (colon == std::string::npos || colon == 0) return 400;
+    const std::string name = lower(lines[i].substr(0, colon));
+    if (name == "transfer-encoding") return 501;
+    if (name != "content-length") continue;
+    const auto size = parse_int(trim(lines[i].substr(colon + 1)));
+    if (!size || *size < 0) return 400;
+    if (*size > static_cast<long long>(kMaxBody)) return 413;
+    body_size = static_cast<size_t>(*size);
+  }
+  return 200;
+}
+
+}  // namespace
+
+HttpProgress parse_http_request(std::string_view bytes) {
+  HttpProgress progress;
+  const size_t end = bytes.find("\r\n\r\n");
+  if (end == std::string_view::npos || end > kMaxHead) {
+    progress.status = bytes.size() > kMaxHead ? 431 : 0;
+    return progress;
+  }
+  std::vector<std::string> lines;
+  for (const std::string& line : split(bytes.substr(0, end), '\n')) {
+    lines.push_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+  }
+  size_t body_size = 0;
+  progress.status = parse_request_line(lines[0], progress.request);
+  if (progress.status == 200) progress.status = parse_fields(lines, body_size);
+  if (progress.status != 200) return progress;
+  const std::string_view body = bytes.substr(end + 4);
+  if (body.size() < body_size) {
+    progress.status = 0;
+  } else {
+    progress.request.body = body.substr(0, body_size);
+  }
+  return progress;
+}
+
+struct HttpServer::Connection {
+  Fd socket;
+  std::string input;
+  std::string output;
+  size_t sent = 0;
+  size_t discarded = 0;
+};
+
+Result<HttpServer> HttpServer::create(std::vector<Fd> listeners, Handler handler) {
+  HttpServer server;
+  server.epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!server.epoll_) return Error(fmt::format("epoll_create1: {}", errno_text(errno)));
+  for (const Fd& listener : listeners) {
+    // Edge-triggered: where no descriptor is left for a client, it does not keep us busy.
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    event.data.fd = listener.get();
+    if (::epoll_ctl(server.epoll_.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0) {
+      return Error(fmt::format("epoll_ctl: {}", errno_text(errno)));
+    }
+  }
+  server.listeners_ = std::move(listeners);
+  server.handler_ = std::move(handler);
+  return server;
+}
+
+HttpServer::HttpServer(HttpServer&& other) noexcept = default;
+HttpServer::~HttpServer() = default;
+
+void HttpServer::serve() {
+  epoll_event events[kMaxConnections + 2];
+  const int count = ::epoll_wait(epoll_.get(), events, static_cast<int>(std::size(events)), 0);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[i].data.fd;
+    const auto is_same = [fd](const Fd& listener) { return listener.get() == fd; };
+    if (std::any_of(listeners_.begin(), listeners_.end(), is_same)) {
+      accept_from(fd);
+      continue;
+    }
+    const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                    [fd](const auto& connection) { return connection->socket.get() == fd; });
+    if (found != connections_.end() && !advance(**found)) connections_.erase(found);
+  }
+}
+
+void HttpServer::accept_from(int listener) {
+  for (int i = 0; i < kMaxAccepts; ++i) {
+    Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return;
+    }
+    if (connections_.size() >= kMaxConnections) connections_.erase(connections_.begin());
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = socket.get();
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) continue;
+    connections_.push_back(std::make_unique<Connection>(Connection{std::move(socket), {}, {}}));
+  }
+  // More wait. Telling so again is what makes an edge of it.
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.fd = listener;
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener, &event);
+}
+
+void HttpServer::watch(int socket, bool for_writing) {
+  epoll_event event{};
+  event.events = for_writing ? EPOLLOUT : EPOLLIN;
+  event.data.fd = socket;
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket, &event);
+}
+
+bool HttpServer::advance(Connection& connection) {
+  if (connection.output.empty()) return read_request(connection);
+  if (connection.sent < connection.output.size()) return send_answer(connection);
+  // The answer is out. The client hangs up first: closing with something unread could take the answer from it.
+  char buffer[4096];
+  for (;;) {
+    const ssize_t size = ::recv(connection.socket.get(), buffer, sizeof buffer, 0);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return errno == EAGAIN;
+    connection.discarded += static_cast<size_t>(size);
+    if (size == 0 || connection.discarded > kMaxDiscarded) return false;
+  }
+}
+
+bool HttpServer::read_request(Connection& connection) {
+  char buffer[4096];
+  while (connection.input.size() <= kMaxHead + kMaxBody) {
+    const ssize_t size = ::recv(connection.socket.get(), buffer, sizeof buffer, 0);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) break;
+    if (size <= 0) return false;
+    connection.input.append(buffer, static_cast<size_t>(size));
+  }
+  const HttpProgress progress = parse_http_request(connection.input);
+  if (progress.status == 0) return true;
+  const bool is_whole = progress.status == 200;
+  const HttpResponse response =
+      is_whole ? handler_(progress.request)
+               : HttpResponse{.status = progress.status, .body = reason_of(progress.status) + std::string("\n")};
+  connection.output = answer_text(response, progress.request.method != "HEAD");
+  connection.input.clear();
+  return send_answer(connection);
+}
+
+bool HttpServer::send_answer(Connection& connection) {
+  while (connection.sent < connection.output.size()) {
+    const ssize_t size = ::send(connection.socket.get(), connection.output.data() + connection.sent,
+                                connection.output.size() - connection.sent, MSG_NOSIGNAL);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) {
+      watch(connection.socket.get(), /*for_writing=*/true);
+      return true;
+    }
+    if (size < 0) return false;
+    connection.sent += static_cast<size_t>(size);
+  }
+  ::shutdown(connection.socket.get(), SHUT_WR);
+  watch(connection.socket.get(), /*for_writing=*/false);
+  return true;
+}
+
+}  // namespace cohort::base

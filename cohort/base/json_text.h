@@ -1,0 +1,12 @@
+/// JSON by hand, for the few lines that a layer writes without a library for it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace cohort::base {
+
+/// The text in quotes, with escapes for quotes, backslashes and control characters. Other bytes stay as they are.
+std::string json_string(std::string_view text);
+
+}  // namespace cohort::base

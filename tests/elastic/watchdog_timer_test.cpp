@@ -1,0 +1,254 @@
+#include "cohort/elastic/watchdog_timer.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "cohort/base/env.h"
+#include "cohort/base/process.h"
+#include "cohort/base/text.h"
+#include "tests/support/temporary_folder.h"
+
+namespace cohort::elastic {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+using Sessions = std::set<pid_t>;
+
+TEST(TimerRequest, IsReadAsPythonWritesIt) {
+  const auto request = parse_timer_request(
+      R"({"version": 1, "pid": 4711, "scope_id": "train.py#12 \u00e4", "expiration_time": 1700000000.25, "signal": 9})");
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->pid, 4711);
+  EXPECT_EQ(request->scope, "train.py#12 \xc3\xa4");
+  EXPECT_EQ(request->expiration_time, 1700000000.25);
+  EXPECT_EQ(request->signal, 9);
+  EXPECT_EQ(parse_timer_request(R"({"pid": 1, "scope_id": "", "expiration_time": -1, "signal": -2})")->signal, -2);
+}
+
+TEST(TimerRequest, GarbageIsNone) {
+  for (const char* line : {"", "x", "[]", "{}", R"({"pid": 1, "scope_id": "a", "expiration_time": 1})",
+                           R"({"pid": "1", "scope_id": "a", "expiration_time": 1, "signal": 9})",
+                           R"({"pid": 1, "scope_id": 5, "expiration_time": 1, "signal": 9})",
+                           R"({"pid": 1, "scope_id": "a", "expiration_time": "1", "signal": 9})",
+                           R"({"pid": 0, "scope_id": "a", "expiration_time": 1, "signal": 9})",
+                           R"({"pid": -5, "scope_id": "a", "expiration_time": 1, "signal": 9})",
+                           R"({"pid": 99999999999999999999, "scope_id": "a", "expiration_time": 1, "signal": 9})",
+                           R"({"pid": 1, "scope_id": "a", "expiration_time": NaN, "signal": 9})",
+                           R"({"pid": 1, "scope_id": "a", "expiration_time": 1, "signal": 1000})"}) {
+    EXPECT_FALSE(parse_timer_request(line)) << line;
+  }
+}
+
+/// A process that does nothing, in a session of its own.
+base::Process sleeper(bool new_session = true) {
+  return base::Process::start({.arguments = {"sleep", "1000"}, .environment = {}, .new_session = new_session}).value();
+}
+
+class WatchdogTimerTest : public testing::Test {
+ protected:
+  WatchdogTimerTest() : timer_(WatchdogTimer::create(folder_ / "pipe").value()) {}
+
+  void write(const std::string& text) {
+    const base::Fd pipe(::open(timer_.path().c_str(), O_WRONLY | O_NONBLOCK));
+    ASSERT_TRUE(pipe);
+    ASSERT_TRUE(base::write_all(pipe.get(), text));
+  }
+  void ask(pid_t pid, const std::string& scope, int expiration_time, int signal) {
+    write(
+        base::fill_in("{\"version\": 1, \"pid\": {}, \"scope_id\": \"{}\", \"expiration_time\": {}, \"signal\": {}}\n",
+                      pid, scope, expiration_time, signal));
+  }
+  /// What read() logs.
+  std::string read(const Sessions& sessions) {
+    testing::internal::CaptureStderr();
+    timer_.read(sessions);
+    return testing::internal::GetCapturedStderr();
+  }
+
+  const test::TemporaryFolder folder_;
+  WatchdogTimer timer_;
+};
+
+TEST_F(WatchdogTimerTest, EndsTheProcessThatOverrunsAndNamesTheBlock) {
+  base::Process worker = sleeper();
+  const Sessions sessions = {worker.pid()};
+  ask(worker.pid(), "epoch\\n7", 100, SIGTERM);
+  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(timer_.next_expiration(), 100);
+  EXPECT_TRUE(timer_.end_overruns(99, sessions).empty());
+  const std::vector<Overrun> overruns = timer_.end_overruns(100, sessions);
+  ASSERT_EQ(overruns.size(), 1u);
+  EXPECT_EQ(overruns[0].pid, worker.pid());
+  EXPECT_EQ(overruns[0].session, worker.pid());
+  EXPECT_EQ(overruns[0].signal, SIGTERM);
+  EXPECT_EQ(overruns[0].describe(), "block \"epoch?7\" overran its timer");
+  EXPECT_EQ(worker.wait_for(std::chrono::seconds(60)).value().signal, SIGTERM);
+  EXPECT_FALSE(timer_.next_expiration());
+}
+
+TEST_F(WatchdogTimerTest, AReleasedBlockNeverOverruns) {
+  base::Process worker = sleeper();
+  const Sessions sessions = {worker.pid()};
+  ask(worker.pid(), "a", 100, SIGKILL);
+  ask(worker.pid(), "b", 200, SIGKILL);
+  ask(worker.pid(), "a", -1, 0);
+  ask(worker.pid(), "never begun", -1, 0);
+  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(timer_.next_expiration(), 200);
+  ask(worker.pid(), "b", 300, SIGKILL);  // a second time: the later request counts
+  EXPECT_EQ(read(sessions), "");
+  EXPECT_TRUE(timer_.end_overruns(250, sessions).empty());
+  EXPECT_FALSE(worker.poll());
+}
+
+TEST_F(WatchdogTimerTest, TheFirstThatNamesASignalCounts) {
+  base::Process worker = sleeper();
+  const Sessions sessions = {worker.pid()};
+  ask(worker.pid(), "no signal", 10, 0);
+  ask(worker.pid(), "later", 30, SIGTERM);
+  ask(worker.pid(), "sooner", 20, SIGKILL);
+  EXPECT_EQ(read(sessions), "");
+  const std::vector<Overrun> overruns = timer_.end_overruns(100, sessions);
+  ASSERT_EQ(overruns.size(), 1u);
+  EXPECT_EQ(overruns[0].scope, "sooner");
+  EXPECT_EQ(worker.wait_for(std::chrono::seconds(60)).value().signal, SIGKILL);
+}
+
+TEST_F(WatchdogTimerTest, WithoutASignalItIsOnlyReported) {
+  base::Process worker = sleeper();
+  ask(worker.pid(), "quiet", 10, -9);
+  EXPECT_EQ(read({worker.pid()}), "");
+  const std::vector<Overrun> overruns = timer_.end_overruns(100, {worker.pid()});
+  ASSERT_EQ(overruns.size(), 1u);
+  EXPECT_EQ(overruns[0].signal, 0);
+  EXPECT_FALSE(worker.wait_for(std::chrono::milliseconds(50)));
+}
+
+TEST_F(WatchdogTimerTest, OthersProcessesAreLeftAloneMessage) {
+  base::Process worker = sleeper();
+  base::Process stranger = sleeper();
+  const Sessions sessions = {worker.pid()};
+  for (const pid_t pid : {stranger.pid(), ::getpid(), pid_t{1}}) ask(pid, "a", 100, SIGKILL);
+  EXPECT_EQ(read(sessions),
+            base::fill_in(
+                "[cohort] warning: ignoring what came for the watchdog timers through \"{}\": a timer for process {}, "
+                "which is none of this job's workers; more of the kind is not reported\n",
+                timer_.path(), stranger.pid()));
+  EXPECT_FALSE(timer_.next_expiration());
+  // One that was a worker's when it asked, and is no more when the time has come.
+  ask(worker.pid(), "a", 100, SIGKILL);
+  EXPECT_EQ(read(sessions), "");
+  EXPECT_TRUE(timer_.end_overruns(200, {stranger.pid()}).empty());
+  EXPECT_FALSE(worker.poll());
+  EXPECT_FALSE(stranger.poll());
+}
+
+TEST_F(WatchdogTimerTest, AWorkersChildrenAreItsOwn) {
+  base::Process worker = base::Process::start({.arguments = {"sh", "-c", "sleep 1000 & echo $!; wait $!; exit 5"},
+                                               .environment = base::environment(),
+                                               .standard_output = base::Stream::pipe()})
+                             .value();
+  char text[32] = {};
+  ASSERT_GT(::read(worker.standard_output().get(), text, sizeof text - 1), 0);
+  const pid_t child = std::stoi(text);
+  ask(child, "load", 1, SIGKILL);
+  EXPECT_EQ(read({worker.pid()}), "");
+  const std::vector<Overrun> overruns = timer_.end_overruns(2, {worker.pid()});
+  ASSERT_EQ(overruns.size(), 1u);
+  EXPECT_EQ(overruns[0].pid, child);
+  EXPECT_EQ(overruns[0].session, worker.pid());
+  EXPECT_EQ(worker.wait_for(std::chrono::seconds(60)).value().code, 5);
+}
+
+TEST_F(WatchdogTimerTest, GarbageIsSaidOnceAndBoundedMessage) {
+  base::Process worker = sleeper();
+  const Sessions sessions = {worker.pid()};
+  write("hello\x01\n");
+  EXPECT_EQ(read(sessions),
+            base::fill_in(
+                "[cohort] warning: ignoring what came for the watchdog timers through \"{}\": \"hello?\"; more of the "
+                "kind is not reported\n",
+                timer_.path()));
+  write("more\n" + std::string(40'000, 'x'));
+  EXPECT_EQ(read(sessions), "");
+  write("end of the long line\n");
+  ask(worker.pid(), "after it", 100, SIGKILL);
+  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(timer_.next_expiration(), 100);
+}
+
+TEST_F(WatchdogTimerTest, TooLongALineMessage) {
+  write(std::string(5'000, 'x'));
+  EXPECT_THAT(read({}), HasSubstr("\": a line of more than 4096 bytes; more of the kind is not reported\n"));
+}
+
+TEST_F(WatchdogTimerTest, NoMoreThan4096TimersMessage) {
+  base::Process worker = sleeper();
+  const Sessions sessions = {worker.pid()};
+  std::string said;
+  for (int i = 0; i < 4200; ++i) {
+    ask(worker.pid(), std::to_string(i), 100, SIGKILL);
+    if (i % 100 == 0) said += read(sessions);
+  }
+  said += read(sessions);
+  EXPECT_THAT(said, HasSubstr("\": a timer beside 4096 others; more of the kind is not reported\n"));
+}
+
+TEST_F(WatchdogTimerTest, ForgetsTheRoundBefore) {
+  base::Process worker = sleeper();
+  ask(worker.pid(), "a", 100, SIGKILL);
+  EXPECT_EQ(read({worker.pid()}), "");
+  ask(worker.pid(), "b", 100, SIGKILL);
+  timer_.forget();
+  EXPECT_EQ(read({worker.pid()}), "");
+  EXPECT_FALSE(timer_.next_expiration());
+}
+
+TEST(WatchdogTimerPath, IsTheOwnersAloneAndRemoved) {
+  std::string path;
+  {
+    const WatchdogTimer timer = WatchdogTimer::create("").value();
+    path = timer.path();
+    EXPECT_THAT(path, HasSubstr("/torchelastic_timer_"));
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
+    EXPECT_EQ(std::filesystem::status(std::filesystem::path(path).parent_path()).permissions(),
+              std::filesystem::perms(0700));
+  }
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(path).parent_path()));
+}
+
+TEST(WatchdogTimerPath, ReplacesAPipeThatWasLeftBehind) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0666), 0);
+  { EXPECT_EQ(WatchdogTimer::create(folder / "pipe").value().path(), folder / "pipe"); }
+  EXPECT_FALSE(std::filesystem::exists(folder / "pipe"));
+}
+
+TEST(WatchdogTimerPath, TakesNobodysPipeAndNoFileMessage) {
+  const test::TemporaryFolder folder;
+  const WatchdogTimer first = WatchdogTimer::create(folder / "pipe").value();
+  testing::internal::CaptureStderr();
+  const WatchdogTimer second = WatchdogTimer::create(folder / "pipe").value();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: TORCHELASTIC_TIMER_FILE=\"" + (folder / "pipe") +
+                                                        "\" is another launcher's; this one makes its own pipe\n");
+  EXPECT_THAT(second.path(), HasSubstr("/torchelastic_timer_"));
+  ASSERT_TRUE(base::write_file_atomically(folder / "file", "precious"));
+  EXPECT_EQ(WatchdogTimer::create(folder / "file").error().describe(),
+            "cannot make the watchdog timers' named pipe \"" + (folder / "file") +
+                "\": something else is there\n"
+                "  hint: give TORCHELASTIC_TIMER_FILE a path that is free, or leave it unset");
+  EXPECT_EQ(*base::read_file(folder / "file"), "precious");
+  EXPECT_EQ(WatchdogTimer::create("/nowhere/at/all").error().describe(),
+            "cannot make the watchdog timers' named pipe \"/nowhere/at/all\": No such file or directory (ENOENT)\n"
+            "  hint: set TORCHELASTIC_TIMER_FILE to a path where this user may create files, or leave it unset");
+}
+
+}  // namespace
+}  // namespace cohort::elastic
