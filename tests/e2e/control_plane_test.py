@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import BUILD, free_port
+from harness import BUILD, free_port
 
 RANK = BUILD / "bin" / "tests" / "worker_server_rank"
 HANG_LIMIT = 120

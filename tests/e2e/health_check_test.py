@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from conftest import free_port
+from harness import free_port
 from jobs import Job, wait_until
 
 

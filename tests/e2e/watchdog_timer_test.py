@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import torchrun_server
-from conftest import BUILD
+from harness import BUILD
 from jobs import Job, wait_until
 
 RANK = BUILD / "bin" / "tests" / "expires_rank"  # cohort::Expires; SCOPE AFTER TAKES [SIGNAL]

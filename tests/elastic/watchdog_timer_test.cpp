@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "cohort/base/atomic_file.h"
 #include "cohort/base/env.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
