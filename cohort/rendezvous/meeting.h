@@ -49,6 +49,7 @@ class Meeting final : public Rendezvous {
   base::Result<void> take(const News& news);
   base::Result<void> take_round(const RoundRecord& round);
   base::Result<std::optional<WorkersPlace>> agree_on_workers_place(const RoundRecord& round);
+  base::Result<bool> take_leads();
   void take_end(const OverRecord& over);
   base::Result<void> look_at_time();
   std::string hint_for_waiting() const;

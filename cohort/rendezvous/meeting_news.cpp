@@ -129,7 +129,8 @@ Result<void> Meeting::follow() {
   const auto is_there = journal_->wait_for_news(next_news_, time_to_wait());
   if (!is_there) return is_there.error();
   if (!*is_there) return look_at_time();
-  const auto news = journal_->news_at(next_news_);
+  const auto place = next_news_;
+  const auto news = journal_->news_at(place);
   if (!news) return news.error();
   {
     const std::lock_guard lock(mutex_);
@@ -138,7 +139,7 @@ Result<void> Meeting::follow() {
   auto taken = take(*news);
   if (!taken) {  // to be taken again, where the store comes back
     const std::lock_guard lock(mutex_);
-    --next_news_;
+    next_news_ = place;
   }
   return taken;
 }
@@ -175,7 +176,9 @@ Result<void> Meeting::take(const News& news) {
   } else if (!lead_) {
     auto journal = journal_->clone();
     if (!journal) return journal.error();
-    lead_ = std::make_unique<Leader>(std::move(*journal), settings_, id_, place_->may_return());
+    lead_ = std::make_unique<Leader>(
+        std::move(*journal), settings_, id_, place_->may_return(),
+        [this](const Error& error, const Journal& lost) { fail(lost.has_misread() ? error : place_->lost(error)); });
   }
   return {};
 }
@@ -239,11 +242,28 @@ Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundR
       if (!place) return place.error();
       return std::optional(std::move(*place));
     }
-    const auto is_over = journal_->has_news_at(next_news_);
+    const auto is_over = take_leads();
     if (!is_over) return is_over.error();
     if (*is_over) break;
   }
   return std::optional<WorkersPlace>();
+}
+
+// Takes the news of who leads that is next. Returns whether other news follows it.
+Result<bool> Meeting::take_leads() {
+  while (true) {
+    const auto is_there = journal_->has_news_at(next_news_);
+    if (!is_there) return is_there.error();
+    if (!*is_there) return false;
+    const auto news = journal_->news_at(next_news_);
+    if (!news) return news.error();
+    if (!std::holds_alternative<LeadRecord>(*news)) return true;
+    {
+      const std::lock_guard lock(mutex_);
+      ++next_news_;
+    }
+    if (auto taken = take(*news); !taken) return taken.error();
+  }
 }
 
 void Meeting::take_end(const OverRecord& over) {
