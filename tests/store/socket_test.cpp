@@ -19,10 +19,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The kernel gives even numbers to clients and odd ones to servers first, so an even one comes round in a few thousand tries.
+// Linux gives even numbers to clients and odd ones to servers first, so an even one comes round in a few thousand tries.
 TEST(ConnectTo, AClientIsNotItsOwnServer) {
-  const auto odd = base::reserve_port().value();
-  const int port = odd.port & ~1;
+  const auto held = base::reserve_port().value();
+  const int port = (held.port - 1) & ~1;
   if (base::look_up_port(port).is_listened_on) GTEST_SKIP() << "port " << port << " is another's";
   for (int i = 0; i < 20'000; ++i) {
     const auto socket = connect_to("127.0.0.1", port, milliseconds(0), Family::kV4);
@@ -60,10 +60,10 @@ TEST(ConnectTo, AnAddressThatSwallowsEverythingDoesNotHideTheNext) {
   const DeafServer deaf(hosts[0]);
   const auto hearing = listen_on(hosts[1], deaf.listener.port);
   ASSERT_TRUE(hearing) << hearing.error().describe();
-  for (const auto timeout : {milliseconds(1000), milliseconds(kHangLimit)}) {
-    const auto socket = connect_to("", deaf.listener.port, timeout);
-    EXPECT_TRUE(socket) << socket.error().describe();
-  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto socket = connect_to("", deaf.listener.port, 2 * kHangLimit);
+  ASSERT_TRUE(socket) << socket.error().describe();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kHangLimit) << "the first address had all the time";
 }
 
 }  // namespace
