@@ -129,7 +129,8 @@ bool Meeting::wait_for_return(const Error& error) {
   if (!place_->may_return() || stops_ || (deadline_ && now >= *deadline_)) return false;
   if (now - away_seen_at_ > kSilence + settings_.read_timeout) {
     away_since_ = now;
-    base::log_warning(fill_in("{}; the workers go on meanwhile, for {} at most", place_->lost(error).message(),
+    const auto* const meanwhile = round_ && !is_over_ ? "the workers go on meanwhile, for" : "trying again, for";
+    base::log_warning(fill_in("{}; {} {} at most", place_->lost(error).message(), meanwhile,
                               base::format_duration(settings_.join_timeout)));
   }
   away_seen_at_ = now;

@@ -41,6 +41,7 @@ class Meeting final : public Rendezvous {
   void come_and_follow();
   void follow_news();
   base::Result<void> come();
+  base::Result<void> enter();
   base::Result<void> check_settings();
   base::Result<void> skip_history();
   base::Result<void> follow();
@@ -94,6 +95,8 @@ class Meeting final : public Rendezvous {
   std::shared_ptr<Journal> life_journal_;
 
   bool is_explained_ = false;
+  /// The store answers, but this node may not take part.
+  bool is_refused_ = false;
   /// Of the store that may return: when this was last tried in vain, and since when.
   Clock::time_point away_seen_at_;
   Clock::time_point away_since_;

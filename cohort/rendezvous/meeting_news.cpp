@@ -44,7 +44,9 @@ void Meeting::come_and_follow() {
     const std::lock_guard lock(mutex_);
     journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
   }
-  if (auto joined = come(); !joined) return fail(joined.error());
+  for (auto joined = come(); !joined; joined = come()) {
+    if (is_refused_ || journal_->has_misread() || !wait_for_return(joined.error())) return fail(joined.error());
+  }
   follow_news();
 }
 
@@ -61,7 +63,18 @@ void Meeting::follow_news() {
   }
 }
 
+// Where the store comes back, it is called again.
 Result<void> Meeting::come() {
+  if (id_ < 0) {
+    if (auto entered = enter(); !entered) return entered;
+  }
+  if (leader_ >= 0) return {};
+  // Where another has been faster, its news tells.
+  const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
+  return announced ? Result<void>() : announced.error();
+}
+
+Result<void> Meeting::enter() {
   if (auto checked = check_settings(); !checked) return checked;
   if (auto skipped = skip_history(); !skipped) return skipped;
   auto journal = journal_->clone();
@@ -75,10 +88,7 @@ Result<void> Meeting::come() {
   }
   life_thread_ = std::thread([this] { live(); });
   pthread_setname_np(life_thread_.native_handle(), "cohort-life");
-  if (leader_ >= 0) return {};
-  // Where another has been faster, its news tells.
-  const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
-  return announced ? Result<void>() : announced.error();
+  return {};
 }
 
 Result<void> Meeting::check_settings() {
@@ -87,6 +97,7 @@ Result<void> Meeting::check_settings() {
   const auto first = journal_->set_once("settings", own);
   if (!first) return first.error();
   const auto warnings = compare_settings(own, *first);
+  is_refused_ = !warnings;
   if (!warnings) return warnings.error();
   for (const auto& warning : *warnings) base::log_warning(fill_in("rendezvous \"{}\": {}", settings_.run_id, warning));
   if (settings_.backend != Settings::Backend::kStatic) return {};
@@ -114,6 +125,7 @@ Result<void> Meeting::skip_history() {
     if (!over) continue;
     if (!deadline_) deadline_ = Clock::now() + settings_.join_timeout;
     if (over->job_ends) {
+      is_refused_ = true;
       return Error(fill_in("the job \"{}\" has ended: {}", settings_.run_id, over->why))
           .with_hint("give a new job another --rdzv-id, or another store");
     }
