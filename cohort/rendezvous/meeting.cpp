@@ -22,6 +22,7 @@ using Reason = RoundOver::Reason;
 constexpr milliseconds kLeavingTime{800};
 constexpr milliseconds kPause{200};
 constexpr milliseconds kSilence = std::chrono::seconds(10);
+constexpr milliseconds kQuietEnd = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -54,8 +55,19 @@ void Meeting::interrupt() {
 // The store goes with us: the others shall have read how the job ended. One that lives does so at once.
 void Meeting::wait_for_readers() {
   if (!place_->is_hosted_here()) return;
-  const auto deadline = Clock::now() + std::min(settings_.close_timeout, settings_.lost_after());
-  while (place_->num_clients() > 0 && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  const auto begin = Clock::now();
+  const auto time = std::min(settings_.close_timeout, settings_.lost_after());
+  bool was_said = false;
+  while (place_->num_clients() > 0 && Clock::now() < begin + time) {
+    if (!was_said && Clock::now() - begin > kQuietEnd) {
+      base::log_warning(
+          fill_in("the job is over, but others are still connected to the rendezvous at {}, which ends with "
+                  "this process; waiting for them, for {} at most",
+                  place_->name(), base::format_duration(time)));
+      was_said = true;
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
 }
 
 void Meeting::report_success() {

@@ -107,6 +107,20 @@ TEST_F(Meeting, StaticNodesHaveTheRanksTheyWereGiven) {
   EXPECT_EQ(describe(a.next()), "worker failed by node 1, job ends: it broke");
 }
 
+// As an agent that was stopped does. A host that waits for it without a word would seem to hang.
+TEST_F(Meeting, TheHostSaysForWhomItWaitsAtTheEnd) {
+  TestNode a(settings("1", ",keep_alive_interval=40,close_timeout=2"));
+  (void)a.next();
+  const auto other = client();
+  a->report_success();
+  (void)a.next();
+  testing::internal::CaptureStderr();
+  a.destroy();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: the job is over, but others are still connected to the rendezvous at 127.0.0.1:" +
+                std::to_string(port_.port) + ", which ends with this process; waiting for them, for 2.0 s at most\n");
+}
+
 // A store of its own, so that every node may go.
 class MeetingAtAStore : public Meeting {
  protected:
