@@ -24,6 +24,14 @@ using Reason = RoundOver::Reason;
 
 constexpr milliseconds kSilence = std::chrono::seconds(10);
 
+// As wide as needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be the address of
+// the rendezvous' host, which this one is not.
+std::string where_to_listen(const std::string& bind, const std::string& address) {
+  if (is_loopback(address)) return address;
+  const auto own = own_addresses();
+  return bind.empty() || std::find(own.begin(), own.end(), bind) != own.end() ? bind : address;
+}
+
 }  // namespace
 
 void Meeting::read_news() {
@@ -233,8 +241,7 @@ Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundR
   const auto key = "workers/" + std::to_string(round.number);
   if (rank_ == 0) {
     const auto& address = round.members[0].node.address;
-    // As wide as needed: workers of one host meet on its loopback interface.
-    auto workers = WorkerStore::open(is_loopback(address) ? address : settings_.bind, settings_.family);
+    auto workers = WorkerStore::open(where_to_listen(settings_.bind, address), settings_.family);
     if (!workers) {
       leave(workers.error().message());
       events_.push(workers.error());

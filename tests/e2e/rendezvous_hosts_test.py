@@ -87,6 +87,13 @@ def test_bind_narrows_the_store(hosts, start):
                     rf"  caused by: 10\.77\.0\.1:{PORT}: Connection refused \(ECONNREFUSED\)\n", text)
 
 
+def test_bind_of_the_stores_host_given_to_every_node(hosts, start):
+    conf = ",bind=10.77.0.1"
+    nodes = [start(hosts[0], f"node-a:{PORT}", "--nnodes=2", conf=conf),
+             start(hosts[1], f"node-a:{PORT}", "--nnodes=2", "--local-addr=10.77.0.2", conf=conf)]
+    assert [node.round() for node in nodes] == [f"round 0 restart 0 rank {rank} of 2" for rank in (1, 0)]
+
+
 def test_loopback_on_both_hosts_is_named(hosts, start):
     nodes = [start(host, f"127.0.0.1:{PORT}", "--nnodes=2", conf=",join_timeout=3") for host in hosts]
     for node, host in zip(nodes, hosts):
