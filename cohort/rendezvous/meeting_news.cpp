@@ -24,8 +24,8 @@ using Reason = RoundOver::Reason;
 
 constexpr milliseconds kSilence = std::chrono::seconds(10);
 
-// As wide as needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be the address of
-// the rendezvous' host, which this one is not.
+// As wide as needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be an
+// address of the rendezvous' host, which this one is not.
 std::string where_to_listen(const std::string& bind, const std::string& address) {
   if (is_loopback(address)) return address;
   const auto own = own_addresses();
