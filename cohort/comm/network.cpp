@@ -84,14 +84,6 @@ bool matches(const std::string& address, IpFamily family) {
   return family == IpFamily::kAny || family_of(address) == (family == IpFamily::kV4 ? "IPv4" : "IPv6");
 }
 
-base::Result<IpFamily> forced_ip_family() {
-  const auto value = base::get_env("COHORT_IP_FAMILY").value_or("");
-  if (value.empty()) return IpFamily::kAny;
-  if (value == "4") return IpFamily::kV4;
-  if (value == "6") return IpFamily::kV6;
-  return base::Error(base::fill_in("environment variable COHORT_IP_FAMILY=\"{}\" must be 4 or 6", value));
-}
-
 std::vector<Interface> list_interfaces() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return {};
@@ -175,7 +167,7 @@ base::Result<std::vector<std::string>> choose_gloo_addresses(const std::string& 
 }
 
 base::Result<std::vector<std::string>> gloo_addresses() {
-  const auto family = forced_ip_family();
+  const auto family = base::forced_ip_family();
   if (!family) return family.error();
   const auto host_addresses = resolve(host_name(), IpFamily::kAny);
   return choose_gloo_addresses(base::get_env("GLOO_SOCKET_IFNAME").value_or(""), *family, list_interfaces(),
@@ -209,7 +201,7 @@ base::Result<void> check_nccl_interface(const std::string& value, const std::vec
 base::Result<std::vector<std::string>> resolve(const std::string& host, IpFamily family) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_family = family == IpFamily::kV4 ? AF_INET : family == IpFamily::kV6 ? AF_INET6 : AF_UNSPEC;
+  hints.ai_family = base::socket_family(family);
   addrinfo* list = nullptr;
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
   if (error != 0) {

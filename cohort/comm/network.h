@@ -7,20 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/ip_family.h"
 #include "cohort/base/result.h"
 #include "cohort/export.h"
 
 namespace cohort::comm {
 
-enum class IpFamily { kAny, kV4, kV6 };
+using base::IpFamily;
 
 /// "IPv4", "IPv6" by the form of a numeric address.
 COHORT_API std::string family_of(const std::string& address);
 bool is_loopback_address(const std::string& address);
 /// True if `address` is of `family`, or `family` is kAny.
 bool matches(const std::string& address, IpFamily family);
-/// Of COHORT_IP_FAMILY: 4, 6, or unset for either.
-COHORT_API base::Result<IpFamily> forced_ip_family();
 
 struct Interface {
   std::string name;

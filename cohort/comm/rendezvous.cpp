@@ -36,7 +36,7 @@ c10d::TCPStoreOptions store_options(const RendezvousPlan& plan, milliseconds tim
 }
 
 IpFamily checked_family() {
-  const auto family = forced_ip_family();
+  const auto family = base::forced_ip_family();
   TORCH_CHECK_VALUE(family.ok(), family.error().describe());
   return *family;
 }

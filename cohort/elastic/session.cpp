@@ -26,6 +26,20 @@ constexpr int kMaxSessions = 4096;
 constexpr pid_t kDismissed = 0;
 /// Whoever was announced so far has ended; the numbers may be other processes' now.
 constexpr pid_t kForget = -1;
+/// One that forks while it is being killed needs another look.
+constexpr int kKillPasses = 100;
+constexpr useconds_t kPassMicroseconds = 10'000;
+
+/// A shell with job control puts its children into process groups of their own, so the leader's group is not all.
+void kill_sessions(const std::set<pid_t>& sessions) {
+  for (const pid_t session : sessions) ::kill(-session, SIGKILL);
+  for (int pass = 0; pass < kKillPasses; ++pass) {
+    const std::vector<SessionMember> left = living_members(sessions);
+    if (left.empty()) return;
+    for (const SessionMember& member : left) ::kill(member.pid, SIGKILL);
+    ::usleep(kPassMicroseconds);
+  }
+}
 
 /// The end of the pipe means that the launcher is gone.
 [[noreturn]] void run_guard(int fd, const std::function<void()>& last_act) {
@@ -40,7 +54,7 @@ constexpr pid_t kForget = -1;
     if (session == kForget) count = 0;
     if (session > 0 && count < kMaxSessions) sessions[count++] = session;
   }
-  for (int i = 0; i < count; ++i) ::kill(-sessions[i], SIGKILL);
+  kill_sessions({sessions, sessions + count});
   if (last_act) last_act();
   ::_exit(0);
 }

@@ -31,7 +31,7 @@ bool parse_process_stat(const std::string& text, SessionMember& member);
 class SessionGuard {
  public:
   /// `last_act` is called in the guard after it had to kill, such as for removing a temporary folder.
-  /// Requires that this process has no other threads: the guard is a fork without exec.
+  /// Requires that this process has no other threads: the guard is a fork without exec, which allocates.
   static base::Result<SessionGuard> start(const std::function<void()>& last_act = nullptr);
   SessionGuard(SessionGuard&& other) noexcept;
   /// Dismisses the guard: nothing is killed any more.

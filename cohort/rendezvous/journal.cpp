@@ -18,15 +18,19 @@ Journal::Journal(std::unique_ptr<store::Store> store, std::string run_id)
 Result<int64_t> Journal::tell(const Notice& notice) {
   const auto text = to_text(notice);
   while (true) {
-    const auto count = store_->add(key("notices"), 1);
-    if (!count) return count.error();
-    const auto place = *count - 1;
+    if (!begun_ || begun_->text != text) {
+      const auto count = store_->add(key("notices"), 1);
+      if (!count) return count.error();
+      begun_ = {text, *count - 1};
+    }
+    const auto place = begun_->place;
     if (notice.kind == Notice::Kind::kCome) {
       // Before anyone can know of the node, so that reading beats never waits.
       if (auto set = store_->set(key("beat/", place), "0"); !set) return set.error();
     }
     const auto there = store_->compare_set(key("notice/", place), "", text);
     if (!there) return there.error();
+    begun_.reset();
     if (*there == text) return place;
     // We were so slow that the leader closed the gap.
   }
@@ -72,7 +76,7 @@ Result<bool> Journal::wait(const std::string& key, Milliseconds timeout) {
   const auto waited = store_->wait({key}, timeout);
   if (waited) return true;
   const auto is_there = store_->check({key});
-  if (!is_there) return waited.error();
+  if (!is_there) return store::is_timeout(waited.error()) ? is_there.error() : waited.error();
   return *is_there;
 }
 

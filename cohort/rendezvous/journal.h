@@ -24,7 +24,7 @@ class Journal {
 
   Journal(std::unique_ptr<store::Store> store, std::string run_id);
 
-  /// Returns the notice's place.
+  /// Returns the notice's place. Called again after an error, it goes on where it was: nothing is told twice.
   base::Result<int64_t> tell(const Notice& notice);
   /// The number of notices begun so far.
   base::Result<int64_t> num_notices();
@@ -68,6 +68,12 @@ class Journal {
   const std::string run_id_;
   const std::string prefix_;
   std::atomic<bool> has_misread_ = false;
+  /// A notice that has a place, and may be written there.
+  struct Begun {
+    std::string text;
+    int64_t place = 0;
+  };
+  std::optional<Begun> begun_;
 };
 
 }  // namespace cohort::rendezvous

@@ -18,8 +18,13 @@ constexpr milliseconds kPause{100};
 
 }  // namespace
 
-Leader::Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id, bool store_may_return)
-    : journal_(std::move(journal)), settings_(std::move(settings)), id_(id), store_may_return_(store_may_return) {
+Leader::Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id, bool store_may_return,
+               WhenLost when_lost)
+    : journal_(std::move(journal)),
+      settings_(std::move(settings)),
+      id_(id),
+      store_may_return_(store_may_return),
+      when_lost_(std::move(when_lost)) {
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "cohort-leader");
 }
@@ -30,13 +35,13 @@ Leader::~Leader() {
   thread_.join();
 }
 
-// What goes wrong here goes wrong for the node itself, too, which tells.
+// Its node may go on where it has failed: only this connection was cut, or nobody else reads notices.
 void Leader::run() {
   while (true) {
     const auto led = lead();
     if (led || stops_) return;
-    base::log_debug("the rendezvous' leader stops: " + led.error().describe());
-    if (!store_may_return_) return;
+    if (!store_may_return_ || journal_->has_misread()) return when_lost_(led.error(), *journal_);
+    base::log_debug("the rendezvous' leader tries again: " + led.error().describe());
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -14,8 +15,11 @@ namespace cohort::rendezvous {
 
 class Leader {
  public:
+  /// Called once, from the leader's thread, when it cannot go on: without a leader nothing would be decided any more.
+  using WhenLost = std::function<void(const base::Error& error, const Journal& journal)>;
+
   /// Ends by itself where news says that another node leads, that the job has ended, or when the store is lost.
-  Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id, bool store_may_return);
+  Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id, bool store_may_return, WhenLost when_lost);
   /// Interrupts what it waits for.
   ~Leader();
 
@@ -34,6 +38,7 @@ class Leader {
   const Settings settings_;
   const NodeId id_;
   const bool store_may_return_;
+  const WhenLost when_lost_;
 
   State state_;
   int64_t next_notice_ = 0;

@@ -22,6 +22,7 @@ using Reason = RoundOver::Reason;
 constexpr milliseconds kLeavingTime{800};
 constexpr milliseconds kPause{200};
 constexpr milliseconds kSilence = std::chrono::seconds(10);
+constexpr milliseconds kQuietEnd = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -54,8 +55,19 @@ void Meeting::interrupt() {
 // The store goes with us: the others shall have read how the job ended. One that lives does so at once.
 void Meeting::wait_for_readers() {
   if (!place_->is_hosted_here()) return;
-  const auto deadline = Clock::now() + std::min(settings_.close_timeout, settings_.lost_after());
-  while (place_->num_clients() > 0 && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  const auto begin = Clock::now();
+  const auto time = std::min(settings_.close_timeout, settings_.lost_after());
+  bool was_said = false;
+  while (place_->num_clients() > 0 && Clock::now() < begin + time) {
+    if (!was_said && Clock::now() - begin > kQuietEnd) {
+      base::log_warning(
+          fill_in("the job is over, but others are still connected to the rendezvous at {}, which ends with "
+                  "this process; waiting for them, for {} at most",
+                  place_->name(), base::format_duration(time)));
+      was_said = true;
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
 }
 
 void Meeting::report_success() {
@@ -129,7 +141,8 @@ bool Meeting::wait_for_return(const Error& error) {
   if (!place_->may_return() || stops_ || (deadline_ && now >= *deadline_)) return false;
   if (now - away_seen_at_ > kSilence + settings_.read_timeout) {
     away_since_ = now;
-    base::log_warning(fill_in("{}; the workers go on meanwhile, for {} at most", place_->lost(error).message(),
+    const auto* const meanwhile = round_ && !is_over_ ? "the workers go on meanwhile, for" : "trying again, for";
+    base::log_warning(fill_in("{}; {} {} at most", place_->lost(error).message(), meanwhile,
                               base::format_duration(settings_.join_timeout)));
   }
   away_seen_at_ = now;

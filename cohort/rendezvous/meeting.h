@@ -41,6 +41,7 @@ class Meeting final : public Rendezvous {
   void come_and_follow();
   void follow_news();
   base::Result<void> come();
+  base::Result<void> enter();
   base::Result<void> check_settings();
   base::Result<void> skip_history();
   base::Result<void> follow();
@@ -49,6 +50,7 @@ class Meeting final : public Rendezvous {
   base::Result<void> take(const News& news);
   base::Result<void> take_round(const RoundRecord& round);
   base::Result<std::optional<WorkersPlace>> agree_on_workers_place(const RoundRecord& round);
+  base::Result<bool> take_leads();
   void take_end(const OverRecord& over);
   base::Result<void> look_at_time();
   std::string hint_for_waiting() const;
@@ -93,6 +95,8 @@ class Meeting final : public Rendezvous {
   std::shared_ptr<Journal> life_journal_;
 
   bool is_explained_ = false;
+  /// The store answers, but this node may not take part.
+  bool is_refused_ = false;
   /// Of the store that may return: when this was last tried in vain, and since when.
   Clock::time_point away_seen_at_;
   Clock::time_point away_since_;

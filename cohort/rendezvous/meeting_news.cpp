@@ -24,6 +24,14 @@ using Reason = RoundOver::Reason;
 
 constexpr milliseconds kSilence = std::chrono::seconds(10);
 
+// As wide as needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be an
+// address of the rendezvous' host, which this one is not.
+std::string where_to_listen(const std::string& bind, const std::string& address) {
+  if (is_loopback(address)) return address;
+  const auto own = own_addresses();
+  return bind.empty() || std::find(own.begin(), own.end(), bind) != own.end() ? bind : address;
+}
+
 }  // namespace
 
 void Meeting::read_news() {
@@ -44,7 +52,9 @@ void Meeting::come_and_follow() {
     const std::lock_guard lock(mutex_);
     journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
   }
-  if (auto joined = come(); !joined) return fail(joined.error());
+  for (auto joined = come(); !joined; joined = come()) {
+    if (is_refused_ || journal_->has_misread() || !wait_for_return(joined.error())) return fail(joined.error());
+  }
   follow_news();
 }
 
@@ -61,7 +71,18 @@ void Meeting::follow_news() {
   }
 }
 
+// Where the store comes back, it is called again.
 Result<void> Meeting::come() {
+  if (id_ < 0) {
+    if (auto entered = enter(); !entered) return entered;
+  }
+  if (leader_ >= 0) return {};
+  // Where another has been faster, its news tells.
+  const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
+  return announced ? Result<void>() : announced.error();
+}
+
+Result<void> Meeting::enter() {
   if (auto checked = check_settings(); !checked) return checked;
   if (auto skipped = skip_history(); !skipped) return skipped;
   auto journal = journal_->clone();
@@ -75,10 +96,7 @@ Result<void> Meeting::come() {
   }
   life_thread_ = std::thread([this] { live(); });
   pthread_setname_np(life_thread_.native_handle(), "cohort-life");
-  if (leader_ >= 0) return {};
-  // Where another has been faster, its news tells.
-  const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
-  return announced ? Result<void>() : announced.error();
+  return {};
 }
 
 Result<void> Meeting::check_settings() {
@@ -87,6 +105,7 @@ Result<void> Meeting::check_settings() {
   const auto first = journal_->set_once("settings", own);
   if (!first) return first.error();
   const auto warnings = compare_settings(own, *first);
+  is_refused_ = !warnings;
   if (!warnings) return warnings.error();
   for (const auto& warning : *warnings) base::log_warning(fill_in("rendezvous \"{}\": {}", settings_.run_id, warning));
   if (settings_.backend != Settings::Backend::kStatic) return {};
@@ -114,6 +133,7 @@ Result<void> Meeting::skip_history() {
     if (!over) continue;
     if (!deadline_) deadline_ = Clock::now() + settings_.join_timeout;
     if (over->job_ends) {
+      is_refused_ = true;
       return Error(fill_in("the job \"{}\" has ended: {}", settings_.run_id, over->why))
           .with_hint("give a new job another --rdzv-id, or another store");
     }
@@ -129,7 +149,8 @@ Result<void> Meeting::follow() {
   const auto is_there = journal_->wait_for_news(next_news_, time_to_wait());
   if (!is_there) return is_there.error();
   if (!*is_there) return look_at_time();
-  const auto news = journal_->news_at(next_news_);
+  const auto place = next_news_;
+  const auto news = journal_->news_at(place);
   if (!news) return news.error();
   {
     const std::lock_guard lock(mutex_);
@@ -138,7 +159,7 @@ Result<void> Meeting::follow() {
   auto taken = take(*news);
   if (!taken) {  // to be taken again, where the store comes back
     const std::lock_guard lock(mutex_);
-    --next_news_;
+    next_news_ = place;
   }
   return taken;
 }
@@ -175,7 +196,9 @@ Result<void> Meeting::take(const News& news) {
   } else if (!lead_) {
     auto journal = journal_->clone();
     if (!journal) return journal.error();
-    lead_ = std::make_unique<Leader>(std::move(*journal), settings_, id_, place_->may_return());
+    lead_ = std::make_unique<Leader>(
+        std::move(*journal), settings_, id_, place_->may_return(),
+        [this](const Error& error, const Journal& lost) { fail(lost.has_misread() ? error : place_->lost(error)); });
   }
   return {};
 }
@@ -218,8 +241,7 @@ Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundR
   const auto key = "workers/" + std::to_string(round.number);
   if (rank_ == 0) {
     const auto& address = round.members[0].node.address;
-    // As wide as needed: workers of one host meet on its loopback interface.
-    auto workers = WorkerStore::open(is_loopback(address) ? address : settings_.bind, settings_.family);
+    auto workers = WorkerStore::open(where_to_listen(settings_.bind, address), settings_.family);
     if (!workers) {
       leave(workers.error().message());
       events_.push(workers.error());
@@ -239,11 +261,28 @@ Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundR
       if (!place) return place.error();
       return std::optional(std::move(*place));
     }
-    const auto is_over = journal_->has_news_at(next_news_);
+    const auto is_over = take_leads();
     if (!is_over) return is_over.error();
     if (*is_over) break;
   }
   return std::optional<WorkersPlace>();
+}
+
+// Takes the news of who leads that is next. Returns whether other news follows it.
+Result<bool> Meeting::take_leads() {
+  while (true) {
+    const auto is_there = journal_->has_news_at(next_news_);
+    if (!is_there) return is_there.error();
+    if (!*is_there) return false;
+    const auto news = journal_->news_at(next_news_);
+    if (!news) return news.error();
+    if (!std::holds_alternative<LeadRecord>(*news)) return true;
+    {
+      const std::lock_guard lock(mutex_);
+      ++next_news_;
+    }
+    if (auto taken = take(*news); !taken) return taken.error();
+  }
 }
 
 void Meeting::take_end(const OverRecord& over) {

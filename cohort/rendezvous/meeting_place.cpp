@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
@@ -24,6 +25,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kOneTry{1000};
+constexpr milliseconds kShortestTry{100};
 constexpr milliseconds kSilence = std::chrono::seconds(10);
 constexpr milliseconds kPatience = std::chrono::seconds(5);
 
@@ -64,9 +66,6 @@ milliseconds short_try() {
 
 Result<std::unique_ptr<MeetingPlace>> MeetingPlace::open(const Settings& settings) {
   std::unique_ptr<MeetingPlace> place(new MeetingPlace(settings));
-  const auto family = choose_family(settings.family);
-  if (!family) return family.error();
-  place->settings_.family = *family;
   place->port_ = settings.port;
   if (settings.backend == Settings::Backend::kEtcd || settings.backend == Settings::Backend::kFile) return place;
   auto token = store::find_token(settings.token_file);
@@ -118,7 +117,7 @@ store::TcpServerOptions MeetingPlace::server_options() const {
   return options;
 }
 
-std::string MeetingPlace::loopback() const { return settings_.family == store::Family::kIPv6 ? "::1" : "127.0.0.1"; }
+std::string MeetingPlace::loopback() const { return settings_.family == store::Family::kV6 ? "::1" : "127.0.0.1"; }
 
 // Under the endpoint's name the host learns which address the others see; where that name is not its own, it takes any.
 std::string MeetingPlace::host_to_ask() const {
@@ -155,9 +154,10 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
   if (is_lost_guest_) timeout = std::min(timeout, kPatience);
   bool was_said = false;
   while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(begin + timeout - Clock::now());
+    const auto tried_at = Clock::now();
+    const auto left = std::chrono::ceil<milliseconds>(begin + timeout - tried_at);
     auto client = connect_once(std::clamp(left, milliseconds(1), is_passed_over_ ? short_try() : kOneTry));
-    if (client) return client;
+    if (client || store::is_refusal(client.error())) return client;
     // Two agents that began at once may have stood in each other's way, one on IPv4 and one on IPv6, and both let go.
     if (is_passed_over_) {
       if (auto hosted = host(); !hosted) return hosted.error();
@@ -179,6 +179,8 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
                                 (cause ? *cause : client.error()).message(), base::format_duration(left)));
       was_said = true;
     }
+    // Something else than a store answers at once, each time.
+    std::this_thread::sleep_until(tried_at + kShortestTry);
   }
 }
 

@@ -12,7 +12,6 @@
 #include <array>
 #include <memory>
 
-#include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/base/text.h"
 
@@ -33,10 +32,6 @@ std::string numeric(const sockaddr* address) {
   const auto length = static_cast<socklen_t>(size);
   if (getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return {};
   return text.data();
-}
-
-int family_number(store::Family family) {
-  return family == store::Family::kIPv4 ? AF_INET : family == store::Family::kIPv6 ? AF_INET6 : AF_UNSPEC;
 }
 
 }  // namespace
@@ -60,7 +55,7 @@ bool is_loopback(const std::string& address) {
 
 base::Result<std::vector<std::string>> resolve(const std::string& host, store::Family family) {
   addrinfo hints{};
-  hints.ai_family = family_number(family);
+  hints.ai_family = base::socket_family(family);
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int status = getaddrinfo(host.c_str(), nullptr, &hints, &found);
@@ -74,18 +69,9 @@ base::Result<std::vector<std::string>> resolve(const std::string& host, store::F
   return addresses;
 }
 
-base::Result<store::Family> choose_family(store::Family wanted) {
-  if (wanted != store::Family::kAny) return wanted;
-  const auto value = base::get_env("COHORT_IP_FAMILY").value_or("");
-  if (value.empty()) return store::Family::kAny;
-  if (value == "4") return store::Family::kIPv4;
-  if (value == "6") return store::Family::kIPv6;
-  return Error(fill_in("environment variable COHORT_IP_FAMILY=\"{}\" must be 4 or 6", value));
-}
-
 std::string address_towards(const std::string& host, int port, store::Family family) {
   addrinfo hints{};
-  hints.ai_family = family_number(family);
+  hints.ai_family = base::socket_family(family);
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return reachable_address(family);
@@ -103,7 +89,7 @@ std::string address_towards(const std::string& host, int port, store::Family fam
 }
 
 std::string reachable_address(store::Family family) {
-  const bool is_v6_wanted = family == store::Family::kIPv6;
+  const bool is_v6_wanted = family == store::Family::kV6;
   for (const auto& address : own_addresses()) {
     const bool is_v6 = address.find(':') != std::string::npos;
     if (is_loopback(address) || address.rfind("fe80:", 0) == 0 || is_v6 != is_v6_wanted) continue;

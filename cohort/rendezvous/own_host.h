@@ -14,8 +14,6 @@ std::vector<std::string> own_addresses();
 bool is_loopback(const std::string& address);
 /// Numeric addresses of `host`, each once.
 base::Result<std::vector<std::string>> resolve(const std::string& host, store::Family family);
-/// Of COHORT_IP_FAMILY, where `wanted` is kAny.
-base::Result<store::Family> choose_family(store::Family wanted);
 
 /// This host's address on the way to `host`, or the first that others may reach it by; numeric.
 std::string address_towards(const std::string& host, int port, store::Family family);

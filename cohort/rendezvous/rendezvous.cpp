@@ -12,7 +12,12 @@ namespace cohort::rendezvous {
 
 namespace {
 
-base::Result<std::unique_ptr<Rendezvous>> start_any(const Settings& settings) {
+base::Result<std::unique_ptr<Rendezvous>> start_any(Settings settings) {
+  if (settings.family == base::IpFamily::kAny) {
+    const auto family = base::forced_ip_family();
+    if (!family) return family.error();
+    settings.family = *family;
+  }
   if (settings.backend == Settings::Backend::kStandalone) return start_standalone(settings);
   if (settings.ignores_node_rank) {
     base::warn_once(base::fill_in(

@@ -73,7 +73,8 @@ using Event = std::variant<Round, RoundOver, base::Error>;
 
 class Rendezvous {
  public:
-  /// Joins the first round. Errors: what can be told without waiting for others, such as an endpoint that cannot work.
+  /// Joins the first round. COHORT_IP_FAMILY counts where `settings` leave the family open.
+  /// Errors: what can be told without waiting for others, such as an endpoint that cannot work.
   static base::Result<std::unique_ptr<Rendezvous>> start(const Settings& settings);
   /// Says good-bye as leave() does, unless the job has ended.
   virtual ~Rendezvous() = default;

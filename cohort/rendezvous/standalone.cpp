@@ -15,7 +15,7 @@ class Standalone final : public Rendezvous {
   explicit Standalone(const Settings& settings) : settings_(settings) {}
 
   base::Result<void> begin_round() {
-    const bool is_v6 = settings_.family == store::Family::kIPv6;
+    const bool is_v6 = settings_.family == store::Family::kV6;
     const std::string address = is_v6 ? "::1" : "127.0.0.1";
     auto workers = WorkerStore::open(address, settings_.family);
     if (!workers) return workers.error();

@@ -9,7 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -27,18 +29,20 @@ using std::chrono::milliseconds;
 constexpr int kBacklog = 4096;
 constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestPause{500};
+constexpr milliseconds kLongestTurn{2000};
 
 struct AddressList {
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> first{nullptr, freeaddrinfo};
+  size_t size() const {
+    size_t count = 0;
+    for (const auto* address = first.get(); address; address = address->ai_next) ++count;
+    return count;
+  }
 };
-
-int family_number(Family family) {
-  return family == Family::kIPv4 ? AF_INET : family == Family::kIPv6 ? AF_INET6 : AF_UNSPEC;
-}
 
 base::Result<AddressList> look_up(const std::string& host, int port, Family family, int flags) {
   addrinfo hints{};
-  hints.ai_family = family_number(family);
+  hints.ai_family = base::socket_family(family);
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
@@ -116,6 +120,26 @@ int finish_connecting(int socket, Clock::time_point deadline) {
   return number;
 }
 
+// Where nobody listens at a port that the kernel may give to a client, it sooner or later gives it to one that knocks there,
+// and connects that with itself.
+bool is_own_end(int socket) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_size = sizeof(own);
+  socklen_t peer_size = sizeof(peer);
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 && own_size == peer_size &&
+         std::memcmp(&own, &peer, own_size) == 0;
+}
+
+// Of the addresses of a host each has its turn, so that one that swallows what is sent does not hide the others.
+Clock::time_point end_of_turn(size_t num_addresses_left, bool is_only, Clock::time_point deadline) {
+  if (is_only) return deadline;
+  const auto now = Clock::now();
+  const auto share = std::max(deadline - now, Clock::duration::zero()) / static_cast<int>(num_addresses_left);
+  return now + std::min<Clock::duration>(share, kLongestTurn);
+}
+
 base::Result<base::Fd> connect_once(const addrinfo& address, Clock::time_point deadline) {
   base::Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int number = 0;
@@ -126,6 +150,8 @@ base::Result<base::Fd> connect_once(const addrinfo& address, Clock::time_point d
   }
   if (number != 0)
     return Error(fill_in("{}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number)));
+  if (is_own_end(socket.get()))
+    return Error(fill_in("{}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(ECONNREFUSED)));
   fcntl(socket.get(), F_SETFL, 0);
   switch_on(socket.get(), IPPROTO_TCP, TCP_NODELAY);
   switch_on(socket.get(), SOL_SOCKET, SO_KEEPALIVE);
@@ -169,8 +195,9 @@ base::Result<base::Fd> connect_to(const std::string& host, int port, millisecond
       last = list.error();
       continue;
     }
+    auto num_left = list->size();
     for (const auto* address = list->first.get(); address; address = address->ai_next) {
-      auto socket = connect_once(*address, deadline);
+      auto socket = connect_once(*address, end_of_turn(num_left--, list->size() == 1, deadline));
       if (socket) return socket;
       last = socket.error();
     }

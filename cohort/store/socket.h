@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "cohort/base/file.h"
+#include "cohort/base/ip_family.h"
 #include "cohort/base/result.h"
 
 namespace cohort::store {
 
-enum class Family { kAny, kIPv4, kIPv6 };
+using Family = base::IpFamily;
 
 struct Listener {
   base::Fd socket;

@@ -36,6 +36,9 @@ std::string end_of_connection(int socket, int (*ask)(int, sockaddr*, socklen_t*)
 
 }  // namespace
 
+// One with a cause may as well be a store that has just ended.
+bool is_refusal(const Error& error) { return error.message().starts_with("refused: ") && !error.cause(); }
+
 TcpClient::TcpClient(const TcpClientOptions& options, base::Fd socket)
     : options_(options), socket_(std::move(socket)), interrupt_(eventfd(0, EFD_CLOEXEC)) {}
 

@@ -23,6 +23,9 @@ struct TcpClientOptions {
   std::string token;
 };
 
+/// Whether connect() has found a store, which will not have this process: one of them has a token that the other lacks.
+bool is_refusal(const base::Error& error);
+
 class TcpClient final : public Store {
  public:
   /// Waits until a server answers there.

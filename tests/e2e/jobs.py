@@ -128,8 +128,8 @@ class Job:
         return self.start(*flags, "--no-python", "sh", "-c", script.replace("$$", "$$$$"), **kwargs)
 
     def node(self, script, *flags, nodes=2, conf="", **kwargs):
-        """A node of a job with quick keep-alives: a silent one counts as lost after 0.9 s."""
-        conf = ",".join(["keep_alive_interval=0.3", "last_call_timeout=0.3", *([conf] if conf else [])])
+        """A node of a job with quick keep-alives: a silent one counts as lost after 2.4 s."""
+        conf = ",".join(["keep_alive_interval=0.3", "keep_alive_max_attempt=8", "last_call_timeout=0.3", *([conf] if conf else [])])
         return self.start_script(script, f"--nnodes={nodes}", "--rdzv-backend=c10d", f"--rdzv-endpoint={self.endpoint}",
                                  "--rdzv-id=job", f"--rdzv-conf={conf}", *flags, **kwargs)
 

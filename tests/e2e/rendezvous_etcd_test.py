@@ -1,6 +1,10 @@
 """A rendezvous over etcd, which may be away for a while, and over a file."""
+import base64
+import contextlib
 import re
+import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -111,12 +115,65 @@ def test_the_death_of_the_first_node_is_survived(etcd):
         finish(nodes[1:])
 
 
+class Gate:
+    """A way to etcd that is shut for some seconds by the first request that names `key`."""
+
+    def __init__(self, port, key, seconds):
+        self.target, self.seconds, self.shut_until = port, seconds, None
+        self.word = base64.b64encode(key.encode()).rstrip(b"=")[:-1]
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            if self.shut_until and time.monotonic() < self.shut_until:
+                client.close()
+                continue
+            server = socket.create_connection(("127.0.0.1", self.target))
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self.pass_on, args=(source, sink), daemon=True).start()
+
+    def pass_on(self, source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self.word in data and not self.shut_until:
+                    self.shut_until = time.monotonic() + self.seconds
+                if self.shut_until and time.monotonic() < self.shut_until:
+                    break
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+@pytest.mark.parametrize("name", ["settings", "notice/0", "news/0"])
+def test_etcd_that_is_away_while_a_node_joins(etcd, name):
+    gate = Gate(etcd.port, f"cohort/job/values/cohort/job/{name}", seconds=3)
+    with Job(f"127.0.0.1:{gate.port}") as job:
+        node = job.node("--nnodes=1", backend="etcd")
+        assert node.round() == "round 0 restart 0 rank 0 of 1"
+        assert gate.shut_until
+        assert any("does not answer; trying again, for 60.0 s at most" in line for line in node.errors), node.errors
+        finish([node])
+    gate.close()
+
+
 def test_no_etcd_message():
     port = free_port()
     with Job(f"127.0.0.1:{port}") as job:
         node = job.node("--nnodes=2", backend="etcd", conf="join_timeout=1")
         text = node.next()
-        assert text.startswith(f"error: no rendezvous store answered at 127.0.0.1:{port} within 1"), text
+        assert text.startswith(f"error: no rendezvous store answered at 127.0.0.1:{port} within "), text
         assert "Connection refused (ECONNREFUSED)" in text
 
 

@@ -29,7 +29,8 @@ class Node:
     def __init__(self, *flags, conf=QUICK, backend="c10d", command=lambda program: program, env=None):
         words = [NODE, f"--rdzv-backend={backend}", f"--rdzv-conf={conf}", *flags]
         self.process = subprocess.Popen(command([str(word) for word in words]), stdin=subprocess.PIPE, text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})})
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        env={**os.environ, "COHORT_LOG_LEVEL": "info", **(env or {})})
         self.lines, self.errors = [], []
         self.arrived = threading.Condition()
         self.readers = [threading.Thread(target=self._read, args=pair, daemon=True)
@@ -49,14 +50,18 @@ class Node:
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.lines) > self.num_read, timeout), \
                 (self.lines, self.errors, self.process.poll())
-            if self.lines[self.num_read].startswith("error"):
-                self.process.wait(HANG)
-                self.arrived.wait_for(lambda: not self.readers[0].is_alive(), 1)
-                text = "\n".join(self.lines[self.num_read:])
-                self.num_read = len(self.lines)
-                return text
+        first = self.num_read
+        if self.lines[first].startswith("error"):
+            self.ended()
+            self.num_read = len(self.lines)
+        else:
             self.num_read += 1
-            return self.lines[self.num_read - 1]
+        return "\n".join(self.lines[first:self.num_read])
+
+    def wait_for_errors(self, text):
+        """For a line of its log."""
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: any(text in line for line in self.errors), HANG), (self.lines, self.errors)
 
     def is_quiet(self, seconds):
         time.sleep(seconds)

@@ -41,7 +41,7 @@ std::string endpoint() { return "127.0.0.1:" + std::to_string(base::reserve_port
 /// Flags of one node of an elastic job on this host.
 Words node(const std::string& endpoint, const std::string& num_nodes, Words more = {}) {
   Words flags = {"--nnodes=" + num_nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint, "--rdzv-id=job",
-                 "--rdzv-conf=keep_alive_interval=0.2,last_call_timeout=0.3"};
+                 "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=10,last_call_timeout=0.3"};
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }

@@ -78,6 +78,15 @@ TEST(Launcher, KilledLauncherTakesWorkersAndGrandchildrenAlong) {
   EXPECT_THAT(launcher.output(), Not(HasSubstr("end")));
 }
 
+TEST(Launcher, KilledLauncherTakesOtherProcessGroupsAlong) {
+  Launcher launcher(run_words({"--no-python", "bash", "-c", "set -m; sleep 1000 & echo child=$!; wait"}));
+  launcher.wait_for_output("child=");
+  launcher.wait_for_output("\n");
+  launcher.signal(SIGKILL);
+  EXPECT_EQ(launcher.finish(), -SIGKILL);
+  EXPECT_TRUE(test::wait_until_gone(launcher.number_after("child=")));
+}
+
 TEST(Launcher, KilledLauncherLeavesNoTemporaryFolder) {
   const test::TemporaryFolder folder;
   Words command =

@@ -40,11 +40,13 @@ def interrupted_in(name):
         dist.all_gather_object(pids, os.getpid())
         store = dist.distributed_c10d._get_default_store()
         if rank == 1:
+            store.wait(["begins"])
             time.sleep(0.3)
             os.kill(pids[0], signal.SIGINT)
             store.wait(["over"])
             return ""
         with pytest.raises(KeyboardInterrupt):
+            store.set("begins", "yes")
             BLOCKED[name](torch.ones(4))
         text = "" if name in LEAVE_THE_GROUP_WELL else next_error()
         store.set("over", "yes")
@@ -89,7 +91,9 @@ def other_thread_is_blocked(rank, size):
     pids = [None, None]
     dist.all_gather_object(pids, os.getpid())
     total = torch.ones(1)
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
+        store.wait(["begins"])
         time.sleep(0.2)
         os.kill(pids[0], signal.SIGINT)
         time.sleep(0.1)
@@ -98,6 +102,7 @@ def other_thread_is_blocked(rank, size):
     thread = threading.Thread(target=lambda: dist.all_reduce(total))
     thread.start()
     with pytest.raises(KeyboardInterrupt):
+        store.set("begins", "yes")
         while True:
             time.sleep(0.01)
     thread.join()

@@ -1,11 +1,16 @@
 // Several nodes in one process, over real sockets on loopback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <thread>
 
 #include "cohort/base/env.h"
 #include "cohort/base/port.h"
+#include "cohort/rendezvous/records.h"
+#include "cohort/store/socket.h"
 #include "cohort/store/tcp_client.h"
 #include "cohort/store/tcp_server.h"
 #include "tests/rendezvous/nodes.h"
@@ -23,16 +28,24 @@ class Meeting : public ::testing::Test {
     flags.backend = "c10d";
     flags.endpoint = "127.0.0.1:" + std::to_string(port_.port);
     flags.run_id = "job";
-    flags.conf = "join_timeout=60,last_call_timeout=0.2,keep_alive_interval=0.1,keep_alive_max_attempt=10" + conf;
+    flags.conf = "join_timeout=60,last_call_timeout=0.2,keep_alive_interval=0.1,keep_alive_max_attempt=100" + conf;
     flags.max_restarts = 1;
     return parse_settings(flags).value();
   }
+
+  std::unique_ptr<store::TcpClient> client() {
+    store::TcpClientOptions options;
+    options.port = port_.port;
+    return store::TcpClient::connect(options).value();
+  }
+  void await_key(const std::string& key) { ASSERT_TRUE(client()->wait({key}, kHang)); }
 
   const base::PortReservation port_ = base::reserve_port().value();
 };
 
 TEST_F(Meeting, TwoNodesMeetFailRestartAndFinish) {
   TestNode a(settings("2"));
+  await_key("cohort/job/notice/0");
   TestNode b(settings("2"));
   EXPECT_EQ(describe(a.next()), "round 0 of 2 nodes, restart 0 of 1, as node 0");
   const auto round = b.next();
@@ -94,6 +107,20 @@ TEST_F(Meeting, StaticNodesHaveTheRanksTheyWereGiven) {
   EXPECT_EQ(describe(a.next()), "worker failed by node 1, job ends: it broke");
 }
 
+// As an agent that was stopped does. A host that waits for it without a word would seem to hang.
+TEST_F(Meeting, TheHostSaysForWhomItWaitsAtTheEnd) {
+  TestNode a(settings("1", ",keep_alive_interval=40,close_timeout=2"));
+  (void)a.next();
+  const auto other = client();
+  a->report_success();
+  (void)a.next();
+  testing::internal::CaptureStderr();
+  a.destroy();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: the job is over, but others are still connected to the rendezvous at 127.0.0.1:" +
+                std::to_string(port_.port) + ", which ends with this process; waiting for them, for 2.0 s at most\n");
+}
+
 // A store of its own, so that every node may go.
 class MeetingAtAStore : public Meeting {
  protected:
@@ -107,12 +134,6 @@ class MeetingAtAStore : public Meeting {
   Settings guest(const std::string& num_nodes, const std::string& conf = "") {
     return settings(num_nodes, ",is_host=0" + conf);
   }
-  std::unique_ptr<store::TcpClient> client() {
-    store::TcpClientOptions options;
-    options.port = port_.port;
-    return store::TcpClient::connect(options).value();
-  }
-  void await_key(const std::string& key) { ASSERT_TRUE(client()->wait({key}, kHang)); }
 
   std::unique_ptr<store::TcpServer> server_;
 };
@@ -154,6 +175,75 @@ TEST_F(MeetingAtAStore, RubbishInTheStoreIsAnError) {
   EXPECT_THAT(describe(a.next()),
               ::testing::StartsWith(
                   "error: the rendezvous' store has an entry that this program does not understand: rubbish\n"));
+}
+
+// Its node follows news, and reads no notices: without a leader it would wait for ever.
+TEST_F(MeetingAtAStore, RubbishThatTheLeaderReadsIsAnError) {
+  TestNode a(guest("2"));
+  await_key("cohort/job/why");
+  const auto place = client()->add("cohort/job/notices", 1).value() - 1;
+  ASSERT_TRUE(client()->set("cohort/job/notice/" + std::to_string(place), "rubbish"));
+  EXPECT_THAT(describe(a.next()),
+              ::testing::StartsWith(
+                  "error: the rendezvous' store has an entry that this program does not understand: rubbish\n"));
+}
+
+// As written by a node 0 that is slow to host the workers' store, while who leads changes.
+TEST_F(MeetingAtAStore, ANewLeaderDoesNotMakeANodeForgetTheRoundItWaitsFor) {
+  const auto say = [this](const std::string& list, int place, const auto& record) {
+    ASSERT_TRUE(client()->set("cohort/job/" + list + std::to_string(place), to_text(record)));
+  };
+  Member slow;
+  slow.id = 0;
+  slow.node = {"slow", "127.0.0.1", 1, 1, "default"};
+  slow.sort_name = "slow";
+  ASSERT_EQ(client()->add("cohort/job/notices", 1).value(), 1);
+  ASSERT_TRUE(client()->set("cohort/job/beat/0", "1"));
+  say("notice/", 0, Notice{Notice::Kind::kCome, -1, 0, "", slow});
+  say("news/", 0, News(LeadRecord{0, -1}));
+  TestNode a(guest("2", ",keep_alive_interval=0.3,keep_alive_max_attempt=400"));
+  await_key("cohort/job/notice/1");
+  auto quick = parse_notice(client()->get("cohort/job/notice/1").value()).value().member;
+  quick.id = 1;
+  say("news/", 1, News(RoundRecord{0, 0, 1, {slow, quick}}));
+  say("news/", 2, News(LeadRecord{1, -1}));
+  await_key("cohort/job/why");  // it leads
+  say("workers/", 0, WorkersPlace{"127.0.0.1", 1, true});
+  EXPECT_EQ(describe(a.next()), "round 0 of 2 nodes, restart 0 of 1, as node 1");
+}
+
+TEST_F(MeetingAtAStore, AnotherTokenIsAnErrorAtOnce) {
+  server_.reset();
+  server_ = store::TcpServer::start({.host = "127.0.0.1", .port = port_.port, .token = "right"}).value();
+  const auto start = [this](const std::string& conf) {
+    base::set_env("COHORT_TOKEN", "wrong");
+    auto node = std::make_unique<TestNode>(settings("2", conf));
+    base::unset_env("COHORT_TOKEN");
+    return describe(node->next());
+  };
+  const auto message = "error: refused: the store on 127.0.0.1:" + std::to_string(port_.port) +
+                       " has another token than this process\n  hint: give every process of the job the same token";
+  EXPECT_EQ(start(",is_host=0"), message);
+  EXPECT_EQ(start(""), message) << "it would host, had another not taken the port";
+}
+
+// A listener that ends every connection at once is knocked at ten times a second, not as fast as a processor can.
+TEST_F(Meeting, AStrangerAtTheEndpointIsNotHammered) {
+  auto listeners = store::listen_on("127.0.0.1", port_.port).value();
+  std::atomic<bool> stops = false;
+  int num_knocks = 0;
+  std::thread stranger([&] {
+    while (!stops) {
+      pollfd poll_fd{listeners[0].socket.get(), POLLIN, 0};
+      if (::poll(&poll_fd, 1, 10) > 0 && base::Fd(::accept(poll_fd.fd, nullptr, nullptr))) ++num_knocks;
+    }
+  });
+  TestNode node(settings("2", ",is_host=0,join_timeout=3"));
+  const auto said = describe(node.next());
+  stops = true;
+  stranger.join();
+  EXPECT_THAT(said, ::testing::HasSubstr(" is not a store\n"));
+  EXPECT_LE(num_knocks, 40);
 }
 
 TEST_F(MeetingAtAStore, TheFirstOfTwoFailuresIsTheReason) {
@@ -215,6 +305,20 @@ TEST(StandaloneRendezvous, TheVariableLeavesTheStoreToWorkerZero) {
   options.host = round.store_address;
   options.port = round.store_port;
   EXPECT_TRUE(store::TcpServer::start(options));
+}
+
+TEST(StandaloneRendezvous, TheVariableChoosesTheFamily) {
+  base::set_env("COHORT_IP_FAMILY", "6");
+  {
+    TestNode node(parse_settings({}).value());
+    const auto event = node.next();
+    EXPECT_EQ(std::get<Round>(*event).store_address, "::1");
+  }
+  base::set_env("COHORT_IP_FAMILY", "5");
+  const auto refused = Rendezvous::start(parse_settings({}).value());
+  base::unset_env("COHORT_IP_FAMILY");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(), "environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6");
 }
 
 TEST(StandaloneRendezvous, RestartsAsOftenAsItMay) {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "cohort/base/env.h"
-
 namespace cohort::rendezvous {
 namespace {
 
@@ -37,17 +35,6 @@ TEST(FindPlace, AForeignNameThatMeansLoopbackHere) {
 TEST(OwnHost, KnowsItsLoopbackAddress) {
   const auto addresses = own_addresses();
   EXPECT_NE(std::find(addresses.begin(), addresses.end(), "127.0.0.1"), addresses.end());
-}
-
-TEST(ChooseFamily, TheSettingComesBeforeTheVariable) {
-  base::set_env("COHORT_IP_FAMILY", "6");
-  EXPECT_EQ(choose_family(store::Family::kAny).value(), store::Family::kIPv6);
-  EXPECT_EQ(choose_family(store::Family::kIPv4).value(), store::Family::kIPv4);
-  base::set_env("COHORT_IP_FAMILY", "5");
-  EXPECT_EQ(choose_family(store::Family::kAny).error().message(),
-            "environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6");
-  base::unset_env("COHORT_IP_FAMILY");
-  EXPECT_EQ(choose_family(store::Family::kAny).value(), store::Family::kAny);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ void EtcdServer::start() {
        .standard_error = base::Stream::file(folder_ / "log")});
   if (!process) throw std::runtime_error(process.error().describe());
   process_ = std::make_unique<base::Process>(std::move(*process));
-  EtcdClient client({.host = "127.0.0.1", .port = client_port_.port, .family = Family::kIPv4});
+  EtcdClient client({.host = "127.0.0.1", .port = client_port_.port, .family = Family::kV4});
   if (const auto answer = client.call("/v3/kv/range", one_key("x")); !answer) {
     const auto log = base::read_file(folder_ / "log");
     throw std::runtime_error(answer.error().describe() + "\n" + (log ? *log : ""));
@@ -40,7 +40,7 @@ void EtcdServer::start() {
 }
 
 long long EtcdServer::num_keys() const {
-  EtcdClient client({.host = "127.0.0.1", .port = client_port_.port, .family = Family::kIPv4});
+  EtcdClient client({.host = "127.0.0.1", .port = client_port_.port, .family = Family::kV4});
   auto request = all_keys_under("cohort/");
   request["count_only"] = true;
   const auto answer = client.call("/v3/kv/range", request);

@@ -39,7 +39,7 @@ int serve(const store::TcpServerOptions& options) {
 }
 
 const std::map<std::string, store::Family> kFamilies{
-    {"any", store::Family::kAny}, {"4", store::Family::kIPv4}, {"6", store::Family::kIPv6}};
+    {"any", store::Family::kAny}, {"4", store::Family::kV4}, {"6", store::Family::kV6}};
 
 // What is wrong, or an empty text.
 std::string port_problem(const std::string& text) {

@@ -30,6 +30,12 @@ TEST(Flags, SpellingsOfOneFlag) {
 
 TEST(Flags, UnderscoresInValuesStay) { EXPECT_EQ(split({"--log_dir=my_logs", "a"}).flags, Words{"--log-dir=my_logs"}); }
 
+TEST(Flags, ShortFlagsTakeValuesAsArgparseDoes) {
+  for (const Words& words : {Words{"-t", "3", "a"}, Words{"-t3", "a"}, Words{"-t=3", "a"}}) {
+    EXPECT_EQ(split(words).flags, (Words{"-t", "3"}));
+  }
+}
+
 TEST(Flags, DoubleDashEndsTheFlags) { EXPECT_EQ(split({"--", "-odd-name", "x"}).program, (Words{"-odd-name", "x"})); }
 
 TEST(Flags, NoProgram) { EXPECT_TRUE(split({"--log-dir", "x"}).program.empty()); }

@@ -1,0 +1,70 @@
+#include "cohort/store/socket.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/base/port.h"
+#include "tests/store/times.h"
+
+namespace cohort::store {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Linux gives even numbers to clients and odd ones to servers first, so an even one comes round in a few thousand tries.
+TEST(ConnectTo, AClientIsNotItsOwnServer) {
+  const auto held = base::reserve_port().value();
+  const int port = (held.port - 1) & ~1;
+  if (base::look_up_port(port).is_listened_on) GTEST_SKIP() << "port " << port << " is another's";
+  for (int i = 0; i < 20'000; ++i) {
+    const auto socket = connect_to("127.0.0.1", port, milliseconds(0), Family::kV4);
+    ASSERT_FALSE(socket) << "try " << i << " has reached " << peer_name(socket->get());
+  }
+}
+
+// No host means this one, by its loopback addresses, in the resolver's order.
+std::vector<std::string> loopback_addresses() {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(nullptr, "1", &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const auto* each = found; each; each = each->ai_next) {
+    addresses.emplace_back(each->ai_family == AF_INET6 ? "::1" : "127.0.0.1");
+  }
+  return addresses;
+}
+
+// A server that takes no more connections: the kernel drops what knocks, as a firewall does.
+struct DeafServer {
+  explicit DeafServer(const std::string& host) : listener(std::move(listen_on(host, 0).value().front())) {
+    listen(listener.socket.get(), 0);
+    while (waiting.empty() || waiting.back()) waiting.push_back(connect_to(host, listener.port, milliseconds(200)));
+  }
+  Listener listener;
+  std::vector<base::Result<base::Fd>> waiting;
+};
+
+TEST(ConnectTo, AnAddressThatSwallowsEverythingDoesNotHideTheNext) {
+  const auto hosts = loopback_addresses();
+  if (hosts.size() != 2 || !listen_on("::1", 0)) GTEST_SKIP() << "no IPv6 here";
+  const DeafServer deaf(hosts[0]);
+  const auto hearing = listen_on(hosts[1], deaf.listener.port);
+  ASSERT_TRUE(hearing) << hearing.error().describe();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto socket = connect_to("", deaf.listener.port, 2 * kHangLimit);
+  ASSERT_TRUE(socket) << socket.error().describe();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kHangLimit) << "the first address had all the time";
+}
+
+}  // namespace
+}  // namespace cohort::store
