@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,23 +106,27 @@ void WorkerOutput::add_watches(std::vector<Watch>& watches) {
   }
 }
 
-void WorkerOutput::read(Stream& stream) {
+size_t WorkerOutput::read(Stream& stream) {
   char buffer[65536];
   const ssize_t count = ::read(stream.pipe.get(), buffer, sizeof buffer);
-  if (count < 0 && errno == EINTR) return;
+  if (count < 0 && errno == EINTR) return 0;
   if (count <= 0) {
     stream.sink->append(stream.lines.finish());
     stream.pipe.reset();
-    return;
+    return 0;
   }
   const std::string_view chunk(buffer, static_cast<size_t>(count));
   write_or_close(stream.file, chunk, stream.path);
   stream.sink->append(stream.lines.append(chunk));
+  return chunk.size();
 }
 
 void WorkerOutput::finish(SignalSource& signals) {
   for (const auto& stream : streams_) {
-    for (pollfd entry{stream->pipe.get(), POLLIN, 0}; stream->pipe && ::poll(&entry, 1, 0) > 0;) read(*stream);
+    // What is in the pipe now and no more: a process that has left its session may write on for ever.
+    int num_waiting = 0;
+    if (stream->pipe) (void)::ioctl(stream->pipe.get(), FIONREAD, &num_waiting);
+    while (num_waiting > 0 && stream->pipe) num_waiting -= static_cast<int>(read(*stream));
     stream->sink->append(stream->lines.finish());
   }
   for (Console* console : {&output_->console, &errors_->console}) {

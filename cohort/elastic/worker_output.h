@@ -36,7 +36,8 @@ class WorkerOutput {
   struct Stream;
 
   base::Result<void> add(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe, Sink& sink);
-  void read(Stream& stream);
+  /// Returns the number of bytes.
+  size_t read(Stream& stream);
 
   std::unique_ptr<Sink> output_;
   std::unique_ptr<Sink> errors_;

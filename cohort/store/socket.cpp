@@ -27,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kBacklog = 4096;
+/// Tries of listening at any port.
+constexpr int kMaxPorts = 20;
 constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestPause{500};
 constexpr milliseconds kLongestTurn{2000};
@@ -158,9 +160,9 @@ base::Result<base::Fd> connect_once(const addrinfo& address, Clock::time_point d
   return socket;
 }
 
-}  // namespace
+bool is_taken(const Error& error) { return error.message().find("EADDRINUSE") != std::string::npos; }
 
-base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, Family family) {
+base::Result<std::vector<Listener>> listen_once(const std::string& host, int port, Family family) {
   const auto list = look_up(host, port, family, AI_PASSIVE);
   if (!list) return Error(fill_in("cannot listen on {}:{}", host, port)).caused_by(list.error());
   std::vector<Listener> listeners;
@@ -170,15 +172,26 @@ base::Result<std::vector<Listener>> listen_on(const std::string& host, int port,
     if (!listener) {
       // A machine may have no IPv6 although the resolver names it.
       if (!first_error) first_error = listener.error();
-      if (listener.error().message().find("EADDRINUSE") != std::string::npos) break;
+      if (is_taken(listener.error())) break;
       continue;
     }
     port = listener->port;
     listeners.push_back(std::move(*listener));
     if (listeners.size() > 1 && first_error) break;
   }
-  if (listeners.empty() || (first_error && first_error->message().find("EADDRINUSE") != std::string::npos)) {
+  if (listeners.empty() || (first_error && is_taken(*first_error))) {
     return first_error.value_or(Error(fill_in("the name \"{}\" has no address", host)));
+  }
+  return listeners;
+}
+
+}  // namespace
+
+base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, Family family) {
+  auto listeners = listen_once(host, port, family);
+  // A port that is free in one family may be taken in the other. Where any will do, there are others.
+  for (int i = 0; i < kMaxPorts && port == 0 && !listeners && is_taken(listeners.error()); ++i) {
+    listeners = listen_once(host, port, family);
   }
   return listeners;
 }
