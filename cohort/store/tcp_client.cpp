@@ -134,17 +134,24 @@ Store::Result<void> TcpClient::send(Request request) {
   }
   const auto bytes = encode(request);
   for (size_t sent = 0; sent < bytes.size();) {
-    const auto size = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return lost(base::errno_text(errno));
-    sent += static_cast<size_t>(size);
+    const auto size = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size >= 0) {
+      sent += static_cast<size_t>(size);
+    } else if (errno == EAGAIN) {
+      const auto ready = poll_socket(POLLOUT, Clock::now() + options_.answer_timeout);
+      if (ready == Ready::kInterrupted) return lost("interrupted");
+      if (ready == Ready::kYes) continue;
+      return lost(fill_in("it has taken nothing in for {}", base::format_duration(options_.answer_timeout)));
+    } else if (errno != EINTR) {
+      return lost(base::errno_text(errno));
+    }
   }
   return {};
 }
 
-TcpClient::Ready TcpClient::poll_socket(Clock::time_point deadline) {
+TcpClient::Ready TcpClient::poll_socket(short events, Clock::time_point deadline) {
   while (true) {
-    std::array<pollfd, 2> fds = {pollfd{socket_.get(), POLLIN, 0}, pollfd{interrupt_.get(), POLLIN, 0}};
+    std::array<pollfd, 2> fds = {pollfd{socket_.get(), events, 0}, pollfd{interrupt_.get(), POLLIN, 0}};
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
     const int ready = poll(fds.data(), fds.size(), static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
     if (ready < 0 && errno == EINTR) continue;
@@ -161,7 +168,7 @@ Store::Result<void> TcpClient::tell(Request request) {
 Store::Result<void> TcpClient::receive(char* bytes, size_t size, Milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   while (size > 0) {
-    const auto ready = poll_socket(deadline);
+    const auto ready = poll_socket(POLLIN, deadline);
     if (ready == Ready::kInterrupted) return lost("interrupted");
     if (ready == Ready::kNo) return lost(fill_in("it gave no answer within {}", base::format_duration(timeout)));
     const auto count = recv(socket_.get(), bytes, size, 0);
@@ -201,7 +208,7 @@ Store::Result<int64_t> TcpClient::ask_number(Request request) {
 
 Store::Result<bool> TcpClient::await(Request request, Milliseconds timeout) {
   if (auto sent = send(std::move(request)); !sent) return sent.error();
-  const auto ready = poll_socket(Clock::now() + timeout);
+  const auto ready = poll_socket(POLLIN, Clock::now() + timeout);
   if (ready == Ready::kInterrupted) return lost("interrupted");
   const bool is_late = ready == Ready::kNo;
   if (is_late) {

@@ -17,7 +17,7 @@ struct TcpClientOptions {
   /// For connecting, and what timeout() is afterwards.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   Family family = Family::kAny;
-  /// For the answer to a request that the server does not wait with.
+  /// For the answer to a request that the server does not wait with, and for room in a connection that is full.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
   /// Not empty: the server must have the same (token.h).
   std::string token;
@@ -74,7 +74,7 @@ class TcpClient final : public Store {
   /// Sends a kWait or kBarrier and waits for its answer; takes it back when the time is over.
   Result<bool> await(Request request, Milliseconds timeout);
   enum class Ready { kYes, kNo, kInterrupted };
-  Ready poll_socket(std::chrono::steady_clock::time_point deadline);
+  Ready poll_socket(short events, std::chrono::steady_clock::time_point deadline);
   Result<void> wait_locked(const Keys& keys, Milliseconds timeout);
   /// Ends the connection: an answer that is awaited no more would be taken for the next one.
   base::Error lost(const std::string& what);

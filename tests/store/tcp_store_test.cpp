@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -113,6 +114,26 @@ TEST_F(TcpStoreTest, ALostServerIsNamedMessage) {
       "cannot connect to 127.0.0.1:" + port + " within 100 ms\n  caused by: 127.0.0.1:" + port +
           ": Connection refused (ECONNREFUSED)\n  hint: see whether the store runs there, and whether a firewall or "
           "another address family is in the way");
+}
+
+// As a stopped server: the kernel takes in what fits, and nobody reads it.
+TEST(TcpClient, AServerThatTakesNothingInMessage) {
+  const auto listener = std::move(listen_on("127.0.0.1", 0).value().front());
+  std::promise<void> is_over;
+  std::thread server([&] {
+    const base::Fd client(accept(listener.socket.get(), nullptr, nullptr));
+    char greeting[10];  // validate and its number, ping and its nonce
+    EXPECT_EQ(recv(client.get(), greeting, sizeof(greeting), MSG_WAITALL), 10);
+    EXPECT_EQ(send(client.get(), greeting + 6, 4, 0), 4);
+    is_over.get_future().wait();
+  });
+  auto client = TcpClient::connect({.port = listener.port, .timeout = kHangLimit, .answer_timeout = milliseconds(200)});
+  ASSERT_TRUE(client) << client.error().describe();
+  EXPECT_EQ((*client)->set("k", std::string(64 << 20, 'v')).error().describe(),
+            "the store on 127.0.0.1:" + std::to_string(listener.port) +
+                " is lost: it has taken nothing in for 200 ms\n  hint: see whether the process that hosts it has ended");
+  is_over.set_value();
+  server.join();
 }
 
 TEST_F(TcpStoreTest, ATakenPortNamesItsHolderMessage) {
