@@ -1,4 +1,5 @@
 // TcpClient and TcpServer together, and a server among clients that mean it no good.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -119,6 +120,7 @@ TEST_F(TcpStoreTest, ALostServerIsNamedMessage) {
 // As a stopped server: the kernel takes in what fits, and nobody reads it.
 TEST(TcpClient, AServerThatTakesNothingInMessage) {
   const auto listener = std::move(listen_on("127.0.0.1", 0).value().front());
+  fcntl(listener.socket.get(), F_SETFL, 0);  // blocks
   std::promise<void> is_over;
   std::thread server([&] {
     const base::Fd client(accept(listener.socket.get(), nullptr, nullptr));
