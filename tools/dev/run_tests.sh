@@ -7,6 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 mkdir -p build/test-logs
+rm -f build/test-logs/*-failed.txt
 
 ctest --preset release -j "$(nproc)" 2>&1 | tee build/test-logs/ctest.txt
 ctest_status=${PIPESTATUS[0]}
