@@ -1,6 +1,7 @@
 // Collectives that reduce.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <torch/headeronly/version.h>
 
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_checks.h"
@@ -21,8 +22,13 @@ constexpr ShmOperation kReduce{"reduce", "shm:reduce", OpType::REDUCE};
 constexpr ShmOperation kReduceScatter{"reduce_scatter", "shm:reduce_scatter", OpType::REDUCE_SCATTER, false, false};
 constexpr ShmOperation kReduceScatterSingle{"reduce_scatter_single", "shm:reduce_scatter",
                                             OpType::_REDUCE_SCATTER_BASE};
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 12
+constexpr auto kTensorCoalesced = OpType::_REDUCE_SCATTER_BASE;  // the release has no name for it
+#else
+constexpr auto kTensorCoalesced = OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+#endif
 constexpr ShmOperation kReduceScatterTensorCoalesced{"reduce_scatter_tensor_coalesced", "shm:reduce_scatter",
-                                                     OpType::REDUCE_SCATTER_TENSOR_COALESCED};
+                                                     kTensorCoalesced};
 
 // A user's tensor and the plain tensor that the engine works on: itself where that can be.
 struct Carrier {
