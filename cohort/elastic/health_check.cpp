@@ -25,7 +25,7 @@ HttpResponse answer_health_check(const HttpRequest& request, const HealthState& 
 
 Result<HealthCheck> HealthCheck::create(int port, const std::function<HealthState()>& state) {
   Result<std::vector<store::Listener>> listeners = store::listen_on("", port);
-  if (!listeners) return listeners.error();
+  if (!listeners) return Error(listeners.error().message()).with_hint("choose another port");
   std::vector<base::Fd> sockets;
   for (store::Listener& listener : *listeners) sockets.push_back(std::move(listener.socket));
   Result<base::HttpServer> server = base::HttpServer::create(
