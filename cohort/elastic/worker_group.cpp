@@ -285,7 +285,10 @@ const char* WorkerGroup::state() const {
   }
 }
 
-int WorkerGroup::num_running() const { return static_cast<int>(sessions().size()); }
+int WorkerGroup::num_running() const {
+  return static_cast<int>(
+      std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) { return !worker->ended; }));
+}
 
 bool WorkerGroup::all_ended() const { return num_running() == 0; }
 

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from harness import BUILD
+from jobs import Job
 
 
 @pytest.fixture
@@ -15,3 +16,10 @@ def programs():
 @pytest.fixture
 def python():
     return sys.executable
+
+
+@pytest.fixture
+def job(tmp_path):
+    job = Job(tmp_path)
+    yield job
+    job.end()

@@ -24,13 +24,6 @@ FLAGS = ["--depth", 1, "--width", 16, "--heads", 2, "--context", 32, "--batch-si
          "--save-every", 4, "--auto-resume", "--log", "log.jsonl"]
 
 
-@pytest.fixture
-def job(tmp_path):
-    job = Job(tmp_path)
-    yield job
-    job.end()
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")

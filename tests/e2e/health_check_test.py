@@ -6,14 +6,7 @@ import signal
 import pytest
 
 from harness import free_port
-from jobs import Job, wait_until
-
-
-@pytest.fixture
-def job(tmp_path):
-    job = Job(tmp_path)
-    yield job
-    job.end()
+from jobs import wait_until
 
 
 def probe(port, method="GET", path="/", host="127.0.0.1", timeout=30):

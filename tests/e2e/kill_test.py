@@ -20,13 +20,6 @@ from jobs import COHORT, Job, read_process, state_of, wait_until
 SLEEP = "echo size=$WORLD_SIZE rank=$RANK count=$TORCHELASTIC_RESTART_COUNT.; exec sleep 1000"
 
 
-@pytest.fixture
-def job(tmp_path):
-    job = Job(tmp_path)
-    yield job
-    job.end()
-
-
 def plain(text, job):
     """Without what differs from run to run."""
     text = re.sub(r"\bpid \d+", "pid P", text)

@@ -9,7 +9,7 @@ import pytest
 
 import torchrun_server
 from harness import BUILD
-from jobs import Job, wait_until
+from jobs import wait_until
 
 RANK = BUILD / "bin" / "tests" / "expires_rank"  # cohort::Expires; SCOPE AFTER TAKES [SIGNAL]
 ON = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}
@@ -26,13 +26,6 @@ print("pid", os.getpid(), flush=True)
 with timer.expires(after=0.2, scope="from Python"):
     time.sleep(1000)
 """
-
-
-@pytest.fixture
-def job(tmp_path):
-    job = Job(tmp_path)
-    yield job
-    job.end()
 
 
 @pytest.fixture(scope="module")
