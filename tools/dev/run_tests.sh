@@ -47,7 +47,7 @@ ctest_one() { ctest --preset release --no-tests=error -R "^$(sed 's/[][().*+?^$|
 pytest_one() { "${pytest[@]}" "$1" -p no:xdist; }
 if [[ ${COHORT_SECOND_TRY:-} == 1 ]]; then
   if ((ctest_status)); then
-    sed -nE 's/^[[:space:]]+[0-9]+ - (.*) \([A-Za-z ]+\)$/\1/p' $logs/ctest.txt >$logs/ctest-failed.txt
+    sed -nE '/^The following tests FAILED:/,$ s/^[[:space:]]+[0-9]+ - (.*) \([A-Za-z ]+\).*/\1/p' $logs/ctest.txt >$logs/ctest-failed.txt
     try_again ctest $logs/ctest-failed.txt ctest_one && ctest_status=0
   fi
   if ((pytest_status == 1)); then
