@@ -13,10 +13,10 @@
 #include "benchmarks/question.h"
 #include "benchmarks/roof.h"
 #include "cohort/base/env.h"
-#include "cohort/comm/point_to_point.h"
-#include "cohort/comm/process_group.h"
-#include "cohort/comm/shm/shm_empty.h"
-#include "cohort/comm/subgroups.h"
+#include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/comm/group/subgroups.h"
 
 namespace cohort::bench {
 namespace {

@@ -1,6 +1,6 @@
 // A rank of `recovery` that all-reduces: in the first attempt rank 1 crashes then, in the second both are done.
 #include <ATen/ops/ones.h>
-#include <cohort/comm/collectives.h>
+#include <cohort/comm/collectives/collectives.h>
 
 #include "benchmarks/crash_times.h"
 

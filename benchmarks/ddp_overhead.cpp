@@ -10,7 +10,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "benchmarks/question.h"
-#include "cohort/comm/process_group.h"
+#include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/ddp/reducer.h"
 
 namespace cohort::bench {

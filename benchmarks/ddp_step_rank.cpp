@@ -20,8 +20,8 @@
 #include <sstream>
 
 #include "benchmarks/question.h"
-#include "cohort/comm/process_group.h"
-#include "cohort/comm/subgroups.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/comm/group/subgroups.h"
 #include "cohort/models/resnet.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 

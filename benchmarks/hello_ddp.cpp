@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/process_group.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 
 int main() {

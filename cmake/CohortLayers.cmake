@@ -17,6 +17,7 @@ function(cohort_layer name)
     target_link_libraries(${target} PUBLIC Threads::Threads)
     set_property(GLOBAL APPEND PROPERTY COHORT_PLAIN_LAYERS ${target})
   endif()
+  cohort_use_unity_build(${target})
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:cohort_warnings>)
   foreach(dependency IN LISTS arg_DEPENDS)
@@ -33,8 +34,13 @@ function(cohort_layer name)
   endforeach()
 endfunction()
 
-# LibTorch's headers cost about 20 s per source; one precompiled header brings that to a few seconds, and every target
-# that uses LibTorch shares it.
+# Several sources become one translation unit: each alone spends most of its time on LibTorch's headers and on code that they
+# make every user generate. Names in anonymous namespaces must therefore be unique within a layer.
+function(cohort_use_unity_build target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${COHORT_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 12)
+endfunction()
+
+# One slim precompiled header, shared by every target that uses LibTorch; cmake/precompiled.h says what keeps it slim.
 function(cohort_use_precompiled_header target)
   if(NOT TARGET cohort_pch)
     file(WRITE "${PROJECT_BINARY_DIR}/cohort_pch.cpp" "")

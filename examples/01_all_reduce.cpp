@@ -6,7 +6,7 @@
 //   rank 0 of 2: the sum is 3
 //   rank 1 of 2: the sum is 3
 #include <ATen/ops/full.h>
-#include <cohort/comm/collectives.h>
+#include <cohort/comm/collectives/collectives.h>
 
 #include <cstdio>
 

@@ -7,8 +7,8 @@
 //   epoch 0 | checkpoint saved at checkpoint.safetensors
 #include <cohort/checkpoint/safetensors.h>
 #include <cohort/checkpoint/state_dict.h>
-#include <cohort/data/data_loader.h>
-#include <cohort/data/tensor_dataset.h>
+#include <cohort/data/datasets/tensor_dataset.h>
+#include <cohort/data/loader/data_loader.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>

@@ -9,10 +9,10 @@
 //   [rank 0] epoch 0 | checkpoint saved at checkpoint.safetensors
 #include <cohort/checkpoint/safetensors.h>
 #include <cohort/checkpoint/state_dict.h>
-#include <cohort/comm/spawn.h>
-#include <cohort/data/data_loader.h>
-#include <cohort/data/distributed_sampler.h>
-#include <cohort/data/tensor_dataset.h>
+#include <cohort/comm/process/spawn.h>
+#include <cohort/data/datasets/tensor_dataset.h>
+#include <cohort/data/loader/data_loader.h>
+#include <cohort/data/loader/distributed_sampler.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>

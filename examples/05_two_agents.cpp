@@ -11,7 +11,7 @@
 //   rank 1 | step 0 | loss 1.1379
 //   ...
 //   rank 1 | step 9 | loss 1.0823
-#include <cohort/comm/collectives.h>
+#include <cohort/comm/collectives/collectives.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>

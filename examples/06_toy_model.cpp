@@ -12,8 +12,8 @@
 //   skipping the model-parallel example: it needs 2 devices per rank, 2 ranks need 4, this machine has 0
 #include <cohort/checkpoint/safetensors.h>
 #include <cohort/checkpoint/state_dict.h>
-#include <cohort/comm/collectives.h>
-#include <cohort/comm/spawn.h>
+#include <cohort/comm/collectives/collectives.h>
+#include <cohort/comm/process/spawn.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <torch/cuda.h>
 #include <torch/nn/functional/loss.h>

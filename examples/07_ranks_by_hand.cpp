@@ -9,8 +9,8 @@
 //   rank 1 of 2 got 0 from rank 0; all ranks together hold 0 1
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <cohort/comm/collectives.h>
-#include <cohort/comm/point_to_point.h>
+#include <cohort/comm/collectives/collectives.h>
+#include <cohort/comm/collectives/point_to_point.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <cstdio>

@@ -12,9 +12,9 @@
 // add in another order). Under `cohort run --max-restarts N` give --auto-resume: after a failure the restarted ranks go
 // on by themselves (docs/guide/fault_tolerance.md). All flags: --help. One process without a launcher works too.
 #include <cohort/checkpoint/training_checkpoint.h>
-#include <cohort/comm/collectives.h>
-#include <cohort/data/data_loader.h>
-#include <cohort/data/distributed_sampler.h>
+#include <cohort/comm/collectives/collectives.h>
+#include <cohort/data/loader/data_loader.h>
+#include <cohort/data/loader/distributed_sampler.h>
 #include <cohort/models/gpt.h>
 #include <cohort/models/ngram.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>

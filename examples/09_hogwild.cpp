@@ -8,8 +8,8 @@
 //   [rank 0] epoch 0 | 64 steps | loss 0.7585
 //   [rank 1] all ranks have finished | sum of the weights 253.293856
 //   parent: 512 steps by 2 ranks | sum of the weights 253.293856 | 97.4 % right
-#include <cohort/comm/share_memory.h>
-#include <cohort/comm/spawn.h>
+#include <cohort/comm/process/share_memory.h>
+#include <cohort/comm/process/spawn.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "cohort/comm/host_program.h"
-#include "cohort/comm/join_backend.h"
+#include "cohort/comm/backend/host_program.h"
+#include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/join_backend.h"
+#include "cohort/comm/process/share_memory.h"
+#include "cohort/comm/process/tensor_channel.h"
 #include "cohort/comm/report/flight_recorder.h"
 #include "cohort/comm/report/worker_server.h"
-#include "cohort/comm/share_memory.h"
-#include "cohort/comm/shm/shm_empty.h"
-#include "cohort/comm/tensor_channel.h"
 
 namespace {
 

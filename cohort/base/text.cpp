@@ -30,6 +30,10 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return text;
 }
 
+std::string quoted_list(const std::vector<std::string>& names) {
+  return names.empty() ? "" : '"' + join(names, "\", \"") + '"';
+}
+
 std::string trim(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t begin = text.find_first_not_of(kSpace);

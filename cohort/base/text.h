@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,10 @@ std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string trim(std::string_view text);
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
+/// `"a", "b"`
+std::string quoted_list(const std::vector<std::string>& names);
+/// What stores take as a value.
+inline std::vector<uint8_t> to_bytes(std::string_view text) { return {text.begin(), text.end()}; }
 
 /// "rank 3", "ranks 1, 2 and 5".
 std::string ranks_in_words(const std::vector<int>& ranks);

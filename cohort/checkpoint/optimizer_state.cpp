@@ -1,5 +1,7 @@
 #include "cohort/checkpoint/optimizer_state.h"
 
+#include "cohort/base/text.h"
+
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
@@ -190,10 +192,6 @@ bool has_state(const StateDict& state, const std::string& prefix) {
   return false;
 }
 
-std::string quoted_list(const std::vector<std::string>& names) {
-  return c10::str('"', c10::Join("\", \"", names), '"');
-}
-
 // Reads everything before it changes anything.
 template <typename K>
 class Loader {
@@ -247,8 +245,9 @@ class Loader {
     for (const auto& item : state_) {
       if (!used_.contains(item.key())) unexpected.push_back(item.key());
     }
-    if (!problems_.missing.empty()) errors.push_back(c10::str("Missing key(s): ", quoted_list(problems_.missing), "."));
-    if (!unexpected.empty()) errors.push_back(c10::str("Unexpected key(s): ", quoted_list(unexpected), "."));
+    if (!problems_.missing.empty())
+      errors.push_back(c10::str("Missing key(s): ", base::quoted_list(problems_.missing), "."));
+    if (!unexpected.empty()) errors.push_back(c10::str("Unexpected key(s): ", base::quoted_list(unexpected), "."));
     errors.insert(errors.end(), problems_.wrong_sizes.begin(), problems_.wrong_sizes.end());
     TORCH_CHECK(errors.empty(), "Error(s) in loading the optimizer's state:\n\t", c10::Join("\n\t", errors));
   }

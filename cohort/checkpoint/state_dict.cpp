@@ -1,5 +1,7 @@
 #include "cohort/checkpoint/state_dict.h"
 
+#include "cohort/base/text.h"
+
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -71,12 +73,6 @@ std::string class_name(const torch::nn::Module& module) {
   return name;
 }
 
-std::string quoted_list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + "\"";
-  return text;
-}
-
 std::string size_text(const at::Tensor& tensor) { return c10::str("torch.Size(", tensor.sizes(), ")"); }
 
 // Old files hold scalars as tensors of one element.
@@ -112,10 +108,11 @@ IncompatibleKeys load_state_dict(torch::nn::Module& module, const StateDict& giv
   }
   if (options.strict && !keys.unexpected_keys.empty()) {
     errors.insert(errors.begin(),
-                  c10::str("Unexpected key(s) in state_dict: ", quoted_list(keys.unexpected_keys), ". "));
+                  c10::str("Unexpected key(s) in state_dict: ", base::quoted_list(keys.unexpected_keys), ". "));
   }
   if (options.strict && !keys.missing_keys.empty()) {
-    errors.insert(errors.begin(), c10::str("Missing key(s) in state_dict: ", quoted_list(keys.missing_keys), ". "));
+    errors.insert(errors.begin(),
+                  c10::str("Missing key(s) in state_dict: ", base::quoted_list(keys.missing_keys), ". "));
   }
   TORCH_CHECK(errors.empty(), "Error(s) in loading state_dict for ", class_name(module), ":\n\t",
               c10::Join("\n\t", errors));

@@ -40,7 +40,7 @@ at::Tensor dropout(const at::Tensor& x, const GPTOptions& options, bool is_train
   return options.dropout > 0.0 && is_training ? at::dropout(x, options.dropout, true) : x;
 }
 
-void check_options(const GPTOptions& options) {
+void check_gpt_options(const GPTOptions& options) {
   const std::pair<const char*, int64_t> sizes[] = {{"block_size", options.block_size},
                                                    {"vocab_size", options.vocab_size},
                                                    {"n_layer", options.n_layer},
@@ -149,7 +149,7 @@ void GPTHeadImpl::reset() { weight = register_parameter("weight", at::empty_like
 at::Tensor GPTHeadImpl::forward(const at::Tensor& x) { return at::linear(x, weight); }
 
 GPTImpl::GPTImpl(const GPTOptions& options) : options_(options) {
-  check_options(options_);
+  check_gpt_options(options_);
   reset();
 }
 

@@ -25,7 +25,7 @@ torch::nn::Sequential make_stage(int64_t in, int64_t out, int64_t stride, int64_
   return stage;
 }
 
-void check_options(const ResNetOptions& options) {
+void check_resnet_options(const ResNetOptions& options) {
   TORCH_CHECK_VALUE(options.num_classes >= 1, "ResNet: num_classes must be at least 1, got ", options.num_classes);
   TORCH_CHECK_VALUE(options.width >= 1, "ResNet: width must be at least 1, got ", options.width);
   for (const int64_t count : options.blocks) {
@@ -57,7 +57,7 @@ at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
 }
 
 ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options) {
-  check_options(options_);
+  check_resnet_options(options_);
   reset();
 }
 

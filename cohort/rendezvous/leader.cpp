@@ -14,7 +14,7 @@ using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPause{100};
+constexpr milliseconds kLeaderPause{100};
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void Leader::run() {
     if (led || stops_) return;
     if (!store_may_return_ || journal_->has_misread()) return when_lost_(led.error(), *journal_);
     base::log_debug("the rendezvous' leader tries again: " + led.error().describe());
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kLeaderPause);
   }
 }
 

@@ -21,7 +21,6 @@ using Reason = RoundOver::Reason;
 
 constexpr milliseconds kLeavingTime{800};
 constexpr milliseconds kPause{200};
-constexpr milliseconds kSilence = std::chrono::seconds(10);
 constexpr milliseconds kQuietEnd = std::chrono::seconds(1);
 
 }  // namespace
@@ -139,7 +138,7 @@ bool Meeting::wait_for_return(const Error& error) {
   std::unique_lock lock(mutex_);
   const auto now = Clock::now();
   if (!place_->may_return() || stops_ || (deadline_ && now >= *deadline_)) return false;
-  if (now - away_seen_at_ > kSilence + settings_.read_timeout) {
+  if (now - away_seen_at_ > kRendezvousSilence + settings_.read_timeout) {
     away_since_ = now;
     const auto* const meanwhile = round_ && !is_over_ ? "the workers go on meanwhile, for" : "trying again, for";
     base::log_warning(fill_in("{}; {} {} at most", place_->lost(error).message(), meanwhile,

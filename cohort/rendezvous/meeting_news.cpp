@@ -22,8 +22,6 @@ using base::Result;
 using std::chrono::milliseconds;
 using Reason = RoundOver::Reason;
 
-constexpr milliseconds kSilence = std::chrono::seconds(10);
-
 // As wide as needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be an
 // address of the rendezvous' host, which this one is not.
 std::string where_to_listen(const std::string& bind, const std::string& address) {
@@ -170,7 +168,7 @@ milliseconds Meeting::time_to_wait() const {
   const auto now = Clock::now();
   if (deadline_) time = std::min(time, std::chrono::ceil<milliseconds>(*deadline_ - now));
   if (deadline_ && !is_explained_)
-    time = std::min(time, std::chrono::ceil<milliseconds>(waits_since_ + kSilence - now));
+    time = std::min(time, std::chrono::ceil<milliseconds>(waits_since_ + kRendezvousSilence - now));
   return std::max(time, milliseconds(1));
 }
 
@@ -317,7 +315,7 @@ Result<void> Meeting::look_at_time() {
   if (!deadline_ || has_left_) return {};
   const auto left = *deadline_ - now;
   const bool is_late = left <= milliseconds(0);
-  if (!is_late && (is_explained_ || now - waits_since_ < kSilence)) return {};
+  if (!is_late && (is_explained_ || now - waits_since_ < kRendezvousSilence)) return {};
   is_explained_ = true;
   lock.unlock();
   const auto why = journal_->get("why");

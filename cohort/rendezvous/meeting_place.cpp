@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kOneTry{1000};
 constexpr milliseconds kShortestTry{100};
-constexpr milliseconds kSilence = std::chrono::seconds(10);
 constexpr milliseconds kPatience = std::chrono::seconds(5);
 
 std::string in_brackets(const std::string& host) {
@@ -173,7 +172,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
               "see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and "
               "whether a firewall is in the way");
     }
-    if (!was_said && elapsed >= kSilence) {
+    if (!was_said && elapsed >= kRendezvousSilence) {
       const auto* const cause = client.error().cause();
       base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
                                 (cause ? *cause : client.error()).message(), base::format_duration(left)));

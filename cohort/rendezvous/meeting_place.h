@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,9 @@
 #include "cohort/store/tcp_server.h"
 
 namespace cohort::rendezvous {
+
+/// After this long without a visible step, the launcher says for what it waits.
+inline constexpr std::chrono::milliseconds kRendezvousSilence = std::chrono::seconds(10);
 
 class MeetingPlace {
  public:

@@ -4,7 +4,6 @@
 #include <cstring>
 
 namespace cohort::shm {
-namespace {
 
 // As MessageHeader, with a dtype that may be any byte.
 struct StoredHeader {
@@ -12,12 +11,6 @@ struct StoredHeader {
   int32_t tag;
   uint8_t dtype;
 };
-
-DType checked(uint8_t dtype) { return dtype < kNumDTypes ? static_cast<DType>(dtype) : DType::kBytes; }
-StoredHeader stored(const MessageHeader& header) {
-  return {header.num_bytes, header.tag, static_cast<uint8_t>(header.dtype)};
-}
-MessageHeader loaded(const StoredHeader& header) { return {header.num_bytes, header.tag, checked(header.dtype)}; }
 
 struct alignas(64) Offer {
   // Written last, read first; the header and the bytes belong to this number.
@@ -27,8 +20,16 @@ struct alignas(64) Offer {
 };
 static_assert(sizeof(Offer) == 256);
 
+namespace {
+
+DType checked(uint8_t dtype) { return dtype < kNumDTypes ? static_cast<DType>(dtype) : DType::kBytes; }
+StoredHeader stored(const MessageHeader& header) {
+  return {header.num_bytes, header.tag, static_cast<uint8_t>(header.dtype)};
+}
+MessageHeader loaded(const StoredHeader& header) { return {header.num_bytes, header.tag, checked(header.dtype)}; }
+
 // Stores, so that the reader sees everything written before, and wakes it if it sleeps.
-void announce(std::atomic<uint64_t>& word, uint64_t value, Bell& bell) {
+void announce_to(std::atomic<uint64_t>& word, uint64_t value, Bell& bell) {
   word.store(value, std::memory_order_seq_cst);
   bell.ring();
 }
@@ -71,7 +72,7 @@ uint64_t ChannelSource::offer(const MessageHeader& header, const void* data) {
   auto& offer = memory_->offer(number);
   offer.header = stored(header);
   if (header.is_inline() && header.num_bytes > 0) std::memcpy(offer.payload, data, header.num_bytes);
-  announce(offer.number, number, *bell_);
+  announce_to(offer.number, number, *bell_);
   return number;
 }
 
@@ -84,7 +85,7 @@ size_t ChannelSource::produce(const std::byte* data, size_t num_bytes, size_t nu
     const auto size = bytes_of_chunk(num_bytes, num_done);
     std::memcpy(memory_->chunk(num_produced_), data + num_done, size);
     num_done += size;
-    announce(memory_->num_produced, ++num_produced_, *bell_);
+    announce_to(memory_->num_produced, ++num_produced_, *bell_);
   }
   return num_done - begin;
 }
@@ -111,10 +112,10 @@ void ChannelDestination::read_inline(uint64_t number, void* data, size_t num_byt
 void ChannelDestination::release(uint64_t number) {
   if (number == num_released_) return;
   num_released_ = number;
-  announce(memory_->num_released, number, *bell_);
+  announce_to(memory_->num_released, number, *bell_);
 }
 
-void ChannelDestination::accept(uint64_t number) { announce(memory_->accepted, number, *bell_); }
+void ChannelDestination::accept(uint64_t number) { announce_to(memory_->accepted, number, *bell_); }
 
 size_t ChannelDestination::consume(std::byte* data, size_t num_bytes, size_t num_done) {
   const auto begin = num_done;
@@ -124,7 +125,7 @@ size_t ChannelDestination::consume(std::byte* data, size_t num_bytes, size_t num
     const auto size = bytes_of_chunk(num_bytes, num_done);
     std::memcpy(data + num_done, memory_->chunk(num_consumed_), size);
     num_done += size;
-    announce(memory_->num_consumed, ++num_consumed_, *bell_);
+    announce_to(memory_->num_consumed, ++num_consumed_, *bell_);
   }
   return num_done - begin;
 }
@@ -134,7 +135,7 @@ void ChannelDestination::refuse(const Refusal& refusal) {
   memory_->refused = stored(refusal.sent);
   memory_->expected_bytes = refusal.expected_bytes;
   memory_->expected_dtype = static_cast<uint8_t>(refusal.expected_dtype);
-  announce(memory_->is_refused, 1, *bell_);
+  announce_to(memory_->is_refused, 1, *bell_);
 }
 
 }  // namespace cohort::shm

@@ -17,7 +17,7 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswerTime = std::chrono::seconds(5);
-constexpr milliseconds kLongestPause{250};
+constexpr milliseconds kLongestRetryPause{250};
 
 // Of gRPC: the request took too long inside etcd; there is no leader, or the server is about to stop.
 constexpr int kDeadlineExceeded = 4;
@@ -52,7 +52,7 @@ base::Result<json> EtcdClient::try_call(const std::string& path, const json& req
 
 base::Result<json> EtcdClient::call(const std::string& path, const json& request) {
   const auto body = request.dump();
-  Pauses pauses(options_.retry_time, kLongestPause);
+  Pauses pauses(options_.retry_time, kLongestRetryPause);
   while (true) {
     auto last = attempt(path, body, std::clamp(pauses.left(), milliseconds(100), kAnswerTime));
     if (last.answer) return last.answer;

@@ -15,7 +15,7 @@ using base::fill_in;
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLongestPause{100};
+constexpr milliseconds kLongestPollPause{100};
 constexpr size_t kKeysOfOneChange = 100;
 
 }  // namespace
@@ -112,7 +112,7 @@ Store::Result<bool> EtcdStore::check(const Keys& keys) {
 Store::Result<int64_t> EtcdStore::num_keys() { return session_->count(all_keys_under(session_->keys().values())); }
 
 Store::Result<void> EtcdStore::wait(const Keys& keys, Milliseconds timeout) {
-  Pauses pauses(timeout, kLongestPause);
+  Pauses pauses(timeout, kLongestPollPause);
   Keys missing = keys;
   while (!missing.empty()) {
     // One key after the other, so that one that was there and has gone counts.
@@ -170,7 +170,7 @@ Store::Result<void> EtcdStore::queue_push(const std::string& key, const std::str
 }
 
 Store::Result<std::optional<std::string>> EtcdStore::queue_pop(const std::string& key, bool block) {
-  Pauses pauses(timeout(), kLongestPause);
+  Pauses pauses(timeout(), kLongestPollPause);
   auto first = all_keys_under(session_->keys().queue(key));
   first.update({{"limit", "1"}, {"sort_target", "CREATE"}, {"sort_order", "ASCEND"}});
   while (true) {

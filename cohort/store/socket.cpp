@@ -30,7 +30,7 @@ constexpr int kBacklog = 4096;
 /// Tries of listening at any port.
 constexpr int kMaxPorts = 20;
 constexpr milliseconds kFirstPause{10};
-constexpr milliseconds kLongestPause{500};
+constexpr milliseconds kLongestConnectPause{500};
 constexpr milliseconds kLongestTurn{2000};
 
 struct AddressList {
@@ -202,7 +202,7 @@ base::Result<base::Fd> connect_to(const std::string& host, int port, millisecond
   auto pause = kFirstPause;
   do {
     if (last) std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - Clock::now()));
-    pause = std::min(pause * 2, kLongestPause);
+    pause = std::min(pause * 2, kLongestConnectPause);
     const auto list = look_up(host, port, family, 0);
     if (!list) {
       last = list.error();

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/data/token_dataset.h"
+#include "cohort/data/datasets/token_dataset.h"
 #include "cohort/export.h"
 
 namespace cohort::train {

@@ -1,8 +1,8 @@
 #include "tests/conformance/backends.h"
 
-#include "cohort/comm/cohort_backend.h"
-#include "cohort/comm/gloo/gloo_backend.h"
-#include "cohort/comm/shm/shm_backend.h"
+#include "cohort/comm/gloo/make_gloo_backend.h"
+#include "cohort/comm/registry/cohort_backend.h"
+#include "cohort/comm/shm/make_shm_backend.h"
 
 namespace cohort::test {
 

@@ -8,8 +8,8 @@
 #include <iostream>
 #include <mutex>
 
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/subgroups.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/subgroups.h"
 #include "tests/conformance/suite.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/comm/operation_text.h"
+#include "cohort/comm/backend/operation_text.h"
 
 namespace cohort::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "cohort/comm/gloo/gloo_backend.h"
+#include "cohort/comm/gloo/make_gloo_backend.h"
 #include "tests/conformance/suite.h"
 #include "tests/support/rank_threads.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "cohort/comm/gloo/gloo_backend.h"
+#include "cohort/comm/gloo/make_gloo_backend.h"
 
 namespace cohort::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <functional>
 
-#include "cohort/comm/backend_request.h"
-#include "cohort/comm/process_group.h"
+#include "cohort/comm/backend/backend_request.h"
+#include "cohort/comm/group/process_group.h"
 
 namespace cohort::test {
 

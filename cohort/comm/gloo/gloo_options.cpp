@@ -1,6 +1,6 @@
 #include "cohort/comm/gloo/gloo_options.h"
 
-#include "cohort/comm/network.h"
+#include "cohort/job/network.h"
 
 namespace cohort::comm {
 

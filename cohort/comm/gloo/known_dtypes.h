@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cohort/comm/stand_ins.h"
+#include "cohort/comm/backend/stand_ins.h"
 
 namespace cohort::comm {
 

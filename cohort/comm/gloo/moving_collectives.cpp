@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "cohort/comm/gloo/gloo_process_group.h"
+#include "cohort/comm/gloo/gloo_backend.h"
 
 namespace cohort::comm {
 namespace {
@@ -25,8 +25,8 @@ Splits sizes_in_bytes(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::gather_packed(const char* name, const Tensors& inputs,
-                                                          const c10d::AllgatherOptions& opts, const Unpack& unpack) {
+GlooBackend::WorkPtr GlooBackend::gather_packed(const char* name, const Tensors& inputs,
+                                                const c10d::AllgatherOptions& opts, const Unpack& unpack) {
   return run(describe(name, inputs, shapes_text(inputs)), inputs, [&](Completion& completion) {
     Tensors sent{pack(inputs)};
     const auto all = at::empty({getSize(), sent[0].numel()}, sent[0].options());
@@ -39,7 +39,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::gather_packed(const char* name, cons
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_tensors("broadcast", tensors);
   auto operation = describe("broadcast", tensors, shapes_text(tensors));
   operation.root = static_cast<int>(opts.rootRank);
@@ -52,8 +52,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::broadcast(Tensors& tensors, const c1
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                      const c10d::AllgatherOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                            const c10d::AllgatherOptions& opts) {
   check_tensors("all_gather", inputs);
   return run(describe("all_gather", inputs, shapes_text(inputs)), inputs, [&](Completion& completion) {
     StandIns stand_ins;
@@ -66,8 +66,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::allgather(std::vector<Tensors>& outp
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::_allgather_base(Tensor& output, Tensor& input,
-                                                            const c10d::AllgatherOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::_allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& opts) {
   check_pairs("all_gather_single", {output}, {input}, getSize());
   return run(describe("all_gather_single", {input}, shapes_text({input})), {input}, [&](Completion& completion) {
     StandIns stand_ins;
@@ -81,8 +80,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::_allgather_base(Tensor& output, Tens
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                                const c10d::AllgatherOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                      const c10d::AllgatherOptions& opts) {
   check_tensors("all_gather_coalesced", inputs);
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(getSize()),
                     "all_gather_coalesced needs one list of tensors per rank, ", getSize(), ", got ", outputs.size());
@@ -99,8 +98,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::allgather_coalesced(std::vector<Tens
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                            const c10d::AllgatherOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                  const c10d::AllgatherOptions& opts) {
   check_pairs("all_gather_into_tensor_coalesced", outputs, inputs, getSize());
   return gather_packed("all_gather_into_tensor_coalesced", inputs, opts,
                        [&](StandIns& stand_ins, const Tensor& packed) {
@@ -113,8 +112,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::allgather_into_tensor_coalesced(Tens
                        });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                   const c10d::GatherOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                         const c10d::GatherOptions& opts) {
   check_tensors("gather", inputs);
   auto operation = describe("gather", inputs, shapes_text(inputs));
   operation.root = static_cast<int>(opts.rootRank);
@@ -129,8 +128,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::gather(std::vector<Tensors>& outputs
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                                    const c10d::ScatterOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                          const c10d::ScatterOptions& opts) {
   check_tensors("scatter", outputs);
   auto operation = describe("scatter", outputs, shapes_text(outputs));
   operation.root = static_cast<int>(opts.rootRank);
@@ -145,10 +144,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::scatter(Tensors& outputs, std::vecto
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::alltoall_base(Tensor& output, Tensor& input,
-                                                          std::vector<int64_t>& output_splits,
-                                                          std::vector<int64_t>& input_splits,
-                                                          const c10d::AllToAllOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_splits,
+                                                std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   check_tensors("all_to_all_single", {output, input});
   check_splits(output, output_splits, getSize(), "output");
   check_splits(input, input_splits, getSize(), "input");
@@ -165,8 +162,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::alltoall_base(Tensor& output, Tensor
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
-                                                     const c10d::AllToAllOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   check_tensors("all_to_all", outputs);
   check_tensors("all_to_all", inputs);
   const auto size = static_cast<size_t>(getSize());

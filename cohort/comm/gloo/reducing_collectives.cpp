@@ -1,8 +1,8 @@
 // Collectives that reduce.
 #include <ATen/ATen.h>
 
-#include "cohort/comm/gloo/gloo_process_group.h"
-#include "cohort/comm/joined_work.h"
+#include "cohort/comm/backend/joined_work.h"
+#include "cohort/comm/gloo/gloo_backend.h"
 
 namespace cohort::comm {
 namespace {
@@ -43,8 +43,8 @@ void divide_values(const Tensors& sparse, int world_size) {
 
 }  // namespace
 
-void GlooProcessGroup::complete(Completion& completion, const Reduction& reduction, std::vector<Carrier> carriers,
-                                const Tensors& tensors) const {
+void GlooBackend::complete(Completion& completion, const Reduction& reduction, std::vector<Carrier> carriers,
+                           const Tensors& tensors) const {
   bool has_work = reduction.has_last_touch();
   bool stands_in = false;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -61,8 +61,7 @@ void GlooProcessGroup::complete(Completion& completion, const Reduction& reducti
 }
 
 template <class EngineOptions>
-GlooProcessGroup::WorkPtr GlooProcessGroup::reduce_each(const Tensors& carriers, const EngineOptions& opts,
-                                                        c10d::ReduceOp op) {
+GlooBackend::WorkPtr GlooBackend::reduce_each(const Tensors& carriers, const EngineOptions& opts, c10d::ReduceOp op) {
   c10d::AllreduceOptions engine_options;
   engine_options.reduceOp = std::move(op);
   engine_options.timeout = opts.timeout;
@@ -76,8 +75,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::reduce_each(const Tensors& carriers,
   return c10::make_intrusive<JoinedWork>(std::move(works));
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::reduce_sparse(const char* name, Tensors& tensors,
-                                                          const c10d::AllreduceOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::reduce_sparse(const char* name, Tensors& tensors,
+                                                const c10d::AllreduceOptions& opts) {
   return run(describe(name, tensors, shapes_text(tensors), opts.reduceOp), tensors, [&](Completion& completion) {
     auto engine_options = opts;
     if (opts.reduceOp == c10d::ReduceOp::AVG) {
@@ -90,9 +89,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::reduce_sparse(const char* name, Tens
 
 // [Note: reduce_scatter on Gloo]
 // PyTorch's Gloo reduces every part on every rank. So do these, or Python ranks could not take part.
-GlooProcessGroup::WorkPtr GlooProcessGroup::scatter_reduced(const char* name, const Tensors& outputs,
-                                                            const Tensors& inputs,
-                                                            const c10d::ReduceScatterOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::scatter_reduced(const char* name, const Tensors& outputs, const Tensors& inputs,
+                                                  const c10d::ReduceScatterOptions& opts) {
   check_pairs(name, inputs, outputs, getSize());
   std::vector<Reduction> reductions;
   for (const auto& input : inputs) reductions.emplace_back(name, opts.reduceOp, input.scalar_type());
@@ -115,7 +113,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::scatter_reduced(const char* name, co
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_tensors("all_reduce", tensors);
   if (tensors[0].is_sparse()) return reduce_sparse("all_reduce", tensors, opts);
   const Reduction reduction("all_reduce", opts.reduceOp, tensors[0].scalar_type());
@@ -129,13 +127,12 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::allreduce(Tensors& tensors, const c1
              });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_tensors("all_reduce_sparse", tensors);
   return reduce_sparse("all_reduce_sparse", tensors, opts);
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::allreduce_coalesced(Tensors& tensors,
-                                                                const c10d::AllreduceCoalescedOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   check_tensors("all_reduce_coalesced", tensors);
   const Reduction reduction("all_reduce_coalesced", opts.reduceOp, tensors[0].scalar_type());
   return run(describe("all_reduce_coalesced", tensors, shapes_text(tensors), opts.reduceOp), tensors,
@@ -150,7 +147,7 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::allreduce_coalesced(Tensors& tensors
              });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   check_tensors("reduce", tensors);
   const Reduction reduction("reduce", opts.reduceOp, tensors[0].scalar_type());
   auto operation = describe("reduce", tensors, shapes_text(tensors), opts.reduceOp);
@@ -164,8 +161,8 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::reduce(Tensors& tensors, const c10d:
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                                           const c10d::ReduceScatterOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                 const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK_VALUE(outputs.size() == 1 && inputs.size() == 1, "reduce_scatter needs one output and one list, got ",
                     outputs.size(), " and ", inputs.size());
   const auto& list = inputs[0];
@@ -186,13 +183,13 @@ GlooProcessGroup::WorkPtr GlooProcessGroup::reduce_scatter(Tensors& outputs, std
   });
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::_reduce_scatter_base(Tensor& output, Tensor& input,
-                                                                 const c10d::ReduceScatterOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::_reduce_scatter_base(Tensor& output, Tensor& input,
+                                                       const c10d::ReduceScatterOptions& opts) {
   return scatter_reduced("reduce_scatter_single", {output}, {input}, opts);
 }
 
-GlooProcessGroup::WorkPtr GlooProcessGroup::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                            const c10d::ReduceScatterOptions& opts) {
+GlooBackend::WorkPtr GlooBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                  const c10d::ReduceScatterOptions& opts) {
   return scatter_reduced("reduce_scatter_tensor_coalesced", outputs, inputs, opts);
 }
 

@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "cohort/comm/reducible.h"
-#include "cohort/comm/stand_ins.h"
+#include "cohort/comm/backend/reducible.h"
+#include "cohort/comm/backend/stand_ins.h"
 
 namespace cohort::comm {
 namespace {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "cohort/base/env.h"
-#include "cohort/comm/network.h"
-#include "cohort/comm/operation_text.h"
-#include "cohort/comm/operation_watch.h"
-#include "cohort/comm/peers.h"
+#include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/watch/operation_watch.h"
+#include "cohort/comm/watch/peers.h"
+#include "cohort/job/network.h"
 
 namespace cohort::comm {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include "cohort/comm/backend_request.h"
+#include "cohort/comm/backend/backend_request.h"
 #include "cohort/export.h"
 
 namespace c10d {

@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "cohort/base/text.h"
-#include "cohort/comm/call_site.h"
-#include "cohort/comm/shm/shm_process_group.h"
+#include "cohort/comm/shm/shm_backend.h"
+#include "cohort/job/call_site.h"
 
 namespace cohort::comm {
 namespace {
@@ -67,7 +67,7 @@ static Message post(ShmSession& session, const shm::CallOptions& options, int pe
   return message;
 }
 
-void ShmProcessGroup::be_monitored(const ShmCall& call) {
+void ShmBackend::be_monitored(const ShmCall& call) {
   const auto options = session_->options_of(call);
   const auto word = post(*session_, options, 0, word_tag(call.sequence), /*sends=*/true);
   const auto answer = post(*session_, options, 0, answer_tag(call.sequence), /*sends=*/false);
@@ -85,7 +85,7 @@ void ShmProcessGroup::be_monitored(const ShmCall& call) {
                                              failure));
 }
 
-void ShmProcessGroup::monitor(const ShmCall& call, bool wait_all_ranks) {
+void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
   // Zero is a limit like any other here.
   const auto timeout = call.timeout == c10d::kUnsetTimeout ? *session_->options_of(call).timeout : call.timeout;
   // The messages themselves may take longer: a word that comes late is taken, and answered.
@@ -124,7 +124,7 @@ void ShmProcessGroup::monitor(const ShmCall& call, bool wait_all_ranks) {
   C10_THROW_ERROR(DistBackendError, text);
 }
 
-void ShmProcessGroup::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   auto call =
       begin({.operation = kMonitoredBarrier, .timeout = opts.timeout, .caller = __builtin_return_address(0)}, {}, {});
   if (rank_ == 0) return monitor(call, wait_all_ranks);

@@ -2,10 +2,10 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
+#include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/shm/shm_checks.h"
-#include "cohort/comm/shm/shm_process_group.h"
-#include "cohort/comm/tensor_checks.h"
 
 namespace cohort::comm {
 namespace {
@@ -87,7 +87,7 @@ Tensors flattened(const std::vector<Tensors>& lists) {
 
 }  // namespace
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_one("broadcast", tensors);
   const bool is_root = opts.rootRank == rank_;
   const Request request{.operation = kBroadcast,
@@ -107,9 +107,9 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::broadcast(Tensors& tensors, const c10d
 }
 
 // `outputs[i]`: where every rank's `inputs[i]` goes, one pointer per rank.
-ShmProcessGroup::WorkPtr ShmProcessGroup::gather_each(const Request& request, const Tensors& inputs,
-                                                      std::vector<std::vector<void*>> outputs, StandIns stand_ins,
-                                                      Tensors kept, Tensors results) {
+ShmBackend::WorkPtr ShmBackend::gather_each(const Request& request, const Tensors& inputs,
+                                            std::vector<std::vector<void*>> outputs, StandIns stand_ins, Tensors kept,
+                                            Tensors results) {
   std::vector<Gathering> gatherings;
   for (size_t i = 0; i < inputs.size(); ++i) {
     gatherings.push_back({stand_ins.sent(inputs[i]), std::move(outputs[i])});
@@ -127,8 +127,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::gather_each(const Request& request, co
              });
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                    const c10d::AllgatherOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) {
   check_one("all_gather", inputs);
   check_list("all_gather", outputs, inputs[0], size_);
   const Request request{.operation = kAllGather,
@@ -141,8 +141,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::allgather(std::vector<Tensors>& output
   return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs[0]);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::_allgather_base(Tensor& output, Tensor& input,
-                                                          const c10d::AllgatherOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::_allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& opts) {
   Tensors outputs{output};
   Tensors inputs{input};
   const Request request{.operation = kAllGatherSingle,
@@ -152,8 +151,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::_allgather_base(Tensor& output, Tensor
   return gather_into(request, outputs, inputs);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::gather_into(const Request& request, const Tensors& outputs,
-                                                      const Tensors& inputs) {
+ShmBackend::WorkPtr ShmBackend::gather_into(const Request& request, const Tensors& outputs, const Tensors& inputs) {
   check_pairs(request.operation.name, outputs, inputs, size_);
   check_dense(request.operation.name, outputs);
   check_dense(request.operation.name, inputs);
@@ -164,8 +162,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::gather_into(const Request& request, co
   return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                          const c10d::AllgatherOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                const c10d::AllgatherOptions& opts) {
   const Request request{.operation = kAllGatherIntoTensorCoalesced,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
@@ -173,8 +171,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::allgather_into_tensor_coalesced(Tensor
   return gather_into(request, outputs, inputs);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                              const c10d::AllgatherOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                    const c10d::AllgatherOptions& opts) {
   check_tensors("all_gather_coalesced", inputs);
   check_dense("all_gather_coalesced", inputs);
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
@@ -199,8 +197,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::allgather_coalesced(std::vector<Tensor
   return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(kept), flattened(outputs));
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                 const c10d::GatherOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                       const c10d::GatherOptions& opts) {
   check_one("gather", inputs);
   const bool is_root = opts.rootRank == rank_;
   if (is_root) check_list("gather", outputs, inputs[0], size_);
@@ -224,8 +222,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::gather(std::vector<Tensors>& outputs, 
              });
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                                  const c10d::ScatterOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                        const c10d::ScatterOptions& opts) {
   check_one("scatter", outputs);
   const bool is_root = opts.rootRank == rank_;
   if (is_root) check_list("scatter", inputs, outputs[0], size_);
@@ -249,10 +247,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::scatter(Tensors& outputs, std::vector<
              });
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::alltoall_base(Tensor& output, Tensor& input,
-                                                        std::vector<int64_t>& output_splits,
-                                                        std::vector<int64_t>& input_splits,
-                                                        const c10d::AllToAllOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_splits,
+                                              std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   check_tensors("all_to_all_single", {output, input});
   check_dense("all_to_all_single", {output, input});
   check_splits(output, output_splits, size_, "output");
@@ -276,8 +272,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::alltoall_base(Tensor& output, Tensor& 
              });
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
-                                                   const c10d::AllToAllOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   check_tensors("all_to_all", outputs);
   check_tensors("all_to_all", inputs);
   check_tensors("all_to_all", {outputs[0], inputs[0]});

@@ -3,11 +3,11 @@
 #include <c10/util/Exception.h>
 #include <torch/headeronly/version.h>
 
+#include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
+#include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/shm/shm_checks.h"
-#include "cohort/comm/shm/shm_process_group.h"
 #include "cohort/comm/shm/sparse_reduction.h"
-#include "cohort/comm/tensor_checks.h"
 
 namespace cohort::comm {
 namespace {
@@ -18,7 +18,7 @@ using Tensors = std::vector<at::Tensor>;
 constexpr ShmOperation kAllReduce{"all_reduce", "shm:all_reduce", OpType::ALLREDUCE};
 constexpr ShmOperation kAllReduceCoalesced{"all_reduce_coalesced", "shm:all_reduce", OpType::ALLREDUCE_COALESCED};
 constexpr ShmOperation kAllReduceSparse{"all_reduce_sparse", "shm:sparse_all_reduce", OpType::_ALLREDUCE_SPARSE};
-constexpr ShmOperation kReduce{"reduce", "shm:reduce", OpType::REDUCE};
+constexpr ShmOperation kReduceToRoot{"reduce", "shm:reduce", OpType::REDUCE};
 constexpr ShmOperation kReduceScatter{"reduce_scatter", "shm:reduce_scatter", OpType::REDUCE_SCATTER, false, false};
 constexpr ShmOperation kReduceScatterSingle{"reduce_scatter_single", "shm:reduce_scatter",
                                             OpType::_REDUCE_SCATTER_BASE};
@@ -31,7 +31,7 @@ constexpr ShmOperation kReduceScatterTensorCoalesced{"reduce_scatter_tensor_coal
                                                      kTensorCoalesced};
 
 // A user's tensor and the plain tensor that the engine works on: itself where that can be.
-struct Carrier {
+struct CarriedTensor {
   at::Tensor user;
   at::Tensor memory;
 
@@ -48,10 +48,10 @@ at::Tensor reduced_as(const at::Tensor& tensor) {
   return is_reduced_as_float(tensor.scalar_type()) ? plain.to(at::kFloat) : plain;
 }
 
-Carrier carry(const at::Tensor& user) { return {user, reduced_as(user)}; }
+CarriedTensor carry(const at::Tensor& user) { return {user, reduced_as(user)}; }
 
 // The content of `user` does not matter.
-Carrier carry_output(const at::Tensor& user) {
+CarriedTensor carry_output(const at::Tensor& user) {
   const bool as_float = is_reduced_as_float(user.scalar_type());
   if (is_plain(user) && !as_float) return {user, user};
   return {user, at::empty(user.sizes(), user.options()
@@ -62,7 +62,7 @@ Carrier carry_output(const at::Tensor& user) {
 // One engine call of reduce_scatter: a plain tensor in parts, or a list of plain tensors.
 struct Scattering {
   Tensors inputs;
-  Carrier output;
+  CarriedTensor output;
 
   std::vector<const void*> parts(int world_size) const {
     std::vector<const void*> pointers;
@@ -80,8 +80,7 @@ struct Scattering {
 
 }  // namespace
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_each(const Request& request, const Tensors& tensors,
-                                                      const c10d::ReduceOp& op) {
+ShmBackend::WorkPtr ShmBackend::reduce_each(const Request& request, const Tensors& tensors, const c10d::ReduceOp& op) {
   const auto reduction = engine_reduction(request.operation.name, op, tensors[0].scalar_type());
   if (tensors.size() == 1 && is_plain(tensors[0]) && !is_reduced_as_float(tensors[0].scalar_type())) {
     return run(request, tensors, tensors, tensors,
@@ -90,7 +89,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_each(const Request& request, co
                  return group.all_reduce(memory, memory, elements, reduction, options);
                });
   }
-  std::vector<Carrier> carriers;
+  std::vector<CarriedTensor> carriers;
   for (const auto& tensor : tensors) carriers.push_back(carry(tensor));
   return run(request, tensors, tensors, tensors,
              [carriers = std::move(carriers), reduction](shm::Group& group, const shm::CallOptions& options) {
@@ -104,7 +103,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_each(const Request& request, co
              });
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   const Request request{.operation = kAllReduce,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
@@ -117,8 +116,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce(Tensors& tensors, const c10d
   return reduce_each(request, tensors, opts.reduceOp);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce_coalesced(Tensors& tensors,
-                                                              const c10d::AllreduceCoalescedOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   check_tensors("all_reduce_coalesced", tensors);
   check_dense("all_reduce_coalesced", tensors);
   const Request request{.operation = kAllReduceCoalesced,
@@ -129,7 +127,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce_coalesced(Tensors& tensors,
   return reduce_each(request, tensors, opts.reduceOp);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_tensors("all_reduce_sparse", tensors);
   TORCH_CHECK_VALUE(tensors.size() == 1, "all_reduce_sparse takes one tensor, got ", tensors.size());
   const Request request{.operation = kAllReduceSparse,
@@ -140,7 +138,7 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::allreduce_sparse(Tensors& tensors, con
   return reduce_sparse(request, tensors);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_sparse(const Request& request, Tensors& tensors) {
+ShmBackend::WorkPtr ShmBackend::reduce_sparse(const Request& request, Tensors& tensors) {
   check_sparse_reduction(request.operation.name, tensors[0], request.reduce_op);
   const bool is_average = request.reduce_op == c10d::ReduceOp::AVG;
   auto input = tensors[0].coalesce();
@@ -151,10 +149,10 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_sparse(const Request& request, 
       });
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   check_one("reduce", tensors);
   const auto reduction = engine_reduction("reduce", opts.reduceOp, tensors[0].scalar_type());
-  const Request request{.operation = kReduce,
+  const Request request{.operation = kReduceToRoot,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
                         .root = static_cast<int>(opts.rootRank),
@@ -172,8 +170,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::reduce(Tensors& tensors, const c10d::R
 }
 
 // `inputs[i]`: one list per output, as Scattering has it.
-ShmProcessGroup::WorkPtr ShmProcessGroup::scatter_reduced(const Request& request, const c10d::ReduceOp& op,
-                                                          const Tensors& outputs, const std::vector<Tensors>& inputs) {
+ShmBackend::WorkPtr ShmBackend::scatter_reduced(const Request& request, const c10d::ReduceOp& op,
+                                                const Tensors& outputs, const std::vector<Tensors>& inputs) {
   const auto* const name = request.operation.name;
   std::vector<Scattering> scatterings;
   Tensors handed_in;
@@ -196,8 +194,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::scatter_reduced(const Request& request
              });
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                                         const c10d::ReduceScatterOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                               const c10d::ReduceScatterOptions& opts) {
   check_one("reduce_scatter", outputs);
   check_list("reduce_scatter", inputs, outputs[0], size_);
   const Request request{.operation = kReduceScatter,
@@ -208,8 +206,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_scatter(Tensors& outputs, std::
   return scatter_reduced(request, opts.reduceOp, outputs, inputs);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::scatter_from(const Request& request, const c10d::ReduceOp& op,
-                                                       const Tensors& outputs, const Tensors& inputs) {
+ShmBackend::WorkPtr ShmBackend::scatter_from(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs,
+                                             const Tensors& inputs) {
   check_pairs(request.operation.name, inputs, outputs, size_);
   check_dense(request.operation.name, outputs);
   check_dense(request.operation.name, inputs);
@@ -219,8 +217,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::scatter_from(const Request& request, c
   return scatter_reduced(request, op, outputs, lists);
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::_reduce_scatter_base(Tensor& output, Tensor& input,
-                                                               const c10d::ReduceScatterOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(Tensor& output, Tensor& input,
+                                                     const c10d::ReduceScatterOptions& opts) {
   const Request request{.operation = kReduceScatterSingle,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
@@ -229,8 +227,8 @@ ShmProcessGroup::WorkPtr ShmProcessGroup::_reduce_scatter_base(Tensor& output, T
   return scatter_from(request, opts.reduceOp, {output}, {input});
 }
 
-ShmProcessGroup::WorkPtr ShmProcessGroup::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                          const c10d::ReduceScatterOptions& opts) {
+ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                const c10d::ReduceScatterOptions& opts) {
   const Request request{.operation = kReduceScatterTensorCoalesced,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,

@@ -1,180 +1,127 @@
-// How the ranks of a group attach to its shared memory: rank 0 writes an address into the store, the engine meets there. A rank
-// that cannot attach says so in the store, which ends the others' waiting.
+// What all operations share, sends and receives, barriers, shared tensors.
 #include "cohort/comm/shm/shm_backend.h"
 
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <algorithm>
-#include <thread>
-
-#include "cohort/base/cpu.h"
-#include "cohort/base/text.h"
-#include "cohort/comm/launch_environment.h"
-#include "cohort/comm/shm/shm_process_group.h"
+#include "cohort/comm/backend/nan_check.h"
+#include "cohort/comm/backend/tensor_checks.h"
+#include "cohort/comm/shm/element_types.h"
+#include "cohort/comm/shm/shm_checks.h"
+#include "cohort/comm/shm/transfer_work.h"
+#include "cohort/comm/watch/unwrapped_training.h"
+#include "cohort/job/call_site.h"
 
 namespace cohort::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using base::fill_in;
-using std::chrono::milliseconds;
+using c10d::OpType;
 
-constexpr milliseconds kPollInterval{1};
-constexpr milliseconds kStoreGrace{2'000};
+constexpr ShmOperation kBarrier{"barrier", "shm:barrier", OpType::BARRIER};
+constexpr ShmOperation kShmEmpty{"shm_empty", "shm:shm_empty", OpType::UNKNOWN};
+constexpr ShmOperation kSend{"send", "shm:send", OpType::SEND, true, false};
+constexpr ShmOperation kRecv{"recv", "shm:recv", OpType::RECV, true, false};
+constexpr ShmOperation kRecvAnySource{"recv", "shm:recvAnySource", OpType::RECVANYSOURCE, true, false};
 
-std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
-
-class Attachment {
- public:
-  explicit Attachment(const BackendRequest& request)
-      : request_(request),
-        prefix_(fill_in("shm/{}/", request.start_count)),
-        deadline_(Clock::now() + request.timeout),
-        find_obstacle_([this] { return reported_failure(); }) {}
-
-  std::unique_ptr<shm::Group> attach() {
-    const shm::GroupOptions options{.name = request_.group_name,
-                                    .address = address(),
-                                    .rank = request_.rank,
-                                    .world_size = request_.world_size,
-                                    .timeout = std::max(milliseconds(1), left()),
-                                    .pids = request_.pids,
-                                    .trace_name = request_.c10d_name,
-                                    .global_ranks = {request_.global_ranks.begin(), request_.global_ranks.end()},
-                                    .find_obstacle = &find_obstacle_};
-    auto group = shm::Group::join(options);
-    if (!group.ok()) fail(is_absence(group.error()) ? Kind::kAbsent : Kind::kUnable, describe(group.error()));
-    agree();
-    return std::move(*group);
-  }
-
- private:
-  // What the others learn first of a failure.
-  enum class Kind : char { kAbsent = 'A', kUnable = 'U' };
-
-  // Somebody is missing; another backend would wait for him too.
-  bool is_absence(const base::Error& error) const {
-    return Clock::now() >= deadline_ || describe(error).find("has ended") != std::string::npos;
-  }
-
-  milliseconds left() const { return std::chrono::ceil<milliseconds>(deadline_ - Clock::now()); }
-  std::string key(const char* name) const { return prefix_ + name; }
-
-  static std::string describe(const base::Error& error) {
-    const auto* cause = &error;
-    while (cause->cause()) cause = cause->cause();
-    return cause->message();
-  }
-
-  std::string reported_failure() {
-    if (!request_.store->check({key("failed")})) return {};
-    const auto bytes = request_.store->get(key("failed"));
-    return {bytes.begin(), bytes.end()};
-  }
-
-  std::string address() {
-    if (request_.rank == 0) {
-      auto address = shm::new_address();
-      request_.store->set(key("address"), to_bytes(address));
-      return address;
-    }
-    wait_until("rank 0 never came to it", [this] { return request_.store->check({key("address")}); });
-    const auto bytes = request_.store->get(key("address"));
-    return {bytes.begin(), bytes.end()};
-  }
-
-  // So that either all ranks use the group or none does.
-  void agree() {
-    auto count = request_.store->add(key("joined"), 1);
-    wait_until("not every rank came to it", [&] {
-      if (count < request_.world_size) count = request_.store->add(key("joined"), 0);
-      return count >= request_.world_size;
-    });
-  }
-
-  template <class Condition>
-  void wait_until(const char* otherwise, Condition is_met) {
-    while (!is_met()) {
-      if (const auto failure = reported_failure(); !failure.empty()) end_with(failure);
-      if (Clock::now() >= deadline_) {
-        fail(Kind::kAbsent,
-             fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
-      }
-      std::this_thread::sleep_for(kPollInterval);
-    }
-  }
-
-  // The first failure counts, and every rank ends with it.
-  [[noreturn]] void fail(Kind kind, const std::string& cause) {
-    auto first = static_cast<char>(kind) + cause;
-    if (kind == Kind::kUnable) first = static_cast<char>(kind) + fill_in("rank {}: {}", own_name(), cause);
-    try {
-      const auto mine = to_bytes(first);
-      const auto there = request_.store->compareSet(key("failed"), {}, mine);
-      first.assign(there.begin(), there.end());
-    } catch (const std::exception&) {
-      raise(first);  // the store has ended with its host
-    }
-    end_with(first);
-  }
-
-  // Stays until all have read why it ends: rank 0's process may host the store, and who leaves takes its entry out of the
-  // roll call, in which a slow rank may still look for it.
-  [[noreturn]] void end_with(const std::string& failure) {
-    try {
-      const auto end = Clock::now() + kStoreGrace;
-      auto count = request_.store->add(key("read"), 1);
-      while (count < request_.world_size && Clock::now() < end) {
-        std::this_thread::sleep_for(kPollInterval);
-        count = request_.store->add(key("read"), 0);
-      }
-    } catch (const std::exception&) {
-      // The store has ended with its host.
-    }
-    raise(failure);
-  }
-
-  uint64_t own_name() const {
-    const auto rank = static_cast<size_t>(request_.rank);
-    return rank < request_.global_ranks.size() ? request_.global_ranks[rank] : rank;
-  }
-
-  // `failure`: the kind, then the cause.
-  [[noreturn]] void raise(const std::string& failure) const {
-    const auto text = [&](const char* hint) {
-      return fill_in("[cohort] the ranks of group \"{}\" cannot share memory\n  caused by: {}\n  hint: {}",
-                     request_.group_name, failure.substr(1), hint);
-    };
-    const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
-    if (failure[0] == static_cast<char>(Kind::kUnable)) {
-      throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"),
-                              failure.substr(1));
-    }
-    throw c10::DistBackendError(here,
-                                text("see whether that rank ended, or creates other groups before this one; if it "
-                                     "is only late, raise the time-out"));
-  }
-
-  const BackendRequest& request_;
-  const std::string prefix_;
-  const Clock::time_point deadline_;
-  const std::function<std::string()> find_obstacle_;
-};
-
-Cores cores_of(const BackendRequest& request) {
-  const auto local = base::parse_int(LaunchEnvironment().get("LOCAL_WORLD_SIZE").value_or(""));
-  const auto num_ranks = std::max<long long>(request.world_size, local.value_or(0));
-  const auto num_cores = base::available_cores();
-  if (num_cores < num_ranks) return Cores::kShared;
-  return num_cores == num_ranks ? Cores::kOwn : Cores::kSpare;
+c10::intrusive_ptr<c10d::Backend::Options> make_options(const BackendRequest& request) {
+  auto options = c10::make_intrusive<c10d::Backend::Options>("shm", request.timeout);
+  options->group_name = request.group_name;
+  options->global_ranks_in_group = request.global_ranks;
+  return options;
 }
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request) {
-  auto session = ShmSession::create(Attachment(request).attach(), request, cores_of(request));
-  return c10::make_intrusive<ShmProcessGroup>(std::move(session), request);
+ShmBackend::ShmBackend(std::shared_ptr<ShmSession> session, const BackendRequest& request)
+    : Backend(request.rank, request.world_size),
+      session_(std::move(session)),
+      options_(make_options(request)),
+      checks_nan_(nan_check_wanted()) {
+  init();
+}
+
+ShmBackend::~ShmBackend() { session_->close(); }
+
+void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  session_->set_timeout(timeout);
+}
+
+ShmCall ShmBackend::begin(const Request& request, const Tensors& shown, const Tensors& handed_in) {
+  const auto* site = CallSite::current();
+  const ShmCall call{.operation = &request.operation,
+                     .sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed) + 1,
+                     .timeout = request.timeout,
+                     .root = request.root,
+                     .tag = 0,
+                     .reduce_op = request.reduce_op,
+                     .call_site = site ? site : request.caller};
+  if (request.reduce_op != c10d::ReduceOp::UNUSED) gradients_are_exchanged();
+  if (checks_nan_) check_for_nan(describe(call, shown, session_->identity()), handed_in);
+  return call;
+}
+
+std::optional<ShmBackend::Tensors> ShmBackend::profiled(const Tensors& tensors) {
+  if (!at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) return std::nullopt;
+  return tensors;
+}
+
+ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& opts) {
+  const Request request{
+      .operation = kBarrier, .is_async = opts.asyncOp, .timeout = opts.timeout, .caller = __builtin_return_address(0)};
+  return run(request, {}, {}, {},
+             [](shm::Group& group, const shm::CallOptions& options) { return group.barrier(options); });
+}
+
+ShmBackend::WorkPtr ShmBackend::transfer(const ShmOperation& operation, Tensors& tensors, int peer, int tag,
+                                         const void* caller) {
+  check_one(operation.name, tensors);
+  const auto* site = CallSite::current();
+  const ShmCall call{.operation = &operation,
+                     .sequence = ++num_point_to_point_,
+                     .timeout = c10d::kUnsetTimeout,
+                     .root = peer,
+                     .tag = tag,
+                     .reduce_op = c10d::ReduceOp::UNUSED,
+                     .call_site = site ? site : caller};
+  const bool sends = operation.type == OpType::SEND;
+  if (checks_nan_ && sends) check_for_nan(describe(call, tensors, session_->identity()), tensors);
+  StandIns stand_ins;
+  auto memory = sends ? stand_ins.sent(tensors[0]) : stand_ins.received(tensors[0]);
+  auto work = c10::make_intrusive<TransferWork>(session_, call, tensors, std::move(memory), std::move(stand_ins),
+                                                profiled(tensors));
+  work->start();
+  return work;
+}
+
+ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int dst, int tag) {
+  check_peer("send", dst, rank_, size_);
+  return transfer(kSend, tensors, dst, tag, __builtin_return_address(0));
+}
+
+ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int src, int tag) {
+  check_peer("recv", src, rank_, size_);
+  return transfer(kRecv, tensors, src, tag, __builtin_return_address(0));
+}
+
+ShmBackend::WorkPtr ShmBackend::recvAnysource(Tensors& tensors, int tag) {
+  return transfer(kRecvAnySource, tensors, /*peer=*/-1, tag, __builtin_return_address(0));
+}
+
+at::Tensor ShmBackend::make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) {
+  const auto dtype = c10::typeMetaToScalarType(options.dtype());
+  for (const auto size : sizes) TORCH_CHECK_VALUE(size >= 0, "shm_empty: sizes must not be negative, got ", size);
+  const auto num_bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
+  void* memory = nullptr;
+  const Request request{
+      .operation = kShmEmpty, .is_async = false, .timeout = c10d::kUnsetTimeout, .caller = __builtin_return_address(0)};
+  // An empty tensor has memory too, so that every rank takes part.
+  const auto work = run(request, {}, {}, {}, [&memory, num_bytes](shm::Group& group, const shm::CallOptions& call) {
+    return group.allocate(std::max<size_t>(num_bytes, 1), &memory, call);
+  });
+  work->wait();
+  return at::from_blob(memory, sizes, shm::Group::release, options);
 }
 
 }  // namespace cohort::comm

@@ -1,36 +1,120 @@
-/// The backend "shm": ranks of one host through shared memory (cohort/shm), faster than sockets by two orders of magnitude
-/// for small tensors.
+/// ShmBackend: the backend "shm". Private to this folder; made by make_shm_backend.
+///
+/// Semantics are those of torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, on CPU tensors of any layout and dtype. Results are
+/// the same bits on every rank. Each call is one Work, the coalesced ones too. What synchronous and asynchronous mean: see
+/// shm_session.h.
+/// Throws: c10::ValueError for arguments that can never work, c10::DistBackendError for NaN found by TORCH_NCCL_NAN_CHECK;
+/// what fails later is thrown by wait().
+/// Thread-safety: one thread at a time.
 #pragma once
 
-#include <c10/util/Exception.h>
-#include <c10/util/intrusive_ptr.h>
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
-#include "cohort/comm/backend_request.h"
-#include "cohort/export.h"
-
-namespace c10d {
-class Backend;
-}
+#include "cohort/comm/backend/backend_request.h"
+#include "cohort/comm/backend/stand_ins.h"
+#include "cohort/comm/shm/shm_call.h"
+#include "cohort/comm/shm/shm_session.h"
 
 namespace cohort::comm {
 
-/// A rank is there, but cannot attach (it may not, or has no memory). Every rank of the group gets this.
-class CannotShareMemory : public c10::DistBackendError {
+class ShmBackend final : public c10d::Backend {
  public:
-  CannotShareMemory(c10::SourceLocation where, std::string text, std::string reason)
-      : DistBackendError(where, std::move(text)), reason_(std::move(reason)) {}
-  /// One line, such as "rank 1: memfd_create: Operation not permitted (EPERM)".
-  const std::string& reason() const { return reason_; }
+  using Tensor = at::Tensor;
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  ShmBackend(std::shared_ptr<ShmSession> session, const BackendRequest& request);
+  ~ShmBackend() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int dst, int tag) override;
+  WorkPtr recv(Tensors& tensors, int src, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  /// Throws c10::DistBackendError with PyTorch's texts. Always synchronous.
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+  const std::string getBackendName() const override { return "shm"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  /// Counted from 0 on every rank.
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return num_collectives_; }
+  void abort() override { session_->abort(); }
+  void shutdown() override { session_->close(); }
+
+  /// See shm_empty.h.
+  Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options);
 
  private:
-  std::string reason_;
-};
+  struct Request {
+    const ShmOperation& operation;
+    bool is_async = false;
+    std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+    int root = -1;
+    c10d::ReduceOp::RedOpType reduce_op = c10d::ReduceOp::UNUSED;
+    const void* caller = nullptr;  ///< of this backend
+  };
 
-/// Collective: every rank of the group must call this. Blocks until all have attached.
-/// Throws CannotShareMemory; c10::DistBackendError, on every rank, when one of them has ended or does not come in time.
-COHORT_API c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request);
+  /// Every collective passes here. `shown`: the tensors that texts tell of; `handed_in`: those whose content leaves this
+  /// rank; `body(group, options)` calls the engine, now or later, at most once.
+  template <class Body>
+  WorkPtr run(const Request& request, const Tensors& shown, const Tensors& handed_in, Tensors results, Body body) {
+    const auto call = begin(request, shown, handed_in);
+    auto work = c10::make_intrusive<ShmWork>(rank_, call, std::move(results), profiled(shown));
+    if (!request.is_async && session_->run_now(*work, shown, body)) return work;
+    work->prepare(session_, shown, std::move(body));
+    session_->enqueue(work);
+    if (!request.is_async) session_->run_through(*work);
+    return work;
+  }
+  ShmCall begin(const Request& request, const Tensors& shown, const Tensors& handed_in);
+  static std::optional<Tensors> profiled(const Tensors& tensors);
+
+  WorkPtr gather_each(const Request& request, const Tensors& inputs, std::vector<std::vector<void*>> outputs,
+                      StandIns stand_ins, Tensors kept, Tensors results);
+  WorkPtr gather_into(const Request& request, const Tensors& outputs, const Tensors& inputs);
+  WorkPtr reduce_each(const Request& request, const Tensors& tensors, const c10d::ReduceOp& op);
+  WorkPtr reduce_sparse(const Request& request, Tensors& tensors);
+  WorkPtr scatter_reduced(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs,
+                          const std::vector<Tensors>& inputs);
+  WorkPtr scatter_from(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs, const Tensors& inputs);
+  WorkPtr transfer(const ShmOperation& operation, Tensors& tensors, int peer, int tag, const void* caller);
+  void be_monitored(const ShmCall& call);
+  void monitor(const ShmCall& call, bool wait_all_ranks);
+
+  const std::shared_ptr<ShmSession> session_;
+  const c10::intrusive_ptr<Options> options_;
+  const bool checks_nan_;
+  std::atomic<uint64_t> num_collectives_ = 0;
+  uint64_t num_point_to_point_ = 0;
+};
 
 }  // namespace cohort::comm

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/comm/operation.h"
+#include "cohort/job/operation.h"
 
 namespace cohort::comm {
 

@@ -4,10 +4,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "cohort/comm/failure_text.h"
-#include "cohort/comm/host_program.h"
-#include "cohort/comm/peer.h"
+#include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/open_sessions.h"
+#include "cohort/job/failure_text.h"
+#include "cohort/job/peer.h"
 #include "cohort/shm/waiting.h"
 
 namespace cohort::comm {
@@ -21,7 +21,7 @@ constexpr auto kGrace = std::chrono::milliseconds(1);
 // loses nothing by it, and is ahead less afterwards.
 constexpr auto kMoment = std::chrono::milliseconds(1);
 // How often a thread that waits for another one's operation looks for an interruption.
-constexpr auto kLookInterval = std::chrono::milliseconds(250);
+constexpr auto kSessionLookInterval = std::chrono::milliseconds(250);
 // After this long without work the progress thread sleeps until it is woken.
 constexpr auto kAttention = std::chrono::milliseconds(50);
 // With cores to spare: how long it looks for work before it sleeps; queueing then wakes nobody.
@@ -185,7 +185,7 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
 // Where another thread runs an operation, this one is no better off: an interruption ends both.
 std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   std::unique_lock run(run_mutex_, std::try_to_lock);
-  while (!run && !run.try_lock_for(kLookInterval)) {
+  while (!run && !run.try_lock_for(kSessionLookInterval)) {
     try {
       throw_interruption();
     } catch (...) {

@@ -30,10 +30,10 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/comm/backend_request.h"
-#include "cohort/comm/operation_watch.h"
+#include "cohort/comm/backend/backend_request.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_work.h"
+#include "cohort/comm/watch/operation_watch.h"
 #include "cohort/shm/exchange.h"
 #include "cohort/shm/group.h"
 

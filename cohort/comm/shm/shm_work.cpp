@@ -4,8 +4,8 @@
 #include <c10/util/Exception.h>
 
 #include "cohort/base/text.h"
-#include "cohort/comm/failure_text.h"
 #include "cohort/comm/shm/shm_session.h"
+#include "cohort/job/failure_text.h"
 
 namespace cohort::comm {
 

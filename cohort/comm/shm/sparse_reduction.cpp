@@ -6,19 +6,19 @@
 #include <algorithm>
 #include <array>
 
-#include "cohort/comm/operation_text.h"
+#include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/shm/element_types.h"
-#include "cohort/comm/stand_ins.h"
 
 namespace cohort::comm {
 namespace {
 
 constexpr size_t kMaxDims = 16;
 // Sparse dimensions, number of dimensions, their sizes, number of entries.
-using Description = std::array<int64_t, kMaxDims + 3>;
+using SparseDescription = std::array<int64_t, kMaxDims + 3>;
 
-Description describe(const at::Tensor& tensor) {
-  Description description{};
+SparseDescription describe(const at::Tensor& tensor) {
+  SparseDescription description{};
   description[0] = tensor.sparse_dim();
   description[1] = tensor.dim();
   std::copy(tensor.sizes().begin(), tensor.sizes().end(), description.begin() + 2);
@@ -26,7 +26,9 @@ Description describe(const at::Tensor& tensor) {
   return description;
 }
 
-bool same_sizes(const Description& a, const Description& b) { return std::equal(a.begin(), a.end() - 1, b.begin()); }
+bool same_sizes(const SparseDescription& a, const SparseDescription& b) {
+  return std::equal(a.begin(), a.end() - 1, b.begin());
+}
 
 // Every rank's rows (dimension 0), one rank's after the other's.
 shm::Outcome gather_rows(shm::Group& group, const shm::CallOptions& options, const at::Tensor& mine,
@@ -67,7 +69,7 @@ shm::Outcome sum_sparse(shm::Group& group, const shm::CallOptions& options, cons
                         bool is_average) {
   const at::NoGradGuard no_grad;
   const auto mine = describe(input);
-  std::vector<Description> theirs(static_cast<size_t>(group.world_size()));
+  std::vector<SparseDescription> theirs(static_cast<size_t>(group.world_size()));
   std::vector<void*> outs;
   for (auto& description : theirs) outs.push_back(description.data());
   if (auto failure = group.all_gather(mine.data(), outs.data(), {shm::DType::kInt64, mine.size()}, options)) {

@@ -1,5 +1,5 @@
 #include "cohort/comm/shm/transfer_work.h"
-#include "cohort/comm/host_program.h"
+#include "cohort/comm/backend/host_program.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "cohort/base/text.h"
-#include "cohort/comm/failure_text.h"
 #include "cohort/comm/shm/element_types.h"
+#include "cohort/job/failure_text.h"
 
 namespace cohort::comm {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLookInterval{250};
+constexpr milliseconds kTransferLookInterval{250};
 
 bool receives(const ShmCall& call) { return call.operation->type != c10d::OpType::SEND; }
 
@@ -142,7 +142,7 @@ bool TransferWork::wait(milliseconds timeout) {
   const bool is_limited = timeout != kNoTimeout;
   const auto deadline = Clock::now() + timeout;
   for (;;) {
-    auto limit = kLookInterval;
+    auto limit = kTransferLookInterval;
     if (is_limited) limit = std::min(limit, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
     if (wait_a_while(std::max(limit, milliseconds(0))) == Step::kDone) break;
     if (is_limited && Clock::now() >= deadline) C10_THROW_ERROR(DistBackendError, waiting_text(timeout));
@@ -163,7 +163,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TransferWork::getFuture() {
       future_ = future;
       // It ends with the transfer, which the group's end ends.
       std::thread([self = c10::intrusive_ptr<TransferWork>::reclaim_copy(this)] {
-        while (self->wait_a_while(kLookInterval) != Step::kDone) {
+        while (self->wait_a_while(kTransferLookInterval) != Step::kDone) {
         }
       }).detach();
       return future;

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_session.h"
-#include "cohort/comm/stand_ins.h"
 #include "cohort/shm/exchange.h"
 
 namespace cohort::comm {

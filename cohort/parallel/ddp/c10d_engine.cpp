@@ -2,9 +2,9 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
-#include "cohort/comm/torch_compat.h"
+#include "cohort/comm/release/torch_compat.h"
 #include "cohort/parallel/ddp/engine.h"
-#include "cohort/parallel/gradient_hooks.h"
+#include "cohort/parallel/module/gradient_hooks.h"
 
 namespace cohort::ddp {
 namespace {

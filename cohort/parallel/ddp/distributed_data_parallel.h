@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "cohort/parallel/ddp/replica.h"
-#include "cohort/parallel/ddp/signature.h"
-#include "cohort/parallel/ddp/tensor_tree.h"
+#include "cohort/parallel/module/signature.h"
+#include "cohort/parallel/module/tensor_tree.h"
 
 namespace cohort {
 

@@ -7,7 +7,7 @@
 
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
-#include "cohort/parallel/gradient_hooks.h"
+#include "cohort/parallel/module/gradient_hooks.h"
 
 namespace cohort::ddp {
 namespace {

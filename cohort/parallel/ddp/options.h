@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cohort/comm/process_group.h"
+#include "cohort/comm/group/process_group.h"
 
 namespace cohort::ddp {
 

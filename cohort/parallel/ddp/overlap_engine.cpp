@@ -18,13 +18,13 @@
 #include <mutex>
 
 #include "cohort/base/log.h"
-#include "cohort/comm/shm/shm_empty.h"
+#include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/parallel/ddp/bucket.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
-#include "cohort/parallel/ddp/synchronize.h"
 #include "cohort/parallel/ddp/unused.h"
-#include "cohort/parallel/gradient_hooks.h"
+#include "cohort/parallel/module/gradient_hooks.h"
+#include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "cohort/comm/unwrapped_training.h"
+#include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/ddp/engine.h"
-#include "cohort/parallel/ddp/synchronize.h"
+#include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
 namespace {

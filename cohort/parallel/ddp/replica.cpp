@@ -10,7 +10,7 @@
 #include <sstream>
 #include <unordered_set>
 
-#include "cohort/parallel/ddp/synchronize.h"
+#include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
 namespace {

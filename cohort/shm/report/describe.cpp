@@ -42,13 +42,13 @@ const CallRecord* find_collective(const RankTrace& rank, uint64_t collective_seq
   return found == rank.records.end() ? nullptr : &*found;
 }
 
-struct Range {
+struct CallRange {
   uint64_t first = std::numeric_limits<uint64_t>::max();
   uint64_t last = 0;
 };
 
-Range collectives_of(const RankTrace& rank) {
-  Range range;
+CallRange collectives_of(const RankTrace& rank) {
+  CallRange range;
   for (const CallRecord& record : rank.records) {
     if (record.is_p2p) continue;
     range.first = std::min(range.first, record.collective_seq_id);
@@ -96,7 +96,7 @@ std::optional<Difference> find_difference(const GroupTrace& group) {
   uint64_t first = std::numeric_limits<uint64_t>::max();
   uint64_t last = 0;
   for (const RankTrace& rank : group.ranks) {
-    const Range range = collectives_of(rank);
+    const CallRange range = collectives_of(rank);
     last = std::max(last, range.last);
     if (rank.presence != RankTrace::Presence::kLeft) first = std::min(first, range.last == 0 ? 1 : range.first);
   }

@@ -13,11 +13,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kVersion = "2.10";
+constexpr const char* kTraceVersion = "2.10";
 /// torchfrtrace knows the operations of c10d alone.
 constexpr const char* kAllocateForAnalyser = "new_window";
 
-std::string write(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string write_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 int global_rank_of(const GroupTrace& group, int rank) {
   const auto place = static_cast<size_t>(rank);
@@ -191,7 +191,7 @@ int64_t first_midnight_ns(const ProcessTrace& trace) {
 }  // namespace
 
 std::string to_json(const ProcessTrace& trace) {
-  Json head = {{"version", kVersion},
+  Json head = {{"version", kTraceVersion},
                {"comm_lib_version", "shm"},
                {"pg_config", group_config(trace)},
                {"pg_status", group_status(trace, trace.rank)},
@@ -202,7 +202,7 @@ std::string to_json(const ProcessTrace& trace) {
                {"host", trace.host},
                {"reason", trace.reason},
                {"time_ns", trace.time_ns}};
-  std::string text = write(head);
+  std::string text = write_json(head);
   text.pop_back();
   text += ",\n\"entries\":[";
   const std::vector<std::string> names = unique_names(trace);
@@ -216,7 +216,7 @@ std::string to_json(const ProcessTrace& trace) {
     entry["tag"] = record.tag;
     entry["time_discovered_started_ns"] = record.started_ns.value_or(0);
     entry["time_discovered_completed_ns"] = completed_ns(record).value_or(0);
-    text += separator + write(entry);
+    text += separator + write_json(entry);
     separator = ",\n";
   });
   return text + "\n]}\n";
@@ -244,7 +244,7 @@ std::string to_pickle(const ProcessTrace& trace, int global_rank) {
     entry["record_id"] = std::max<uint64_t>(own_id, list.empty() ? 0 : list.back()["record_id"].get<uint64_t>() + 1);
     list.push_back(std::move(entry));
   }
-  return pickle(Json{{"version", kVersion},
+  return pickle(Json{{"version", kTraceVersion},
                      {"comm_lib_version", "shm"},
                      {"pg_config", group_config(trace)},
                      {"pg_status", group_status(trace, global_rank)},
@@ -289,7 +289,7 @@ std::string to_chrome_trace(const ProcessTrace& trace) {
   std::string text = fmt::format("{{\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":{},\"traceEvents\":[", base);
   const char* separator = "\n";
   for (const Json& event : events) {
-    text += separator + write(event);
+    text += separator + write_json(event);
     separator = ",\n";
   }
   return text + "\n]}\n";

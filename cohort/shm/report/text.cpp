@@ -41,7 +41,7 @@ std::string table(const std::string& indent, const std::vector<std::vector<std::
   return text;
 }
 
-std::string number_of(const CallRecord& record) {
+std::string number_in_words(const CallRecord& record) {
   return fmt::format("{}#{}", record.is_p2p ? "p2p " : "", record.seq_id());
 }
 
@@ -66,7 +66,7 @@ std::vector<std::string> doing(const RankTrace& rank, int64_t now_ns) {
   if (rank.records.empty()) return {"nothing yet", "", ""};
   const CallRecord* const now = current(rank);
   const CallRecord& shown = now == nullptr ? rank.records.back() : *now;
-  std::string what = fmt::format("{}{} {}: {}", now == nullptr ? "idle after " : "", number_of(shown),
+  std::string what = fmt::format("{}{} {}: {}", now == nullptr ? "idle after " : "", number_in_words(shown),
                                  describe_call(shown), name_of(shown.state));
   const auto num_open = std::count_if(rank.records.begin(), rank.records.end(),
                                       [](const CallRecord& record) { return !record.is_over(); });
@@ -81,8 +81,8 @@ std::string describe_missing(const GroupTrace& group, int missing, int64_t now_n
     const auto last = std::find_if(rank.records.rbegin(), rank.records.rend(),
                                    [](const CallRecord& record) { return !record.is_p2p; });
     if (last == rank.records.rend()) break;
-    return fmt::format("    rank {} has not called it; its last one is {} {}, {}, {} ago\n", missing, number_of(*last),
-                       describe_call(*last), name_of(last->state),
+    return fmt::format("    rank {} has not called it; its last one is {} {}, {}, {} ago\n", missing,
+                       number_in_words(*last), describe_call(*last), name_of(last->state),
                        duration(now_ns - last->finished_ns.value_or(last->created_ns)));
   }
   return fmt::format("    rank {} has not called it, nor any other\n", missing);
@@ -118,7 +118,7 @@ std::string last_operations(const RankTrace& rank, int64_t now_ns) {
       const std::string time = duration(record.finished_ns.value_or(now_ns) - *record.started_ns);
       took = record.is_over() ? time : time + " so far";
     }
-    rows.push_back({utc(record.created_ns, "%H:%M:%S", 1'000, 6), number_of(record), describe_call(record),
+    rows.push_back({utc(record.created_ns, "%H:%M:%S", 1'000, 6), number_in_words(record), describe_call(record),
                     name_of(record.state), took, record.call_site});
   }
   return fmt::format("  rank {}, last operations\n{}", rank.rank, table("    ", rows));

@@ -1,4 +1,4 @@
-#include "cohort/comm/gloo/gloo_backend.h"
+#include "cohort/comm/gloo/make_gloo_backend.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -12,8 +12,8 @@
 #include <mutex>
 
 #include "cohort/base/env.h"
-#include "cohort/comm/operation_text.h"
-#include "cohort/comm/operation_watch.h"
+#include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/watch/operation_watch.h"
 #include "tests/support/rank_threads.h"
 
 namespace cohort::comm {

@@ -13,10 +13,10 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/shm/shm_empty.h"
-#include "cohort/comm/shm_choice.h"
-#include "cohort/comm/subgroups.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/subgroups.h"
+#include "cohort/job/shm_choice.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
 

@@ -6,9 +6,9 @@
 
 #include <thread>
 
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/point_to_point.h"
-#include "cohort/comm/subgroups.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/comm/group/subgroups.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
 

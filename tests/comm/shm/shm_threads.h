@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/shm/shm_backend.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/shm/make_shm_backend.h"
 #include "tests/support/rank_threads.h"
 
 namespace cohort::test {

@@ -8,7 +8,7 @@
 #include <latch>
 #include <thread>
 
-#include "cohort/comm/shm/shm_backend.h"
+#include "cohort/comm/shm/make_shm_backend.h"
 #include "tests/comm/shm/shm_threads.h"
 #include "tests/support/require.h"
 

@@ -1,6 +1,6 @@
 // Started by python_channel_test.py: doubles the tensors that Python sends, in place, and sends one of its own.
 #include <ATen/ATen.h>
-#include <cohort/comm/tensor_channel.h>
+#include <cohort/comm/process/tensor_channel.h>
 
 #include <iostream>
 

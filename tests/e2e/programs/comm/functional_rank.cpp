@@ -7,9 +7,9 @@
 #include <iostream>
 
 #include "cohort/checkpoint/safetensors.h"
-#include "cohort/comm/functional_collectives.h"
-#include "cohort/comm/subgroups.h"
-#include "cohort/parallel/nn/functional.h"
+#include "cohort/comm/group/subgroups.h"
+#include "cohort/parallel/functional/functional.h"
+#include "cohort/parallel/functional/functional_collectives.h"
 
 namespace {
 

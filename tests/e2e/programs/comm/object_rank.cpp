@@ -5,8 +5,8 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "cohort/comm/object_collectives.h"
-#include "cohort/comm/subgroups.h"
+#include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/group/subgroups.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <iterator>
 
-#include "cohort/comm/pickle.h"
+#include "cohort/comm/pickle/pickle.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <iostream>
 #include <set>
 
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/point_to_point.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/point_to_point.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Started by spawn_parity_test.py, which does the same with torch.multiprocessing and compares what both print.
-#include <cohort/comm/spawn.h>
+#include <cohort/comm/process/spawn.h>
 #include <signal.h>
 #include <unistd.h>
 

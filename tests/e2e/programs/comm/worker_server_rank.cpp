@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/control_plane/Handlers.hpp>
 
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/process_group.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/process_group.h"
 #include "cohort/comm/report/worker_server.h"
 
 int main() try {

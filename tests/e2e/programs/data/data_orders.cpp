@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string>
 
-#include "cohort/data/data_loader.h"
-#include "cohort/data/distributed_sampler.h"
+#include "cohort/data/loader/data_loader.h"
+#include "cohort/data/loader/distributed_sampler.h"
 
 namespace {
 

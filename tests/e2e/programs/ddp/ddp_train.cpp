@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "cohort/comm/process_group.h"
+#include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "nets.h"
 #include "training_case.h"

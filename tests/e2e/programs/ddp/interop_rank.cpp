@@ -6,10 +6,10 @@
 #include <iostream>
 
 #include "cohort/checkpoint/safetensors.h"
-#include "cohort/comm/coalescing.h"
-#include "cohort/comm/collectives.h"
-#include "cohort/comm/point_to_point.h"
-#include "cohort/comm/subgroups.h"
+#include "cohort/comm/collectives/coalescing.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/comm/group/subgroups.h"
 
 namespace {
 

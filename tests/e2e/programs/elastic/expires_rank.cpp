@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "cohort/base/env.h"
-#include "cohort/comm/expires.h"
+#include "cohort/comm/process/expires.h"
 
 namespace {
 

@@ -1,0 +1,80 @@
+#include "cohort/comm/backend/stand_ins.h"
+
+#include <ATen/ATen.h>
+
+namespace cohort::comm {
+namespace {
+
+template <class Convert>
+std::vector<at::Tensor> each(const std::vector<at::Tensor>& tensors, Convert convert) {
+  std::vector<at::Tensor> result;
+  result.reserve(tensors.size());
+  for (const auto& tensor : tensors) result.push_back(convert(tensor));
+  return result;
+}
+
+}  // namespace
+
+bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
+at::Tensor plain_copy(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  return at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous)).copy_(tensor);
+}
+
+at::Tensor as_bytes(const at::Tensor& plain) {
+  const at::NoGradGuard no_grad;
+  // Not view(): a contiguous tensor of one or no element may have any stride.
+  return plain.as_strided({plain.numel()}, {1}).view(at::kByte);
+}
+
+at::Tensor StandIns::sent(const at::Tensor& tensor) const { return is_plain(tensor) ? tensor : plain_copy(tensor); }
+
+at::Tensor StandIns::received(const at::Tensor& tensor) {
+  if (is_plain(tensor)) return tensor;
+  const auto copy = at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
+  copy_back_later(tensor, copy);
+  return copy;
+}
+
+at::Tensor StandIns::exchanged(const at::Tensor& tensor) {
+  if (is_plain(tensor)) return tensor;
+  const auto copy = plain_copy(tensor);
+  copy_back_later(tensor, copy);
+  return copy;
+}
+
+std::vector<at::Tensor> StandIns::sent(const std::vector<at::Tensor>& tensors) const {
+  return each(tensors, [this](const at::Tensor& tensor) { return sent(tensor); });
+}
+
+std::vector<at::Tensor> StandIns::received(const std::vector<at::Tensor>& tensors) {
+  return each(tensors, [this](const at::Tensor& tensor) { return received(tensor); });
+}
+
+std::vector<at::Tensor> StandIns::exchanged(const std::vector<at::Tensor>& tensors) {
+  return each(tensors, [this](const at::Tensor& tensor) { return exchanged(tensor); });
+}
+
+void StandIns::copy_back() const {
+  const at::NoGradGuard no_grad;
+  for (auto [tensor, copy] : copies_) {
+    if (copy.scalar_type() == tensor.scalar_type() && copy.is_contiguous()) {
+      tensor.copy_(copy.view(tensor.sizes()));
+    } else if (is_plain(tensor)) {
+      as_bytes(tensor).view(copy.sizes()).copy_(copy);
+    } else {
+      // A new tensor begins at an address that suits every dtype.
+      const auto aligned = copy.clone(at::MemoryFormat::Contiguous).view({copy.numel()});
+      tensor.copy_(aligned.view(tensor.scalar_type()).view(tensor.sizes()));
+    }
+  }
+}
+
+at::Tensor pack(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  return at::cat(
+      each(tensors, [](const at::Tensor& tensor) { return as_bytes(is_plain(tensor) ? tensor : plain_copy(tensor)); }));
+}
+
+}  // namespace cohort::comm

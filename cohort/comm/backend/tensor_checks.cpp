@@ -1,0 +1,62 @@
+#include "cohort/comm/backend/tensor_checks.h"
+
+#include <c10/util/Exception.h>
+
+#include <numeric>
+
+#include "cohort/comm/backend/operation_text.h"
+
+namespace cohort::comm {
+
+void check_tensors(const char* name, const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK_VALUE(!tensors.empty(), name, " needs at least one tensor");
+  for (const auto& tensor : tensors) {
+    TORCH_CHECK_VALUE(tensor.defined(), name, " was given an undefined tensor");
+    TORCH_CHECK_VALUE(tensor.scalar_type() == tensors[0].scalar_type(), name, " needs tensors of one dtype, got ",
+                      dtype_name(tensors[0].scalar_type()), " and ", dtype_name(tensor.scalar_type()));
+  }
+}
+
+void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                 int factor) {
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), name, " needs as many outputs as inputs, got ", outputs.size(),
+                    " and ", inputs.size());
+  TORCH_CHECK_VALUE(!inputs.empty(), name, " needs at least one tensor");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_tensors(name, {inputs[i], outputs[i]});
+    TORCH_CHECK_VALUE(outputs[i].numel() == inputs[i].numel() * factor, name, " needs an output of ",
+                      inputs[i].numel() * factor, " elements, got ", outputs[i].numel());
+  }
+}
+
+void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, int world_size, const char* side) {
+  TORCH_CHECK_VALUE(tensor.dim() > 0, "all_to_all_single: the ", side, " tensor needs at least one dimension");
+  const auto rows = tensor.size(0);
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(rows % world_size == 0, "all_to_all_single: the ", side, " tensor's dim 0 is ", rows,
+                      ", which does not divide equally among ", world_size, " ranks; give ", side, "_split_sizes");
+    return;
+  }
+  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(world_size), "all_to_all_single: ", side,
+                    "_split_sizes needs one number per rank, ", world_size, ", got ", splits.size());
+  for (const auto split : splits) {
+    TORCH_CHECK_VALUE(split >= 0, "all_to_all_single: ", side, "_split_sizes must not be negative, got ", split);
+  }
+  const auto sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
+  TORCH_CHECK_VALUE(sum == rows, "all_to_all_single: ", side, "_split_sizes add up to ", sum, ", but the ", side,
+                    " tensor's dim 0 is ", rows);
+}
+
+void check_peer(const char* name, int peer, int rank, int world_size) {
+  TORCH_CHECK_VALUE(peer >= 0 && peer < world_size, name, ": rank ", peer, " is out of range. Valid ranks are 0 to ",
+                    world_size - 1, " (world_size=", world_size, ")");
+  TORCH_CHECK_VALUE(peer != rank, name, ": a rank cannot ", name, name[0] == 's' ? " to" : " from", " itself");
+}
+
+std::string shapes_text(const std::vector<at::Tensor>& tensors) {
+  std::string text;
+  for (const auto& tensor : tensors) text += (text.empty() ? "" : ", ") + shape_text(tensor.sizes());
+  return text;
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,27 @@
+/// What collectives check and convert before they call a backend.
+#pragma once
+
+#include "cohort/comm/collectives/collectives.h"
+
+namespace cohort::comm {
+
+/// True, with PyTorch's warning, on a rank outside the group.
+bool skips(const Group& group, const char* operation);
+/// The default group for null.
+Group resolve(const Group& group);
+/// The group's engine for the tensor's device, without a trip through the dispatcher.
+/// Throws c10::ValueError for undefined tensors and devices the group has no backend for.
+c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tensor& tensor, const char* operation);
+/// The same for operations without tensors: the CPU's backend if there is one.
+c10::intrusive_ptr<c10d::Backend> any_backend(const Group& group);
+/// Throws c10::ValueError for tensors of several devices or dtypes, or undefined ones.
+void check_alike(const TensorList& tensors, const char* operation);
+/// Rank in the group. Throws c10::ValueError when there is none.
+int to_group_rank(const Group& group, RankArgument rank);
+/// Complex numbers travel as pairs of reals, as in PyTorch.
+at::Tensor as_real(const at::Tensor& tensor);
+TensorList as_real(const TensorList& tensors);
+/// Waits unless `async_op`.
+WorkPtr finish(WorkPtr work, bool async_op);
+
+}  // namespace cohort::comm

@@ -1,0 +1,19 @@
+/// What a CoalescingManager keeps, and how the collectives hand it over.
+#pragma once
+
+#include "cohort/comm/collectives/collectives.h"
+
+namespace cohort::comm {
+
+struct CoalescedCall {
+  enum class Kind { kAllReduce, kAllGatherSingle, kReduceScatterSingle };
+  Kind kind;
+  at::Tensor output;  ///< undefined for all_reduce
+  at::Tensor input;
+  ReduceOp op = ReduceOp::SUM;
+};
+
+/// True if the calling thread coalesces on `group` (not null): the call has been kept.
+bool keep_for_coalescing(const Group& group, CoalescedCall call);
+
+}  // namespace cohort::comm

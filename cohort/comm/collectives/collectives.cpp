@@ -1,0 +1,288 @@
+#include "cohort/comm/collectives/collectives.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "cohort/comm/collectives/arguments.h"
+#include "cohort/comm/collectives/coalesced_calls.h"
+#include "cohort/comm/group/world.h"
+#include "cohort/job/call_site.h"
+
+namespace cohort {
+namespace {
+
+using comm::as_real;
+using comm::backend_for;
+using comm::CoalescedCall;
+using comm::finish;
+using comm::resolve;
+using comm::skips;
+using comm::to_group_rank;
+
+void check_reducible(const at::Tensor& tensor, const ReduceOp& op, const char* operation) {
+  const bool sums = op == ReduceOp::SUM || op == ReduceOp::AVG || op == ReduceOp::PREMUL_SUM;
+  TORCH_CHECK_VALUE(!tensor.defined() || !tensor.is_complex() || sums, operation,
+                    " does not support this ReduceOp on complex tensors");
+}
+
+// The supplement's name is the one that all supported releases have; ReduceOp's own constructor forgets it.
+template <class Factor>
+ReduceOp with_factor(const Factor& factor) {
+  ReduceOp op;
+  op.op_ = ReduceOp::PREMUL_SUM;
+  op.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor);
+  return op;
+}
+
+void check_elements(const at::Tensor& whole, const at::Tensor& part, const Group& group, const char* operation) {
+  comm::check_alike({whole, part}, operation);
+  const auto size = resolve(group)->getSize();
+  TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, operation, " needs a tensor of world_size times ",
+                    part.numel(), " = ", part.numel() * size, " elements, got ", whole.numel());
+}
+
+// A list with one entry per rank, of the dtype and device of `like`.
+void check_list(const TensorList& list, const at::Tensor& like, const Group& group, const char* operation) {
+  const auto size = static_cast<size_t>(resolve(group)->getSize());
+  TORCH_CHECK_VALUE(list.size() == size, operation, " needs one tensor per rank, ", size, ", got ", list.size());
+  auto all = list;
+  all.insert(all.begin(), like);
+  comm::check_alike(all, operation);
+}
+
+void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, const Group& group, const char* side) {
+  const auto size = resolve(group)->getSize();
+  const auto rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(rows % size == 0, "all_to_all_single: the ", side, " tensor's dim 0 is ", rows,
+                      ", which does not divide equally among ", size, " ranks; give ", side, "_split_sizes");
+    return;
+  }
+  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size), "all_to_all_single: ", side,
+                    "_split_sizes needs one number per rank, ", size, ", got ", splits.size());
+  int64_t sum = 0;
+  for (const auto split : splits) {
+    TORCH_CHECK_VALUE(split >= 0, "all_to_all_single: ", side, "_split_sizes must not be negative, got ", split);
+    sum += split;
+  }
+  TORCH_CHECK_VALUE(sum == rows, "all_to_all_single: ", side, "_split_sizes add up to ", sum, ", but the ", side,
+                    " tensor's dim 0 is ", rows);
+}
+
+// Gather and scatter: the list belongs to the root alone.
+std::vector<TensorList> root_list(const TensorList& list, const at::Tensor& mine, const Group& group, bool is_root,
+                                  const char* operation, const char* argument) {
+  if (!is_root) {
+    TORCH_CHECK_VALUE(list.empty(), operation, ": ", argument, " must be empty on ranks other than the root");
+    return {};
+  }
+  check_list(list, mine, group, operation);
+  return {as_real(list)};
+}
+
+}  // namespace
+
+ReduceOp premul_sum(double factor) { return with_factor(factor); }
+
+ReduceOp premul_sum(const at::Tensor& factor) {
+  TORCH_CHECK_VALUE(factor.defined() && factor.numel() == 1, "premul_sum needs a factor of one element, got ",
+                    factor.defined() ? factor.numel() : 0);
+  return with_factor(factor);
+}
+
+WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "all_reduce")) return {};
+  check_reducible(tensor, options.op, "all_reduce");
+  TensorList tensors{as_real(tensor)};
+  const auto backend = backend_for(options.group, tensor, "all_reduce");
+  if (comm::keep_for_coalescing(resolve(options.group),
+                                {CoalescedCall::Kind::kAllReduce, {}, tensors[0], options.op})) {
+    return {};
+  }
+  c10d::AllreduceOptions engine_options;
+  engine_options.reduceOp = options.op;
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->allreduce(tensors, engine_options), options.async_op);
+}
+
+WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "broadcast")) return {};
+  const auto backend = backend_for(options.group, tensor, "broadcast");
+  TensorList tensors{as_real(tensor)};
+  c10d::BroadcastOptions engine_options;
+  engine_options.rootRank = to_group_rank(options.group, src);
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->broadcast(tensors, engine_options), options.async_op);
+}
+
+WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "reduce")) return {};
+  check_reducible(tensor, options.op, "reduce");
+  const auto backend = backend_for(options.group, tensor, "reduce");
+  TensorList tensors{as_real(tensor)};
+  c10d::ReduceOptions engine_options;
+  engine_options.reduceOp = options.op;
+  engine_options.rootRank = to_group_rank(options.group, dst);
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->reduce(tensors, engine_options), options.async_op);
+}
+
+WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input, const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "all_gather")) return {};
+  const auto backend = backend_for(options.group, input, "all_gather");
+  check_list(outputs, input, options.group, "all_gather");
+  std::vector<TensorList> output_lists{as_real(outputs)};
+  TensorList inputs{as_real(input)};
+  c10d::AllgatherOptions engine_options;
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->allgather(output_lists, inputs, engine_options), options.async_op);
+}
+
+WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "all_gather_single")) return {};
+  const auto backend = backend_for(options.group, input, "all_gather_single");
+  check_elements(output, input, options.group, "all_gather_single");
+  auto real_output = as_real(output);
+  auto real_input = as_real(input);
+  if (comm::keep_for_coalescing(resolve(options.group),
+                                {CoalescedCall::Kind::kAllGatherSingle, real_output, real_input})) {
+    return {};
+  }
+  c10d::AllgatherOptions engine_options;
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->_allgather_base(real_output, real_input, engine_options), options.async_op);
+}
+
+WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument dst, const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "gather")) return {};
+  const auto backend = backend_for(options.group, input, "gather");
+  c10d::GatherOptions engine_options;
+  engine_options.rootRank = to_group_rank(options.group, dst);
+  engine_options.asyncOp = options.async_op;
+  const bool is_root = engine_options.rootRank == get_rank(options.group);
+  auto output_lists = root_list(outputs, input, options.group, is_root, "gather", "outputs");
+  TensorList inputs{as_real(input)};
+  return finish(backend->gather(output_lists, inputs, engine_options), options.async_op);
+}
+
+WorkPtr scatter(const at::Tensor& output, const TensorList& inputs, RankArgument src,
+                const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "scatter")) return {};
+  const auto backend = backend_for(options.group, output, "scatter");
+  c10d::ScatterOptions engine_options;
+  engine_options.rootRank = to_group_rank(options.group, src);
+  engine_options.asyncOp = options.async_op;
+  const bool is_root = engine_options.rootRank == get_rank(options.group);
+  auto input_lists = root_list(inputs, output, options.group, is_root, "scatter", "inputs");
+  TensorList outputs{as_real(output)};
+  return finish(backend->scatter(outputs, input_lists, engine_options), options.async_op);
+}
+
+WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs, const ReduceOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "reduce_scatter")) return {};
+  const auto backend = backend_for(options.group, output, "reduce_scatter");
+  check_list(inputs, output, options.group, "reduce_scatter");
+  check_reducible(output, options.op, "reduce_scatter");
+  TensorList outputs{as_real(output)};
+  std::vector<TensorList> input_lists{as_real(inputs)};
+  c10d::ReduceScatterOptions engine_options;
+  engine_options.reduceOp = options.op;
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->reduce_scatter(outputs, input_lists, engine_options), options.async_op);
+}
+
+WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input, const ReduceOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "reduce_scatter_single")) return {};
+  const auto backend = backend_for(options.group, output, "reduce_scatter_single");
+  check_elements(input, output, options.group, "reduce_scatter_single");
+  check_reducible(output, options.op, "reduce_scatter_single");
+  auto real_output = as_real(output);
+  auto real_input = as_real(input);
+  if (comm::keep_for_coalescing(resolve(options.group),
+                                {CoalescedCall::Kind::kReduceScatterSingle, real_output, real_input, options.op})) {
+    return {};
+  }
+  c10d::ReduceScatterOptions engine_options;
+  engine_options.reduceOp = options.op;
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->_reduce_scatter_base(real_output, real_input, engine_options), options.async_op);
+}
+
+WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs, const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "all_to_all")) return {};
+  const auto size = static_cast<size_t>(resolve(options.group)->getSize());
+  TORCH_CHECK_VALUE(inputs.size() == size, "all_to_all needs one tensor per rank, ", size, ", got ", inputs.size());
+  check_list(outputs, inputs[0], options.group, "all_to_all");
+  check_list(inputs, inputs[0], options.group, "all_to_all");
+  const auto backend = backend_for(options.group, inputs[0], "all_to_all");
+  auto real_outputs = as_real(outputs);
+  auto real_inputs = as_real(inputs);
+  c10d::AllToAllOptions engine_options;
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->alltoall(real_outputs, real_inputs, engine_options), options.async_op);
+}
+
+WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
+                          const std::vector<int64_t>& output_split_sizes, const std::vector<int64_t>& input_split_sizes,
+                          const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "all_to_all_single")) return {};
+  const auto backend = backend_for(options.group, input, "all_to_all_single");
+  comm::check_alike({output, input}, "all_to_all_single");
+  check_splits(output, output_split_sizes, options.group, "output");
+  check_splits(input, input_split_sizes, options.group, "input");
+  auto real_output = as_real(output);
+  auto real_input = as_real(input);
+  auto output_splits = output_split_sizes;
+  auto input_splits = input_split_sizes;
+  c10d::AllToAllOptions engine_options;
+  engine_options.asyncOp = options.async_op;
+  return finish(backend->alltoall_base(real_output, real_input, output_splits, input_splits, engine_options),
+                options.async_op);
+}
+
+WorkPtr all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input, const CollectiveOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  return all_gather_single(output, input, options);
+}
+
+WorkPtr reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input, const ReduceOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  return reduce_scatter_single(output, input, options);
+}
+
+WorkPtr barrier(const BarrierOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "barrier")) return {};
+  c10d::BarrierOptions engine_options;
+  engine_options.asyncOp = options.async_op;
+  engine_options.device_ids = options.device_ids;
+  if (options.timeout) engine_options.timeout = *options.timeout;
+  return finish(comm::any_backend(options.group)->barrier(engine_options), options.async_op);
+}
+
+void monitored_barrier(const MonitoredBarrierOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "monitored_barrier")) return;
+  const auto& record = comm::record_of(options.group);
+  TORCH_CHECK_VALUE(record.backend == "gloo" || record.backend == "shm" || record.backend == "cohort",
+                    "monitored_barrier is only implemented for GLOO backend.");
+  c10d::BarrierOptions engine_options;
+  engine_options.timeout = options.timeout.value_or(record.timeout);
+  TORCH_CHECK_VALUE(engine_options.timeout.count() > 0, "timeout must be positive, got ",
+                    engine_options.timeout.count(), " ms");
+  comm::any_backend(options.group)->monitoredBarrier(engine_options, options.wait_all_ranks);
+}
+
+}  // namespace cohort

@@ -1,0 +1,84 @@
+#include "cohort/comm/collectives/point_to_point.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "cohort/comm/collectives/arguments.h"
+#include "cohort/job/call_site.h"
+
+namespace cohort {
+namespace {
+
+using comm::as_real;
+using comm::backend_for;
+using comm::skips;
+using comm::to_group_rank;
+
+void check_batch(const std::vector<P2POp>& operations) {
+  TORCH_CHECK_VALUE(!operations.empty(), "Invalid ``p2p_op_list``: it is empty");
+  for (const auto& operation : operations) {
+    TORCH_CHECK_VALUE(comm::resolve(operation.group) == comm::resolve(operations[0].group),
+                      "All ops need to use the same group.");
+  }
+}
+
+}  // namespace
+
+WorkPtr isend(const at::Tensor& tensor, RankArgument dst, const PointToPointOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "isend")) return {};
+  const auto backend = backend_for(options.group, tensor, "isend");
+  const int peer = to_group_rank(options.group, dst);
+  TORCH_CHECK_VALUE(peer != get_rank(options.group),
+                    "Invalid destination rank: destination rank should not be the same as "
+                    "the rank of the current process.");
+  TensorList tensors{as_real(tensor)};
+  return backend->send(tensors, peer, options.tag);
+}
+
+WorkPtr irecv(const at::Tensor& tensor, std::optional<RankArgument> src, const PointToPointOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (skips(options.group, "irecv")) return {};
+  const auto backend = backend_for(options.group, tensor, "irecv");
+  TensorList tensors{as_real(tensor)};
+  if (!src) return backend->recvAnysource(tensors, options.tag);
+  const int peer = to_group_rank(options.group, *src);
+  TORCH_CHECK_VALUE(peer != get_rank(options.group),
+                    "Invalid source rank: source rank should not be the same as the rank "
+                    "of the current process.");
+  return backend->recv(tensors, peer, options.tag);
+}
+
+void send(const at::Tensor& tensor, RankArgument dst, const PointToPointOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  if (const auto work = isend(tensor, dst, options)) work->wait();
+}
+
+int recv(const at::Tensor& tensor, std::optional<RankArgument> src, const PointToPointOptions& options) {
+  const comm::CallSite site(__builtin_return_address(0));
+  const auto work = irecv(tensor, src, options);
+  if (!work) return -1;
+  work->wait();
+  const int sender = src ? to_group_rank(options.group, *src) : work->sourceRank();
+  return options.group ? get_global_rank(options.group, sender) : sender;
+}
+
+std::vector<WorkPtr> batch_isend_irecv(const std::vector<P2POp>& operations) {
+  const comm::CallSite site(__builtin_return_address(0));
+  check_batch(operations);
+  if (skips(operations[0].group, "batch_isend_irecv")) return {};
+  const auto backend = backend_for(operations[0].group, operations[0].tensor, "batch_isend_irecv");
+  const bool merges = backend->supportsCoalescing();
+  if (merges) backend->startCoalescing();
+  std::vector<WorkPtr> works;
+  for (const auto& operation : operations) {
+    const PointToPointOptions options{operation.group, operation.tag};
+    works.push_back(operation.kind == P2POp::Kind::kSend ? isend(operation.tensor, operation.peer, options)
+                                                         : irecv(operation.tensor, operation.peer, options));
+  }
+  if (!merges) return works;
+  return {backend->endCoalescing()};
+}
+
+}  // namespace cohort

@@ -1,0 +1,128 @@
+// [Note: exit] A group with an operation that nobody waited for blocks in its destructor until the time-out (30 minutes).
+// So groups live in a World that is never destroyed; at exit they are released only if every operation has completed.
+#include <c10/util/Exception.h>
+#include <cxxabi.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <sstream>
+
+#include "cohort/base/env.h"
+#include "cohort/base/log.h"
+#include "cohort/comm/group/world.h"
+#include "cohort/comm/shm/open_sessions.h"
+#include "cohort/comm/watch/tracked_work.h"
+#include "cohort/job/error_file.h"
+
+namespace cohort::comm {
+namespace {
+
+constexpr unsigned kCrashLimitSeconds = 10;
+
+std::terminate_handler previous_handler = nullptr;
+
+void release_groups_at_exit(int status, void*) {
+  auto& current = world();
+  if (current.groups.empty()) return;
+  const auto pending = num_pending_operations() + num_pending_shm_operations();
+  if (pending > 0) {
+    base::log_warning("exiting with " + std::to_string(pending) +
+                      " operation(s) that nobody waited for; the process groups are left to the system. "
+                      "Call wait() on every Work and destroy_process_group() before the program ends.");
+    end_shm_operations();
+    return;
+  }
+  // After a failure there is something more important to read.
+  if (status == 0) {
+    base::log_warning(
+        "the program ended without destroy_process_group(); its groups are released now. Call it before main returns, "
+        "when every rank is done.");
+  }
+  for (auto& record : current.groups) {
+    // Whoever else still holds the group (a static DDP object, say) ends it later.
+    record.group.reset();
+  }
+}
+
+std::string current_exception_text() {
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+std::string current_exception_type() {
+  const auto* type = abi::__cxa_current_exception_type();
+  if (!type) return "unknown";
+  int status = 0;
+  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+  const std::string result = status == 0 ? name : type->name();
+  std::free(name);
+  return result;
+}
+
+// An engine's own thread meets data that does not fit, say because ranks call different collectives.
+std::string explain_crash(const std::string& text) {
+  if (text.find("gloo::") == std::string::npos) return {};
+  alarm(kCrashLimitSeconds);  // the process must end whatever the explanation waits for
+  for (const auto& record : world().groups) {
+    const auto explanation = record.watch->explain_crash(text);
+    if (!explanation.empty()) return explanation;
+  }
+  return {};
+}
+
+// Empty where it is not known: before a group exists, and without a launcher.
+std::string own_rank() {
+  if (world().default_group) return std::to_string(world().default_group->getRank());
+  return base::get_env("RANK").value_or("");
+}
+
+// As Python's ranks do: every line of an error that ends the process begins with [rankN].
+[[noreturn]] void report_and_terminate() {
+  if (std::current_exception()) {
+    auto text = current_exception_type() + ": " + current_exception_text();
+    const auto explanation = explain_crash(text);
+    if (!explanation.empty()) text = explanation;
+    write_error_file(text);
+    std::istringstream lines(text);
+    std::ostringstream report;
+    const auto rank = own_rank();
+    const auto prefix = rank.empty() ? "" : "[rank" + rank + "]: ";
+    for (std::string line; std::getline(lines, line);) report << prefix << line << "\n";
+    const auto bytes = report.str();
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, bytes.data(), bytes.size());
+    std::abort();
+  }
+  if (previous_handler) previous_handler();
+  std::abort();
+}
+
+// A peer that dies while we write to it must give an error, not a silent death by SIGPIPE. Python ignores the signal too.
+void ignore_broken_pipes() {
+  struct sigaction current {};
+  sigaction(SIGPIPE, nullptr, &current);
+  if (current.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace
+
+void install_exit_handlers() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    on_exit(release_groups_at_exit, nullptr);
+    ignore_broken_pipes();
+    previous_handler = std::set_terminate(report_and_terminate);
+  });
+}
+
+}  // namespace cohort::comm

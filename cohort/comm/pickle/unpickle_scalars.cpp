@@ -1,0 +1,156 @@
+// The part of Unpickler that reads bytes, numbers and texts.
+#include <c10/util/Exception.h>
+
+#include <bit>
+#include <cstdlib>
+
+#include "cohort/base/text.h"
+#include "cohort/comm/pickle/pickle.h"
+#include "cohort/comm/pickle/pickle_opcodes.h"
+#include "cohort/comm/pickle/pickle_text.h"
+#include "cohort/comm/pickle/unpickle.h"
+
+namespace cohort::comm {
+
+using namespace pickle_opcode;
+
+void Unpickler::fail(const std::string& what) const {
+  C10_THROW_ERROR(ValueError,
+                  c10::str("cannot unpickle: ", what, " (byte ", opcode_position_, " of ", data_.size(), ")"));
+}
+
+std::string_view Unpickler::take(uint64_t size) {
+  const auto left = data_.size() - position_;
+  if (size > left) fail(c10::str("it needs ", size, " more bytes and has ", left));
+  const auto part = data_.substr(position_, size);
+  position_ += size;
+  return part;
+}
+
+std::string_view Unpickler::take_line() {
+  const auto end = data_.find('\n', position_);
+  if (end == std::string_view::npos) fail("a line has no end");
+  const auto line = data_.substr(position_, end - position_);
+  position_ = end + 1;
+  return line;
+}
+
+uint64_t Unpickler::take_unsigned(int num_bytes) {
+  const auto part = take(num_bytes);
+  uint64_t value = 0;
+  for (int i = num_bytes - 1; i >= 0; --i) value = value << 8 | static_cast<unsigned char>(part[i]);
+  return value;
+}
+
+// Two's complement, little endian, any length.
+int64_t Unpickler::take_long(uint64_t size) {
+  auto part = take(size);
+  const bool negative = !part.empty() && (part.back() & 0x80);
+  const char filler = negative ? '\xff' : '\0';
+  while (part.size() > 8 && part.back() == filler) part.remove_suffix(1);
+  const bool fits = part.size() <= 8 && (part.size() < 8 || negative == bool(part.back() & 0x80));
+  if (!fits) fail("an int needs more than 64 bits");
+  uint64_t value = negative ? ~uint64_t{0} : 0;
+  for (size_t i = part.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(part[i]);
+  return static_cast<int64_t>(value);
+}
+
+int64_t Unpickler::parse_line_int() {
+  auto line = take_line();
+  if (!line.empty() && line.back() == 'L') line.remove_suffix(1);
+  const auto number = base::parse_int(line);
+  if (!number) fail(c10::str("\"", line.substr(0, 40), "\" is not an int of 64 bits"));
+  return *number;
+}
+
+double Unpickler::parse_line_double() {
+  const std::string line(take_line());
+  char* end = nullptr;
+  const double value = std::strtod(line.c_str(), &end);
+  const bool whole = !line.empty() && end == line.c_str() + line.size();
+  if (!whole) fail(c10::str("\"", line.substr(0, 40), "\" is not a float"));
+  return value;
+}
+
+void Unpickler::push_text(std::string_view utf8) {
+  if (!is_utf8(utf8)) fail("a str is not valid UTF-8");
+  push(std::string(utf8));
+}
+
+bool Unpickler::run_number(char opcode) {
+  switch (opcode) {
+    case kNone:
+      push(c10::IValue());
+      return true;
+    case kNewTrue:
+    case kNewFalse:
+      push(opcode == kNewTrue);
+      return true;
+    case kInt:
+      if (data_.substr(position_, 3) == "00\n" || data_.substr(position_, 3) == "01\n") {
+        push(take_line() == "01");
+      } else {
+        push(parse_line_int());
+      }
+      return true;
+    case kLong:
+      push(parse_line_int());
+      return true;
+    case kBinInt:
+      push(static_cast<int64_t>(static_cast<int32_t>(take_unsigned(4))));
+      return true;
+    case kBinInt1:
+    case kBinInt2:
+      push(static_cast<int64_t>(take_unsigned(opcode == kBinInt1 ? 1 : 2)));
+      return true;
+    case kLong1:
+    case kLong4:
+      push(take_long(take_unsigned(opcode == kLong1 ? 1 : 4)));
+      return true;
+    case kFloat:
+      push(parse_line_double());
+      return true;
+    case kBinFloat: {
+      uint64_t bits = 0;
+      for (const char byte : take(8)) bits = bits << 8 | static_cast<unsigned char>(byte);
+      push(std::bit_cast<double>(bits));
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+bool Unpickler::run_text(char opcode) {
+  switch (opcode) {
+    case kUnicode: {
+      const auto text = from_raw_unicode_escape(take_line());
+      if (!text) fail("a str has a malformed escape");
+      push(*text);
+      return true;
+    }
+    case kShortBinUnicode:
+      push_text(take(take_unsigned(1)));
+      return true;
+    case kBinUnicode:
+      push_text(take(take_unsigned(4)));
+      return true;
+    case kBinUnicode8:
+      push_text(take(take_unsigned(8)));
+      return true;
+    case kShortBinBytes:
+      push(bytes_value(std::string(take(take_unsigned(1)))));
+      return true;
+    case kBinBytes:
+      push(bytes_value(std::string(take(take_unsigned(4)))));
+      return true;
+    case kBinBytes8:
+    case kByteArray8:
+      push(bytes_value(std::string(take(take_unsigned(8)))));
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,170 @@
+#include "cohort/comm/process/process_context.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/process/spawned_rank.h"
+
+namespace cohort {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+constexpr auto kGracePeriod = std::chrono::seconds(30);
+
+// None: there is no limit.
+using Deadline = std::optional<Clock::time_point>;
+
+// Far enough for anybody, and no overflow for milliseconds::max().
+Deadline after(std::optional<milliseconds> timeout) {
+  constexpr milliseconds kYears = std::chrono::hours(24 * 365 * 10);
+  return timeout ? Deadline(Clock::now() + std::min(*timeout, kYears)) : std::nullopt;
+}
+
+int milliseconds_until(const Deadline& deadline) {
+  constexpr milliseconds kLongest = std::chrono::hours(1);
+  if (!deadline) return static_cast<int>(kLongest.count());
+  // Rounded up, or the last millisecond would be spent spinning.
+  const auto left = std::chrono::ceil<milliseconds>(*deadline - Clock::now());
+  return static_cast<int>(std::clamp(left, milliseconds(0), kLongest).count());
+}
+
+void reap(std::vector<SpawnedRank>& ranks) {
+  for (auto& rank : ranks) {
+    if (rank.running && waitpid(rank.pid, &rank.status, WNOHANG) == rank.pid) rank.running = false;
+  }
+}
+
+bool any_running(const std::vector<SpawnedRank>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.running; });
+}
+
+bool all_joined(const std::vector<SpawnedRank>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.joined; });
+}
+
+bool is_ready(const SpawnedRank& rank) { return !rank.running && !rank.joined; }
+
+// Until one of those that run has ended. False at the deadline.
+bool wait_for_an_end(std::vector<SpawnedRank>& ranks, const Deadline& deadline) {
+  std::vector<pollfd> fds;
+  for (const auto& rank : ranks) {
+    if (rank.running) fds.push_back({rank.pidfd.get(), POLLIN, 0});
+  }
+  const auto num_running = [&] {
+    return std::count_if(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.running; });
+  };
+  while (true) {
+    poll(fds.data(), fds.size(), milliseconds_until(deadline));
+    reap(ranks);
+    if (num_running() < static_cast<ptrdiff_t>(fds.size())) return true;
+    if (deadline && Clock::now() >= *deadline) return false;
+  }
+}
+
+void wait_for_all(std::vector<SpawnedRank>& ranks, const Deadline& deadline) {
+  while (any_running(ranks) && wait_for_an_end(ranks, deadline)) {
+  }
+}
+
+void signal_running(const std::vector<SpawnedRank>& ranks, int signal_number, const char* warning) {
+  for (const auto& rank : ranks) {
+    if (!rank.running) continue;
+    base::log_warning(base::fill_in(warning, static_cast<int>(rank.pid)));
+    kill(rank.pid, signal_number);
+  }
+}
+
+void end_all(std::vector<SpawnedRank>& ranks, std::optional<milliseconds> grace_period) {
+  if (grace_period) wait_for_all(ranks, after(grace_period));
+  reap(ranks);
+  signal_running(ranks, SIGTERM, "Terminating process {} via signal SIGTERM");
+  wait_for_all(ranks, after(grace_period.value_or(kGracePeriod)));
+  signal_running(ranks, SIGKILL, "Unable to shutdown process {} via SIGTERM , forcefully exiting via SIGKILL");
+  wait_for_all(ranks, std::nullopt);
+}
+
+std::string read_error_text(const SpawnedRank& rank) {
+  std::string text(kMaxErrorBytes, '\0');
+  const auto length = read(rank.error_pipe.get(), text.data(), text.size());
+  text.resize(length > 0 ? static_cast<size_t>(length) : 0);
+  return text;
+}
+
+// The names that Python's signal.Signals has.
+std::string python_signal_name(int number) {
+  if (number == SIGRTMIN) return "SIGRTMIN";
+  if (number == SIGRTMAX) return "SIGRTMAX";
+  const auto name = base::signal_name(number);
+  return name.starts_with("SIG") ? name : base::fill_in("<Unknown signal {}>", number);
+}
+
+[[noreturn]] void throw_failure(const SpawnedRank& rank, int index) {
+  // As PyTorch: a text that was written counts, however the process then ended.
+  if (const auto text = read_error_text(rank); !text.empty()) {
+    throw ProcessRaisedError(base::fill_in("\n\n-- Process {} terminated with the following error:\n{}", index, text),
+                             index, rank.pid);
+  }
+  if (WIFSIGNALED(rank.status)) {
+    const int number = WTERMSIG(rank.status);
+    const auto name = python_signal_name(number);
+    throw ProcessExitedError(base::fill_in("process {} terminated with signal {}", index, name), index, rank.pid,
+                             -number, name);
+  }
+  const int code = WEXITSTATUS(rank.status);
+  throw ProcessExitedError(base::fill_in("process {} terminated with exit code {}", index, code), index, rank.pid,
+                           code);
+}
+
+}  // namespace
+
+ProcessContext::ProcessContext() : ranks_(new Ranks{.owner = getpid(), .list = {}}) {}
+
+ProcessContext::ProcessContext(ProcessContext&& other) noexcept : ranks_(std::move(other.ranks_)) {}
+
+ProcessContext& ProcessContext::operator=(ProcessContext&& other) noexcept {
+  ProcessContext taken(std::move(other));
+  std::swap(ranks_, taken.ranks_);
+  return *this;
+}
+
+ProcessContext::~ProcessContext() {
+  if (!ranks_ || ranks_->owner != getpid()) return;
+  reap(ranks_->list);
+  if (any_running(ranks_->list)) end_all(ranks_->list, std::nullopt);
+}
+
+std::vector<int> ProcessContext::pids() const {
+  std::vector<int> pids;
+  if (!ranks_) return pids;
+  for (const auto& rank : ranks_->list) pids.push_back(static_cast<int>(rank.pid));
+  return pids;
+}
+
+bool ProcessContext::join(std::optional<milliseconds> timeout, std::optional<milliseconds> grace_period) {
+  if (!ranks_ || all_joined(ranks_->list)) return true;
+  if (ranks_->owner != getpid()) {
+    throw std::logic_error(
+        base::fill_in("join() of a ProcessContext in process {}: its ranks belong to process {}, which called spawn",
+                      static_cast<int>(getpid()), static_cast<int>(ranks_->owner)));
+  }
+  auto& ranks = ranks_->list;
+  reap(ranks);
+  if (std::none_of(ranks.begin(), ranks.end(), is_ready)) wait_for_an_end(ranks, after(timeout));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!is_ready(ranks[i])) continue;
+    ranks[i].joined = true;
+    if (ranks[i].status == 0) continue;
+    end_all(ranks, grace_period);
+    throw_failure(ranks[i], static_cast<int>(i));
+  }
+  return all_joined(ranks);
+}
+
+}  // namespace cohort

@@ -1,0 +1,47 @@
+#include "cohort/comm/registry/cohort_backend.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/backend/per_device_backend.h"
+#include "cohort/comm/gloo/make_gloo_backend.h"
+#include "cohort/comm/nccl/nccl_backend.h"
+#include "cohort/comm/shm/make_shm_backend.h"
+
+namespace cohort::comm {
+namespace {
+
+BackendRequest with_own_keys(const BackendRequest& request, const char* prefix) {
+  auto own = request;
+  own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
+  return own;
+}
+
+}  // namespace
+
+CpuBackend make_cpu_backend(const BackendRequest& request) {
+  std::string reason = request.shm_obstacles.empty() ? "" : request.shm_obstacles.front();
+  if (reason.empty()) {
+    try {
+      return {make_shm_backend(request), "shm", ""};
+    } catch (const CannotShareMemory& error) {
+      reason = error.reason();
+    }
+  }
+  return {make_gloo_backend(request), "gloo", reason};
+}
+
+c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request) {
+  auto cpu = make_cpu_backend(request);
+  std::vector<PerDeviceBackend::Part> parts{{c10::DeviceType::CPU, cpu.backend}};
+  const bool has_gpu = nccl_available() && at::detail::getCUDAHooks().deviceCount() > 0;
+  if (has_gpu) parts.push_back({c10::DeviceType::CUDA, make_nccl_backend(with_own_keys(request, "nccl"))});
+  base::log_info(base::fill_in("group \"{}\": rank {} of {}, backend cpu:{}{}{}", request.group_name, request.rank,
+                               request.world_size, cpu.name, has_gpu ? ",cuda:nccl" : "",
+                               cpu.reason.empty() ? "" : ", as " + cpu.reason));
+  return c10::make_intrusive<PerDeviceBackend>("cohort", std::move(parts), request.timeout);
+}
+
+}  // namespace cohort::comm

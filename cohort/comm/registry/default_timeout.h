@@ -1,0 +1,16 @@
+/// How long operations of a group may wait when the user names no time-out.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "cohort/comm/registry/backend_config.h"
+
+namespace cohort::comm {
+
+/// `timeout`, or PyTorch's default: 30 minutes, 10 for groups of NCCL alone. Throws c10::ValueError unless positive.
+std::chrono::milliseconds checked_timeout(std::optional<std::chrono::milliseconds> timeout,
+                                          const std::vector<DeviceBackend>& config);
+
+}  // namespace cohort::comm

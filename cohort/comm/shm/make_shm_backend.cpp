@@ -1,0 +1,178 @@
+// How the ranks of a group attach to its shared memory: rank 0 writes an address into the store, the engine meets there. A rank
+// that cannot attach says so in the store, which ends the others' waiting.
+#include "cohort/comm/shm/make_shm_backend.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <thread>
+
+#include "cohort/base/cpu.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/shm/shm_backend.h"
+#include "cohort/job/launch_environment.h"
+
+namespace cohort::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using base::fill_in;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kMeetInterval{1};
+constexpr milliseconds kMeetGrace{2'000};
+
+class Attachment {
+ public:
+  explicit Attachment(const BackendRequest& request)
+      : request_(request),
+        prefix_(fill_in("shm/{}/", request.start_count)),
+        deadline_(Clock::now() + request.timeout),
+        find_obstacle_([this] { return reported_failure(); }) {}
+
+  std::unique_ptr<shm::Group> attach() {
+    const shm::GroupOptions options{.name = request_.group_name,
+                                    .address = address(),
+                                    .rank = request_.rank,
+                                    .world_size = request_.world_size,
+                                    .timeout = std::max(milliseconds(1), left()),
+                                    .pids = request_.pids,
+                                    .trace_name = request_.c10d_name,
+                                    .global_ranks = {request_.global_ranks.begin(), request_.global_ranks.end()},
+                                    .find_obstacle = &find_obstacle_};
+    auto group = shm::Group::join(options);
+    if (!group.ok()) fail(is_absence(group.error()) ? Kind::kAbsent : Kind::kUnable, describe(group.error()));
+    agree();
+    return std::move(*group);
+  }
+
+ private:
+  // What the others learn first of a failure.
+  enum class Kind : char { kAbsent = 'A', kUnable = 'U' };
+
+  // Somebody is missing; another backend would wait for him too.
+  bool is_absence(const base::Error& error) const {
+    return Clock::now() >= deadline_ || describe(error).find("has ended") != std::string::npos;
+  }
+
+  milliseconds left() const { return std::chrono::ceil<milliseconds>(deadline_ - Clock::now()); }
+  std::string key(const char* name) const { return prefix_ + name; }
+
+  static std::string describe(const base::Error& error) {
+    const auto* cause = &error;
+    while (cause->cause()) cause = cause->cause();
+    return cause->message();
+  }
+
+  std::string reported_failure() {
+    if (!request_.store->check({key("failed")})) return {};
+    const auto bytes = request_.store->get(key("failed"));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  std::string address() {
+    if (request_.rank == 0) {
+      auto address = shm::new_address();
+      request_.store->set(key("address"), base::to_bytes(address));
+      return address;
+    }
+    wait_until("rank 0 never came to it", [this] { return request_.store->check({key("address")}); });
+    const auto bytes = request_.store->get(key("address"));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  // So that either all ranks use the group or none does.
+  void agree() {
+    auto count = request_.store->add(key("joined"), 1);
+    wait_until("not every rank came to it", [&] {
+      if (count < request_.world_size) count = request_.store->add(key("joined"), 0);
+      return count >= request_.world_size;
+    });
+  }
+
+  template <class Condition>
+  void wait_until(const char* otherwise, Condition is_met) {
+    while (!is_met()) {
+      if (const auto failure = reported_failure(); !failure.empty()) end_with(failure);
+      if (Clock::now() >= deadline_) {
+        fail(Kind::kAbsent,
+             fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
+      }
+      std::this_thread::sleep_for(kMeetInterval);
+    }
+  }
+
+  // The first failure counts, and every rank ends with it.
+  [[noreturn]] void fail(Kind kind, const std::string& cause) {
+    auto first = static_cast<char>(kind) + cause;
+    if (kind == Kind::kUnable) first = static_cast<char>(kind) + fill_in("rank {}: {}", own_name(), cause);
+    try {
+      const auto mine = base::to_bytes(first);
+      const auto there = request_.store->compareSet(key("failed"), {}, mine);
+      first.assign(there.begin(), there.end());
+    } catch (const std::exception&) {
+      raise(first);  // the store has ended with its host
+    }
+    end_with(first);
+  }
+
+  // Stays until all have read why it ends: rank 0's process may host the store, and who leaves takes its entry out of the
+  // roll call, in which a slow rank may still look for it.
+  [[noreturn]] void end_with(const std::string& failure) {
+    try {
+      const auto end = Clock::now() + kMeetGrace;
+      auto count = request_.store->add(key("read"), 1);
+      while (count < request_.world_size && Clock::now() < end) {
+        std::this_thread::sleep_for(kMeetInterval);
+        count = request_.store->add(key("read"), 0);
+      }
+    } catch (const std::exception&) {
+      // The store has ended with its host.
+    }
+    raise(failure);
+  }
+
+  uint64_t own_name() const {
+    const auto rank = static_cast<size_t>(request_.rank);
+    return rank < request_.global_ranks.size() ? request_.global_ranks[rank] : rank;
+  }
+
+  // `failure`: the kind, then the cause.
+  [[noreturn]] void raise(const std::string& failure) const {
+    const auto text = [&](const char* hint) {
+      return fill_in("[cohort] the ranks of group \"{}\" cannot share memory\n  caused by: {}\n  hint: {}",
+                     request_.group_name, failure.substr(1), hint);
+    };
+    const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+    if (failure[0] == static_cast<char>(Kind::kUnable)) {
+      throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"),
+                              failure.substr(1));
+    }
+    throw c10::DistBackendError(here,
+                                text("see whether that rank ended, or creates other groups before this one; if it "
+                                     "is only late, raise the time-out"));
+  }
+
+  const BackendRequest& request_;
+  const std::string prefix_;
+  const Clock::time_point deadline_;
+  const std::function<std::string()> find_obstacle_;
+};
+
+Cores cores_of(const BackendRequest& request) {
+  const auto local = base::parse_int(LaunchEnvironment().get("LOCAL_WORLD_SIZE").value_or(""));
+  const auto num_ranks = std::max<long long>(request.world_size, local.value_or(0));
+  const auto num_cores = base::available_cores();
+  if (num_cores < num_ranks) return Cores::kShared;
+  return num_cores == num_ranks ? Cores::kOwn : Cores::kSpare;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request) {
+  auto session = ShmSession::create(Attachment(request).attach(), request, cores_of(request));
+  return c10::make_intrusive<ShmBackend>(std::move(session), request);
+}
+
+}  // namespace cohort::comm

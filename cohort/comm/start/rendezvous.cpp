@@ -1,0 +1,145 @@
+#include "cohort/comm/start/rendezvous.h"
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+
+#include "cohort/base/port.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/start/roll_call.h"
+#include "cohort/job/network.h"
+#include "cohort/job/peer.h"
+#include "cohort/job/store_address.h"
+
+namespace cohort::comm {
+namespace {
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+using std::chrono::milliseconds;
+
+// The prefixes are Python's.
+constexpr const char* kJobPrefix = "default_pg";
+constexpr const char* kDefaultGroupPrefix = "0/";
+
+std::string who(const RendezvousPlan& plan) { return base::fill_in("rank {} of {}", plan.rank, plan.world_size); }
+
+c10d::TCPStoreOptions store_options(const RendezvousPlan& plan, milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = plan.port;
+  options.numWorkers = plan.world_size;
+  options.timeout = timeout;
+  options.multiTenant = true;
+  options.useLibUV = plan.use_libuv;
+  return options;
+}
+
+IpFamily checked_family() {
+  const auto family = base::forced_ip_family();
+  TORCH_CHECK_VALUE(family.ok(), family.error().describe());
+  return *family;
+}
+
+StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto address = find_store({.host = plan.host,
+                                   .port = plan.port,
+                                   .family = checked_family(),
+                                   .timeout = timeout,
+                                   .who = who(plan),
+                                   .source = plan.source});
+  if (!address) C10_THROW_ERROR(DistNetworkError, address.error().message());
+  const auto spent = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+  // c10d rounds to whole seconds, and 0 would be "no limit".
+  auto options = store_options(plan, std::max(timeout - spent, milliseconds(1000)));
+  return c10::make_intrusive<c10d::TCPStore>(*address, options);
+}
+
+// The port is taken. By a store with a rank 0 in it: then two processes have this rank.
+void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_address, IpFamily family) {
+  const StoreSearch search{.host = own_address,
+                           .port = plan.port,
+                           .family = family,
+                           .timeout = milliseconds(500),
+                           .who = who(plan),
+                           .source = plan.source};
+  if (!find_store(search)) return;
+  std::string text;
+  try {
+    auto options = store_options(plan, milliseconds(5000));
+    options.waitWorkers = false;
+    const auto store = c10::make_intrusive<c10d::TCPStore>(own_address, options);
+    text = refuse_second_host(c10::make_intrusive<c10d::PrefixStore>(
+        kDefaultGroupPrefix, c10::make_intrusive<c10d::PrefixStore>(kJobPrefix, store)));
+  } catch (const std::exception&) {
+    return;  // it ended meanwhile; who held the port is said below
+  }
+  if (!text.empty()) C10_THROW_ERROR(ValueError, text);
+}
+
+[[noreturn]] void cannot_host(const RendezvousPlan& plan, const std::string& engine_text) {
+  const auto use = base::look_up_port(plan.port);
+  std::string cause = engine_text.substr(0, engine_text.find('\n'));
+  std::string hint = "choose another port in " + plan.source + ", the same on every rank";
+  if (use.holder) {
+    cause = base::fill_in("pid {} listens on it: {}", use.holder->pid, use.holder->command);
+    hint = "end that process, or " + hint;
+  } else if (use.is_listened_on) {
+    cause = "the system does not show who listens on it: a process of another user or container";
+  }
+  C10_THROW_ERROR(
+      DistNetworkError,
+      base::fill_in("[cohort] {} on {} cannot host the store: port {} {}\n  caused by: {}\n  hint: {}", who(plan),
+                    host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
+}
+
+StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
+  const auto family = checked_family();
+  const auto addresses = resolve(plan.host, family);
+  TORCH_CHECK_VALUE(
+      !lacks_family(plan.host, family),
+      base::fill_in("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
+                    "address of that family in {}",
+                    who(plan), host_name(), addresses.error().message(), plan.source));
+  // Its own client needs no name: wherever the name leads, the server is here.
+  const auto own = choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, list_interfaces());
+  TORCH_CHECK_VALUE(!own.empty(), "COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
+                    ": this host has no such address\n",
+                    "  hint: this host's interfaces: ", describe_interfaces(list_interfaces()));
+  auto options = store_options(plan, timeout);
+  options.isServer = true;
+  options.waitWorkers = attendance == Attendance::kStore;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(own, options);
+  } catch (const c10::DistNetworkError& error) {
+    refuse_if_second_host(plan, own, family);
+    cannot_host(plan, error.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+StorePtr meet(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
+  StorePtr store;
+  if (plan.kind == RendezvousPlan::Kind::kFile) {
+    store = c10::make_intrusive<c10d::FileStore>(plan.path, plan.world_size);
+  } else {
+    store = plan.hosts_store ? host_store(plan, timeout, attendance) : join_store(plan, timeout);
+  }
+  store->setTimeout(timeout);
+  return c10::make_intrusive<c10d::PrefixStore>(kJobPrefix, store);
+}
+
+std::string unreachable_master_note(const RendezvousPlan& plan) {
+  const auto addresses = resolve(plan.host, IpFamily::kAny);
+  if (!addresses) return addresses.error().message();
+  const auto interfaces = list_interfaces();
+  const bool leads_here = std::any_of(addresses->begin(), addresses->end(),
+                                      [&](const auto& address) { return is_own_address(address, interfaces); });
+  if (leads_here) return {};
+  return base::fill_in("{} resolves to {}, which is no address of this host: {}", plan.host,
+                       base::join(*addresses, ", "), describe_interfaces(interfaces));
+}
+
+}  // namespace cohort::comm

@@ -1,0 +1,498 @@
+#include "cohort/comm/start/roll_call.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "cohort/base/log.h"
+#include "cohort/base/port.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/start/rendezvous.h"
+#include "cohort/comm/watch/peers.h"
+#include "cohort/job/arrival.h"
+#include "cohort/job/failure_text.h"
+#include "cohort/job/network.h"
+#include "cohort/job/shared_memory_probe.h"
+#include "cohort/job/shm_choice.h"
+#include "cohort/shm/group.h"
+
+namespace cohort::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using base::fill_in;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPollInterval{5};
+constexpr milliseconds kFirstWarning{10'000};
+// The time-out is watched from outside as well: c10d waits without limit for a store that is stopped.
+constexpr milliseconds kStuckGrace{3'000};
+// For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
+constexpr milliseconds kStoreGrace{2'000};
+constexpr const char* kErrorKey = "cohort/start/error";
+
+std::string entry_key(int rank) { return "cohort/start/" + std::to_string(rank); }
+// Two processes may have one rank, so the pid tells them apart.
+std::string read_key(int rank, int pid) { return fill_in("cohort/start/read/{}/{}", rank, pid); }
+
+// All ranks ask one server, so many ranks ask less often.
+milliseconds poll_interval(int world_size) {
+  return std::clamp(milliseconds(world_size / 10), kPollInterval, milliseconds(100));
+}
+milliseconds full_scan_interval(int world_size) {
+  return std::clamp(milliseconds(10 * world_size), milliseconds(100), milliseconds(10'000));
+}
+
+// Empty if the key is not there. A rank that leaves empties its entry instead of deleting it: between the two calls here a
+// deleted key would let get() wait for it.
+std::vector<uint8_t> read_now(c10d::Store& store, const std::string& key) {
+  return store.check({key}) ? store.get(key) : std::vector<uint8_t>{};
+}
+
+enum class RefusalKind : char { kValue = 'V', kStore = 'S' };
+
+struct Failure {
+  RefusalKind kind;
+  std::string text;
+};
+
+[[noreturn]] void raise(const Failure& failure) {
+  if (failure.kind == RefusalKind::kValue) C10_THROW_ERROR(ValueError, failure.text);
+  C10_THROW_ERROR(DistStoreError, failure.text);
+}
+
+// The last failure this process has reported or read, as it stands in the store: one that is met again is an old one.
+class LastFailure {
+ public:
+  bool is(const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    return value == value_;
+  }
+  void set(const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    value_ = value;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string value_;
+};
+
+LastFailure& last_failure() {
+  static auto* const value = new LastFailure;
+  return *value;
+}
+
+// "<who and when>\n<kind><text>"; the first failure stays.
+void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) {
+  static std::atomic<int> count{0};
+  const auto value =
+      fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count, static_cast<char>(failure.kind), failure.text);
+  store.compareSet(kErrorKey, {}, base::to_bytes(value));
+}
+
+std::string describe_python(const std::optional<GlooEntry>& entry) {
+  if (!entry) return "a Python process";
+  const auto use = base::look_up_port(entry->port);
+  const bool is_here = entry->host == host_name() && is_own_address(entry->address, list_interfaces());
+  if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
+  return "a Python process on " + entry->host;
+}
+
+class RollCaller {
+ public:
+  explicit RollCaller(RollCall call) : call_(std::move(call)), store_(call_.store), deadline_(begin_ + call_.timeout) {
+    self_ = this_process();
+    self_.world_size = call_.world_size;
+    self_.accelerator = call_.accelerator;
+    self_.shm_obstacle = find_shm_obstacle();
+    if (self_.shm_obstacle.empty()) self_.shm_scope = shm::host_scope();
+  }
+
+  std::vector<Arrival> run() {
+    try {
+      if (auto failure = enter()) fail(*failure);
+      wait();
+      return arrivals();
+    } catch (const c10::DistNetworkError& error) {
+      lost_store(error);
+    }
+  }
+
+  /// For another thread, when run() does not come back.
+  Failure stuck() const {
+    return {
+        RefusalKind::kStore,
+        fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
+                "  caused by: none within the time-out of {}, nor some seconds after it\n"
+                "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
+                self_in_words(), place(), base::format_duration(call_.timeout))};
+  }
+
+ private:
+  std::string self_in_words() const { return fill_in("rank {} ({})", call_.rank, describe_process(self_)); }
+  std::string place() const {
+    if (!call_.plan) return "the store it was given";
+    return call_.plan->kind == RendezvousPlan::Kind::kFile ? call_.plan->path
+                                                           : fill_in("{}:{}", call_.plan->host, call_.plan->port);
+  }
+  bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::Kind::kFile; }
+  bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
+
+  Failure stale_file(const std::string& cause) const {
+    return {RefusalKind::kStore, fill_in("[cohort] the file store {} is left over from another run\n  caused by: {}\n"
+                                         "  hint: delete {}, or give each run a path of its own",
+                                         place(), cause, place())};
+  }
+  Failure duplicate(const std::string& first) const {
+    return {RefusalKind::kValue, duplicate_rank_text(call_.rank, first, describe_process(self_))};
+  }
+
+  std::optional<Failure> find_addresses() {
+    const auto addresses = gloo_addresses();
+    if (!addresses) {
+      return Failure{RefusalKind::kValue,
+                     fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
+    }
+    self_.addresses = *addresses;
+    if (std::any_of(addresses->begin(), addresses->end(), is_loopback_address)) {
+      self_.interfaces = describe_reachable_interfaces(list_interfaces());
+    }
+    return std::nullopt;
+  }
+
+  // Writes this process's entry. Returns why it may not.
+  std::optional<Failure> enter() {
+    if (auto failure = call_.uses_gloo ? find_addresses() : std::nullopt) return failure;
+    if (auto failure = reported_failure(); failure && is_file()) {
+      return stale_file("a start that failed there: " + first_line(failure->text));
+    }
+    self_.start_count = 1;
+    auto entry = read_now(*store_, entry_key(call_.rank));
+    if (entry.empty()) {
+      const auto mine = base::to_bytes(encode(self_));
+      entry = store_->compareSet(entry_key(call_.rank), {}, mine);
+      if (entry == mine) return look_for_python_twin();
+    }
+    const auto there = decode_peer(entry);
+    if (is_same_process(there, self_)) return enter_again(there);
+    if (!comm::is_seen_gone(there)) return duplicate(describe_process(there));
+    const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
+    if (is_file()) return stale_file(cause);
+    return Failure{RefusalKind::kStore, fill_in("[cohort] {} comes too late: this rank was {}, which has ended\n"
+                                                "  hint: start all ranks again",
+                                                self_in_words(), describe_process(there))};
+  }
+
+  // This process has created a default group with this store before.
+  std::optional<Failure> enter_again(const Peer& before) {
+    self_.start_count = before.start_count + 1;
+    if (!call_.is_among_own_kind) store_->deleteKey(gloo_key(call_.rank));
+    store_->set(entry_key(call_.rank), base::to_bytes(encode(self_)));
+    has_entry_ = true;
+    return std::nullopt;
+  }
+
+  std::optional<GlooEntry> python_twin() const { return decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
+  bool has_gloo_key(int rank) const { return !call_.is_among_own_kind && store_->check({gloo_key(rank)}); }
+
+  std::optional<Failure> look_for_python_twin() {
+    has_entry_ = true;
+    if (!has_gloo_key(call_.rank)) return std::nullopt;
+    const auto twin = python_twin();
+    if (is_file() && (!twin || is_seen_gone(*twin))) {
+      return stale_file(
+          fill_in("rank {} of it, a Python process{}, has ended", call_.rank, twin ? " on " + twin->host : ""));
+    }
+    return duplicate(describe_python(twin));
+  }
+
+  // A Python process listens where it says for as long as it lives.
+  static bool is_seen_gone(const GlooEntry& entry) {
+    return entry.host == host_name() && is_own_address(entry.address, list_interfaces()) &&
+           !base::look_up_port(entry.port).is_listened_on;
+  }
+  static bool is_seen_gone(const Arrival& arrival) {
+    return arrival.peer ? comm::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
+  }
+
+  void look_for(int rank) {
+    if (arrivals_.contains(rank)) return;
+    Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
+    if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
+      arrival.peer = decode_peer(entry);
+      // An entry of the group before this one does not count.
+      if (arrival.peer->start_count < self_.start_count) return;
+    } else if (has_gloo_key(rank)) {
+      // A C++ rank writes that key too, but its entry first.
+      if (!read_now(*store_, entry_key(rank)).empty()) return;
+      arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
+    } else {
+      return;
+    }
+    arrivals_[rank] = std::move(arrival);
+  }
+
+  void look_for_all() {
+    for (int rank = 0; rank < call_.world_size; ++rank) look_for(rank);
+    last_full_scan_ = Clock::now();
+  }
+
+  bool is_complete() const { return static_cast<int>(arrivals_.size()) == call_.world_size; }
+
+  std::vector<Arrival> arrivals() const {
+    std::vector<Arrival> list;
+    for (const auto& entry : arrivals_) list.push_back(entry.second);
+    return list;
+  }
+
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < call_.world_size; ++rank) {
+      if (!arrivals_.contains(rank)) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  std::optional<std::string> shm_conflict() const {
+    if (!call_.needs_shared_memory) return std::nullopt;
+    const auto obstacles = obstacles_to_shm(arrivals());
+    return obstacles.empty() ? std::nullopt : std::optional(shm_refusal_text(call_.group, obstacles));
+  }
+
+  // Every failure is raised on a full look only: a rank that has seen all ranks goes on, so all others must as well.
+  void wait() {
+    look_for_all();
+    while (true) {
+      if (auto conflict = find_conflict(arrivals())) fail({RefusalKind::kValue, *conflict});
+      if (auto conflict = shm_conflict()) fail({RefusalKind::kValue, *conflict});
+      if (is_complete()) {
+        if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
+        return;
+      }
+      std::this_thread::sleep_for(poll_interval(call_.world_size));
+      const auto now = Clock::now();
+      if (now - last_full_scan_ < full_scan_interval(call_.world_size) && now < deadline_) {
+        look_for(missing().front());
+        if (!store_->check({kErrorKey})) continue;
+      }
+      const auto failure = current_failure(now);
+      look_for_all();
+      if (failure && !is_complete()) fail(*failure);
+    }
+  }
+
+  std::optional<Failure> current_failure(Clock::time_point now) {
+    if (auto failure = reported_failure()) return failure;
+    if (auto gone = gone_rank()) return gone;
+    if (has_entry_ && self_.start_count == 1 && has_gloo_key(call_.rank))
+      return duplicate(describe_python(python_twin()));
+    if (now >= deadline_) return timed_out();
+    if (now - begin_ > kFirstWarning && !has_warned_) {
+      has_warned_ = true;
+      base::log_warning(fill_in("{} waits for {} at {}, for {} more", self_in_words(), ranks_in_words(missing()),
+                                place(), base::format_duration(deadline_ - now)));
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Failure> gone_rank() const {
+    const auto found =
+        std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
+    if (found == arrivals_.end()) return std::nullopt;
+    auto text = fill_in("[cohort] init_process_group failed: {} came and has ended since", describe(found->second));
+    if (!is_complete()) text += "\n  still missing: " + ranks_in_words(missing());
+    text += fill_in("\n  hint: look at the output of rank {} for the reason", found->first);
+    if (is_file()) text += fill_in("; if it is none of this run, {} is left over from another one: delete it", place());
+    return Failure{RefusalKind::kStore, text};
+  }
+
+  Failure timed_out() const {
+    const auto names = missing();
+    auto text = fill_in("[cohort] init_process_group timed out: {} never came\n  {} waited {} at {}{}\n  came: {}",
+                        ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
+                        hosts_store() ? ", which it hosts" : "", describe(arrivals()));
+    // PyTorch's own words, which scripts look for.
+    text += fill_in("\n  caused by: Timed out after {} seconds waiting for clients. {}/{} clients joined.",
+                    std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(), call_.world_size);
+    if (const auto note = hosts_store() ? unreachable_master_note(*call_.plan) : ""; !note.empty()) {
+      text += "\n  caused by: " + note;
+    }
+    return {RefusalKind::kStore,
+            text + fill_in("\n  hint: see whether {} started, with the same meeting place; if only late, raise "
+                           "InitOptions::timeout",
+                           ranks_in_words(names))};
+  }
+
+  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+  std::optional<Failure> reported_failure() {
+    const auto bytes = read_now(*store_, kErrorKey);
+    const std::string value(bytes.begin(), bytes.end());
+    const auto line = value.find('\n');
+    if (line == std::string::npos || value.size() < line + 2) return std::nullopt;
+    if (last_failure().is(value)) {
+      // It ended an earlier start of this process, which tries again.
+      store_->set(kErrorKey, std::vector<uint8_t>{});
+      return std::nullopt;
+    }
+    seen_value_ = value;
+    return Failure{static_cast<RefusalKind>(value[line + 1]), value.substr(line + 2)};
+  }
+
+  // Tells the others, waits for them if they need this process's store, and throws. The first failure counts.
+  [[noreturn]] void fail(Failure failure) {
+    try {
+      if (seen_value_.empty()) {
+        post_failure(*store_, self_, failure);
+        if (auto first = reported_failure()) failure = *first;
+      }
+      last_failure().set(seen_value_);
+      store_->set(read_key(call_.rank, self_.pid), std::vector<uint8_t>{1});
+      if (hosts_store()) wait_for_readers(failure.kind == RefusalKind::kValue);
+      if (has_entry_) leave_roll(store_, call_.rank);
+    } catch (const std::exception&) {
+      // The store has ended; there is nobody left to tell.
+    }
+    raise(failure);
+  }
+
+  // Ranks that have not come yet may still do so, and then read why it is in vain.
+  void wait_for_readers(bool for_late_ranks) {
+    const auto end = Clock::now() + kStoreGrace;
+    for (int rank = 0; rank < call_.world_size; ++rank) {
+      while (rank != call_.rank && Clock::now() < end) {
+        look_for(rank);
+        const auto arrival = arrivals_.find(rank);
+        if (arrival == arrivals_.end() ? !for_late_ranks : has_read(arrival->second)) break;
+        std::this_thread::sleep_for(kPollInterval);
+      }
+    }
+  }
+
+  bool has_read(const Arrival& arrival) const {
+    return !arrival.peer || is_seen_gone(arrival) || store_->check({read_key(arrival.rank, arrival.peer->pid)});
+  }
+
+  [[noreturn]] void lost_store(const c10::DistNetworkError& error) const {
+    auto text = fill_in("[cohort] init_process_group failed: {} lost the store at {}", self_in_words(), place());
+    if (const auto host = arrivals_.find(0); host != arrivals_.end() && is_seen_gone(host->second)) {
+      text += "\n  caused by: " + describe(host->second) + " has ended";
+    }
+    text += "\n  caused by: " + first_line(error.what_without_backtrace());
+    if (!missing().empty()) text += "\n  still missing: " + ranks_in_words(missing());
+    raise(
+        {RefusalKind::kStore,
+         text + "\n  hint: the process that hosts the store ended; look at the output of rank 0, or of the launcher"});
+  }
+
+  const RollCall call_;
+  const c10::intrusive_ptr<c10d::Store>& store_;  // in call_
+  const Clock::time_point begin_ = Clock::now();
+  const Clock::time_point deadline_;
+  Clock::time_point last_full_scan_ = begin_;
+  Peer self_;
+  std::map<int, Arrival> arrivals_;
+  bool has_entry_ = false;
+  bool has_warned_ = false;
+  std::string seen_value_;
+};
+
+std::vector<int> ranks_without_gloo_key(const FailedConnect& failure) {
+  std::vector<int> absent;
+  try {
+    for (size_t i = 0; i < failure.ranks.size(); ++i) {
+      if (!failure.store->check({gloo_key(static_cast<int>(i))})) absent.push_back(failure.ranks[i]);
+    }
+  } catch (const std::exception&) {
+    absent.clear();  // the store has ended: nothing is known
+  }
+  return absent;
+}
+
+bool is_in(const FailedConnect& failure, int rank) {
+  return std::find(failure.ranks.begin(), failure.ranks.end(), rank) != failure.ranks.end();
+}
+
+// Members that are seen gone, or rank 0 when a connection broke, as the store goes with it.
+std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
+  const auto says = [&](const char* text) { return failure.engine_text.find(text) != std::string::npos; };
+  const bool broke = !says("imed out") && !says("imeout");
+  const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
+  for (;;) {
+    // Alone: members may have ended since because of it.
+    if (broke && !is_in(failure, 0) && peers.is_gone(0)) return {0};
+    auto ended = peers.gone_ranks();
+    std::erase_if(ended, [&](int rank) { return !is_in(failure, rank); });
+    if (!ended.empty() || Clock::now() >= end) return ended;
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+}  // namespace
+
+std::vector<Arrival> call_roll(const RollCall& call) {
+  const auto roll = std::make_shared<RollCaller>(call);
+  std::packaged_task<std::vector<Arrival>()> task([roll] { return roll->run(); });
+  auto done = task.get_future();
+  std::thread thread(std::move(task));
+  if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
+    thread.detach();  // it owns what it works on
+    raise(roll->stuck());
+  }
+  thread.join();
+  return done.get();
+}
+
+std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  const auto self = this_process();
+  std::string first;
+  while (first.empty() && Clock::now() < end) {
+    if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
+      first = describe_process(decode_peer(peer));
+    } else if (store->check({gloo_key(0)})) {
+      first = describe_python(decode_gloo_entry(store->get(gloo_key(0))));
+    } else {
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+  if (first.empty()) return {};
+  const auto text = duplicate_rank_text(0, first, describe_process(self));
+  post_failure(*store, self, {RefusalKind::kValue, text});
+  return text;
+}
+
+void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
+  try {
+    store->set(entry_key(rank), std::vector<uint8_t>{});
+  } catch (const std::exception&) {
+    // The store has ended, and the entry with it.
+  }
+}
+
+std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers) {
+  const auto ended = ended_ranks(failure, peers);
+  const auto absent = ended.empty() ? ranks_without_gloo_key(failure) : std::vector<int>{};
+  auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", failure.group, ranks_in_words(failure.ranks));
+  for (const int rank : ended) text += fill_in("\n  caused by: {} has ended", peers.describe(rank));
+  if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
+  text += "\n  caused by: " + failure.engine_text.substr(0, failure.engine_text.find('\n'));
+  if (ended == std::vector<int>{0} && !is_in(failure, 0))
+    return text +
+           "\n  hint: rank 0 hosts the store, which groups need to connect; let it wait for the others, by barrier()";
+  if (!ended.empty()) return text + fill_in("\n  hint: look at the output of {} for the reason", ranks_in_words(ended));
+  if (absent.empty())
+    return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
+  return text +
+         fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
+                 ranks_in_words(absent), failure.option);
+}
+
+}  // namespace cohort::comm

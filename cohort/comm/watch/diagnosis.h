@@ -1,0 +1,59 @@
+/// Why an operation failed, from what the other ranks of this host look like and what all ranks reported.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/comm/watch/operation_watch.h"
+#include "cohort/comm/watch/peers.h"
+#include "cohort/comm/watch/reports.h"
+#include "cohort/job/operation.h"
+#include "cohort/job/operation_log.h"
+
+namespace cohort::comm {
+
+struct Diagnosis {
+  FailureReport::Kind kind = FailureReport::Kind::kOther;
+  std::vector<std::string> causes;
+  std::string hint;
+};
+
+/// Looks at the members of one group. `ranks`: their default-group ranks, in group order; `rank`: this process's in the group.
+class Diagnostician {
+ public:
+  Diagnostician(const Peers& peers, const Reports& reports, const std::vector<int>& ranks, int rank)
+      : peers_(peers), reports_(reports), ranks_(ranks), rank_(rank) {}
+
+  /// Members that `operation` needs and whose process is gone; never this one. As default-group ranks.
+  std::vector<int> lost_members(const Operation& operation) const;
+  Diagnosis lost(const std::vector<int>& members) const;
+  /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
+  Diagnosis mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
+  /// A member that called something else than this rank, among `candidates` (group ranks).
+  std::optional<Diagnosis> disagreement(const Account& mine, const std::vector<int>& candidates) const;
+  /// A member that failed before this rank did.
+  std::optional<Diagnosis> earlier_failure(const Operation& operation, std::chrono::milliseconds timeout) const;
+  /// After a time-out: who is not there, and what it does instead.
+  Diagnosis timed_out(const Operation& operation, std::chrono::milliseconds timeout) const;
+  /// What an engine knows, with what the missing ranks do instead.
+  Diagnosis complete(const Operation& operation, EngineFailure failure) const;
+  /// All members but this one, as group ranks.
+  std::vector<int> others() const;
+
+ private:
+  /// The members that `operation` waits for, as group ranks.
+  std::vector<int> needed(const Operation& operation) const;
+  std::string describe(int group_rank) const { return peers_.describe(ranks_[group_rank]); }
+  std::string absence_of(int group_rank, const Operation& operation) const;
+  std::string occupation_of(int group_rank, const Operation& operation) const;
+  static std::string hint_for(const std::vector<std::string>& causes, std::chrono::milliseconds timeout);
+
+  const Peers& peers_;
+  const Reports& reports_;
+  const std::vector<int>& ranks_;
+  int rank_;
+};
+
+}  // namespace cohort::comm

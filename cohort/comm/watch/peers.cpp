@@ -1,0 +1,87 @@
+#include "cohort/comm/watch/peers.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cohort/base/process_state.h"
+
+namespace cohort::comm {
+
+Peers::Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size)
+    : store_(std::move(store)), rank_(rank), world_size_(world_size) {
+  self_ = this_process();
+  self_.world_size = world_size;
+  peers_[rank_] = self_;
+}
+
+std::string Peers::key(const char* kind, int rank) const {
+  return std::string("cohort/") + kind + "/" + std::to_string(rank);
+}
+
+void Peers::publish() {
+  const auto text = encode(self_);
+  store_->set(key("start", rank_), std::vector<uint8_t>(text.begin(), text.end()));
+}
+
+void Peers::learn(const std::vector<Arrival>& arrivals) {
+  for (const auto& arrival : arrivals) {
+    if (arrival.peer) peers_[arrival.rank] = *arrival.peer;
+  }
+  self_ = peers_[rank_];
+}
+
+Arrival Peers::arrival(int rank) const {
+  const auto peer = peers_.find(rank);
+  return {rank, peer == peers_.end() ? std::nullopt : std::optional(peer->second), std::nullopt};
+}
+
+void Peers::collect() {
+  try {
+    for (int rank = 0; rank < world_size_; ++rank) {
+      if (rank == rank_ || !store_->check({key("start", rank)})) continue;
+      const auto entry = store_->get(key("start", rank));
+      // A rank that has left the roll call leaves an empty entry.
+      if (!entry.empty()) peers_[rank] = decode_peer(entry);
+    }
+  } catch (const std::exception&) {
+    // The rank that hosts the store may already have ended; failures are then described without processes.
+  }
+}
+
+bool Peers::is_gone(int rank) const {
+  const auto peer = peers_.find(rank);
+  return rank != rank_ && peer != peers_.end() && is_seen_gone(peer->second);
+}
+
+bool Peers::is_stopped(int rank) const {
+  const auto peer = peers_.find(rank);
+  if (rank == rank_ || peer == peers_.end() || !is_local(peer->second)) return false;
+  return base::read_process_state(peer->second.pid).state == 'T';
+}
+
+std::vector<int> Peers::gone_ranks() const {
+  std::vector<int> gone;
+  for (const auto& [rank, peer] : peers_) {
+    if (is_gone(rank)) gone.push_back(rank);
+  }
+  return gone;
+}
+
+std::string Peers::state_in_words(int rank) const {
+  const auto peer = peers_.find(rank);
+  if (peer == peers_.end() || !is_local(peer->second)) return {};
+  return is_seen_gone(peer->second) ? "is gone" : base::process_state_in_words(peer->second.pid);
+}
+
+std::string Peers::describe(int rank) const {
+  const auto peer = peers_.find(rank);
+  if (peer == peers_.end()) return "rank " + std::to_string(rank);
+  return "rank " + std::to_string(rank) + " (" + describe_process(peer->second) + ")";
+}
+
+int Peers::ranks_on_this_host() const {
+  int count = 0;
+  for (const auto& [rank, peer] : peers_) count += peer.pid_scope == self_.pid_scope && peer.host == self_.host;
+  return count;
+}
+
+}  // namespace cohort::comm

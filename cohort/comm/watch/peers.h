@@ -1,0 +1,64 @@
+/// Who the ranks of a job are (process, host), published through the store, so that a failure can name the one that is gone.
+///
+/// Python ranks publish nothing, so nothing here ever waits for a key.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/job/arrival.h"
+#include "cohort/job/peer.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace cohort::comm {
+
+/// The processes of a job. Thread-safety: const after construction, besides publish_failure.
+class Peers {
+ public:
+  Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size);
+
+  /// Writes this process's entry; call_roll (roll_call.h) writes it with more checks.
+  void publish();
+  /// Takes what call_roll has found.
+  void learn(const std::vector<Arrival>& arrivals);
+  /// Reads what the others have written; call once all of them are known to have passed publish().
+  void collect();
+
+  /// True if the rank published itself; Python ranks do not.
+  bool knows(int rank) const { return peers_.count(rank) > 0; }
+  /// True if the rank's process is known, was on this host, and is gone. Never waits.
+  bool is_gone(int rank) const;
+  std::vector<int> gone_ranks() const;
+  /// True if the rank is a process of this host that a signal has stopped. Never waits.
+  bool is_stopped(int rank) const;
+  /// "is stopped (SIGSTOP or a debugger)"; empty for a rank that is not a process of this host. Takes 50 ms.
+  std::string state_in_words(int rank) const;
+  /// "rank 1 (pid 4711 on node-a)"
+  std::string describe(int rank) const;
+  /// Ranks on this host, this one included; ranks that published nothing are not counted.
+  int ranks_on_this_host() const;
+  /// What the rank said of itself; of one that published nothing only its number.
+  Arrival arrival(int rank) const;
+  /// How often these ranks have created a default group with this store.
+  int start_count() const { return self_.start_count; }
+  bool knows_all() const { return static_cast<int>(peers_.size()) == world_size_; }
+
+ private:
+  std::string key(const char* kind, int rank) const;
+  bool is_local(const Peer& peer) const { return peer.pid_scope == self_.pid_scope; }
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  int rank_;
+  int world_size_;
+  Peer self_;
+  std::map<int, Peer> peers_;
+};
+
+}  // namespace cohort::comm

@@ -1,0 +1,238 @@
+#include "cohort/comm/watch/process_watch.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/debug.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "cohort/comm/watch/diagnosis.h"
+#include "cohort/comm/watch/unwrapped_training.h"
+#include "cohort/job/failure_text.h"
+
+namespace cohort::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = FailureReport::Kind;
+
+// The others' connections break within milliseconds; a rank that is stopped must not hold the report up for long.
+constexpr auto kWatchStoreGrace = std::chrono::seconds(2);
+// A rank may end in good order while the others still finish the operation it has taken part in.
+constexpr auto kLostGrace = std::chrono::seconds(4);
+// A peer's socket closes a moment before its process is seen to be gone, or before its report is in the store.
+constexpr auto kReportGrace = std::chrono::seconds(1);
+// The others publish where they wait after a little more than a second.
+constexpr auto kCrashGrace = std::chrono::seconds(3);
+constexpr auto kWatchLookInterval = std::chrono::seconds(1);
+// Members looked at per interval, so that a thousand waiting ranks do not flood the store.
+constexpr size_t kMembersPerLook = 8;
+
+bool is_timeout(const std::string& text) {
+  return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
+}
+
+std::string where_it_runs(const Operation& operation) {
+  return operation.name + " #" + std::to_string(operation.sequence) + " on group \"" + operation.group + "\"";
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+class ProcessWatch final : public OperationWatch {
+ public:
+  ProcessWatch(std::shared_ptr<Peers> peers, std::shared_ptr<Reports> reports, WatchedGroup group)
+      : peers_(std::move(peers)),
+        reports_(std::move(reports)),
+        group_(std::move(group)),
+        timeout_(group_.timeout),
+        diagnostician_(*peers_, *reports_, group_.ranks, group_.rank) {}
+
+  void starting(const Operation& operation) override {
+    log_.add(operation);
+    if (!operation.reduce_op.empty()) gradients_are_exchanged();
+    if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
+  }
+
+  void delayed(const Operation& operation) override { log_.add(operation); }
+
+  std::string find_obstacle(const Operation& operation) override {
+    const std::lock_guard lock(mutex_);
+    look_for_lost_members(operation);
+    if (lost_since_ && Clock::now() - *lost_since_ > kLostGrace) {
+      obstacle_ = diagnostician_.lost(lost_);
+    } else if (!obstacle_) {
+      obstacle_ = look_at_others(operation);
+    }
+    return obstacle_ ? "the operation can no longer end" : "";
+  }
+
+  void set_timeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+
+  std::string explain_crash(const std::string& engine_text) override {
+    const auto operation = log_.latest();
+    if (!operation) return {};
+    const auto mine = log_.account(*operation);
+    reports_->publish_waiting(mine);
+    const auto deadline = Clock::now() + kCrashGrace;
+    while (Clock::now() < deadline) {
+      auto found = diagnostician_.disagreement(mine, diagnostician_.others());
+      if (!found) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        continue;
+      }
+      reports_->publish_failure({found->kind, where_it_runs(*operation), found->causes.front(), mine});
+      found->causes.push_back(first_line(engine_text));
+      return failure_message({*operation, std::move(found->causes), std::move(found->hint)});
+    }
+    return {};
+  }
+
+  std::string explain(const Operation& operation, const std::string& engine_text) override {
+    return explain(operation, engine_text,
+                   "a rank on another host ended or its connection broke; look at the other ranks' output");
+  }
+
+  std::string explain(const Operation& operation, const std::string& engine_text, const char* last_hint) {
+    auto diagnosis = diagnose(operation, engine_text, last_hint);
+    reports_->publish_failure(
+        {diagnosis.kind, where_it_runs(operation), diagnosis.causes.front(), log_.account(operation)});
+    reports_->wait_until_others_know(kWatchStoreGrace);
+    return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
+  }
+
+  std::string explain(const Operation& operation, EngineFailure failure) override {
+    if (failure.kind == EngineFailure::Kind::kObstacle) {
+      return explain(operation, failure.causes.front(), "look at that rank's output");
+    }
+    auto diagnosis = diagnostician_.complete(operation, std::move(failure));
+    reports_->publish_failure(
+        {diagnosis.kind, where_it_runs(operation), diagnosis.causes.front(), log_.account(operation)});
+    return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
+  }
+
+ private:
+  void look_for_lost_members(const Operation& operation) {
+    if (lost_.empty()) lost_ = diagnostician_.lost_members(operation);
+    if (!lost_.empty() && !lost_since_) lost_since_ = Clock::now();
+  }
+
+  // Tells where this rank waits, and compares with a few of the others.
+  std::optional<Diagnosis> look_at_others(const Operation& operation) {
+    const auto now = Clock::now();
+    if (operation.sequence != waits_in_ || operation.point_to_point != waits_in_point_to_point_) {
+      waits_in_ = operation.sequence;
+      waits_in_point_to_point_ = operation.point_to_point;
+      published_ = false;
+      next_look_ = now + kWatchLookInterval;
+      return std::nullopt;
+    }
+    if (now < next_look_) return std::nullopt;
+    next_look_ = now + kWatchLookInterval;
+    const auto mine = log_.account(operation);
+    if (!published_) reports_->publish_waiting(mine);
+    published_ = true;
+    const auto others = diagnostician_.others();
+    std::vector<int> some;
+    for (size_t i = 0; i < std::min(kMembersPerLook, others.size()); ++i) {
+      some.push_back(others[next_member_++ % others.size()]);
+    }
+    return diagnostician_.disagreement(mine, some);
+  }
+
+  // `last_hint`: where nothing is found.
+  Diagnosis diagnose(const Operation& operation, const std::string& engine_text, const char* last_hint) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (obstacle_) return *obstacle_;
+      if (!lost_.empty()) return with_engine_text(diagnostician_.lost(lost_), engine_text);
+    }
+    const bool timed_out = is_timeout(engine_text);
+    if (!timed_out) reports_->publish_waiting(log_.account(operation));
+    const auto deadline = Clock::now() + kReportGrace;
+    do {
+      if (auto found = look_for_cause(operation)) return with_engine_text(std::move(*found), engine_text);
+      if (timed_out) return with_engine_text(diagnostician_.timed_out(operation, timeout_), engine_text);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    } while (Clock::now() < deadline);
+    return {Kind::kOther, {first_line(engine_text)}, last_hint};
+  }
+
+  std::optional<Diagnosis> look_for_cause(const Operation& operation) const {
+    // First: a rank that differs may have ended because of it.
+    if (auto found = diagnostician_.disagreement(log_.account(operation), diagnostician_.others())) return found;
+    const auto lost = diagnostician_.lost_members(operation);
+    if (!lost.empty()) return diagnostician_.lost(lost);
+    return diagnostician_.earlier_failure(operation, timeout_);
+  }
+
+  static Diagnosis with_engine_text(Diagnosis diagnosis, const std::string& engine_text) {
+    diagnosis.causes.push_back(first_line(engine_text));
+    return diagnosis;
+  }
+
+  // Every rank that has come this far has passed c10d's own check of names and shapes (ProcessGroupWrapper), so those that
+  // write their signature at all do so now; it tells of roots and reduce operations too.
+  void compare_with_others(const Operation& operation) {
+    const auto mine = signature(operation);
+    const auto prefix = "cohort/call/" + std::to_string(operation.sequence) + "/";
+    group_.store->set(prefix + std::to_string(group_.rank), std::vector<uint8_t>(mine.begin(), mine.end()));
+    for (const int member : diagnostician_.others()) {
+      if (!peers_->knows(group_.ranks[member])) continue;
+      const auto key = prefix + std::to_string(member);
+      wait_for_signature(operation, member, key);
+      const auto bytes = group_.store->get(key);
+      const std::string theirs(bytes.begin(), bytes.end());
+      if (theirs != mine) throw_diagnosis(operation, diagnostician_.mismatch(operation.sequence, member, mine, theirs));
+    }
+    if (operation.sequence < 2) return;
+    // Everybody is in this operation, so nobody reads the one before the last any more.
+    group_.store->deleteKey("cohort/call/" + std::to_string(operation.sequence - 2) + "/" +
+                            std::to_string(group_.rank));
+  }
+
+  void wait_for_signature(const Operation& operation, int member, const std::string& key) {
+    const auto deadline = Clock::now() + timeout_.load();
+    while (!group_.store->check({key})) {
+      if (peers_->is_gone(group_.ranks[member]))
+        throw_diagnosis(operation, diagnostician_.lost({group_.ranks[member]}));
+      if (Clock::now() > deadline) throw_diagnosis(operation, diagnostician_.timed_out(operation, timeout_));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  [[noreturn]] static void throw_diagnosis(const Operation& operation, Diagnosis diagnosis) {
+    C10_THROW_ERROR(DistBackendError,
+                    failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)}));
+  }
+
+  std::shared_ptr<Peers> peers_;
+  std::shared_ptr<Reports> reports_;
+  WatchedGroup group_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  Diagnostician diagnostician_;
+  OperationLog log_;
+
+  std::mutex mutex_;
+  /// The first of them only: others may have ended since because of them.
+  std::vector<int> lost_;
+  std::optional<Clock::time_point> lost_since_;
+  std::optional<Diagnosis> obstacle_;
+  uint64_t waits_in_ = 0;
+  bool waits_in_point_to_point_ = false;
+  bool published_ = false;
+  size_t next_member_ = 0;
+  Clock::time_point next_look_;
+};
+
+}  // namespace
+
+std::shared_ptr<OperationWatch> make_process_watch(std::shared_ptr<Peers> peers, std::shared_ptr<Reports> reports,
+                                                   WatchedGroup group) {
+  return std::make_shared<ProcessWatch>(std::move(peers), std::move(reports), std::move(group));
+}
+
+}  // namespace cohort::comm

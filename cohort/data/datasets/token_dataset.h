@@ -1,0 +1,64 @@
+/// TokenDataset: a text as training examples for a byte-level language model. A token is one byte (0..255); an example is
+/// a window of `context_length` tokens and the same window one token later, which is what the model is to predict:
+///
+///     auto corpus = TextCorpus::open("/usr/include", {.extensions = {".h"}});
+///     auto [train, held_out] = split_corpus(corpus, {.context_length = 256}, /*held_out_fraction=*/0.1);
+///     DataLoader loader(train, {.batch_size = 32, .shuffle = true});
+///     for (auto& [input, target] : loader) ...           // both int64 [32, 256]
+///
+/// Thread-safety: const; any number of threads may read.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cohort/data/datasets/text_corpus.h"
+#include "cohort/export.h"
+
+namespace cohort::data {
+
+struct TokenDatasetOptions {
+  int64_t context_length = 256;
+  /// Distance between the starts of windows. 0: context_length, so that windows do not overlap; 1: every position.
+  int64_t stride = 0;
+  /// The part [begin, end) of the text. end 0: up to its end.
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+class COHORT_API TokenDataset {
+ public:
+  /// (input, target), int64 [context_length] each.
+  using Example = std::pair<at::Tensor, at::Tensor>;
+
+  /// Throws c10::ValueError for lengths that are not positive, a part outside the text, or one too short for a window.
+  TokenDataset(std::shared_ptr<const TextCorpus> corpus, TokenDatasetOptions options = {});
+
+  /// Throws c10::IndexError outside [0, size() - 1].
+  Example get(int64_t index) const;
+  /// (inputs, targets), int64 [indices, context_length] each; used by DataLoader.
+  Example get_batch(const std::vector<int64_t>& indices) const;
+  /// Number of windows.
+  int64_t size() const { return size_; }
+
+  const TokenDatasetOptions& options() const { return options_; }
+  const TextCorpus& corpus() const { return *corpus_; }
+  /// The text of this part as uint8: for statistics such as n-gram counts.
+  at::Tensor bytes() const { return corpus_->bytes(options_.begin, options_.end); }
+
+ private:
+  std::shared_ptr<const TextCorpus> corpus_;
+  TokenDatasetOptions options_;
+  int64_t size_ = 0;
+};
+
+/// Splits by position: the last `held_out_fraction` of the bytes are held out, the rest is for training.
+/// Throws c10::ValueError unless 0 < held_out_fraction < 1 and both parts hold a window.
+COHORT_API std::pair<TokenDataset, TokenDataset> split_corpus(const std::shared_ptr<const TextCorpus>& corpus,
+                                                              TokenDatasetOptions options, double held_out_fraction);
+
+}  // namespace cohort::data

@@ -1,0 +1,128 @@
+#include "cohort/data/loader/sampler.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/multinomial.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace cohort::data {
+namespace {
+
+const at::TensorOptions kInt64 = at::TensorOptions().dtype(at::kLong);
+
+void append(std::vector<int64_t>& to, const at::Tensor& values, int64_t count) {
+  const int64_t* data = values.const_data_ptr<int64_t>();
+  to.insert(to.end(), data, data + count);
+}
+
+// Python draws 32 at a time; the values of a draw depend on its size.
+void append_with_replacement(std::vector<int64_t>& to, int64_t high, int64_t count, const at::Generator& generator) {
+  constexpr int64_t kDraw = 32;
+  for (int64_t i = 0; i < count / kDraw; ++i) append(to, at::randint(high, {kDraw}, generator, kInt64), kDraw);
+  append(to, at::randint(high, {count % kDraw}, generator, kInt64), count % kDraw);
+}
+
+}  // namespace
+
+at::Generator make_generator(int64_t seed) { return at::detail::createCPUGenerator(static_cast<uint64_t>(seed)); }
+
+Sampler::~Sampler() = default;
+
+SequentialSampler::SequentialSampler(int64_t dataset_size) : dataset_size_(dataset_size) {}
+
+std::vector<int64_t> SequentialSampler::indices() {
+  std::vector<int64_t> result(dataset_size_);
+  std::iota(result.begin(), result.end(), int64_t{0});
+  return result;
+}
+
+RandomSampler::RandomSampler(int64_t dataset_size, RandomSamplerOptions options)
+    : dataset_size_(dataset_size),
+      num_samples_(options.num_samples.value_or(dataset_size)),
+      options_(std::move(options)) {
+  TORCH_CHECK_VALUE(num_samples_ > 0,
+                    "num_samples should be a positive integer value, but got num_samples=", num_samples_);
+}
+
+std::vector<int64_t> RandomSampler::indices() {
+  const at::Generator generator = options_.generator.has_value()
+                                      ? *options_.generator
+                                      : make_generator(at::empty({}, kInt64).random_().item<int64_t>());
+  std::vector<int64_t> result;
+  result.reserve(num_samples_);
+  if (options_.replacement) {
+    append_with_replacement(result, dataset_size_, num_samples_, generator);
+    return result;
+  }
+  TORCH_CHECK_VALUE(dataset_size_ > 0, "RandomSampler needs a dataset with examples, but got a size of ",
+                    dataset_size_);
+  for (int64_t i = 0; i < num_samples_ / dataset_size_; ++i) {
+    append(result, at::randperm(dataset_size_, generator, kInt64), dataset_size_);
+  }
+  // Drawn even when nothing of it is used, as in Python: it moves a given generator on.
+  append(result, at::randperm(dataset_size_, generator, kInt64), num_samples_ % dataset_size_);
+  return result;
+}
+
+SubsetRandomSampler::SubsetRandomSampler(std::vector<int64_t> subset, std::optional<at::Generator> generator)
+    : subset_(std::move(subset)), generator_(std::move(generator)) {}
+
+std::vector<int64_t> SubsetRandomSampler::indices() {
+  std::vector<int64_t> order;
+  append(order, at::randperm(size(), generator_, kInt64), size());
+  for (int64_t& place : order) place = subset_[place];
+  return order;
+}
+
+WeightedRandomSampler::WeightedRandomSampler(const std::vector<double>& weights, int64_t num_samples,
+                                             Replacement replacement, std::optional<at::Generator> generator)
+    : weights_(at::tensor(weights, at::kDouble)),
+      num_samples_(num_samples),
+      replacement_(replacement),
+      generator_(std::move(generator)) {
+  TORCH_CHECK_VALUE(num_samples > 0,
+                    "num_samples should be a positive integer value, but got num_samples=", num_samples);
+}
+
+std::vector<int64_t> WeightedRandomSampler::indices() {
+  std::vector<int64_t> result;
+  append(result, at::multinomial(weights_, num_samples_, replacement_ == Replacement::kYes, generator_), num_samples_);
+  return result;
+}
+
+BatchSampler::BatchSampler() = default;
+BatchSampler::~BatchSampler() = default;
+
+BatchSampler::BatchSampler(std::shared_ptr<Sampler> sampler, int64_t batch_size, LastBatch last_batch)
+    : sampler_(std::move(sampler)), batch_size_(batch_size), last_batch_(last_batch) {
+  TORCH_CHECK_VALUE(sampler_ != nullptr, "BatchSampler needs a sampler, but got a null pointer");
+  TORCH_CHECK_VALUE(batch_size > 0, "batch_size should be a positive integer value, but got batch_size=", batch_size);
+}
+
+std::vector<std::vector<int64_t>> BatchSampler::batches() {
+  TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "a class derived from BatchSampler must override batches()");
+  const std::vector<int64_t> indices = sampler_->indices();
+  const auto count = static_cast<int64_t>(indices.size());
+  std::vector<std::vector<int64_t>> result;
+  for (int64_t begin = 0; begin < count; begin += batch_size_) {
+    const int64_t end = std::min(begin + batch_size_, count);
+    if (end - begin < batch_size_ && last_batch_ == LastBatch::kDrop) break;
+    result.emplace_back(indices.begin() + begin, indices.begin() + end);
+  }
+  return result;
+}
+
+int64_t BatchSampler::size() const {
+  TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "a class derived from BatchSampler must override size()");
+  const int64_t count = sampler_->size();
+  return last_batch_ == LastBatch::kDrop ? count / batch_size_ : (count + batch_size_ - 1) / batch_size_;
+}
+
+}  // namespace cohort::data

@@ -1,0 +1,43 @@
+#include "cohort/job/shm_choice.h"
+
+#include <algorithm>
+
+#include "cohort/base/text.h"
+
+namespace cohort::comm {
+namespace {
+
+constexpr size_t kMostNamed = 8;
+
+std::string obstacle(const Arrival& member, const Arrival& first) {
+  const auto name = "rank " + std::to_string(member.rank);
+  if (!member.peer) return name + " is a Python process without torchcohort";
+  const auto& peer = *member.peer;
+  if (!peer.shm_obstacle.empty()) return name + " cannot share memory: " + peer.shm_obstacle;
+  if (peer.shm_scope.empty()) return name + " runs another release of Cohort";
+  if (!first.peer || first.peer->shm_scope.empty() || peer.shm_scope == first.peer->shm_scope) return {};
+  if (peer.host != first.peer->host) return name + " is on another host (" + peer.host + ")";
+  return base::fill_in("{} shares no memory with rank {}: another container or user, or another COHORT_HOST_ID", name,
+                       first.rank);
+}
+
+}  // namespace
+
+std::vector<std::string> obstacles_to_shm(const std::vector<Arrival>& members) {
+  std::vector<std::string> found;
+  for (const auto& member : members) {
+    auto text = obstacle(member, members.front());
+    if (!text.empty()) found.push_back(std::move(text));
+  }
+  return found;
+}
+
+std::string shm_refusal_text(const std::string& group, const std::vector<std::string>& obstacles) {
+  auto text = "[cohort] group \"" + group + "\" cannot use backend \"shm\"";
+  for (size_t i = 0; i < std::min(obstacles.size(), kMostNamed); ++i) text += "\n  caused by: " + obstacles[i];
+  if (obstacles.size() > kMostNamed) text += base::fill_in("\n  and {} more", obstacles.size() - kMostNamed);
+  return text +
+         "\n  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory";
+}
+
+}  // namespace cohort::comm

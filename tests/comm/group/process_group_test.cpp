@@ -1,0 +1,258 @@
+#include "cohort/comm/group/process_group.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <filesystem>
+
+#include "cohort/base/cpu.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/subgroups.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::run_workers;
+using testing::HasSubstr;
+
+template <class Fn>
+std::string value_error_of(Fn fn) {
+  try {
+    fn();
+  } catch (const c10::ValueError& error) {
+    return error.what_without_backtrace();
+  }
+  return "(no error)";
+}
+
+COHORT_WORKER(queries) {
+  REQUIRE(!is_initialized());
+  init_process_group("gloo");
+  const int rank = std::stoi(getenv("RANK"));
+  REQUIRE(is_initialized());
+  REQUIRE(get_rank() == rank);
+  REQUIRE(get_world_size() == 3);
+  REQUIRE(get_backend() == "gloo");
+  REQUIRE(get_node_local_rank() == rank);
+  REQUIRE((get_process_group_ranks() == std::vector<int>{0, 1, 2}));
+  barrier();
+  destroy_process_group();
+  REQUIRE(!is_initialized());
+}
+
+TEST(ProcessGroup, KnowsRanksSizesAndBackend) { run_workers("queries", {.world_size = 3}).expect_success(); }
+
+COHORT_WORKER(init_again) {
+  init_process_group("gloo");
+  REQUIRE(value_error_of([] { init_process_group("gloo"); }) ==
+          "trying to initialize the default process group twice!");
+  auto tensor = at::ones({4});
+  all_reduce(tensor);
+  destroy_process_group();
+  const int rank = std::stoi(getenv("RANK"));
+  const auto path = std::string(getenv("STORE_FILE"));
+  init_process_group({.init_method = "file://" + path, .world_size = 2, .rank = rank});
+  all_reduce(tensor);
+  REQUIRE(tensor[0].item<float>() == 4);
+  destroy_process_group();
+}
+
+TEST(ProcessGroup, CanBeInitialisedAgainAfterDestroy) {
+  char folder[] = "/tmp/cohort-test-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  run_workers("init_again", {.environment = {{"STORE_FILE", std::string(folder) + "/store"}}}).expect_success();
+  std::filesystem::remove_all(folder);
+}
+
+COHORT_WORKER(tcp_url) {
+  const std::string url = std::string("tcp://127.0.0.1:") + getenv("MASTER_PORT");
+  const int rank = std::stoi(getenv("RANK"));
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
+  init_process_group(
+      {.backend = "cpu:gloo", .init_method = url, .timeout = std::chrono::seconds(20), .world_size = 2, .rank = rank});
+  auto tensor = at::full({1}, rank);
+  all_reduce(tensor);
+  REQUIRE(tensor.item<int64_t>() == 1);
+}
+
+TEST(ProcessGroup, MeetsByTcpUrl) { run_workers("tcp_url").expect_success(); }
+
+TEST(ProcessGroup, TakesAGivenStore) {
+  init_process_group({.world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
+  auto tensor = at::ones({2});
+  all_reduce(tensor);
+  EXPECT_EQ(tensor[1].item<float>(), 1);
+  EXPECT_EQ(get_world_size(), 1);
+  destroy_process_group();
+}
+
+TEST(ProcessGroup, RefusesBadOptionsMessage) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  EXPECT_EQ(value_error_of([&] { init_process_group({.init_method = "env://", .store = store}); }),
+            "Cannot specify both init_method and store.");
+  EXPECT_EQ(value_error_of([&] { init_process_group({.rank = 0, .store = store}); }),
+            "world_size must be positive if using store");
+  EXPECT_EQ(value_error_of([&] { init_process_group({.world_size = 2, .store = store}); }),
+            "rank must be non-negative if using store");
+  EXPECT_EQ(value_error_of([&] { init_process_group({.world_size = 2, .rank = 2, .store = store}); }),
+            "rank must be from 0 to 1 (world_size=2), got 2");
+  EXPECT_EQ(value_error_of([] { init_process_group("mpi"); }),
+            "Unknown backend \"mpi\" (known: gloo, nccl, shm, cohort; others can be added by register_backend)");
+}
+
+TEST(ProcessGroup, CollectiveBeforeInitMessage) {
+  const std::string expected =
+      "Default process group has not been initialized, please make sure to call init_process_group.";
+  EXPECT_EQ(value_error_of([] { all_reduce(at::ones({1})); }), expected);
+  EXPECT_EQ(value_error_of([] { get_rank(); }), expected);
+  EXPECT_EQ(value_error_of([] { destroy_process_group(); }), expected);
+  EXPECT_EQ(value_error_of([] { new_group({0}); }), expected);
+}
+
+COHORT_WORKER(subgroups) {
+  init_process_group("gloo");
+  const int rank = get_rank();
+  const auto outer = new_group({2, 0});
+  const auto all = new_group();
+  const auto single = new_group({1}, {.timeout = std::chrono::seconds(5), .group_desc = "solo"});
+  auto tensor = at::full({1}, rank + 1);
+  if (rank == 1) {
+    REQUIRE(!is_member(outer));
+    REQUIRE(get_rank(outer) == -1);
+    REQUIRE(get_world_size(outer) == -1);
+    REQUIRE(!all_reduce(tensor, {.group = outer}));
+    REQUIRE(tensor.item<int64_t>() == 2);
+    REQUIRE(get_rank(single) == 0);
+  } else {
+    REQUIRE(is_member(outer));
+    REQUIRE(get_rank(outer) == rank / 2);
+    REQUIRE(get_group_rank(outer, 2) == 1);
+    REQUIRE(get_global_rank(outer, 1) == 2);
+    all_reduce(tensor, {.group = outer});
+    REQUIRE(tensor.item<int64_t>() == 4);
+    broadcast(tensor.fill_(rank), /*src=*/2, {.group = outer});
+    REQUIRE(tensor.item<int64_t>() == 2);
+    REQUIRE(value_error_of([&] { broadcast(tensor, 1, {.group = outer}); }) == "Global rank 1 is not part of group 1");
+    destroy_process_group(outer);
+    REQUIRE(value_error_of([&] { get_backend(outer); }) == "Invalid process group specified");
+  }
+  auto ones = at::ones({1});
+  all_reduce(ones, {.group = all});
+  REQUIRE(ones.item<float>() == 3);
+  REQUIRE(value_error_of([] { new_group({0, 0}); }) == "ranks list must not contain duplicate entries, got [0, 0]");
+  REQUIRE(value_error_of([] { new_group({0, 7}); }) == "Rank 7 is out of range. Valid ranks are 0 to 2 (world_size=3)");
+  REQUIRE(value_error_of([] {
+            new_group({0, 1, 2, 3});
+          }) == "the new group's world size should be less or equal to the world size set by init_process_group");
+}
+
+TEST(ProcessGroup, NewGroupHoldsTheRanksNamed) { run_workers("subgroups", {.world_size = 3}).expect_success(); }
+
+COHORT_WORKER(launched_by_elastic) {
+  unsetenv("TORCHELASTIC_RUN_ID");
+  REQUIRE(!is_torchelastic_launched());
+  setenv("TORCHELASTIC_RUN_ID", "job", 1);
+  REQUIRE(is_torchelastic_launched());
+}
+
+TEST(ProcessGroup, KnowsWhetherALauncherStartedIt) {
+  run_workers("launched_by_elastic", {.world_size = 1}).expect_success();
+}
+
+COHORT_WORKER(broken_pipe) {
+  init_process_group("gloo");
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  close(ends[0]);
+  REQUIRE(write(ends[1], "x", 1) == -1);  // an error, not a signal
+  close(ends[1]);
+}
+
+TEST(ProcessGroup, BrokenPipesAreErrors) { run_workers("broken_pipe", {.world_size = 1}).expect_success(); }
+
+COHORT_WORKER(local_rank_missing) {
+  unsetenv("LOCAL_RANK");
+  REQUIRE(get_node_local_rank(7) == 7);
+  try {
+    get_node_local_rank();
+  } catch (const c10::Error& error) {
+    std::cout << error.what_without_backtrace() << std::endl;
+  }
+}
+
+TEST(ProcessGroup, NodeLocalRankFallsBackMessage) {
+  const auto results = run_workers("local_rank_missing", {.world_size = 1});
+  results.expect_success();
+  EXPECT_EQ(results[0].output,
+            "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to "
+            "work, assuming you are not running in a multi-device context and want the code to run locally instead.\n");
+}
+
+COHORT_WORKER(threads_per_rank) {
+  unsetenv("LOCAL_WORLD_SIZE");
+  init_process_group("gloo");
+  REQUIRE(at::get_num_threads() == base::default_threads_per_rank(2));
+}
+
+TEST(ProcessGroup, ThreadsDefaultToCoresPerRank) { run_workers("threads_per_rank").expect_success(); }
+
+COHORT_WORKER(forgets_everything) {
+  init_process_group("gloo");
+  auto tensor = at::ones({1 << 20});
+  if (get_rank() == 0) all_reduce(tensor, {.async_op = true});  // rank 1 never comes, nobody waits
+}
+
+TEST(ProcessGroup, ExitsWithUnwaitedOperationAndWithoutDestroy) {
+  const auto results = run_workers("forgets_everything", {.time_limit = std::chrono::seconds(30)});
+  results.expect_success();
+}
+
+COHORT_WORKER(throws_out_of_main) {
+  init_process_group("gloo");
+  barrier();  // or the first to end breaks the other's connecting
+  void (*volatile fails)() = [] { throw std::runtime_error("first line\nsecond line"); };
+  [&]() noexcept { fails(); }();
+}
+
+TEST(ProcessGroup, UncaughtErrorLinesCarryTheRankMessage) {
+  const auto results = run_workers("throws_out_of_main");
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(results[rank].exit_code, -SIGABRT);
+    const auto prefix = "[rank" + std::to_string(rank) + "]: ";
+    EXPECT_THAT(results[rank].errors,
+                HasSubstr(prefix + "std::runtime_error: first line\n" + prefix + "second line\n"));
+  }
+}
+
+COHORT_WORKER(unknown_debug_level) { init_process_group("gloo"); }
+
+TEST(ProcessGroup, UnknownDebugLevelEndsTheStartMessage) {
+  const auto results = run_workers("unknown_debug_level", {.environment = {{"TORCH_DISTRIBUTED_DEBUG", "loud"}}});
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(results[rank].exit_code, 1);
+    EXPECT_EQ(results[rank].errors, "The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL.\n");
+  }
+}
+
+COHORT_WORKER(fails_to_start_uncaught) {
+  []() noexcept { init_process_group("gloo"); }();
+}
+
+TEST(ProcessGroup, UncaughtErrorOfTheStartCarriesTheRankMessage) {
+  const auto results = run_workers("fails_to_start_uncaught", {.environment = {{"WORLD_SIZE", "1"}}});
+  EXPECT_EQ(results[1].exit_code, -SIGABRT);
+  EXPECT_EQ(
+      results[1].errors,
+      "[rank1]: c10::ValueError: Error initializing torch.distributed using env:// rendezvous: rank must be from 0 "
+      "to 0 (world_size=1), got 1\n");
+}
+
+}  // namespace
+}  // namespace cohort

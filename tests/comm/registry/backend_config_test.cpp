@@ -1,0 +1,66 @@
+#include "cohort/comm/registry/backend_config.h"
+
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+namespace cohort::comm {
+namespace {
+
+using c10::DeviceType;
+
+const std::vector<BackendCapability>& known() {
+  static const std::vector<BackendCapability> backends{{"gloo", {DeviceType::CPU, DeviceType::CUDA}},
+                                                       {"nccl", {DeviceType::CUDA}}};
+  return backends;
+}
+
+std::string parsed(const std::string& text, bool has_cuda = false) {
+  return to_string(parse_backend(text, has_cuda, known()));
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    return "no error, but " + parsed(text);
+  } catch (const c10::ValueError& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+TEST(BackendConfig, NameAloneServesAllItsDevices) {
+  EXPECT_EQ(parsed("gloo"), "cpu:gloo,cuda:gloo");
+  EXPECT_EQ(parsed("NCCL"), "cuda:nccl");
+}
+
+TEST(BackendConfig, EmptyTakesTheDefaultOfTheAccelerator) {
+  EXPECT_EQ(parsed("", false), "cpu:gloo");
+  EXPECT_EQ(parsed("", true), "cuda:nccl");
+}
+
+TEST(BackendConfig, PairsSayWhatServesWhat) {
+  EXPECT_EQ(parsed("cpu:gloo,cuda:nccl"), "cpu:gloo,cuda:nccl");
+  EXPECT_EQ(parsed("cuda:gloo"), "cuda:gloo");
+}
+
+TEST(BackendConfig, RefusesMalformedTextMessage) {
+  EXPECT_EQ(error_of("mpi"), "Unknown backend \"mpi\" (known: gloo, nccl; others can be added by register_backend)");
+  EXPECT_EQ(error_of("cpu:gloo,nccl"),
+            "Invalid device:backend pairing: \"nccl\" in the backend string \"cpu:gloo,nccl\"; the form is "
+            "\"<device>:<backend>,<device>:<backend>\", such as \"cpu:gloo,cuda:nccl\"");
+  EXPECT_EQ(error_of("cpu:gloo,cpu:gloo"), "Duplicate device type cpu in the backend string \"cpu:gloo,cpu:gloo\"");
+  EXPECT_EQ(error_of("tpu:gloo"), "Unknown device \"tpu\" in the backend string \"tpu:gloo\" (known: cpu, cuda)");
+  EXPECT_EQ(error_of("cpu:nccl"), "backend \"nccl\" does not serve cpu tensors (backend string \"cpu:nccl\")");
+}
+
+TEST(BackendConfig, DefaultBackendForDeviceMessage) {
+  EXPECT_EQ(default_backend_for(DeviceType::CPU), "gloo");
+  EXPECT_EQ(default_backend_for(DeviceType::CUDA), "nccl");
+  try {
+    default_backend_for(DeviceType::XLA);
+    FAIL();
+  } catch (const c10::ValueError& error) {
+    EXPECT_STREQ(error.what_without_backtrace(), "Default backend not registered for device : xla");
+  }
+}
+
+}  // namespace
+}  // namespace cohort::comm

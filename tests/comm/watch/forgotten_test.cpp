@@ -1,0 +1,90 @@
+// What a program forgot, told once: wrapping its model, ending its groups.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::run_workers;
+using testing::HasSubstr;
+using testing::Not;
+
+void train(int steps, bool exchanges) {
+  auto weight = at::ones({3}).requires_grad_();
+  auto bias = at::ones({3}).requires_grad_();
+  for (int step = 0; step < steps; ++step) {
+    (weight * 2 + bias).sum().backward();
+    if (exchanges) all_reduce(weight.grad());
+    weight.mutable_grad().reset();
+    bias.mutable_grad().reset();
+  }
+}
+
+COHORT_WORKER(trains_alone) {
+  init_process_group("gloo");
+  train(5, /*exchanges=*/false);
+  destroy_process_group();
+}
+
+TEST(Forgotten, UnwrappedModelIsToldOnceMessage) {
+  const auto results = run_workers("trains_alone");
+  results.expect_success();
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(results[rank].errors,
+              "[cohort] warning: rank " + std::to_string(rank) +
+                  " of 2 has run two backward passes and exchanged no gradients: each rank trains its own copy of the "
+                  "model. Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself.\n");
+  }
+}
+
+COHORT_WORKER(exchanges_by_hand) {
+  init_process_group("gloo");
+  train(5, /*exchanges=*/true);
+  destroy_process_group();
+  train(5, /*exchanges=*/false);
+}
+
+TEST(Forgotten, GradientsExchangedByHandAreFine) {
+  const auto results = run_workers("exchanges_by_hand");
+  results.expect_success();
+  EXPECT_EQ(results[0].errors + results[1].errors, "");
+}
+
+TEST(Forgotten, OneRankTrainsAloneWithoutAWarning) {
+  const auto results = run_workers("trains_alone", {.world_size = 1});
+  results.expect_success();
+  EXPECT_EQ(results[0].errors, "");
+}
+
+COHORT_WORKER(ends_without_destroy) {
+  init_process_group("gloo");
+  barrier();
+}
+
+TEST(Forgotten, DestroyIsToldAtExitMessage) {
+  const auto results = run_workers("ends_without_destroy");
+  results.expect_success();
+  EXPECT_EQ(results[0].errors,
+            "[cohort] warning: the program ended without destroy_process_group(); its groups are released now. Call it "
+            "before main returns, when every rank is done.\n");
+}
+
+COHORT_WORKER(fails_without_destroy) {
+  init_process_group("gloo");
+  barrier();
+  std::exit(3);
+}
+
+TEST(Forgotten, DestroyIsNotMissedAfterAFailure) {
+  const auto results = run_workers("fails_without_destroy");
+  EXPECT_EQ(results[0].exit_code, 3);
+  EXPECT_EQ(results[0].errors, "");
+}
+
+}  // namespace
+}  // namespace cohort
