@@ -43,9 +43,12 @@ case $way in
     # not: so this shows that a user's Cohort is the tested one, and that its targets link and run, in seconds instead of minutes.
     rm -rf "$work/build"
     same=()
-    for name in CMAKE_BUILD_TYPE CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS "CMAKE_CXX_FLAGS_$(cached CMAKE_BUILD_TYPE | tr '[:lower:]' '[:upper:]')"; do
+    type_flags=CMAKE_CXX_FLAGS_$(cached CMAKE_BUILD_TYPE | tr '[:lower:]' '[:upper:]')
+    for name in CMAKE_BUILD_TYPE CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS "$type_flags"; do
       same+=("-D$name=$(cached "$name")")
     done
+    # How much is optimized is the outer project's choice; by itself Cohort takes -O2 (cmake/CohortSettings.cmake).
+    [[ $type_flags != *_RELEASE ]] || same[-1]=${same[-1]/-O3/-O2}
     cmake -S "$source_dir/tests/packaging/consumer" -B "$work/build" -G Ninja "${same[@]}" -DCOHORT_SOURCE_DIR="$source_dir" \
       -DCOHORT_TORCH_ROOT="$torch_root" \
       "-DCMAKE_CXX_COMPILER_LAUNCHER=python3;$source_dir/tests/packaging/reuse_objects.py;$work/build/cohort;$build_dir"

@@ -63,11 +63,12 @@ row_demo() {
 }
 
 row_library() {
-  local begin
+  local begin build
   begin=$(now)
-  cmake --preset install -DCMAKE_INSTALL_PREFIX="$folder/prefix"
-  cmake --build --preset install
-  cmake --install "$(sed -n 's/^# For build in directory: //p' "$(find build -maxdepth 2 -name CMakeCache.txt -newermt "@${begin%.*}" -print -quit)")"
+  build=$(cmake --preset install -DCMAKE_INSTALL_PREFIX="$folder/prefix" | tee /dev/stderr |
+          sed -n 's/^-- Build files have been written to: //p')
+  cmake --build "$build"
+  cmake --install "$build"
   row library "library alone, configured to installed" "$begin" "$(now)"
   [[ -e $folder/prefix/bin/cohort ]] || { say "error: nothing was installed"; return 1; }
 }
@@ -88,7 +89,7 @@ row_edit() {
   begin=$(now)
   cmake --build --preset dev --target cohort_comm_test
   build/dev/bin/cohort_comm_test "--gtest_filter=$filter" | tee "$folder/edit.txt"
-  row edit "$changed changed, until its test's result" "$begin" "$(now)"
+  row edit "$(basename "$changed") changed, until its test has its result" "$begin" "$(now)"
   grep -q '\[  PASSED  \] [1-9]' "$folder/edit.txt" || { say "error: $filter ran no test"; return 1; }
 }
 
