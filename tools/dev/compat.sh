@@ -103,7 +103,7 @@ PY
   )
   ((${#objects[@]})) || { say "error: no source in $build includes LibTorch"; return 1; }
   say "compiling ${#objects[@]} objects with the headers of LibTorch $1"
-  ninja -C "$build" -j "$CMAKE_BUILD_PARALLEL_LEVEL" --quiet "${objects[@]}"
+  ninja -C "$build" -j "$CMAKE_BUILD_PARALLEL_LEVEL" "${objects[@]}"
 }
 
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
