@@ -32,7 +32,7 @@ using test::WorkerOptions;
 using test::Workers;
 using testing::HasSubstr;
 
-std::string error_of(const std::function<void()>& fn) {
+std::string start_error(const std::function<void()>& fn) {
   try {
     fn();
   } catch (const c10::ValueError& error) {
@@ -77,7 +77,7 @@ COHORT_WORKER(start) {
   sleep_ms(std::stoi(orders["@late"]));
   std::cout << "begins" << std::endl;
   for (int i = 0; i <= (orders.contains("@again") ? 1 : 0); ++i) {
-    std::cout << error_of([&] {
+    std::cout << start_error([&] {
       init_process_group(options);
       auto one = at::ones({1});
       all_reduce(one);
@@ -383,7 +383,7 @@ COHORT_WORKER(one_accelerator) {
       "127.0.0.1", c10d::TCPStoreOptions{.port = static_cast<uint16_t>(std::stoi(base::get_env("MASTER_PORT").value())),
                                          .isServer = rank == 0,
                                          .numWorkers = 2});
-  std::cout << error_of([&] {
+  std::cout << start_error([&] {
     comm::call_roll({.store = store,
                      .rank = rank,
                      .world_size = 2,
@@ -405,7 +405,7 @@ TEST(Start, TwoRanksWithOneAcceleratorMessage) {
 
 COHORT_WORKER(stays_out_of_new_group) {
   init_process_group("gloo");
-  std::cout << (get_rank() == 0 ? error_of([] {
+  std::cout << (get_rank() == 0 ? start_error([] {
     new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)});
   })
                                 : "out")
@@ -430,7 +430,7 @@ COHORT_WORKER(ends_before_new_group) {
   barrier();
   if (get_rank() == 1) _exit(3);
   sleep_ms(300);
-  std::cout << error_of([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+  std::cout << start_error([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
 }
 
 COHORT_WORKER(host_ends_before_new_group) {
@@ -438,7 +438,7 @@ COHORT_WORKER(host_ends_before_new_group) {
   barrier();
   if (get_rank() == 0) _exit(0);
   sleep_ms(300);
-  std::cout << error_of([] { new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+  std::cout << start_error([] { new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
   _exit(0);
 }
 
