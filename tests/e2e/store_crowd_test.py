@@ -78,6 +78,7 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.alone  # it takes a third of the ports that the system has for all
 def test_ten_thousand_clients(many_files):
     with Server() as server:
         clients = [server.connect()]
