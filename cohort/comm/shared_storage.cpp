@@ -152,7 +152,7 @@ void check_shareable(const std::string& who, const at::Tensor& tensor) {
                     "), and only plain dtypes can be in shared memory\n"
                     "  hint: share tensor.int_repr() and its scale");
   TORCH_CHECK_VALUE(tensor.has_storage() && has_memory(tensor.storage()), who,
-                    " has no memory of its own, as wrapped and fake tensors have none\n"
+                    " has no memory of its own (it may be a wrapped or fake tensor)\n"
                     "  hint: share the tensor that it stands for");
 }
 

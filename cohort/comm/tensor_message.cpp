@@ -63,7 +63,7 @@ TensorMessage encode_tensor(const at::Tensor& tensor) {
 
 base::Result<void> check_message(const TensorMessage& message) {
   const TensorMessage expected;
-  if (std::memcmp(message.magic, expected.magic, sizeof(message.magic)) != 0) return Error("it is no tensor");
+  if (std::memcmp(message.magic, expected.magic, sizeof(message.magic)) != 0) return Error("it is not a tensor");
   if (message.version != expected.version) {
     return Error(fill_in("it has format {}, and this release of Cohort knows {}", message.version, expected.version));
   }

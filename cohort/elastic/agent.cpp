@@ -245,7 +245,8 @@ Result<std::optional<int>> Agent::end_round(const RoundOver& over) {
                                   round_.max_restarts, over.why));
     if (!back_off()) return std::optional<int>(stopped());
   } else {
-    base::log_warning(fmt::format("restarting the workers, which uses up no restart: {}", why_in_words(round_, over)));
+    base::log_warning(fmt::format("restarting the workers (this does not count against --max-restarts): {}",
+                                  why_in_words(round_, over)));
   }
   begin("rendezvous");
   rendezvous_->join_next();

@@ -128,9 +128,10 @@ void SessionGuard::forget() {
   const pid_t forget = kForget;
   if (::write(sessions_.get(), &forget, sizeof forget) == sizeof forget || errno != EPIPE || is_missed_) return;
   is_missed_ = true;
-  base::log_warning(fmt::format(
-      "the launcher's guard (pid {}) was killed; if the launcher is killed, too, what its workers have started stays",
-      pid_));
+  base::log_warning(
+      fmt::format("the launcher's guard (pid {}) was killed; if the launcher is killed too, whatever its workers have "
+                  "started keeps running",
+                  pid_));
 }
 
 SessionGuard::~SessionGuard() {

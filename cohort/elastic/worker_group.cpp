@@ -225,7 +225,7 @@ void WorkerGroup::end_overruns(const Surroundings& surroundings) {
     Worker& worker = **found;
     const std::string whose = overrun.pid == overrun.session ? "" : fmt::format(" (in its process {})", overrun.pid);
     const std::string what =
-        overrun.signal == 0 ? "it asks for no signal" : "ending the process with " + base::signal_name(overrun.signal);
+        overrun.signal == 0 ? "it asked for no signal" : "ending the process with " + base::signal_name(overrun.signal);
     base::log_error(fmt::format("{}: {}{}; {}", worker.describe(), overrun.describe(), whose, what));
     worker.overrun = overrun;
     if (surroundings.when_overrun) surroundings.when_overrun(overrun);

@@ -114,7 +114,7 @@ Result<void> Meeting::check_settings() {
   if (!there) return there.error();
   if (*there == holder) return {};
   return Error(fill_in("--node-rank={} is taken by {}", settings_.node_rank, *there))
-      .with_hint("give every node its own --node-rank; for a job that nodes may join again take --rdzv-backend=c10d");
+      .with_hint("give every node its own --node-rank; for a job that nodes may rejoin, use --rdzv-backend=c10d");
 }
 
 // What was before this node came concerns it only as far as it still goes on.
@@ -330,7 +330,7 @@ Result<void> Meeting::look_at_time() {
                               base::format_duration(left)));
     return {};
   }
-  (void)journal_->tell({Notice::Kind::kGone, id_, 0, "it waited in vain", {}});
+  (void)journal_->tell({Notice::Kind::kGone, id_, 0, "it gave up waiting", {}});
   if (place_->is_hosted_here()) {
     auto gave_up = fill_in("{}, which hosts the rendezvous, has given up waiting: {}", base::host_name(), text);
     (void)end_round(*journal_, {-1, Reason::kNodeLeft, std::move(gave_up), id_, true});
@@ -347,7 +347,8 @@ std::string Meeting::hint_for_waiting() const {
   // Where nodes have met before, they know the way.
   if (!round_) return place_->doubt();
   return fill_in(
-      "start the same command again on another host or on that of the lost node; --nnodes=1:{} goes on with fewer",
+      "start the same command again on another host or on the lost node's host; with --nnodes=1:{} a job goes on with "
+      "fewer nodes",
       settings_.max_nodes);
 }
 

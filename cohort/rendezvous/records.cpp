@@ -30,7 +30,7 @@ std::string to_line(const Member& member) {
 
 int64_t number_of(const std::string& text) {
   const auto number = base::parse_int(text);
-  if (!number) throw std::invalid_argument("\"" + text + "\" is no number");
+  if (!number) throw std::invalid_argument("\"" + text + "\" is not a number");
   return *number;
 }
 

@@ -69,7 +69,7 @@ class FileStore final : public Store {
   std::unique_ptr<Table> table_ = empty_table();
   /// Entries of PyTorch's that are no values: who uses the file.
   std::unique_ptr<Table> counts_ = empty_table();
-  /// Why the file is of no use any more.
+  /// Why the file can no longer be used.
   std::optional<base::Error> failure_;
 };
 

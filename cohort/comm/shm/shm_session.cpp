@@ -76,7 +76,7 @@ uint64_t count_forks() {
 
 shm::Failure forked() {
   return {shm::Failure::Kind::kAborted,
-          {"this process was forked from the rank, and is no member of its groups"},
+          {"this process was forked from the rank, and is not a member of its groups"},
           "call collectives in the rank itself; start other ranks by spawn, or before the first group"};
 }
 
