@@ -87,7 +87,7 @@ c10::Storage SharedBlock::storage_at(size_t offset, size_t num_bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = storages_.find(place);
   if (found != storages_.end()) {
-    // One that was given other memory since then is none of ours any more.
+    // A storage that was given other memory since then is no longer one of ours.
     if (auto known = found->second.lock(); known && known->data() == data() + offset) return {std::move(known)};
     storages_.erase(found);
   }

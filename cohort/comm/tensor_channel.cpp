@@ -108,7 +108,7 @@ base::Result<at::Tensor> to_tensor(const TensorMessage& message, shm::MessageWit
 
 }  // namespace
 
-// Here and not in the header: base::Fd is no part of the library's interface.
+// Here and not in the header: base::Fd is not part of the library's interface.
 TensorChannel::TensorChannel(Fd socket, int peer_pid) : socket_(std::move(socket)), peer_pid_(peer_pid) {}
 TensorChannel::TensorChannel(TensorChannel&& other) noexcept = default;
 TensorChannel& TensorChannel::operator=(TensorChannel&& other) noexcept = default;

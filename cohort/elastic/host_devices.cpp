@@ -18,7 +18,7 @@ namespace {
 
 constexpr long long kMostRanks = 1 << 20;
 
-/// CUDA stops reading the list at the first entry that is no device, such as -1.
+/// CUDA stops reading the list at the first entry that is not a device, such as -1.
 int count_visible(const std::string& list, int num_gpus) {
   int count = 0;
   for (const std::string& part : base::split(list, ',')) {

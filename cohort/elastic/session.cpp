@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kMaxSessions = 4096;
 constexpr pid_t kDismissed = 0;
-/// Whoever was announced so far has ended; the numbers may be other processes' now.
+/// Every process announced so far has ended; the numbers may be other processes' now.
 constexpr pid_t kForget = -1;
 /// One that forks while it is being killed needs another look.
 constexpr int kKillPasses = 100;

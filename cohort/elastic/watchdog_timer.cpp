@@ -63,7 +63,7 @@ Result<bool> remove_former(const std::string& path) {
   return true;
 }
 
-/// For reading; open for writing, too, so that it does not end with the last client.
+/// For reading; also open for writing, so that it does not end with the last client.
 Result<base::Fd> make_pipe_at(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) return cannot_make(path, errno);
   base::Fd pipe(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));

@@ -16,7 +16,8 @@ using nlohmann::json;
 // Raised when nodes of both versions could not work together.
 constexpr int kProtocol = 1;
 
-// What torchrun reads as the state of its rendezvous must not be base64, or it would go on: letters are no multiple of four.
+// Torchrun reads this as the state of its rendezvous. It must not be base64, or torchrun would go on: the number of its
+// letters is not a multiple of four.
 constexpr const char* kMark = "cohort run hosts this rendezvous; torchrun cannot take part";
 
 struct Field {

@@ -10,7 +10,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr size_t kMaxNames = 65'536;
-// A width beyond this is no zero-padded number.
+// A width beyond this cannot be a zero-padded number.
 constexpr size_t kMaxDigits = 18;
 
 base::Error malformed(std::string_view text, const std::string& why) {

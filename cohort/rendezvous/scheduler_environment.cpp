@@ -15,7 +15,7 @@ constexpr int kFirstPort = 12'000;
 constexpr int kNumPorts = 20'000;
 constexpr int kStepsWithOwnPorts = 16;
 constexpr const char* kSlurm = "slurm-";
-// Steps that SLURM numbers from here on are no one's `srun`: the batch script, an interactive shell, the job's container.
+// Steps that SLURM numbers from here on belong to no `srun`: the batch script, an interactive shell, the job's container.
 constexpr long long kFirstSpecialStep = 0xfffffff0;
 
 std::string text_of(const Variables& variables, const char* name) {

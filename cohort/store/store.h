@@ -58,7 +58,7 @@ class Store {
   virtual Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout);
   /// Another one on the same content, which waits for none of this one's operations.
   virtual Result<std::unique_ptr<Store>> clone() = 0;
-  /// Ends what another thread waits for, with an error; later operations fail, too. Nothing happens where a store cannot.
+  /// Ends what another thread waits for, with an error; later operations fail too. Does nothing on stores that cannot do so.
   virtual void interrupt() {}
   virtual bool can_be_interrupted() const { return false; }
 

@@ -145,7 +145,7 @@ class TcpServer::Loop {
     }
   }
 
-  // Whoever came first and still has not said that it is a store's client goes.
+  // Drops the oldest client that has not yet shown that it is a store's client.
   bool make_room() {
     if (unproven_.empty()) return false;
     complain("the store drops a client that has sent nothing yet: it has no file descriptors left for others");
@@ -195,7 +195,7 @@ class TcpServer::Loop {
     drop(id);
   }
 
-  // A client that does so again and again shall not fill the log.
+  // A client that does so again and again must not fill the log.
   void complain(const std::string& text) {
     const auto num_left_out = complaints_.num_left_out();
     if (!complaints_.may_speak(std::chrono::steady_clock::now())) return;
