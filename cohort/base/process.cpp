@@ -55,7 +55,7 @@ struct ChildPlan {
   const auto& mask = *plan.cpu_mask;
   if (!mask.empty() && ::syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof mask[0], mask.data()) < 0) fail();
   (void)::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
-  // Ignored first, which drops one that waits from the write above.
+  // Ignored first, which drops one that is pending from the write above.
   struct sigaction action {};
   for (const auto handler : {SIG_IGN, SIG_DFL}) {
     action.sa_handler = handler;

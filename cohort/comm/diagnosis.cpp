@@ -139,7 +139,7 @@ Diagnosis Diagnostician::timed_out(const Operation& operation, std::chrono::mill
       {}};
   for (const int member : needed(operation)) {
     auto absence = absence_of(member, operation);
-    // The caller's table would help nobody beyond this.
+    // A longer list would not help the reader.
     if (!absence.empty() && diagnosis.causes.size() < 9) diagnosis.causes.push_back(std::move(absence));
   }
   diagnosis.hint = hint_for(diagnosis.causes, timeout);

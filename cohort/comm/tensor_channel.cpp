@@ -223,7 +223,7 @@ TensorChannel TensorListener::accept(std::optional<milliseconds> timeout) {
       if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) continue;
       fail(fill_in("cannot accept on tensor channel {}: {}", in_quotes(name_), errno_text(errno)));
     }
-    // A stranger is not told anything.
+    // Another user's process gets no answer.
     if (const auto pid = shm::own_users_process(socket)) return TensorChannel(std::move(socket), *pid);
   }
 }

@@ -284,7 +284,7 @@ int Agent::failed(const RoundOver& over) {
     print_failures();
     return 1;
   }
-  // How our workers ended when we stopped them is not why.
+  // How our workers ended once we stopped them is not the cause.
   const Error error(fmt::format("the job has failed: {}", over.why));
   const bool is_elsewhere = over.node_rank >= 0 && over.node_rank != round_.node_rank;
   const std::string hint = "see what the launcher printed on " + node_in_words(round_, over.node_rank);

@@ -5,7 +5,7 @@
 namespace cohort::elastic {
 namespace {
 
-/// All that is well is one state; a debugger's stop is a stop.
+/// All healthy states count as one; stopped by a debugger counts as stopped.
 char class_of(char state) {
   if (state == 't') return 'T';
   return state == 'T' || state == 'D' || state == 'Z' ? state : 'S';

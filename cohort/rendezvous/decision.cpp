@@ -73,7 +73,8 @@ Candidates find_candidates(const State& state, const Settings& settings) {
   return found;
 }
 
-// After a worker's failure nobody new is waited for: who was there is there, and a late node begins a round of its own.
+// After a worker's failure there is no last call: only nodes of the last round are waited for. A late node begins another
+// round.
 bool needs_no_last_call(const State& state) { return state.over && state.over->reason == Reason::kWorkerFailed; }
 
 RoundRecord begin_round(const State& state, const Settings& settings, std::vector<Member> members) {

@@ -162,7 +162,7 @@ void Meeting::live() {
       lock.unlock();
       done = task(*journal);
       lock.lock();
-      // To say something twice harms nothing.
+      // Saying something twice does no harm.
       if (done || !place_->may_return()) tasks_.pop_front();
       changed_.notify_all();
     } else if (Clock::now() >= next_beat) {

@@ -71,13 +71,13 @@ void Meeting::follow_news() {
   }
 }
 
-// Where the store comes back, it is called again.
+// If the store comes back, it is called again.
 Result<void> Meeting::come() {
   if (id_ < 0) {
     if (auto entered = enter(); !entered) return entered;
   }
   if (leader_ >= 0) return {};
-  // Where another has been faster, its news tells.
+  // If another node was faster, its news counts.
   const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
   return announced ? Result<void>() : announced.error();
 }
@@ -117,7 +117,7 @@ Result<void> Meeting::check_settings() {
       .with_hint("give every node its own --node-rank; for a job that nodes may rejoin, use --rdzv-backend=c10d");
 }
 
-// What was before this node came concerns it only as far as it still goes on.
+// Of what happened before this node arrived, only what still goes on concerns it.
 Result<void> Meeting::skip_history() {
   while (true) {
     const auto is_there = journal_->has_news_at(next_news_);
@@ -344,7 +344,7 @@ Result<void> Meeting::look_at_time() {
 
 std::string Meeting::hint_for_waiting() const {
   const std::lock_guard lock(mutex_);
-  // Where nodes have met before, they know the way.
+  // Nodes that have met before need no such hint.
   if (!round_) return place_->doubt();
   return fill_in(
       "start the same command again on another host or on the lost node's host; with --nnodes=1:{} a job goes on with "

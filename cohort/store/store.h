@@ -69,7 +69,7 @@ class Store {
   std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
 };
 
-/// Whether an operation failed only because nobody did in time what it waited for.
+/// Whether an operation failed only because what it waited for did not happen in time.
 bool is_timeout(const base::Error& error);
 
 /// For multi_set with unequal lists.

@@ -53,7 +53,7 @@ class Attachment {
   // What the others learn first of a failure.
   enum class Kind : char { kAbsent = 'A', kUnable = 'U' };
 
-  // Somebody is missing; another backend would wait for him too.
+  // Somebody is missing; another backend would wait for that rank too.
   bool is_absence(const base::Error& error) const {
     return Clock::now() >= deadline_ || describe(error).find("has ended") != std::string::npos;
   }
