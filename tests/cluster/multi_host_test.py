@@ -109,7 +109,7 @@ def test_address_that_swallows_everything(cluster):
     assert output == (
         f"DistNetworkError: [cohort] rank 1 of 2 on node-b cannot reach the store at 10.99.0.1:{PORT}\n"
         "  caused by: 10.99.0.1 (IPv4): no reply to a connection attempt of T; T\n"
-        "  hint: no host or a firewall is there; see whether this host can reach that address at all, and whether MASTER_ADDR "
+        "  hint: no host has this address, or a firewall is in the way; see whether this host can reach that address at all, and whether MASTER_ADDR "
         "and MASTER_PORT name rank 0's host\n")
 
 
