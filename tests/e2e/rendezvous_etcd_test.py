@@ -3,6 +3,7 @@ import base64
 import contextlib
 import re
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -15,22 +16,30 @@ from rendezvous_nodes import HANG, QUICK, Job
 
 
 class Etcd:
-    def __init__(self, folder):
-        self.folder = folder
+    """With TLS `certificates` is a folder: the server has server.pem, and takes clients that ca.pem has signed."""
+
+    def __init__(self, folder, certificates=None):
+        self.folder, self.flags, self.context = folder, [], None
         self.port, self.peer_port = free_port(), free_port()
+        if certificates:
+            server, key, ca = (certificates / name for name in ("server.pem", "server.key", "ca.pem"))
+            self.flags = [f"--cert-file={server}", f"--key-file={key}", f"--trusted-ca-file={ca}", "--client-cert-auth"]
+            self.context = ssl.create_default_context(cafile=ca)
+            self.context.load_cert_chain(server, key)
         self.start()
 
     def start(self):
-        url, peer_url = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        scheme = "https" if self.context else "http"
+        url, peer_url = f"{scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         self.process = subprocess.Popen(
             ["etcd", "--data-dir", self.folder, "--listen-client-urls", url, "--advertise-client-urls", url,
              "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url, "--initial-cluster", f"default={peer_url}",
-             "--heartbeat-interval", "20", "--election-timeout", "100"],
+             "--heartbeat-interval", "20", "--election-timeout", "100", *self.flags],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + HANG
         while time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{url}/health", timeout=1) as answer:
+                with urllib.request.urlopen(f"{url}/health", timeout=1, context=self.context) as answer:
                     if b"true" in answer.read():
                         return
             except OSError:
@@ -49,8 +58,26 @@ def etcd(tmp_path):
     server.kill()
 
 
-def both(job, backend):
-    nodes = [job.node("--nnodes=2:2", "--max-restarts=2", backend=backend, conf=QUICK) for _ in range(2)]
+@pytest.fixture
+def certificates(tmp_path):
+    """ca.pem, and server.pem, client.pem with their keys, signed by it; stranger.pem by itself."""
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+
+    def make(name, *flags):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
+                        f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem", *flags], cwd=folder, check=True, timeout=HANG,
+                       capture_output=True)
+
+    make("ca")
+    make("stranger")
+    for name in ("server", "client"):
+        make(name, "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE")
+    return folder
+
+
+def both(job, backend, conf=QUICK):
+    nodes = [job.node("--nnodes=2:2", "--max-restarts=2", backend=backend, conf=conf) for _ in range(2)]
     lines = [node.round() for node in nodes]
     assert sorted(lines) == [f"round 0 restart 0 rank {rank} of 2" for rank in range(2)]
     return [node for _, node in sorted(zip(lines, nodes), key=lambda pair: pair[0])]
@@ -166,6 +193,36 @@ def test_etcd_that_is_away_while_a_node_joins(etcd, name):
         assert any("does not answer; trying again, for 60.0 s at most" in line for line in node.errors), node.errors
         finish([node])
     gate.close()
+
+
+@pytest.mark.parametrize("backend, names", [("etcd", ("cacert", "cert", "key")), ("etcd-v2", ("ca_cert", "ssl_cert", "ssl_cert_key"))])
+def test_a_job_over_tls_outlives_a_restart_of_etcd(tmp_path, certificates, backend, names):
+    files = zip(names, ("ca.pem", "client.pem", "client.key"))
+    tls = ",".join(["protocol=https"] + [f"{name}={certificates / file}" for name, file in files])
+    etcd = Etcd(tmp_path / "etcd", certificates)
+    try:
+        with Job(f"127.0.0.1:{etcd.port}") as job:
+            nodes = both(job, backend, f"{QUICK},{tls}")
+            etcd.kill()
+            etcd.start()
+            restart(nodes, 1)
+            finish(nodes)
+    finally:
+        etcd.kill()
+
+
+def test_an_authority_that_is_not_known_ends_the_wait_message(tmp_path, certificates):
+    etcd = Etcd(tmp_path / "etcd", certificates)
+    try:
+        with Job(f"https://127.0.0.1:{etcd.port}") as job:
+            node = job.node("--nnodes=2", backend="etcd", conf=f"join_timeout=600,cacert={certificates / 'stranger.pem'}")
+            assert node.next() == (
+                "error: cannot open the store in etcd\n"
+                f"  caused by: cannot speak TLS with etcd on 127.0.0.1:{etcd.port}\n"
+                f"  caused by: its certificate is signed by \"ca\", which the CA file \"{certificates / 'stranger.pem'}\" does not hold\n"
+                "  hint: give the certificate of that authority: --rdzv-conf cacert=FILE")
+    finally:
+        etcd.kill()
 
 
 def test_no_etcd_message():
