@@ -1,17 +1,13 @@
 """Programs under the mpirun of OpenMPI and of MPICH, started by the file that docs/guide/schedulers.md shows."""
 import os
-import pathlib
 import shlex
 import shutil
 import subprocess
-import sys
 
 import pytest
 
+import namespaces
 from harness import BUILD, SOURCE
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
-import namespaces  # noqa: E402
 
 FILE = SOURCE / "examples" / "schedulers" / "mpirun.sh"
 ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"

@@ -1,13 +1,10 @@
 """Programs under a real SLURM of two nodes, started by the files that docs/guide/schedulers.md shows."""
-import pathlib
 import re
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import slurm_cluster  # noqa: E402
-from harness import BUILD, SOURCE  # noqa: E402
+import slurm_cluster
+from harness import BUILD, SOURCE
 
 FILES = SOURCE / "examples" / "schedulers"
 ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"

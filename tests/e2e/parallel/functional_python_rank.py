@@ -1,4 +1,4 @@
-"""functional_python_rank.py BACKEND RESULT: the calls of programs/comm/functional_rank.cpp, made by PyTorch."""
+"""functional_python_rank.py BACKEND RESULT: the calls of programs/parallel/functional_rank.cpp, made by PyTorch."""
 import os
 import sys
 import warnings

@@ -4,17 +4,14 @@ A pod is a host made of a network namespace; what Kubernetes' own network gives,
 """
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 
 import pytest
 
+import namespaces
 from harness import BUILD, SOURCE
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
-import namespaces  # noqa: E402
 
 FILE = SOURCE / "examples" / "schedulers" / "kubernetes.yaml"
 PARSE = "import json, sys, yaml; json.dump(list(yaml.safe_load_all(open(sys.argv[1]))), sys.stdout)"

@@ -1,4 +1,4 @@
-"""The oracle of ddp_test.py: Python's DistributedDataParallel on the nets of programs/ddp/nets.h.
+"""The oracle of ddp_test.py: Python's DistributedDataParallel on the nets of programs/parallel/nets.h.
 
 As a module it writes the training cases; as a program, `ddp_reference.py CASES RESULTS`, it is one rank that trains them all.
 """

@@ -1,6 +1,6 @@
 """interop_python_rank.py INIT_METHOD RESULT BACKEND: one rank of a job whose other ranks may be C++'s.
 
-The same operations, in the same order, stand in programs/ddp/interop_rank.cpp; interop_test.py knows what they must give.
+The same operations, in the same order, stand in programs/comm/interop_rank.cpp; interop_test.py knows what they must give.
 """
 import os
 import sys

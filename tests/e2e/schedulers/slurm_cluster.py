@@ -1,4 +1,4 @@
-"""A real SLURM of two nodes, n01 and n02, each in its own network namespace (../cluster/namespaces.py), with its own munge.
+"""A real SLURM of two nodes, n01 and n02, each in its own network namespace (tests/cluster/namespaces.py), with its own munge.
 
 Nothing of it is the system's: configuration, key, spool and logs lie in one folder, and the daemons run in the foreground.
 Needs root; ready after a second.
@@ -9,11 +9,9 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
-import namespaces  # noqa: E402
+import namespaces
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "salloc", "sinfo", "scontrol")
 # proctrack without cgroups: tests run in containers as well. KillWait: from SIGTERM to SIGKILL.

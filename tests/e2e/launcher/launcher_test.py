@@ -5,7 +5,6 @@ What may differ from torchrun is written here, value by value; docs/parity.md gi
 
 import json
 import os
-import pathlib
 import re
 import select
 import signal
@@ -16,9 +15,10 @@ import textwrap
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-COHORT = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", ROOT / "build")).resolve() / "bin" / "cohort"
-PYTHON = ROOT / ".venv" / "bin" / "python"
+from harness import BUILD, SOURCE
+
+COHORT = BUILD.resolve() / "bin" / "cohort"
+PYTHON = SOURCE / ".venv" / "bin" / "python"
 HANG_LIMIT = 180
 
 LAUNCHERS = {

@@ -1,14 +1,10 @@
 """A rendezvous over two hosts, which are network namespaces: as users type it, and what each node says when it cannot meet the other."""
-import pathlib
 import re
-import sys
 
 import pytest
 
+import namespaces
 from rendezvous_nodes import QUICK, Node
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
-import namespaces  # noqa: E402
 
 PORT = 29411
 
