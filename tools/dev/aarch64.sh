@@ -27,7 +27,7 @@ done
 if ((${#missing[@]})); then
   command -v apt-get >/dev/null || skip "no apt-get to install ${missing[*]} with"
   ((EUID == 0)) || skip "these packages are missing and installing them needs root: apt-get install ${missing[*]}"
-  apt-get update -q >/dev/null 2>&1 || say "warning: apt-get update failed, going on with the lists at hand"
+  apt-get update -q >/dev/null 2>&1 || say "warning: apt-get update failed, going on with the package lists already here"
   for package in "${missing[@]}"; do
     apt-cache show "$package" >/dev/null 2>&1 || skip "apt has no $package"
   done

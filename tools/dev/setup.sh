@@ -56,7 +56,7 @@ install_with_apt() {
     fi
   fi
   say "installing with apt: $*"
-  "${as_root[@]}" apt-get update -q >/dev/null || say "warning: apt-get update failed, going on with the lists at hand"
+  "${as_root[@]}" apt-get update -q >/dev/null || say "warning: apt-get update failed, going on with the package lists already here"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2 ||
     fail "apt-get could not install: $*
   Look at its messages above; without network, install these packages from your mirror and run this again."
@@ -143,4 +143,4 @@ if ! cmake_is_recent; then
 fi
 python_packages_are_there || fail "the Python packages in .venv are incomplete; remove .venv and run this again"
 echo "$checksum" >"$stamp"
-say "all is there"
+say "everything is installed"

@@ -27,7 +27,7 @@ comm::ShmBackend* find_shm(c10d::Backend* backend) {
 bool has_shared_memory(const Group& group) {
   if (!is_member(group)) return false;
   const auto& resolved = comm::resolve(group);
-  // Not any_backend(): a group made without Cohort has none of ours, and asking for a missing one throws.
+  // Not any_backend(): a group made without Cohort has no backend of ours, and asking for a missing one throws.
   if (!resolved->hasBackends()) return false;
   for (const auto& device : resolved->getDeviceTypes()) {
     if (device.is_cpu()) return find_shm(unwrapped(resolved->getBackend(device.type())).get()) != nullptr;
