@@ -44,7 +44,7 @@ constexpr Effort kQuick{Seconds(34), 3e6, 300, 15};
 constexpr Effort kFull{Seconds(540), 10e6, 1000, 60};
 
 // One engine in one case.
-struct Variant {
+struct Contestant {
   std::string rival_name;
   Team* team = nullptr;
   std::string engine;
@@ -102,7 +102,7 @@ Teams start_teams(const std::string& folder, int num_ranks, const Settings& sett
 }
 
 // A rival that cannot do the case is left without a figure; our own failure is an error.
-void verify(Variant& variant) {
+void verify(Contestant& variant) {
   for (const std::string& answer : variant.team->ask("verify " + variant.engine + " " + case_name(variant.what))) {
     if (answer == "ok") continue;
     const std::string text = fmt::format("{}, {}: {}", case_name(variant.what), variant.engine, answer);
@@ -111,7 +111,7 @@ void verify(Variant& variant) {
   }
 }
 
-void set_block(Variant& variant, const Effort& effort) {
+void set_block(Contestant& variant, const Effort& effort) {
   double call = median(variant.run(0, 1));
   if (call < effort.block_nanoseconds) call = median(variant.run(5, 20));
   const bool is_long = call > kLongCall;
@@ -121,11 +121,11 @@ void set_block(Variant& variant, const Effort& effort) {
 }
 
 // The style that moves the case's bytes fastest here and now.
-Variant fastest_roof(Team& team, const CollectiveCase& what) {
-  Variant best;
+Contestant fastest_roof(Team& team, const CollectiveCase& what) {
+  Contestant best;
   double least = 0;
   for (const std::string& style : roof_styles(what)) {
-    const Variant candidate{.rival_name = "roof", .team = &team, .engine = style, .what = what};
+    const Contestant candidate{.rival_name = "roof", .team = &team, .engine = style, .what = what};
     const double time = median(candidate.run(1, 3));
     if (best.team && time >= least) continue;
     best = candidate;
@@ -155,37 +155,37 @@ class Comparison {
     if (teams.mpi) add("openmpi", "openmpi", what);
     if (teams.is_shm && shows_trace(what)) add("no-trace", "no-trace", what);
     if (is_also_shared) add("", "ours", shared);
-    for (Variant& variant : variants_) verify(variant);
+    for (Contestant& variant : variants_) verify(variant);
     if (has_roof) variants_.push_back(fastest_roof(teams.cohort, what));
     if (is_also_shared) variants_.push_back(fastest_roof(teams.cohort, shared));
-    for (Variant& variant : variants_) {
+    for (Contestant& variant : variants_) {
       if (variant.failure.empty()) set_block(variant, effort);
     }
   }
 
   // Ends at the deadline, though not before a few rounds; at `end` after any round.
   void measure(Clock::time_point deadline, Clock::time_point end) {
-    std::vector<Variant*> order;
-    for (Variant& variant : variants_) {
+    std::vector<Contestant*> order;
+    for (Contestant& variant : variants_) {
       if (variant.failure.empty()) order.push_back(&variant);
     }
     for (int round = 0; round < effort_.most_rounds; ++round) {
       if (Clock::now() > (round < kFewestRounds ? end : deadline) && round > 0) break;
       std::rotate(order.begin(), order.begin() + 1, order.end());
       if (round % 2) std::reverse(order.begin(), order.end());
-      for (Variant* variant : order) variant->times.add(variant->run(variant->num_warm, variant->num_calls));
+      for (Contestant* variant : order) variant->times.add(variant->run(variant->num_warm, variant->num_calls));
     }
   }
 
   void add_rows(std::vector<Row>& rows) const {
     for (const Memory memory : {Memory::kPrivate, Memory::kShared}) {
-      const Variant* ours = find("", memory);
+      const Contestant* ours = find("", memory);
       if (!ours) continue;
       rows.push_back(row_of(*ours, "gloo", find("gloo", Memory::kPrivate), ""));
       rows.push_back(row_of(*ours, "openmpi", find("openmpi", Memory::kPrivate), teams_.mpi_note));
-      const Variant* roof = find("roof", memory);
+      const Contestant* roof = find("roof", memory);
       if (roof) rows.push_back(row_of(*ours, "roof", roof, roof->engine));
-      const Variant* no_trace = find("no-trace", memory);
+      const Contestant* no_trace = find("no-trace", memory);
       if (no_trace) rows.push_back(row_of(*ours, "no-trace", no_trace, "the same group without its records"));
     }
   }
@@ -195,14 +195,15 @@ class Comparison {
     Team* team = engine == "openmpi" ? &*teams_.mpi : &teams_.cohort;
     variants_.push_back({.rival_name = rival_name, .team = team, .engine = engine, .what = what});
   }
-  const Variant* find(const std::string& rival_name, Memory memory) const {
-    for (const Variant& variant : variants_) {
+  const Contestant* find(const std::string& rival_name, Memory memory) const {
+    for (const Contestant& variant : variants_) {
       if (variant.rival_name == rival_name && variant.what.memory == memory) return &variant;
     }
     return nullptr;
   }
 
-  static Row row_of(const Variant& ours, const std::string& rival_name, const Variant* rival, const std::string& note) {
+  static Row row_of(const Contestant& ours, const std::string& rival_name, const Contestant* rival,
+                    const std::string& note) {
     Row row;
     if (rival && !rival->times.empty()) {
       row = compare_blocks(ours.times, rival->times);
@@ -219,7 +220,7 @@ class Comparison {
 
   Teams& teams_;
   Effort effort_;
-  std::vector<Variant> variants_;
+  std::vector<Contestant> variants_;
 };
 
 // Shares the time that is left among the cases that are left.

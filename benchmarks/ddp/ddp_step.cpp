@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Steps per block, of which the first ones are not timed, and rounds, for the full and the quick form.
-struct Case {
+struct StepCase {
   const char* name;
   int num_warm;
   int num_steps;
@@ -36,14 +36,14 @@ struct Case {
   bool is_quick_with_gloo;
 };
 
-constexpr Case kCases[] = {
+constexpr StepCase kStepCases[] = {
     {"linear-20x1", 5, 100, 60, 5, 20, 30, std::chrono::seconds(5), true},
     {"mlp-4x1024", 1, 4, 60, 0, 1, 30, std::chrono::seconds(6), true},
     {"mlp-4x4096", 0, 1, 30, 0, 1, 10, std::chrono::seconds(12), false},
     {"resnet18", 0, 1, 40, 0, 1, 10, std::chrono::seconds(6), false},
 };
 // --quick promises an answer in 45 s: on a busy machine rounds are left out rather than the promise broken.
-constexpr auto kQuickLimit = std::chrono::seconds(40);
+constexpr auto kStepQuickLimit = std::chrono::seconds(40);
 
 std::optional<Team> start_python_team(const std::string& folder) {
   const std::string python = find_python();
@@ -71,7 +71,7 @@ void verify_gradients(const std::vector<Variant>& variants) {
   }
 }
 
-BlockPlan plan_of(const Case& what, bool is_quick, Clock::time_point end) {
+BlockPlan plan_of(const StepCase& what, bool is_quick, Clock::time_point end) {
   return {.num_warm = is_quick ? what.num_quick_warm : what.num_warm,
           .num_steps = is_quick ? what.num_quick_steps : what.num_steps,
           .num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds,
@@ -133,13 +133,13 @@ std::vector<Row> rows_without_time(const std::string& name) {
   return rows;
 }
 
-std::vector<std::string> case_names() {
+std::vector<std::string> step_case_names() {
   std::vector<std::string> names;
-  for (const Case& what : kCases) names.emplace_back(what.name);
+  for (const StepCase& what : kStepCases) names.emplace_back(what.name);
   return names;
 }
 
-Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point end) {
+Times run_step_case(const StepCase& what, const std::vector<Variant>& variants, bool is_quick, Clock::time_point end) {
   for (const Variant& variant : variants) variant.team->ask(fmt::format("copy {} {}", variant.command, what.name));
   verify_gradients(variants);
   // The second step rebuilds the buckets.
@@ -153,13 +153,13 @@ Times run_case(const Case& what, const std::vector<Variant>& variants, bool is_q
 
 std::vector<Row> run_ddp_step(const Settings& settings) {
   const auto begin = Clock::now();
-  check_case(settings.only_case, case_names());
-  const auto deadline = settings.is_quick ? begin + kQuickLimit : Clock::time_point::max();
+  check_case(settings.only_case, step_case_names());
+  const auto deadline = settings.is_quick ? begin + kStepQuickLimit : Clock::time_point::max();
   const ScratchFolder folder;
   Team cpp({.name = "cpp", .folder = folder.path(), .command = {settings.program, kDdpStepRank, settings.backend}});
   auto python = start_python_team(folder.path());
   std::vector<Row> rows;
-  for (const Case& what : kCases) {
+  for (const StepCase& what : kStepCases) {
     if (!settings.only_case.empty() && settings.only_case != what.name) continue;
     if (Clock::now() > deadline) {
       for (Row& row : rows_without_time(what.name)) rows.push_back(std::move(row));
@@ -169,7 +169,7 @@ std::vector<Row> run_ddp_step(const Settings& settings) {
     if (!settings.is_quick || what.is_quick_with_gloo) variants.push_back({"gloo", &cpp, "gloo"});
     if (python) variants.push_back({"python-ddp-gloo", &*python, "ddp"});
     if (python) variants.push_back({"python-plain", &*python, "plain"});
-    for (Row& row : rows_of(what.name, run_case(what, variants, settings.is_quick, deadline))) {
+    for (Row& row : rows_of(what.name, run_step_case(what, variants, settings.is_quick, deadline))) {
       rows.push_back(std::move(row));
     }
   }

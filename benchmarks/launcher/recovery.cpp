@@ -34,7 +34,7 @@ double gap_in(const std::string& path) {
 /// The gap of one run of `launcher` with one restart. `words` is the worker's command line; the file's path follows it.
 using Launcher = std::vector<std::string> (*)(const Settings& settings, const std::vector<std::string>& words);
 
-double measure(const Settings& settings, Launcher launcher, const std::vector<std::string>& words) {
+double time_recovery(const Settings& settings, Launcher launcher, const std::vector<std::string>& words) {
   const ScratchFolder folder;
   std::vector<std::string> flags = one_node_flags(2, folder.path() + "/logs");
   flags.push_back("--max-restarts=1");
@@ -52,19 +52,19 @@ std::vector<std::string> torchrun_with_new_stores(const Settings&, const std::ve
   return command;
 }
 
-struct Case {
+struct RecoveryCase {
   const char* name;
   const char* rival_name;
   std::vector<std::string> ours;
   std::vector<std::string> rival;
 };
 
-Row measure_case(const Settings& settings, const Case& given) {
+Row measure_case(const Settings& settings, const RecoveryCase& given) {
   const bool has_rival = !torchrun({}).empty();
   std::vector<double> our_times, their_times;
   for (int round = 0; round < (settings.is_quick ? 3 : 12); ++round) {
-    our_times.push_back(measure(settings, our_launcher, given.ours));
-    if (has_rival) their_times.push_back(measure(settings, torchrun_with_new_stores, given.rival));
+    our_times.push_back(time_recovery(settings, our_launcher, given.ours));
+    if (has_rival) their_times.push_back(time_recovery(settings, torchrun_with_new_stores, given.rival));
   }
   Row row;
   if (has_rival) row = compare_times(our_times, their_times);

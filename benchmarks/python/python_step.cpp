@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-struct Case {
+struct PythonCase {
   const char* name;
   int num_warm;
   int num_steps;
@@ -39,7 +39,7 @@ struct Case {
   bool is_quick;
 };
 
-constexpr Case kCases[] = {
+constexpr PythonCase kPythonCases[] = {
     {"ddp/linear", 5, 100, 60, 30, 30, seconds(4), true},
     {"ddp/mlp-4x1024", 1, 4, 60, 2, 20, seconds(6), true},
     {"ddp/mlp-4x4096", 0, 1, 30, 1, 10, seconds(20), false},
@@ -48,15 +48,15 @@ constexpr Case kCases[] = {
     {"tp/block-1024/tokens=64", 0, 4, 60, 1, 15, seconds(6), true},
     {"tp/block-1024/tokens=512", 0, 1, 60, 1, 10, seconds(20), false},
 };
-constexpr auto kQuickLimit = seconds(38);
+constexpr auto kPythonQuickLimit = seconds(38);
 
 constexpr const char* kOurs = "cohort";
 constexpr const char* kFloor = "fake";
 constexpr const char* kRival = "gloo";
 
-std::vector<std::string> case_names() {
+std::vector<std::string> python_case_names() {
   std::vector<std::string> names;
-  for (const Case& what : kCases) names.emplace_back(what.name);
+  for (const PythonCase& what : kPythonCases) names.emplace_back(what.name);
   return names;
 }
 
@@ -73,7 +73,7 @@ bool has_package(const std::string& folder) {
 }
 
 // By backend, and why one is missing.
-struct Teams {
+struct PythonTeams {
   ScratchFolder folder;
   std::vector<std::unique_ptr<Team>> teams;
   std::vector<Variant> variants;
@@ -91,7 +91,7 @@ struct Teams {
   }
 };
 
-void start_teams(Teams& teams, const Settings& settings) {
+void start_python_teams(PythonTeams& teams, const Settings& settings) {
   const auto python = find_python();
   if (python.empty()) {
     teams.why_absent = "there is no Python with PyTorch in .venv";
@@ -107,7 +107,7 @@ void start_teams(Teams& teams, const Settings& settings) {
   teams.start(kRival, python, packages);
 }
 
-void verify(const std::string& case_name, const std::vector<Variant>& variants) {
+void verify_gradients(const std::string& case_name, const std::vector<Variant>& variants) {
   std::map<std::string, std::vector<std::string>> answers;
   for (const Variant& variant : variants) answers[variant.name] = variant.team->ask("verify " + variant.command);
   for (const auto& [backend, sums] : answers) {
@@ -121,10 +121,10 @@ void verify(const std::string& case_name, const std::vector<Variant>& variants) 
   }
 }
 
-Times run_case(const Case& what, const Teams& teams, bool is_quick, Clock::time_point end) {
+Times run_python_case(const PythonCase& what, const PythonTeams& teams, bool is_quick, Clock::time_point end) {
   const auto& variants = teams.variants;
   for (const Variant& variant : variants) variant.team->ask(fmt::format("copy {} {}", variant.command, what.name));
-  verify(what.name, variants);
+  verify_gradients(what.name, variants);
   auto times = take_turns(variants, {.num_warm = what.num_warm,
                                      .num_steps = is_quick ? what.num_quick_steps : what.num_steps,
                                      .num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds,
@@ -137,16 +137,17 @@ Times run_case(const Case& what, const Teams& teams, bool is_quick, Clock::time_
 }  // namespace
 
 std::vector<Row> run_python(const Settings& settings) {
-  const auto end = settings.is_quick ? Clock::now() + kQuickLimit : Clock::time_point::max();
-  check_case(settings.only_case, case_names());
-  Teams teams;
-  start_teams(teams, settings);
+  const auto end = settings.is_quick ? Clock::now() + kPythonQuickLimit : Clock::time_point::max();
+  check_case(settings.only_case, python_case_names());
+  PythonTeams teams;
+  start_python_teams(teams, settings);
   std::vector<Row> rows;
-  for (const Case& what : kCases) {
+  for (const PythonCase& what : kPythonCases) {
     if (!settings.only_case.empty() && settings.only_case != what.name) continue;
     if (settings.is_quick && settings.only_case.empty() && !what.is_quick) continue;
     const bool is_late = Clock::now() > end;
-    const auto times = teams.variants.empty() || is_late ? Times() : run_case(what, teams, settings.is_quick, end);
+    const auto times =
+        teams.variants.empty() || is_late ? Times() : run_python_case(what, teams, settings.is_quick, end);
     const auto why_absent = is_late ? "no time left" : teams.why_absent;
     for (Row& row : python_rows(what.name, times, why_absent)) rows.push_back(std::move(row));
   }

@@ -17,7 +17,7 @@ struct Meeting {
   std::vector<double> again;
 };
 
-void measure(Team& team, int num_nodes, Meeting* meeting) {
+void measure_meetings(Team& team, int num_nodes, Meeting* meeting) {
   std::istringstream answer(team.ask("meet " + std::to_string(num_nodes)).front());
   double first = 0;
   double again = 0;
@@ -69,8 +69,8 @@ std::vector<Row> run_rendezvous(const Settings& settings) {
        {Case{10, 8, 2, true}, Case{100, 3, 1, !settings.is_quick}, Case{1000, 3, 1, false}}) {
     Meeting our_times, their_times;
     for (int round = 0; round < (settings.is_quick ? num_quick_rounds : num_rounds); ++round) {
-      measure(ours, num_nodes, &our_times);
-      if (has_rival && rival) measure(*rival, num_nodes, &their_times);
+      measure_meetings(ours, num_nodes, &our_times);
+      if (has_rival && rival) measure_meetings(*rival, num_nodes, &their_times);
     }
     rows.push_back(make_row("meet", num_nodes, our_times.first, their_times.first));
     rows.push_back(make_row("meet-again", num_nodes, our_times.again, their_times.again));

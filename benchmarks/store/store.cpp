@@ -63,15 +63,15 @@ class Pinned {
   cpu_set_t before_;
 };
 
-struct Case {
+struct StoreCase {
   std::string name;
   int num_clients;
   /// Seconds per operation, or until all have woken up.
   double (*measure)(StoreLoad& load, milliseconds duration);
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<StoreCase> store_cases() {
+  std::vector<StoreCase> all;
   for (const int clients : {1, 16, 256}) {
     all.push_back({"set-get-add", clients,
                    [](StoreLoad& load, milliseconds duration) { return load.run(StoreLoad::Kind::kMix, duration); }});
@@ -87,7 +87,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-Row measure(const Case& what, int our_port, int their_port, const Settings& settings) {
+Row measure_store(const StoreCase& what, int our_port, int their_port, const Settings& settings) {
   StoreLoad ours(our_port, what.num_clients);
   StoreLoad theirs(their_port, what.num_clients);
   const milliseconds duration(settings.is_quick ? 100 : 300);
@@ -118,7 +118,7 @@ std::vector<Row> run_store(const Settings& settings) {
   const Server theirs({settings.program, kTorchStoreServer}, cpus.back());
   const Pinned clients(cpus.front());
   std::vector<Row> rows;
-  for (const auto& each : cases()) rows.push_back(measure(each, ours.port(), theirs.port(), settings));
+  for (const auto& each : store_cases()) rows.push_back(measure_store(each, ours.port(), theirs.port(), settings));
   return rows;
 }
 

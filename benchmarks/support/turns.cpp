@@ -13,14 +13,14 @@
 namespace cohort::bench {
 namespace {
 
-constexpr int kFewestRounds = 3;
+constexpr int kFewestBlockRounds = 3;
 
 }  // namespace
 
 Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan) {
   Times times;
   for (int round = 0; round < plan.num_rounds; ++round) {
-    const auto limit = round < kFewestRounds ? plan.end : std::min(plan.deadline, plan.end);
+    const auto limit = round < kFewestBlockRounds ? plan.end : std::min(plan.deadline, plan.end);
     if (round > 0 && std::chrono::steady_clock::now() > limit) break;
     auto order = variants;
     std::rotate(order.begin(), order.begin() + round % static_cast<int>(order.size()), order.end());
