@@ -107,7 +107,7 @@ void start_python_teams(PythonTeams& teams, const Settings& settings) {
   teams.start(kRival, python, packages);
 }
 
-void verify_gradients(const std::string& case_name, const std::vector<Variant>& variants) {
+void verify_sums(const std::string& case_name, const std::vector<Variant>& variants) {
   std::map<std::string, std::vector<std::string>> answers;
   for (const Variant& variant : variants) answers[variant.name] = variant.team->ask("verify " + variant.command);
   for (const auto& [backend, sums] : answers) {
@@ -124,7 +124,7 @@ void verify_gradients(const std::string& case_name, const std::vector<Variant>& 
 Times run_python_case(const PythonCase& what, const PythonTeams& teams, bool is_quick, Clock::time_point end) {
   const auto& variants = teams.variants;
   for (const Variant& variant : variants) variant.team->ask(fmt::format("copy {} {}", variant.command, what.name));
-  verify_gradients(what.name, variants);
+  verify_sums(what.name, variants);
   auto times = take_turns(variants, {.num_warm = what.num_warm,
                                      .num_steps = is_quick ? what.num_quick_steps : what.num_steps,
                                      .num_rounds = is_quick ? what.num_quick_rounds : what.num_rounds,
