@@ -62,7 +62,7 @@ std::vector<T> parse_words(const char* what, const std::vector<std::string>& wor
   for (const std::string& word : words) {
     const auto value = parse(word);
     if (!value) {
-      throw std::runtime_error("\"" + word + "\" is no " + what + base::did_you_mean(word, known) +
+      throw std::runtime_error("\"" + word + "\" is not a valid " + what + base::did_you_mean(word, known) +
                                "; known: " + base::join(known, ", "));
     }
     values.push_back(*value);

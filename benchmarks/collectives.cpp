@@ -275,7 +275,8 @@ std::vector<Row> run_collectives(const Settings& settings) {
   const auto filter = parse_filter(settings.ops, settings.sizes, settings.dtypes, settings.ranks);
   auto cases = list_cases(filter, settings.is_quick);
   const auto too_large = std::stable_partition(cases.begin(), cases.end(), fits_into_memory);
-  for (auto it = too_large; it != cases.end(); ++it) fmt::print("left out for want of memory: {}\n", case_name(*it));
+  for (auto it = too_large; it != cases.end(); ++it)
+    fmt::print("left out because there is not enough memory: {}\n", case_name(*it));
   cases.erase(too_large, cases.end());
   Schedule schedule(cases, end);
   const ScratchFolder folder;

@@ -151,7 +151,9 @@ int run(const std::string& pipes) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: mpirun -n RANKS cohort-bench-mpi-rank PIPES (cohort-bench collectives starts it)\n");
+    std::fprintf(
+        stderr,
+        "usage: mpirun -n RANKS cohort-bench-mpi-rank PIPES (cohort-bench collectives runs this command itself)\n");
     return 2;
   }
   MPI_Init(&argc, &argv);

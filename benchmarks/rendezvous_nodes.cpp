@@ -54,7 +54,7 @@ rendezvous::Event next_event(Rendezvous& node) {
     pollfd fd{node.fd(), POLLIN, 0};
     poll(&fd, 1, 1000);
   }
-  throw std::runtime_error("a node waits in vain");
+  throw std::runtime_error("a node gave up waiting");
 }
 
 void await_round(Nodes& nodes) {

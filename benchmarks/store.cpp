@@ -26,7 +26,7 @@ class Server {
     while (read(process_.standard_output().get(), &letter, 1) == 1 && letter != '\n') line.push_back(letter);
     const auto words = base::split(line, ' ');
     const auto port = base::parse_int(words.back());
-    if (!port) throw std::runtime_error(command.front() + " says \"" + line + "\", no port");
+    if (!port) throw std::runtime_error(command.front() + " says \"" + line + "\", which names no port");
     port_ = static_cast<int>(*port);
   }
   int port() const { return port_; }

@@ -35,7 +35,7 @@ using Times = std::map<std::string, std::vector<double>>;
 /// block is that of its slower rank.
 Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan);
 
-/// Whether two answers hold the same numbers, to eight digits. What is no number agrees with nothing.
+/// Whether two answers hold the same numbers, to eight digits. Something that is not a number agrees with nothing.
 bool agree(const std::string& a, const std::string& b);
 
 /// Throws std::runtime_error, which names the cases there are, for another name. Empty is all of them.

@@ -408,7 +408,8 @@ void add_flags(CLI::App& app, Settings& settings) {
   app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
   app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
   app.add_flag("--resume", settings.resume, "go on from the checkpoint");
-  app.add_flag("--auto-resume", settings.auto_resume, "go on from the checkpoint if there is one, else start afresh");
+  app.add_flag("--auto-resume", settings.auto_resume,
+               "go on from the checkpoint if there is one, otherwise start afresh");
   app.add_option("--log", settings.log, "file for the losses, one JSON object per line");
   app.add_option("--depth", settings.depth, "number of blocks")->check(positive)->capture_default_str();
   app.add_option("--width", settings.width, "size of the embedding")->check(positive)->capture_default_str();
@@ -423,12 +424,18 @@ void add_flags(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_option("--accumulate", settings.accumulate, "passes per step")->check(positive)->capture_default_str();
   app.add_option("--lr", settings.learning_rate, "highest learning rate")->check(positive)->capture_default_str();
-  app.add_option("--min-lr", settings.min_learning_rate, "last learning rate")
+  app.add_option("--min-lr", settings.min_learning_rate, "learning rate at the end")
       ->check(not_negative)
       ->capture_default_str();
-  app.add_option("--warmup", settings.warmup, "steps of rising rate")->check(not_negative)->capture_default_str();
-  app.add_option("--weight-decay", settings.weight_decay, "of matrices")->check(not_negative)->capture_default_str();
-  app.add_option("--clip", settings.clip, "largest gradient norm; 0: any")->check(not_negative)->capture_default_str();
+  app.add_option("--warmup", settings.warmup, "steps while the learning rate rises")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--weight-decay", settings.weight_decay, "of the matrices")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--clip", settings.clip, "largest gradient norm; 0: no limit")
+      ->check(not_negative)
+      ->capture_default_str();
   app.add_option("--held-out", settings.held_out, "fraction of the files to test on")->capture_default_str();
   app.add_option("--eval-every", settings.eval_every, "steps between tests; 0: never")
       ->check(not_negative)
@@ -441,12 +448,13 @@ void add_flags(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_option("--stop-at", settings.stop_at, "save and end at this step; --resume goes on")->check(not_negative);
   app.add_option("--log-every", settings.log_every, "steps between losses")->check(positive)->capture_default_str();
-  app.add_option("--seed", settings.seed, "of weights, order of the text and sample")->capture_default_str();
+  app.add_option("--seed", settings.seed, "for the weights, the order of the text and the sample")
+      ->capture_default_str();
   app.add_option("--prompt", settings.prompt, "the sample's first bytes");
   app.add_option("--sample-bytes", settings.sample_bytes, "length of the sample")
       ->check(not_negative)
       ->capture_default_str();
-  app.add_option("--temperature", settings.temperature, "0: always the likeliest byte")
+  app.add_option("--temperature", settings.temperature, "of the sample; 0: always take the most likely byte")
       ->check(not_negative)
       ->capture_default_str();
 }

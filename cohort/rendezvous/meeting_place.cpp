@@ -91,8 +91,8 @@ Result<void> MeetingPlace::choose_role() {
     return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
                          settings_.host, base::host_name(), base::join(*resolved, ", ")))
         .with_hint(
-            "give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 "
-            "does, too");
+            "give the address of the node that should host the rendezvous; on that node itself --rdzv-conf is_host=1 "
+            "works too");
   }
   if (where == Place::kLoopback) {
     doubt_ = fill_in("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
@@ -232,7 +232,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::open_file() {
 Error MeetingPlace::lost_guest(const Error& cause) const {
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
   const auto* flag = is_static ? "--master-addr" : "--rdzv-endpoint";
-  return Error(fill_in("{}={} means this host itself ({}), but it is another node that hosts the rendezvous, and "
+  return Error(fill_in("{}={} means this host itself ({}), but another node hosts the rendezvous, and "
                        "nothing listens here",
                        flag, is_static ? settings_.host : name(), base::host_name()))
       .caused_by(without_hints(cause))
@@ -241,7 +241,7 @@ Error MeetingPlace::lost_guest(const Error& cause) const {
 
 Error MeetingPlace::lost(const Error& cause) const {
   if (settings_.backend == Settings::Backend::kFile) {
-    return Error(fill_in("the rendezvous' file {} is of no use any more", name())).caused_by(cause);
+    return Error(fill_in("the rendezvous' file {} can no longer be used", name())).caused_by(cause);
   }
   if (settings_.backend == Settings::Backend::kEtcd) {
     return Error(fill_in("etcd at {} does not answer", name())).caused_by(cause);

@@ -207,7 +207,8 @@ Result<void> place_static(const Flags& flags, Settings* settings) {
 Result<void> place_c10d(const std::string& endpoint, Settings* settings) {
   if (auto parsed = parse_endpoint(endpoint, kDefaultC10dPort, settings); !parsed) return parsed;
   if (settings->port != 0 || settings->max_nodes == 1) return {};
-  return bad_flag("--rdzv-endpoint", endpoint, "has port 0, which only the node that hosts it can find out");
+  return bad_flag("--rdzv-endpoint", endpoint,
+                  "has port 0, and only the node that hosts it would know which port was chosen");
 }
 
 Result<void> place(const Flags& flags, Settings* settings) {

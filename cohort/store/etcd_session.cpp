@@ -51,7 +51,7 @@ Result<std::vector<json>> EtcdSession::ranges(const std::vector<json>& requests)
     const auto answer = client_.call("/v3/kv/txn", {{"success", parts}});
     if (!answer) return answer.error();
     auto found = ranges_of(*answer);
-    if (found.size() != parts.size()) return base::Error("etcd answers a transaction in part");
+    if (found.size() != parts.size()) return base::Error("etcd answered only part of a transaction");
     all.insert(all.end(), found.begin(), found.end());
   }
   return all;

@@ -141,7 +141,7 @@ Store::Result<void> TcpClient::send(Request request) {
       const auto ready = poll_socket(POLLOUT, Clock::now() + options_.answer_timeout);
       if (ready == Ready::kInterrupted) return lost("interrupted");
       if (ready == Ready::kYes) continue;
-      return lost(fill_in("it has taken nothing in for {}", base::format_duration(options_.answer_timeout)));
+      return lost(fill_in("it has accepted no data for {}", base::format_duration(options_.answer_timeout)));
     } else if (errno != EINTR) {
       return lost(base::errno_text(errno));
     }

@@ -118,10 +118,11 @@ TEST(ParseFilter, NamesWhatIsMeantMessage) {
     }
     return "";
   };
-  EXPECT_EQ(message({"all_reduced"}, {}),
-            "\"all_reduced\" is no operation (did you mean \"all_reduce\"?); known: all_reduce, broadcast, reduce, "
-            "all_gather_single, reduce_scatter_single, all_to_all_single, send_recv, barrier");
-  EXPECT_EQ(message({}, {"1"}), "\"1\" is no number of ranks; known: 2 to 16");
+  EXPECT_EQ(
+      message({"all_reduced"}, {}),
+      "\"all_reduced\" is not a valid operation (did you mean \"all_reduce\"?); known: all_reduce, broadcast, reduce, "
+      "all_gather_single, reduce_scatter_single, all_to_all_single, send_recv, barrier");
+  EXPECT_EQ(message({}, {"1"}), "\"1\" is not a valid number of ranks; known: 2 to 16");
 }
 
 }  // namespace

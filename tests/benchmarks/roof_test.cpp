@@ -20,7 +20,7 @@ struct Tensors {
   }
 };
 
-CollectiveCase make_case(Op op, int num_ranks, Memory memory = Memory::kPrivate) {
+CollectiveCase make_roof_case(Op op, int num_ranks, Memory memory = Memory::kPrivate) {
   return {.op = op, .num_bytes = kFloats * sizeof(float), .num_ranks = num_ranks, .memory = memory};
 }
 
@@ -30,16 +30,16 @@ void fill(std::vector<float>& values) {
 
 // The rank that stages its own bytes reads them back as if they were a peer's: there and back is a copy.
 TEST(Roof, MovesEveryByteThroughStaging) {
-  for (const auto& name : roof_styles(make_case(Op::kSendRecv, 2))) {
+  for (const auto& name : roof_styles(make_roof_case(Op::kSendRecv, 2))) {
     Tensors tensors;
     fill(tensors.input);
-    Roof(0, parse_roof_style(name)).prepare(make_case(Op::kSendRecv, 2), tensors.buffers(false))();
+    Roof(0, parse_roof_style(name)).prepare(make_roof_case(Op::kSendRecv, 2), tensors.buffers(false))();
     EXPECT_EQ(tensors.output, tensors.input) << name;
   }
 }
 
 TEST(Roof, AddsOwnAndStagedElements) {
-  const auto what = make_case(Op::kAllReduce, 2);
+  const auto what = make_roof_case(Op::kAllReduce, 2);
   for (const auto& name : roof_styles(what)) {
     if (parse_roof_style(name).plan == TrafficPlan::kCut) continue;
     Tensors tensors;
@@ -53,7 +53,7 @@ TEST(Roof, AddsOwnAndStagedElements) {
 
 TEST(Roof, ReadsAndWritesAllRanksTensorsInSharedMemory) {
   for (const int num_ranks : {2, 3, 4, 8}) {
-    const auto what = make_case(Op::kAllReduce, num_ranks, Memory::kShared);
+    const auto what = make_roof_case(Op::kAllReduce, num_ranks, Memory::kShared);
     Tensors tensors;
     std::fill(tensors.input.begin(), tensors.input.end(), 1.0F);
     const auto style = parse_roof_style(roof_styles(what).front());
@@ -68,7 +68,7 @@ TEST(Roof, WritesTheWholeOutput) {
   for (const Memory memory : {Memory::kPrivate, Memory::kShared}) {
     for (const Op op : {Op::kAllGather, Op::kAllToAll}) {
       for (const int num_ranks : {2, 4, 8}) {
-        const auto what = make_case(op, num_ranks, memory);
+        const auto what = make_roof_case(op, num_ranks, memory);
         for (const auto& name : roof_styles(what)) {
           Tensors tensors;
           Roof(1, parse_roof_style(name)).prepare(what, tensors.buffers(false))();
@@ -81,9 +81,9 @@ TEST(Roof, WritesTheWholeOutput) {
 }
 
 TEST(RoofStyles, AreThoseThatMakeADifference) {
-  EXPECT_EQ(roof_styles(make_case(Op::kAllReduce, 2)).size(), 8U);
-  EXPECT_EQ(roof_styles(make_case(Op::kBroadcast, 2)).size(), 4U);
-  EXPECT_EQ(roof_styles(make_case(Op::kAllReduce, 2, Memory::kShared)),
+  EXPECT_EQ(roof_styles(make_roof_case(Op::kAllReduce, 2)).size(), 8U);
+  EXPECT_EQ(roof_styles(make_roof_case(Op::kBroadcast, 2)).size(), 4U);
+  EXPECT_EQ(roof_styles(make_roof_case(Op::kAllReduce, 2, Memory::kShared)),
             (std::vector<std::string>{"roof-whole-loop-256KiB", "roof-whole-memcpy-256KiB"}));
   EXPECT_THROW(parse_roof_style("roof-whole"), std::runtime_error);
   EXPECT_THROW(parse_roof_style("gloo"), std::runtime_error);

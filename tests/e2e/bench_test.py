@@ -62,7 +62,7 @@ def test_a_mistyped_operation_is_named_message():
     result = bench("collectives", "--op", "all_reduced")
     assert result.returncode == 1
     assert result.stderr == (
-        'cohort-bench: collectives: "all_reduced" is no operation (did you mean "all_reduce"?); known: all_reduce, '
+        'cohort-bench: collectives: "all_reduced" is not a valid operation (did you mean "all_reduce"?); known: all_reduce, '
         "broadcast, reduce, all_gather_single, reduce_scatter_single, all_to_all_single, send_recv, barrier\n\n")
 
 

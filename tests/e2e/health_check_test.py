@@ -41,7 +41,7 @@ def test_says_what_the_agent_does(job):
     second = job.node(script)
     wait_for_answer(first, port, {"state": "running", "round": 0, "restarts": 0, "workers": 3})
     assert probe(port, "HEAD", "/healthz") == (200, b"")
-    assert probe(port, "POST") == (405, b"a health check is a GET\n")
+    assert probe(port, "POST") == (405, b"a health check must be a GET request\n")
     second.wait_for_output("up0")
     job_workers = second.workers()
     assert len(job_workers) == 1

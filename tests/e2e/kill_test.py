@@ -128,7 +128,8 @@ def test_agent_of_another_node(job):
     second.kill()
     first.wait_for_output("size=1 ", count=2)
     assert second.finish() == -signal.SIGKILL
-    assert any(re.fullmatch(r"\[cohort\] warning: restarting the workers, which uses up no restart: HOST \(pid P\) gave no sign of "
+    assert any(re.fullmatch(r"\[cohort\] warning: restarting the workers \(this does not count against "
+                            r"--max-restarts\): HOST \(pid P\) gave no sign of "
                             r"life for 2\.4 s", line) for line in messages(first)), first.errors
     first.kill(signal.SIGTERM)
     assert first.finish() == 1
@@ -140,8 +141,9 @@ def test_agent_without_which_there_are_too_few(job):
     second.kill()
     assert first.finish() == 1
     assert_says(first, '[cohort] error: cohort run: the rendezvous "job" at 127.0.0.1:PORT was not complete within 5.0 s',
-                "  caused by: 1 of 2 nodes has come (HOST); waiting for 1 more",
-                "  hint: start the same command again on another host or on that of the lost node; --nnodes=1:2 goes on with fewer")
+                "  caused by: 1 of 2 nodes has arrived (HOST); waiting for 1 more",
+                "  hint: start the same command again on another host or on the lost node's host; "
+                "with --nnodes=1:2 a job goes on with fewer nodes")
     job.check_nothing_left()
 
 
@@ -342,8 +344,8 @@ def test_job_whose_guard_is_gone_restarts_and_ends_as_usual(job):
     os.kill(agent.workers()[0], signal.SIGKILL)
     assert agent.finish() == 0, agent.errors
     assert "count=1." in agent.output
-    assert_says(agent, "[cohort] warning: the launcher's guard (pid P) was killed; if the launcher is killed, too, what its "
-                "workers have started stays")
+    assert_says(agent, "[cohort] warning: the launcher's guard (pid P) was killed; if the launcher is killed too, whatever "
+                "its workers have started keeps running")
     job.check_nothing_left()
 
 
@@ -382,7 +384,7 @@ def test_full_disk_for_the_log_folder(job):
         r'\[cohort\] error: cohort run: cannot create the log folder\n'
         r'  caused by: cannot create folder "FOLDER/logs/RUN/attempt_0/\d+": No space left on device \(ENOSPC\)\n'
         r"  hint: see whether its disk is full and whether this user may write there, or give another --log-dir; "
-        r"--log-dir=/dev/null does without", "\n".join(messages(agent)))
+        r"--log-dir=/dev/null keeps no logs", "\n".join(messages(agent)))
     job.check_nothing_left()
 
 
@@ -395,8 +397,8 @@ def open_folder():
     shutil.rmtree(folder)
 
 
-PROCESS_LIMIT = ("a limit of processes and threads is reached: this user's (ulimit -u: {}) or the container's (pids.max of its "
-                 "cgroup); raise it, end other processes, or start fewer workers")
+PROCESS_LIMIT = ("the limit on processes and threads has been reached: this user's (ulimit -u: {}) or the container's (pids.max "
+                 "of its cgroup); raise it, end other processes, or start fewer workers")
 
 
 def as_user_with_few_processes(folder, limit):

@@ -98,7 +98,7 @@ def test_shm_with_a_python_rank_is_refused_on_all_ranks(agent):
         ranks = [job.cpp(0, "*:@backend=shm"), job.cpp(2, "*:@backend=shm")]
         text = ("ValueError: [cohort] group \"default_pg\" cannot use backend \"shm\"\n"
                 "  caused by: rank 1 is a Python process without torchcohort\n"
-                "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory\n")
+                "  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where all ranks can share memory\n")
         assert [outcome(rank) for rank in ranks] == [text, text]
 
 
@@ -111,11 +111,11 @@ def test_time_out_tells_python_ranks_that_came(agent, lazy):
         text = outcome(job.cpp(0, "*:@timeout=900"))
         python.kill()
     assert text == (
-        "DistStoreError: [cohort] init_process_group timed out: ranks 1 and 3 never came\n"
+        "DistStoreError: [cohort] init_process_group timed out: ranks 1 and 3 never arrived\n"
         f"  rank 0 (pid P on HOST) waited 900 ms at 127.0.0.1:{store.port}\n"
-        "  came: rank 0 (pid P on HOST), rank 2 (a Python process on HOST)\n"
+        "  arrived: rank 0 (pid P on HOST), rank 2 (a Python process on HOST)\n"
         "  caused by: Timed out after 1 seconds waiting for clients. 2/4 clients joined.\n"
-        "  hint: see whether ranks 1 and 3 started, with the same meeting place; if only late, raise InitOptions::timeout\n")
+        "  hint: see whether ranks 1 and 3 started, and with the same meeting place; if so, raise InitOptions::timeout\n")
 
 
 def test_python_rank_that_died_is_named(agent):
@@ -127,7 +127,7 @@ def test_python_rank_that_died_is_named(agent):
         store.wait(["default_pg/0//cohort/start/0"], timedelta(seconds=60))
         python.kill()
         assert outcome(waiting) == (
-            "DistStoreError: [cohort] init_process_group failed: rank 1 (a Python process on HOST) came and has ended since\n"
+            "DistStoreError: [cohort] init_process_group failed: rank 1 (a Python process on HOST) arrived but has ended since\n"
             "  still missing: rank 2\n  hint: look at the output of rank 1 for the reason\n")
 
 
@@ -145,7 +145,7 @@ def test_a_cpp_and_a_python_process_with_one_rank(agent, first):
             job.python(1)
         other = job.cpp(0)
         text = ("ValueError: [cohort] two processes have rank 1\n  the first: pid P on HOST\n  the second: pid P on HOST\n"
-                "  hint: give each process a RANK of its own; the first may be left from an earlier run\n")
+                "  hint: give each process a RANK of its own; the first may be left over from an earlier run\n")
         assert [outcome(cpp), outcome(other)] == [text, text]
 
 

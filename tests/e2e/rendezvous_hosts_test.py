@@ -99,7 +99,7 @@ def test_loopback_on_both_hosts_is_named(hosts, start):
     for node, host in zip(nodes, hosts):
         assert node.next() == (
             f'error: the rendezvous "job" at 127.0.0.1:{PORT} was not complete within 3.0 s\n'
-            f"  caused by: 1 of 2 nodes has come ({host.name}); waiting for 1 more\n"
+            f"  caused by: 1 of 2 nodes has arrived ({host.name}); waiting for 1 more\n"
             f"  hint: --rdzv-endpoint=127.0.0.1:{PORT} means each host itself: on other hosts give {host.address} or {host.address6} "
             f"or {host.name}")
 
@@ -109,7 +109,8 @@ def test_a_name_that_means_this_host_by_mistake_is_named(hosts, start):
     node = start(hosts[1], f"node-a:{PORT}", "--nnodes=2")
     assert node.next() == (
         "error: --rdzv-endpoint=node-a is not this host's name (node-b), but means a loopback address here (127.0.1.1, 10.77.0.1)\n"
-        "  hint: give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 does, too")
+        "  hint: give the address of the node that should host the rendezvous; on that node itself "
+        "--rdzv-conf is_host=1 works too")
     assert node.ended() == 1
 
 
@@ -124,7 +125,7 @@ def test_a_host_that_is_cut_off_is_missed_and_learns_of_it(hosts, start):
     assert re.match(rf"error: the rendezvous store at node-a:{PORT} is gone\n  caused by: the store on node-a:{PORT} is lost: ", text)
     hosts[1].ip("link", "set", "eth0", "up")
     again = start(hosts[1], f"node-a:{PORT}", "--nnodes=1:2")
-    assert nodes[0].next() == "over nodes-waiting by -1: node-b has come, and there is room for 1"
+    assert nodes[0].next() == "over nodes-waiting by -1: node-b has arrived, and there is room for 1"
     nodes[0].order("next")
     meet([nodes[0], again], number=2)
 
@@ -148,7 +149,7 @@ def test_the_token_keeps_strangers_out(hosts, start, tmp_path):
         secret.write_text(secret.name + "-secret\n")
         secret.chmod(0o600)
     first = start(hosts[0], f"node-a:{PORT}", "--nnodes=2", conf=f",token_file={secrets[0]}")
-    first.wait_for_errors("1 of 2 nodes has come")
+    first.wait_for_errors("1 of 2 nodes has arrived")
     for conf in ("", f",token_file={secrets[1]}"):
         stranger = start(hosts[1], f"node-a:{PORT}", "--nnodes=2", conf=conf)
         text = stranger.next()

@@ -136,7 +136,7 @@ def test_a_spare_takes_the_place_of_a_lost_node():
 def test_a_spare_ends_with_the_job():
     with Store() as job:
         leader = guests(job, 1, "2:2")[0]
-        leader.wait_for_errors("1 of 2 nodes has come")
+        leader.wait_for_errors("1 of 2 nodes has arrived")
         nodes, _ = rounds([leader, *guests(job, 1, "2:2")])
         spare = guests(job, 1, "2:2")[0]
         leader.wait_for_errors(" as spare")
@@ -186,7 +186,7 @@ def test_a_time_out_says_who_came():
         text = node.next()
         assert re.fullmatch(
             rf'error: the rendezvous "job" at {job.endpoint} was not complete within 3\.0 s\n'
-            r"  caused by: 1 of 3 nodes has come \(\S+\); waiting for 2 more\n"
+            r"  caused by: 1 of 3 nodes has arrived \(\S+\); waiting for 2 more\n"
             rf"  hint: --rdzv-endpoint={job.endpoint} means each host itself: on other hosts give .+", text)
         assert node.ended() == 1
 
@@ -210,7 +210,7 @@ def test_nobody_listens_where_the_first_node_should(flags, variables):
 def test_different_settings_are_named():
     with Job() as job:
         first = job.node("--nnodes=2")
-        first.wait_for_errors("1 of 2 nodes has come")
+        first.wait_for_errors("1 of 2 nodes has arrived")
         second = job.node("--nnodes=3")
         text = second.next()
         assert re.fullmatch(r"error: --nnodes is 3 here, but 2 on \S+\n  hint: start every node of a job with the same settings", text)

@@ -68,7 +68,7 @@ def await_key(job, pattern):
 def test_torchrun_stops_at_our_dynamic_rendezvous():
     with Job() as job:
         node = ours("c10d", job, 0)
-        node.wait_for_errors("1 of 2 nodes has come")
+        node.wait_for_errors("1 of 2 nodes has arrived")
         with Torchrun(*both("c10d", job, 1)) as torchrun:
             text = torchrun.ended()
             assert torchrun.process.returncode == 1
@@ -79,7 +79,7 @@ def test_torchrun_stops_at_our_dynamic_rendezvous():
 def test_torchrun_stops_at_our_static_rendezvous():
     with Job() as job:
         node = ours("static", job, 0)
-        node.wait_for_errors("1 of 2 nodes has come")
+        node.wait_for_errors("1 of 2 nodes has arrived")
         with Torchrun(*both("static", job, 1)) as torchrun:
             text = torchrun.ended()
             assert torchrun.process.returncode == 1

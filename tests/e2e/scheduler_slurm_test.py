@@ -14,7 +14,7 @@ ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"
 SUM_OF_FOUR = [f"rank {rank} of 4: the sum is 10" for rank in range(4)]
 SUM_OF_TWO = [f"rank {rank} of 2: the sum is 3" for rank in range(2)]
 NO_TASK = ("Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n"
-           "  hint: this process is in SLURM job N, but is none of its tasks (a batch script or a shell): start the program "
+           "  hint: this process is in SLURM job N, but is not one of its tasks (a batch script or a shell): start the program "
            "with srun\n")
 MPI = dict(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 

@@ -75,4 +75,4 @@ def test_a_restart_of_torchrun_meets_the_old_keys(run, tmp_path):
     codes, lines, err = run(["--standalone", "--nproc-per-node=2", "--max-restarts=1", "sh", "-c", program])
     assert (codes, lines) == ([1], ["rank 0 of 2: the sum is 3", "rank 1 of 2: the sum is 3"]), err
     process = rf"pid \d+ on {re.escape(socket.gethostname())}"
-    assert re.search(rf"\[cohort\] rank [01] \({process}\) comes too late: this rank was {process}, which has ended", err), err
+    assert re.search(rf"\[cohort\] rank [01] \({process}\) arrives too late: this rank was {process}, which has ended", err), err

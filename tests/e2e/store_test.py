@@ -93,9 +93,9 @@ HINT = "\n  hint: cohort store --help lists the flags\n"
 @pytest.mark.parametrize("flag, message", [
     ("--prot=1", 'unknown argument --prot=1 (did you mean "--port"?)' + HINT),
     ("extra", "unknown argument extra" + HINT),
-    ("--port=65536", '--port: "65536" is no port: 0 to 65535' + HINT),
-    ("--port=x", '--port: "x" is no port: 0 to 65535' + HINT),
-    ("--ip-family=5", '--ip-family: "5" is none of any, 4 and 6' + HINT),
+    ("--port=65536", '--port: "65536" is not a port from 0 to 65535' + HINT),
+    ("--port=x", '--port: "x" is not a port from 0 to 65535' + HINT),
+    ("--ip-family=5", '--ip-family: "5" must be any, 4 or 6' + HINT),
 ])
 def test_wrong_flags_message(flag, message):
     done = subprocess.run([COHORT, "store", flag], capture_output=True, text=True, timeout=60)

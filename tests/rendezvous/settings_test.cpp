@@ -134,7 +134,8 @@ TEST(RendezvousSettings, PortZeroIsForOneNode) {
   auto flags = c10d("node0:0");
   EXPECT_TRUE(parse_settings(flags));
   flags.num_nodes = "1:2";
-  EXPECT_EQ(error_of(flags), "--rdzv-endpoint=\"node0:0\" has port 0, which only the node that hosts it can find out");
+  EXPECT_EQ(error_of(flags),
+            "--rdzv-endpoint=\"node0:0\" has port 0, and only the node that hosts it would know which port was chosen");
 }
 
 TEST(RendezvousSettings, BackendMessage) {

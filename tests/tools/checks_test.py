@@ -22,7 +22,7 @@ def project(tmp_path):
         path.write_text(text)
 
     write("cohort/base/text.h", "#pragma once\n#include <string>\n")
-    write("cohort/comm/group.cpp", '#include <torch/nn.h>\n#include "cohort/base/text.h"\n')
+    write("cohort/comm/group/world.cpp", '#include <torch/nn.h>\n#include "cohort/base/text.h"\n')
     write("tests/CMakeLists.txt", CMAKE)
     write("tests/base/text_test.cpp", TEST)
     write("tests/e2e/demo_test.py", "def test_runs():\n    assert True\n")
@@ -47,7 +47,13 @@ def test_sound_project_passes(project, name):
 @pytest.mark.parametrize("name, path, text, message", [
     ("layers", "cohort/base/text.cpp", '#include "cohort/comm/group.h"\n', "layer base must not include comm"),
     ("layers", "cohort/base/text.cpp", "#include <ATen/core/Tensor.h>\n", "base knows no LibTorch"),
-    ("layers", "cohort/comm/a.cpp", '#include "cohort/cohort.h"\n', "is for users"),
+    ("layers", "cohort/comm/group/a.cpp", '#include "cohort/cohort.h"\n', "is for users"),
+    ("layers", "cohort/comm/a.cpp", "\n", "not in a room of layer comm"),
+    ("layers", "cohort/comm/soup/a.cpp", "\n", "not in a room of layer comm"),
+    ("layers", "cohort/comm/start/a.cpp", '#include "cohort/comm/group/world.h"\n',
+     "room comm/start must not include comm/group"),
+    ("layers", "cohort/comm/gloo/a.cpp", '#include "cohort/comm/shm/shm_work.h"\n',
+     "room comm/gloo must not include comm/shm"),
     ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
     ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group.h"\n', "layer tools/cohort must not include comm"),
     ("budgets", "cohort/base/long.h", "\n" * 251, "251 lines, a header file may have 250"),

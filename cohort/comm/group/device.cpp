@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kNone = -1;
 
-// Chosen last in any thread. Alone: no other data depends on it, so relaxed.
+// The last choice of any thread. Relaxed, because no other data depends on it.
 std::atomic<int> last_choice{kNone};
 thread_local bool thread_has_chosen = false;
 

@@ -36,7 +36,7 @@ void release_groups_at_exit(int status, void*) {
     end_background_operations();
     return;
   }
-  // After a failure there is something more important to read.
+  // After a failure the error is more important to read.
   if (status == 0) {
     base::log_warning(
         "the program ended without destroy_process_group(); its groups are released now. Call it before main returns, "

@@ -21,7 +21,7 @@ constexpr auto kGracePeriod = std::chrono::seconds(30);
 // None: there is no limit.
 using Deadline = std::optional<Clock::time_point>;
 
-// Far enough for anybody, and no overflow for milliseconds::max().
+// Longer than any job, and without an overflow for milliseconds::max().
 Deadline after(std::optional<milliseconds> timeout) {
   constexpr milliseconds kYears = std::chrono::hours(24 * 365 * 10);
   return timeout ? Deadline(Clock::now() + std::min(*timeout, kYears)) : std::nullopt;

@@ -90,25 +90,25 @@ shm::MessageWithFd receive_message(const Fd& socket, TensorMessage& message) {
 }
 
 base::Result<at::Tensor> to_tensor(const TensorMessage& message, shm::MessageWithFd received) {
-  if (received.is_cut || received.num_bytes != sizeof(message)) return base::Error("it is no tensor");
+  if (received.is_cut || received.num_bytes != sizeof(message)) return base::Error("it is not a tensor");
   if (auto fine = comm::check_message(message); !fine) return fine.error();
   if (message.memory_bytes == 0) {
     return comm::decode_tensor(message, c10::Storage(c10::Storage::use_byte_size_t(), 0,
                                                      c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false));
   }
   if (!received.fd) {
-    return base::Error("its memory did not come with it")
-        .with_hint("this process may have no descriptor left: see ulimit -n");
+    return base::Error("its memory was not received with it")
+        .with_hint("this process may have no file descriptor left: see ulimit -n");
   }
   auto block = comm::SharedBlock::open(std::move(received.fd), message.memory_bytes);
   if (!block) return block.error();
-  if ((*block)->size() != message.memory_bytes) return base::Error("its memory is no whole number of pages");
+  if ((*block)->size() != message.memory_bytes) return base::Error("its memory is not a whole number of pages");
   return comm::decode_tensor(message, (*block)->storage_at(message.storage_offset, message.storage_bytes));
 }
 
 }  // namespace
 
-// Here and not in the header: base::Fd is no part of the library's interface.
+// Here and not in the header: base::Fd is not part of the library's interface.
 TensorChannel::TensorChannel(Fd socket, int peer_pid) : socket_(std::move(socket)), peer_pid_(peer_pid) {}
 TensorChannel::TensorChannel(TensorChannel&& other) noexcept = default;
 TensorChannel& TensorChannel::operator=(TensorChannel&& other) noexcept = default;
@@ -223,7 +223,7 @@ TensorChannel TensorListener::accept(std::optional<milliseconds> timeout) {
       if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) continue;
       fail(fill_in("cannot accept on tensor channel {}: {}", in_quotes(name_), errno_text(errno)));
     }
-    // A stranger is not told anything.
+    // Another user's process gets no answer.
     if (const auto pid = shm::own_users_process(socket)) return TensorChannel(std::move(socket), *pid);
   }
 }

@@ -42,7 +42,7 @@ class COHORT_API TensorChannel {
   /// conjugates and negatives, and for tensors that Tensor::share_memory_() has shared: its files can shrink under a reader.
   void send(const at::Tensor& tensor);
   /// Blocks until a tensor comes. The same storage received twice is one storage here. Throws once the other end is closed and
-  /// everything it has sent is received, and for what is no tensor; the channel can be used on after the latter.
+  /// everything it has sent is received, and for something that is not a tensor; after the latter the channel can still be used.
   at::Tensor receive();
   /// True if receive() would not block; waits that long for it (0: looks).
   bool poll(std::chrono::milliseconds timeout = {});

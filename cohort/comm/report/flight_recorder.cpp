@@ -17,7 +17,7 @@ std::string write_flight_recorder(const std::string& prefix) {
   std::string path = shm::dump_traces(prefix);
   TORCH_CHECK(!path.empty(), "the flight recorder cannot be written",
               prefix.empty() ? std::string() : " to files that begin with \"" + prefix + "\"",
-              "; the warning before this says why");
+              "; the warning before this one says why");
   return path;
 }
 

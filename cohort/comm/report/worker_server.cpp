@@ -156,7 +156,7 @@ void register_worker_handlers() {
 struct WorkerServer::Service {
   std::string path;
   base::HttpServer server;
-  /// Readable once the thread shall end.
+  /// Readable once the thread must end.
   base::Fd stop;
   std::thread thread;
 

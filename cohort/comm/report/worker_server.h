@@ -24,7 +24,7 @@
 
 namespace cohort {
 
-/// Adds our handlers to LibTorch's table, so that PyTorch's own servers in this process have them, too. A WorkerServer does it.
+/// Adds our handlers to LibTorch's table, so that PyTorch's own servers in this process have them too. A WorkerServer calls this.
 COHORT_API void register_worker_handlers();
 
 /// Has a thread of its own, in which handlers run, one after the other; it takes no signals. Not in a process that spawns ranks.

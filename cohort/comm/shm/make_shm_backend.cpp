@@ -51,7 +51,7 @@ class Attachment {
   // What the others learn first of a failure.
   enum class Kind : char { kAbsent = 'A', kUnable = 'U' };
 
-  // Somebody is missing; another backend would wait for him too.
+  // Somebody is missing; another backend would wait for that rank too.
   bool is_absence(const base::Error& error) const {
     return Clock::now() >= deadline_ || describe(error).find("has ended") != std::string::npos;
   }
@@ -77,7 +77,7 @@ class Attachment {
       request_.store->set(key("address"), base::to_bytes(address));
       return address;
     }
-    wait_until("rank 0 never came to it", [this] { return request_.store->check({key("address")}); });
+    wait_until("rank 0 never arrived", [this] { return request_.store->check({key("address")}); });
     const auto bytes = request_.store->get(key("address"));
     return {bytes.begin(), bytes.end()};
   }
@@ -85,7 +85,7 @@ class Attachment {
   // So that either all ranks use the group or none does.
   void agree() {
     auto count = request_.store->add(key("joined"), 1);
-    wait_until("not every rank came to it", [&] {
+    wait_until("not every rank arrived", [&] {
       if (count < request_.world_size) count = request_.store->add(key("joined"), 0);
       return count >= request_.world_size;
     });
@@ -146,7 +146,8 @@ class Attachment {
     };
     const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
     if (failure[0] == static_cast<char>(Kind::kUnable)) {
-      throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"),
+      throw CannotShareMemory(here,
+                              text("use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can"),
                               failure.substr(1));
     }
     throw c10::DistBackendError(here,

@@ -75,7 +75,7 @@ uint64_t count_forks() {
 
 shm::Failure forked() {
   return {shm::Failure::Kind::kAborted,
-          {"this process was forked from the rank, and is no member of its groups"},
+          {"this process was forked from the rank, and is not a member of its groups"},
           "call collectives in the rank itself; start other ranks by spawn, or before the first group"};
 }
 
@@ -181,7 +181,7 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
   return exception;
 }
 
-// Where another thread runs an operation, this one is no better off: an interruption ends both.
+// If another thread runs an operation, that one cannot go on either: an interruption ends both.
 std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   std::unique_lock run(run_mutex_, std::try_to_lock);
   while (!run && !run.try_lock_for(kSessionLookInterval)) {

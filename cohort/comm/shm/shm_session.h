@@ -65,7 +65,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   /// Somebody will wait for `work` who cannot run the queue. If it is the next and the other ranks come to it within a moment,
   /// it runs at once in the calling thread; else the progress thread gives the caller no more time.
   void run_or_hurry(ShmWork& work);
-  /// The progress thread shall not give the caller time any more: somebody waits who cannot run the queue.
+  /// The progress thread must no longer give the caller time: somebody waits who cannot run the queue.
   void hurry();
 
   /// Ends what runs and what is queued with an error, and refuses what comes.

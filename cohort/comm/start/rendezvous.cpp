@@ -138,7 +138,7 @@ std::string unreachable_master_note(const RendezvousPlan& plan) {
   const bool leads_here = std::any_of(addresses->begin(), addresses->end(),
                                       [&](const auto& address) { return is_own_address(address, interfaces); });
   if (leads_here) return {};
-  return base::fill_in("{} resolves to {}, which is no address of this host: {}", plan.host,
+  return base::fill_in("{} resolves to {}, which is not an address of this host: {}", plan.host,
                        base::join(*addresses, ", "), describe_interfaces(interfaces));
 }
 

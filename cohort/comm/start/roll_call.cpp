@@ -130,7 +130,7 @@ class RollCaller {
     return {
         RefusalKind::kStore,
         fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
-                "  caused by: none within the time-out of {}, nor some seconds after it\n"
+                "  caused by: no answer within the time-out of {}, nor a few seconds after it\n"
                 "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
                 self_in_words(), place(), base::format_duration(call_.timeout))};
   }
@@ -139,10 +139,11 @@ class RollCaller {
   std::string self_in_words() const { return fill_in("rank {} ({})", call_.rank, describe_process(self_)); }
   std::string place() const {
     if (!call_.plan) return "the store it was given";
-    return call_.plan->kind == RendezvousPlan::Kind::kFile ? call_.plan->path
-                                                           : fill_in("{}:{}", call_.plan->host, call_.plan->port);
+    return call_.plan->kind == RendezvousPlan::RefusalKind::kFile
+               ? call_.plan->path
+               : fill_in("{}:{}", call_.plan->host, call_.plan->port);
   }
-  bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::Kind::kFile; }
+  bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::RefusalKind::kFile; }
   bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
 
   Failure stale_file(const std::string& cause) const {
@@ -185,7 +186,7 @@ class RollCaller {
     if (!comm::is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
-    return Failure{RefusalKind::kStore, fill_in("[cohort] {} comes too late: this rank was {}, which has ended\n"
+    return Failure{RefusalKind::kStore, fill_in("[cohort] {} arrives too late: this rank was {}, which has ended\n"
                                                 "  hint: start all ranks again",
                                                 self_in_words(), describe_process(there))};
   }
@@ -306,18 +307,19 @@ class RollCaller {
     const auto found =
         std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
     if (found == arrivals_.end()) return std::nullopt;
-    auto text = fill_in("[cohort] init_process_group failed: {} came and has ended since", describe(found->second));
+    auto text = fill_in("[cohort] init_process_group failed: {} arrived but has ended since", describe(found->second));
     if (!is_complete()) text += "\n  still missing: " + ranks_in_words(missing());
     text += fill_in("\n  hint: look at the output of rank {} for the reason", found->first);
-    if (is_file()) text += fill_in("; if it is none of this run, {} is left over from another one: delete it", place());
+    if (is_file()) text += fill_in("; if that rank is from another run, {} is a leftover: delete it", place());
     return Failure{RefusalKind::kStore, text};
   }
 
   Failure timed_out() const {
     const auto names = missing();
-    auto text = fill_in("[cohort] init_process_group timed out: {} never came\n  {} waited {} at {}{}\n  came: {}",
-                        ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
-                        hosts_store() ? ", which it hosts" : "", describe(arrivals()));
+    auto text =
+        fill_in("[cohort] init_process_group timed out: {} never arrived\n  {} waited {} at {}{}\n  arrived: {}",
+                ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
+                hosts_store() ? ", which it hosts" : "", describe(arrivals()));
     // PyTorch's own words, which scripts look for.
     text += fill_in("\n  caused by: Timed out after {} seconds waiting for clients. {}/{} clients joined.",
                     std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(), call_.world_size);
@@ -325,7 +327,7 @@ class RollCaller {
       text += "\n  caused by: " + note;
     }
     return {RefusalKind::kStore,
-            text + fill_in("\n  hint: see whether {} started, with the same meeting place; if only late, raise "
+            text + fill_in("\n  hint: see whether {} started, and with the same meeting place; if so, raise "
                            "InitOptions::timeout",
                            ranks_in_words(names))};
   }
@@ -482,7 +484,7 @@ std::string explain_failed_connect(const FailedConnect& failure, const Peers& pe
   const auto absent = ended.empty() ? ranks_without_gloo_key(failure) : std::vector<int>{};
   auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", failure.group, ranks_in_words(failure.ranks));
   for (const int rank : ended) text += fill_in("\n  caused by: {} has ended", peers.describe(rank));
-  if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
+  if (!absent.empty()) text += fill_in("\n  caused by: {} never arrived", ranks_in_words(absent));
   text += "\n  caused by: " + failure.engine_text.substr(0, failure.engine_text.find('\n'));
   if (ended == std::vector<int>{0} && !is_in(failure, 0))
     return text +
@@ -490,9 +492,8 @@ std::string explain_failed_connect(const FailedConnect& failure, const Peers& pe
   if (!ended.empty()) return text + fill_in("\n  hint: look at the output of {} for the reason", ranks_in_words(ended));
   if (absent.empty())
     return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
-  return text +
-         fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
-                 ranks_in_words(absent), failure.option);
+  return text + fill_in("\n  hint: see whether {} ended, or created other groups before this one; if not, raise {}",
+                        ranks_in_words(absent), failure.option);
 }
 
 }  // namespace cohort::comm

@@ -65,7 +65,7 @@ struct FailedConnect {
   std::string engine_text;
 };
 
-/// The text for a group whose connecting failed: names the members that have ended and those that never came to it.
+/// The text for a group whose connecting failed: names the members that have ended and those that never arrived.
 /// Blocks for at most half a second, for a process whose connections broke to be seen as ended.
 COHORT_API std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers);
 

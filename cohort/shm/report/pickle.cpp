@@ -52,7 +52,7 @@ class Writer {
   }
 
   void put_text(const Json& text) {
-    // dump() is what replaces bytes that are no UTF-8, parse() takes away its quotes.
+    // dump() is what replaces bytes that are not UTF-8, parse() takes away its quotes.
     const std::string clean = Json::parse(text.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
     out += 'X';
     put_bytes(clean.size(), 4);

@@ -161,9 +161,9 @@ COHORT_WORKER(objects_that_cannot_be_read) {
     REQUIRE_EQUAL(error_of([&] { recv_object_list(bytes, 0); }),
                   "object 0 of rank 0: expected bytes, got a value of type Int; receive it as c10::IValue");
     ObjectList list(2);
-    REQUIRE_EQUAL(
-        error_of([&] { recv_object_list(list, 0); }),
-        "object sizes came as [-5, 7]; all ranks must make the same object collective with lists of one length");
+    REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
+                  "the object sizes received are [-5, 7]; all ranks must call the same object collective with lists of "
+                  "the same length");
     list.resize(1);
     REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
                   "object 0 of rank 0: cannot unpickle: a line has no end (byte 0 of 2)");

@@ -42,10 +42,9 @@ TEST(FlightRecorder, WritesFiles) {
 }
 
 TEST(FlightRecorder, PathThatCannotBeWrittenMessage) {
-  EXPECT_THAT(
-      test::error_of([] { write_flight_recorder("/proc/cannot/run_"); }),
-      StartsWith("the flight recorder cannot be written to files that begin with \"/proc/cannot/run_\"; the warning "
-                 "before this says why"));
+  EXPECT_THAT(test::error_of([] { write_flight_recorder("/proc/cannot/run_"); }),
+              StartsWith("the flight recorder cannot be written to files that begin with \"/proc/cannot/run_\"; the "
+                         "warning before this one says why"));
   EXPECT_THAT(test::error_of([] { write_chrome_trace("/proc/cannot.json"); }),
               StartsWith("cannot write \"/proc/cannot.json\"\n  caused by: "));
 }
