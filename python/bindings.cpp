@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/backend/background_threads.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/join_backend.h"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "cohort/comm/backend/host_program.h"
-#include "cohort/comm/shm/open_sessions.h"
 #include "cohort/job/failure_text.h"
 #include "cohort/job/peer.h"
 #include "cohort/shm/waiting.h"
@@ -95,7 +94,7 @@ ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& 
 std::shared_ptr<ShmSession> ShmSession::create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
                                                Cores cores) {
   const std::shared_ptr<ShmSession> session(new ShmSession(std::move(group), request, cores));
-  add_open_session(*session);
+  add_background_threads(session);
   return session;
 }
 
@@ -415,7 +414,7 @@ void ShmSession::close() {
   }
   wake_.notify_all();
   spare_.notify_all();
-  remove_open_session(*this);
+  remove_background_threads(*this);
   if (num_pending() > 0) {
     const std::shared_lock lock(lifetime_);
     group_->abort();

@@ -19,6 +19,7 @@
 
 #include "cohort/base/log.h"
 #include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/ddp/agree_on_buckets.h"
 #include "cohort/parallel/ddp/bucket.h"
 #include "cohort/parallel/ddp/engine.h"
@@ -46,7 +47,7 @@ struct SavedGradient {
 };
 
 bool runs_in_caller(const ReducerOptions& options, const std::vector<at::Tensor>& parameters) {
-  return parameters.front().is_cpu() && has_shared_memory(options.process_group);
+  return comm::capability_of(options.process_group, parameters.front().device().type()).runs_in_caller;
 }
 
 class OverlapEngine final : public GradientEngine {
