@@ -34,11 +34,11 @@ struct JoinRequest {
 /// Throws c10::ValueError for ranks that can never work together, c10::DistStoreError naming those that do not come,
 /// c10::DistBackendError when connecting fails.
 /// Thread-safety: one thread at a time.
-COHORT_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
+COHORT_BINDING_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
 
 /// Ends all operations of backend "shm" in this process, and the threads that run them. For hosts whose own end does not bear
 /// threads, as Python's. Afterwards every operation fails.
 /// Returns: true if there were groups; threads that use them may still be on their way out of an operation.
-COHORT_API bool end_background_threads();
+COHORT_BINDING_API bool end_background_threads();
 
 }  // namespace cohort::comm
