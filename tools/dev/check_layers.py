@@ -12,15 +12,16 @@ BELOW = {
     "rendezvous": ["base", "store"],
     "elastic": ["base", "store", "rendezvous"],
     "shm": ["base"],
-    "comm": ["base", "rendezvous", "shm"],
+    "job": ["base", "rendezvous", "shm"],
+    "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
-    "parallel": ["base", "shm", "comm", "mesh"],
+    "parallel": ["base", "shm", "job", "comm", "mesh"],
     "data": ["base", "comm"],
     "checkpoint": ["base", "comm", "mesh"],
     "models": ["base", "comm"],
     "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models"],
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
