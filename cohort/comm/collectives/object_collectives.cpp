@@ -27,9 +27,9 @@ std::string to_pickle(const std::string& object) { return comm::pickle_bytes(obj
 void read_pickle(std::string_view data, c10::IValue& object) { object = comm::unpickle(data); }
 void read_pickle(std::string_view data, std::string& object) {
   const auto value = comm::unpickle(data);
-  TORCH_CHECK_VALUE(is_bytes(value), "expected bytes, got a value of type ", value.tagKind(),
+  TORCH_CHECK_VALUE(comm::is_bytes(value), "expected bytes, got a value of type ", value.tagKind(),
                     "; receive it as c10::IValue");
-  object = bytes_of(value);
+  object = comm::bytes_of(value);
 }
 
 // PyTorch's _get_object_coll_device.

@@ -14,13 +14,13 @@
 namespace cohort::nn::functional {
 namespace {
 
-using comm::as_variables;
-using comm::AutogradCallPtr;
-using comm::contiguous;
-using comm::gradients;
-using comm::keep;
-using comm::kept;
-using comm::make_call;
+using cohort::functional::as_variables;
+using cohort::functional::AutogradCallPtr;
+using cohort::functional::contiguous;
+using cohort::functional::gradients;
+using cohort::functional::keep;
+using cohort::functional::kept;
+using cohort::functional::make_call;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 

@@ -117,8 +117,8 @@ COHORT_WORKER(names_cohort) {
   const auto pair = new_group({0, 1});
   if (is_member(pair)) check_all_reduce(pair);
   monitored_barrier();
-  std::cout << get_backend() << " " << get_backend_config() << " " << (has_shared_memory() ? "shared" : "sent") << " "
-            << (has_shared_memory(pair) ? "shared" : "sent") << std::endl;
+  std::cout << get_backend() << " " << get_backend_config() << " " << (comm::has_shared_memory() ? "shared" : "sent")
+            << " " << (comm::has_shared_memory(pair) ? "shared" : "sent") << std::endl;
   destroy_process_group();
 }
 
