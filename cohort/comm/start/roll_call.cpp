@@ -25,14 +25,7 @@
 namespace cohort::comm {
 namespace {
 
-using job::Arrival;
-using job::decode_gloo_entry;
-using job::decode_peer;
-using job::describe_process;
 using job::gloo_key;
-using job::GlooEntry;
-using job::list_interfaces;
-using job::Peer;
 using job::ranks_in_words;
 using Clock = std::chrono::steady_clock;
 using base::fill_in;
@@ -99,17 +92,17 @@ LastFailure& last_failure() {
 }
 
 // "<who and when>\n<kind><text>"; the first failure stays.
-void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) {
+void post_failure(c10d::Store& store, const job::Peer& self, const Failure& failure) {
   static std::atomic<int> count{0};
   const auto value =
       fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count, static_cast<char>(failure.kind), failure.text);
   store.compareSet(kErrorKey, {}, base::to_bytes(value));
 }
 
-std::string describe_python(const std::optional<GlooEntry>& entry) {
+std::string describe_python(const std::optional<job::GlooEntry>& entry) {
   if (!entry) return "a Python process";
   const auto use = base::look_up_port(entry->port);
-  const bool is_here = entry->host == job::host_name() && job::is_own_address(entry->address, list_interfaces());
+  const bool is_here = entry->host == job::host_name() && job::is_own_address(entry->address, job::list_interfaces());
   if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
   return "a Python process on " + entry->host;
 }
@@ -124,7 +117,7 @@ class RollCaller {
     if (self_.shm_obstacle.empty()) self_.shm_scope = shm::host_scope();
   }
 
-  std::vector<Arrival> run() {
+  std::vector<job::Arrival> run() {
     try {
       if (auto failure = enter()) fail(*failure);
       wait();
@@ -171,7 +164,7 @@ class RollCaller {
     }
     self_.addresses = *addresses;
     if (std::any_of(addresses->begin(), addresses->end(), job::is_loopback_address)) {
-      self_.interfaces = job::describe_reachable_interfaces(list_interfaces());
+      self_.interfaces = job::describe_reachable_interfaces(job::list_interfaces());
     }
     return std::nullopt;
   }
@@ -189,7 +182,7 @@ class RollCaller {
       entry = store_->compareSet(entry_key(call_.rank), {}, mine);
       if (entry == mine) return look_for_python_twin();
     }
-    const auto there = decode_peer(entry);
+    const auto there = job::decode_peer(entry);
     if (job::is_same_process(there, self_)) return enter_again(there);
     if (!job::is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
@@ -200,7 +193,7 @@ class RollCaller {
   }
 
   // This process has created a default group with this store before.
-  std::optional<Failure> enter_again(const Peer& before) {
+  std::optional<Failure> enter_again(const job::Peer& before) {
     self_.start_count = before.start_count + 1;
     if (!call_.is_among_own_kind) store_->deleteKey(gloo_key(call_.rank));
     store_->set(entry_key(call_.rank), base::to_bytes(encode(self_)));
@@ -208,7 +201,7 @@ class RollCaller {
     return std::nullopt;
   }
 
-  std::optional<GlooEntry> python_twin() const { return decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
+  auto python_twin() const { return job::decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
   bool has_gloo_key(int rank) const { return !call_.is_among_own_kind && store_->check({gloo_key(rank)}); }
 
   std::optional<Failure> look_for_python_twin() {
@@ -223,25 +216,25 @@ class RollCaller {
   }
 
   // A Python process listens where it says for as long as it lives.
-  static bool is_seen_gone(const GlooEntry& entry) {
-    return entry.host == job::host_name() && job::is_own_address(entry.address, list_interfaces()) &&
+  static bool is_seen_gone(const job::GlooEntry& entry) {
+    return entry.host == job::host_name() && job::is_own_address(entry.address, job::list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
   }
-  static bool is_seen_gone(const Arrival& arrival) {
+  static bool is_seen_gone(const job::Arrival& arrival) {
     return arrival.peer ? job::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
   }
 
   void look_for(int rank) {
     if (arrivals_.contains(rank)) return;
-    Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
+    job::Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
     if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
-      arrival.peer = decode_peer(entry);
+      arrival.peer = job::decode_peer(entry);
       // An entry of the group before this one does not count.
       if (arrival.peer->start_count < self_.start_count) return;
     } else if (has_gloo_key(rank)) {
       // A C++ rank writes that key too, but its entry first.
       if (!read_now(*store_, entry_key(rank)).empty()) return;
-      arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
+      arrival.gloo = job::decode_gloo_entry(store_->get(gloo_key(rank)));
     } else {
       return;
     }
@@ -255,8 +248,8 @@ class RollCaller {
 
   bool is_complete() const { return static_cast<int>(arrivals_.size()) == call_.world_size; }
 
-  std::vector<Arrival> arrivals() const {
-    std::vector<Arrival> list;
+  std::vector<job::Arrival> arrivals() const {
+    std::vector<job::Arrival> list;
     for (const auto& entry : arrivals_) list.push_back(entry.second);
     return list;
   }
@@ -385,7 +378,7 @@ class RollCaller {
     }
   }
 
-  bool has_read(const Arrival& arrival) const {
+  bool has_read(const job::Arrival& arrival) const {
     return !arrival.peer || is_seen_gone(arrival) || store_->check({read_key(arrival.rank, arrival.peer->pid)});
   }
 
@@ -406,8 +399,8 @@ class RollCaller {
   const Clock::time_point begin_ = Clock::now();
   const Clock::time_point deadline_;
   Clock::time_point last_full_scan_ = begin_;
-  Peer self_;
-  std::map<int, Arrival> arrivals_;
+  job::Peer self_;
+  std::map<int, job::Arrival> arrivals_;
   bool has_entry_ = false;
   bool has_warned_ = false;
   std::string seen_value_;
@@ -446,9 +439,9 @@ std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
 
 }  // namespace
 
-std::vector<Arrival> call_roll(const RollCall& call) {
+std::vector<job::Arrival> call_roll(const RollCall& call) {
   const auto roll = std::make_shared<RollCaller>(call);
-  std::packaged_task<std::vector<Arrival>()> task([roll] { return roll->run(); });
+  std::packaged_task<std::vector<job::Arrival>()> task([roll] { return roll->run(); });
   auto done = task.get_future();
   std::thread thread(std::move(task));
   if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
@@ -465,9 +458,9 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   std::string first;
   while (first.empty() && Clock::now() < end) {
     if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
-      first = describe_process(decode_peer(peer));
+      first = describe_process(job::decode_peer(peer));
     } else if (store->check({gloo_key(0)})) {
-      first = describe_python(decode_gloo_entry(store->get(gloo_key(0))));
+      first = describe_python(job::decode_gloo_entry(store->get(gloo_key(0))));
     } else {
       std::this_thread::sleep_for(kPollInterval);
     }
