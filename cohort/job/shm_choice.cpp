@@ -4,7 +4,7 @@
 
 #include "cohort/base/text.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 constexpr size_t kMostNamed = 8;
@@ -41,4 +41,4 @@ std::string shm_refusal_text(const std::string& group, const std::vector<std::st
          "memory";
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -24,6 +24,7 @@ run_two_ranks() {  # launcher
 install_cohort() {
   rm -rf "$work/prefix"
   cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
+  python3 "$source_dir/tools/dev/check_public_headers.py" "$source_dir" --installed "$work/prefix/include"
 }
 
 case $way in

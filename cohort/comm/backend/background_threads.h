@@ -32,6 +32,6 @@ void end_background_operations();
 /// Ends all operations that backends run in this process, and their threads. For hosts whose own end does not bear
 /// threads, as Python's. Afterwards every operation of theirs fails.
 /// Returns: true if there were any; threads that use them may still be on their way out of an operation.
-COHORT_API bool end_background_threads();
+COHORT_BINDING_API bool end_background_threads();
 
 }  // namespace cohort::comm

@@ -21,7 +21,7 @@
 
 namespace cohort::comm {
 
-class COHORT_API PerDeviceBackend final : public c10d::Backend {
+class COHORT_TEST_API PerDeviceBackend final : public c10d::Backend {
  public:
   using Tensor = at::Tensor;
   using Tensors = std::vector<at::Tensor>;

@@ -9,21 +9,21 @@
 #include "cohort/job/call_site.h"
 #include "cohort/shm/group.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 bool has_shared_memory(const Group& group) {
-  return is_member(group) && comm::capability_of(group, c10::DeviceType::CPU).shares_memory;
+  return is_member(group) && capability_of(group, c10::DeviceType::CPU).shares_memory;
 }
 
 at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(is_member(group), "shm_empty: this rank is not a member of the given group");
   TORCH_CHECK_VALUE(options.device().is_cpu() && options.layout() == at::kStrided,
                     "shm_empty makes dense CPU tensors, got ", options.device(), " and layout ", options.layout());
-  const auto backend = comm::any_backend(group);
-  auto* const sharer = dynamic_cast<comm::MemorySharer*>(comm::find_serving(*backend, c10::DeviceType::CPU));
+  const auto backend = any_backend(group);
+  auto* const sharer = dynamic_cast<MemorySharer*>(find_serving(*backend, c10::DeviceType::CPU));
   if (!sharer) {
-    const auto* record = comm::world().default_group ? comm::world().find(group) : nullptr;
+    const auto* record = world().default_group ? world().find(group) : nullptr;
     TORCH_CHECK_VALUE(false, "shm_empty needs a group of backend \"shm\", but group \"",
                       record ? record->description : "?", "\" has \"", backend->getBackendName(),
                       "\"; name \"shm\" in init_process_group or new_group, or use at::empty");
@@ -33,4 +33,4 @@ at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, co
 
 size_t shm_memory_allocated() { return shm::Group::num_allocated_bytes(); }
 
-}  // namespace cohort
+}  // namespace cohort::comm

@@ -24,7 +24,7 @@ BackendMaker::BackendMaker(const GroupRecord& record, std::shared_ptr<const Rost
       own_(std::move(own)),
       shm_obstacles_(roster_->shm_obstacles(record.ranks)) {
   TORCH_CHECK_VALUE(shm_obstacles_.empty() || !any_can(record.config, &BackendCapability::shares_memory),
-                    shm_refusal_text(record.description, shm_obstacles_));
+                    job::shm_refusal_text(record.description, shm_obstacles_));
 }
 
 // So that ranks which come later do not count on this one.

@@ -34,6 +34,6 @@ struct JoinRequest {
 /// Throws c10::ValueError for ranks that can never work together, c10::DistStoreError naming those that do not come,
 /// c10::DistBackendError when connecting fails.
 /// Thread-safety: one thread at a time.
-COHORT_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
+COHORT_BINDING_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
 
 }  // namespace cohort::comm

@@ -21,8 +21,8 @@ std::shared_ptr<Roster> Roster::unannounced(const c10::intrusive_ptr<c10d::Store
   return std::shared_ptr<Roster>(new Roster(std::move(peers), store, rank, world_size));
 }
 
-std::vector<Arrival> Roster::arrivals(const std::vector<int>& ranks) const {
-  std::vector<Arrival> found;
+std::vector<job::Arrival> Roster::arrivals(const std::vector<int>& ranks) const {
+  std::vector<job::Arrival> found;
   for (const int rank : ranks) found.push_back(peers_->arrival(rank));
   return found;
 }
@@ -37,7 +37,7 @@ std::vector<int> Roster::pids(const std::vector<int>& ranks) const {
 }
 
 std::vector<std::string> Roster::shm_obstacles(const std::vector<int>& ranks) const {
-  return obstacles_to_shm(arrivals(ranks));
+  return job::obstacles_to_shm(arrivals(ranks));
 }
 
 std::shared_ptr<OperationWatch> Roster::watch(WatchedGroup group) {

@@ -33,7 +33,7 @@ class Roster : public std::enable_shared_from_this<Roster> {
 
  private:
   Roster(std::shared_ptr<Peers> peers, const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size);
-  std::vector<Arrival> arrivals(const std::vector<int>& ranks) const;
+  std::vector<job::Arrival> arrivals(const std::vector<int>& ranks) const;
 
   const std::shared_ptr<Peers> peers_;
   const std::shared_ptr<Reports> reports_;

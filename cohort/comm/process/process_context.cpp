@@ -14,6 +14,7 @@
 namespace cohort {
 namespace {
 
+using comm::SpawnedRank;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr auto kGracePeriod = std::chrono::seconds(30);
@@ -91,7 +92,7 @@ void end_all(std::vector<SpawnedRank>& ranks, std::optional<milliseconds> grace_
 }
 
 std::string read_error_text(const SpawnedRank& rank) {
-  std::string text(kMaxErrorBytes, '\0');
+  std::string text(comm::kMaxErrorBytes, '\0');
   const auto length = read(rank.error_pipe.get(), text.data(), text.size());
   text.resize(length > 0 ? static_cast<size_t>(length) : 0);
   return text;

@@ -21,7 +21,7 @@
 #include "cohort/base/file.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 /// One end of a connection; both ends send and receive. Move-only. One thread at a time sends, and one receives.
 /// Errors: c10::ValueError for what can never be sent, c10::DistNetworkError for the rest.
@@ -77,4 +77,4 @@ class COHORT_API TensorListener {
   base::Fd socket_;
 };
 
-}  // namespace cohort
+}  // namespace cohort::comm

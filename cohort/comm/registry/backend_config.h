@@ -48,13 +48,13 @@ struct BackendCapability {
 /// "gloo" -> both devices it serves; "cpu:gloo,cuda:nccl" -> as it says; "" -> the default of the accelerator present, else
 /// Gloo for CPU tensors. Upper case is accepted.
 /// Throws c10::ValueError for malformed text, unknown devices or backends, and a backend on a device it does not serve.
-COHORT_API std::vector<DeviceBackend> parse_backend(const std::string& text, bool has_cuda,
-                                                    const std::vector<BackendCapability>& known);
+COHORT_TEST_API std::vector<DeviceBackend> parse_backend(const std::string& text, bool has_cuda,
+                                                         const std::vector<BackendCapability>& known);
 
 /// "cpu:gloo,cuda:nccl"
-COHORT_API std::string to_string(const std::vector<DeviceBackend>& config);
+COHORT_TEST_API std::string to_string(const std::vector<DeviceBackend>& config);
 
 /// The accelerator's default backend: "gloo" for CPU, "nccl" for CUDA. Throws c10::ValueError for other devices.
-COHORT_API std::string default_backend_for(c10::DeviceType device);
+COHORT_TEST_API std::string default_backend_for(c10::DeviceType device);
 
 }  // namespace cohort::comm

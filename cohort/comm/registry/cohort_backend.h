@@ -33,6 +33,6 @@ struct CpuBackend {
 CpuBackend make_cpu_backend(const BackendRequest& request);
 
 /// Collective. Says at INFO what it chose. Throws as make_cpu_backend and make_nccl_backend.
-COHORT_API c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request);
+COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

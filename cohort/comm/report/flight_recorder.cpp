@@ -7,7 +7,7 @@
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/registry.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 std::string dump_flight_recorder() { return shm::to_json(shm::read_process_trace("")); }
 
@@ -26,4 +26,4 @@ void write_chrome_trace(const std::string& path) {
   TORCH_CHECK(written.ok(), written.error().describe());
 }
 
-}  // namespace cohort
+}  // namespace cohort::comm

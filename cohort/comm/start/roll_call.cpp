@@ -25,6 +25,8 @@
 namespace cohort::comm {
 namespace {
 
+using job::gloo_key;
+using job::ranks_in_words;
 using Clock = std::chrono::steady_clock;
 using base::fill_in;
 using std::chrono::milliseconds;
@@ -90,17 +92,17 @@ LastFailure& last_failure() {
 }
 
 // "<who and when>\n<kind><text>"; the first failure stays.
-void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) {
+void post_failure(c10d::Store& store, const job::Peer& self, const Failure& failure) {
   static std::atomic<int> count{0};
   const auto value =
       fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count, static_cast<char>(failure.kind), failure.text);
   store.compareSet(kErrorKey, {}, base::to_bytes(value));
 }
 
-std::string describe_python(const std::optional<GlooEntry>& entry) {
+std::string describe_python(const std::optional<job::GlooEntry>& entry) {
   if (!entry) return "a Python process";
   const auto use = base::look_up_port(entry->port);
-  const bool is_here = entry->host == host_name() && is_own_address(entry->address, list_interfaces());
+  const bool is_here = entry->host == job::host_name() && job::is_own_address(entry->address, job::list_interfaces());
   if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
   return "a Python process on " + entry->host;
 }
@@ -108,14 +110,14 @@ std::string describe_python(const std::optional<GlooEntry>& entry) {
 class RollCaller {
  public:
   explicit RollCaller(RollCall call) : call_(std::move(call)), store_(call_.store), deadline_(begin_ + call_.timeout) {
-    self_ = this_process();
+    self_ = job::this_process();
     self_.world_size = call_.world_size;
     self_.accelerator = call_.accelerator;
-    self_.shm_obstacle = find_shm_obstacle();
+    self_.shm_obstacle = job::find_shm_obstacle();
     if (self_.shm_obstacle.empty()) self_.shm_scope = shm::host_scope();
   }
 
-  std::vector<Arrival> run() {
+  std::vector<job::Arrival> run() {
     try {
       if (auto failure = enter()) fail(*failure);
       wait();
@@ -151,18 +153,18 @@ class RollCaller {
                                          place(), cause, place())};
   }
   Failure duplicate(const std::string& first) const {
-    return {RefusalKind::kValue, duplicate_rank_text(call_.rank, first, describe_process(self_))};
+    return {RefusalKind::kValue, job::duplicate_rank_text(call_.rank, first, describe_process(self_))};
   }
 
   std::optional<Failure> find_addresses() {
-    const auto addresses = gloo_addresses();
+    const auto addresses = job::gloo_addresses();
     if (!addresses) {
       return Failure{RefusalKind::kValue,
                      fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
     }
     self_.addresses = *addresses;
-    if (std::any_of(addresses->begin(), addresses->end(), is_loopback_address)) {
-      self_.interfaces = describe_reachable_interfaces(list_interfaces());
+    if (std::any_of(addresses->begin(), addresses->end(), job::is_loopback_address)) {
+      self_.interfaces = job::describe_reachable_interfaces(job::list_interfaces());
     }
     return std::nullopt;
   }
@@ -180,9 +182,9 @@ class RollCaller {
       entry = store_->compareSet(entry_key(call_.rank), {}, mine);
       if (entry == mine) return look_for_python_twin();
     }
-    const auto there = decode_peer(entry);
-    if (is_same_process(there, self_)) return enter_again(there);
-    if (!comm::is_seen_gone(there)) return duplicate(describe_process(there));
+    const auto there = job::decode_peer(entry);
+    if (job::is_same_process(there, self_)) return enter_again(there);
+    if (!job::is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
     return Failure{RefusalKind::kStore, fill_in("[cohort] {} arrives too late: this rank was {}, which has ended\n"
@@ -191,7 +193,7 @@ class RollCaller {
   }
 
   // This process has created a default group with this store before.
-  std::optional<Failure> enter_again(const Peer& before) {
+  std::optional<Failure> enter_again(const job::Peer& before) {
     self_.start_count = before.start_count + 1;
     if (!call_.is_among_own_kind) store_->deleteKey(gloo_key(call_.rank));
     store_->set(entry_key(call_.rank), base::to_bytes(encode(self_)));
@@ -199,7 +201,7 @@ class RollCaller {
     return std::nullopt;
   }
 
-  std::optional<GlooEntry> python_twin() const { return decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
+  auto python_twin() const { return job::decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
   bool has_gloo_key(int rank) const { return !call_.is_among_own_kind && store_->check({gloo_key(rank)}); }
 
   std::optional<Failure> look_for_python_twin() {
@@ -214,25 +216,25 @@ class RollCaller {
   }
 
   // A Python process listens where it says for as long as it lives.
-  static bool is_seen_gone(const GlooEntry& entry) {
-    return entry.host == host_name() && is_own_address(entry.address, list_interfaces()) &&
+  static bool is_seen_gone(const job::GlooEntry& entry) {
+    return entry.host == job::host_name() && job::is_own_address(entry.address, job::list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
   }
-  static bool is_seen_gone(const Arrival& arrival) {
-    return arrival.peer ? comm::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
+  static bool is_seen_gone(const job::Arrival& arrival) {
+    return arrival.peer ? job::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
   }
 
   void look_for(int rank) {
     if (arrivals_.contains(rank)) return;
-    Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
+    job::Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
     if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
-      arrival.peer = decode_peer(entry);
+      arrival.peer = job::decode_peer(entry);
       // An entry of the group before this one does not count.
       if (arrival.peer->start_count < self_.start_count) return;
     } else if (has_gloo_key(rank)) {
       // A C++ rank writes that key too, but its entry first.
       if (!read_now(*store_, entry_key(rank)).empty()) return;
-      arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
+      arrival.gloo = job::decode_gloo_entry(store_->get(gloo_key(rank)));
     } else {
       return;
     }
@@ -246,8 +248,8 @@ class RollCaller {
 
   bool is_complete() const { return static_cast<int>(arrivals_.size()) == call_.world_size; }
 
-  std::vector<Arrival> arrivals() const {
-    std::vector<Arrival> list;
+  std::vector<job::Arrival> arrivals() const {
+    std::vector<job::Arrival> list;
     for (const auto& entry : arrivals_) list.push_back(entry.second);
     return list;
   }
@@ -262,15 +264,15 @@ class RollCaller {
 
   std::optional<std::string> shm_conflict() const {
     if (!call_.needs_shared_memory) return std::nullopt;
-    const auto obstacles = obstacles_to_shm(arrivals());
-    return obstacles.empty() ? std::nullopt : std::optional(shm_refusal_text(call_.group, obstacles));
+    const auto obstacles = job::obstacles_to_shm(arrivals());
+    return obstacles.empty() ? std::nullopt : std::optional(job::shm_refusal_text(call_.group, obstacles));
   }
 
   // Every failure is raised on a full look only: a rank that has seen all ranks goes on, so all others must as well.
   void wait() {
     look_for_all();
     while (true) {
-      if (auto conflict = find_conflict(arrivals())) fail({RefusalKind::kValue, *conflict});
+      if (auto conflict = job::find_conflict(arrivals())) fail({RefusalKind::kValue, *conflict});
       if (auto conflict = shm_conflict()) fail({RefusalKind::kValue, *conflict});
       if (is_complete()) {
         if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
@@ -377,7 +379,7 @@ class RollCaller {
     }
   }
 
-  bool has_read(const Arrival& arrival) const {
+  bool has_read(const job::Arrival& arrival) const {
     return !arrival.peer || is_seen_gone(arrival) || store_->check({read_key(arrival.rank, arrival.peer->pid)});
   }
 
@@ -398,8 +400,8 @@ class RollCaller {
   const Clock::time_point begin_ = Clock::now();
   const Clock::time_point deadline_;
   Clock::time_point last_full_scan_ = begin_;
-  Peer self_;
-  std::map<int, Arrival> arrivals_;
+  job::Peer self_;
+  std::map<int, job::Arrival> arrivals_;
   bool has_entry_ = false;
   bool has_warned_ = false;
   std::string seen_value_;
@@ -438,9 +440,9 @@ std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
 
 }  // namespace
 
-std::vector<Arrival> call_roll(const RollCall& call) {
+std::vector<job::Arrival> call_roll(const RollCall& call) {
   const auto roll = std::make_shared<RollCaller>(call);
-  std::packaged_task<std::vector<Arrival>()> task([roll] { return roll->run(); });
+  std::packaged_task<std::vector<job::Arrival>()> task([roll] { return roll->run(); });
   auto done = task.get_future();
   std::thread thread(std::move(task));
   if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
@@ -453,19 +455,19 @@ std::vector<Arrival> call_roll(const RollCall& call) {
 
 std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto end = Clock::now() + std::chrono::seconds(1);
-  const auto self = this_process();
+  const auto self = job::this_process();
   std::string first;
   while (first.empty() && Clock::now() < end) {
     if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
-      first = describe_process(decode_peer(peer));
+      first = describe_process(job::decode_peer(peer));
     } else if (store->check({gloo_key(0)})) {
-      first = describe_python(decode_gloo_entry(store->get(gloo_key(0))));
+      first = describe_python(job::decode_gloo_entry(store->get(gloo_key(0))));
     } else {
       std::this_thread::sleep_for(kPollInterval);
     }
   }
   if (first.empty()) return {};
-  const auto text = duplicate_rank_text(0, first, describe_process(self));
+  const auto text = job::duplicate_rank_text(0, first, describe_process(self));
   post_failure(*store, self, {RefusalKind::kValue, text});
   return text;
 }

@@ -163,10 +163,10 @@ at::Tensor OverlapEngine::make_contents(const std::vector<size_t>& indices) cons
   int64_t num_elements = 0;
   for (const size_t index : indices) num_elements += parameters_[index].numel();
   const auto num_bytes = num_elements * static_cast<int64_t>(options.dtype().itemsize());
-  if (num_bytes < kLeastSharedBytes || !options.device().is_cpu() || !has_shared_memory(options_.process_group)) {
+  if (num_bytes < kLeastSharedBytes || !options.device().is_cpu() || !comm::has_shared_memory(options_.process_group)) {
     return at::empty({num_elements}, options);
   }
-  return shm_empty({num_elements}, options, options_.process_group);
+  return comm::shm_empty({num_elements}, options, options_.process_group);
 }
 
 void OverlapEngine::check_prior_step_finished() const {

@@ -62,10 +62,10 @@ COHORT_WORKER(objects_between_two) {
     ObjectList list(2);
     const ObjectOptions options{.use_batch = use_batch};
     if (get_rank() == 0) {
-      send_object_list(ObjectList{IValue(5), bytes_value("b")}, 1, options);
+      send_object_list(ObjectList{IValue(5), comm::bytes_value("b")}, 1, options);
     } else {
       REQUIRE(recv_object_list(list, 0, options) == 0);
-      REQUIRE(list[0].toInt() == 5 && bytes_of(list[1]) == "b");
+      REQUIRE(list[0].toInt() == 5 && comm::bytes_of(list[1]) == "b");
     }
   }
   if (get_rank() > 0) {

@@ -111,16 +111,16 @@ class Impostor {
   }
 
  private:
-  TensorChannel connected() {
+  comm::TensorChannel connected() {
     const shm::UnixAddress address("cohort-tensors." + std::to_string(geteuid()) + "." + name_);
     EXPECT_EQ(::connect(socket_.get(), address.get(), address.length()), 0);
     return listener_.accept(30s);
   }
 
   std::string name_ = "impostor" + std::to_string(getpid());
-  TensorListener listener_;
+  comm::TensorListener listener_;
   base::Fd socket_;
-  TensorChannel channel_;
+  comm::TensorChannel channel_;
 };
 
 base::Fd make_memfd(size_t size, unsigned seals) {
@@ -197,7 +197,7 @@ TEST(TensorMessage, OfSeveralDescriptorsOneIsTaken) {
 }
 
 COHORT_WORKER(message_without_room) {
-  auto [a, b] = TensorChannel::make_pair();
+  auto [a, b] = comm::TensorChannel::make_pair();
   a.send(at::ones({1}));
   const base::Fd highest(dup(0));
   rlimit limit{};
@@ -237,7 +237,7 @@ int exit_code_of_a_stranger(const std::string& name) {
 TEST(TensorListener, AnotherUserIsToldNothing) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto name = "stranger" + std::to_string(getpid());
-  TensorListener listener(name);
+  comm::TensorListener listener(name);
   std::atomic<bool> is_over = false;
   std::thread accepting([&] {
     const auto expected = "no process connected to tensor channel \"" + name + "\" within 100 ms";

@@ -1,4 +1,4 @@
-"""cohort::WorkerServer asked over its socket by Python's HTTP client, beside PyTorch's own server (_WorkerServer)."""
+"""cohort::comm::WorkerServer asked over its socket by Python's HTTP client, beside PyTorch's own server (_WorkerServer)."""
 import http.client
 import json
 import os

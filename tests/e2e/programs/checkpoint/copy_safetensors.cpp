@@ -11,8 +11,8 @@ int main(int argc, char** argv) try {
     std::cerr << "usage: copy_safetensors FROM TO\n";
     return 2;
   }
-  const cohort::StateDict tensors = cohort::load_file(argv[1]);
-  cohort::save_file(tensors, argv[2], cohort::load_metadata(argv[1]));
+  const cohort::checkpoint::StateDict tensors = cohort::checkpoint::load_file(argv[1]);
+  cohort::checkpoint::save_file(tensors, argv[2], cohort::checkpoint::load_metadata(argv[1]));
   return 0;
 } catch (const c10::Error& error) {
   std::cerr << error.what_without_backtrace() << '\n';

@@ -156,9 +156,9 @@ int main(int, char** argv) {
       run_nn(record, pair, 1);
       run_functional(record, pair);
     }
-    cohort::StateDict results;
+    cohort::checkpoint::StateDict results;
     for (const auto& [name, tensor] : record.results) results.insert(name, tensor.detach().contiguous());
-    cohort::save_file(results, argv[2]);
+    cohort::checkpoint::save_file(results, argv[2]);
     cohort::destroy_process_group();
     return 0;
   } catch (const std::exception& error) {

@@ -10,7 +10,7 @@
 namespace cohort::proof {
 
 TrainingCase::TrainingCase(const std::string& path)
-    : path_(path), settings_(load_metadata(path)), tensors_(load_file(path)) {}
+    : path_(path), settings_(checkpoint::load_metadata(path)), tensors_(checkpoint::load_file(path)) {}
 
 const std::string& TrainingCase::setting(const std::string& key) const {
   const auto found = settings_.find(key);
@@ -53,8 +53,8 @@ void TrainingCase::initialise(torch::nn::Module& module) const {
   }
 }
 
-StateDict unique_parameters(const torch::nn::Module& module) {
-  StateDict result;
+checkpoint::StateDict unique_parameters(const torch::nn::Module& module) {
+  checkpoint::StateDict result;
   std::unordered_set<const void*> seen;
   for (const auto& entry : module.named_parameters()) {
     if (seen.insert(entry.value().unsafeGetTensorImpl()).second) result.insert(entry.key(), entry.value());
@@ -89,9 +89,9 @@ void Record::add_buckets(const std::vector<std::vector<size_t>>& buckets) {
 }
 
 void Record::save(const std::string& path) const {
-  StateDict stacked;
+  checkpoint::StateDict stacked;
   for (const auto& [name, values] : values_) stacked.insert(name, at::stack(values));
-  save_file(stacked, path, {{"buckets", buckets_}});
+  checkpoint::save_file(stacked, path, {{"buckets", buckets_}});
 }
 
 }  // namespace cohort::proof

@@ -33,12 +33,12 @@ class TrainingCase {
 
  private:
   std::string path_;
-  FileMetadata settings_;
-  StateDict tensors_;
+  checkpoint::FileMetadata settings_;
+  checkpoint::StateDict tensors_;
 };
 
 /// Parameters by name, each once: a shared one under its first name.
-StateDict unique_parameters(const torch::nn::Module& module);
+checkpoint::StateDict unique_parameters(const torch::nn::Module& module);
 
 /// What ddp_test.py compares bit by bit.
 class Record {
