@@ -33,12 +33,25 @@ Result<void> look_at(const char* what, const std::string& path) {
   return Error(fill_in("the {} \"{}\" is not a regular file", what, path));
 }
 
+// Of OpenSSL's readers of certificates, of lists of them and of keys, each says so in its own way.
+bool is_no_pem(unsigned long code) {
+  const int reason = ERR_GET_REASON(code);
+  switch (ERR_GET_LIB(code)) {
+    case ERR_LIB_PEM:
+      return reason == PEM_R_NO_START_LINE;
+    case ERR_LIB_X509:
+      return reason == X509_R_NO_CERTIFICATE_OR_CRL_FOUND;
+    case ERR_LIB_OSSL_DECODER:
+      return reason == ERR_R_UNSUPPORTED;
+    default:
+      return false;
+  }
+}
+
 Error bad_file(const char* what, const std::string& path, const char* contents) {
-  const auto code = ERR_peek_error();
-  const bool is_no_pem = ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE;
-  const bool is_empty = ERR_GET_LIB(code) == ERR_LIB_X509 && ERR_GET_REASON(code) == X509_R_NO_CERTIFICATE_OR_CRL_FOUND;
+  const bool is_other_file = is_no_pem(ERR_peek_error());
   const auto reason = openssl_error();
-  if (is_no_pem || is_empty) return Error(fill_in("the {} \"{}\" holds no {} in PEM form", what, path, contents));
+  if (is_other_file) return Error(fill_in("the {} \"{}\" holds no {} in PEM form", what, path, contents));
   return Error(fill_in("the {} \"{}\" holds no {} that can be used: {}", what, path, contents, reason));
 }
 

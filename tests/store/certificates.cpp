@@ -1,6 +1,7 @@
 #include "tests/store/certificates.h"
 
-#include <chrono>
+#include <sys/stat.h>
+
 #include <fstream>
 #include <stdexcept>
 
@@ -28,8 +29,10 @@ TlsOptions Certificates::add(const std::string& name, const std::string& names, 
 }
 
 std::string Certificates::write(const std::string& name, const std::string& text) const {
-  std::ofstream(folder_ / name) << text;
-  return folder_ / name;
+  const auto path = folder_ / name;
+  std::ofstream(path) << text;
+  chmod(path.c_str(), 0600);
+  return path;
 }
 
 void Certificates::run(std::vector<std::string> arguments) const {

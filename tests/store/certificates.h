@@ -21,7 +21,7 @@ class Certificates {
   std::string ca_file() const { return folder_ / "ca.pem"; }
   /// NAME.pem and NAME.key, signed by the authority, for some names: "DNS:localhost,IP:127.0.0.1"; for `num_days` from now on.
   TlsOptions add(const std::string& name, const std::string& names, int num_days = 2) const;
-  /// The path of a file with this text.
+  /// The path of a file with this text, for its owner alone.
   std::string write(const std::string& name, const std::string& text) const;
   /// Runs openssl with these arguments.
   void run(std::vector<std::string> arguments) const;

@@ -70,6 +70,37 @@ TEST_F(EtcdTlsTest, ClientsWithACertificateAreServedAlsoAfterARestart) {
   ASSERT_TRUE(store->remove_all().ok());
 }
 
+TEST_F(EtcdTlsTest, ACertificateMayBeRenewedWhileAJobRunsMessage) {
+  const auto files = ours_->add("renewed", kHere);
+  EtcdServer etcd(EtcdTls{.files = files});
+  auto impatient = options(etcd, files);
+  impatient.retry_time = 3 * kAWhile;
+  const auto store = connect(options(etcd, files));
+  const auto hasty = connect(impatient);
+  ASSERT_TRUE(store->set("k", "1").ok());
+  ASSERT_TRUE(hasty->set("k", "1").ok());
+  etcd.stop();
+  ours_->add("renewed", kHere, -1);
+  etcd.start();
+  // Not the end: it was right before, and may be so again.
+  const auto late = hasty->set("k", "2");
+  ASSERT_FALSE(late.ok());
+  EXPECT_FALSE(is_tls_hopeless(late.error()));
+  EXPECT_THAT(late.error().describe(),
+              HasSubstr("gave no answer for 300 ms\n  caused by: its certificate has expired on"));
+  etcd.stop();
+  ours_->add("renewed", kHere);
+  etcd.start();
+  EXPECT_TRUE(store->set("k", "3").ok());
+}
+
+TEST_F(EtcdTlsTest, AServerThatSaysNothingMessage) {
+  const auto silent = std::move(listen_on("127.0.0.1", 0).value().front());
+  EtcdStoreOptions impatient{.port = silent.port, .job = "job", .retry_time = 3 * kAWhile, .tls = TlsOptions{}};
+  EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
+              HasSubstr("gave no answer for 300 ms\n  caused by: it gave no answer in time\n"));
+}
+
 TEST_F(EtcdTlsTest, CertificateAndKeyMayBeInOneFile) {
   const auto files = ours_->add("one", kHere);
   const EtcdServer etcd(EtcdTls{.files = files, .asks_for_certificates = true});
