@@ -1,4 +1,5 @@
-/// World: the process groups of this process, and the jobs it is in. There is one, in libcohort.so, never destroyed (see process_exit.cpp).
+/// World: the process groups of this process, and the jobs it is in. There is one, in libcohort.so, never destroyed (see
+/// process_exit.cpp).
 #pragma once
 
 #include <chrono>
