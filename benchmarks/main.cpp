@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
-#include "benchmarks/hardware.h"
-#include "benchmarks/question.h"
+#include "benchmarks/support/hardware.h"
+#include "benchmarks/support/question.h"
 #include "cohort/base/text.h"
 
 namespace cohort::bench {

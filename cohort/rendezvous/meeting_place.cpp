@@ -48,6 +48,8 @@ Error without_hints(const Error& error) {
   return error.cause() ? std::move(bare).caused_by(without_hints(*error.cause())) : bare;
 }
 
+const Error& root_cause(const Error& error) { return error.cause() ? root_cause(*error.cause()) : error; }
+
 bool is_in_use(const Error& error) {
   for (const auto* each = &error; each; each = each->cause()) {
     if (each->message().find("EADDRINUSE") != std::string::npos) return true;
@@ -156,7 +158,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     const auto tried_at = Clock::now();
     const auto left = std::chrono::ceil<milliseconds>(begin + timeout - tried_at);
     auto client = connect_once(std::clamp(left, milliseconds(1), is_passed_over_ ? short_try() : kOneTry));
-    if (client || store::is_refusal(client.error())) return client;
+    if (client || store::is_refusal(client.error()) || store::is_tls_hopeless(client.error())) return client;
     // Two agents that began at once may have stood in each other's way, one on IPv4 and one on IPv6, and both let go.
     if (is_passed_over_) {
       if (auto hosted = host(); !hosted) return hosted.error();
@@ -173,9 +175,8 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
               "whether a firewall is in the way");
     }
     if (!was_said && elapsed >= kRendezvousSilence) {
-      const auto* const cause = client.error().cause();
       base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
-                                (cause ? *cause : client.error()).message(), base::format_duration(left)));
+                                root_cause(client.error()).message(), base::format_duration(left)));
       was_said = true;
     }
     // Something else than a store answers at once, each time.
@@ -212,6 +213,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect_to_etcd(milliseconds
   options.job = settings_.run_id;
   options.timeout = settings_.read_timeout;
   options.retry_time = timeout;
+  if (settings_.is_https.value_or(false)) options.tls = settings_.tls;
   auto client = store::EtcdStore::connect(options);
   if (!client) return client.error();
   own_address_ = address_towards(settings_.host, port_, settings_.family);

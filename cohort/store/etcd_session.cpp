@@ -1,5 +1,6 @@
 #include "cohort/store/etcd_session.h"
 
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 

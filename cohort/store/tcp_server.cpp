@@ -26,7 +26,6 @@
 #include "cohort/base/text.h"
 #include "cohort/store/connection.h"
 #include "cohort/store/log_limit.h"
-#include "cohort/store/sha256.h"
 #include "cohort/store/table.h"
 #include "cohort/store/token.h"
 
@@ -266,7 +265,7 @@ class TcpServer::Loop {
     const auto server_nonce = is_right ? challenge.mapped() : std::string();
     const auto client_nonce = value.substr(0, kNonceBytes);
     const auto expected = proof_of(Side::kClient, token_, server_nonce, client_nonce);
-    is_right = is_right && equal_in_constant_time(std::string_view(value).substr(kNonceBytes), expected);
+    is_right = is_right && is_same_proof(std::string_view(value).substr(kNonceBytes), expected);
     bytes->push_back(is_right ? kReady : kCanceled);
     bytes->append(is_right ? proof_of(Side::kServer, token_, server_nonce, client_nonce)
                            : std::string(kProofBytes, '\0'));

@@ -22,7 +22,7 @@ dist.all_reduce(one)
 assert one.item() == dist.get_world_size()
 print("started", flush=True)
 dist.destroy_process_group()
-os._exit(0)  # the interpreter's own end may abort: see ../e2e/ddp_reference.py
+os._exit(0)  # the interpreter's own end may abort: see ../e2e/parallel/ddp_reference.py
 """
 
 

@@ -1,4 +1,4 @@
-// Run by tests/e2e/test_models.py: one forward and backward pass of a model on weights and inputs from a file.
+// Run by tests/e2e/models/models_test.py: one forward and backward pass of a model on weights and inputs from a file.
 #include <torch/nn/functional/loss.h>
 
 #include <string>

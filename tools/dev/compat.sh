@@ -2,7 +2,7 @@
 # Builds Cohort against the other supported releases of LibTorch and runs the tests that need no Python.
 #
 #   tools/dev/compat.sh [OPTION] [RELEASE ...]   default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test` uses
-#     --fetch-only     enough for tests/e2e/store_releases_test.py
+#     --fetch-only     enough for tests/e2e/store/store_releases_test.py
 #     --compile-only   all that includes LibTorch's headers compiles, without optimizing and without tests; .ci/run does this
 #
 # cuda-RELEASE is the CUDA wheel with all it needs (4.6 GB): Cohort's NCCL backend is compiled, linked and loaded. Without a

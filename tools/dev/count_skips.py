@@ -5,7 +5,7 @@
 
 Reads what the runners wrote into FOLDER (build/test-logs): *.xml of ctest and pytest (JUnit's format), and *.skipped, one
 `name: reason` per line, of scripts that left out a whole step. A line of EXPECTED is `number pattern reason`; a test's name
-is `ctest: shm.Suite.Name` or `pytest: tests.e2e.file_test.test_name[value]`, with the name of the XML file before the colon.
+is `ctest: shm.Suite.Name` or `pytest: tests.e2e.layer.file_test.test_name[value]`, with the name of the XML file before the colon.
 """
 import collections
 import fnmatch

@@ -139,11 +139,10 @@ class RollCaller {
   std::string self_in_words() const { return fill_in("rank {} ({})", call_.rank, describe_process(self_)); }
   std::string place() const {
     if (!call_.plan) return "the store it was given";
-    return call_.plan->kind == RendezvousPlan::RefusalKind::kFile
-               ? call_.plan->path
-               : fill_in("{}:{}", call_.plan->host, call_.plan->port);
+    return call_.plan->kind == RendezvousPlan::Kind::kFile ? call_.plan->path
+                                                           : fill_in("{}:{}", call_.plan->host, call_.plan->port);
   }
-  bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::RefusalKind::kFile; }
+  bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::Kind::kFile; }
   bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
 
   Failure stale_file(const std::string& cause) const {

@@ -20,12 +20,12 @@
 #include "cohort/base/log.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/group_backend.h"
+#include "cohort/parallel/ddp/agree_on_buckets.h"
 #include "cohort/parallel/ddp/bucket.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/unused.h"
 #include "cohort/parallel/module/gradient_hooks.h"
-#include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
 namespace {
