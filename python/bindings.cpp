@@ -96,6 +96,7 @@ PYBIND11_MODULE(_C, module) {
   py::module_::import("torch._C._distributed_c10d");
   module.doc() = "The part of torchcohort that is written in C++.";
   cohort::comm::register_worker_handlers();
+  module.def("joinable_backends", wrap_pybind_function(cohort::comm::joinable_backends));
   module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("options"));
   module.def("end_background_threads", wrap_pybind_function_no_gil(cohort::comm::end_background_threads));
   module.def("shm_empty", wrap_pybind_function_no_gil(shm_empty), py::arg("size"), py::arg("dtype"), py::arg("group"));

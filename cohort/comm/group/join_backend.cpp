@@ -72,6 +72,16 @@ BackendPtr join_group(const JoinRequest& request, const StorePtr& store) {
 
 }  // namespace
 
+std::map<std::string, std::vector<std::string>> joinable_backends() {
+  std::map<std::string, std::vector<std::string>> found;
+  for (const auto& capability : known_backends()) {
+    if (!capability.is_joinable) continue;
+    auto& devices = found[capability.name];
+    for (const auto device : capability.devices) devices.push_back(c10::DeviceTypeName(device, /*lower_case=*/true));
+  }
+  return found;
+}
+
 BackendPtr join_backend(const JoinRequest& request) {
   auto& joined = world().joined;
   const auto store = store_of_group(request);

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,11 @@ class Backend;
 
 namespace cohort::comm {
 
+/// The names of the backends that can be joined, each with the devices it serves, such as "cpu".
+COHORT_API std::map<std::string, std::vector<std::string>> joinable_backends();
+
 struct JoinRequest {
-  std::string backend;  ///< "cohort" or "shm"
+  std::string backend;  ///< one of them
   /// What PyTorch hands to a backend: the group's store behind a prefix for the device, such as "cpu/".
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;

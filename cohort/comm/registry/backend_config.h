@@ -29,6 +29,8 @@ struct BackendCapability {
   bool calls_roll = false;
   /// Its ranks may connect over the network as Gloo does, so their addresses must be able to reach each other.
   bool listens = false;
+  /// Groups that somebody else builds can have it, by this name (join_backend.h).
+  bool is_joinable = false;
   /// All its ranks share memory, and must be able to: shm_empty serves its groups.
   bool shares_memory = false;
   /// Synchronous operations run in the calling thread and wake no other.
