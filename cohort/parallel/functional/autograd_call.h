@@ -9,7 +9,7 @@
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/collectives.h"
 
-namespace cohort::parallel {
+namespace cohort::functional {
 
 struct AutogradCall : torch::CustomClassHolder {
   Group group;
@@ -55,4 +55,4 @@ inline TensorList gradients(TensorList of_tensors) {
   return of_tensors;
 }
 
-}  // namespace cohort::parallel
+}  // namespace cohort::functional

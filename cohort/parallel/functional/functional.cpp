@@ -14,13 +14,13 @@
 namespace cohort::nn::functional {
 namespace {
 
-using parallel::as_variables;
-using parallel::AutogradCallPtr;
-using parallel::contiguous;
-using parallel::gradients;
-using parallel::keep;
-using parallel::kept;
-using parallel::make_call;
+using cohort::functional::as_variables;
+using cohort::functional::AutogradCallPtr;
+using cohort::functional::contiguous;
+using cohort::functional::gradients;
+using cohort::functional::keep;
+using cohort::functional::kept;
+using cohort::functional::make_call;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 

@@ -13,13 +13,6 @@
 namespace cohort::functional {
 namespace {
 
-using parallel::as_variables;
-using parallel::AutogradCallPtr;
-using parallel::contiguous;
-using parallel::gradients;
-using parallel::keep;
-using parallel::kept;
-using parallel::make_call;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 
