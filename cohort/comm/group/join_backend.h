@@ -20,7 +20,7 @@ class Backend;
 namespace cohort::comm {
 
 /// The names of the backends that can be joined, each with the devices it serves, such as "cpu".
-COHORT_API std::map<std::string, std::vector<std::string>> joinable_backends();
+COHORT_BINDING_API std::map<std::string, std::vector<std::string>> joinable_backends();
 
 struct JoinRequest {
   std::string backend;  ///< one of them
