@@ -72,7 +72,8 @@ GlooBackend::WorkPtr GlooBackend::track(Operation operation, WorkPtr work, Compl
                                         const Tensors& handed_in) {
   auto after = std::move(completion.after);
   if (after) after = in_order(work, std::move(after), handed_in);
-  auto tracked = c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), watch_, std::move(after));
+  auto tracked =
+      c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), watch_, gloo_failure, std::move(after));
   if (completion.result) tracked->replace_result(std::move(*completion.result));
   return tracked;
 }
@@ -145,8 +146,7 @@ void GlooBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_a
     in_monitored_barrier_ = false;
   } catch (const std::exception& error) {
     in_monitored_barrier_ = false;
-    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-    C10_THROW_ERROR(DistBackendError, c10_error ? c10_error->what_without_backtrace() : error.what());
+    throw_failure({.causes = {text_of(error)}});
   }
 }
 

@@ -16,6 +16,7 @@
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/process_watch.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/job/shm_choice.h"
 
@@ -127,6 +128,7 @@ void meet_others(const GroupRecord& record, int rank, const std::optional<Rendez
 
 void connect(const Group& group, const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id,
              bool is_first) {
+  const auto begin = std::chrono::steady_clock::now();
   try {
     set_backends(group, record, group_rank, device_id);
   } catch (const c10::ValueError&) {
@@ -134,14 +136,17 @@ void connect(const Group& group, const GroupRecord& record, int group_rank, std:
   } catch (const std::exception& error) {
     if (is_first && uses(record, "shm")) leave_roll(record.store, group_rank);
     if (!may_use_gloo(record)) throw;
-    const auto text = explain_failed_connect({.store = record.store,
-                                              .group = record.description,
-                                              .ranks = record.ranks,
-                                              .option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
-                                              .engine_text = error.what()},
-                                             *world().peers);
+    const bool timed_out =
+        std::chrono::steady_clock::now() - begin >= std::min(record.timeout, record.store->getTimeout());
+    const auto failure = explain_failed_connect(
+        {.store = record.store,
+         .group = record.description,
+         .ranks = record.ranks,
+         .option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
+         .cause = {.kind = timed_out ? Failure::Kind::kTimeout : Failure::Kind::kEngine, .causes = {text_of(error)}}},
+        *world().peers);
     if (is_first) leave_roll(record.store, group_rank);
-    C10_THROW_ERROR(DistBackendError, text);
+    throw_failure(failure);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "cohort/comm/watch/peers.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/network.h"
 
 namespace cohort::comm {
@@ -22,6 +24,11 @@ namespace {
 using Tensor = at::Tensor;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Clock = std::chrono::steady_clock;
+
+Failure nccl_failure(const std::exception& error, bool timed_out) {
+  return {.kind = timed_out ? Failure::Kind::kTimeout : Failure::Kind::kEngine, .causes = {text_of(error)}};
+}
 
 // The engine's Work with its failure explained. It is not a TrackedWork: on a GPU a Work that has been waited for is still
 // running, and one may be dropped while it runs.
@@ -67,8 +74,14 @@ class NcclWork final : public c10d::Work {
     try {
       return call();
     } catch (const std::exception& error) {
-      throw_explained(*watch_, operation_, error);
+      throw_failure(watch_->find_cause(operation_, nccl_failure(error, has_timed_out())));
     }
+  }
+  // The engine's own word for how a Work has ended.
+  bool has_timed_out() const {
+    const auto result = work_->getFutureResult();
+    return result && result->completed() && !result->hasError() &&
+           result->constValue().toInt() == static_cast<int64_t>(c10d::WorkResult::TIMEOUT);
   }
 
   WorkPtr work_;
@@ -197,11 +210,13 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
   WorkPtr run(Operation operation, Call call) {
     operation.sequence = operation.point_to_point ? ++num_point_to_point_ : ++num_collectives_;
     watch_->starting(operation);
+    const auto begin = Clock::now();
     WorkPtr work;
     try {
       work = call();
     } catch (const c10::DistError& error) {
-      throw_explained(*watch_, operation, error);
+      // Ranks meet in the store here, for as long as the group's time-out.
+      throw_failure(watch_->find_cause(operation, nccl_failure(error, Clock::now() - begin >= options_->timeout)));
     }
     if (!work) return work;
     return c10::make_intrusive<NcclWork>(std::move(work), std::move(operation), watch_);

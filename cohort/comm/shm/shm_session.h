@@ -81,7 +81,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   };
   OpenExchange exchange();
   /// Why exchange() gave none.
-  shm::Failure refusal() const;
+  Failure refusal() const;
   /// Sends and receives under way.
   void add_transfers(int difference) { num_transfers_.fetch_add(difference); }
   /// Keeps the memory of a transfer that nobody waits for until it is done. keep_pending: it counts as pending.
@@ -91,7 +91,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   shm::CallOptions options_of(const ShmCall& call) const;
   OperationWatch* watch() const { return watch_.get(); }
   /// The exception that users get.
-  std::exception_ptr to_exception(const ShmCall& call, const Tensors& shown, const shm::Failure& failure) const;
+  std::exception_ptr to_exception(const ShmCall& call, const Tensors& shown, Failure failure) const;
 
  private:
   enum class Runner { kCaller, kProgressThread };
@@ -106,7 +106,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   WorkPtr run_front(Runner runner);
   bool run_with_others(const ShmWork& work);
   std::unique_lock<std::timed_mutex> wait_to_run();
-  void fail_queue(const shm::Failure& failure);
+  void fail_queue(const Failure& failure);
   void work_in_background();
   void lead(std::unique_lock<std::mutex>& lock);
   bool announce_as_leader(ShmWork& work);
