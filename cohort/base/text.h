@@ -15,6 +15,8 @@ namespace cohort::base {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string trim(std::string_view text);
+/// Without its newline; the whole text if there is none.
+std::string first_line(std::string_view text);
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 /// `"a", "b"`
 std::string quoted_list(const std::vector<std::string>& names);

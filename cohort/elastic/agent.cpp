@@ -32,8 +32,6 @@ bool cannot_have_started(const WorkerFailure& failure) {
   return failure.status.code == 126 || failure.status.code == 127;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 /// A launcher that is itself a worker tells its own launcher what the root cause said.
 void pass_on_error_file(const WorkerFailure& root) {
   const std::string path = base::get_env("TORCHELASTIC_ERROR_FILE").value_or("");
@@ -225,7 +223,7 @@ void Agent::report_failure(const WorkerFailure& failure) {
   if (is_start_failure && round_.restart_count < round_.max_restarts) {
     base::log_warning("a worker's program cannot start here; not restarting it, as it would end the same way again");
   }
-  const std::string own_words = failure.error_file == "<N/A>" ? failure.overrun : first_line(failure.message);
+  const std::string own_words = failure.error_file == "<N/A>" ? failure.overrun : base::first_line(failure.message);
   const std::string said = own_words.empty() ? "" : ": " + own_words;
   rendezvous_->report_failure(fmt::format("rank {} (pid {}) on {} failed with {}{}", failure.rank, failure.pid,
                                           node_in_words(round_, round_.node_rank), failure.status.describe(), said),

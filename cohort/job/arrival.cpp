@@ -27,28 +27,35 @@ bool share_loopback(const Arrival& a, const Arrival& b) {
   return host_of(a) == host_of(b);
 }
 
-std::optional<std::string> world_size_conflict(const std::vector<Arrival>& arrivals) {
+Failure refusal(std::string what, std::vector<std::string> where, std::string hint) {
+  return {.kind = Failure::Kind::kArgument,
+          .hint = std::move(hint),
+          .what = std::move(what),
+          .where = std::move(where),
+          .scope = Failure::Scope::kJob};
+}
+
+std::optional<Failure> world_size_conflict(const std::vector<Arrival>& arrivals) {
   std::map<int, std::vector<Arrival>> by_size;
   for (const auto& each : arrivals) {
     if (each.peer) by_size[each.peer->world_size].push_back(each);
   }
   if (by_size.size() < 2) return std::nullopt;
-  std::string text = "[cohort] the ranks disagree on the world size";
-  for (const auto& [size, ranks] : by_size) text += base::fill_in("\n  world size {}: {}", size, describe(ranks));
-  return text + "\n  hint: give every rank the same WORLD_SIZE, or InitOptions::world_size";
+  std::vector<std::string> sizes;
+  for (const auto& [size, ranks] : by_size) sizes.push_back(base::fill_in("world size {}: {}", size, describe(ranks)));
+  return refusal("the ranks disagree on the world size", std::move(sizes),
+                 "give every rank the same WORLD_SIZE, or InitOptions::world_size");
 }
 
-std::optional<std::string> accelerator_conflict(const std::vector<Arrival>& arrivals) {
+std::optional<Failure> accelerator_conflict(const std::vector<Arrival>& arrivals) {
   for (auto a = arrivals.begin(); a != arrivals.end(); ++a) {
     if (!a->peer || a->peer->accelerator.empty()) continue;
     const auto b = std::find_if(std::next(a), arrivals.end(), [&](const Arrival& each) {
       return each.peer && each.peer->accelerator == a->peer->accelerator && each.peer->host == a->peer->host;
     });
     if (b == arrivals.end()) continue;
-    return base::fill_in(
-        "[cohort] two ranks use one accelerator, {}\n  {}\n  {}\n"
-        "  hint: give each rank of a host its own device, by its LOCAL_RANK for instance",
-        a->peer->accelerator, describe(*a), describe(*b));
+    return refusal("two ranks use one accelerator, " + a->peer->accelerator, {describe(*a), describe(*b)},
+                   "give each rank of a host its own device, by its LOCAL_RANK for instance");
   }
   return std::nullopt;
 }
@@ -57,7 +64,7 @@ std::string announces(const Arrival& arrival) {
   return describe(arrival) + " announces " + base::join(addresses_of(arrival), ", ");
 }
 
-std::optional<std::string> loopback_conflict(const std::vector<Arrival>& arrivals) {
+std::optional<Failure> loopback_conflict(const std::vector<Arrival>& arrivals) {
   for (const auto& each : arrivals) {
     const auto addresses = addresses_of(each);
     if (std::none_of(addresses.begin(), addresses.end(), is_loopback_address)) continue;
@@ -65,27 +72,28 @@ std::optional<std::string> loopback_conflict(const std::vector<Arrival>& arrival
                                     [&](const Arrival& arrival) { return !share_loopback(each, arrival); });
     if (other == arrivals.end()) continue;
     const auto choice = each.peer ? each.peer->interfaces : "those that `ip addr` shows";
-    return base::fill_in(
-        "[cohort] ranks on different hosts cannot connect: {} announces a loopback address\n  {}\n  {}\n"
-        "  hint: set GLOO_SOCKET_IFNAME on {} to one of its interfaces: {}; or let its host name resolve to such an "
-        "address "
-        "(Debian's /etc/hosts says 127.0.1.1)",
-        describe(each), announces(each), announces(*other), host_of(each), choice);
+    return refusal(
+        base::fill_in("ranks on different hosts cannot connect: {} announces a loopback address", describe(each)),
+        {announces(each), announces(*other)},
+        base::fill_in("set GLOO_SOCKET_IFNAME on {} to one of its interfaces: {}; or let its host name resolve to such "
+                      "an address (Debian's /etc/hosts says 127.0.1.1)",
+                      host_of(each), choice));
   }
   return std::nullopt;
 }
 
-std::optional<std::string> family_conflict(const std::vector<Arrival>& arrivals) {
+std::optional<Failure> family_conflict(const std::vector<Arrival>& arrivals) {
   const Arrival* first = nullptr;
   for (const auto& each : arrivals) {
     if (addresses_of(each).empty()) continue;
     if (!first) first = &each;
     if (family_of(addresses_of(*first).front()) == family_of(addresses_of(each).front())) continue;
-    return base::fill_in(
-        "[cohort] ranks announce addresses of different families and cannot connect\n  {} ({})\n  {} ({})\n"
-        "  hint: set COHORT_IP_FAMILY=4, or 6, on every rank, or name interfaces in GLOO_SOCKET_IFNAME",
-        announces(*first), family_of(addresses_of(*first).front()), announces(each),
-        family_of(addresses_of(each).front()));
+    const auto with_family = [](const Arrival& arrival) {
+      return base::fill_in("{} ({})", announces(arrival), family_of(addresses_of(arrival).front()));
+    };
+    return refusal("ranks announce addresses of different families and cannot connect",
+                   {with_family(*first), with_family(each)},
+                   "set COHORT_IP_FAMILY=4, or 6, on every rank, or name interfaces in GLOO_SOCKET_IFNAME");
   }
   return std::nullopt;
 }
@@ -106,14 +114,12 @@ std::string describe(const std::vector<Arrival>& arrivals) {
   return base::join(words, ", ") + (rest > 0 ? base::fill_in(" and {} more", rest) : "");
 }
 
-std::string duplicate_rank_text(int rank, const std::string& first, const std::string& second) {
-  return base::fill_in(
-      "[cohort] two processes have rank {}\n  the first: {}\n  the second: {}\n"
-      "  hint: give each process a RANK of its own; the first may be left over from an earlier run",
-      rank, first, second);
+Failure duplicate_rank(int rank, const std::string& first, const std::string& second) {
+  return refusal(base::fill_in("two processes have rank {}", rank), {"the first: " + first, "the second: " + second},
+                 "give each process a RANK of its own; the first may be left over from an earlier run");
 }
 
-std::optional<std::string> find_conflict(const std::vector<Arrival>& arrivals) {
+std::optional<Failure> find_conflict(const std::vector<Arrival>& arrivals) {
   for (const auto find : {world_size_conflict, accelerator_conflict, loopback_conflict, family_conflict}) {
     if (auto conflict = find(arrivals)) return conflict;
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/job/failure.h"
 #include "cohort/job/gloo_key.h"
 #include "cohort/job/peer.h"
 
@@ -22,10 +23,10 @@ std::string describe(const Arrival& arrival);
 std::string describe(const std::vector<Arrival>& arrivals);
 
 /// Of two processes with one rank, described as by describe_process.
-std::string duplicate_rank_text(int rank, const std::string& first, const std::string& second);
+Failure duplicate_rank(int rank, const std::string& first, const std::string& second);
 
-/// The text of an error that no waiting can mend, the same on every rank that sees the same arrivals; nothing if all fits:
+/// What no waiting can mend, the same on every rank that sees the same arrivals; nothing if all fits:
 /// world sizes that differ, two ranks with one accelerator, a loopback address between hosts, mixed address families.
-std::optional<std::string> find_conflict(const std::vector<Arrival>& arrivals);
+std::optional<Failure> find_conflict(const std::vector<Arrival>& arrivals);
 
 }  // namespace cohort::job

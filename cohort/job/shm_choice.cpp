@@ -32,13 +32,19 @@ std::vector<std::string> obstacles_to_shm(const std::vector<Arrival>& members) {
   return found;
 }
 
+Failure shm_refusal(const std::string& group, const std::vector<std::string>& obstacles) {
+  Failure failure{.kind = Failure::Kind::kArgument,
+                  .hint =
+                      "use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where all ranks can share "
+                      "memory",
+                  .what = "group \"" + group + "\" cannot use backend \"shm\""};
+  for (size_t i = 0; i < std::min(obstacles.size(), kMostNamed); ++i) failure.causes.push_back(obstacles[i]);
+  if (obstacles.size() > kMostNamed) failure.note = base::fill_in("and {} more", obstacles.size() - kMostNamed);
+  return failure;
+}
+
 std::string shm_refusal_text(const std::string& group, const std::vector<std::string>& obstacles) {
-  auto text = "[cohort] group \"" + group + "\" cannot use backend \"shm\"";
-  for (size_t i = 0; i < std::min(obstacles.size(), kMostNamed); ++i) text += "\n  caused by: " + obstacles[i];
-  if (obstacles.size() > kMostNamed) text += base::fill_in("\n  and {} more", obstacles.size() - kMostNamed);
-  return text +
-         "\n  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where all ranks can share "
-         "memory";
+  return failure_text(shm_refusal(group, obstacles));
 }
 
 }  // namespace cohort::job

@@ -11,7 +11,9 @@ namespace cohort::job {
 /// Why not, one line per rank that is in the way, such as "rank 2 is on another host (node-b)"; empty: they can.
 std::vector<std::string> obstacles_to_shm(const std::vector<Arrival>& members);
 
-/// The error of a group that asked for "shm" by name.
+/// Of a group that asked for "shm" by name.
+Failure shm_refusal(const std::string& group, const std::vector<std::string>& obstacles);
+/// Its text.
 std::string shm_refusal_text(const std::string& group, const std::vector<std::string>& obstacles);
 
 }  // namespace cohort::job

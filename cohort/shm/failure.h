@@ -2,27 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
+
+#include "cohort/base/failure.h"
 
 namespace cohort::shm {
 
-struct Failure {
-  enum class Kind {
-    kTimeout,   ///< somebody did not come in time
-    kLostRank,  ///< a process has ended, or a rank has left the group
-    kMismatch,  ///< ranks called different operations
-    kAborted,   ///< abort() on this rank
-    kArgument,  ///< this call can never work; the group stays usable
-    kObstacle,  ///< CallOptions::find_obstacle found one
-  };
-  Kind kind;
-  /// "caused by" lines, the nearest first.
-  std::vector<std::string> causes;
-  std::string hint;
-  /// kTimeout: the ranks that have not come, one per cause.
-  std::vector<int> missing = {};
-};
+using base::Failure;
 
 /// Null: success.
 using Outcome = std::shared_ptr<const Failure>;

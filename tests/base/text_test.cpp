@@ -84,6 +84,18 @@ TEST(Text, NamesSignalsAndErrors) {
   EXPECT_EQ(errno_text(99999), "error 99999");
 }
 
+TEST(Text, ListsRanksInWords) {
+  EXPECT_EQ(ranks_in_words({3}), "rank 3");
+  EXPECT_EQ(ranks_in_words({1, 2}), "ranks 1 and 2");
+  EXPECT_EQ(ranks_in_words({1, 2, 5}), "ranks 1, 2 and 5");
+}
+
+TEST(Text, FirstLineOfOneAndOfMany) {
+  EXPECT_EQ(first_line("one\ntwo\n"), "one");
+  EXPECT_EQ(first_line("one"), "one");
+  EXPECT_EQ(first_line(""), "");
+}
+
 TEST(Text, FillsInValuesInOrder) {
   EXPECT_EQ(fill_in("rank {} of {} on {}", 1, 2u, std::string("node")), "rank 1 of 2 on node");
   EXPECT_EQ(fill_in("{}{}", "{}", 3), "{}3");

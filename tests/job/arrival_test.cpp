@@ -19,18 +19,23 @@ Arrival python_rank(int rank, const std::string& host, const std::string& addres
   return {rank, {}, GlooEntry{host, address, 4711}};
 }
 
+std::string conflict_text(const std::vector<Arrival>& arrivals) {
+  const auto conflict = find_conflict(arrivals);
+  return conflict ? failure_text(*conflict) : "none";
+}
+
 TEST(Arrival, FindsNoConflictInAGoodStart) {
-  EXPECT_EQ(find_conflict({}), std::nullopt);
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "127.0.0.1"), cpp_rank(1, "a", "127.0.0.1")}), std::nullopt);
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "127.0.0.1"), python_rank(1, "a", "127.0.0.1")}), std::nullopt);
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "10.0.0.1"), python_rank(1, "b", "10.0.0.2")}), std::nullopt);
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "127.0.0.1"), Arrival{1, {}, {}}}), std::nullopt);
+  EXPECT_EQ(conflict_text({}), "none");
+  EXPECT_EQ(conflict_text({cpp_rank(0, "a", "127.0.0.1"), cpp_rank(1, "a", "127.0.0.1")}), "none");
+  EXPECT_EQ(conflict_text({cpp_rank(0, "a", "127.0.0.1"), python_rank(1, "a", "127.0.0.1")}), "none");
+  EXPECT_EQ(conflict_text({cpp_rank(0, "a", "10.0.0.1"), python_rank(1, "b", "10.0.0.2")}), "none");
+  EXPECT_EQ(conflict_text({cpp_rank(0, "a", "127.0.0.1"), Arrival{1, {}, {}}}), "none");
 }
 
 TEST(Arrival, WorldSizesThatDifferMessage) {
   auto other = cpp_rank(1, "b", "10.0.0.2");
   other.peer->world_size = 3;
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "10.0.0.1"), other, cpp_rank(2, "a", "10.0.0.1")}),
+  EXPECT_EQ(conflict_text({cpp_rank(0, "a", "10.0.0.1"), other, cpp_rank(2, "a", "10.0.0.1")}),
             "[cohort] the ranks disagree on the world size\n"
             "  world size 2: rank 0 (pid 100 on a), rank 2 (pid 102 on a)\n"
             "  world size 3: rank 1 (pid 101 on b)\n"
@@ -41,27 +46,27 @@ TEST(Arrival, TwoRanksWithOneAcceleratorMessage) {
   auto first = cpp_rank(0, "a", "10.0.0.1");
   auto second = cpp_rank(1, "a", "10.0.0.1");
   first.peer->accelerator = second.peer->accelerator = "GPU-7";
-  EXPECT_EQ(find_conflict({first, second}),
+  EXPECT_EQ(conflict_text({first, second}),
             "[cohort] two ranks use one accelerator, GPU-7\n  rank 0 (pid 100 on a)\n  rank 1 (pid 101 on a)\n"
             "  hint: give each rank of a host its own device, by its LOCAL_RANK for instance");
   second.peer->host = "b";
-  EXPECT_EQ(find_conflict({first, second}), std::nullopt);
+  EXPECT_EQ(conflict_text({first, second}), "none");
   second.peer->host = "a";
   second.peer->accelerator = "GPU-8";
-  EXPECT_EQ(find_conflict({first, second}), std::nullopt);
+  EXPECT_EQ(conflict_text({first, second}), "none");
 }
 
 TEST(Arrival, LoopbackBetweenHostsMessage) {
   auto lost = cpp_rank(1, "b", "127.0.1.1");
   lost.peer->interfaces = "eth0 (10.0.0.2)";
   EXPECT_EQ(
-      find_conflict({cpp_rank(0, "a", "10.0.0.1"), lost}),
+      conflict_text({cpp_rank(0, "a", "10.0.0.1"), lost}),
       "[cohort] ranks on different hosts cannot connect: rank 1 (pid 101 on b) announces a loopback address\n"
       "  rank 1 (pid 101 on b) announces 127.0.1.1\n  rank 0 (pid 100 on a) announces 10.0.0.1\n"
       "  hint: set GLOO_SOCKET_IFNAME on b to one of its interfaces: eth0 (10.0.0.2); or let its host name resolve to "
       "such an address (Debian's /etc/hosts says 127.0.1.1)");
   EXPECT_EQ(
-      find_conflict({cpp_rank(0, "a", "10.0.0.1"), python_rank(1, "b", "127.0.0.1")}),
+      conflict_text({cpp_rank(0, "a", "10.0.0.1"), python_rank(1, "b", "127.0.0.1")}),
       "[cohort] ranks on different hosts cannot connect: rank 1 (a Python process on b) announces a loopback address\n"
       "  rank 1 (a Python process on b) announces 127.0.0.1\n  rank 0 (pid 100 on a) announces 10.0.0.1\n"
       "  hint: set GLOO_SOCKET_IFNAME on b to one of its interfaces: those that `ip addr` shows; or let its host name "
@@ -69,7 +74,7 @@ TEST(Arrival, LoopbackBetweenHostsMessage) {
 }
 
 TEST(Arrival, MixedFamiliesMessage) {
-  EXPECT_EQ(find_conflict({cpp_rank(0, "a", "10.0.0.1"), cpp_rank(1, "b", "fd00::2")}),
+  EXPECT_EQ(conflict_text({cpp_rank(0, "a", "10.0.0.1"), cpp_rank(1, "b", "fd00::2")}),
             "[cohort] ranks announce addresses of different families and cannot connect\n"
             "  rank 0 (pid 100 on a) announces 10.0.0.1 (IPv4)\n  rank 1 (pid 101 on b) announces fd00::2 (IPv6)\n"
             "  hint: set COHORT_IP_FAMILY=4, or 6, on every rank, or name interfaces in GLOO_SOCKET_IFNAME");

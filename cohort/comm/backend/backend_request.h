@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/failure.h"
+
 namespace cohort::comm {
 
 class OperationWatch;
@@ -39,9 +41,9 @@ struct BackendRequest {
   std::vector<int> pids = {};
   /// Why the members cannot share memory, one line each (shm_choice.h); empty: nothing is known against it.
   std::vector<std::string> shm_obstacles = {};
-  /// Turns the exception text of an engine that could not connect into the one users see; null: it passes unchanged. For
-  /// engines that know no more than that; others explain themselves.
-  std::function<std::string(const std::string& engine_text)> explain_failed_connect = {};
+  /// Of an engine that could not connect: finds out which members are the reason. `cause`: the engine's words, and whether the
+  /// time was over. Null: the engine's exception passes unchanged.
+  std::function<base::Failure(base::Failure cause)> explain_failed_connect = {};
 };
 
 }  // namespace cohort::comm

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "cohort/base/env.h"
-#include "cohort/job/failure_text.h"
+#include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::comm {
 namespace {
@@ -35,12 +35,10 @@ void check_for_nan(const job::Operation& operation, const std::vector<at::Tensor
     if (tensors.size() > 1) cause += " of tensor " + std::to_string(i);
     cause += std::string(count == 1 ? " is" : " are") + " NaN on this rank, the first at index " +
              std::to_string(found.nonzero()[0].item<int64_t>());
-    C10_THROW_ERROR(
-        DistBackendError,
-        job::failure_message({.operation = operation,
-                              .causes = {cause},
-                              .hint = "look for the step that makes NaN, or turn this check off by unsetting "
-                                      "TORCH_NCCL_NAN_CHECK"}));
+    throw_failure(
+        failure_of(operation, {.causes = {cause},
+                               .hint = "look for the step that makes NaN, or turn this check off by unsetting "
+                                       "TORCH_NCCL_NAN_CHECK"}));
   }
 }
 

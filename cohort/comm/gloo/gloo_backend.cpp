@@ -34,14 +34,14 @@ GlooBackend::GlooBackend(const BackendRequest& request, c10::intrusive_ptr<Optio
       host_(job::host_name()),
       checks_nan_(nan_check_wanted()) {}
 
-Operation GlooBackend::describe(const char* name, const Tensors& tensors, std::string shape) const {
-  Operation operation{.name = name,
-                      .sequence = 0,
-                      .group = group_name_,
-                      .rank = getRank(),
-                      .world_size = getSize(),
-                      .host = host_,
-                      .backend = "gloo"};
+job::Operation GlooBackend::describe(const char* name, const Tensors& tensors, std::string shape) const {
+  job::Operation operation{.name = name,
+                           .sequence = 0,
+                           .group = group_name_,
+                           .rank = getRank(),
+                           .world_size = getSize(),
+                           .host = host_,
+                           .backend = "gloo"};
   for (const auto& tensor : tensors) {
     operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
   }
@@ -50,31 +50,32 @@ Operation GlooBackend::describe(const char* name, const Tensors& tensors, std::s
   return operation;
 }
 
-Operation GlooBackend::describe(const char* name, const Tensors& tensors, std::string shape,
-                                const c10d::ReduceOp& op) const {
+job::Operation GlooBackend::describe(const char* name, const Tensors& tensors, std::string shape,
+                                     const c10d::ReduceOp& op) const {
   auto operation = describe(name, tensors, std::move(shape));
   operation.reduce_op = reduce_op_name(op);
   return operation;
 }
 
-Operation GlooBackend::point_to_point(const char* name, const Tensors& tensors, int peer) const {
+job::Operation GlooBackend::point_to_point(const char* name, const Tensors& tensors, int peer) const {
   auto operation = describe(name, tensors, {});
   operation.point_to_point = true;
   operation.root = peer;
   return operation;
 }
 
-void GlooBackend::start(Operation& operation, const Tensors& handed_in) {
+void GlooBackend::start(job::Operation& operation, const Tensors& handed_in) {
   operation.sequence = operation.point_to_point ? ++num_point_to_point_ : ++num_collectives_;
   watch_->starting(operation);
   if (checks_nan_) check_for_nan(operation, handed_in);
 }
 
-GlooBackend::WorkPtr GlooBackend::track(Operation operation, WorkPtr work, Completion completion,
+GlooBackend::WorkPtr GlooBackend::track(job::Operation operation, WorkPtr work, Completion completion,
                                         const Tensors& handed_in) {
   auto after = std::move(completion.after);
   if (after) after = in_order(work, std::move(after), handed_in);
-  auto tracked = c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), watch_, std::move(after));
+  auto tracked =
+      c10::make_intrusive<TrackedWork>(std::move(work), std::move(operation), watch_, gloo_failure, std::move(after));
   if (completion.result) tracked->replace_result(std::move(*completion.result));
   return tracked;
 }
@@ -147,8 +148,7 @@ void GlooBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_a
     in_monitored_barrier_ = false;
   } catch (const std::exception& error) {
     in_monitored_barrier_ = false;
-    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-    C10_THROW_ERROR(DistBackendError, c10_error ? c10_error->what_without_backtrace() : error.what());
+    throw_failure({.causes = {text_of(error)}});
   }
 }
 

@@ -24,9 +24,11 @@
 #include "cohort/comm/backend/nan_check.h"
 #include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/backend/tensor_checks.h"
+#include "cohort/comm/gloo/gloo_failure.h"
 #include "cohort/comm/gloo/known_dtypes.h"
 #include "cohort/comm/gloo/reduction.h"
 #include "cohort/comm/watch/operation_watch.h"
+#include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::comm {
 
@@ -91,7 +93,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
     } catch (const c10::Error&) {
       throw;  // a check of arguments
     } catch (const std::exception& error) {
-      C10_THROW_ERROR(DistBackendError, watch_->explain(operation, error.what()));
+      throw_failure(watch_->find_cause(operation, gloo_failure(error)));
     }
     return track(std::move(operation), std::move(work), std::move(completion), handed_in);
   }

@@ -8,6 +8,7 @@
 
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/shm_choice.h"
 
 namespace cohort::comm {
@@ -74,15 +75,15 @@ BackendRequest BackendMaker::request(const StorePtr& store) const {
 }
 
 // Outlives the maker: whoever gets a request may keep it.
-std::function<std::string(const std::string&)> BackendMaker::explainer() const {
+std::function<Failure(Failure)> BackendMaker::explainer() const {
   const FailedConnect failure{.store = record_.store,
                               .group = record_.description,
                               .ranks = record_.ranks,
                               .option = own_.timeout_option,
-                              .engine_text = {}};
-  return [failure, roster = roster_](const std::string& engine_text) {
+                              .cause = {}};
+  return [failure, roster = roster_](Failure cause) {
     auto explained = failure;
-    explained.engine_text = engine_text;
+    explained.cause = std::move(cause);
     return explain_failed_connect(explained, roster->peers());
   };
 }
@@ -96,7 +97,7 @@ BackendPtr BackendMaker::wrap(BackendPtr backend, const StorePtr& store) const {
                                                     c10d::ProcessGroupGloo::Options::create_default(record_.timeout));
     return c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, std::move(helper));
   } catch (const std::exception& error) {
-    C10_THROW_ERROR(DistBackendError, explainer()(error.what()));
+    throw_failure(explainer()({.causes = {text_of(error)}}));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "cohort/comm/watch/peers.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/network.h"
 
 namespace cohort::comm {
@@ -23,12 +25,17 @@ using job::Operation;
 using Tensor = at::Tensor;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Clock = std::chrono::steady_clock;
+
+Failure nccl_failure(const std::exception& error, bool timed_out) {
+  return {.kind = timed_out ? Failure::Kind::kTimeout : Failure::Kind::kEngine, .causes = {text_of(error)}};
+}
 
 // The engine's Work with its failure explained. It is not a TrackedWork: on a GPU a Work that has been waited for is still
 // running, and one may be dropped while it runs.
 class NcclWork final : public c10d::Work {
  public:
-  NcclWork(WorkPtr work, Operation operation, std::shared_ptr<OperationWatch> watch)
+  NcclWork(WorkPtr work, job::Operation operation, std::shared_ptr<OperationWatch> watch)
       : work_(std::move(work)), operation_(std::move(operation)), watch_(std::move(watch)) {}
 
   bool isCompleted() override {
@@ -68,12 +75,18 @@ class NcclWork final : public c10d::Work {
     try {
       return call();
     } catch (const std::exception& error) {
-      throw_explained(*watch_, operation_, error);
+      throw_failure(watch_->find_cause(operation_, nccl_failure(error, has_timed_out())));
     }
+  }
+  // The engine's own word for how a Work has ended.
+  bool has_timed_out() const {
+    const auto result = work_->getFutureResult();
+    return result && result->completed() && !result->hasError() &&
+           result->constValue().toInt() == static_cast<int64_t>(c10d::WorkResult::TIMEOUT);
   }
 
   WorkPtr work_;
-  Operation operation_;
+  job::Operation operation_;
   std::shared_ptr<OperationWatch> watch_;
 };
 
@@ -166,14 +179,14 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
   }
 
  private:
-  Operation describe(const char* name, const Tensors& tensors) const {
-    Operation operation{.name = name,
-                        .sequence = 0,
-                        .group = group_name_,
-                        .rank = getRank(),
-                        .world_size = getSize(),
-                        .host = host_,
-                        .backend = "nccl"};
+  job::Operation describe(const char* name, const Tensors& tensors) const {
+    job::Operation operation{.name = name,
+                             .sequence = 0,
+                             .group = group_name_,
+                             .rank = getRank(),
+                             .world_size = getSize(),
+                             .host = host_,
+                             .backend = "nccl"};
     for (const auto& tensor : tensors) {
       operation.num_bytes += static_cast<int64_t>(tensor.nbytes());
       operation.shape += (operation.shape.empty() ? "" : ", ") + shape_text(tensor.sizes());
@@ -181,12 +194,12 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
     if (!tensors.empty()) operation.dtype = dtype_name(tensors.front().scalar_type());
     return operation;
   }
-  Operation describe(const char* name, const Tensors& tensors, const c10d::ReduceOp& op) const {
+  job::Operation describe(const char* name, const Tensors& tensors, const c10d::ReduceOp& op) const {
     auto operation = describe(name, tensors);
     operation.reduce_op = reduce_op_name(op);
     return operation;
   }
-  Operation point_to_point(const char* name, const Tensors& tensors) const {
+  job::Operation point_to_point(const char* name, const Tensors& tensors) const {
     auto operation = describe(name, tensors);
     operation.point_to_point = true;
     operation.shape.clear();
@@ -195,14 +208,16 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
 
   // Every operation passes here. Inside a coalesced group the engine returns no Work until endCoalescing.
   template <class Call>
-  WorkPtr run(Operation operation, Call call) {
+  WorkPtr run(job::Operation operation, Call call) {
     operation.sequence = operation.point_to_point ? ++num_point_to_point_ : ++num_collectives_;
     watch_->starting(operation);
+    const auto begin = Clock::now();
     WorkPtr work;
     try {
       work = call();
     } catch (const c10::DistError& error) {
-      throw_explained(*watch_, operation, error);
+      // Ranks meet in the store here, for as long as the group's time-out.
+      throw_failure(watch_->find_cause(operation, nccl_failure(error, Clock::now() - begin >= options_->timeout)));
     }
     if (!work) return work;
     return c10::make_intrusive<NcclWork>(std::move(work), std::move(operation), watch_);

@@ -11,6 +11,7 @@
 #include "cohort/base/cpu.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/shm/shm_backend.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/launch_environment.h"
 
 namespace cohort::comm {
@@ -42,14 +43,31 @@ class Attachment {
                                     .global_ranks = {request_.global_ranks.begin(), request_.global_ranks.end()},
                                     .find_obstacle = &find_obstacle_};
     auto group = shm::Group::join(options);
-    if (!group.ok()) fail(is_absence(group.error()) ? Kind::kAbsent : Kind::kUnable, describe(group.error()));
+    if (!group.ok()) {
+      const auto cause = describe(group.error());
+      fail(is_absence(group.error()) ? absence(cause) : inability(fill_in("rank {}: {}", own_name(), cause)));
+    }
     agree();
     return std::move(*group);
   }
 
  private:
-  // What the others learn first of a failure.
-  enum class Kind : char { kAbsent = 'A', kUnable = 'U' };
+  Failure failure(const std::string& cause, std::string hint) const {
+    return {.causes = {cause},
+            .hint = std::move(hint),
+            .what = fill_in("the ranks of group \"{}\" cannot share memory", request_.group_name)};
+  }
+  Failure absence(const std::string& cause) const {
+    auto absent = failure(cause,
+                          "see whether that rank ended, or creates other groups before this one; if it is only late, "
+                          "raise the time-out");
+    absent.kind = Failure::Kind::kLostRank;
+    return absent;
+  }
+  // A rank is there, but cannot attach.
+  Failure inability(const std::string& cause) const {
+    return failure(cause, "use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can");
+  }
 
   // Somebody is missing; another backend would wait for that rank too.
   bool is_absence(const base::Error& error) const {
@@ -94,23 +112,19 @@ class Attachment {
   template <class Condition>
   void wait_until(const char* otherwise, Condition is_met) {
     while (!is_met()) {
-      if (const auto failure = reported_failure(); !failure.empty()) end_with(failure);
+      if (const auto reported = reported_failure(); !reported.empty()) end_with(decode_failure(reported));
       if (Clock::now() >= deadline_) {
-        fail(Kind::kAbsent,
-             fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout)));
+        fail(absence(fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout))));
       }
       std::this_thread::sleep_for(kMeetInterval);
     }
   }
 
   // The first failure counts, and every rank ends with it.
-  [[noreturn]] void fail(Kind kind, const std::string& cause) {
-    auto first = static_cast<char>(kind) + cause;
-    if (kind == Kind::kUnable) first = static_cast<char>(kind) + fill_in("rank {}: {}", own_name(), cause);
+  [[noreturn]] void fail(Failure first) {
     try {
-      const auto mine = base::to_bytes(first);
-      const auto there = request_.store->compareSet(key("failed"), {}, mine);
-      first.assign(there.begin(), there.end());
+      const auto there = request_.store->compareSet(key("failed"), {}, base::to_bytes(encode_failure(first)));
+      first = decode_failure(std::string(there.begin(), there.end()));
     } catch (const std::exception&) {
       raise(first);  // the store has ended with its host
     }
@@ -119,7 +133,7 @@ class Attachment {
 
   // Stays until all have read why it ends: rank 0's process may host the store, and who leaves takes its entry out of the
   // roll call, in which a slow rank may still look for it.
-  [[noreturn]] void end_with(const std::string& failure) {
+  [[noreturn]] void end_with(const Failure& first) {
     try {
       const auto end = Clock::now() + kMeetGrace;
       auto count = request_.store->add(key("read"), 1);
@@ -130,7 +144,7 @@ class Attachment {
     } catch (const std::exception&) {
       // The store has ended with its host.
     }
-    raise(failure);
+    raise(first);
   }
 
   uint64_t own_name() const {
@@ -138,21 +152,10 @@ class Attachment {
     return rank < request_.global_ranks.size() ? request_.global_ranks[rank] : rank;
   }
 
-  // `failure`: the kind, then the cause.
-  [[noreturn]] void raise(const std::string& failure) const {
-    const auto text = [&](const char* hint) {
-      return fill_in("[cohort] the ranks of group \"{}\" cannot share memory\n  caused by: {}\n  hint: {}",
-                     request_.group_name, failure.substr(1), hint);
-    };
-    const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
-    if (failure[0] == static_cast<char>(Kind::kUnable)) {
-      throw CannotShareMemory(here,
-                              text("use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can"),
-                              failure.substr(1));
-    }
-    throw c10::DistBackendError(here,
-                                text("see whether that rank ended, or creates other groups before this one; if it "
-                                     "is only late, raise the time-out"));
+  [[noreturn]] static void raise(const Failure& first) {
+    if (first.kind == Failure::Kind::kLostRank) throw_failure(first);
+    throw CannotShareMemory({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, failure_text(first),
+                            base::join(first.causes, "; "));
   }
 
   const BackendRequest& request_;

@@ -7,6 +7,7 @@
 
 #include "cohort/base/text.h"
 #include "cohort/comm/shm/shm_backend.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/call_site.h"
 
 namespace cohort::comm {
@@ -30,8 +31,6 @@ struct Message {
   char* byte() const { return static_cast<char*>(memory.data_ptr()); }
 };
 
-std::string text_of(const shm::Failure& failure) { return base::join(failure.causes, "; "); }
-
 // The ranks before the first missing one have come.
 std::string out_of_time_text(milliseconds timeout, int first_missing) {
   std::vector<std::string> come;
@@ -52,7 +51,7 @@ static bool wait_for(ShmSession& session, const Message& message, std::optional<
     return true;
   }
   if (!open.exchange->wait(message.transfer, limit)) return false;
-  if (const auto outcome = message.transfer->failure()) *failure = text_of(*outcome);
+  if (const auto outcome = message.transfer->failure()) *failure = base::join(outcome->causes, "; ");
   return true;
 }
 
@@ -78,11 +77,11 @@ void ShmBackend::be_monitored(const ShmCall& call) {
   if (failure.empty()) return;
   session_->keep(word.transfer, word.memory);
   session_->keep(answer.transfer, answer.memory);
-  C10_THROW_ERROR(DistBackendError, c10::str("Rank ", rank_,
-                                             " successfully reached monitoredBarrier, but received errors while waiting"
-                                             " for send/recv from rank 0. Please check rank 0 logs for faulty rank."
-                                             "\n Original exception: \n",
-                                             failure));
+  throw_failure({.causes = {c10::str("Rank ", rank_,
+                                     " successfully reached monitoredBarrier, but received errors while waiting for "
+                                     "send/recv from rank 0. Please check rank 0 logs for faulty rank.\n Original "
+                                     "exception: \n",
+                                     failure)}});
 }
 
 void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
@@ -117,11 +116,11 @@ void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
   }
   if (missing.empty()) return;
   if (is_out_of_time && !wait_all_ranks)
-    C10_THROW_ERROR(DistBackendError, out_of_time_text(timeout, std::stoi(missing.front())));
+    throw_failure({.kind = Failure::Kind::kTimeout, .causes = {out_of_time_text(timeout, std::stoi(missing.front()))}});
   const auto ranks = (wait_all_ranks ? "Ranks " : "Rank ") + base::join(missing, ", ");
   auto text = c10::str("[Rank 0]: ", ranks, " failed to pass monitoredBarrier in ", timeout.count(), " ms");
   if (!wait_all_ranks) text += "\n Original exception: \n" + failure;
-  C10_THROW_ERROR(DistBackendError, text);
+  throw_failure({.causes = {std::move(text)}});
 }
 
 void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {

@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
-#include "cohort/job/failure_text.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/peer.h"
 #include "cohort/shm/waiting.h"
 
@@ -26,33 +27,22 @@ constexpr auto kAttention = std::chrono::milliseconds(50);
 // With cores to spare: how long it looks for work before it sleeps; queueing then wakes nobody.
 constexpr int kPausesBeforeSleep = 4000;
 
-const shm::Failure& closed() {
+const Failure& closed() {
+  static const auto* const failure = new Failure{Failure::Kind::kAborted,
+                                                 {"the group was destroyed, or shut down, before the operation ended"},
+                                                 "wait() for every Work before destroy_process_group()"};
+  return *failure;
+}
+
+const Failure& aborted() {
   static const auto* const failure =
-      new shm::Failure{shm::Failure::Kind::kAborted,
-                       {"the group was destroyed, or shut down, before the operation ended"},
-                       "wait() for every Work before destroy_process_group()"};
+      new Failure{Failure::Kind::kAborted, {"the group was aborted on this rank"}, "create a new group to go on"};
   return *failure;
 }
 
-const shm::Failure& aborted() {
-  static const auto* const failure = new shm::Failure{
-      shm::Failure::Kind::kAborted, {"the group was aborted on this rank"}, "create a new group to go on"};
-  return *failure;
-}
-
-EngineFailure::Kind kind_of(shm::Failure::Kind kind) {
-  switch (kind) {
-    case shm::Failure::Kind::kTimeout:
-      return EngineFailure::Kind::kTimeout;
-    case shm::Failure::Kind::kLostRank:
-      return EngineFailure::Kind::kLostRank;
-    case shm::Failure::Kind::kMismatch:
-      return EngineFailure::Kind::kMismatch;
-    case shm::Failure::Kind::kObstacle:
-      return EngineFailure::Kind::kObstacle;
-    default:
-      return EngineFailure::Kind::kOther;
-  }
+std::string argument_text(const ShmCall& call, const Failure& failure) {
+  const auto text = std::string(call.operation->name) + ": " + base::join(failure.causes, " ");
+  return failure.hint.empty() ? text : text + "; " + failure.hint;
 }
 
 // Counts an operation as running; one within another is one more.
@@ -73,8 +63,8 @@ uint64_t count_forks() {
   return num_forks;
 }
 
-shm::Failure forked() {
-  return {shm::Failure::Kind::kAborted,
+Failure forked() {
+  return {Failure::Kind::kAborted,
           {"this process was forked from the rank, and is not a member of its groups"},
           "call collectives in the rank itself; start other ranks by spawn, or before the first group"};
 }
@@ -130,28 +120,17 @@ std::string ShmSession::find_obstacle() {
   return watch_->find_obstacle(operation);
 }
 
-std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& shown,
-                                            const shm::Failure& failure) const {
+std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& shown, Failure failure) const {
   try {
-    if (failure.kind == shm::Failure::Kind::kArgument) {
-      std::string text = std::string(call.operation->name) + ":";
-      for (const auto& cause : failure.causes) text += " " + cause;
-      C10_THROW_ERROR(ValueError, failure.hint.empty() ? text : text + "; " + failure.hint);
+    if (failure.kind == Failure::Kind::kArgument) {
+      throw_failure({.kind = failure.kind, .causes = {argument_text(call, failure)}});
     }
-    auto operation = describe(call, shown, identity_);
-    if (failure.kind == shm::Failure::Kind::kObstacle && was_interrupted_) {
-      C10_THROW_ERROR(
-          DistBackendError,
-          job::failure_message({operation, failure.causes, "destroy_process_group() and start again on every rank"}));
-    }
-    if (!watch_ || is_forked_child()) {
-      C10_THROW_ERROR(DistBackendError, job::failure_message({operation, failure.causes, failure.hint}));
-    }
-    C10_THROW_ERROR(DistBackendError, watch_->explain(operation, EngineFailure{.kind = kind_of(failure.kind),
-                                                                               .causes = failure.causes,
-                                                                               .hint = failure.hint,
-                                                                               .missing = failure.missing,
-                                                                               .timeout = *options_of(call).timeout}));
+    const auto operation = describe(call, shown, identity_);
+    const bool interrupted = failure.kind == Failure::Kind::kObstacle && was_interrupted_;
+    if (interrupted) failure.hint = "destroy_process_group() and start again on every rank";
+    if (interrupted || !watch_ || is_forked_child()) throw_failure(failure_of(operation, std::move(failure)));
+    failure.timeout = *options_of(call).timeout;
+    throw_failure(watch_->explain(operation, std::move(failure)));
   } catch (...) {
     return std::current_exception();
   }
@@ -196,7 +175,7 @@ std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   return run;
 }
 
-shm::Failure ShmSession::refusal() const { return is_forked_child() ? forked() : closed(); }
+Failure ShmSession::refusal() const { return is_forked_child() ? forked() : closed(); }
 
 bool ShmSession::is_forked_child() const { return num_forks.load(std::memory_order_relaxed) != num_forks_; }
 
@@ -382,7 +361,7 @@ void ShmSession::work_in_background() {
   }
 }
 
-void ShmSession::fail_queue(const shm::Failure& failure) {
+void ShmSession::fail_queue(const Failure& failure) {
   while (const auto work = take()) {
     work->finish_with(to_exception(work->call(), work->shown(), failure));
     work->announce();

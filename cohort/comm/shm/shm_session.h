@@ -82,7 +82,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   };
   OpenExchange exchange();
   /// Why exchange() gave none.
-  shm::Failure refusal() const;
+  base::Failure refusal() const;
   /// Sends and receives under way.
   void add_transfers(int difference) { num_transfers_.fetch_add(difference); }
   /// Keeps the memory of a transfer that nobody waits for until it is done. keep_pending: it counts as pending.
@@ -92,7 +92,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   shm::CallOptions options_of(const ShmCall& call) const;
   OperationWatch* watch() const { return watch_.get(); }
   /// The exception that users get.
-  std::exception_ptr to_exception(const ShmCall& call, const Tensors& shown, const shm::Failure& failure) const;
+  std::exception_ptr to_exception(const ShmCall& call, const Tensors& shown, base::Failure failure) const;
 
  private:
   enum class Runner { kCaller, kProgressThread };
@@ -107,7 +107,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   WorkPtr run_front(Runner runner);
   bool run_with_others(const ShmWork& work);
   std::unique_lock<std::timed_mutex> wait_to_run();
-  void fail_queue(const shm::Failure& failure);
+  void fail_queue(const base::Failure& failure);
   void work_in_background();
   void lead(std::unique_lock<std::mutex>& lock);
   bool announce_as_leader(ShmWork& work);

@@ -3,9 +3,8 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
-#include "cohort/base/text.h"
 #include "cohort/comm/shm/shm_session.h"
-#include "cohort/job/failure_text.h"
+#include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::comm {
 
@@ -71,13 +70,7 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
     if (timeout == kNoTimeout) {
       session_->run_through(*this);
     } else if (!wait_for_others(timeout)) {
-      C10_THROW_ERROR(
-          DistBackendError,
-          job::failure_message({.operation = describe(call_, shown_, session_->identity()),
-                                .causes = {"Operation timed out! It did not end within the " +
-                                           base::format_duration(timeout) + " that wait() was given"},
-                                .hint = "the operation goes on; wait for it again, with more time or without a "
-                                        "time-out of its own"}));
+      throw_failure(wait_timed_out(describe(call_, shown_, session_->identity()), timeout));
     }
   }
   if (exception_) std::rethrow_exception(exception_);

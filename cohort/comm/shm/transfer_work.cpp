@@ -6,9 +6,8 @@
 
 #include <algorithm>
 
-#include "cohort/base/text.h"
 #include "cohort/comm/shm/element_types.h"
-#include "cohort/job/failure_text.h"
+#include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::comm {
 namespace {
@@ -123,21 +122,7 @@ TransferWork::Step TransferWork::wait_a_while(milliseconds limit) {
   return Step::kDone;
 }
 
-void TransferWork::throw_obstacle() {
-  C10_THROW_ERROR(DistBackendError,
-                  session_->watch()->explain(
-                      describe(call_, tensors_, session_->identity()),
-                      EngineFailure{EngineFailure::Kind::kObstacle, {"the operation can no longer end"}, {}}));
-}
-
-std::string TransferWork::waiting_text(milliseconds timeout) const {
-  return job::failure_message({.operation = describe(call_, tensors_, session_->identity()),
-                               .causes = {"Operation timed out! It did not end within the " +
-                                          base::format_duration(timeout) + " that wait() was given"},
-                               .hint =
-                                   "the operation goes on; wait for it again, with more time or without a time-out of "
-                                   "its own"});
-}
+job::Operation TransferWork::operation() const { return describe(call_, tensors_, session_->identity()); }
 
 bool TransferWork::wait(milliseconds timeout) {
   const bool is_limited = timeout != kNoTimeout;
@@ -146,10 +131,14 @@ bool TransferWork::wait(milliseconds timeout) {
     auto limit = kTransferLookInterval;
     if (is_limited) limit = std::min(limit, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
     if (wait_a_while(std::max(limit, milliseconds(0))) == Step::kDone) break;
-    if (is_limited && Clock::now() >= deadline) C10_THROW_ERROR(DistBackendError, waiting_text(timeout));
+    if (is_limited && Clock::now() >= deadline) throw_failure(wait_timed_out(operation(), timeout));
     throw_interruption();
     auto* watch = session_->watch();
-    if (watch && !watch->find_obstacle(describe(call_, tensors_, session_->identity())).empty()) throw_obstacle();
+    if (!watch) continue;
+    const auto obstacle = watch->find_obstacle(operation());
+    if (!obstacle.empty()) {
+      throw_failure(watch->explain(operation(), {.kind = Failure::Kind::kObstacle, .causes = {obstacle}}));
+    }
   }
   if (const auto failure = exception()) std::rethrow_exception(failure);
   return true;

@@ -48,8 +48,7 @@ class TransferWork final : public c10d::Work {
   void settle();
   void finish_transfer();
   void finish_with(std::exception_ptr exception);
-  [[noreturn]] void throw_obstacle();
-  std::string waiting_text(std::chrono::milliseconds timeout) const;
+  job::Operation operation() const;
 
   const std::shared_ptr<ShmSession> session_;
   const ShmCall call_;

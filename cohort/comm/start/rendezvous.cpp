@@ -9,6 +9,7 @@
 #include "cohort/base/port.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/network.h"
 #include "cohort/job/peer.h"
 #include "cohort/job/store_address.h"
@@ -67,22 +68,22 @@ void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_ad
                                 .who = who(plan),
                                 .source = plan.source};
   if (!job::find_store(search)) return;
-  std::string text;
+  std::optional<Failure> refusal;
   try {
     auto options = store_options(plan, milliseconds(5000));
     options.waitWorkers = false;
     const auto store = c10::make_intrusive<c10d::TCPStore>(own_address, options);
-    text = refuse_second_host(c10::make_intrusive<c10d::PrefixStore>(
+    refusal = refuse_second_host(c10::make_intrusive<c10d::PrefixStore>(
         kDefaultGroupPrefix, c10::make_intrusive<c10d::PrefixStore>(kJobPrefix, store)));
   } catch (const std::exception&) {
     return;  // it ended meanwhile; who held the port is said below
   }
-  if (!text.empty()) C10_THROW_ERROR(ValueError, text);
+  if (refusal) throw_failure(*refusal);
 }
 
 [[noreturn]] void cannot_host(const RendezvousPlan& plan, const std::string& engine_text) {
   const auto use = base::look_up_port(plan.port);
-  std::string cause = engine_text.substr(0, engine_text.find('\n'));
+  std::string cause = base::first_line(engine_text);
   std::string hint = "choose another port in " + plan.source + ", the same on every rank";
   if (use.holder) {
     cause = base::fill_in("pid {} listens on it: {}", use.holder->pid, use.holder->command);

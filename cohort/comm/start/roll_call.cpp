@@ -15,8 +15,8 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/start/rendezvous.h"
 #include "cohort/comm/watch/peers.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/arrival.h"
-#include "cohort/job/failure_text.h"
 #include "cohort/job/network.h"
 #include "cohort/job/shared_memory_probe.h"
 #include "cohort/job/shm_choice.h"
@@ -26,8 +26,8 @@ namespace cohort::comm {
 namespace {
 
 using job::gloo_key;
-using job::ranks_in_words;
 using Clock = std::chrono::steady_clock;
+using Kind = Failure::Kind;
 using base::fill_in;
 using std::chrono::milliseconds;
 
@@ -57,16 +57,8 @@ std::vector<uint8_t> read_now(c10d::Store& store, const std::string& key) {
   return store.check({key}) ? store.get(key) : std::vector<uint8_t>{};
 }
 
-enum class RefusalKind : char { kValue = 'V', kStore = 'S' };
-
-struct Failure {
-  RefusalKind kind;
-  std::string text;
-};
-
-[[noreturn]] void raise(const Failure& failure) {
-  if (failure.kind == RefusalKind::kValue) C10_THROW_ERROR(ValueError, failure.text);
-  C10_THROW_ERROR(DistStoreError, failure.text);
+Failure start_failure(Kind kind, std::string what, std::string hint = {}) {
+  return {.kind = kind, .hint = std::move(hint), .what = std::move(what), .scope = Failure::Scope::kJob};
 }
 
 // The last failure this process has reported or read, as it stands in the store: one that is met again is an old one.
@@ -91,11 +83,10 @@ LastFailure& last_failure() {
   return *value;
 }
 
-// "<who and when>\n<kind><text>"; the first failure stays.
+// A line of who and when, then the failure; the first one stays.
 void post_failure(c10d::Store& store, const job::Peer& self, const Failure& failure) {
   static std::atomic<int> count{0};
-  const auto value =
-      fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count, static_cast<char>(failure.kind), failure.text);
+  const auto value = fill_in("{} {} {}\n{}", self.pid, self.started_at, ++count, encode_failure(failure));
   store.compareSet(kErrorKey, {}, base::to_bytes(value));
 }
 
@@ -129,12 +120,13 @@ class RollCaller {
 
   /// For another thread, when run() does not come back.
   Failure stuck() const {
-    return {
-        RefusalKind::kStore,
-        fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
-                "  caused by: no answer within the time-out of {}, nor a few seconds after it\n"
-                "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
-                self_in_words(), place(), base::format_duration(call_.timeout))};
+    auto failure = start_failure(
+        Kind::kTimeout,
+        fill_in("init_process_group failed: {} gets no answer from the store at {}", self_in_words(), place()),
+        "the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher");
+    failure.causes = {fill_in("no answer within the time-out of {}, nor a few seconds after it",
+                              base::format_duration(call_.timeout))};
+    return failure;
   }
 
  private:
@@ -148,19 +140,20 @@ class RollCaller {
   bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
 
   Failure stale_file(const std::string& cause) const {
-    return {RefusalKind::kStore, fill_in("[cohort] the file store {} is left over from another run\n  caused by: {}\n"
-                                         "  hint: delete {}, or give each run a path of its own",
-                                         place(), cause, place())};
+    auto failure = start_failure(Kind::kEngine, fill_in("the file store {} is left over from another run", place()),
+                                 fill_in("delete {}, or give each run a path of its own", place()));
+    failure.causes = {cause};
+    return failure;
   }
   Failure duplicate(const std::string& first) const {
-    return {RefusalKind::kValue, job::duplicate_rank_text(call_.rank, first, describe_process(self_))};
+    return job::duplicate_rank(call_.rank, first, describe_process(self_));
   }
 
   std::optional<Failure> find_addresses() {
     const auto addresses = job::gloo_addresses();
     if (!addresses) {
-      return Failure{RefusalKind::kValue,
-                     fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
+      return start_failure(Kind::kArgument,
+                           fill_in("{} cannot start: {}", self_in_words(), addresses.error().describe()));
     }
     self_.addresses = *addresses;
     if (std::any_of(addresses->begin(), addresses->end(), job::is_loopback_address)) {
@@ -173,7 +166,7 @@ class RollCaller {
   std::optional<Failure> enter() {
     if (auto failure = call_.uses_gloo ? find_addresses() : std::nullopt) return failure;
     if (auto failure = reported_failure(); failure && is_file()) {
-      return stale_file("a start that failed there: " + first_line(failure->text));
+      return stale_file("a start that failed there: " + base::first_line(failure_text(*failure)));
     }
     self_.start_count = 1;
     auto entry = read_now(*store_, entry_key(call_.rank));
@@ -187,9 +180,10 @@ class RollCaller {
     if (!job::is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
-    return Failure{RefusalKind::kStore, fill_in("[cohort] {} arrives too late: this rank was {}, which has ended\n"
-                                                "  hint: start all ranks again",
-                                                self_in_words(), describe_process(there))};
+    return start_failure(
+        Kind::kLostRank,
+        fill_in("{} arrives too late: this rank was {}, which has ended", self_in_words(), describe_process(there)),
+        "start all ranks again");
   }
 
   // This process has created a default group with this store before.
@@ -262,18 +256,18 @@ class RollCaller {
     return ranks;
   }
 
-  std::optional<std::string> shm_conflict() const {
+  std::optional<Failure> shm_conflict() const {
     if (!call_.needs_shared_memory) return std::nullopt;
-    const auto obstacles = job::obstacles_to_shm(arrivals());
-    return obstacles.empty() ? std::nullopt : std::optional(job::shm_refusal_text(call_.group, obstacles));
+    const auto obstacles = obstacles_to_shm(arrivals());
+    return obstacles.empty() ? std::nullopt : std::optional(job::shm_refusal(call_.group, obstacles));
   }
 
   // Every failure is raised on a full look only: a rank that has seen all ranks goes on, so all others must as well.
   void wait() {
     look_for_all();
     while (true) {
-      if (auto conflict = job::find_conflict(arrivals())) fail({RefusalKind::kValue, *conflict});
-      if (auto conflict = shm_conflict()) fail({RefusalKind::kValue, *conflict});
+      if (auto conflict = find_conflict(arrivals())) fail(*conflict);
+      if (auto conflict = shm_conflict()) fail(*conflict);
       if (is_complete()) {
         if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
         return;
@@ -298,7 +292,7 @@ class RollCaller {
     if (now >= deadline_) return timed_out();
     if (now - begin_ > kFirstWarning && !has_warned_) {
       has_warned_ = true;
-      base::log_warning(fill_in("{} waits for {} at {}, for {} more", self_in_words(), ranks_in_words(missing()),
+      base::log_warning(fill_in("{} waits for {} at {}, for {} more", self_in_words(), base::ranks_in_words(missing()),
                                 place(), base::format_duration(deadline_ - now)));
     }
     return std::nullopt;
@@ -308,32 +302,33 @@ class RollCaller {
     const auto found =
         std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
     if (found == arrivals_.end()) return std::nullopt;
-    auto text = fill_in("[cohort] init_process_group failed: {} arrived but has ended since", describe(found->second));
-    if (!is_complete()) text += "\n  still missing: " + ranks_in_words(missing());
-    text += fill_in("\n  hint: look at the output of rank {} for the reason", found->first);
-    if (is_file()) text += fill_in("; if that rank is from another run, {} is a leftover: delete it", place());
-    return Failure{RefusalKind::kStore, text};
+    auto hint = fill_in("look at the output of rank {} for the reason", found->first);
+    if (is_file()) hint += fill_in("; if that rank is from another run, {} is a leftover: delete it", place());
+    auto failure = start_failure(
+        Kind::kLostRank, fill_in("init_process_group failed: {} arrived but has ended since", describe(found->second)),
+        std::move(hint));
+    failure.note = still_missing();
+    return failure;
   }
+
+  std::string still_missing() const { return is_complete() ? "" : "still missing: " + base::ranks_in_words(missing()); }
 
   Failure timed_out() const {
-    const auto names = missing();
-    auto text =
-        fill_in("[cohort] init_process_group timed out: {} never arrived\n  {} waited {} at {}{}\n  arrived: {}",
-                ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
-                hosts_store() ? ", which it hosts" : "", describe(arrivals()));
+    const auto names = base::ranks_in_words(missing());
+    auto failure = start_failure(
+        Kind::kTimeout, fill_in("init_process_group timed out: {} never arrived", names),
+        fill_in("see whether {} started, and with the same meeting place; if so, raise InitOptions::timeout", names));
+    failure.where = {fill_in("{} waited {} at {}{}", self_in_words(), base::format_duration(call_.timeout), place(),
+                             hosts_store() ? ", which it hosts" : ""),
+                     "arrived: " + describe(arrivals())};
     // PyTorch's own words, which scripts look for.
-    text += fill_in("\n  caused by: Timed out after {} seconds waiting for clients. {}/{} clients joined.",
-                    std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(), call_.world_size);
-    if (const auto note = hosts_store() ? unreachable_master_note(*call_.plan) : ""; !note.empty()) {
-      text += "\n  caused by: " + note;
-    }
-    return {RefusalKind::kStore,
-            text + fill_in("\n  hint: see whether {} started, and with the same meeting place; if so, raise "
-                           "InitOptions::timeout",
-                           ranks_in_words(names))};
+    failure.causes = {fill_in("Timed out after {} seconds waiting for clients. {}/{} clients joined.",
+                              std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(),
+                              call_.world_size)};
+    auto note = hosts_store() ? unreachable_master_note(*call_.plan) : "";
+    if (!note.empty()) failure.causes.push_back(std::move(note));
+    return failure;
   }
-
-  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
   std::optional<Failure> reported_failure() {
     const auto bytes = read_now(*store_, kErrorKey);
@@ -346,7 +341,7 @@ class RollCaller {
       return std::nullopt;
     }
     seen_value_ = value;
-    return Failure{static_cast<RefusalKind>(value[line + 1]), value.substr(line + 2)};
+    return decode_failure(value.substr(line + 1));
   }
 
   // Tells the others, waits for them if they need this process's store, and throws. The first failure counts.
@@ -358,12 +353,12 @@ class RollCaller {
       }
       last_failure().set(seen_value_);
       store_->set(read_key(call_.rank, self_.pid), std::vector<uint8_t>{1});
-      if (hosts_store()) wait_for_readers(failure.kind == RefusalKind::kValue);
+      if (hosts_store()) wait_for_readers(failure.kind == Kind::kArgument);
       if (has_entry_) leave_roll(store_, call_.rank);
     } catch (const std::exception&) {
       // The store has ended; there is nobody left to tell.
     }
-    raise(failure);
+    throw_failure(failure);
   }
 
   // Ranks that have not come yet may still do so, and then read why it is in vain.
@@ -384,15 +379,15 @@ class RollCaller {
   }
 
   [[noreturn]] void lost_store(const c10::DistNetworkError& error) const {
-    auto text = fill_in("[cohort] init_process_group failed: {} lost the store at {}", self_in_words(), place());
+    auto failure = start_failure(
+        Kind::kLostRank, fill_in("init_process_group failed: {} lost the store at {}", self_in_words(), place()),
+        "the process that hosts the store ended; look at the output of rank 0, or of the launcher");
+    failure.note = still_missing();
     if (const auto host = arrivals_.find(0); host != arrivals_.end() && is_seen_gone(host->second)) {
-      text += "\n  caused by: " + describe(host->second) + " has ended";
+      failure.causes.push_back(describe(host->second) + " has ended");
     }
-    text += "\n  caused by: " + first_line(error.what_without_backtrace());
-    if (!missing().empty()) text += "\n  still missing: " + ranks_in_words(missing());
-    raise(
-        {RefusalKind::kStore,
-         text + "\n  hint: the process that hosts the store ended; look at the output of rank 0, or of the launcher"});
+    failure.causes.push_back(base::first_line(error.what_without_backtrace()));
+    throw_failure(failure);
   }
 
   const RollCall call_;
@@ -425,8 +420,7 @@ bool is_in(const FailedConnect& failure, int rank) {
 
 // Members that are seen gone, or rank 0 when a connection broke, as the store goes with it.
 std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
-  const auto says = [&](const char* text) { return failure.engine_text.find(text) != std::string::npos; };
-  const bool broke = !says("imed out") && !says("imeout");
+  const bool broke = failure.cause.kind != Kind::kTimeout;
   const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
   for (;;) {
     // Alone: members may have ended since because of it.
@@ -447,13 +441,13 @@ std::vector<job::Arrival> call_roll(const RollCall& call) {
   std::thread thread(std::move(task));
   if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
     thread.detach();  // it owns what it works on
-    raise(roll->stuck());
+    throw_failure(roll->stuck());
   }
   thread.join();
   return done.get();
 }
 
-std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
+std::optional<Failure> refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto end = Clock::now() + std::chrono::seconds(1);
   const auto self = job::this_process();
   std::string first;
@@ -466,10 +460,10 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
       std::this_thread::sleep_for(kPollInterval);
     }
   }
-  if (first.empty()) return {};
-  const auto text = job::duplicate_rank_text(0, first, describe_process(self));
-  post_failure(*store, self, {RefusalKind::kValue, text});
-  return text;
+  if (first.empty()) return std::nullopt;
+  auto failure = job::duplicate_rank(0, first, describe_process(self));
+  post_failure(*store, self, failure);
+  return failure;
 }
 
 void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
@@ -480,21 +474,25 @@ void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   }
 }
 
-std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers) {
-  const auto ended = ended_ranks(failure, peers);
-  const auto absent = ended.empty() ? ranks_without_gloo_key(failure) : std::vector<int>{};
-  auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", failure.group, ranks_in_words(failure.ranks));
-  for (const int rank : ended) text += fill_in("\n  caused by: {} has ended", peers.describe(rank));
-  if (!absent.empty()) text += fill_in("\n  caused by: {} never arrived", ranks_in_words(absent));
-  text += "\n  caused by: " + failure.engine_text.substr(0, failure.engine_text.find('\n'));
-  if (ended == std::vector<int>{0} && !is_in(failure, 0))
-    return text +
-           "\n  hint: rank 0 hosts the store, which groups need to connect; let it wait for the others, by barrier()";
-  if (!ended.empty()) return text + fill_in("\n  hint: look at the output of {} for the reason", ranks_in_words(ended));
-  if (absent.empty())
-    return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
-  return text + fill_in("\n  hint: see whether {} ended, or created other groups before this one; if not, raise {}",
-                        ranks_in_words(absent), failure.option);
+Failure explain_failed_connect(const FailedConnect& failed, const Peers& peers) {
+  const auto ended = ended_ranks(failed, peers);
+  const auto absent = ended.empty() ? ranks_without_gloo_key(failed) : std::vector<int>{};
+  Failure failure{.kind = ended.empty() ? failed.cause.kind : Kind::kLostRank, .missing = absent};
+  failure.what = fill_in("group \"{}\" of {} cannot connect", failed.group, base::ranks_in_words(failed.ranks));
+  for (const int rank : ended) failure.causes.push_back(peers.describe(rank) + " has ended");
+  if (!absent.empty()) failure.causes.push_back(base::ranks_in_words(absent) + " never arrived");
+  failure.causes.push_back(base::first_line(failed.cause.causes.front()));
+  if (ended == std::vector<int>{0} && !is_in(failed, 0)) {
+    failure.hint = "rank 0 hosts the store, which groups need to connect; let it wait for the others, by barrier()";
+  } else if (!ended.empty()) {
+    failure.hint = fill_in("look at the output of {} for the reason", base::ranks_in_words(ended));
+  } else if (absent.empty()) {
+    failure.hint = "a rank ended or its address cannot be reached; look at the other ranks' output";
+  } else {
+    failure.hint = fill_in("see whether {} ended, or created other groups before this one; if not, raise {}",
+                           base::ranks_in_words(absent), failed.option);
+  }
+  return failure;
 }
 
 }  // namespace cohort::comm

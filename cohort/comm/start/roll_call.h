@@ -13,6 +13,7 @@
 
 #include "cohort/comm/start/rendezvous_url.h"
 #include "cohort/job/arrival.h"
+#include "cohort/job/failure.h"
 
 namespace c10d {
 class Store;
@@ -50,8 +51,8 @@ struct RollCall {
 std::vector<job::Arrival> call_roll(const RollCall& call);
 
 /// For a rank 0 that finds its port taken by a store: if a rank 0 has entered the job in `store`, tells its waiting ranks
-/// and returns the text of the error, else "". Blocks for at most a second.
-std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store);
+/// and returns why this process cannot start. Blocks for at most a second.
+std::optional<base::Failure> refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store);
 
 /// Takes back what call_roll wrote; for a start that failed later. Never throws.
 void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank);
@@ -61,11 +62,11 @@ struct FailedConnect {
   std::string group;
   std::vector<int> ranks;  ///< members, by default-group rank
   std::string option;      ///< what raises the time-out
-  std::string engine_text;
+  base::Failure cause;     ///< the engine's: its text, and whether it was a time-out
 };
 
-/// The text for a group whose connecting failed: names the members that have ended and those that never arrived.
+/// Why the connecting of a group failed: names the members that have ended and those that never arrived.
 /// Blocks for at most half a second, for a process whose connections broke to be seen as ended.
-std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers);
+COHORT_API base::Failure explain_failed_connect(const FailedConnect& failed, const Peers& peers);
 
 }  // namespace cohort::comm

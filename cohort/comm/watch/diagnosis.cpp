@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "cohort/base/text.h"
-#include "cohort/job/failure_text.h"
 
 namespace cohort::comm {
 namespace {
 
-using job::Operation;
-using Kind = FailureReport::Kind;
+using base::Failure;
+using Kind = Failure::Kind;
 
 constexpr const char* kAgreeHint =
     "every rank of the group must call the same collectives in the same order, with the same shapes, dtypes and roots; "
@@ -36,13 +35,13 @@ std::vector<int> Diagnostician::others() const {
   return result;
 }
 
-std::vector<int> Diagnostician::needed(const Operation& operation) const {
+std::vector<int> Diagnostician::needed(const job::Operation& operation) const {
   if (operation.point_to_point && operation.root >= 0) return {operation.root};
   return others();
 }
 
 // Any other rank may have ended in good order.
-std::vector<int> Diagnostician::lost_members(const Operation& operation) const {
+std::vector<int> Diagnostician::lost_members(const job::Operation& operation) const {
   const auto lost = reports_.lost_ranks();
   std::vector<int> members;
   for (const int member : needed(operation)) {
@@ -52,25 +51,24 @@ std::vector<int> Diagnostician::lost_members(const Operation& operation) const {
   return members;
 }
 
-Diagnosis Diagnostician::lost(const std::vector<int>& members) const {
-  Diagnosis diagnosis{Kind::kLostRank, {}, "look at the output of " + job::ranks_in_words(members) + " for the reason"};
-  for (const int rank : members) diagnosis.causes.push_back(peers_.describe(rank) + " is gone");
-  return diagnosis;
+Failure Diagnostician::lost(const std::vector<int>& members) const {
+  Failure failure{Kind::kLostRank, {}, "look at the output of " + base::ranks_in_words(members) + " for the reason"};
+  for (const int rank : members) failure.causes.push_back(peers_.describe(rank) + " is gone");
+  return failure;
 }
 
-Diagnosis Diagnostician::mismatch(uint64_t sequence, int member, const std::string& mine,
-                                  const std::string& theirs) const {
+Failure Diagnostician::mismatch(uint64_t sequence, int member, const std::string& mine,
+                                const std::string& theirs) const {
   return {Kind::kMismatch,
           {"Detected mismatch between collectives on ranks: #" + std::to_string(sequence) + " is " + mine + " on " +
            describe(rank_) + ", but " + theirs + " on " + describe(member)},
           kAgreeHint};
 }
 
-std::optional<Diagnosis> Diagnostician::disagreement(const job::Account& mine,
-                                                     const std::vector<int>& candidates) const {
+std::optional<Failure> Diagnostician::disagreement(const job::Account& mine, const std::vector<int>& candidates) const {
   for (const int member : candidates) {
     auto theirs = reports_.waiting_of(ranks_[member]);
-    if (const auto failure = reports_.failure_of(ranks_[member])) theirs = failure->account;
+    if (const auto report = reports_.failure_of(ranks_[member])) theirs = report->account;
     if (!theirs) continue;
     const auto number = job::first_difference(mine, *theirs);
     if (!number) continue;
@@ -79,23 +77,24 @@ std::optional<Diagnosis> Diagnostician::disagreement(const job::Account& mine,
   return std::nullopt;
 }
 
-std::optional<Diagnosis> Diagnostician::earlier_failure(const Operation& operation,
-                                                        std::chrono::milliseconds timeout) const {
+std::optional<Failure> Diagnostician::earlier_failure(const job::Operation& operation,
+                                                      std::chrono::milliseconds timeout) const {
   for (const int member : others()) {
-    const auto failure = reports_.failure_of(ranks_[member]);
-    if (!failure) continue;
-    const auto cause = describe(member) + " gave up in " + failure->where + ": " + failure->cause;
-    if (failure->kind != Kind::kTimeout) return Diagnosis{failure->kind, {cause}, "see the first cause"};
-    return Diagnosis{Kind::kTimeout,
-                     {cause},
-                     "the ranks run at different speeds, but none is lost: this one came to " + operation.name +
-                         " later than the other waits; " + raise_timeout(timeout)};
+    const auto report = reports_.failure_of(ranks_[member]);
+    if (!report || report->failure.causes.empty()) continue;
+    const auto& failure = report->failure;
+    const auto cause = describe(member) + " gave up in " + failure.operation + ": " + failure.causes.front();
+    if (failure.kind != Kind::kTimeout) return Failure{failure.kind, {cause}, "see the first cause"};
+    return Failure{Kind::kTimeout,
+                   {cause},
+                   "the ranks run at different speeds, but none is lost: this one came to " + operation.name +
+                       " later than the other waits; " + raise_timeout(timeout)};
   }
   return std::nullopt;
 }
 
 // What a member does instead; empty if it waits in the same operation.
-std::string Diagnostician::occupation_of(int group_rank, const Operation& operation) const {
+std::string Diagnostician::occupation_of(int group_rank, const job::Operation& operation) const {
   const int rank = ranks_[group_rank];
   const auto waiting = reports_.waiting_of(rank);
   const bool here = waiting && waiting->group == operation.group && waiting->sequence == operation.sequence;
@@ -105,7 +104,7 @@ std::string Diagnostician::occupation_of(int group_rank, const Operation& operat
   return state.empty() ? "is not a process of this host and has reported nothing" : state;
 }
 
-std::string Diagnostician::absence_of(int group_rank, const Operation& operation) const {
+std::string Diagnostician::absence_of(int group_rank, const job::Operation& operation) const {
   const auto occupation = occupation_of(group_rank, operation);
   return occupation.empty() ? "" : describe(group_rank) + " has not arrived: it " + occupation;
 }
@@ -119,33 +118,28 @@ std::string Diagnostician::hint_for(const std::vector<std::string>& causes, std:
   return "see why that rank did not reach this operation; if it is only slow, " + raise_timeout(timeout);
 }
 
-Diagnosis Diagnostician::complete(const Operation& operation, EngineFailure failure) const {
-  Diagnosis diagnosis{Kind::kOther, std::move(failure.causes), std::move(failure.hint)};
-  if (failure.kind == EngineFailure::Kind::kLostRank) diagnosis.kind = Kind::kLostRank;
-  if (failure.kind == EngineFailure::Kind::kMismatch) diagnosis.kind = Kind::kMismatch;
-  if (failure.kind != EngineFailure::Kind::kTimeout) return diagnosis;
-  diagnosis.kind = Kind::kTimeout;
-  for (size_t i = 0; i < std::min(failure.missing.size(), diagnosis.causes.size()); ++i) {
+Failure Diagnostician::complete(const job::Operation& operation, Failure failure) const {
+  if (failure.kind != Kind::kTimeout) return failure;
+  for (size_t i = 0; i < std::min(failure.missing.size(), failure.causes.size()); ++i) {
     const auto occupation = occupation_of(failure.missing[i], operation);
-    if (!occupation.empty()) diagnosis.causes[i] += ": it " + occupation;
+    if (!occupation.empty()) failure.causes[i] += ": it " + occupation;
   }
-  const auto more = operation.point_to_point || diagnosis.hint.empty() ? "" : "; " + diagnosis.hint;
-  diagnosis.hint = hint_for(diagnosis.causes, failure.timeout) + more;
-  return diagnosis;
+  const auto more = operation.point_to_point || failure.hint.empty() ? "" : "; " + failure.hint;
+  failure.hint = hint_for(failure.causes, failure.timeout) + more;
+  return failure;
 }
 
-Diagnosis Diagnostician::timed_out(const Operation& operation, std::chrono::milliseconds timeout) const {
-  Diagnosis diagnosis{
-      Kind::kTimeout,
-      {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
-      {}};
+Failure Diagnostician::timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const {
+  Failure failure{Kind::kTimeout,
+                  {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
+                  {}};
   for (const int member : needed(operation)) {
     auto absence = absence_of(member, operation);
     // A longer list would not help the reader.
-    if (!absence.empty() && diagnosis.causes.size() < 9) diagnosis.causes.push_back(std::move(absence));
+    if (!absence.empty() && failure.causes.size() < 9) failure.causes.push_back(std::move(absence));
   }
-  diagnosis.hint = hint_for(diagnosis.causes, timeout);
-  return diagnosis;
+  failure.hint = hint_for(failure.causes, timeout);
+  return failure;
 }
 
 }  // namespace cohort::comm

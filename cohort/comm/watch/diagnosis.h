@@ -6,19 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "cohort/comm/watch/operation_watch.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/reports.h"
+#include "cohort/job/failure.h"
 #include "cohort/job/operation.h"
 #include "cohort/job/operation_log.h"
 
 namespace cohort::comm {
-
-struct Diagnosis {
-  FailureReport::Kind kind = FailureReport::Kind::kOther;
-  std::vector<std::string> causes;
-  std::string hint;
-};
 
 /// Looks at the members of one group. `ranks`: their default-group ranks, in group order; `rank`: this process's in the group.
 class Diagnostician {
@@ -28,17 +22,18 @@ class Diagnostician {
 
   /// Members that `operation` needs and whose process is gone; never this one. As default-group ranks.
   std::vector<int> lost_members(const job::Operation& operation) const;
-  Diagnosis lost(const std::vector<int>& members) const;
+  base::Failure lost(const std::vector<int>& members) const;
   /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
-  Diagnosis mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
+  base::Failure mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
   /// A member that called something else than this rank, among `candidates` (group ranks).
-  std::optional<Diagnosis> disagreement(const job::Account& mine, const std::vector<int>& candidates) const;
+  std::optional<base::Failure> disagreement(const job::Account& mine, const std::vector<int>& candidates) const;
   /// A member that failed before this rank did.
-  std::optional<Diagnosis> earlier_failure(const job::Operation& operation, std::chrono::milliseconds timeout) const;
+  std::optional<base::Failure> earlier_failure(const job::Operation& operation,
+                                               std::chrono::milliseconds timeout) const;
   /// After a time-out: who is not there, and what it does instead.
-  Diagnosis timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const;
+  base::Failure timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const;
   /// What an engine knows, with what the missing ranks do instead.
-  Diagnosis complete(const job::Operation& operation, EngineFailure failure) const;
+  base::Failure complete(const job::Operation& operation, base::Failure failure) const;
   /// All members but this one, as group ranks.
   std::vector<int> others() const;
 

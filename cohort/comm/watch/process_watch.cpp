@@ -1,6 +1,5 @@
 #include "cohort/comm/watch/process_watch.h"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -10,17 +9,18 @@
 #include <optional>
 #include <thread>
 
+#include "cohort/base/text.h"
 #include "cohort/comm/watch/diagnosis.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/job/failure_text.h"
 
 namespace cohort::comm {
 namespace {
 
-using job::failure_message;
+using base::Failure;
 using job::Operation;
 using Clock = std::chrono::steady_clock;
-using Kind = FailureReport::Kind;
+using Kind = Failure::Kind;
 
 // The others' connections break within milliseconds; a rank that is stopped must not hold the report up for long.
 constexpr auto kWatchStoreGrace = std::chrono::seconds(2);
@@ -34,16 +34,6 @@ constexpr auto kWatchLookInterval = std::chrono::seconds(1);
 // Members looked at per interval, so that a thousand waiting ranks do not flood the store.
 constexpr size_t kMembersPerLook = 8;
 
-bool is_timeout(const std::string& text) {
-  return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
-}
-
-std::string where_it_runs(const Operation& operation) {
-  return operation.name + " #" + std::to_string(operation.sequence) + " on group \"" + operation.group + "\"";
-}
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 class ProcessWatch final : public OperationWatch {
  public:
   ProcessWatch(std::shared_ptr<Peers> peers, std::shared_ptr<Reports> reports, WatchedGroup group)
@@ -53,15 +43,15 @@ class ProcessWatch final : public OperationWatch {
         timeout_(group_.timeout),
         diagnostician_(*peers_, *reports_, group_.ranks, group_.rank) {}
 
-  void starting(const Operation& operation) override {
+  void starting(const job::Operation& operation) override {
     log_.add(operation);
     if (!operation.reduce_op.empty()) gradients_are_exchanged();
     if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
   }
 
-  void delayed(const Operation& operation) override { log_.add(operation); }
+  void delayed(const job::Operation& operation) override { log_.add(operation); }
 
-  std::string find_obstacle(const Operation& operation) override {
+  std::string find_obstacle(const job::Operation& operation) override {
     const std::lock_guard lock(mutex_);
     look_for_lost_members(operation);
     if (lost_since_ && Clock::now() - *lost_since_ > kLostGrace) {
@@ -86,44 +76,42 @@ class ProcessWatch final : public OperationWatch {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
         continue;
       }
-      reports_->publish_failure({found->kind, where_it_runs(*operation), found->causes.front(), mine});
-      found->causes.push_back(first_line(engine_text));
-      return failure_message({*operation, std::move(found->causes), std::move(found->hint)});
+      found->causes.push_back(base::first_line(engine_text));
+      return failure_text(published(*operation, std::move(*found), mine));
     }
     return {};
   }
 
-  std::string explain(const Operation& operation, const std::string& engine_text) override {
-    return explain(operation, engine_text,
-                   "a rank on another host ended or its connection broke; look at the other ranks' output");
+  Failure find_cause(const job::Operation& operation, Failure failure) override {
+    return find_cause(operation, failure,
+                      "a rank on another host ended or its connection broke; look at the other ranks' output");
   }
 
-  std::string explain(const Operation& operation, const std::string& engine_text, const char* last_hint) {
-    auto diagnosis = diagnose(operation, engine_text, last_hint);
-    reports_->publish_failure(
-        {diagnosis.kind, where_it_runs(operation), diagnosis.causes.front(), log_.account(operation)});
-    reports_->wait_until_others_know(kWatchStoreGrace);
-    return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
-  }
-
-  std::string explain(const Operation& operation, EngineFailure failure) override {
-    if (failure.kind == EngineFailure::Kind::kObstacle) {
-      return explain(operation, failure.causes.front(), "look at that rank's output");
-    }
-    auto diagnosis = diagnostician_.complete(operation, std::move(failure));
-    reports_->publish_failure(
-        {diagnosis.kind, where_it_runs(operation), diagnosis.causes.front(), log_.account(operation)});
-    return failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)});
+  Failure explain(const job::Operation& operation, Failure failure) override {
+    if (failure.kind == Kind::kObstacle) return find_cause(operation, failure, "look at that rank's output");
+    return published(operation, diagnostician_.complete(operation, std::move(failure)), log_.account(operation));
   }
 
  private:
-  void look_for_lost_members(const Operation& operation) {
+  Failure find_cause(const job::Operation& operation, const Failure& failure, const char* last_hint) {
+    auto found = published(operation, diagnose(operation, failure, last_hint), log_.account(operation));
+    reports_->wait_until_others_know(kWatchStoreGrace);
+    return found;
+  }
+
+  Failure published(const job::Operation& operation, Failure failure, const job::Account& account) {
+    failure = failure_of(operation, std::move(failure));
+    reports_->publish_failure({failure, account});
+    return failure;
+  }
+
+  void look_for_lost_members(const job::Operation& operation) {
     if (lost_.empty()) lost_ = diagnostician_.lost_members(operation);
     if (!lost_.empty() && !lost_since_) lost_since_ = Clock::now();
   }
 
   // Tells where this rank waits, and compares with a few of the others.
-  std::optional<Diagnosis> look_at_others(const Operation& operation) {
+  std::optional<Failure> look_at_others(const job::Operation& operation) {
     const auto now = Clock::now();
     if (operation.sequence != waits_in_ || operation.point_to_point != waits_in_point_to_point_) {
       waits_in_ = operation.sequence;
@@ -146,24 +134,29 @@ class ProcessWatch final : public OperationWatch {
   }
 
   // `last_hint`: where nothing is found.
-  Diagnosis diagnose(const Operation& operation, const std::string& engine_text, const char* last_hint) {
+  Failure diagnose(const job::Operation& operation, const Failure& failure, const char* last_hint) {
+    const auto engine_text = base::first_line(failure.causes.front());
+    const auto followed_by_engine = [&](Failure found) {
+      found.causes.push_back(engine_text);
+      return found;
+    };
     {
       const std::lock_guard lock(mutex_);
       if (obstacle_) return *obstacle_;
-      if (!lost_.empty()) return with_engine_text(diagnostician_.lost(lost_), engine_text);
+      if (!lost_.empty()) return followed_by_engine(diagnostician_.lost(lost_));
     }
-    const bool timed_out = is_timeout(engine_text);
+    const bool timed_out = failure.kind == Kind::kTimeout;
     if (!timed_out) reports_->publish_waiting(log_.account(operation));
     const auto deadline = Clock::now() + kReportGrace;
     do {
-      if (auto found = look_for_cause(operation)) return with_engine_text(std::move(*found), engine_text);
-      if (timed_out) return with_engine_text(diagnostician_.timed_out(operation, timeout_), engine_text);
+      if (auto found = look_for_cause(operation)) return followed_by_engine(std::move(*found));
+      if (timed_out) return followed_by_engine(diagnostician_.timed_out(operation, timeout_));
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     } while (Clock::now() < deadline);
-    return {Kind::kOther, {first_line(engine_text)}, last_hint};
+    return {Kind::kEngine, {engine_text}, last_hint};
   }
 
-  std::optional<Diagnosis> look_for_cause(const Operation& operation) const {
+  std::optional<Failure> look_for_cause(const job::Operation& operation) const {
     // First: a rank that differs may have ended because of it.
     if (auto found = diagnostician_.disagreement(log_.account(operation), diagnostician_.others())) return found;
     const auto lost = diagnostician_.lost_members(operation);
@@ -171,14 +164,9 @@ class ProcessWatch final : public OperationWatch {
     return diagnostician_.earlier_failure(operation, timeout_);
   }
 
-  static Diagnosis with_engine_text(Diagnosis diagnosis, const std::string& engine_text) {
-    diagnosis.causes.push_back(first_line(engine_text));
-    return diagnosis;
-  }
-
   // Every rank that has come this far has passed c10d's own check of names and shapes (ProcessGroupWrapper), so those that
   // write their signature at all do so now; it tells of roots and reduce operations too.
-  void compare_with_others(const Operation& operation) {
+  void compare_with_others(const job::Operation& operation) {
     const auto mine = signature(operation);
     const auto prefix = "cohort/call/" + std::to_string(operation.sequence) + "/";
     group_.store->set(prefix + std::to_string(group_.rank), std::vector<uint8_t>(mine.begin(), mine.end()));
@@ -188,7 +176,8 @@ class ProcessWatch final : public OperationWatch {
       wait_for_signature(operation, member, key);
       const auto bytes = group_.store->get(key);
       const std::string theirs(bytes.begin(), bytes.end());
-      if (theirs != mine) throw_diagnosis(operation, diagnostician_.mismatch(operation.sequence, member, mine, theirs));
+      if (theirs != mine)
+        throw_failure(failure_of(operation, diagnostician_.mismatch(operation.sequence, member, mine, theirs)));
     }
     if (operation.sequence < 2) return;
     // Everybody is in this operation, so nobody reads the one before the last any more.
@@ -196,19 +185,14 @@ class ProcessWatch final : public OperationWatch {
                             std::to_string(group_.rank));
   }
 
-  void wait_for_signature(const Operation& operation, int member, const std::string& key) {
+  void wait_for_signature(const job::Operation& operation, int member, const std::string& key) {
     const auto deadline = Clock::now() + timeout_.load();
     while (!group_.store->check({key})) {
       if (peers_->is_gone(group_.ranks[member]))
-        throw_diagnosis(operation, diagnostician_.lost({group_.ranks[member]}));
-      if (Clock::now() > deadline) throw_diagnosis(operation, diagnostician_.timed_out(operation, timeout_));
+        throw_failure(failure_of(operation, diagnostician_.lost({group_.ranks[member]})));
+      if (Clock::now() > deadline) throw_failure(failure_of(operation, diagnostician_.timed_out(operation, timeout_)));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-  }
-
-  [[noreturn]] static void throw_diagnosis(const Operation& operation, Diagnosis diagnosis) {
-    C10_THROW_ERROR(DistBackendError,
-                    failure_message({operation, std::move(diagnosis.causes), std::move(diagnosis.hint)}));
   }
 
   std::shared_ptr<Peers> peers_;
@@ -222,7 +206,7 @@ class ProcessWatch final : public OperationWatch {
   /// The first of them only: others may have ended since because of them.
   std::vector<int> lost_;
   std::optional<Clock::time_point> lost_since_;
-  std::optional<Diagnosis> obstacle_;
+  std::optional<Failure> obstacle_;
   uint64_t waits_in_ = 0;
   bool waits_in_point_to_point_ = false;
   bool published_ = false;

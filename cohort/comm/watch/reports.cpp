@@ -2,8 +2,6 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <algorithm>
-#include <sstream>
 #include <thread>
 
 #include "cohort/base/env.h"
@@ -17,31 +15,14 @@ constexpr size_t kMaxReportSize = 64 << 10;
 
 std::string key(const char* kind, int rank) { return std::string("cohort/") + kind + "/" + std::to_string(rank); }
 
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
+// The failure's lines, an empty one, the account.
 std::string encode_report(const FailureReport& report) {
-  return std::to_string(static_cast<int>(report.kind)) + "\n" + one_line(report.where) + "\n" + one_line(report.cause) +
-         "\n" + report.account.encode();
+  return encode_failure(report.failure) + "\n" + report.account.encode();
 }
 
-FailureReport decode(const std::string& text) {
-  std::istringstream in(text);
-  FailureReport report;
-  std::string line;
-  std::getline(in, line);
-  const int kind = std::atoi(line.c_str());
-  if (kind >= 0 && kind <= static_cast<int>(FailureReport::Kind::kMismatch)) {
-    report.kind = static_cast<FailureReport::Kind>(kind);
-  }
-  std::getline(in, report.where);
-  std::getline(in, report.cause);
-  std::ostringstream rest;
-  rest << in.rdbuf();
-  report.account = Account::decode(rest.str());
-  return report;
+FailureReport decode_report(const std::string& text) {
+  const auto gap = text.find("\n\n");
+  return {decode_failure(text), gap == std::string::npos ? job::Account{} : Account::decode(text.substr(gap + 2))};
 }
 
 }  // namespace
@@ -87,12 +68,12 @@ void Reports::publish_failure(const FailureReport& report) {
 std::optional<FailureReport> Reports::failure_of(int rank) const {
   const auto text = read("failed", rank);
   if (!text) return std::nullopt;
-  return decode(*text);
+  return decode_report(*text);
 }
 
 void Reports::publish_waiting(const Account& account) { write("waiting", account.encode()); }
 
-std::optional<Account> Reports::waiting_of(int rank) const {
+std::optional<job::Account> Reports::waiting_of(int rank) const {
   const auto text = read("waiting", rank);
   if (!text) return std::nullopt;
   return Account::decode(*text);

@@ -14,17 +14,14 @@
 #include <vector>
 
 #include "cohort/comm/watch/peers.h"
+#include "cohort/job/failure.h"
 #include "cohort/job/operation_log.h"
 
 namespace cohort::comm {
 
 struct FailureReport {
-  enum class Kind { kOther, kTimeout, kLostRank, kMismatch };
-  Kind kind = Kind::kOther;
-  /// "all_reduce #5 on group \"dp\"".
-  std::string where;
-  /// The first cause, in words.
-  std::string cause;
+  base::Failure failure;
+  /// Of the operation that failed.
   job::Account account;
 };
 

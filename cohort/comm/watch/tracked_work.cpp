@@ -1,12 +1,12 @@
 #include "cohort/comm/watch/tracked_work.h"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <chrono>
 #include <list>
 #include <mutex>
-#include <stdexcept>
+
+#include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::comm {
 namespace {
@@ -34,11 +34,12 @@ size_t num_pending_operations() {
 }
 
 TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation operation,
-                         std::shared_ptr<OperationWatch> watch, std::function<void()> after)
+                         std::shared_ptr<OperationWatch> watch, Translator translate, std::function<void()> after)
     : Work(),
       work_(std::move(work)),
       operation_(std::move(operation)),
       watch_(std::move(watch)),
+      translate_(translate),
       after_(std::move(after)) {}
 
 TrackedWork::~TrackedWork() {
@@ -68,7 +69,7 @@ std::exception_ptr TrackedWork::exception() const {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     try {
-      throw_explained(*watch_, operation_, error);
+      throw_explained(translate_(error));
     } catch (...) {
       return std::current_exception();
     }
@@ -81,11 +82,25 @@ std::vector<at::Tensor> TrackedWork::result() {
   return result_ ? *result_ : tensors;
 }
 
-// Gloo's collectives can be waited for in slices; its send and receive cannot, as a time-out there ends the connection.
+void TrackedWork::throw_explained(const Failure& failure) const {
+  throw_failure(watch_->find_cause(operation_, failure));
+}
+
+// An operation that goes on when its wait ends has run out of time, whatever the engine says of it.
+Failure TrackedWork::failure_of_wait(const std::exception& error) const {
+  const bool has_ended = work_->isCompleted() || work_->exception();
+  return has_ended ? translate_(error) : Failure{.kind = Failure::Kind::kTimeout, .causes = {text_of(error)}};
+}
+
 bool TrackedWork::wait_for_engine(std::chrono::milliseconds timeout) {
-  const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::SendWork*>(work_.get()) == nullptr &&
-                         dynamic_cast<c10d::ProcessGroupGloo::RecvWork*>(work_.get()) == nullptr;
-  if (timeout != kNoTimeout || !can_slice) return work_->wait(timeout);
+  try {
+    return work_->wait(timeout);
+  } catch (const std::exception& error) {
+    throw_explained(failure_of_wait(error));
+  }
+}
+
+bool TrackedWork::wait_in_slices() {
   while (!work_->isCompleted()) {
     try {
       return work_->wait(kLookInterval);
@@ -93,17 +108,17 @@ bool TrackedWork::wait_for_engine(std::chrono::milliseconds timeout) {
       if (work_->isCompleted()) break;  // done or failed, which the last wait tells
     }
     const auto obstacle = watch_->find_obstacle(operation_);
-    if (!obstacle.empty()) throw std::runtime_error(obstacle);
+    if (!obstacle.empty()) throw_explained({.kind = Failure::Kind::kObstacle, .causes = {obstacle}});
   }
-  return work_->wait();
+  return wait_for_engine(kNoTimeout);
 }
 
+// Gloo's collectives can be waited for in slices; its send and receive cannot, as a time-out there ends the connection.
 bool TrackedWork::wait(std::chrono::milliseconds timeout) {
-  try {
-    if (!wait_for_engine(timeout)) return false;
-  } catch (const std::exception& error) {
-    throw_explained(*watch_, operation_, error);
-  }
+  const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::SendWork*>(work_.get()) == nullptr &&
+                         dynamic_cast<c10d::ProcessGroupGloo::RecvWork*>(work_.get()) == nullptr;
+  const bool slices = timeout == kNoTimeout && can_slice;
+  if (!(slices ? wait_in_slices() : wait_for_engine(timeout))) return false;
   run_after();
   return true;
 }
@@ -118,7 +133,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TrackedWork::getFuture() {
           try {
             std::rethrow_exception(done.exception_ptr());
           } catch (const std::exception& error) {
-            throw_explained(*self->watch_, self->operation_, error);
+            self->throw_explained(self->translate_(error));
           }
         }
         self->run_after();

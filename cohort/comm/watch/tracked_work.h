@@ -8,6 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,9 +22,12 @@ namespace cohort::comm {
 
 class TrackedWork : public c10d::Work {
  public:
+  /// What an exception of the engine says, as a Failure with one cause.
+  using Translator = Failure (*)(const std::exception&);
+
   /// `after` (may be empty) runs once, before the Work first reports completion: for results that need a last touch.
   TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation operation, std::shared_ptr<OperationWatch> watch,
-              std::function<void()> after = {});
+              Translator translate, std::function<void()> after = {});
   ~TrackedWork() override;
 
   /// Before anybody waits: result() and the future give these tensors in place of the engine's.
@@ -43,10 +47,14 @@ class TrackedWork : public c10d::Work {
  private:
   void run_after();
   bool wait_for_engine(std::chrono::milliseconds timeout);
+  bool wait_in_slices();
+  base::Failure failure_of_wait(const std::exception& error) const;
+  [[noreturn]] void throw_explained(const base::Failure& failure) const;
 
   c10::intrusive_ptr<c10d::Work> work_;
   job::Operation operation_;
   std::shared_ptr<OperationWatch> watch_;
+  Translator translate_;
   std::function<void()> after_;
   std::optional<std::vector<at::Tensor>> result_;
   std::once_flag after_once_;

@@ -231,8 +231,8 @@ struct RecordingWatch final : OperationWatch {
                     std::to_string(operation.root) + " " + operation.reduce_op);
   }
   std::string find_obstacle(const Operation&) override { return {}; }
-  std::string explain(const Operation&, const std::string& text) override { return text; }
-  std::string explain(const Operation&, EngineFailure failure) override { return failure.causes.at(0); }
+  Failure explain(const Operation&, Failure failure) override { return failure; }
+  Failure find_cause(const Operation&, Failure failure) override { return failure; }
   std::mutex mutex;
   std::vector<std::string> lines;
 };

@@ -1,0 +1,25 @@
+/// Where a Failure becomes one of LibTorch's exceptions, and what an engine's exception says.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "cohort/job/failure.h"
+
+namespace cohort::comm {
+
+using base::Failure;
+using job::decode_failure;
+using job::encode_failure;
+using job::failure_of;
+using job::failure_text;
+using job::wait_timed_out;
+
+/// Throws failure_text(failure) as c10::ValueError (Kind::kArgument), c10::DistStoreError (Scope::kJob) or
+/// c10::DistBackendError.
+[[noreturn]] void throw_failure(const Failure& failure);
+
+/// The text of an exception, without LibTorch's stack frames.
+std::string text_of(const std::exception& error);
+
+}  // namespace cohort::comm
