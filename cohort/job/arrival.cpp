@@ -6,7 +6,7 @@
 #include "cohort/base/text.h"
 #include "cohort/job/network.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 constexpr size_t kMostDescribed = 8;
@@ -120,4 +120,4 @@ std::optional<std::string> find_conflict(const std::vector<Arrival>& arrivals) {
   return std::nullopt;
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

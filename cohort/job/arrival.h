@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cohort/export.h"
 #include "cohort/job/gloo_key.h"
 #include "cohort/job/peer.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
 struct Arrival {
   int rank = 0;
@@ -18,15 +17,15 @@ struct Arrival {
 };
 
 /// "rank 1 (pid 4711 on node-a)", "rank 1 (a Python process on node-a)"
-COHORT_API std::string describe(const Arrival& arrival);
+std::string describe(const Arrival& arrival);
 /// "rank 0 (...), rank 1 (...) and 14 more", or "none".
-COHORT_API std::string describe(const std::vector<Arrival>& arrivals);
+std::string describe(const std::vector<Arrival>& arrivals);
 
 /// Of two processes with one rank, described as by describe_process.
 std::string duplicate_rank_text(int rank, const std::string& first, const std::string& second);
 
 /// The text of an error that no waiting can mend, the same on every rank that sees the same arrivals; nothing if all fits:
 /// world sizes that differ, two ranks with one accelerator, a loopback address between hosts, mixed address families.
-COHORT_API std::optional<std::string> find_conflict(const std::vector<Arrival>& arrivals);
+std::optional<std::string> find_conflict(const std::vector<Arrival>& arrivals);
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

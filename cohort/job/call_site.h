@@ -1,7 +1,7 @@
 /// CallSite: where in the program the running call of a public function came from, for records of what a rank does.
 #pragma once
 
-namespace cohort::comm {
+namespace cohort::job {
 
 /// Lives in a public function:  const CallSite site(__builtin_return_address(0));  The outermost one of a thread counts.
 class CallSite {
@@ -23,4 +23,4 @@ class CallSite {
   const bool is_outermost_;
 };
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

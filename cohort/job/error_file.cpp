@@ -8,7 +8,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/json_text.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
 std::string error_file_text(const std::string& message, long long timestamp) {
   return "{\"message\": {\"message\": " + base::json_string(message) +
@@ -26,4 +26,4 @@ void write_error_file(const std::string& message) {
   ::close(fd);
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

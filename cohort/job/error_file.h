@@ -4,14 +4,12 @@
 
 #include <string>
 
-#include "cohort/export.h"
-
-namespace cohort::comm {
+namespace cohort::job {
 
 /// Writes `message` to $TORCHELASTIC_ERROR_FILE; nothing if that is unset or cannot be written.
-COHORT_API void write_error_file(const std::string& message);
+void write_error_file(const std::string& message);
 
 /// The JSON text of such a file.
-COHORT_API std::string error_file_text(const std::string& message, long long timestamp);
+std::string error_file_text(const std::string& message, long long timestamp);
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

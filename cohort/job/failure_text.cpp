@@ -4,7 +4,7 @@
 
 #include "cohort/base/text.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
 std::string ranks_in_words(const std::vector<int>& ranks) { return base::ranks_in_words(ranks); }
 
@@ -22,4 +22,4 @@ std::string failure_message(const Failure& failure) {
   return out.str();
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

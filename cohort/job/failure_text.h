@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/export.h"
 #include "cohort/job/operation.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
 struct Failure {
   Operation operation;
@@ -15,9 +14,9 @@ struct Failure {
   std::string hint;
 };
 
-COHORT_API std::string failure_message(const Failure& failure);
+std::string failure_message(const Failure& failure);
 
 /// "rank 3", "ranks 1, 2 and 5".
-COHORT_API std::string ranks_in_words(const std::vector<int>& ranks);
+std::string ranks_in_words(const std::vector<int>& ranks);
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstring>
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 // Takes a 64-bit length and that many bytes from `begin` on.
@@ -51,4 +51,4 @@ std::optional<GlooEntry> decode_gloo_entry(const std::vector<uint8_t>& bytes) {
   return entry;
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/export.h"
-
-namespace cohort::comm {
+namespace cohort::job {
 
 /// Key of group rank `rank` below the group's store; every rank writes it before it waits for the others, with
 /// TORCH_GLOO_LAZY_INIT=1 too. (The "0" is the first of Gloo's devices.)
@@ -21,6 +19,6 @@ struct GlooEntry {
 };
 
 /// Reads the value of gloo_key: length and host name, length and socket address; nothing if it looks otherwise.
-COHORT_API std::optional<GlooEntry> decode_gloo_entry(const std::vector<uint8_t>& bytes);
+std::optional<GlooEntry> decode_gloo_entry(const std::vector<uint8_t>& bytes);
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -6,7 +6,7 @@
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/mpi_proxy.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 // Whether what is known of this process's place is what the scheduler says.
@@ -75,4 +75,4 @@ std::string LaunchEnvironment::master_source() const {
   return source;
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

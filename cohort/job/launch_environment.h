@@ -8,12 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "cohort/export.h"
 #include "cohort/rendezvous/scheduler_environment.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
-class COHORT_API LaunchEnvironment {
+class LaunchEnvironment {
  public:
   /// Reads the environment. `rank` and `world_size` as an argument of init_process_group gives them, else -1.
   explicit LaunchEnvironment(int rank = -1, int world_size = -1);
@@ -35,4 +34,4 @@ class COHORT_API LaunchEnvironment {
   bool is_its_task_ = false;
 };
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -16,7 +16,7 @@
 #include "cohort/base/text.h"
 #include "cohort/job/peer.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 const char* in_words(IpFamily family) {
@@ -222,4 +222,4 @@ bool lacks_family(const std::string& host, IpFamily family) {
   return family != IpFamily::kAny && !resolve(host, family) && resolve(host, IpFamily::kAny).ok();
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

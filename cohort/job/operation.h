@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace cohort::comm {
+namespace cohort::job {
 
 struct Operation {
   std::string name;  ///< "all_reduce"
@@ -23,4 +23,4 @@ struct Operation {
   std::string reduce_op;  ///< "SUM"; empty where there is none
 };
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <sstream>
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 constexpr size_t kKept = 16;
@@ -74,4 +74,4 @@ std::optional<uint64_t> first_difference(const Account& mine, const Account& the
   return std::nullopt;
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

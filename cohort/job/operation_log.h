@@ -9,16 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "cohort/export.h"
 #include "cohort/job/operation.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
 /// What must agree on every rank: "broadcast(src 1, float32 [4])".
-COHORT_API std::string signature(const Operation& operation);
+std::string signature(const Operation& operation);
 
 /// One rank's account: which collective it waits in or failed at, and the signatures of its last ones.
-struct COHORT_API Account {
+struct Account {
   std::string group;
   uint64_t sequence = 0;
   std::map<uint64_t, std::string> signatures;
@@ -29,7 +28,7 @@ struct COHORT_API Account {
 };
 
 /// The last collectives of this rank on one group. Thread-safe.
-class COHORT_API OperationLog {
+class OperationLog {
  public:
   void add(const Operation& operation);
   Account account(const Operation& current) const;
@@ -41,6 +40,6 @@ class COHORT_API OperationLog {
 };
 
 /// The first collective, among those that two accounts of one group both know, that is not the same on both.
-COHORT_API std::optional<uint64_t> first_difference(const Account& mine, const Account& theirs);
+std::optional<uint64_t> first_difference(const Account& mine, const Account& theirs);
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -9,7 +9,7 @@
 #include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 std::string own_pid_scope() { return base::boot_id() + "/" + base::namespace_of("/proc/self/ns/pid"); }
@@ -77,4 +77,4 @@ bool is_seen_gone(const Peer& peer) {
 
 std::string describe_process(const Peer& peer) { return "pid " + std::to_string(peer.pid) + " on " + peer.host; }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

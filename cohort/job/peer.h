@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/export.h"
-
-namespace cohort::comm {
+namespace cohort::job {
 
 struct Peer {
   int pid = 0;
@@ -33,19 +31,19 @@ struct Peer {
 };
 
 /// This process; world_size and what follows it are left to the caller.
-COHORT_API Peer this_process();
+Peer this_process();
 /// Lines of "name value"; decode skips names it does not know, so that releases can be mixed.
-COHORT_API std::string encode(const Peer& peer);
-COHORT_API Peer decode_peer(const std::vector<uint8_t>& bytes);
+std::string encode(const Peer& peer);
+Peer decode_peer(const std::vector<uint8_t>& bytes);
 
 /// Same process, even if one of the two was described earlier.
-COHORT_API bool is_same_process(const Peer& a, const Peer& b);
+bool is_same_process(const Peer& a, const Peer& b);
 /// True when the process is seen to have ended; false while it runs and when it cannot be seen from here.
-COHORT_API bool is_seen_gone(const Peer& peer);
+bool is_seen_gone(const Peer& peer);
 /// "pid 4711 on node-a"
 std::string describe_process(const Peer& peer);
 
 /// This machine's name.
-COHORT_API std::string host_name();
+std::string host_name();
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

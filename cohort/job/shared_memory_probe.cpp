@@ -12,7 +12,7 @@
 #include "cohort/base/text.h"
 #include "cohort/shm/group.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -48,4 +48,4 @@ std::string find_shm_obstacle() {
   return obstacle.empty() ? try_socket() : obstacle;
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

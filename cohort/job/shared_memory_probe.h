@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace cohort::comm {
+namespace cohort::job {
 
 /// Tries what joining a group takes, in small. Returns: what failed and why, such as "memfd_create: Operation not permitted
 /// (EPERM)", or an empty text.
 std::string find_shm_obstacle();
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

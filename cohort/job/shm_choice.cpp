@@ -4,7 +4,7 @@
 
 #include "cohort/base/text.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 constexpr size_t kMostNamed = 8;
@@ -40,4 +40,4 @@ std::string shm_refusal_text(const std::string& group, const std::vector<std::st
          "\n  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory";
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

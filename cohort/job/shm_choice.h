@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "cohort/export.h"
 #include "cohort/job/arrival.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
 /// Why not, one line per rank that is in the way, such as "rank 2 is on another host (node-b)"; empty: they can.
-COHORT_API std::vector<std::string> obstacles_to_shm(const std::vector<Arrival>& members);
+std::vector<std::string> obstacles_to_shm(const std::vector<Arrival>& members);
 
 /// The error of a group that asked for "shm" by name.
-COHORT_API std::string shm_refusal_text(const std::string& group, const std::vector<std::string>& obstacles);
+std::string shm_refusal_text(const std::string& group, const std::vector<std::string>& obstacles);
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -21,7 +21,7 @@
 #include "cohort/base/text.h"
 #include "cohort/job/peer.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -258,4 +258,4 @@ class Search {
 
 base::Result<std::string> find_store(const StoreSearch& search) { return Search(search).run(); }
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

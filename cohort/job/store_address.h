@@ -9,10 +9,9 @@
 #include <string>
 
 #include "cohort/base/result.h"
-#include "cohort/export.h"
 #include "cohort/job/network.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 
 struct StoreSearch {
   std::string host;
@@ -28,6 +27,6 @@ struct StoreSearch {
 /// Returns: the numeric address at which a c10d store answers. Blocks until one does.
 /// Error: names each address with its family, what happened there, attempts and time; after the time-out, or at once when
 /// another kind of server answers (after 15 s when it stays silent, 5 s when it only closes connections).
-COHORT_API base::Result<std::string> find_store(const StoreSearch& search);
+base::Result<std::string> find_store(const StoreSearch& search);
 
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 Arrival cpp_rank(int rank, const std::string& host, const std::string& address) {
@@ -108,4 +108,4 @@ TEST(Peer, SurvivesTheStore) {
 }
 
 }  // namespace
-}  // namespace cohort::comm
+}  // namespace cohort::job

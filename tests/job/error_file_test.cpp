@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 TEST(ErrorFile, HasTorchelasticsFormAndEscapes) {
@@ -12,4 +12,4 @@ TEST(ErrorFile, HasTorchelasticsFormAndEscapes) {
 }
 
 }  // namespace
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 TEST(FailureText, NamesWhatWhereWhyAndNextStepMessage) {
@@ -46,4 +46,4 @@ TEST(FailureText, ListsRanksInWords) {
 }
 
 }  // namespace
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -4,7 +4,7 @@
 
 #include "cohort/job/gloo_key.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 const std::vector<Interface> kInterfaces{{"lo", true, true, {"127.0.0.1", "::1"}},
@@ -96,4 +96,4 @@ TEST(GlooKey, ReadsNothingFromOtherBytes) {
 }
 
 }  // namespace
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 Operation broadcast(uint64_t sequence, int root) {
@@ -55,4 +55,4 @@ TEST(OperationLog, FirstDifferenceAmongTheCommonOnes) {
 }
 
 }  // namespace
-}  // namespace cohort::comm
+}  // namespace cohort::job

@@ -24,7 +24,7 @@ bool nan_check_wanted() {
   return wanted.value().value_or(false);
 }
 
-void check_for_nan(const Operation& operation, const std::vector<at::Tensor>& tensors) {
+void check_for_nan(const job::Operation& operation, const std::vector<at::Tensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto dtype = tensors[i].scalar_type();
     if (!at::isFloatingType(dtype) && !at::isComplexType(dtype)) continue;
@@ -35,11 +35,12 @@ void check_for_nan(const Operation& operation, const std::vector<at::Tensor>& te
     if (tensors.size() > 1) cause += " of tensor " + std::to_string(i);
     cause += std::string(count == 1 ? " is" : " are") + " NaN on this rank, the first at index " +
              std::to_string(found.nonzero()[0].item<int64_t>());
-    C10_THROW_ERROR(DistBackendError,
-                    failure_message({.operation = operation,
-                                     .causes = {cause},
-                                     .hint = "look for the step that makes NaN, or turn this check off by unsetting "
-                                             "TORCH_NCCL_NAN_CHECK"}));
+    C10_THROW_ERROR(
+        DistBackendError,
+        job::failure_message({.operation = operation,
+                              .causes = {cause},
+                              .hint = "look for the step that makes NaN, or turn this check off by unsetting "
+                                      "TORCH_NCCL_NAN_CHECK"}));
   }
 }
 

@@ -127,7 +127,7 @@ CoalescingManager::~CoalescingManager() {
 }
 
 WorkPtr CoalescingManager::finish() {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK(!state_->finished, "CoalescingManager::finish() was called twice");
   state_->stop_collecting();
   if (state_->collector.calls.empty() || !is_member(state_->collector.group)) return {};
@@ -135,7 +135,7 @@ WorkPtr CoalescingManager::finish() {
 }
 
 WorkPtr all_reduce_coalesced(const TensorList& tensors, const ReduceOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (comm::skips(options.group, "all_reduce_coalesced")) return {};
   TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced needs at least one tensor");
   CoalescingCollector collector{comm::resolve(options.group), {}};

@@ -92,7 +92,7 @@ ReduceOp premul_sum(const at::Tensor& factor) {
 }
 
 WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "all_reduce")) return {};
   check_reducible(tensor, options.op, "all_reduce");
   TensorList tensors{as_real(tensor)};
@@ -108,7 +108,7 @@ WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
 }
 
 WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "broadcast")) return {};
   const auto backend = backend_for(options.group, tensor, "broadcast");
   TensorList tensors{as_real(tensor)};
@@ -119,7 +119,7 @@ WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOp
 }
 
 WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "reduce")) return {};
   check_reducible(tensor, options.op, "reduce");
   const auto backend = backend_for(options.group, tensor, "reduce");
@@ -132,7 +132,7 @@ WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& 
 }
 
 WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input, const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "all_gather")) return {};
   const auto backend = backend_for(options.group, input, "all_gather");
   check_list(outputs, input, options.group, "all_gather");
@@ -144,7 +144,7 @@ WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input, const Col
 }
 
 WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "all_gather_single")) return {};
   const auto backend = backend_for(options.group, input, "all_gather_single");
   check_elements(output, input, options.group, "all_gather_single");
@@ -160,7 +160,7 @@ WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, con
 }
 
 WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument dst, const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "gather")) return {};
   const auto backend = backend_for(options.group, input, "gather");
   c10d::GatherOptions engine_options;
@@ -174,7 +174,7 @@ WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument 
 
 WorkPtr scatter(const at::Tensor& output, const TensorList& inputs, RankArgument src,
                 const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "scatter")) return {};
   const auto backend = backend_for(options.group, output, "scatter");
   c10d::ScatterOptions engine_options;
@@ -187,7 +187,7 @@ WorkPtr scatter(const at::Tensor& output, const TensorList& inputs, RankArgument
 }
 
 WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs, const ReduceOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "reduce_scatter")) return {};
   const auto backend = backend_for(options.group, output, "reduce_scatter");
   check_list(inputs, output, options.group, "reduce_scatter");
@@ -201,7 +201,7 @@ WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs, const
 }
 
 WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input, const ReduceOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "reduce_scatter_single")) return {};
   const auto backend = backend_for(options.group, output, "reduce_scatter_single");
   check_elements(input, output, options.group, "reduce_scatter_single");
@@ -219,7 +219,7 @@ WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
 }
 
 WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs, const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "all_to_all")) return {};
   const auto size = static_cast<size_t>(resolve(options.group)->getSize());
   TORCH_CHECK_VALUE(inputs.size() == size, "all_to_all needs one tensor per rank, ", size, ", got ", inputs.size());
@@ -236,7 +236,7 @@ WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs, const Co
 WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                           const std::vector<int64_t>& output_split_sizes, const std::vector<int64_t>& input_split_sizes,
                           const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "all_to_all_single")) return {};
   const auto backend = backend_for(options.group, input, "all_to_all_single");
   comm::check_alike({output, input}, "all_to_all_single");
@@ -253,17 +253,17 @@ WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
 }
 
 WorkPtr all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input, const CollectiveOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return all_gather_single(output, input, options);
 }
 
 WorkPtr reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input, const ReduceOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return reduce_scatter_single(output, input, options);
 }
 
 WorkPtr barrier(const BarrierOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "barrier")) return {};
   c10d::BarrierOptions engine_options;
   engine_options.asyncOp = options.async_op;
@@ -273,7 +273,7 @@ WorkPtr barrier(const BarrierOptions& options) {
 }
 
 void monitored_barrier(const MonitoredBarrierOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "monitored_barrier")) return;
   const auto& record = comm::record_of(options.group);
   TORCH_CHECK_VALUE(record.backend == "gloo" || record.backend == "shm" || record.backend == "cohort",

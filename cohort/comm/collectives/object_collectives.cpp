@@ -290,60 +290,60 @@ int receive_list(std::vector<T>& list, std::optional<RankArgument> src, const Ob
 }  // namespace
 
 void all_gather_object(ObjectList& object_list, const c10::IValue& object, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   gather_everywhere(object_list, object, options);
 }
 void all_gather_object(BytesList& object_list, const std::string& object, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   gather_everywhere(object_list, object, options);
 }
 
 void gather_object(const c10::IValue& object, ObjectList* object_gather_list, RankArgument dst,
                    const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   gather_at_root(object, object_gather_list, dst, options);
 }
 void gather_object(const std::string& object, BytesList* object_gather_list, RankArgument dst,
                    const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   gather_at_root(object, object_gather_list, dst, options);
 }
 
 void broadcast_object_list(ObjectList& object_list, RankArgument src, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   broadcast_list(object_list, src, options);
 }
 void broadcast_object_list(BytesList& object_list, RankArgument src, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   broadcast_list(object_list, src, options);
 }
 
 void scatter_object_list(ObjectList& output_list, const ObjectList* input_list, RankArgument src,
                          const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   scatter_list(output_list, input_list, src, options);
 }
 void scatter_object_list(BytesList& output_list, const BytesList* input_list, RankArgument src,
                          const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   scatter_list(output_list, input_list, src, options);
 }
 
 void send_object_list(const ObjectList& object_list, RankArgument dst, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   send_list(object_list, dst, options);
 }
 void send_object_list(const BytesList& object_list, RankArgument dst, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   send_list(object_list, dst, options);
 }
 
 int recv_object_list(ObjectList& object_list, std::optional<RankArgument> src, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return receive_list(object_list, src, options);
 }
 int recv_object_list(BytesList& object_list, std::optional<RankArgument> src, const ObjectOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return receive_list(object_list, src, options);
 }
 

@@ -26,7 +26,7 @@ void check_batch(const std::vector<P2POp>& operations) {
 }  // namespace
 
 WorkPtr isend(const at::Tensor& tensor, RankArgument dst, const PointToPointOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "isend")) return {};
   const auto backend = backend_for(options.group, tensor, "isend");
   const int peer = to_group_rank(options.group, dst);
@@ -38,7 +38,7 @@ WorkPtr isend(const at::Tensor& tensor, RankArgument dst, const PointToPointOpti
 }
 
 WorkPtr irecv(const at::Tensor& tensor, std::optional<RankArgument> src, const PointToPointOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "irecv")) return {};
   const auto backend = backend_for(options.group, tensor, "irecv");
   TensorList tensors{as_real(tensor)};
@@ -51,12 +51,12 @@ WorkPtr irecv(const at::Tensor& tensor, std::optional<RankArgument> src, const P
 }
 
 void send(const at::Tensor& tensor, RankArgument dst, const PointToPointOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   if (const auto work = isend(tensor, dst, options)) work->wait();
 }
 
 int recv(const at::Tensor& tensor, std::optional<RankArgument> src, const PointToPointOptions& options) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   const auto work = irecv(tensor, src, options);
   if (!work) return -1;
   work->wait();
@@ -65,7 +65,7 @@ int recv(const at::Tensor& tensor, std::optional<RankArgument> src, const PointT
 }
 
 std::vector<WorkPtr> batch_isend_irecv(const std::vector<P2POp>& operations) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   check_batch(operations);
   if (skips(operations[0].group, "batch_isend_irecv")) return {};
   const auto backend = backend_for(operations[0].group, operations[0].tensor, "batch_isend_irecv");

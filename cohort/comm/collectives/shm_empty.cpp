@@ -36,7 +36,7 @@ bool has_shared_memory(const Group& group) {
 }
 
 at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(is_member(group), "shm_empty: this rank is not a member of the given group");
   TORCH_CHECK_VALUE(options.device().is_cpu() && options.layout() == at::kStrided,
                     "shm_empty makes dense CPU tensors, got ", options.device(), " and layout ", options.layout());

@@ -12,6 +12,8 @@
 namespace cohort::comm {
 namespace {
 
+using job::Operation;
+
 // On accelerators the engine's copies run in streams of its own: `after` follows them, and is done when it returns.
 std::function<void()> in_order(const c10::intrusive_ptr<c10d::Work>& work, std::function<void()> after,
                                const std::vector<at::Tensor>& tensors) {
@@ -29,7 +31,7 @@ GlooBackend::GlooBackend(const BackendRequest& request, c10::intrusive_ptr<Optio
     : ProcessGroupGloo(request.store, request.rank, request.world_size, std::move(engine_options)),
       watch_(request.watch ? request.watch : engine_text_watch()),
       group_name_(request.group_name),
-      host_(host_name()),
+      host_(job::host_name()),
       checks_nan_(nan_check_wanted()) {}
 
 Operation GlooBackend::describe(const char* name, const Tensors& tensors, std::string shape) const {

@@ -75,14 +75,14 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
     std::optional<Tensors> result;
   };
 
-  Operation describe(const char* name, const Tensors& tensors, std::string shape) const;
-  Operation describe(const char* name, const Tensors& tensors, std::string shape, const c10d::ReduceOp& op) const;
-  Operation point_to_point(const char* name, const Tensors& tensors, int peer) const;
+  job::Operation describe(const char* name, const Tensors& tensors, std::string shape) const;
+  job::Operation describe(const char* name, const Tensors& tensors, std::string shape, const c10d::ReduceOp& op) const;
+  job::Operation point_to_point(const char* name, const Tensors& tensors, int peer) const;
 
   /// Every operation passes here. `handed_in`: the tensors whose content leaves this rank. `call(completion)` hands the
   /// operation to the engine, returns its Work and says what is left to do when it has completed.
   template <class Call>
-  WorkPtr run(Operation operation, const Tensors& handed_in, Call call) {
+  WorkPtr run(job::Operation operation, const Tensors& handed_in, Call call) {
     start(operation, handed_in);
     Completion completion;
     WorkPtr work;
@@ -95,8 +95,8 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
     }
     return track(std::move(operation), std::move(work), std::move(completion), handed_in);
   }
-  void start(Operation& operation, const Tensors& handed_in);
-  WorkPtr track(Operation operation, WorkPtr work, Completion completion, const Tensors& handed_in);
+  void start(job::Operation& operation, const Tensors& handed_in);
+  WorkPtr track(job::Operation operation, WorkPtr work, Completion completion, const Tensors& handed_in);
 
   static void complete(Completion& completion, StandIns stand_ins, const Tensors& results);
   void complete(Completion& completion, const Reduction& reduction, std::vector<Carrier> carriers,

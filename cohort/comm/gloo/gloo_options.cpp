@@ -5,7 +5,7 @@
 namespace cohort::comm {
 
 c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> make_gloo_options(std::chrono::milliseconds timeout) {
-  const auto addresses = gloo_addresses();
+  const auto addresses = job::gloo_addresses();
   TORCH_CHECK_VALUE(addresses.ok(), addresses.error().describe());
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   for (const auto& address : *addresses) {

@@ -49,9 +49,9 @@ std::vector<int> known_pids(const GroupRecord& record) {
 }
 
 std::vector<std::string> obstacles_to_shm(const GroupRecord& record) {
-  std::vector<Arrival> members;
+  std::vector<job::Arrival> members;
   for (const int rank : record.ranks) members.push_back(world().peers->arrival(rank));
-  return comm::obstacles_to_shm(members);
+  return job::obstacles_to_shm(members);
 }
 
 BackendPtr make_backend(const GroupRecord& record, int group_rank, const DeviceBackend& entry,
@@ -195,7 +195,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
                                     {record.description, record.ranks, group_rank, record.timeout, record.store});
   if (uses(record, "shm")) {
     const auto obstacles = obstacles_to_shm(record);
-    TORCH_CHECK_VALUE(obstacles.empty(), shm_refusal_text(record.description, obstacles));
+    TORCH_CHECK_VALUE(obstacles.empty(), job::shm_refusal_text(record.description, obstacles));
   }
   const auto reason = record.is_backend_chosen ? connect_by_shm(group, record, group_rank) : "";
   if (!uses(record, "shm") || !record.is_backend_chosen) connect(group, record, group_rank, device_id, is_first);

@@ -100,16 +100,16 @@ class Joining {
   }
 
   BackendRequest make_request() {
-    std::vector<Arrival> arrivals;
+    std::vector<job::Arrival> arrivals;
     std::vector<int> pids;
     for (const int rank : members_) {
       arrivals.push_back(roll_.peers->arrival(rank));
       if (arrivals.back().peer) pids.push_back(arrivals.back().peer->pid);
     }
     if (pids.size() != arrivals.size()) pids.clear();
-    const auto obstacles = obstacles_to_shm(arrivals);
+    const auto obstacles = job::obstacles_to_shm(arrivals);
     const auto name = name_in_texts(request_);
-    TORCH_CHECK_VALUE(request_.backend != "shm" || obstacles.empty(), shm_refusal_text(name, obstacles));
+    TORCH_CHECK_VALUE(request_.backend != "shm" || obstacles.empty(), job::shm_refusal_text(name, obstacles));
     return {.store = request_.store,
             .rank = request_.rank,
             .world_size = request_.world_size,

@@ -93,7 +93,7 @@ std::string own_rank() {
     auto text = current_exception_type() + ": " + current_exception_text();
     const auto explanation = explain_crash(text);
     if (!explanation.empty()) text = explanation;
-    write_error_file(text);
+    job::write_error_file(text);
     std::istringstream lines(text);
     std::ostringstream report;
     const auto rank = own_rank();

@@ -165,7 +165,7 @@ int get_node_local_rank(std::optional<int> fallback_rank) {
   if (!value) {
     // The place in the default group tells ranks that a scheduler started from those that its task started.
     const auto& group = world().default_group;
-    value = comm::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");
+    value = job::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");
   }
   if (!value) {
     TORCH_CHECK(

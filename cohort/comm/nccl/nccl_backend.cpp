@@ -19,6 +19,7 @@
 namespace cohort::comm {
 namespace {
 
+using job::Operation;
 using Tensor = at::Tensor;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -82,7 +83,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
       : ProcessGroupNCCL(request.store, request.rank, request.world_size, std::move(engine_options)),
         watch_(request.watch ? request.watch : engine_text_watch()),
         group_name_(request.group_name),
-        host_(host_name()) {}
+        host_(job::host_name()) {}
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
     auto operation = describe("broadcast", tensors);
@@ -220,9 +221,10 @@ bool nccl_available() { return true; }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request) {
   TORCH_CHECK_VALUE(at::detail::getCUDAHooks().deviceCount() > 0, "backend \"nccl\" needs a GPU, and rank ",
-                    request.rank, " of group \"", request.group_name, "\" on ", host_name(),
+                    request.rank, " of group \"", request.group_name, "\" on ", job::host_name(),
                     " sees none\n  hint: check nvidia-smi and CUDA_VISIBLE_DEVICES; on CPU use backend \"gloo\"");
-  const auto interface = check_nccl_interface(base::get_env("NCCL_SOCKET_IFNAME").value_or(""), list_interfaces());
+  const auto interface =
+      job::check_nccl_interface(base::get_env("NCCL_SOCKET_IFNAME").value_or(""), job::list_interfaces());
   TORCH_CHECK_VALUE(interface.ok(), interface.error().describe());
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = request.timeout;

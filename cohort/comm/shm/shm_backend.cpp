@@ -49,7 +49,7 @@ void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 ShmCall ShmBackend::begin(const Request& request, const Tensors& shown, const Tensors& handed_in) {
-  const auto* site = CallSite::current();
+  const auto* site = job::CallSite::current();
   const ShmCall call{.operation = &request.operation,
                      .sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed) + 1,
                      .timeout = request.timeout,
@@ -77,7 +77,7 @@ ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& opts) {
 ShmBackend::WorkPtr ShmBackend::transfer(const ShmOperation& operation, Tensors& tensors, int peer, int tag,
                                          const void* caller) {
   check_one(operation.name, tensors);
-  const auto* site = CallSite::current();
+  const auto* site = job::CallSite::current();
   const ShmCall call{.operation = &operation,
                      .sequence = ++num_point_to_point_,
                      .timeout = c10d::kUnsetTimeout,

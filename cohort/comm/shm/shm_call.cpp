@@ -5,20 +5,20 @@
 
 namespace cohort::comm {
 
-Operation describe(const ShmCall& call, const std::vector<at::Tensor>& shown, const ShmIdentity& identity) {
-  Operation operation{.name = call.operation->name,
-                      .sequence = call.sequence,
-                      .point_to_point = call.operation->is_point_to_point,
-                      .group = identity.group,
-                      .rank = identity.rank,
-                      .world_size = identity.world_size,
-                      .host = identity.host,
-                      .backend = "shm",
-                      .num_bytes = 0,
-                      .dtype = {},
-                      .shape = {},
-                      .root = call.root,
-                      .reduce_op = {}};
+job::Operation describe(const ShmCall& call, const std::vector<at::Tensor>& shown, const ShmIdentity& identity) {
+  job::Operation operation{.name = call.operation->name,
+                           .sequence = call.sequence,
+                           .point_to_point = call.operation->is_point_to_point,
+                           .group = identity.group,
+                           .rank = identity.rank,
+                           .world_size = identity.world_size,
+                           .host = identity.host,
+                           .backend = "shm",
+                           .num_bytes = 0,
+                           .dtype = {},
+                           .shape = {},
+                           .root = call.root,
+                           .reduce_op = {}};
   for (const auto& tensor : shown) {
     operation.num_bytes += tensor.is_sparse() ? 0 : static_cast<int64_t>(tensor.nbytes());
   }

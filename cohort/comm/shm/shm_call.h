@@ -43,6 +43,6 @@ struct ShmIdentity {
 };
 
 /// `shown`: the tensors whose sizes and shapes the text tells.
-Operation describe(const ShmCall& call, const std::vector<at::Tensor>& shown, const ShmIdentity& identity);
+job::Operation describe(const ShmCall& call, const std::vector<at::Tensor>& shown, const ShmIdentity& identity);
 
 }  // namespace cohort::comm

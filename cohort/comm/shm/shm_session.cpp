@@ -85,7 +85,7 @@ shm::Failure forked() {
 ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores)
     : owner_(getpid()),
       num_forks_(count_forks()),
-      identity_{request.group_name, host_name(), request.rank, request.world_size},
+      identity_{request.group_name, job::host_name(), request.rank, request.world_size},
       watch_(request.watch),
       cores_(cores),
       timeout_(request.timeout),
@@ -141,11 +141,12 @@ std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& 
     }
     auto operation = describe(call, shown, identity_);
     if (failure.kind == shm::Failure::Kind::kObstacle && was_interrupted_) {
-      C10_THROW_ERROR(DistBackendError, failure_message({operation, failure.causes,
-                                                         "destroy_process_group() and start again on every rank"}));
+      C10_THROW_ERROR(
+          DistBackendError,
+          job::failure_message({operation, failure.causes, "destroy_process_group() and start again on every rank"}));
     }
     if (!watch_ || is_forked_child()) {
-      C10_THROW_ERROR(DistBackendError, failure_message({operation, failure.causes, failure.hint}));
+      C10_THROW_ERROR(DistBackendError, job::failure_message({operation, failure.causes, failure.hint}));
     }
     C10_THROW_ERROR(DistBackendError, watch_->explain(operation, EngineFailure{.kind = kind_of(failure.kind),
                                                                                .causes = failure.causes,

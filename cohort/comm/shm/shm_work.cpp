@@ -71,12 +71,13 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
     if (timeout == kNoTimeout) {
       session_->run_through(*this);
     } else if (!wait_for_others(timeout)) {
-      C10_THROW_ERROR(DistBackendError,
-                      failure_message({.operation = describe(call_, shown_, session_->identity()),
-                                       .causes = {"Operation timed out! It did not end within the " +
-                                                  base::format_duration(timeout) + " that wait() was given"},
-                                       .hint = "the operation goes on; wait for it again, with more time or without a "
-                                               "time-out of its own"}));
+      C10_THROW_ERROR(
+          DistBackendError,
+          job::failure_message({.operation = describe(call_, shown_, session_->identity()),
+                                .causes = {"Operation timed out! It did not end within the " +
+                                           base::format_duration(timeout) + " that wait() was given"},
+                                .hint = "the operation goes on; wait for it again, with more time or without a "
+                                        "time-out of its own"}));
     }
   }
   if (exception_) std::rethrow_exception(exception_);

@@ -131,11 +131,12 @@ void TransferWork::throw_obstacle() {
 }
 
 std::string TransferWork::waiting_text(milliseconds timeout) const {
-  return failure_message({.operation = describe(call_, tensors_, session_->identity()),
-                          .causes = {"Operation timed out! It did not end within the " +
-                                     base::format_duration(timeout) + " that wait() was given"},
-                          .hint = "the operation goes on; wait for it again, with more time or without a time-out of "
-                                  "its own"});
+  return job::failure_message({.operation = describe(call_, tensors_, session_->identity()),
+                               .causes = {"Operation timed out! It did not end within the " +
+                                          base::format_duration(timeout) + " that wait() was given"},
+                               .hint =
+                                   "the operation goes on; wait for it again, with more time or without a time-out of "
+                                   "its own"});
 }
 
 bool TransferWork::wait(milliseconds timeout) {

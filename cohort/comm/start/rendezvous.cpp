@@ -16,6 +16,8 @@
 namespace cohort::comm {
 namespace {
 
+using base::IpFamily;
+using job::list_interfaces;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using std::chrono::milliseconds;
 
@@ -43,12 +45,12 @@ IpFamily checked_family() {
 
 StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto address = find_store({.host = plan.host,
-                                   .port = plan.port,
-                                   .family = checked_family(),
-                                   .timeout = timeout,
-                                   .who = who(plan),
-                                   .source = plan.source});
+  const auto address = job::find_store({.host = plan.host,
+                                        .port = plan.port,
+                                        .family = checked_family(),
+                                        .timeout = timeout,
+                                        .who = who(plan),
+                                        .source = plan.source});
   if (!address) C10_THROW_ERROR(DistNetworkError, address.error().message());
   const auto spent = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
   // c10d rounds to whole seconds, and 0 would be "no limit".
@@ -58,13 +60,13 @@ StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
 
 // The port is taken. By a store with a rank 0 in it: then two processes have this rank.
 void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_address, IpFamily family) {
-  const StoreSearch search{.host = own_address,
-                           .port = plan.port,
-                           .family = family,
-                           .timeout = milliseconds(500),
-                           .who = who(plan),
-                           .source = plan.source};
-  if (!find_store(search)) return;
+  const job::StoreSearch search{.host = own_address,
+                                .port = plan.port,
+                                .family = family,
+                                .timeout = milliseconds(500),
+                                .who = who(plan),
+                                .source = plan.source};
+  if (!job::find_store(search)) return;
   std::string text;
   try {
     auto options = store_options(plan, milliseconds(5000));
@@ -91,22 +93,23 @@ void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_ad
   C10_THROW_ERROR(
       DistNetworkError,
       base::fill_in("[cohort] {} on {} cannot host the store: port {} {}\n  caused by: {}\n  hint: {}", who(plan),
-                    host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
+                    job::host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
 }
 
 StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
   const auto family = checked_family();
-  const auto addresses = resolve(plan.host, family);
+  const auto addresses = job::resolve(plan.host, family);
   TORCH_CHECK_VALUE(
-      !lacks_family(plan.host, family),
+      !job::lacks_family(plan.host, family),
       base::fill_in("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
                     "address of that family in {}",
-                    who(plan), host_name(), addresses.error().message(), plan.source));
+                    who(plan), job::host_name(), addresses.error().message(), plan.source));
   // Its own client needs no name: wherever the name leads, the server is here.
-  const auto own = choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, list_interfaces());
+  const auto own =
+      job::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, list_interfaces());
   TORCH_CHECK_VALUE(!own.empty(), "COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
                     ": this host has no such address\n",
-                    "  hint: this host's interfaces: ", describe_interfaces(list_interfaces()));
+                    "  hint: this host's interfaces: ", job::describe_interfaces(list_interfaces()));
   auto options = store_options(plan, timeout);
   options.isServer = true;
   options.waitWorkers = attendance == Attendance::kStore;
@@ -132,14 +135,14 @@ StorePtr meet(const RendezvousPlan& plan, milliseconds timeout, Attendance atten
 }
 
 std::string unreachable_master_note(const RendezvousPlan& plan) {
-  const auto addresses = resolve(plan.host, IpFamily::kAny);
+  const auto addresses = job::resolve(plan.host, IpFamily::kAny);
   if (!addresses) return addresses.error().message();
   const auto interfaces = list_interfaces();
   const bool leads_here = std::any_of(addresses->begin(), addresses->end(),
-                                      [&](const auto& address) { return is_own_address(address, interfaces); });
+                                      [&](const auto& address) { return job::is_own_address(address, interfaces); });
   if (leads_here) return {};
   return base::fill_in("{} resolves to {}, which is no address of this host: {}", plan.host,
-                       base::join(*addresses, ", "), describe_interfaces(interfaces));
+                       base::join(*addresses, ", "), job::describe_interfaces(interfaces));
 }
 
 }  // namespace cohort::comm

@@ -12,6 +12,8 @@
 namespace cohort::comm {
 namespace {
 
+using job::LaunchEnvironment;
+
 struct Url {
   std::string scheme;
   std::string host;

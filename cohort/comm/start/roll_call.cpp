@@ -25,6 +25,15 @@
 namespace cohort::comm {
 namespace {
 
+using job::Arrival;
+using job::decode_gloo_entry;
+using job::decode_peer;
+using job::describe_process;
+using job::gloo_key;
+using job::GlooEntry;
+using job::list_interfaces;
+using job::Peer;
+using job::ranks_in_words;
 using Clock = std::chrono::steady_clock;
 using base::fill_in;
 using std::chrono::milliseconds;
@@ -100,7 +109,7 @@ void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) 
 std::string describe_python(const std::optional<GlooEntry>& entry) {
   if (!entry) return "a Python process";
   const auto use = base::look_up_port(entry->port);
-  const bool is_here = entry->host == host_name() && is_own_address(entry->address, list_interfaces());
+  const bool is_here = entry->host == job::host_name() && job::is_own_address(entry->address, list_interfaces());
   if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
   return "a Python process on " + entry->host;
 }
@@ -108,10 +117,10 @@ std::string describe_python(const std::optional<GlooEntry>& entry) {
 class RollCaller {
  public:
   explicit RollCaller(RollCall call) : call_(std::move(call)), store_(call_.store), deadline_(begin_ + call_.timeout) {
-    self_ = this_process();
+    self_ = job::this_process();
     self_.world_size = call_.world_size;
     self_.accelerator = call_.accelerator;
-    self_.shm_obstacle = find_shm_obstacle();
+    self_.shm_obstacle = job::find_shm_obstacle();
     if (self_.shm_obstacle.empty()) self_.shm_scope = shm::host_scope();
   }
 
@@ -151,18 +160,18 @@ class RollCaller {
                                          place(), cause, place())};
   }
   Failure duplicate(const std::string& first) const {
-    return {RefusalKind::kValue, duplicate_rank_text(call_.rank, first, describe_process(self_))};
+    return {RefusalKind::kValue, job::duplicate_rank_text(call_.rank, first, describe_process(self_))};
   }
 
   std::optional<Failure> find_addresses() {
-    const auto addresses = gloo_addresses();
+    const auto addresses = job::gloo_addresses();
     if (!addresses) {
       return Failure{RefusalKind::kValue,
                      fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
     }
     self_.addresses = *addresses;
-    if (std::any_of(addresses->begin(), addresses->end(), is_loopback_address)) {
-      self_.interfaces = describe_reachable_interfaces(list_interfaces());
+    if (std::any_of(addresses->begin(), addresses->end(), job::is_loopback_address)) {
+      self_.interfaces = job::describe_reachable_interfaces(list_interfaces());
     }
     return std::nullopt;
   }
@@ -181,8 +190,8 @@ class RollCaller {
       if (entry == mine) return look_for_python_twin();
     }
     const auto there = decode_peer(entry);
-    if (is_same_process(there, self_)) return enter_again(there);
-    if (!comm::is_seen_gone(there)) return duplicate(describe_process(there));
+    if (job::is_same_process(there, self_)) return enter_again(there);
+    if (!job::is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
     return Failure{RefusalKind::kStore, fill_in("[cohort] {} comes too late: this rank was {}, which has ended\n"
@@ -215,11 +224,11 @@ class RollCaller {
 
   // A Python process listens where it says for as long as it lives.
   static bool is_seen_gone(const GlooEntry& entry) {
-    return entry.host == host_name() && is_own_address(entry.address, list_interfaces()) &&
+    return entry.host == job::host_name() && job::is_own_address(entry.address, list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
   }
   static bool is_seen_gone(const Arrival& arrival) {
-    return arrival.peer ? comm::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
+    return arrival.peer ? job::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
   }
 
   void look_for(int rank) {
@@ -262,15 +271,15 @@ class RollCaller {
 
   std::optional<std::string> shm_conflict() const {
     if (!call_.needs_shared_memory) return std::nullopt;
-    const auto obstacles = obstacles_to_shm(arrivals());
-    return obstacles.empty() ? std::nullopt : std::optional(shm_refusal_text(call_.group, obstacles));
+    const auto obstacles = job::obstacles_to_shm(arrivals());
+    return obstacles.empty() ? std::nullopt : std::optional(job::shm_refusal_text(call_.group, obstacles));
   }
 
   // Every failure is raised on a full look only: a rank that has seen all ranks goes on, so all others must as well.
   void wait() {
     look_for_all();
     while (true) {
-      if (auto conflict = find_conflict(arrivals())) fail({RefusalKind::kValue, *conflict});
+      if (auto conflict = job::find_conflict(arrivals())) fail({RefusalKind::kValue, *conflict});
       if (auto conflict = shm_conflict()) fail({RefusalKind::kValue, *conflict});
       if (is_complete()) {
         if (auto gone = is_file() ? gone_rank() : std::nullopt) fail(*gone);
@@ -452,7 +461,7 @@ std::vector<Arrival> call_roll(const RollCall& call) {
 
 std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto end = Clock::now() + std::chrono::seconds(1);
-  const auto self = this_process();
+  const auto self = job::this_process();
   std::string first;
   while (first.empty() && Clock::now() < end) {
     if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
@@ -464,7 +473,7 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
     }
   }
   if (first.empty()) return {};
-  const auto text = duplicate_rank_text(0, first, describe_process(self));
+  const auto text = job::duplicate_rank_text(0, first, describe_process(self));
   post_failure(*store, self, {RefusalKind::kValue, text});
   return text;
 }

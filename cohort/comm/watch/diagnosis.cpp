@@ -8,6 +8,7 @@
 namespace cohort::comm {
 namespace {
 
+using job::Operation;
 using Kind = FailureReport::Kind;
 
 constexpr const char* kAgreeHint =
@@ -18,7 +19,7 @@ std::string raise_timeout(std::chrono::milliseconds timeout) {
   return "raise the timeout of init_process_group (of new_group for a subgroup), now " + base::format_duration(timeout);
 }
 
-std::string waits_in(const Account& account) {
+std::string waits_in(const job::Account& account) {
   const auto found = account.signatures.find(account.sequence);
   const auto what =
       found == account.signatures.end() ? "a send or receive" : found->second + " #" + std::to_string(account.sequence);
@@ -52,7 +53,7 @@ std::vector<int> Diagnostician::lost_members(const Operation& operation) const {
 }
 
 Diagnosis Diagnostician::lost(const std::vector<int>& members) const {
-  Diagnosis diagnosis{Kind::kLostRank, {}, "look at the output of " + ranks_in_words(members) + " for the reason"};
+  Diagnosis diagnosis{Kind::kLostRank, {}, "look at the output of " + job::ranks_in_words(members) + " for the reason"};
   for (const int rank : members) diagnosis.causes.push_back(peers_.describe(rank) + " is gone");
   return diagnosis;
 }
@@ -65,12 +66,13 @@ Diagnosis Diagnostician::mismatch(uint64_t sequence, int member, const std::stri
           kAgreeHint};
 }
 
-std::optional<Diagnosis> Diagnostician::disagreement(const Account& mine, const std::vector<int>& candidates) const {
+std::optional<Diagnosis> Diagnostician::disagreement(const job::Account& mine,
+                                                     const std::vector<int>& candidates) const {
   for (const int member : candidates) {
     auto theirs = reports_.waiting_of(ranks_[member]);
     if (const auto failure = reports_.failure_of(ranks_[member])) theirs = failure->account;
     if (!theirs) continue;
-    const auto number = first_difference(mine, *theirs);
+    const auto number = job::first_difference(mine, *theirs);
     if (!number) continue;
     return mismatch(*number, member, mine.signatures.at(*number), theirs->signatures.at(*number));
   }

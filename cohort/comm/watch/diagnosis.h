@@ -27,27 +27,27 @@ class Diagnostician {
       : peers_(peers), reports_(reports), ranks_(ranks), rank_(rank) {}
 
   /// Members that `operation` needs and whose process is gone; never this one. As default-group ranks.
-  std::vector<int> lost_members(const Operation& operation) const;
+  std::vector<int> lost_members(const job::Operation& operation) const;
   Diagnosis lost(const std::vector<int>& members) const;
   /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
   Diagnosis mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
   /// A member that called something else than this rank, among `candidates` (group ranks).
-  std::optional<Diagnosis> disagreement(const Account& mine, const std::vector<int>& candidates) const;
+  std::optional<Diagnosis> disagreement(const job::Account& mine, const std::vector<int>& candidates) const;
   /// A member that failed before this rank did.
-  std::optional<Diagnosis> earlier_failure(const Operation& operation, std::chrono::milliseconds timeout) const;
+  std::optional<Diagnosis> earlier_failure(const job::Operation& operation, std::chrono::milliseconds timeout) const;
   /// After a time-out: who is not there, and what it does instead.
-  Diagnosis timed_out(const Operation& operation, std::chrono::milliseconds timeout) const;
+  Diagnosis timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const;
   /// What an engine knows, with what the missing ranks do instead.
-  Diagnosis complete(const Operation& operation, EngineFailure failure) const;
+  Diagnosis complete(const job::Operation& operation, EngineFailure failure) const;
   /// All members but this one, as group ranks.
   std::vector<int> others() const;
 
  private:
   /// The members that `operation` waits for, as group ranks.
-  std::vector<int> needed(const Operation& operation) const;
+  std::vector<int> needed(const job::Operation& operation) const;
   std::string describe(int group_rank) const { return peers_.describe(ranks_[group_rank]); }
-  std::string absence_of(int group_rank, const Operation& operation) const;
-  std::string occupation_of(int group_rank, const Operation& operation) const;
+  std::string absence_of(int group_rank, const job::Operation& operation) const;
+  std::string occupation_of(int group_rank, const job::Operation& operation) const;
   static std::string hint_for(const std::vector<std::string>& causes, std::chrono::milliseconds timeout);
 
   const Peers& peers_;

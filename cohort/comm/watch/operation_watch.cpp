@@ -5,6 +5,8 @@
 namespace cohort::comm {
 namespace {
 
+using job::Operation;
+
 struct EngineText final : OperationWatch {
   void starting(const Operation&) override {}
   std::string find_obstacle(const Operation&) override { return {}; }

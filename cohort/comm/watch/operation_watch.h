@@ -32,15 +32,15 @@ class OperationWatch {
   virtual ~OperationWatch() = default;
   /// Called in the calling thread, in order, before the engine gets the operation. Throws c10::DistBackendError when the
   /// ranks are known to differ (TORCH_DISTRIBUTED_DEBUG=DETAIL).
-  virtual void starting(const Operation& operation) = 0;
+  virtual void starting(const job::Operation& operation) = 0;
   /// In place of `starting`, for engines that compare calls themselves: `operation` has been waiting for a while.
-  virtual void delayed(const Operation& /*operation*/) {}
+  virtual void delayed(const job::Operation& /*operation*/) {}
   /// Called now and then in a thread that waits for `operation`. Returns: why it can never end, or an empty text.
-  virtual std::string find_obstacle(const Operation& operation) = 0;
+  virtual std::string find_obstacle(const job::Operation& operation) = 0;
   /// Turns an engine's exception text into the one users see.
-  virtual std::string explain(const Operation& operation, const std::string& engine_text) = 0;
+  virtual std::string explain(const job::Operation& operation, const std::string& engine_text) = 0;
   /// The same for an engine that knows its causes; adds what is known beside them.
-  virtual std::string explain(const Operation& operation, EngineFailure failure) = 0;
+  virtual std::string explain(const job::Operation& operation, EngineFailure failure) = 0;
   /// The same for an exception that an engine's own thread did not catch, which ends the process: what the group was doing,
   /// if that explains it, else an empty text. Takes a few seconds at most.
   virtual std::string explain_crash(const std::string& /*engine_text*/) { return {}; }
@@ -52,6 +52,6 @@ class OperationWatch {
 std::shared_ptr<OperationWatch> engine_text_watch();
 
 /// Throws a c10::DistBackendError with what `watch` makes of an engine's exception.
-[[noreturn]] void throw_explained(OperationWatch& watch, const Operation& operation, const std::exception& error);
+[[noreturn]] void throw_explained(OperationWatch& watch, const job::Operation& operation, const std::exception& error);
 
 }  // namespace cohort::comm

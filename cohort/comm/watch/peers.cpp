@@ -8,7 +8,7 @@ namespace cohort::comm {
 
 Peers::Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size)
     : store_(std::move(store)), rank_(rank), world_size_(world_size) {
-  self_ = this_process();
+  self_ = job::this_process();
   self_.world_size = world_size;
   peers_[rank_] = self_;
 }
@@ -22,14 +22,14 @@ void Peers::publish() {
   store_->set(key("start", rank_), std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-void Peers::learn(const std::vector<Arrival>& arrivals) {
+void Peers::learn(const std::vector<job::Arrival>& arrivals) {
   for (const auto& arrival : arrivals) {
     if (arrival.peer) peers_[arrival.rank] = *arrival.peer;
   }
   self_ = peers_[rank_];
 }
 
-Arrival Peers::arrival(int rank) const {
+job::Arrival Peers::arrival(int rank) const {
   const auto peer = peers_.find(rank);
   return {rank, peer == peers_.end() ? std::nullopt : std::optional(peer->second), std::nullopt};
 }
@@ -40,7 +40,7 @@ void Peers::collect() {
       if (rank == rank_ || !store_->check({key("start", rank)})) continue;
       const auto entry = store_->get(key("start", rank));
       // A rank that has left the roll call leaves an empty entry.
-      if (!entry.empty()) peers_[rank] = decode_peer(entry);
+      if (!entry.empty()) peers_[rank] = job::decode_peer(entry);
     }
   } catch (const std::exception&) {
     // The rank that hosts the store may already have ended; failures are then described without processes.
@@ -75,7 +75,7 @@ std::string Peers::state_in_words(int rank) const {
 std::string Peers::describe(int rank) const {
   const auto peer = peers_.find(rank);
   if (peer == peers_.end()) return "rank " + std::to_string(rank);
-  return "rank " + std::to_string(rank) + " (" + describe_process(peer->second) + ")";
+  return "rank " + std::to_string(rank) + " (" + job::describe_process(peer->second) + ")";
 }
 
 int Peers::ranks_on_this_host() const {

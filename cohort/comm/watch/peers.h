@@ -27,7 +27,7 @@ class Peers {
   /// Writes this process's entry; call_roll (roll_call.h) writes it with more checks.
   void publish();
   /// Takes what call_roll has found.
-  void learn(const std::vector<Arrival>& arrivals);
+  void learn(const std::vector<job::Arrival>& arrivals);
   /// Reads what the others have written; call once all of them are known to have passed publish().
   void collect();
 
@@ -45,20 +45,20 @@ class Peers {
   /// Ranks on this host, this one included; ranks that published nothing are not counted.
   int ranks_on_this_host() const;
   /// What the rank said of itself; of one that published nothing only its number.
-  Arrival arrival(int rank) const;
+  job::Arrival arrival(int rank) const;
   /// How often these ranks have created a default group with this store.
   int start_count() const { return self_.start_count; }
   bool knows_all() const { return static_cast<int>(peers_.size()) == world_size_; }
 
  private:
   std::string key(const char* kind, int rank) const;
-  bool is_local(const Peer& peer) const { return peer.pid_scope == self_.pid_scope; }
+  bool is_local(const job::Peer& peer) const { return peer.pid_scope == self_.pid_scope; }
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;
   int world_size_;
-  Peer self_;
-  std::map<int, Peer> peers_;
+  job::Peer self_;
+  std::map<int, job::Peer> peers_;
 };
 
 }  // namespace cohort::comm

@@ -17,6 +17,8 @@
 namespace cohort::comm {
 namespace {
 
+using job::failure_message;
+using job::Operation;
 using Clock = std::chrono::steady_clock;
 using Kind = FailureReport::Kind;
 
@@ -214,7 +216,7 @@ class ProcessWatch final : public OperationWatch {
   WatchedGroup group_;
   std::atomic<std::chrono::milliseconds> timeout_;
   Diagnostician diagnostician_;
-  OperationLog log_;
+  job::OperationLog log_;
 
   std::mutex mutex_;
   /// The first of them only: others may have ended since because of them.

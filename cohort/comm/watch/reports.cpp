@@ -11,6 +11,8 @@
 namespace cohort::comm {
 namespace {
 
+using job::Account;
+
 constexpr size_t kMaxReportSize = 64 << 10;
 
 std::string key(const char* kind, int rank) { return std::string("cohort/") + kind + "/" + std::to_string(rank); }

@@ -25,7 +25,7 @@ struct FailureReport {
   std::string where;
   /// The first cause, in words.
   std::string cause;
-  Account account;
+  job::Account account;
 };
 
 class Reports {
@@ -38,9 +38,9 @@ class Reports {
   std::optional<FailureReport> failure_of(int rank) const;
 
   /// Where this rank waits, for those that wait for it. `account.group` and `sequence` say in what.
-  void publish_waiting(const Account& account);
+  void publish_waiting(const job::Account& account);
   /// Where `rank` waited last; it may have gone on since.
-  std::optional<Account> waiting_of(int rank) const;
+  std::optional<job::Account> waiting_of(int rank) const;
 
   /// Ranks of this host whose process is gone; of several, those that died before they could report a failure.
   std::vector<int> lost_ranks() const;

@@ -33,7 +33,7 @@ size_t num_pending_operations() {
   return state.works.size();
 }
 
-TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, Operation operation,
+TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation operation,
                          std::shared_ptr<OperationWatch> watch, std::function<void()> after)
     : Work(),
       work_(std::move(work)),

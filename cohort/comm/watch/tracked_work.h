@@ -22,7 +22,7 @@ namespace cohort::comm {
 class TrackedWork : public c10d::Work {
  public:
   /// `after` (may be empty) runs once, before the Work first reports completion: for results that need a last touch.
-  TrackedWork(c10::intrusive_ptr<c10d::Work> work, Operation operation, std::shared_ptr<OperationWatch> watch,
+  TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation operation, std::shared_ptr<OperationWatch> watch,
               std::function<void()> after = {});
   ~TrackedWork() override;
 
@@ -45,7 +45,7 @@ class TrackedWork : public c10d::Work {
   bool wait_for_engine(std::chrono::milliseconds timeout);
 
   c10::intrusive_ptr<c10d::Work> work_;
-  Operation operation_;
+  job::Operation operation_;
   std::shared_ptr<OperationWatch> watch_;
   std::function<void()> after_;
   std::optional<std::vector<at::Tensor>> result_;

@@ -155,26 +155,26 @@ at::Tensor scatter_layout(const at::Tensor& tensor, int64_t dim, int64_t size, c
 }  // namespace
 
 at::Tensor wait_tensor(const at::Tensor& tensor) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   // Some operations copy into the tensor as they end, which autograd must not see.
   const at::AutoDispatchBelowADInplaceOrView guard;
   return c10d::wait_tensor(tensor);
 }
 
 at::Tensor broadcast(const at::Tensor& tensor, int src, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   const auto owner = member_group(group);
   const auto output = tensor.detach().clone(at::MemoryFormat::Contiguous);
   return in_flight(output, cohort::broadcast(output, group_rank(src), {.group = owner, .async_op = true}));
 }
 
 at::Tensor all_reduce(const at::Tensor& tensor, const ReduceOp& op, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return AllReduce::apply(make_call(group, op), as_variables({tensor}))[0];
 }
 
 at::Tensor all_gather_single(const at::Tensor& tensor, int64_t gather_dim, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   const auto call = make_call(group);
   const auto dim = wrapped_dim(tensor, gather_dim, "all_gather_single");
   auto gathered = AllGather::apply(call, as_variables({with_rows(tensor)}))[0];
@@ -184,14 +184,14 @@ at::Tensor all_gather_single(const at::Tensor& tensor, int64_t gather_dim, const
 
 at::Tensor reduce_scatter_single(const at::Tensor& tensor, const ReduceOp& op, int64_t scatter_dim,
                                  const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   const auto call = make_call(group, op);
   return ReduceScatter::apply(call, as_variables({scatter_layout(tensor, scatter_dim, call->group->getSize(), "")}))[0];
 }
 
 at::Tensor all_to_all_single(const at::Tensor& tensor, const std::optional<std::vector<int64_t>>& output_split_sizes,
                              const std::optional<std::vector<int64_t>>& input_split_sizes, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(output_split_sizes.has_value() == input_split_sizes.has_value(),
                     "output_split_sizes and input_split_sizes must either be specified together or both left out");
   TORCH_CHECK_VALUE(tensor.dim() > 0, "all_to_all_single needs a tensor with a dimension 0 to cut");
@@ -206,7 +206,7 @@ at::Tensor all_to_all_single(const at::Tensor& tensor, const std::optional<std::
 }
 
 at::Tensor permute_tensor(const at::Tensor& tensor, const std::vector<int64_t>& src_dst, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   const auto owner = member_group(group);
   const int size = owner->getSize();
   TORCH_CHECK_VALUE(src_dst.size() == static_cast<size_t>(size), "permute_tensor needs one destination per rank, ",
@@ -225,13 +225,13 @@ at::Tensor permute_tensor(const at::Tensor& tensor, const std::vector<int64_t>& 
 }
 
 TensorList all_reduce_coalesced(const TensorList& tensors, const ReduceOp& op, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced needs at least one tensor");
   return AllReduce::apply(make_call(group, op), as_variables(tensors));
 }
 
 TensorList all_gather_single_coalesced(const TensorList& tensors, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(!tensors.empty(), "all_gather_single_coalesced needs at least one tensor");
   TensorList inputs;
   for (const auto& tensor : tensors) inputs.push_back(with_rows(tensor));
@@ -240,7 +240,7 @@ TensorList all_gather_single_coalesced(const TensorList& tensors, const Group& g
 
 TensorList reduce_scatter_single_coalesced(const TensorList& tensors, const ReduceOp& op,
                                            const std::vector<int64_t>& scatter_dims, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(!tensors.empty(), "reduce_scatter_single_coalesced needs at least one tensor");
   TORCH_CHECK_VALUE(scatter_dims.size() == tensors.size(), "Length of scatter_dim (", scatter_dims.size(),
                     ") must equal length of inputs (", tensors.size(), ")");
@@ -254,35 +254,35 @@ TensorList reduce_scatter_single_coalesced(const TensorList& tensors, const Redu
 }
 
 at::Tensor all_gather_tensor(const at::Tensor& tensor, int64_t gather_dim, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return all_gather_single(tensor, gather_dim, group);
 }
 
 at::Tensor reduce_scatter_tensor(const at::Tensor& tensor, const ReduceOp& op, int64_t scatter_dim,
                                  const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return reduce_scatter_single(tensor, op, scatter_dim, group);
 }
 
 TensorList all_gather_into_tensor_coalesced(const TensorList& tensors, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return all_gather_single_coalesced(tensors, group);
 }
 
 TensorList reduce_scatter_tensor_coalesced(const TensorList& tensors, const ReduceOp& op,
                                            const std::vector<int64_t>& scatter_dims, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return reduce_scatter_single_coalesced(tensors, op, scatter_dims, group);
 }
 
 at::Tensor all_gather_single_autograd(const at::Tensor& tensor, int64_t gather_dim, const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return all_gather_single(tensor, gather_dim, group);
 }
 
 at::Tensor reduce_scatter_single_autograd(const at::Tensor& tensor, const ReduceOp& op, int64_t scatter_dim,
                                           const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return reduce_scatter_single(tensor, op, scatter_dim, group);
 }
 
@@ -290,7 +290,7 @@ at::Tensor all_to_all_single_autograd(const at::Tensor& tensor,
                                       const std::optional<std::vector<int64_t>>& output_split_sizes,
                                       const std::optional<std::vector<int64_t>>& input_split_sizes,
                                       const Group& group) {
-  const comm::CallSite site(__builtin_return_address(0));
+  const job::CallSite site(__builtin_return_address(0));
   return all_to_all_single(tensor, output_split_sizes, input_split_sizes, group);
 }
 

@@ -19,6 +19,7 @@
 namespace cohort::comm {
 namespace {
 
+using job::Operation;
 using test::run_rank_threads;
 using testing::ElementsAre;
 using Tensors = std::vector<at::Tensor>;

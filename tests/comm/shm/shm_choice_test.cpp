@@ -23,13 +23,13 @@
 namespace cohort {
 namespace {
 
-using comm::Arrival;
+using job::Arrival;
 using test::run_workers;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
 Arrival member(int rank, const std::string& host, const std::string& scope, const std::string& obstacle = "") {
-  comm::Peer peer;
+  job::Peer peer;
   peer.host = host;
   peer.shm_scope = scope;
   peer.shm_obstacle = obstacle;
@@ -37,7 +37,7 @@ Arrival member(int rank, const std::string& host, const std::string& scope, cons
 }
 
 TEST(ShmChoice, RanksOfOneScopeCanShareMemory) {
-  EXPECT_TRUE(comm::obstacles_to_shm({member(0, "a", "x"), member(3, "a", "x")}).empty());
+  EXPECT_TRUE(job::obstacles_to_shm({member(0, "a", "x"), member(3, "a", "x")}).empty());
 }
 
 TEST(ShmChoice, SaysWhichRanksAreInTheWayMessage) {
@@ -46,24 +46,23 @@ TEST(ShmChoice, SaysWhichRanksAreInTheWayMessage) {
       "rank 3 cannot share memory: memfd_create: Operation not permitted (EPERM)",
       "rank 4 runs another release of Cohort",
       "rank 5 shares no memory with rank 0: another container or user, or another COHORT_HOST_ID"};
-  EXPECT_EQ(comm::obstacles_to_shm({member(0, "a", "x"), member(1, "node-b", "y"), Arrival{.rank = 2},
-                                    member(3, "a", "", "memfd_create: Operation not permitted (EPERM)"),
-                                    member(4, "a", ""), member(5, "a", "z")}),
+  EXPECT_EQ(job::obstacles_to_shm({member(0, "a", "x"), member(1, "node-b", "y"), Arrival{.rank = 2},
+                                   member(3, "a", "", "memfd_create: Operation not permitted (EPERM)"),
+                                   member(4, "a", ""), member(5, "a", "z")}),
             expected);
   EXPECT_EQ(
-      comm::shm_refusal_text("dp", {"rank 2 is a Python process without torchcohort"}),
+      job::shm_refusal_text("dp", {"rank 2 is a Python process without torchcohort"}),
       "[cohort] group \"dp\" cannot use backend \"shm\"\n  caused by: rank 2 is a Python process without torchcohort\n"
       "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory");
 }
 
 TEST(ShmChoice, PeersTellTheirScope) {
   auto peer = *member(0, "a", "boot/pid:[1]/0/v1").peer;
-  const auto text = comm::encode(peer);
-  EXPECT_EQ(comm::decode_peer({text.begin(), text.end()}).shm_scope, "boot/pid:[1]/0/v1");
+  const auto text = job::encode(peer);
+  EXPECT_EQ(job::decode_peer({text.begin(), text.end()}).shm_scope, "boot/pid:[1]/0/v1");
   peer = *member(0, "a", "", "mmap: Cannot allocate memory (ENOMEM)").peer;
-  const auto obstacle = comm::encode(peer);
-  EXPECT_EQ(comm::decode_peer({obstacle.begin(), obstacle.end()}).shm_obstacle,
-            "mmap: Cannot allocate memory (ENOMEM)");
+  const auto obstacle = job::encode(peer);
+  EXPECT_EQ(job::decode_peer({obstacle.begin(), obstacle.end()}).shm_obstacle, "mmap: Cannot allocate memory (ENOMEM)");
 }
 
 void check_all_reduce(const Group& group = {}) {

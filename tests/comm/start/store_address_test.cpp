@@ -13,7 +13,7 @@
 #include "cohort/base/file.h"
 #include "cohort/base/port.h"
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 using std::chrono::milliseconds;
@@ -158,4 +158,4 @@ TEST(StoreAddress, WaitsForAServerThatComesLater) {
 }
 
 }  // namespace
-}  // namespace cohort::comm
+}  // namespace cohort::job
