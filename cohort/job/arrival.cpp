@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "cohort/base/address.h"
 #include "cohort/base/text.h"
-#include "cohort/job/network.h"
 
 namespace cohort::job {
 namespace {
@@ -60,7 +60,7 @@ std::string announces(const Arrival& arrival) {
 std::optional<std::string> loopback_conflict(const std::vector<Arrival>& arrivals) {
   for (const auto& each : arrivals) {
     const auto addresses = addresses_of(each);
-    if (std::none_of(addresses.begin(), addresses.end(), is_loopback_address)) continue;
+    if (std::none_of(addresses.begin(), addresses.end(), base::is_loopback)) continue;
     const auto other = std::find_if(arrivals.begin(), arrivals.end(),
                                     [&](const Arrival& arrival) { return !share_loopback(each, arrival); });
     if (other == arrivals.end()) continue;
@@ -80,12 +80,12 @@ std::optional<std::string> family_conflict(const std::vector<Arrival>& arrivals)
   for (const auto& each : arrivals) {
     if (addresses_of(each).empty()) continue;
     if (!first) first = &each;
-    if (family_of(addresses_of(*first).front()) == family_of(addresses_of(each).front())) continue;
+    if (base::family_of(addresses_of(*first).front()) == base::family_of(addresses_of(each).front())) continue;
     return base::fill_in(
         "[cohort] ranks announce addresses of different families and cannot connect\n  {} ({})\n  {} ({})\n"
         "  hint: set COHORT_IP_FAMILY=4, or 6, on every rank, or name interfaces in GLOO_SOCKET_IFNAME",
-        announces(*first), family_of(addresses_of(*first).front()), announces(each),
-        family_of(addresses_of(each).front()));
+        announces(*first), base::family_of(addresses_of(*first).front()), announces(each),
+        base::family_of(addresses_of(each).front()));
   }
   return std::nullopt;
 }

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "cohort/base/address.h"
 #include "cohort/base/result.h"
-#include "cohort/store/socket.h"
 
 namespace cohort::rendezvous {
 
@@ -59,7 +59,7 @@ struct Settings {
   std::optional<bool> is_host;
   /// The address the store listens on; empty: all interfaces of `family`.
   std::string bind;
-  store::Family family = store::Family::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   /// A file with the store's secret.
   std::string token_file;
   /// Nodes that stay keep their ranks from round to round.

@@ -64,9 +64,11 @@ class TcpClient final : public Store {
   /// For requests without an answer. Waits for the server where it may refuse the keys.
   Result<void> tell(Request request);
   Result<void> ping();
+  Result<void> await_echo(uint32_t number);
   bool is_token_wanted() const;
   /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
   Result<void> send(Request request);
+  Result<void> send_bytes(std::string_view bytes);
   Result<void> receive(char* bytes, size_t size, Milliseconds timeout);
   Result<uint64_t> receive_number(size_t width, Milliseconds timeout);
   Result<std::string> receive_text();

@@ -12,7 +12,8 @@ BELOW = {
     "rendezvous": ["base", "store"],
     "elastic": ["base", "store", "rendezvous"],
     "shm": ["base"],
-    "comm": ["base", "rendezvous", "shm"],
+    "job": ["base", "store", "rendezvous", "shm"],
+    "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
     "parallel": ["base", "shm", "comm", "mesh"],
     "data": ["base", "comm"],
@@ -20,7 +21,7 @@ BELOW = {
     "models": ["base", "comm"],
     "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models"],
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')

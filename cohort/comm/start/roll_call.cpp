@@ -10,6 +10,8 @@
 #include <mutex>
 #include <thread>
 
+#include "cohort/base/host.h"
+#include "cohort/base/interfaces.h"
 #include "cohort/base/log.h"
 #include "cohort/base/port.h"
 #include "cohort/base/text.h"
@@ -31,11 +33,11 @@ using job::decode_peer;
 using job::describe_process;
 using job::gloo_key;
 using job::GlooEntry;
-using job::list_interfaces;
 using job::Peer;
 using job::ranks_in_words;
 using Clock = std::chrono::steady_clock;
 using base::fill_in;
+using base::list_interfaces;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{5};
@@ -109,7 +111,7 @@ void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) 
 std::string describe_python(const std::optional<GlooEntry>& entry) {
   if (!entry) return "a Python process";
   const auto use = base::look_up_port(entry->port);
-  const bool is_here = entry->host == job::host_name() && job::is_own_address(entry->address, list_interfaces());
+  const bool is_here = entry->host == base::host_name() && base::is_own_address(entry->address, list_interfaces());
   if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
   return "a Python process on " + entry->host;
 }
@@ -170,8 +172,8 @@ class RollCaller {
                      fill_in("[cohort] {} cannot start: {}", self_in_words(), addresses.error().describe())};
     }
     self_.addresses = *addresses;
-    if (std::any_of(addresses->begin(), addresses->end(), job::is_loopback_address)) {
-      self_.interfaces = job::describe_reachable_interfaces(list_interfaces());
+    if (std::any_of(addresses->begin(), addresses->end(), base::is_loopback)) {
+      self_.interfaces = base::describe_reachable_interfaces(list_interfaces());
     }
     return std::nullopt;
   }
@@ -224,7 +226,7 @@ class RollCaller {
 
   // A Python process listens where it says for as long as it lives.
   static bool is_seen_gone(const GlooEntry& entry) {
-    return entry.host == job::host_name() && job::is_own_address(entry.address, list_interfaces()) &&
+    return entry.host == base::host_name() && base::is_own_address(entry.address, list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
   }
   static bool is_seen_gone(const Arrival& arrival) {
