@@ -8,7 +8,7 @@ TORCH_SUITE_BACKEND ?= cohort
 # One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
 
-.PHONY: help setup build demo test torch-suite bench asan tsan aarch64 compat format check clean
+.PHONY: help setup build demo test torch-suite bench asan tsan aarch64 compat format check tidy clean
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
@@ -20,6 +20,7 @@ help:
 	@echo "make aarch64  cross-compile the shared-memory engine and run its tests under qemu-user"
 	@echo "make compat   build and test against the other supported releases of LibTorch"
 	@echo "make check    layers, budgets, registered tests, parity table, format"
+	@echo "make tidy     clang-tidy over the sources that changed"
 	@echo "make format   format all sources"
 	@echo "make clean    remove build/ (.venv stays)"
 
@@ -51,7 +52,10 @@ bench: build
 	build/bin/cohort-bench all --json build/bench/all.json
 
 asan tsan: setup
-	cmake --workflow --preset $@
+	cmake --preset $@
+	cmake --build --preset $@
+	@mkdir -p build/test-logs
+	ctest --preset $@ -j $$(nproc) --output-junit $(CURDIR)/build/test-logs/$@.xml
 
 aarch64: setup
 	tools/dev/aarch64.sh
@@ -61,6 +65,9 @@ compat: setup
 
 check: setup
 	tools/dev/check.sh
+
+tidy: setup
+	tools/dev/tidy.sh
 
 format: setup
 	tools/dev/format.sh

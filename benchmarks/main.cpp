@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
-#include "benchmarks/hardware.h"
-#include "benchmarks/question.h"
+#include "benchmarks/support/hardware.h"
+#include "benchmarks/support/question.h"
 #include "cohort/base/text.h"
 
 namespace cohort::bench {
@@ -21,8 +21,9 @@ constexpr Question kQuestions[] = {
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
      print_python},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
-    {"launch", "workers that do nothing from the launcher to their end, and its memory, beside torchrun", run_launch},
-    {"recovery", "from a worker's crash to its successors, and to their first collective, beside torchrun",
+    {"launch", "workers that do nothing, from the launcher's start to their end, and its memory, beside torchrun",
+     run_launch},
+    {"recovery", "from a worker's crash to its successors' start, and to their first collective, beside torchrun",
      run_recovery},
     {"store", "operations per second of the TCP store's server, beside LibTorch's", run_store},
     {"rendezvous", "10, 100 and 1,000 agents that meet through one store, beside torchrun's", run_rendezvous},
@@ -83,13 +84,14 @@ int run(int argc, char** argv) {
   app.footer(question_list());
   Request request;
   Settings settings;
-  app.add_option("question", request.question, "What to measure, or all")->required();
+  app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
-  app.add_option("--case", settings.only_case, "ddp-step, python: only this case, as resnet18");
-  app.add_option("--op", settings.ops, "collectives: only these, as all_reduce,broadcast")->delimiter(',');
-  app.add_option("--size", settings.sizes, "collectives: only these, as 4KiB,64MiB; any size will do")->delimiter(',');
-  app.add_option("--dtype", settings.dtypes, "collectives: only these: float32,bfloat16")->delimiter(',');
-  app.add_option("--ranks", settings.ranks, "collectives: only these numbers of ranks, as 2,4")->delimiter(',');
+  app.add_option("--case", settings.only_case, "ddp-step, python: only this case, such as resnet18");
+  app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
+  app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
+      ->delimiter(',');
+  app.add_option("--dtype", settings.dtypes, "collectives: only these, such as float32,bfloat16")->delimiter(',');
+  app.add_option("--ranks", settings.ranks, "collectives: only these numbers of ranks, such as 2,4")->delimiter(',');
   app.add_option("--backend", settings.backend, "collectives, ddp-step: the backend that is measured")
       ->capture_default_str();
   app.add_option("--json", request.json_file, "Write all rows to this file");

@@ -12,8 +12,12 @@ endif()
 set_target_properties(cohort PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS cohort cohort_torch_release EXPORT CohortTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY cohort DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
-        PATTERN forward_declarations EXCLUDE PATTERN elastic EXCLUDE)
+# Header by header, and nothing else.
+include(public_headers)
+foreach(header IN LISTS COHORT_PUBLIC_HEADERS COHORT_NARROW_HEADERS)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 
 set(cohort_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Cohort)
 install(EXPORT CohortTargets NAMESPACE cohort:: DESTINATION ${cohort_package_dir})

@@ -17,6 +17,10 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE "-fPIC")
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+# What is exported for tests only stays inside where there are none: see cohort/export.h.
+if(NOT COHORT_BUILD_TESTS)
+  add_compile_definitions(COHORT_WITHOUT_TEST_EXPORTS)
+endif()
 
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")

@@ -1,4 +1,16 @@
-/// COHORT_API marks what libcohort.so exports. Everything else is hidden.
+/// What libcohort.so exports. Everything else is hidden; each exported name says for whom it is:
+///
+///   COHORT_API          users of the library: names in the headers that are installed (cmake/public_headers.cmake)
+///   COHORT_BINDING_API  the Python module torchcohort._C, which is built and installed with the library; nobody else
+///   COHORT_TEST_API     the tests; hidden in a library that is configured without them (COHORT_BUILD_TESTS=OFF)
+///
+/// A name of a layer without LibTorch (cohort/base, job, shm ...) needs none of them: its tests link its static library.
 #pragma once
 
 #define COHORT_API __attribute__((visibility("default")))
+#define COHORT_BINDING_API __attribute__((visibility("default")))
+#ifdef COHORT_WITHOUT_TEST_EXPORTS
+#define COHORT_TEST_API
+#else
+#define COHORT_TEST_API __attribute__((visibility("default")))
+#endif

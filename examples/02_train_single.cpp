@@ -58,7 +58,7 @@ class Trainer {
   }
 
   void save_checkpoint(int epoch) {
-    cohort::save_file(cohort::state_dict(*model_), settings_.checkpoint);
+    cohort::checkpoint::save_file(cohort::checkpoint::state_dict(*model_), settings_.checkpoint);
     std::printf("epoch %d | checkpoint saved at %s\n", epoch, settings_.checkpoint.c_str());
   }
 

@@ -67,7 +67,7 @@ class Trainer {
   }
 
   void save_checkpoint(int epoch) {
-    cohort::save_file(cohort::state_dict(model_->module()), settings_.checkpoint);
+    cohort::checkpoint::save_file(cohort::checkpoint::state_dict(model_->module()), settings_.checkpoint);
     std::printf("[rank 0] epoch %d | checkpoint saved at %s\n", epoch, settings_.checkpoint.c_str());
   }
 

@@ -71,8 +71,8 @@ class Trainer {
   }
 
   void save_snapshot(int epoch) {
-    cohort::save_file(cohort::state_dict(model_->module()), settings_.snapshot,
-                      {{"epochs_run", std::to_string(epoch + 1)}});
+    cohort::checkpoint::save_file(cohort::checkpoint::state_dict(model_->module()), settings_.snapshot,
+                                  {{"epochs_run", std::to_string(epoch + 1)}});
     std::printf("[rank 0] epoch %d | snapshot saved at %s\n", epoch, settings_.snapshot.c_str());
   }
 
@@ -81,8 +81,8 @@ class Trainer {
     const bool is_there = std::filesystem::exists(settings_.snapshot);
     cohort::barrier();  // nobody may write the first snapshot while others still look for one
     if (!is_there) return 0;
-    cohort::load_state_dict(*model, cohort::load_file(settings_.snapshot));
-    const int epochs_run = std::stoi(cohort::load_metadata(settings_.snapshot).at("epochs_run"));
+    cohort::checkpoint::load_state_dict(*model, cohort::checkpoint::load_file(settings_.snapshot));
+    const int epochs_run = std::stoi(cohort::checkpoint::load_metadata(settings_.snapshot).at("epochs_run"));
     std::printf("[rank %d] resuming from %s at epoch %d\n", rank_, settings_.snapshot.c_str(), epochs_run);
     return epochs_run;
   }

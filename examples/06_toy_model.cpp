@@ -78,9 +78,9 @@ void demo_checkpoint(int rank, const fs::path& folder) {
   cohort::DistributedDataParallel model(ToyModel{});
   const std::string path = folder / "model.safetensors";
   // All ranks hold the same values, so one file by one rank is enough.
-  if (rank == 0) cohort::save_file(cohort::state_dict(model->module()), path);
+  if (rank == 0) cohort::checkpoint::save_file(cohort::checkpoint::state_dict(model->module()), path);
   cohort::barrier();  // nobody loads before the file is complete
-  cohort::load_state_dict(model->module(), cohort::load_file(path));
+  cohort::checkpoint::load_state_dict(model->module(), cohort::checkpoint::load_file(path));
   train_one_step(model, at::kCPU);
   // The all-reduce inside backward has already made every rank wait for the others' loading.
   if (rank == 0) fs::remove(path);

@@ -160,7 +160,7 @@ class Trainer {
   static GPT make_net(const Settings& settings);
   torch::optim::AdamW make_optimizer();
   double run_step(Batches& batches);
-  cohort::FileMetadata config() const;
+  cohort::checkpoint::FileMetadata config() const;
   void save_checkpoint();
   void load_checkpoint();
   void check_same_start() const;
@@ -256,8 +256,8 @@ double Trainer::run_step(Batches& batches) {
 }
 
 // What must be equal for a run to go on as if it had never stopped.
-cohort::FileMetadata Trainer::config() const {
-  cohort::FileMetadata config;
+cohort::checkpoint::FileMetadata Trainer::config() const {
+  cohort::checkpoint::FileMetadata config;
   const std::pair<const char*, int64_t> numbers[] = {{"depth", settings_.depth},
                                                      {"width", settings_.width},
                                                      {"heads", settings_.heads},
@@ -274,13 +274,13 @@ cohort::FileMetadata Trainer::config() const {
 
 // Collective: the state of every rank's random numbers goes into the one file that rank 0 writes.
 void Trainer::save_checkpoint() {
-  const at::Tensor own_state = cohort::rng_state();
+  const at::Tensor own_state = cohort::checkpoint::rng_state();
   const at::Tensor states = at::empty({world_size_ * own_state.numel()}, own_state.options());
   cohort::all_gather_single(states, own_state);
   if (rank_ != 0) return;
-  cohort::TrainingProgress progress{.step = step_, .metadata = config()};
+  cohort::checkpoint::TrainingProgress progress{.step = step_, .metadata = config()};
   progress.extra.insert("random_states", states.view({world_size_, -1}));
-  cohort::save_checkpoint(settings_.checkpoint, *net_, &optimizer_, progress);
+  cohort::checkpoint::save_checkpoint(settings_.checkpoint, *net_, &optimizer_, progress);
 }
 
 // Every rank reads the file.
@@ -289,7 +289,7 @@ void Trainer::load_checkpoint() {
   const std::string flag = settings_.resume ? "--resume" : "--auto-resume";
   TORCH_CHECK_VALUE(std::filesystem::exists(path), flag, ": there is no checkpoint \"", path,
                     "\"; start without --resume, or name it with --checkpoint");
-  const cohort::FileMetadata metadata = cohort::load_metadata(path);
+  const cohort::checkpoint::FileMetadata metadata = cohort::checkpoint::load_metadata(path);
   for (const auto& [name, value] : config()) {
     const auto found = metadata.find(name);
     TORCH_CHECK_VALUE(found != metadata.end(), flag, ": \"", path, "\" is not a checkpoint of train_gpt: it has no ",
@@ -297,11 +297,12 @@ void Trainer::load_checkpoint() {
     TORCH_CHECK_VALUE(found->second == value, flag, ": \"", path, "\" was made with ", name, " ", found->second,
                       ", this run has ", value, "; give the same flags and text");
   }
-  const cohort::TrainingProgress progress = cohort::load_checkpoint(path, *net_, &optimizer_, cohort::RestoreRng::kNo);
+  const cohort::checkpoint::TrainingProgress progress =
+      cohort::checkpoint::load_checkpoint(path, *net_, &optimizer_, cohort::checkpoint::RestoreRng::kNo);
   step_ = progress.step;
   const at::Tensor& states = progress.extra["random_states"];
   if (states.size(0) == world_size_) {
-    cohort::set_rng_state(states[rank_].clone());
+    cohort::checkpoint::set_rng_state(states[rank_].clone());
   } else if (rank_ == 0) {
     std::printf("note: the checkpoint was made by %lld ranks, this run has %d: it goes on, but not bit for bit\n",
                 static_cast<long long>(states.size(0)), world_size_);
@@ -408,7 +409,8 @@ void add_flags(CLI::App& app, Settings& settings) {
   app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
   app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
   app.add_flag("--resume", settings.resume, "go on from the checkpoint");
-  app.add_flag("--auto-resume", settings.auto_resume, "go on from the checkpoint if there is one, else start afresh");
+  app.add_flag("--auto-resume", settings.auto_resume,
+               "go on from the checkpoint if there is one, otherwise start afresh");
   app.add_option("--log", settings.log, "file for the losses, one JSON object per line");
   app.add_option("--depth", settings.depth, "number of blocks")->check(positive)->capture_default_str();
   app.add_option("--width", settings.width, "size of the embedding")->check(positive)->capture_default_str();
@@ -423,12 +425,18 @@ void add_flags(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_option("--accumulate", settings.accumulate, "passes per step")->check(positive)->capture_default_str();
   app.add_option("--lr", settings.learning_rate, "highest learning rate")->check(positive)->capture_default_str();
-  app.add_option("--min-lr", settings.min_learning_rate, "last learning rate")
+  app.add_option("--min-lr", settings.min_learning_rate, "learning rate at the end")
       ->check(not_negative)
       ->capture_default_str();
-  app.add_option("--warmup", settings.warmup, "steps of rising rate")->check(not_negative)->capture_default_str();
-  app.add_option("--weight-decay", settings.weight_decay, "of matrices")->check(not_negative)->capture_default_str();
-  app.add_option("--clip", settings.clip, "largest gradient norm; 0: any")->check(not_negative)->capture_default_str();
+  app.add_option("--warmup", settings.warmup, "steps while the learning rate rises")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--weight-decay", settings.weight_decay, "of the matrices")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--clip", settings.clip, "largest gradient norm; 0: no limit")
+      ->check(not_negative)
+      ->capture_default_str();
   app.add_option("--held-out", settings.held_out, "fraction of the files to test on")->capture_default_str();
   app.add_option("--eval-every", settings.eval_every, "steps between tests; 0: never")
       ->check(not_negative)
@@ -441,12 +449,13 @@ void add_flags(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_option("--stop-at", settings.stop_at, "save and end at this step; --resume goes on")->check(not_negative);
   app.add_option("--log-every", settings.log_every, "steps between losses")->check(positive)->capture_default_str();
-  app.add_option("--seed", settings.seed, "of weights, order of the text and sample")->capture_default_str();
+  app.add_option("--seed", settings.seed, "for the weights, the order of the text and the sample")
+      ->capture_default_str();
   app.add_option("--prompt", settings.prompt, "the sample's first bytes");
   app.add_option("--sample-bytes", settings.sample_bytes, "length of the sample")
       ->check(not_negative)
       ->capture_default_str();
-  app.add_option("--temperature", settings.temperature, "0: always the likeliest byte")
+  app.add_option("--temperature", settings.temperature, "of the sample; 0: always take the most likely byte")
       ->check(not_negative)
       ->capture_default_str();
 }

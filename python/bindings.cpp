@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/backend/background_threads.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/join_backend.h"
@@ -50,7 +51,7 @@ c10::intrusive_ptr<c10d::Backend> create_backend(const std::string& name,
 }
 
 at::Tensor shm_empty(const std::vector<int64_t>& size, at::ScalarType dtype, const cohort::Group& group) {
-  return cohort::shm_empty(size, at::TensorOptions().dtype(dtype), group);
+  return cohort::comm::shm_empty(size, at::TensorOptions().dtype(dtype), group);
 }
 
 // Seconds, as everywhere in Python; more than ten years are ten.
@@ -59,17 +60,17 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(std::clamp(seconds, 0.0, kYears) * 1000));
 }
 
-cohort::TensorChannel connect(const std::string& name, double timeout) {
-  return cohort::TensorChannel::connect(name, to_milliseconds(timeout));
+cohort::comm::TensorChannel connect(const std::string& name, double timeout) {
+  return cohort::comm::TensorChannel::connect(name, to_milliseconds(timeout));
 }
 
-cohort::TensorChannel accept(cohort::TensorListener& listener, std::optional<double> timeout) {
+cohort::comm::TensorChannel accept(cohort::comm::TensorListener& listener, std::optional<double> timeout) {
   return listener.accept(timeout ? std::optional(to_milliseconds(*timeout)) : std::nullopt);
 }
 
 void define_channels(py::module_& module) {
-  using cohort::TensorChannel;
-  using cohort::TensorListener;
+  using cohort::comm::TensorChannel;
+  using cohort::comm::TensorListener;
   py::class_<TensorChannel>(module, "TensorChannel",
                             "One end of a connection over which tensors go to another process without a copy.")
       .def_static("make_pair", wrap_pybind_function(TensorChannel::make_pair))
@@ -94,17 +95,18 @@ PYBIND11_MODULE(_C, module) {
   // Store, Backend and ProcessGroup are Python classes of torch's own module.
   py::module_::import("torch._C._distributed_c10d");
   module.doc() = "The part of torchcohort that is written in C++.";
-  cohort::register_worker_handlers();
+  cohort::comm::register_worker_handlers();
+  module.def("joinable_backends", wrap_pybind_function(cohort::comm::joinable_backends));
   module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("options"));
   module.def("end_background_threads", wrap_pybind_function_no_gil(cohort::comm::end_background_threads));
   module.def("shm_empty", wrap_pybind_function_no_gil(shm_empty), py::arg("size"), py::arg("dtype"), py::arg("group"));
-  module.def("has_shared_memory", wrap_pybind_function_no_gil(cohort::has_shared_memory), py::arg("group"));
-  module.def("shm_memory_allocated", wrap_pybind_function(cohort::shm_memory_allocated));
-  module.def("dump_flight_recorder", wrap_pybind_function_no_gil(cohort::dump_flight_recorder));
-  module.def("dump_flight_recorder_text", wrap_pybind_function_no_gil(cohort::dump_flight_recorder_text));
-  module.def("write_flight_recorder", wrap_pybind_function_no_gil(cohort::write_flight_recorder),
+  module.def("has_shared_memory", wrap_pybind_function_no_gil(cohort::comm::has_shared_memory), py::arg("group"));
+  module.def("shm_memory_allocated", wrap_pybind_function(cohort::comm::shm_memory_allocated));
+  module.def("dump_flight_recorder", wrap_pybind_function_no_gil(cohort::comm::dump_flight_recorder));
+  module.def("dump_flight_recorder_text", wrap_pybind_function_no_gil(cohort::comm::dump_flight_recorder_text));
+  module.def("write_flight_recorder", wrap_pybind_function_no_gil(cohort::comm::write_flight_recorder),
              py::arg("prefix") = "");
-  module.def("write_chrome_trace", wrap_pybind_function_no_gil(cohort::write_chrome_trace), py::arg("path"));
+  module.def("write_chrome_trace", wrap_pybind_function_no_gil(cohort::comm::write_chrome_trace), py::arg("path"));
   module.def("share_memory",
              wrap_pybind_function_no_gil([](const std::vector<at::Tensor>& tensors) { cohort::share_memory(tensors); }),
              py::arg("tensors"));

@@ -67,7 +67,7 @@ Result<std::vector<int>> parse_cpu_list(const std::string& text) {
     const auto first = parse_int(ends.front());
     const auto last = parse_int(ends.back());
     if (ends.size() > 2 || !first || !last || *first < 0 || *last < *first || *last >= kMostCpus) {
-      return Error(fmt::format("\"{}\" is no list of CPUs such as 0-3,8", text));
+      return Error(fmt::format("\"{}\" is not a list of CPUs such as 0-3,8", text));
     }
     for (long long cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<int>(cpu));
   }

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <cerrno>
 #include <optional>
 
@@ -14,6 +16,8 @@
 
 namespace cohort::base {
 namespace {
+
+namespace http = boost::beast::http;
 
 constexpr size_t kMaxHead = 8 * 1024;
 constexpr size_t kMaxBody = 64 * 1024;
@@ -23,40 +27,14 @@ constexpr int kMaxAccepts = 64;
 /// What may come after a request before we hang up.
 constexpr size_t kMaxDiscarded = 1 << 20;
 
-const char* reason_of(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 413:
-      return "Content Too Large";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Status";
-  }
+std::string reason_of(int status) {
+  return std::string(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status))));
 }
 
 std::string answer_text(const HttpResponse& response, bool has_body) {
   return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
                      response.status, reason_of(response.status), response.content_type, response.body.size(),
                      has_body ? response.body : std::string());
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
 }
 
 std::optional<int> hex_digit(char c) {
@@ -95,58 +73,38 @@ std::multimap<std::string, std::string> parse_query(std::string_view query) {
   return parameters;
 }
 
-/// "GET /path?a=b HTTP/1.1". Returns 200, or the status of a refusal.
-int parse_request_line(const std::string& line, HttpRequest& request) {
-  const std::vector<std::string> words = split(line, ' ');
-  if (words.size() != 3 || words[0].empty() || !words[1].starts_with('/') || !words[2].starts_with("HTTP/1.")) {
-    return 400;
-  }
-  request.method = words[0];
-  const size_t mark = std::min(words[1].find('?'), words[1].size());
-  request.path = words[1].substr(0, mark);
-  if (mark < words[1].size()) request.parameters = parse_query(std::string_view(words[1]).substr(mark + 1));
-  return 200;
+/// The answer to what the parser does not take.
+int status_of(boost::system::error_code problem) {
+  if (problem == http::error::need_more) return 0;
+  if (problem == http::error::header_limit) return 431;
+  return problem == http::error::body_limit ? 413 : 400;
 }
 
-/// Finds the body's size in the lines after the first. Returns 200, or the status of a refusal.
-int parse_fields(const std::vector<std::string>& lines, size_t& body_size) {
-  for (size_t i = 1; i < lines.size(); ++i) {
-    const size_t colon = lines[i].find(':');
-    if (colon == std::string::npos || colon == 0) return 400;
-    const std::string name = lower(lines[i].substr(0, colon));
-    if (name == "transfer-encoding") return 501;
-    if (name != "content-length") continue;
-    const auto size = parse_int(trim(lines[i].substr(colon + 1)));
-    if (!size || *size < 0) return 400;
-    if (*size > static_cast<long long>(kMaxBody)) return 413;
-    body_size = static_cast<size_t>(*size);
-  }
-  return 200;
+HttpRequest request_of(const http::request<http::string_body>& message) {
+  const std::string_view target(message.target().data(), message.target().size());
+  const size_t mark = std::min(target.find('?'), target.size());
+  HttpRequest request{.method = std::string(message.method_string()), .path = std::string(target.substr(0, mark))};
+  if (mark < target.size()) request.parameters = parse_query(target.substr(mark + 1));
+  request.body = message.body();
+  return request;
 }
 
 }  // namespace
 
 HttpProgress parse_http_request(std::string_view bytes) {
-  HttpProgress progress;
-  const size_t end = bytes.find("\r\n\r\n");
-  if (end == std::string_view::npos || end > kMaxHead) {
-    progress.status = bytes.size() > kMaxHead ? 431 : 0;
-    return progress;
-  }
-  std::vector<std::string> lines;
-  for (const std::string& line : split(bytes.substr(0, end), '\n')) {
-    lines.push_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
-  }
-  size_t body_size = 0;
-  progress.status = parse_request_line(lines[0], progress.request);
-  if (progress.status == 200) progress.status = parse_fields(lines, body_size);
-  if (progress.status != 200) return progress;
-  const std::string_view body = bytes.substr(end + 4);
-  if (body.size() < body_size) {
-    progress.status = 0;
-  } else {
-    progress.request.body = body.substr(0, body_size);
-  }
+  http::request_parser<http::string_body> parser;
+  parser.header_limit(kMaxHead);
+  parser.body_limit(kMaxBody);
+  parser.eager(true);
+  boost::system::error_code problem;
+  if (bytes.empty()) return {};
+  parser.put(boost::asio::buffer(bytes.data(), bytes.size()), problem);
+  HttpProgress progress{.status = problem ? status_of(problem) : parser.is_done() ? 200 : 0};
+  if (!parser.is_header_done()) return progress;
+  const bool is_path = parser.get().target().starts_with('/');
+  if (parser.chunked()) progress.status = 501;
+  if (!is_path) progress.status = 400;
+  if (progress.status == 200) progress.request = request_of(parser.get());
   return progress;
 }
 
@@ -251,7 +209,7 @@ bool HttpServer::read_request(Connection& connection) {
   const bool is_whole = progress.status == 200;
   const HttpResponse response =
       is_whole ? handler_(progress.request)
-               : HttpResponse{.status = progress.status, .body = reason_of(progress.status) + std::string("\n")};
+               : HttpResponse{.status = progress.status, .body = reason_of(progress.status) + "\n"};
   connection.output = answer_text(response, progress.request.method != "HEAD");
   connection.input.clear();
   return send_answer(connection);

@@ -55,7 +55,7 @@ struct ChildPlan {
   const auto& mask = *plan.cpu_mask;
   if (!mask.empty() && ::syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof mask[0], mask.data()) < 0) fail();
   (void)::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
-  // Ignored first, which drops one that waits from the write above.
+  // Ignored first, which drops one that is pending from the write above.
   struct sigaction action {};
   for (const auto handler : {SIG_IGN, SIG_DFL}) {
     action.sa_handler = handler;
@@ -156,10 +156,10 @@ Error no_process(const std::string& what, int error_number) {
   rlimit limit{};
   (void)::getrlimit(RLIMIT_NPROC, &limit);
   const std::string own = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
-  return std::move(error).with_hint(fmt::format(
-      "a limit of processes and threads is reached: this user's (ulimit -u: {}) or the container's (pids.max of its "
-      "cgroup); raise it, end other processes, or start fewer workers",
-      own));
+  return std::move(error).with_hint(
+      fmt::format("the limit on processes and threads has been reached: this user's (ulimit -u: {}) or the container's "
+                  "(pids.max of its cgroup); raise it, end other processes, or start fewer workers",
+                  own));
 }
 
 Result<std::string> find_program(const std::string& program) {

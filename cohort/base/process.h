@@ -49,8 +49,8 @@ struct ProcessOptions {
   Stream standard_error;
   /// A session of its own: signals typed at the terminal do not reach it, signal_session reaches its children too.
   bool new_session = true;
-  /// The child writes its pid (a pid_t) to this pipe before it starts the program; -1: nowhere. Whoever reads there
-  /// knows of every program that runs, even if we die in the middle of a start. A pipe that nobody reads is no error.
+  /// The child writes its pid (a pid_t) to this pipe before it starts the program; -1: nowhere. Its reader
+  /// knows of every program that runs, even if we die in the middle of a start. A pipe that nobody reads is not an error.
   int announce_fd = -1;
   /// The CPUs the child may run on; all of ours if empty.
   std::vector<int> cpus;

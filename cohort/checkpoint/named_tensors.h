@@ -7,8 +7,8 @@
 
 #include <string>
 
-namespace cohort {
+namespace cohort::checkpoint {
 
 using StateDict = torch::OrderedDict<std::string, at::Tensor>;
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

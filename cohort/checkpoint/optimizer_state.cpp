@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace cohort {
+namespace cohort::checkpoint {
 namespace {
 
 namespace optim = torch::optim;
@@ -289,4 +289,4 @@ void load_optimizer_state_dict(optim::Optimizer& optimizer, const StateDict& par
   with_kind(optimizer, [&]<typename K>(K) { Loader<K>(optimizer, parameters, state).load(); });
 }
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

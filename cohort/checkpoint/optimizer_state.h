@@ -14,7 +14,7 @@ namespace torch::optim {
 class Optimizer;
 }  // namespace torch::optim
 
-namespace cohort {
+namespace cohort::checkpoint {
 
 /// `parameters`: names and parameters as module->named_parameters() gives them; every parameter of the optimizer must be
 /// among them. The state's tensors share memory with the optimizer's own.
@@ -28,4 +28,4 @@ COHORT_API StateDict optimizer_state_dict(const torch::optim::Optimizer& optimiz
 COHORT_API void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const StateDict& parameters,
                                           const StateDict& state);
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

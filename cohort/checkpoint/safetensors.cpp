@@ -19,13 +19,11 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/safetensors_header.h"
 
-namespace cohort {
+namespace cohort::checkpoint {
 namespace {
 
 using base::Error;
 using base::Result;
-using checkpoint::SafetensorsHeader;
-using checkpoint::TensorEntry;
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -35,7 +33,7 @@ void check_storable(const std::string& name, const at::Tensor& tensor) {
                         : tensor.is_meta()                ? "is on the meta device and has no data"
                                                           : nullptr;
   TORCH_CHECK_VALUE(problem == nullptr, "[cohort] save_file: tensor \"", name, "\" ", problem);
-  TORCH_CHECK_VALUE(checkpoint::dtype_name(tensor.scalar_type()), "[cohort] save_file: tensor \"", name, "\" is ",
+  TORCH_CHECK_VALUE(dtype_name(tensor.scalar_type()), "[cohort] save_file: tensor \"", name, "\" is ",
                     tensor.scalar_type(), ", which the safetensors format does not know");
 }
 
@@ -102,7 +100,7 @@ std::vector<size_t> by_place(const std::vector<TensorEntry>& entries) {
 }
 
 Result<void> write_tensors(const StateDict& tensors, const SafetensorsHeader& header, const std::string& path) {
-  Result<std::string> text = checkpoint::format_header(header);
+  Result<std::string> text = format_header(header);
   if (!text) return text.error();
   Result<base::AtomicFile> file = base::AtomicFile::create(path);
   if (!file) return file.error();
@@ -146,9 +144,9 @@ Result<OpenFile> open_file(const std::string& path) {
   uint64_t length = 0;
   Result<void> done = read_at(file.fd.get(), 0, reinterpret_cast<char*>(&length), sizeof(length));
   if (!done) return done.error();
-  if (length > checkpoint::kMaxHeaderBytes) {
+  if (length > kMaxHeaderBytes) {
     return Error("it claims a header of " + std::to_string(length) + " bytes, the format allows " +
-                 std::to_string(checkpoint::kMaxHeaderBytes))
+                 std::to_string(kMaxHeaderBytes))
         .with_hint("is this really a safetensors file?");
   }
   if (length > file_size - 8) {
@@ -159,7 +157,7 @@ Result<OpenFile> open_file(const std::string& path) {
   done = read_at(file.fd.get(), 8, text.data(), length);
   if (!done) return done.error();
   file.data_begin = 8 + length;
-  Result<SafetensorsHeader> header = checkpoint::parse_header(text, file_size - file.data_begin);
+  Result<SafetensorsHeader> header = parse_header(text, file_size - file.data_begin);
   if (!header) return header.error();
   file.header = std::move(*header);
   return file;
@@ -204,4 +202,4 @@ StateDict load_file(const std::string& path, c10::Device device) {
 
 FileMetadata load_metadata(const std::string& path) { return open_or_throw("load_metadata", path).header.metadata; }
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

@@ -1,7 +1,7 @@
 /// Tensors in files, in the safetensors format that Python's `safetensors` package reads and writes:
 ///
-///     cohort::save_file(cohort::state_dict(*model), "model.safetensors", {{"epoch", "3"}});
-///     cohort::StateDict tensors = cohort::load_file("model.safetensors");
+///     cohort::checkpoint::save_file(cohort::checkpoint::state_dict(*model), "model.safetensors", {{"epoch", "3"}});
+///     cohort::checkpoint::StateDict tensors = cohort::checkpoint::load_file("model.safetensors");
 ///
 /// A file is 8 bytes with the length N of the header, N bytes of JSON (name -> dtype, shape, place), then the data. The
 /// header is checked in full before any of it is believed: length, numbers, dtypes, sizes, and that the tensors fill the
@@ -18,7 +18,7 @@
 #include "cohort/checkpoint/named_tensors.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::checkpoint {
 
 using FileMetadata = std::map<std::string, std::string>;
 
@@ -50,4 +50,4 @@ COHORT_API StateDict load_file(const std::string& path, c10::Device device = c10
 /// The `__metadata__` of a file; empty when it has none. Throws as load_file; the tensors are not read.
 COHORT_API FileMetadata load_metadata(const std::string& path);
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

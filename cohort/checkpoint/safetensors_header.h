@@ -34,13 +34,13 @@ struct SafetensorsHeader {
 };
 
 /// "F32" for kFloat and so on; nothing for a dtype the format has no name for.
-COHORT_API std::optional<std::string_view> dtype_name(c10::ScalarType dtype);
+COHORT_TEST_API std::optional<std::string_view> dtype_name(c10::ScalarType dtype);
 
 /// The JSON text, padded with spaces to a multiple of 8 bytes.
 /// Fails for names that are not UTF-8 or are `__metadata__`, and for headers longer than kMaxHeaderBytes.
-COHORT_API base::Result<std::string> format_header(const SafetensorsHeader& header);
+COHORT_TEST_API base::Result<std::string> format_header(const SafetensorsHeader& header);
 
 /// Parses and checks: `num_data_bytes` is what the file holds after the header.
-COHORT_API base::Result<SafetensorsHeader> parse_header(std::string_view json, uint64_t num_data_bytes);
+COHORT_TEST_API base::Result<SafetensorsHeader> parse_header(std::string_view json, uint64_t num_data_bytes);
 
 }  // namespace cohort::checkpoint

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace cohort {
+namespace cohort::checkpoint {
 namespace {
 
 constexpr const char* kWrapperPrefix = "module.";
@@ -121,4 +121,4 @@ IncompatibleKeys load_state_dict(torch::nn::Module& module, const StateDict& giv
   return keys;
 }
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

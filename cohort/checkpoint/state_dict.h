@@ -13,7 +13,7 @@ namespace torch::nn {
 class Module;
 }  // namespace torch::nn
 
-namespace cohort {
+namespace cohort::checkpoint {
 
 /// Parameters and buffers of the module and all below it. The tensors share memory with the module's own, without
 /// autograd; clone() what must not change as training goes on.
@@ -36,4 +36,4 @@ struct IncompatibleKeys {
 COHORT_API IncompatibleKeys load_state_dict(torch::nn::Module& module, const StateDict& state,
                                             LoadStateDictOptions options = {});
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

@@ -15,7 +15,7 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/optimizer_state.h"
 
-namespace cohort {
+namespace cohort::checkpoint {
 namespace {
 
 constexpr const char* kModel = "model.";
@@ -125,4 +125,4 @@ IncompatibleKeys load_model(torch::nn::Module& module, const std::string& path, 
   return load_state_dict(module, state, options);
 }
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

@@ -21,7 +21,7 @@ namespace torch::optim {
 class Optimizer;
 }  // namespace torch::optim
 
-namespace cohort {
+namespace cohort::checkpoint {
 
 struct TrainingProgress {
   int64_t step = 0;
@@ -56,4 +56,4 @@ COHORT_API void save_model(const torch::nn::Module& module, const std::string& p
 COHORT_API IncompatibleKeys load_model(torch::nn::Module& module, const std::string& path,
                                        LoadStateDictOptions options = {});
 
-}  // namespace cohort
+}  // namespace cohort::checkpoint

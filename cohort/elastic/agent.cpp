@@ -245,7 +245,8 @@ Result<std::optional<int>> Agent::end_round(const RoundOver& over) {
                                   round_.max_restarts, over.why));
     if (!back_off()) return std::optional<int>(stopped());
   } else {
-    base::log_warning(fmt::format("restarting the workers, which uses up no restart: {}", why_in_words(round_, over)));
+    base::log_warning(fmt::format("restarting the workers (this does not count against --max-restarts): {}",
+                                  why_in_words(round_, over)));
   }
   begin("rendezvous");
   rendezvous_->join_next();
@@ -283,7 +284,7 @@ int Agent::failed(const RoundOver& over) {
     print_failures();
     return 1;
   }
-  // How our workers ended when we stopped them is not why.
+  // How our workers ended once we stopped them is not the cause.
   const Error error(fmt::format("the job has failed: {}", over.why));
   const bool is_elsewhere = over.node_rank >= 0 && over.node_rank != round_.node_rank;
   const std::string hint = "see what the launcher printed on " + node_in_words(round_, over.node_rank);

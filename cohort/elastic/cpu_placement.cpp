@@ -92,7 +92,7 @@ Result<CpuBinding> parse_cpu_binding(const std::string& cpu_bind, const std::str
     std::vector<std::string> names;
     for (const auto& [name, binding] : words) names.push_back(name);
     return Error(
-        fmt::format("{}={} is none of {}{}", flag, word, base::join(names, ", "), base::did_you_mean(word, names)));
+        fmt::format("{}={} must be one of {}{}", flag, word, base::join(names, ", "), base::did_you_mean(word, names)));
   };
   if (numa_binding.empty()) return look_up("--cpu-bind", cpu_bind, kCpuBind);
   const Result<CpuBinding> binding = look_up("--numa-binding", numa_binding, kNumaBinding);

@@ -89,7 +89,7 @@ WorkerFailure describe_failure(int rank, int local_rank, pid_t pid, const base::
       error_file.empty() ? base::Error("no error file") : base::read_file(error_file);
   if (text) {
     failure.error_file = error_file;
-    if (!read_error_file(*text, failure)) failure.message = "the error file holds no message, see its text";
+    if (!read_error_file(*text, failure)) failure.message = "the error file holds no message; see its text";
     if (!failure.message.empty()) return failure;
   }
   failure.message = status.signal ? fmt::format("Signal {} ({}) received by PID {}", status.signal,

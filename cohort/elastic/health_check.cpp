@@ -15,7 +15,7 @@ using base::Result;
 
 HttpResponse answer_health_check(const HttpRequest& request, const HealthState& state) {
   if (request.method != "GET" && request.method != "HEAD") {
-    return {.status = 405, .body = "a health check is a GET\n"};
+    return {.status = 405, .body = "a health check must be a GET request\n"};
   }
   return {.status = state.is_well ? 200 : 503,
           .content_type = "application/json",

@@ -18,7 +18,7 @@ namespace {
 
 constexpr long long kMostRanks = 1 << 20;
 
-/// CUDA stops reading the list at the first entry that is no device, such as -1.
+/// CUDA stops reading the list at the first entry that is not a device, such as -1.
 int count_visible(const std::string& list, int num_gpus) {
   int count = 0;
   for (const std::string& part : base::split(list, ',')) {
@@ -52,11 +52,12 @@ Result<int> parse_local_world_size(const std::string& text, const HostDevices& d
   if (text == "auto") return devices.num_gpus > 0 ? devices.num_gpus : devices.num_cores;
   if (text == "gpu") {
     if (devices.num_gpus > 0) return devices.num_gpus;
-    return Error("--nproc-per-node=gpu: Cuda is not available.").with_hint("this host shows no /dev/nvidia0");
+    return Error("--nproc-per-node=gpu: Cuda is not available.").with_hint("this host has no /dev/nvidia0");
   }
   if (text == "xpu") {
     return Error(
-               "--nproc-per-node=xpu: this launcher counts CPUs and CUDA's GPUs alone, as it knows no LibTorch to ask")
+               "--nproc-per-node=xpu: this launcher can only count CPUs and CUDA GPUs, because it does not link "
+               "LibTorch")
         .with_hint("give their number, as in --nproc-per-node=4");
   }
   const auto count = base::parse_int(text);

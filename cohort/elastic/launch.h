@@ -76,7 +76,7 @@ base::Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFac
 
 /// Runs the job and prints the report of a failure to stderr.
 /// Returns the exit code: 0 if every worker ended with 0, else 1. Errors: nothing was started, or not everything.
-/// Requires that this process has no other threads. Leaves the signals of `plan` ignored: the process shall end now.
+/// Requires that this process has no other threads. Leaves the signals of `plan` ignored: the process should end now.
 base::Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan);
 
 }  // namespace cohort::elastic

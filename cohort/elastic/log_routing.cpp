@@ -120,7 +120,7 @@ Error no_log_folder(const std::string& log_dir, const Error& cause) {
       log_dir.empty() ? "give --log-dir, or set TMPDIR, to a folder with some space that this user may write to"
                       : "see whether its disk is full and whether this user may write there, or give another "
                         "--log-dir";
-  return Error("cannot create the log folder").caused_by(cause).with_hint(hint + "; --log-dir=/dev/null does without");
+  return Error("cannot create the log folder").caused_by(cause).with_hint(hint + "; --log-dir=/dev/null keeps no logs");
 }
 
 Result<std::string> create_attempt_folder(const LogFolder& folder, int attempt, int local_world_size) {

@@ -8,7 +8,7 @@ namespace cohort::elastic {
 
 /// pip puts the launcher into PREFIX/bin and the package's record into PREFIX/lib/python3.N/site-packages
 /// (dist-packages on Debian). Returns PREFIX/bin/python3.N, or python3.N of PATH where there is none, as after
-/// pip install --user; nothing if no Python has such a record, or `launcher` is no path.
+/// pip install --user; nothing if no Python has such a record, or `launcher` is not a path.
 std::optional<std::string> packaged_python(const std::string& launcher);
 
 }  // namespace cohort::elastic

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kMaxSessions = 4096;
 constexpr pid_t kDismissed = 0;
-/// Whoever was announced so far has ended; the numbers may be other processes' now.
+/// Every process announced so far has ended; the numbers may be other processes' now.
 constexpr pid_t kForget = -1;
 /// One that forks while it is being killed needs another look.
 constexpr int kKillPasses = 100;
@@ -128,9 +128,10 @@ void SessionGuard::forget() {
   const pid_t forget = kForget;
   if (::write(sessions_.get(), &forget, sizeof forget) == sizeof forget || errno != EPIPE || is_missed_) return;
   is_missed_ = true;
-  base::log_warning(fmt::format(
-      "the launcher's guard (pid {}) was killed; if the launcher is killed, too, what its workers have started stays",
-      pid_));
+  base::log_warning(
+      fmt::format("the launcher's guard (pid {}) was killed; if the launcher is killed too, whatever its workers have "
+                  "started keeps running",
+                  pid_));
 }
 
 SessionGuard::~SessionGuard() {

@@ -23,7 +23,7 @@ struct SessionMember {
 /// Every living process of these sessions, zombies left out.
 std::vector<SessionMember> living_members(const std::set<pid_t>& sessions);
 
-/// Parses one /proc/<pid>/stat; false for a zombie or a text that is no such line.
+/// Parses one /proc/<pid>/stat; false for a zombie or for any other text.
 bool parse_process_stat(const std::string& text, SessionMember& member);
 
 /// A tiny process that outlives us for a moment: should we die without a word (kill -9, out of memory), it kills the

@@ -55,7 +55,7 @@ Result<SignalSource> SignalSource::create(const std::vector<int>& signals) {
 }
 
 SignalSource::~SignalSource() {
-  // What nobody has asked for shall not end us now.
+  // A signal that nobody has asked for must not end us now.
   while (fd_ && next()) {
   }
   if (fd_) ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);

@@ -63,7 +63,7 @@ Result<bool> remove_former(const std::string& path) {
   return true;
 }
 
-/// For reading; open for writing, too, so that it does not end with the last client.
+/// For reading; also open for writing, so that it does not end with the last client.
 Result<base::Fd> make_pipe_at(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) return cannot_make(path, errno);
   base::Fd pipe(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
@@ -123,7 +123,7 @@ Result<WatchdogTimer> WatchdogTimer::create(const std::string& path) {
     if (!*is_free) {
       timer.path_.clear();
       base::log_warning(
-          fmt::format("TORCHELASTIC_TIMER_FILE=\"{}\" is another launcher's; this one makes its own pipe", path));
+          fmt::format("TORCHELASTIC_TIMER_FILE=\"{}\" belongs to another launcher; this one makes its own pipe", path));
     }
   }
   if (timer.path_.empty()) {
@@ -176,8 +176,9 @@ void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& sess
   }
   const base::ProcessState state = base::read_process_state(request->pid);
   if (!belongs_to(request->pid, sessions)) {
-    // One that has ended since then is none that anybody must hear of.
-    if (!state.gone()) ignore(fmt::format("a timer for process {}, which is none of this job's workers", request->pid));
+    // A process that has ended in the meantime needs no warning.
+    if (!state.gone())
+      ignore(fmt::format("a timer for process {}, which is not one of this job's workers", request->pid));
     return;
   }
   if (timers_.size() >= kMaxTimers && !timers_.contains(key)) {
@@ -188,7 +189,8 @@ void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& sess
       if (pid != last.first) last = {pid, base::read_process_state(pid).gone()};
       return last.second;
     });
-    if (timers_.size() >= kMaxTimers) return ignore(fmt::format("a timer beside {} others", timers_.size()));
+    if (timers_.size() >= kMaxTimers)
+      return ignore(fmt::format("a timer when there are already {} others", timers_.size()));
   }
   timers_[key] = {request->expiration_time, request->signal, state.started_at};
 }
@@ -196,7 +198,7 @@ void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& sess
 void WatchdogTimer::ignore(const std::string& why) {
   if (std::exchange(has_ignored_, true)) return;
   base::log_warning(fmt::format(
-      "ignoring what came for the watchdog timers through \"{}\": {}; more of the kind is not reported", path_, why));
+      "ignoring a request to the watchdog timers through \"{}\": {}; further cases are not reported", path_, why));
 }
 
 void WatchdogTimer::forget() {

@@ -33,7 +33,7 @@ struct TimerRequest {
   /// To end the process with; 0 or less: none.
   int signal = 0;
 };
-/// One line; nothing for what is no request. Pure.
+/// One line; nothing if it is not a request. Pure.
 std::optional<TimerRequest> parse_timer_request(std::string_view line);
 
 /// A block that ran too long.

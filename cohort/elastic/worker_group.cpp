@@ -215,7 +215,7 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
 // The timers of workers that are being stopped do not matter any more.
 void WorkerGroup::end_overruns(const Surroundings& surroundings) {
   if (!options_.watchdog || phase_ != Phase::kRunning) return;
-  // A release may have come just now, or long ago if it was we who did not run.
+  // A release may have arrived just now, or long ago if it was this process that did not run.
   if (options_.watchdog->next_expiration().value_or(HUGE_VAL) > seconds_since_1970()) return;
   options_.watchdog->read(sessions());
   for (const Overrun& overrun : options_.watchdog->end_overruns(seconds_since_1970(), sessions())) {
@@ -225,7 +225,7 @@ void WorkerGroup::end_overruns(const Surroundings& surroundings) {
     Worker& worker = **found;
     const std::string whose = overrun.pid == overrun.session ? "" : fmt::format(" (in its process {})", overrun.pid);
     const std::string what =
-        overrun.signal == 0 ? "it asks for no signal" : "ending the process with " + base::signal_name(overrun.signal);
+        overrun.signal == 0 ? "it asked for no signal" : "ending the process with " + base::signal_name(overrun.signal);
     base::log_error(fmt::format("{}: {}{}; {}", worker.describe(), overrun.describe(), whose, what));
     worker.overrun = overrun;
     if (surroundings.when_overrun) surroundings.when_overrun(overrun);

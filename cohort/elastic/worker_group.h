@@ -53,7 +53,7 @@ struct Surroundings {
   SignalSource& signals;
   /// Readable when there is news; -1: there never is any.
   int news_fd = -1;
-  /// Takes the news. A text says why the workers shall stop now.
+  /// Takes the news. A text says why the workers must stop now.
   std::function<std::optional<std::string>()> read_news;
   /// Called for the first worker that fails of itself, before the others are stopped.
   std::function<void(const WorkerFailure& failure)> when_failed;

@@ -5,7 +5,7 @@
 namespace cohort::elastic {
 namespace {
 
-/// All that is well is one state; a debugger's stop is a stop.
+/// All healthy states count as one; stopped by a debugger counts as stopped.
 char class_of(char state) {
   if (state == 't') return 'T';
   return state == 'T' || state == 'D' || state == 'Z' ? state : 'S';
@@ -26,7 +26,7 @@ std::optional<std::string> WorkerHealth::observe(char state, int pid, Clock::tim
   const auto needed = state_ == 'D' ? kStuckTime : kStoppedTime;
   if (state_ == 'S' || is_said_ || now - since_ < needed) return std::nullopt;
   is_said_ = true;
-  if (state_ == 'T') return fmt::format("is stopped (SIGSTOP or a debugger); kill -CONT {} lets it go on", pid);
+  if (state_ == 'T') return fmt::format("is stopped (SIGSTOP or a debugger); kill -CONT {} resumes it", pid);
   if (state_ == 'Z') return "has lost its main thread, while others of its threads still run";
   return fmt::format("has been in uninterruptible sleep for {} s: a disk, a network drive or a device does not answer",
                      std::chrono::duration_cast<std::chrono::seconds>(now - since_).count());

@@ -17,7 +17,7 @@ class WorkerHealth {
   static constexpr std::chrono::seconds kStuckTime{10};
 
   /// `state` is the letter of /proc/<pid>/stat. Returns what there is to say now, each thing once:
-  /// "is stopped (SIGSTOP or a debugger); kill -CONT 4711 lets it go on".
+  /// "is stopped (SIGSTOP or a debugger); kill -CONT 4711 resumes it".
   std::optional<std::string> observe(char state, int pid, Clock::time_point now);
 
   /// How long it has been in uninterruptible sleep, at the last observation.

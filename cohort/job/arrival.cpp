@@ -109,7 +109,7 @@ std::string describe(const std::vector<Arrival>& arrivals) {
 std::string duplicate_rank_text(int rank, const std::string& first, const std::string& second) {
   return base::fill_in(
       "[cohort] two processes have rank {}\n  the first: {}\n  the second: {}\n"
-      "  hint: give each process a RANK of its own; the first may be left from an earlier run",
+      "  hint: give each process a RANK of its own; the first may be left over from an earlier run",
       rank, first, second);
 }
 

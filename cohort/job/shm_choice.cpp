@@ -37,7 +37,8 @@ std::string shm_refusal_text(const std::string& group, const std::vector<std::st
   for (size_t i = 0; i < std::min(obstacles.size(), kMostNamed); ++i) text += "\n  caused by: " + obstacles[i];
   if (obstacles.size() > kMostNamed) text += base::fill_in("\n  and {} more", obstacles.size() - kMostNamed);
   return text +
-         "\n  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory";
+         "\n  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where all ranks can share "
+         "memory";
 }
 
 }  // namespace cohort::job

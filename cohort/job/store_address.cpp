@@ -173,7 +173,8 @@ class Search {
       return "another program uses this port; choose another one for " + search_.source + ", the same on every rank";
     }
     if (has(Outcome::kNoReply)) {
-      return "no host or a firewall is there; see whether this host can reach that address at all, and whether " +
+      return "no host has this address, or a firewall is in the way; see whether this host can reach that address at "
+             "all, and whether " +
              search_.source + " name rank 0's host";
     }
     if (order_.empty() && base::lacks_family(search_.host, search_.family)) {

@@ -1,6 +1,6 @@
 /// Finds the address at which a job's TCPStore answers, and says why none does.
 ///
-/// c10d's own client retries in silence and then blocks for ever on a server that is none of its kind. Here every address
+/// c10d's own client retries in silence and then blocks for ever on a server that is not a TCPStore. Here every address
 /// of the host is tried until the time-out, and a server must prove by c10d's greeting (see TCPStoreBackend.hpp) what it is.
 #pragma once
 

@@ -16,7 +16,8 @@ using nlohmann::json;
 // Raised when nodes of both versions could not work together.
 constexpr int kProtocol = 1;
 
-// What torchrun reads as the state of its rendezvous must not be base64, or it would go on: letters are no multiple of four.
+// Torchrun reads this as the state of its rendezvous. It must not be base64, or torchrun would go on: the number of its
+// letters is not a multiple of four.
 constexpr const char* kMark = "cohort run hosts this rendezvous; torchrun cannot take part";
 
 struct Field {
@@ -67,7 +68,7 @@ Result<std::vector<std::string>> compare_settings(const std::string& own, const 
   const auto mine = json::parse(own, nullptr, false);
   const auto theirs = json::parse(first, nullptr, false);
   if (!theirs.is_object())
-    return Error(fill_in("the rendezvous' store has settings that are none: {}", first.substr(0, 100)));
+    return Error(fill_in("the rendezvous' store has settings that cannot be read: {}", first.substr(0, 100)));
   std::vector<std::string> warnings;
   for (const auto& field : kFields) {
     const auto text_of = [&field](const json& value) {
@@ -78,8 +79,8 @@ Result<std::vector<std::string>> compare_settings(const std::string& own, const 
     auto text =
         fill_in("{} is {} here, but {} on {}", field.flag, text_of(mine), text_of(theirs), theirs.value("host", "?"));
     if (!field.may_differ) return Error(std::move(text)).with_hint("start every node of a job with the same settings");
-    warnings.push_back(text + (field.name == std::string("max_restarts") ? "; that of node 0 counts"
-                                                                         : "; that of the leading node counts"));
+    warnings.push_back(text + (field.name == std::string("max_restarts") ? "; node 0's value is used"
+                                                                         : "; the leading node's value is used"));
   }
   return warnings;
 }

@@ -1,4 +1,4 @@
-/// Agreement: what all nodes of a rendezvous must have been started with alike, and torchrun's agents, which are no part of it.
+/// Agreement: what all nodes of a rendezvous must have been started with alike, and torchrun's agents, which cannot join.
 /// Private to this folder.
 #pragma once
 

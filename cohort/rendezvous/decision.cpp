@@ -15,7 +15,7 @@ using Reason = RoundOver::Reason;
 
 constexpr size_t kMostNames = 8;
 
-// Not copied: the leader looks at all nodes whenever one of a thousand has come.
+// Not copied: the leader looks at all nodes whenever one of a thousand has arrived.
 using Members = std::vector<const Member*>;
 
 Members pointers_to(const std::vector<Member>& members) {
@@ -73,7 +73,8 @@ Candidates find_candidates(const State& state, const Settings& settings) {
   return found;
 }
 
-// After a worker's failure nobody new is waited for: who was there is there, and a late node begins a round of its own.
+// After a worker's failure there is no last call: only nodes of the last round are waited for. A late node begins another
+// round.
 bool needs_no_last_call(const State& state) { return state.over && state.over->reason == Reason::kWorkerFailed; }
 
 RoundRecord begin_round(const State& state, const Settings& settings, std::vector<Member> members) {
@@ -91,7 +92,8 @@ std::string say_waiting(const Candidates& found, const Settings& settings, size_
   const auto wanted = settings.min_nodes == settings.max_nodes
                           ? std::to_string(settings.max_nodes)
                           : fill_in("{} to {}", settings.min_nodes, settings.max_nodes);
-  auto text = fill_in("{} of {} nodes {} come", found.ready.size(), wanted, found.ready.size() == 1 ? "has" : "have");
+  auto text =
+      fill_in("{} of {} nodes {} arrived", found.ready.size(), wanted, found.ready.size() == 1 ? "has" : "have");
   if (!found.ready.empty()) text += fill_in(" ({})", names_of(found.ready, found.all()));
   if (!found.expected.empty()) {
     return text + fill_in("; waiting for {} to stop its workers", names_of(found.expected, found.all()));
@@ -104,7 +106,7 @@ Decision gather(const State& state, const Settings& settings, Clock::time_point 
   auto found = find_candidates(state, settings);
   const auto num_ready = static_cast<int>(found.ready.size());
   if (num_ready >= settings.max_nodes) {
-    auto why = fill_in("all {} have come", count_of_nodes(found.ready.size()));
+    auto why = fill_in("all {} have arrived", count_of_nodes(found.ready.size()));
     return {begin_round(state, settings, copies_of(found.ready)), std::move(why), std::nullopt};
   }
   if (num_ready < settings.min_nodes) {
@@ -114,11 +116,11 @@ Decision gather(const State& state, const Settings& settings, Clock::time_point 
   const bool is_complete = needs_no_last_call(state) && found.expected.empty();
   const auto last_call = state.enough_since.value_or(now) + settings.last_call_timeout;
   if (is_complete || (now >= last_call && found.expected.empty())) {
-    auto why = fill_in("{} of at most {} have come{}", count_of_nodes(found.ready.size()), settings.max_nodes,
+    auto why = fill_in("{} of at most {} have arrived{}", count_of_nodes(found.ready.size()), settings.max_nodes,
                        is_complete ? "" : ", and the last call is over");
     return {begin_round(state, settings, copies_of(found.ready)), std::move(why), std::nullopt};
   }
-  auto why = say_waiting(found, settings, 0, "; that is enough, but more may come until the last call is over");
+  auto why = say_waiting(found, settings, 0, "; that is enough, but more may arrive until the last call is over");
   return {std::nullopt, std::move(why), found.expected.empty() ? std::optional(last_call) : std::nullopt};
 }
 
@@ -180,7 +182,7 @@ Decision watch(const State& state, const Settings& settings) {
     return {std::nullopt, fill_in("{}; {} {} as spare", running, names, late.size() == 1 ? "waits" : "wait"),
             std::nullopt};
   }
-  auto why = fill_in("{} {} come, and there is room for {}", names, late.size() == 1 ? "has" : "have", room);
+  auto why = fill_in("{} {} arrived, and there is room for {}", names, late.size() == 1 ? "has" : "have", room);
   return {end_round(state, Reason::kNodesWaiting, why, late[0]->id, false), why, std::nullopt};
 }
 
@@ -197,7 +199,7 @@ Decision gather_static(const State& state, const Settings& settings) {
   const auto by_rank_of = [](const auto* a, const auto* b) { return a->fixed_rank < b->fixed_rank; };
   std::sort(found.ready.begin(), found.ready.end(), by_rank_of);
   if (missing.empty()) {
-    auto why = fill_in("all {} have come", count_of_nodes(found.ready.size()));
+    auto why = fill_in("all {} have arrived", count_of_nodes(found.ready.size()));
     auto round = begin_round(state, settings, copies_of(found.ready));
     std::sort(round.members.begin(), round.members.end(), by_rank);
     round.max_restarts = round.members.front().max_restarts;

@@ -14,7 +14,7 @@ namespace cohort::rendezvous {
 struct Decision {
   /// A round begins, or is over; nothing: go on as it is.
   std::optional<News> news;
-  /// "2 of 3 nodes have come (node0, node1); waiting for 1 more"
+  /// "2 of 3 nodes have arrived (node0, node1); waiting for 1 more"
   std::string why;
   /// When time alone changes the decision.
   std::optional<Clock::time_point> until;

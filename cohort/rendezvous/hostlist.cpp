@@ -10,7 +10,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr size_t kMaxNames = 65'536;
-// A width beyond this is no zero-padded number.
+// A width beyond this cannot be a zero-padded number.
 constexpr size_t kMaxDigits = 18;
 
 base::Error malformed(std::string_view text, const std::string& why) {
@@ -42,7 +42,7 @@ base::Result<Names> expand_range(const std::string& range, std::string_view text
     return !word.empty() && word.size() <= kMaxDigits && word.find_first_not_of("0123456789") == std::string::npos;
   };
   if (!is_number(first) || !is_number(last))
-    return malformed(text, fmt::format("\"{}\" is no range of numbers", range));
+    return malformed(text, fmt::format("\"{}\" is not a range of numbers", range));
   const auto begin = std::stoull(first), end = std::stoull(last);
   if (end < begin) return malformed(text, fmt::format("the range \"{}\" runs backwards", range));
   if (end - begin >= kMaxNames) return malformed(text, fmt::format("it has more than {} names", kMaxNames));

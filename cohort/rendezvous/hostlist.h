@@ -10,7 +10,7 @@
 namespace cohort::rendezvous {
 
 /// "node[01-03,7],gpu5" names node01, node02, node03, node7 and gpu5; "r[1-2]n[1-2]-ib" names four. An error quotes the text
-/// and says what is wrong in it. More than 65,536 names are an error, too.
+/// and says what is wrong in it. More than 65,536 names are also an error.
 base::Result<std::vector<std::string>> expand_hostlist(std::string_view text);
 
 /// "2(x3),1" is 2, 2, 2, 1.

@@ -50,7 +50,7 @@ void Meeting::interrupt() {
   changed_.notify_all();
 }
 
-// The store goes with us: the others shall have read how the job ended. One that lives does so at once.
+// The store ends with us, so let the others read first how the job ended. A living node does so at once.
 void Meeting::wait_for_readers() {
   if (!place_->is_hosted_here()) return;
   const auto begin = Clock::now();
@@ -160,7 +160,7 @@ void Meeting::live() {
       lock.unlock();
       done = task(*journal);
       lock.lock();
-      // To say something twice harms nothing.
+      // Saying something twice does no harm.
       if (done || !place_->may_return()) tasks_.pop_front();
       changed_.notify_all();
     } else if (Clock::now() >= next_beat) {

@@ -97,7 +97,7 @@ class Meeting final : public Rendezvous {
   bool is_explained_ = false;
   /// The store answers, but this node may not take part.
   bool is_refused_ = false;
-  /// Of the store that may return: when this was last tried in vain, and since when.
+  /// Of a store that may return: when an attempt to reach it last failed, and when the first one did.
   Clock::time_point away_seen_at_;
   Clock::time_point away_since_;
 

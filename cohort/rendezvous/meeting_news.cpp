@@ -69,13 +69,13 @@ void Meeting::follow_news() {
   }
 }
 
-// Where the store comes back, it is called again.
+// If the store comes back, it is called again.
 Result<void> Meeting::come() {
   if (id_ < 0) {
     if (auto entered = enter(); !entered) return entered;
   }
   if (leader_ >= 0) return {};
-  // Where another has been faster, its news tells.
+  // If another node was faster, its news counts.
   const auto announced = journal_->announce(next_news_, LeadRecord{id_, -1});
   return announced ? Result<void>() : announced.error();
 }
@@ -112,10 +112,10 @@ Result<void> Meeting::check_settings() {
   if (!there) return there.error();
   if (*there == holder) return {};
   return Error(fill_in("--node-rank={} is taken by {}", settings_.node_rank, *there))
-      .with_hint("give every node its own --node-rank; for a job that nodes may join again take --rdzv-backend=c10d");
+      .with_hint("give every node its own --node-rank; for a job that nodes may rejoin, use --rdzv-backend=c10d");
 }
 
-// What was before this node came concerns it only as far as it still goes on.
+// Of what happened before this node arrived, only what still goes on concerns it.
 Result<void> Meeting::skip_history() {
   while (true) {
     const auto is_there = journal_->has_news_at(next_news_);
@@ -328,7 +328,7 @@ Result<void> Meeting::look_at_time() {
                               base::format_duration(left)));
     return {};
   }
-  (void)journal_->tell({Notice::Kind::kGone, id_, 0, "it waited in vain", {}});
+  (void)journal_->tell({Notice::Kind::kGone, id_, 0, "it gave up waiting", {}});
   if (place_->is_hosted_here()) {
     auto gave_up = fill_in("{}, which hosts the rendezvous, has given up waiting: {}", base::host_name(), text);
     (void)end_round(*journal_, {-1, Reason::kNodeLeft, std::move(gave_up), id_, true});
@@ -342,10 +342,11 @@ Result<void> Meeting::look_at_time() {
 
 std::string Meeting::hint_for_waiting() const {
   const std::lock_guard lock(mutex_);
-  // Where nodes have met before, they know the way.
+  // Nodes that have met before need no such hint.
   if (!round_) return place_->doubt();
   return fill_in(
-      "start the same command again on another host or on that of the lost node; --nnodes=1:{} goes on with fewer",
+      "start the same command again on another host or on the lost node's host; with --nnodes=1:{} a job goes on with "
+      "fewer nodes",
       settings_.max_nodes);
 }
 

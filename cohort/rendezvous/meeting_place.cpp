@@ -45,6 +45,8 @@ Error without_hints(const Error& error) {
   return error.cause() ? std::move(bare).caused_by(without_hints(*error.cause())) : bare;
 }
 
+const Error& root_cause(const Error& error) { return error.cause() ? root_cause(*error.cause()) : error; }
+
 bool is_in_use(const Error& error) {
   for (const auto* each = &error; each; each = each->cause()) {
     if (each->message().find("EADDRINUSE") != std::string::npos) return true;
@@ -88,8 +90,8 @@ Result<void> MeetingPlace::choose_role() {
     return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
                          settings_.host, base::host_name(), base::join(*resolved, ", ")))
         .with_hint(
-            "give the address of the node that shall host the rendezvous; on that node itself --rdzv-conf is_host=1 "
-            "does, too");
+            "give the address of the node that should host the rendezvous; on that node itself --rdzv-conf is_host=1 "
+            "works too");
   }
   if (where == Place::kLoopback) {
     doubt_ = fill_in("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
@@ -153,7 +155,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     const auto tried_at = Clock::now();
     const auto left = std::chrono::ceil<milliseconds>(begin + timeout - tried_at);
     auto client = connect_once(std::clamp(left, milliseconds(1), is_passed_over_ ? short_try() : kOneTry));
-    if (client || store::is_refusal(client.error())) return client;
+    if (client || store::is_refusal(client.error()) || store::is_tls_hopeless(client.error())) return client;
     // Two agents that began at once may have stood in each other's way, one on IPv4 and one on IPv6, and both let go.
     if (is_passed_over_) {
       if (auto hosted = host(); !hosted) return hosted.error();
@@ -170,9 +172,8 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
               "whether a firewall is in the way");
     }
     if (!was_said && elapsed >= kRendezvousSilence) {
-      const auto* const cause = client.error().cause();
       base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
-                                (cause ? *cause : client.error()).message(), base::format_duration(left)));
+                                root_cause(client.error()).message(), base::format_duration(left)));
       was_said = true;
     }
     // Something else than a store answers at once, each time.
@@ -209,6 +210,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect_to_etcd(milliseconds
   options.job = settings_.run_id;
   options.timeout = settings_.read_timeout;
   options.retry_time = timeout;
+  if (settings_.is_https.value_or(false)) options.tls = settings_.tls;
   auto client = store::EtcdStore::connect(options);
   if (!client) return client.error();
   own_address_ = base::address_towards(settings_.host, port_, settings_.family);
@@ -229,7 +231,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::open_file() {
 Error MeetingPlace::lost_guest(const Error& cause) const {
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
   const auto* flag = is_static ? "--master-addr" : "--rdzv-endpoint";
-  return Error(fill_in("{}={} means this host itself ({}), but it is another node that hosts the rendezvous, and "
+  return Error(fill_in("{}={} means this host itself ({}), but another node hosts the rendezvous, and "
                        "nothing listens here",
                        flag, is_static ? settings_.host : name(), base::host_name()))
       .caused_by(without_hints(cause))
@@ -238,7 +240,7 @@ Error MeetingPlace::lost_guest(const Error& cause) const {
 
 Error MeetingPlace::lost(const Error& cause) const {
   if (settings_.backend == Settings::Backend::kFile) {
-    return Error(fill_in("the rendezvous' file {} is of no use any more", name())).caused_by(cause);
+    return Error(fill_in("the rendezvous' file {} can no longer be used", name())).caused_by(cause);
   }
   if (settings_.backend == Settings::Backend::kEtcd) {
     return Error(fill_in("etcd at {} does not answer", name())).caused_by(cause);

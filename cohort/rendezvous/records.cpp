@@ -30,7 +30,7 @@ std::string to_line(const Member& member) {
 
 int64_t number_of(const std::string& text) {
   const auto number = base::parse_int(text);
-  if (!number) throw std::invalid_argument("\"" + text + "\" is no number");
+  if (!number) throw std::invalid_argument("\"" + text + "\" is not a number");
   return *number;
 }
 
@@ -92,7 +92,7 @@ Notice notice_from(const json& value) {
   return notice;
 }
 
-// Text of others may hold bytes that are no UTF-8.
+// Text of others may hold bytes that are not UTF-8.
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 template <class T, class Read>

@@ -1,7 +1,7 @@
 /// What the nodes of a rendezvous write for each other, and its JSON. Private to this folder.
 ///
 /// Two lists live in the store. A *notice* is what one node tells the leader: it has come, is ready for a round, is done, has
-/// gone. A *news* is what all shall know: who leads, that a round begins, that it is over. The first who writes news at a place
+/// gone. A *news* is what all must know: who leads, that a round begins, that it is over. The first who writes news at a place
 /// of the list wins.
 #pragma once
 
@@ -62,7 +62,7 @@ struct OverRecord {
 };
 
 struct LeadRecord {
-  /// Nobody's where the leader has left: whoever is first takes over.
+  /// Nobody's if the leader has left: the first node that notices takes over.
   NodeId id = -1;
   /// The one it takes over from because that is silent.
   NodeId silent = -1;

@@ -44,7 +44,7 @@ struct Round {
   int node_rank = 0;
   std::vector<Node> nodes;
   /// The store of this round's workers: empty at its start, used by no other round. Node 0 hosts it, unless
-  /// agent_hosts_store is false: then worker 0 shall, at this port.
+  /// agent_hosts_store is false: then worker 0 does, at this port.
   std::string store_address;
   int store_port = 0;
   bool agent_hosts_store = true;
@@ -54,7 +54,7 @@ struct RoundOver {
   enum class Reason {
     kFinished,      ///< every node's workers have ended with 0
     kWorkerFailed,  ///< a worker failed, here or elsewhere
-    kNodesWaiting,  ///< nodes have come that shall take part
+    kNodesWaiting,  ///< nodes have arrived that should take part
     kNodeLeft,      ///< a node was told to stop
     kNodeLost,      ///< a node has been silent for too long
     kClosed,        ///< the job was ended by another node
@@ -85,7 +85,7 @@ class Rendezvous {
 
   /// This node's workers have all ended with 0. RoundOver with kFinished follows when all nodes have said so.
   virtual void report_success() = 0;
-  /// A worker of this node failed: the round is over for all. The job ends, too, where no restart is left or `may_restart` is
+  /// A worker of this node failed: the round is over for all. The job ends as well if no restart is left or `may_restart` is
   /// false. RoundOver follows here as well.
   virtual void report_failure(const std::string& why, bool may_restart) = 0;
   /// After a RoundOver without job_ends, once this node's workers are gone.

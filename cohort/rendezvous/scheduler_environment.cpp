@@ -15,7 +15,7 @@ constexpr int kFirstPort = 12'000;
 constexpr int kNumPorts = 20'000;
 constexpr int kStepsWithOwnPorts = 16;
 constexpr const char* kSlurm = "slurm-";
-// Steps that SLURM numbers from here on are no one's `srun`: the batch script, an interactive shell, the job's container.
+// Steps that SLURM numbers from here on belong to no `srun`: the batch script, an interactive shell, the job's container.
 constexpr long long kFirstSpecialStep = 0xfffffff0;
 
 std::string text_of(const Variables& variables, const char* name) {
@@ -74,8 +74,8 @@ SchedulerEnvironment read_slurm(const Variables& variables) {
     scheduler.job_id = kSlurm + job;
     scheduler.num_nodes = count_of(variables, "SLURM_JOB_NUM_NODES");
     scheduler.gap = fmt::format(
-        "this process is in SLURM job {}, but is none of its tasks (a batch script or a shell): start the program with "
-        "srun",
+        "this process is in SLURM job {}, but is not one of its tasks (a batch script or a shell): start the program "
+        "with srun",
         job);
     return scheduler;
   }
@@ -143,7 +143,8 @@ SchedulerEnvironment read_pmi(const Variables& variables) {
   }
   find_first_host(variables, "mpirun -genv MASTER_ADDR <host of rank 0>", scheduler);
   if (!scheduler.port && scheduler.gap.empty() && !scheduler.is_one_host()) {
-    scheduler.gap = "MPICH does not tell this job from others: mpirun -genv MASTER_PORT <free port>";
+    scheduler.gap =
+        "MPICH does not say which job this is, so the port cannot be chosen: mpirun -genv MASTER_PORT <free port>";
   }
   return scheduler;
 }
@@ -163,7 +164,7 @@ SchedulerEnvironment read_pmix(const Variables& variables) {
   SchedulerEnvironment scheduler{.name = "PMIx"};
   scheduler.rank = count_of(variables, "PMIX_RANK");
   scheduler.found = fmt::format("rank {} of PMIx job {}", *scheduler.rank, text_of(variables, "PMIX_NAMESPACE"));
-  scheduler.gap = "PMIx tells the number of ranks to MPI programs alone: set WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
+  scheduler.gap = "PMIx tells the number of ranks only to MPI programs: set WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
   return scheduler;
 }
 

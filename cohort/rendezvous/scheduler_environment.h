@@ -18,7 +18,7 @@ struct SchedulerEnvironment {
   std::string found;
   /// Unique on a host while the job runs: "slurm-12.0". Empty if nothing tells the job from others.
   std::string job_id;
-  /// Of the task. Nothing where this process is no task, such as a batch script.
+  /// Of the task. Nothing if this process is not a task, such as a batch script.
   std::optional<int> rank, world_size, local_rank, local_world_size;
   /// Cores that the task was given for itself (SLURM's --cpus-per-task).
   std::optional<int> num_cores;

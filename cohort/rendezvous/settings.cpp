@@ -116,6 +116,16 @@ bool take_store_type(const std::string& value, Settings* settings) {
   return value == "file" || value == "tcp";
 }
 
+bool take_protocol(const std::string& value, Settings* settings) {
+  settings->is_https = value == "https";
+  return value == "http" || value == "https";
+}
+
+Option tls_file(const char* name, std::string store::TlsOptions::*member) {
+  return {name, "a path",
+          [member](const auto& value, Settings* settings) { return settings->tls.*member = value, true; }};
+}
+
 const std::vector<Option>& options() {
   static const std::vector<Option> all = {
       seconds("join_timeout", &Settings::join_timeout),
@@ -131,6 +141,14 @@ const std::vector<Option>& options() {
       {"bind", "an address", [](const auto& value, Settings* settings) { return settings->bind = value, true; }},
       {"token_file", "a path",
        [](const auto& value, Settings* settings) { return settings->token_file = value, true; }},
+      {"protocol", "http or https", take_protocol},
+      // torchrun's two backends for etcd have different names for them.
+      tls_file("cacert", &store::TlsOptions::ca_file),
+      tls_file("ca_cert", &store::TlsOptions::ca_file),
+      tls_file("cert", &store::TlsOptions::certificate_file),
+      tls_file("ssl_cert", &store::TlsOptions::certificate_file),
+      tls_file("key", &store::TlsOptions::key_file),
+      tls_file("ssl_cert_key", &store::TlsOptions::key_file),
       // The static backend's join_timeout; torchrun gives it to every backend.
       seconds("timeout", &Settings::join_timeout),
       // torchrun's, without a meaning here: nodes are judged by keep_alive_*; the rank is --node-rank.
@@ -207,7 +225,38 @@ Result<void> place_static(const Flags& flags, Settings* settings) {
 Result<void> place_c10d(const std::string& endpoint, Settings* settings) {
   if (auto parsed = parse_endpoint(endpoint, kDefaultC10dPort, settings); !parsed) return parsed;
   if (settings->port != 0 || settings->max_nodes == 1) return {};
-  return bad_flag("--rdzv-endpoint", endpoint, "has port 0, which only the node that hosts it can find out");
+  return bad_flag("--rdzv-endpoint", endpoint,
+                  "has port 0, and only the node that hosts it would know which port was chosen");
+}
+
+Result<void> place_etcd(const std::string& endpoint, Settings* settings) {
+  std::string address = endpoint;
+  for (const bool is_https : {false, true}) {
+    const std::string scheme = is_https ? "https://" : "http://";
+    if (!address.starts_with(scheme)) continue;
+    if (settings->is_https.value_or(is_https) != is_https) {
+      return bad_flag("--rdzv-endpoint", endpoint, "contradicts the protocol of --rdzv-conf");
+    }
+    settings->is_https = is_https;
+    address.erase(0, scheme.size());
+    if (address.ends_with('/')) address.pop_back();
+  }
+  return parse_endpoint(address, kDefaultEtcdPort, settings);
+}
+
+// What is meant to be secret shall not go over the network as it is because of a slip.
+Result<void> check_tls(const Settings& settings) {
+  const auto& [ca, certificate, key] = settings.tls;
+  const bool has_files = !ca.empty() || !certificate.empty() || !key.empty();
+  const bool is_https = settings.is_https.value_or(false);
+  if (settings.backend != Settings::Backend::kEtcd && (has_files || is_https)) {
+    return Error("--rdzv-conf protocol=https, cacert, cert and key are for --rdzv-backend=etcd: no other speaks TLS");
+  }
+  if (has_files && !is_https) return Error("--rdzv-conf cacert, cert and key are of no use without protocol=https");
+  if (!key.empty() && certificate.empty()) {
+    return Error("--rdzv-conf has a key, but no certificate that it belongs to").with_hint("give cert=FILE, too");
+  }
+  return {};
 }
 
 Result<void> place(const Flags& flags, Settings* settings) {
@@ -224,7 +273,7 @@ Result<void> place(const Flags& flags, Settings* settings) {
     case Settings::Backend::kC10d:
       return place_c10d(flags.endpoint.empty() ? "localhost" : flags.endpoint, settings);
     case Settings::Backend::kEtcd:
-      return parse_endpoint(flags.endpoint.empty() ? "localhost" : flags.endpoint, kDefaultEtcdPort, settings);
+      return place_etcd(flags.endpoint.empty() ? "localhost" : flags.endpoint, settings);
   }
   return {};
 }
@@ -258,6 +307,8 @@ Result<Settings> parse_settings(const Flags& flags) {
   if (flags.node_rank) settings.node_rank = *flags.node_rank;
   settings.is_other_node = flags.node_rank.value_or(0) > 0;
   if (auto placed = place(flags, &settings); !placed) return placed.error();
+  if (settings.backend == Settings::Backend::kStandalone) return settings;
+  if (auto checked = check_tls(settings); !checked) return checked.error();
   return settings;
 }
 

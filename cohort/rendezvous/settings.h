@@ -8,6 +8,7 @@
 
 #include "cohort/base/address.h"
 #include "cohort/base/result.h"
+#include "cohort/store/tls_options.h"
 
 namespace cohort::rendezvous {
 
@@ -15,6 +16,7 @@ namespace cohort::rendezvous {
 struct Flags {
   std::string num_nodes = "1:1";
   std::string backend = "static";
+  /// For etcd also "https://HOST:PORT".
   std::string endpoint;
   std::string run_id = "none";
   /// "join_timeout=600,last_call_timeout=30"
@@ -62,6 +64,9 @@ struct Settings {
   base::IpFamily family = base::IpFamily::kAny;
   /// A file with the store's secret.
   std::string token_file;
+  /// TLS with etcd: of --rdzv-conf, or of an endpoint that begins with "https://".
+  std::optional<bool> is_https;
+  store::TlsOptions tls;
   /// Nodes that stay keep their ranks from round to round.
   bool stable_ranks = false;
   /// Known not to be the node that hosts the store, whatever its endpoint says.

@@ -9,7 +9,7 @@ namespace cohort::shm {
 
 /// Lives in shared memory, zero at first. Any number of sleepers and ringers.
 ///
-/// Nothing rings in vain: who changes shared state stores it (sequentially consistent), then reads `num_sleepers`; a sleeper
+/// No ring is lost: who changes shared state stores it (sequentially consistent), then reads `num_sleepers`; a sleeper
 /// raises `num_sleepers` first and looks at that state afterwards (sequentially consistent too). In the single order of these
 /// accesses one comes first, so either the ringer sees the sleeper or the sleeper sees the change.
 struct alignas(64) Bell {

@@ -139,7 +139,8 @@ Outcome Collective::look() {
 Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missing) const {
   Failure failure{Failure::Kind::kTimeout, {}, "", missing};
   for (const int peer : missing) {
-    failure.causes.push_back(fill_in("{} has not come in {}", group_.describe(peer), base::format_duration(limit)));
+    failure.causes.push_back(
+        fill_in("{} has not arrived within {}", group_.describe(peer), base::format_duration(limit)));
   }
   const auto record = note_timeout(fill_in("{} on group \"{}\"", describe(call_), group_.options.name));
   if (!record.empty()) failure.hint = "what each rank of this host did is in " + record;

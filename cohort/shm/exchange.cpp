@@ -133,7 +133,7 @@ bool SharedExchange::wait(const TransferPtr& transfer, std::optional<millisecond
   return target->is_done();
 }
 
-// Spins, yields, sleeps, and begins anew whenever something has moved.
+// Spins, yields, sleeps, and starts over whenever something has moved.
 template <class IsOver>
 void SharedExchange::drive(const IsOver& is_over, PendingTransfer* target, std::optional<Clock::time_point> limit) {
   constexpr int kStepsPerLook = 4096;

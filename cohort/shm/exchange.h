@@ -53,7 +53,7 @@ class Exchange {
   /// Blocks until done, failed, or (with a limit) the limit is over: then returns false.
   virtual bool wait(const TransferPtr& transfer, std::optional<std::chrono::milliseconds> limit = {}) = 0;
 
-  /// Makes whoever waits ask Neighbours at once, not after the next slice of sleep. Any thread, also from Neighbours.
+  /// Makes a waiting thread ask Neighbours at once, not after the next slice of sleep. Any thread, also from Neighbours.
   virtual void interrupt() = 0;
 };
 

@@ -52,7 +52,7 @@ Meeting to_meeting(const GroupOptions& options, Clock::time_point deadline) {
     for (size_t i = 0; i < absent.size() && !options.pids.empty(); ++i) {
       const auto pid = options.pids[static_cast<size_t>(absent[i])];
       if (pid != getpid() && base::read_process_state(pid).gone()) {
-        return fill_in("rank {} (pid {}) has ended before it came to the shared memory",
+        return fill_in("rank {} (pid {}) has ended before it connected to the shared memory",
                        name_of_rank(options, absent[i]), pid);
       }
     }
@@ -95,7 +95,7 @@ class Arrival final : public Lookout {
       }
     }
     if (Clock::now() < deadline_) return nullptr;
-    return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not come in time"}, "", missing});
+    return fail({Failure::Kind::kTimeout, {base::ranks_in_words(missing) + " did not arrive in time"}, "", missing});
   }
 
  private:
@@ -179,7 +179,7 @@ Outcome Group::State::look_after(int peer) const {
   if (presence == kLeft) {
     return fail(
         {Failure::Kind::kLostRank,
-         {describe(peer) + " has left the group: it destroyed it"},
+         {describe(peer) + " has left the group by destroying it"},
          fill_in("let rank {} make as many calls as the others before it destroys the group", name_of_rank(peer))});
   }
   return first;

@@ -60,7 +60,7 @@ Result<void> look_after(const Meeting& meeting, const std::vector<int>& absent) 
     if (auto obstacle = meeting.find_obstacle(absent); !obstacle.empty()) return Error(std::move(obstacle));
   }
   if (Clock::now() < meeting.deadline) return {};
-  return Error(fill_in("{} did not come to the shared memory in time", base::ranks_in_words(absent)))
+  return Error(fill_in("{} did not connect to the shared memory in time", base::ranks_in_words(absent)))
       .with_hint("see whether these ranks run, or raise the time-out");
 }
 

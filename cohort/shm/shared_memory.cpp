@@ -71,7 +71,7 @@ Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes)
   if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != size ||
       (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals) {
     return Error(
-        fill_in("was given something else than shared memory of {} that keeps its size", base::format_bytes(size)));
+        fill_in("was given something other than shared memory of {} with a fixed size", base::format_bytes(size)));
   }
   auto& all = mappings();
   const std::lock_guard lock(all.mutex);

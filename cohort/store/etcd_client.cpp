@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "cohort/base/text.h"
 #include "cohort/store/base64.h"
@@ -23,17 +24,24 @@ constexpr milliseconds kLongestRetryPause{250};
 constexpr int kDeadlineExceeded = 4;
 constexpr int kUnavailable = 14;
 
+constexpr std::string_view kNoTls = "cannot speak TLS with ";
+
 }  // namespace
 
 struct EtcdClient::Attempt {
   base::Result<json> answer;
   bool may_be_repeated = false;
+  bool is_hopeless = false;
 };
 
 EtcdClient::Attempt EtcdClient::attempt(const std::string& path, const std::string& body, milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   const auto answer = http_.post(path, body, timeout);
-  if (!answer) return {answer.error(), true};
+  if (!answer) {
+    const bool is_hopeless = http_.is_hopeless() && !was_answered_;
+    return {answer.error(), !is_hopeless, is_hopeless};
+  }
+  was_answered_ = true;
   auto parsed = json::parse(answer->body, nullptr, false);
   if (answer->status == 200 && parsed.is_object()) return {std::move(parsed), false};
   if (!parsed.is_object()) {
@@ -57,6 +65,7 @@ base::Result<json> EtcdClient::call(const std::string& path, const json& request
     auto last = attempt(path, body, std::clamp(pauses.left(), milliseconds(100), kAnswerTime));
     if (last.answer) return last.answer;
     const auto where = fill_in("etcd on {}:{}", options_.host, options_.port);
+    if (last.is_hopeless) return Error(std::string(kNoTls) + where).caused_by(last.answer.error());
     if (!last.may_be_repeated) return Error(where + " refuses a request").caused_by(last.answer.error());
     if (!pauses.rest()) {
       return Error(where + " gave no answer for " + base::format_duration(options_.retry_time))
@@ -89,6 +98,13 @@ json list_at(const json& answer, const char* name) {
 }
 
 std::string bytes_at(const json& answer, const char* name) { return from_base64(text_at(answer, name)).value_or(""); }
+
+bool is_tls_hopeless(const Error& error) {
+  for (const auto* cause = &error; cause; cause = cause->cause()) {
+    if (cause->message().starts_with(kNoTls)) return true;
+  }
+  return false;
+}
 
 bool is_lease_lost(const Error& error) {
   for (const auto* cause = &error; cause; cause = cause->cause()) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "cohort/base/result.h"
@@ -20,12 +21,16 @@ class EtcdClient {
   struct Options {
     std::string host;
     int port = 2379;
-    Family family = Family::kAny;
+    base::IpFamily family = base::IpFamily::kAny;
     std::chrono::milliseconds retry_time{30'000};
+    /// Nothing: without TLS.
+    std::optional<TlsOptions> tls;
   };
-  explicit EtcdClient(const Options& options) : options_(options), http_(options.host, options.port, options.family) {}
+  explicit EtcdClient(const Options& options)
+      : options_(options), http_(options.host, options.port, options.family, options.tls) {}
 
-  /// `path` such as "/v3/kv/range". Errors: etcd's own words, or that it gave no answer for so long.
+  /// `path` such as "/v3/kv/range". Errors: etcd's own words, or that it gave no answer for so long; at once if TLS cannot work
+  /// (is_tls_hopeless() of etcd_store.h) and never has: certificates may be renewed while a job runs.
   base::Result<nlohmann::json> call(const std::string& path, const nlohmann::json& request);
   /// The same, once, with what is left of `timeout`.
   base::Result<nlohmann::json> try_call(const std::string& path, const nlohmann::json& request,
@@ -40,6 +45,7 @@ class EtcdClient {
   const Options options_;
   std::mutex mutex_;
   HttpClient http_;
+  bool was_answered_ = false;
 };
 
 /// Fields of an answer, whatever it holds: 0 and "" where there is no such number (64 bits come as text) or text.

@@ -1,5 +1,6 @@
 #include "cohort/store/etcd_keys.h"
 
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "cohort/base/text.h"

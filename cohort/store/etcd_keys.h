@@ -6,7 +6,8 @@
 ///     cohort/JOB/lease                  the lease that all of these hang on
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace cohort::store {

@@ -94,7 +94,7 @@ void EtcdLease::keep() {
   const auto pause = std::chrono::milliseconds(time_to_live_) / 3;
   while (!ending_.wait_for(lock, pause, [this] { return is_ending_; })) {
     lock.unlock();
-    // Short tries: a process that ends shall not wait for an etcd that is away. Whoever changes something finds out at length.
+    // Short tries: a process that ends must not wait for an etcd that is away. Operations that change something wait longer.
     const auto answer =
         client_.try_call("/v3/lease/keepalive", {{"ID", id_text(id())}}, std::chrono::milliseconds(500));
     if (!answer) base::log_debug("cannot renew the lease in etcd: " + answer.error().describe());

@@ -1,5 +1,6 @@
 #include "cohort/store/etcd_session.h"
 
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -51,7 +52,7 @@ Result<std::vector<json>> EtcdSession::ranges(const std::vector<json>& requests)
     const auto answer = client_.call("/v3/kv/txn", {{"success", parts}});
     if (!answer) return answer.error();
     auto found = ranges_of(*answer);
-    if (found.size() != parts.size()) return base::Error("etcd answers a transaction in part");
+    if (found.size() != parts.size()) return base::Error("etcd answered only part of a transaction");
     all.insert(all.end(), found.begin(), found.end());
   }
   return all;

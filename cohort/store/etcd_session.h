@@ -8,7 +8,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,7 +45,7 @@ class EtcdSession {
   /// Makes a change if the key is as it was at `revision` (0: not there). Returns: whether it was.
   base::Result<bool> change_if(const std::string& key, int64_t revision, const Requests& requests);
 
-  /// Given the value that there is, says the new one, or nothing for no change. Called again when somebody else was faster.
+  /// Gets the current value and returns the new one, or nothing for no change. Called again if another client was faster.
   using Update = std::function<base::Result<std::optional<std::string>>(const std::optional<std::string>& before)>;
   base::Result<void> update(const std::string& key, const Update& update);
 

@@ -1,10 +1,14 @@
 #include "cohort/store/etcd_store.h"
 
 #include <algorithm>
+#include <atomic>
+#include <nlohmann/json.hpp>
 
+#include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/store/etcd_session.h"
 #include "cohort/store/table.h"
+#include "cohort/store/tls_context.h"
 #include "cohort/store/waiting.h"
 
 namespace cohort::store {
@@ -18,12 +22,19 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLongestPollPause{100};
 constexpr size_t kKeysOfOneChange = 100;
 
+// Once, although whoever waits for etcd connects again and again.
+void warn_of_key(const TlsOptions& options) {
+  static std::atomic<bool> was_said = false;
+  const auto doubt = doubt_about_key(options);
+  if (!doubt.empty() && !was_said.exchange(true)) base::log_warning(doubt);
+}
+
 }  // namespace
 
 EtcdStore::EtcdStore(const EtcdStoreOptions& options, std::shared_ptr<EtcdLease> lease)
     : options_(options),
       session_(std::make_unique<EtcdSession>(
-          EtcdClient::Options{options.host, options.port, options.family, options.retry_time},
+          EtcdClient::Options{options.host, options.port, options.family, options.retry_time, options.tls},
           EtcdKeys("cohort/" + options.job), std::move(lease))) {
   set_timeout(options.timeout);
 }
@@ -33,12 +44,15 @@ EtcdStore::~EtcdStore() = default;
 Store::Result<std::unique_ptr<EtcdStore>> EtcdStore::connect(const EtcdStoreOptions& asked) {
   auto options = asked;
   if (options.host.starts_with("https://")) {
-    return Error(fill_in("cannot reach etcd at {}: TLS is not supported", options.host))
-        .with_hint("use http:// on a network you trust, or a local proxy that speaks TLS to etcd");
+    options.host.erase(0, 8);
+    if (!options.tls) options.tls.emplace();
+  } else if (options.host.starts_with("http://")) {
+    options.host.erase(0, 7);
+    if (options.tls) return Error("etcd is asked for at http://, but with certificates, which are for https://");
   }
-  if (options.host.starts_with("http://")) options.host.erase(0, 7);
   if (options.job.empty()) return Error("a store in etcd needs the name of a job");
-  auto lease = EtcdLease::take({options.host, options.port, options.family, options.retry_time},
+  if (options.tls) warn_of_key(*options.tls);
+  auto lease = EtcdLease::take({options.host, options.port, options.family, options.retry_time, options.tls},
                                EtcdKeys("cohort/" + options.job), options.time_to_live);
   if (!lease) return Error("cannot open the store in etcd").caused_by(lease.error());
   return std::unique_ptr<EtcdStore>(new EtcdStore(options, std::move(*lease)));

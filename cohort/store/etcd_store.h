@@ -1,5 +1,5 @@
 /// EtcdStore: a store in etcd, so that it outlives any host of the job. Speaks etcd's v3 API through its JSON gateway over
-/// HTTP; no TLS, no passwords.
+/// HTTP, with TLS and certificates if asked; no passwords.
 ///
 /// All keys lie under cohort/JOB/ and hang on one lease that every process with an open EtcdStore of the job renews: a job
 /// that is dead leaves nothing behind. Changes are made exactly once, also when etcd restarts in the middle. Waiting looks
@@ -7,10 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cohort/store/socket.h"
 #include "cohort/store/store.h"
+#include "cohort/store/tls_options.h"
 
 namespace cohort::store {
 
@@ -18,10 +20,10 @@ class EtcdLease;
 class EtcdSession;
 
 struct EtcdStoreOptions {
-  /// A name or an address; "http://" may stand before it.
+  /// A name or an address; "http://" may stand before it, or "https://", which switches TLS on.
   std::string host = "127.0.0.1";
   int port = 2379;
-  Family family = Family::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   /// Stores with the same share their content.
   std::string job;
   /// What timeout() is afterwards.
@@ -30,11 +32,16 @@ struct EtcdStoreOptions {
   std::chrono::milliseconds retry_time{30'000};
   /// How long the keys stay when nobody renews their lease. Renewed three times as often.
   std::chrono::seconds time_to_live{60};
+  /// Nothing: without TLS, unless host says "https://".
+  std::optional<TlsOptions> tls;
 };
+
+/// An error of connect() that stays until files or certificates are put right.
+bool is_tls_hopeless(const base::Error& error);
 
 class EtcdStore final : public Store {
  public:
-  /// Waits for etcd for options.retry_time at most.
+  /// Waits for etcd for options.retry_time at most. Warns of a key that everybody can read.
   static Result<std::unique_ptr<EtcdStore>> connect(const EtcdStoreOptions& options);
   ~EtcdStore() override;
 

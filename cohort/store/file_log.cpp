@@ -103,7 +103,7 @@ base::Result<std::vector<LogEntry>> FileLog::read_new() {
   struct stat info {};
   if (fstat(file_.get(), &info) != 0) return failed("look at");
   if (is_removed() || info.st_size < position_) {
-    return Error(fill_in("\"{}\" was removed or cut off while it was in use", path_));
+    return Error(fill_in("\"{}\" was removed or truncated while it was in use", path_));
   }
   std::vector<LogEntry> entries;
   std::string bytes;

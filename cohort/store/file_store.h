@@ -26,7 +26,7 @@ struct FileStoreOptions {
 
 class FileStore final : public Store {
  public:
-  /// Creates the file if there is none. Errors name the file and why it cannot serve.
+  /// Creates the file if there is none. Errors name the file and why it cannot be used.
   static Result<std::unique_ptr<FileStore>> open(const FileStoreOptions& options);
   ~FileStore() override;
 
@@ -67,9 +67,9 @@ class FileStore final : public Store {
   std::mutex mutex_;
   FileLog log_;
   std::unique_ptr<Table> table_ = empty_table();
-  /// Entries of PyTorch's that are no values: who uses the file.
+  /// Entries of PyTorch's that are not values: who uses the file.
   std::unique_ptr<Table> counts_ = empty_table();
-  /// Why the file is of no use any more.
+  /// Why the file can no longer be used.
   std::optional<base::Error> failure_;
 };
 

@@ -72,7 +72,7 @@ bool RequestReader::begin() {
   const auto first = static_cast<uint8_t>(bytes_[position_++]);
   field_ = layout_of(static_cast<Query>(first));
   if (!field_) {
-    failure_ = fill_in("a request that begins with byte {} is none of the store's protocol", first);
+    failure_ = fill_in("a request that begins with byte {} does not belong to the store's protocol", first);
     return false;
   }
   request_ = {};

@@ -67,7 +67,7 @@ struct Request {
 class RequestReader {
  public:
   void feed(std::string_view bytes) { bytes_.append(bytes); }
-  /// The next complete request, or nothing until more bytes come. An error is final: the connection is of no use any more.
+  /// The next complete request, or nothing until more bytes come. An error is final: the connection can no longer be used.
   base::Result<std::optional<Request>> next();
   size_t num_bytes_held() const;
 

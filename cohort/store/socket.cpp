@@ -38,7 +38,7 @@ size_t size_of(const base::AddressList& list) {
   return count;
 }
 
-base::Result<base::AddressList> look_up(const std::string& host, int port, Family family, int flags) {
+base::Result<base::AddressList> look_up(const std::string& host, int port, base::IpFamily family, int flags) {
   auto list = base::look_up(host.empty() ? nullptr : host.c_str(), port, family, flags);
   if (list) return list;
   return Error(fill_in("the name \"{}\" cannot be resolved: {}", host, list.error().message()));
@@ -116,7 +116,7 @@ Clock::time_point end_of_turn(size_t num_addresses_left, bool is_only, Clock::ti
 
 bool is_taken(const Error& error) { return error.message().find("EADDRINUSE") != std::string::npos; }
 
-base::Result<std::vector<Listener>> listen_once(const std::string& host, int port, Family family) {
+base::Result<std::vector<Listener>> listen_once(const std::string& host, int port, base::IpFamily family) {
   const auto list = look_up(host, port, family, AI_PASSIVE);
   if (!list) return Error(fill_in("cannot listen on {}:{}", host, port)).caused_by(list.error());
   std::vector<Listener> listeners;
@@ -141,7 +141,7 @@ base::Result<std::vector<Listener>> listen_once(const std::string& host, int por
 
 }  // namespace
 
-base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, Family family) {
+base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, base::IpFamily family) {
   auto listeners = listen_once(host, port, family);
   // A port that is free in one family may be taken in the other. Where any will do, there are others.
   for (int i = 0; i < kMaxPorts && port == 0 && !listeners && is_taken(listeners.error()); ++i) {
@@ -174,7 +174,7 @@ Attempt connect_once(const addrinfo& address, Clock::time_point deadline) {
   return {std::move(socket), 0};
 }
 
-base::Result<base::Fd> connect_to(const std::string& host, int port, milliseconds timeout, Family family) {
+base::Result<base::Fd> connect_to(const std::string& host, int port, milliseconds timeout, base::IpFamily family) {
   const auto deadline = Clock::now() + timeout;
   std::optional<Error> last;
   auto pause = kFirstPause;

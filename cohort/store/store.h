@@ -58,7 +58,7 @@ class Store {
   virtual Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout);
   /// Another one on the same content, which waits for none of this one's operations.
   virtual Result<std::unique_ptr<Store>> clone() = 0;
-  /// Ends what another thread waits for, with an error; later operations fail, too. Nothing happens where a store cannot.
+  /// Ends what another thread waits for, with an error; later operations fail too. Does nothing on stores that cannot do so.
   virtual void interrupt() {}
   virtual bool can_be_interrupted() const { return false; }
 
@@ -69,7 +69,7 @@ class Store {
   std::atomic<Milliseconds> timeout_ = kDefaultTimeout;
 };
 
-/// Whether an operation failed only because nobody did in time what it waited for.
+/// Whether an operation failed only because what it waited for did not happen in time.
 bool is_timeout(const base::Error& error);
 
 /// For multi_set with unequal lists.

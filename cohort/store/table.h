@@ -17,7 +17,7 @@
 
 namespace cohort::store {
 
-/// The sum of `number` and the decimal number `before` (null: 0), which is the value of `key`. An error where it is no number or
+/// The sum of `number` and the decimal number `before` (null: 0), which is the value of `key`. An error if it is not a number or
 /// the sum has more than 63 bits.
 base::Result<int64_t> sum_of(const std::string& key, const std::string* before, int64_t number);
 
@@ -32,7 +32,7 @@ class Table {
   void set(const std::string& key, std::string value);
   /// Null if there is none.
   const std::string* get(const std::string& key) const;
-  /// Adds to the decimal number that is there, 0 if there is none. An error as of sum_of().
+  /// Adds to the decimal number that is there, 0 if there is none. Errors as for sum_of().
   base::Result<int64_t> add(const std::string& key, int64_t number);
   /// Sets `desired` if the value is `expected`, or if there is none and `expected` is empty.
   /// Returns: the value there is now; `expected` where there is none.

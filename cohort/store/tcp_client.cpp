@@ -10,7 +10,6 @@
 #include <cerrno>
 
 #include "cohort/base/text.h"
-#include "cohort/store/sha256.h"
 #include "cohort/store/token.h"
 #include "cohort/store/waiting.h"
 
@@ -99,7 +98,7 @@ Store::Result<void> TcpClient::prove_token() {
   std::string server_proof(kProofBytes, '\0');
   if (auto got = receive(server_proof.data(), server_proof.size(), options_.answer_timeout); !got) return got;
   const auto expected = proof_of(Side::kServer, options_.token, server_nonce, nonce);
-  if (*verdict == static_cast<uint64_t>(kReady) && equal_in_constant_time(server_proof, expected)) return {};
+  if (*verdict == static_cast<uint64_t>(kReady) && is_same_proof(server_proof, expected)) return {};
   return Error(fill_in("refused: the store on {} has another token than this process", where))
       .with_hint("give every process of the job the same token");
 }
@@ -146,7 +145,7 @@ Store::Result<void> TcpClient::send_bytes(std::string_view bytes) {
       const auto ready = poll_socket(POLLOUT, Clock::now() + options_.answer_timeout);
       if (ready == Ready::kInterrupted) return lost("interrupted");
       if (ready == Ready::kYes) continue;
-      return lost(fill_in("it has taken nothing in for {}", base::format_duration(options_.answer_timeout)));
+      return lost(fill_in("it has accepted no data for {}", base::format_duration(options_.answer_timeout)));
     } else if (errno != EINTR) {
       return lost(base::errno_text(errno));
     }

@@ -16,7 +16,7 @@ struct TcpClientOptions {
   int port = 29500;
   /// For connecting, and what timeout() is afterwards.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
-  Family family = Family::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   /// For the answer to a request that the server does not wait with, and for room in a connection that is full.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
   /// Not empty: the server must have the same (token.h).

@@ -26,7 +26,6 @@
 #include "cohort/base/text.h"
 #include "cohort/store/connection.h"
 #include "cohort/store/log_limit.h"
-#include "cohort/store/sha256.h"
 #include "cohort/store/table.h"
 #include "cohort/store/token.h"
 
@@ -145,17 +144,17 @@ class TcpServer::Loop {
     }
   }
 
-  // Whoever came first and still has not said that it is a store's client goes.
+  // Drops the oldest client that has not yet shown that it is a store's client.
   bool make_room() {
     if (unproven_.empty()) return false;
-    complain("the store drops a client that has said nothing: it has no descriptors left for others");
+    complain("the store drops a client that has sent nothing yet: it has no file descriptors left for others");
     drop(*unproven_.begin());
     return true;
   }
 
   // Out of descriptors: the spare one takes the connection and ends it, so that it does not knock for ever.
   void refuse_one(int listener) {
-    base::warn_once("the store has no descriptors left for more clients than " + std::to_string(clients_.size()) +
+    base::warn_once("the store has no file descriptors left for more clients than " + std::to_string(clients_.size()) +
                     "; raise the limit of open files (ulimit -n)");
     spare_.reset();
     base::Fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)).reset();
@@ -195,7 +194,7 @@ class TcpServer::Loop {
     drop(id);
   }
 
-  // A client that does so again and again shall not fill the log.
+  // A client that does so again and again must not fill the log.
   void complain(const std::string& text) {
     const auto num_left_out = complaints_.num_left_out();
     if (!complaints_.may_speak(std::chrono::steady_clock::now())) return;
@@ -266,7 +265,7 @@ class TcpServer::Loop {
     const auto server_nonce = is_right ? challenge.mapped() : std::string();
     const auto client_nonce = value.substr(0, kNonceBytes);
     const auto expected = proof_of(Side::kClient, token_, server_nonce, client_nonce);
-    is_right = is_right && equal_in_constant_time(std::string_view(value).substr(kNonceBytes), expected);
+    is_right = is_right && is_same_proof(std::string_view(value).substr(kNonceBytes), expected);
     bytes->push_back(is_right ? kReady : kCanceled);
     bytes->append(is_right ? proof_of(Side::kServer, token_, server_nonce, client_nonce)
                            : std::string(kProofBytes, '\0'));
@@ -277,7 +276,7 @@ class TcpServer::Loop {
   std::string carry_out(uint64_t id, Request& request, std::string* bytes) {
     switch (request.query) {
       case Query::kValidate:
-        return "it begins a second time";
+        return "it sends the protocol's greeting twice";
       case Query::kPing:
         put_number(bytes, static_cast<uint64_t>(request.number), 4);
         return {};

@@ -1,6 +1,9 @@
 #include "cohort/store/token.h"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
@@ -9,8 +12,9 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
+#include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/store/sha256.h"
+#include "cohort/store/openssl.h"
 
 namespace cohort::store {
 namespace {
@@ -36,9 +40,10 @@ base::Result<std::string> read_token_file(const std::string& path) {
   if (info.st_size > kMostBytes)
     return Error(fill_in("the token file \"{}\" has more than {} bytes", path, kMostBytes));
   // The file that was looked at, whatever the path names by now.
-  const auto text = base::read_file("/proc/self/fd/" + std::to_string(file.get()));
+  auto text = base::read_file("/proc/self/fd/" + std::to_string(file.get()));
   if (!text) return Error(fill_in("cannot read the token file \"{}\"", path)).caused_by(text.error());
   auto token = base::trim(*text);
+  OPENSSL_cleanse(text->data(), text->size());
   if (token.empty()) return Error(fill_in("the token file \"{}\" is empty", path));
   return token;
 }
@@ -59,7 +64,20 @@ std::string random_nonce() {
 std::string proof_of(Side side, const std::string& token, std::string_view server_nonce,
                      std::string_view client_nonce) {
   std::string message = side == Side::kClient ? "cohort store client" : "cohort store server";
-  return hmac_sha256(token, message.append(server_nonce).append(client_nonce));
+  message.append(server_nonce).append(client_nonce);
+  start_openssl();
+  std::string proof(kProofBytes, '\0');
+  if (!HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
+            reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+            reinterpret_cast<unsigned char*>(proof.data()), nullptr)) {
+    base::log_error("cannot compute HMAC-SHA-256: " + openssl_error());
+    return random_nonce();  // proves nothing
+  }
+  return proof;
+}
+
+bool is_same_proof(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace cohort::store

@@ -7,7 +7,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cohort/base/result.h"
 
@@ -28,5 +27,7 @@ inline constexpr size_t kProofBytes = 32;
 std::string random_nonce();
 enum class Side { kClient, kServer };
 std::string proof_of(Side side, const std::string& token, std::string_view server_nonce, std::string_view client_nonce);
+/// Takes as long wherever the first difference is.
+bool is_same_proof(std::string_view a, std::string_view b);
 
 }  // namespace cohort::store

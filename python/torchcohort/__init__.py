@@ -38,7 +38,7 @@ from ._C import (  # noqa: E402
     TensorChannel, TensorListener, dump_flight_recorder, dump_flight_recorder_text, shm_memory_allocated, write_chrome_trace,
     write_flight_recorder)
 
-_DEVICES = {"cohort": ["cpu", "cuda"], "shm": ["cpu"]}
+_DEVICES = _C.joinable_backends()
 
 __all__ = ["TensorChannel", "TensorListener", "dump_flight_recorder", "dump_flight_recorder_text", "has_shared_memory",
            "share_memory", "shm_empty", "shm_memory_allocated", "write_chrome_trace", "write_flight_recorder"]

@@ -24,7 +24,7 @@ TEST(CpuTopology, ListsOfCpus) {
 TEST(CpuTopology, BadListMessage) {
   for (const char* text : {"x", "1-", "3-1", "-1", "1-2-3", "0-99999999"}) {
     EXPECT_EQ(parse_cpu_list(text).error().describe(),
-              "\"" + std::string(text) + "\" is no list of CPUs such as 0-3,8");
+              "\"" + std::string(text) + "\" is not a list of CPUs such as 0-3,8");
   }
 }
 

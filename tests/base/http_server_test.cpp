@@ -37,6 +37,7 @@ TEST(HttpRequestParser, RefusesWhatIsNoRequestOrTooLarge) {
   const std::string end = "\r\n\r\n";
   EXPECT_EQ(parse_http_request("hello" + end).status, 400);
   EXPECT_EQ(parse_http_request(end).status, 400);
+  EXPECT_EQ(parse_http_request("\x16\x03\x01").status, 400) << "TLS";
   EXPECT_EQ(parse_http_request("GET nowhere HTTP/1.1" + end).status, 400);
   EXPECT_EQ(parse_http_request("GET / HTTP/2.0" + end).status, 400);
   EXPECT_EQ(parse_http_request("GET / HTTP/1.1\r\nno colon" + end).status, 400);

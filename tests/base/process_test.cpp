@@ -128,7 +128,7 @@ TEST(Process, NoMoreProcessesMessage) {
   const std::string own = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
   EXPECT_EQ(no_process("fork", EAGAIN).describe(),
             "fork: Resource temporarily unavailable (EAGAIN)\n"
-            "  hint: a limit of processes and threads is reached: this user's (ulimit -u: " +
+            "  hint: the limit on processes and threads has been reached: this user's (ulimit -u: " +
                 own +
                 ") or the container's (pids.max of its cgroup); raise it, end other processes, or start fewer workers");
   EXPECT_EQ(no_process("fork", ENOMEM).describe(), "fork: Cannot allocate memory (ENOMEM)");

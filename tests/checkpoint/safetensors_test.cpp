@@ -17,7 +17,7 @@
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/error_text.h"
 
-namespace cohort {
+namespace cohort::checkpoint {
 namespace {
 
 using test::error_text;
@@ -276,4 +276,4 @@ TEST_F(SafetensorsTest, BoolsFromAFileAreZeroOrOne) {
 }
 
 }  // namespace
-}  // namespace cohort
+}  // namespace cohort::checkpoint

@@ -8,7 +8,7 @@
 
 #include "tests/data/error_text.h"
 
-namespace cohort {
+namespace cohort::checkpoint {
 namespace {
 
 namespace nn = torch::nn;
@@ -124,4 +124,4 @@ TEST(LoadStateDict, OldScalarsHaveOneDimension) {
 }
 
 }  // namespace
-}  // namespace cohort
+}  // namespace cohort::checkpoint

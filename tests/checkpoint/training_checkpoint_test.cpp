@@ -18,7 +18,7 @@
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/error_text.h"
 
-namespace cohort {
+namespace cohort::checkpoint {
 namespace {
 
 namespace nn = torch::nn;
@@ -205,4 +205,4 @@ TEST(SaveModel, StoresTiedWeightsOnce) {
 }
 
 }  // namespace
-}  // namespace cohort
+}  // namespace cohort::checkpoint

@@ -22,7 +22,7 @@ dist.all_reduce(one)
 assert one.item() == dist.get_world_size()
 print("started", flush=True)
 dist.destroy_process_group()
-os._exit(0)  # the interpreter's own end may abort: see ../e2e/ddp_reference.py
+os._exit(0)  # the interpreter's own end may abort: see ../e2e/parallel/ddp_reference.py
 """
 
 
@@ -109,7 +109,7 @@ def test_address_that_swallows_everything(cluster):
     assert output == (
         f"DistNetworkError: [cohort] rank 1 of 2 on node-b cannot reach the store at 10.99.0.1:{PORT}\n"
         "  caused by: 10.99.0.1 (IPv4): no reply to a connection attempt of T; T\n"
-        "  hint: no host or a firewall is there; see whether this host can reach that address at all, and whether MASTER_ADDR "
+        "  hint: no host has this address, or a firewall is in the way; see whether this host can reach that address at all, and whether MASTER_ADDR "
         "and MASTER_PORT name rank 0's host\n")
 
 
@@ -127,7 +127,7 @@ def test_name_that_means_another_host_on_the_client(cluster):
         "  caused by: 10.77.0.2 (IPv4): Connection refused (ECONNREFUSED); T\n"
         "  hint: nothing listens there: see whether rank 0 runs on that host and whether all ranks have the same MASTER_ADDR and "
         "MASTER_PORT; if rank 0 only comes later, raise InitOptions::timeout\n")
-    assert "rank 1 never came" in server
+    assert "rank 1 never arrived" in server
 
 
 def test_name_that_means_another_host_on_rank_0(cluster):
@@ -135,12 +135,12 @@ def test_name_that_means_another_host_on_rank_0(cluster):
         host.set_hosts("10.77.0.2 master")
     server = start(cluster, "*:MASTER_ADDR=master", "*:@timeout=1500")[0]
     assert re.sub("this host: .*", "this host: ...", server) == (
-        "DistStoreError: [cohort] init_process_group timed out: rank 1 never came\n"
+        "DistStoreError: [cohort] init_process_group timed out: rank 1 never arrived\n"
         f"  rank 0 (pid P on node-a) waited 1.5 s at master:{PORT}, which it hosts\n"
-        "  came: rank 0 (pid P on node-a)\n"
+        "  arrived: rank 0 (pid P on node-a)\n"
         "  caused by: Timed out after 2 seconds waiting for clients. 1/2 clients joined.\n"
-        "  caused by: master resolves to 10.77.0.2, which is no address of this host: ...\n"
-        "  hint: see whether rank 1 started, with the same meeting place; if only late, raise InitOptions::timeout\n")
+        "  caused by: master resolves to 10.77.0.2, which is not an address of this host: ...\n"
+        "  hint: see whether rank 1 started, and with the same meeting place; if so, raise InitOptions::timeout\n")
 
 
 def test_forced_ip_family(cluster):
@@ -160,5 +160,5 @@ def test_one_rank_on_two_hosts(cluster):
     one, two = ("  the first: pid P on node-a\n  the second: pid P on node-b\n",
                 "  the first: pid P on node-b\n  the second: pid P on node-a\n")
     head, hint = ("ValueError: [cohort] two processes have rank 1\n",
-                  "  hint: give each process a RANK of its own; the first may be left from an earlier run\n")
+                  "  hint: give each process a RANK of its own; the first may be left over from an earlier run\n")
     assert outputs in ([head + one + hint] * 3, [head + two + hint] * 3)

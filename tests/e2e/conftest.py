@@ -1,7 +1,14 @@
-"""Fixtures of the end-to-end tests."""
+"""Fixtures of the end-to-end tests, and where their folders find what they share: beside this file and in tests/cluster.
+
+A folder per layer; the Python ranks of a test stand beside it, the C++ ones in programs/. Names of files are unique in all of
+tests/, because pytest imports each as a module of that name.
+"""
+import pathlib
 import sys
 
 import pytest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))  # namespaces.py
 
 from harness import BUILD
 from jobs import Job

@@ -1,6 +1,9 @@
 """Paths and helpers shared by the end-to-end tests."""
+import itertools
 import os
 import pathlib
+import random
+import re
 import socket
 import subprocess
 
@@ -8,10 +11,29 @@ SOURCE = pathlib.Path(os.environ.get("COHORT_SOURCE_DIR", pathlib.Path(__file__)
 BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
 
 
+def ports_of_this_worker():
+    """Ports for servers, in random order. No other worker of pytest-xdist has them, and none that the system hands out by itself
+    is among them, so they stay free until the server takes them; 29000 to 29999 hold the defaults of PyTorch and of ours."""
+    first_of_system = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    ports = [port for port in range(10000, first_of_system) if port // 1000 != 29 and port % workers == worker]
+    random.shuffle(ports)
+    return itertools.cycle(ports or [0])
+
+
+PORTS = ports_of_this_worker()
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in itertools.islice(PORTS, 1000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise AssertionError("no port is free")
 
 
 def run_ranks(commands, env=None, timeout=120):

@@ -114,7 +114,7 @@ TEST(Agent, StoppedWorkerIsReported) {
   const std::string pid = std::to_string(launcher.number_after("pid="));
   ASSERT_EQ(::kill(launcher.number_after("pid="), SIGSTOP), 0);
   launcher.wait_for_errors("rank 0 (pid " + pid + ") is stopped (SIGSTOP or a debugger); kill -CONT " + pid +
-                           " lets it go on\n");
+                           " resumes it\n");
   ASSERT_EQ(::kill(launcher.number_after("pid="), SIGCONT), 0);
   launcher.wait_for_errors("rank 0 (pid " + pid + ") goes on\n");
   launcher.signal(SIGTERM);
@@ -240,7 +240,7 @@ TEST(Agent, LateNodeJoinsByANewRoundWithoutUsingUpARestart) {
   EXPECT_EQ(first.finish(), 0) << first.errors();
   EXPECT_EQ(second.finish(), 0) << second.errors();
   EXPECT_THAT(first.output(), HasSubstr("size=2 count=0"));
-  EXPECT_THAT(first.errors(), HasSubstr("restarting the workers, which uses up no restart: "));
+  EXPECT_THAT(first.errors(), HasSubstr("restarting the workers (this does not count against --max-restarts): "));
 }
 
 TEST(Agent, KilledAgentsNodeIsLostAndTheOthersGoOn) {

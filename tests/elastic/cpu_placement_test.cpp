@@ -62,9 +62,9 @@ TEST(CpuPlacement, WordsMessage) {
   EXPECT_EQ(parse_cpu_binding("cores", "").value(), CpuBinding::kCores);
   EXPECT_EQ(parse_cpu_binding("none", "core-complex").value(), CpuBinding::kCoreComplex);
   EXPECT_EQ(parse_cpu_binding("core", "").error().describe(),
-            "--cpu-bind=core is none of cores, none, numa (did you mean \"cores\"?)");
+            "--cpu-bind=core must be one of cores, none, numa (did you mean \"cores\"?)");
   EXPECT_EQ(parse_cpu_binding("none", "nodes").error().describe(),
-            "--numa-binding=nodes is none of core-complex, exclusive, node, socket (did you mean \"node\"?)");
+            "--numa-binding=nodes must be one of core-complex, exclusive, node, socket (did you mean \"node\"?)");
   EXPECT_EQ(parse_cpu_binding("cores", "node").error().describe(),
             "--cpu-bind=cores and --numa-binding=node both say where workers run\n  hint: give one of them");
 }

@@ -24,7 +24,7 @@ TEST(HealthCheck, WorkersThatDoNotEndAreNotWell) {
 TEST(HealthCheck, OnlyAnswersReadersMessage) {
   const base::HttpResponse answer = answer_health_check({.method = "POST", .path = "/"}, {});
   EXPECT_EQ(answer.status, 405);
-  EXPECT_EQ(answer.body, "a health check is a GET\n");
+  EXPECT_EQ(answer.body, "a health check must be a GET request\n");
 }
 
 TEST(HealthCheck, APortInUseNamesItsHolder) {

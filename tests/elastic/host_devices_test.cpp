@@ -24,9 +24,9 @@ TEST(HostDevices, LocalWorldSizeErrorsMessage) {
             "  hint: give a number, auto, cpu or gpu");
   EXPECT_EQ(parse_local_world_size("gpu", devices).error().describe(),
             "--nproc-per-node=gpu: Cuda is not available.\n"
-            "  hint: this host shows no /dev/nvidia0");
+            "  hint: this host has no /dev/nvidia0");
   EXPECT_EQ(parse_local_world_size("xpu", devices).error().describe(),
-            "--nproc-per-node=xpu: this launcher counts CPUs and CUDA's GPUs alone, as it knows no LibTorch to ask\n"
+            "--nproc-per-node=xpu: this launcher can only count CPUs and CUDA GPUs, because it does not link LibTorch\n"
             "  hint: give their number, as in --nproc-per-node=4");
   EXPECT_EQ(parse_local_world_size("0", devices).error().describe(), "--nproc-per-node=0 must be from 1 to 1048576");
 }

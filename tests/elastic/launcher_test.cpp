@@ -249,7 +249,7 @@ TEST(Launcher, UsageErrorsEndWithTwo) {
   Launcher method(run_words({"--start-method=frok", "x"}));
   EXPECT_EQ(method.finish(), 2);
   EXPECT_EQ(method.errors(),
-            "[cohort] error: cohort run: --start-method=frok is none of spawn, fork and forkserver (did you mean "
+            "[cohort] error: cohort run: --start-method=frok must be spawn, fork or forkserver (did you mean "
             "\"fork\"?)\n");
   Launcher none(run_words({}));
   EXPECT_EQ(none.finish(), 2);

@@ -138,10 +138,9 @@ TEST_F(WatchdogTimerTest, OthersProcessesAreLeftAloneMessage) {
   const Sessions sessions = {worker.pid()};
   for (const pid_t pid : {stranger.pid(), ::getpid(), pid_t{1}}) ask(pid, "a", 100, SIGKILL);
   EXPECT_EQ(read(sessions),
-            base::fill_in(
-                "[cohort] warning: ignoring what came for the watchdog timers through \"{}\": a timer for process {}, "
-                "which is none of this job's workers; more of the kind is not reported\n",
-                timer_.path(), stranger.pid()));
+            base::fill_in("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": a timer for "
+                          "process {}, which is not one of this job's workers; further cases are not reported\n",
+                          timer_.path(), stranger.pid()));
   EXPECT_FALSE(timer_.next_expiration());
   // One that was a worker's when it asked, and is no more when the time has come.
   ask(worker.pid(), "a", 100, SIGKILL);
@@ -172,11 +171,9 @@ TEST_F(WatchdogTimerTest, GarbageIsSaidOnceAndBoundedMessage) {
   base::Process worker = sleeper();
   const Sessions sessions = {worker.pid()};
   write("hello\x01\n");
-  EXPECT_EQ(read(sessions),
-            base::fill_in(
-                "[cohort] warning: ignoring what came for the watchdog timers through \"{}\": \"hello?\"; more of the "
-                "kind is not reported\n",
-                timer_.path()));
+  EXPECT_EQ(read(sessions), base::fill_in("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": "
+                                          "\"hello?\"; further cases are not reported\n",
+                                          timer_.path()));
   write("more\n" + std::string(40'000, 'x'));
   EXPECT_EQ(read(sessions), "");
   write("end of the long line\n");
@@ -187,7 +184,7 @@ TEST_F(WatchdogTimerTest, GarbageIsSaidOnceAndBoundedMessage) {
 
 TEST_F(WatchdogTimerTest, TooLongALineMessage) {
   write(std::string(5'000, 'x'));
-  EXPECT_THAT(read({}), HasSubstr("\": a line of more than 4096 bytes; more of the kind is not reported\n"));
+  EXPECT_THAT(read({}), HasSubstr("\": a line of more than 4096 bytes; further cases are not reported\n"));
 }
 
 TEST_F(WatchdogTimerTest, NoMoreThan4096TimersMessage) {
@@ -199,7 +196,7 @@ TEST_F(WatchdogTimerTest, NoMoreThan4096TimersMessage) {
     if (i % 100 == 0) said += read(sessions);
   }
   said += read(sessions);
-  EXPECT_THAT(said, HasSubstr("\": a timer beside 4096 others; more of the kind is not reported\n"));
+  EXPECT_THAT(said, HasSubstr("\": a timer when there are already 4096 others; further cases are not reported\n"));
 }
 
 TEST_F(WatchdogTimerTest, ForgetsTheRoundBefore) {
@@ -237,8 +234,9 @@ TEST(WatchdogTimerPath, TakesNobodysPipeAndNoFileMessage) {
   const WatchdogTimer first = WatchdogTimer::create(folder / "pipe").value();
   testing::internal::CaptureStderr();
   const WatchdogTimer second = WatchdogTimer::create(folder / "pipe").value();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: TORCHELASTIC_TIMER_FILE=\"" + (folder / "pipe") +
-                                                        "\" is another launcher's; this one makes its own pipe\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: TORCHELASTIC_TIMER_FILE=\"" + (folder / "pipe") +
+                "\" belongs to another launcher; this one makes its own pipe\n");
   EXPECT_THAT(second.path(), HasSubstr("/torchelastic_timer_"));
   ASSERT_TRUE(base::write_file_atomically(folder / "file", "precious"));
   EXPECT_EQ(WatchdogTimer::create(folder / "file").error().describe(),

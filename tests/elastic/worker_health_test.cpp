@@ -23,7 +23,7 @@ using Words = std::vector<std::string>;
 TEST(WorkerHealth, WorkAndSleepAreWell) { EXPECT_EQ(said("RSRDSRSDDR"), Words()); }
 
 TEST(WorkerHealth, StopIsSaidOnceAndItsEndMessage) {
-  EXPECT_EQ(said("RTTTTS"), (Words{"is stopped (SIGSTOP or a debugger); kill -CONT 71 lets it go on", "goes on"}));
+  EXPECT_EQ(said("RTTTTS"), (Words{"is stopped (SIGSTOP or a debugger); kill -CONT 71 resumes it", "goes on"}));
   EXPECT_EQ(said("RTSTS"), Words()) << "too short to be worth a word";
 }
 

@@ -1,4 +1,4 @@
-// Run by tests/e2e/test_models.py: one forward and backward pass of a model on weights and inputs from a file.
+// Run by tests/e2e/models/models_test.py: one forward and backward pass of a model on weights and inputs from a file.
 #include <torch/nn/functional/loss.h>
 
 #include <string>
@@ -12,29 +12,29 @@
 namespace {
 
 template <typename Model>
-void run_model(Model model, const cohort::StateDict& given, const std::string& output_path) {
-  cohort::StateDict weights;
+void run_model(Model model, const cohort::checkpoint::StateDict& given, const std::string& output_path) {
+  cohort::checkpoint::StateDict weights;
   for (const auto& item : given) {
     if (!item.key().starts_with("given.")) weights.insert(item.key(), item.value());
   }
-  cohort::load_state_dict(*model, weights);
+  cohort::checkpoint::load_state_dict(*model, weights);
   const at::Tensor output = model->forward(given["given.input"]);
   const at::Tensor flat = output.reshape({-1, output.size(-1)});
   const at::Tensor loss = torch::nn::functional::cross_entropy(flat, given["given.target"].flatten());
   loss.backward();
-  cohort::StateDict results;
+  cohort::checkpoint::StateDict results;
   results.insert("output", output.detach());
   results.insert("loss", loss.detach());
   for (const auto& item : model->named_parameters()) results.insert("grad." + item.key(), item.value().grad());
   for (const auto& item : model->named_buffers()) results.insert("buffer." + item.key(), item.value());
-  cohort::save_file(results, output_path);
+  cohort::checkpoint::save_file(results, output_path);
 }
 
 }  // namespace
 
 COHORT_WORKER(model_oracle) {
   const auto& arguments = cohort::test::worker_arguments();
-  const cohort::StateDict given = cohort::load_file(arguments.at(1));
+  const cohort::checkpoint::StateDict given = cohort::checkpoint::load_file(arguments.at(1));
   if (arguments.at(0) == "gpt") {
     run_model(cohort::models::GPT(cohort::models::GPTOptions{
                   .block_size = 16, .vocab_size = 65, .n_layer = 2, .n_head = 4, .n_embd = 32}),
@@ -47,15 +47,15 @@ COHORT_WORKER(model_oracle) {
 
 COHORT_WORKER(gpt_generate) {
   const auto& arguments = cohort::test::worker_arguments();
-  const cohort::StateDict given = cohort::load_file(arguments.at(0));
+  const cohort::checkpoint::StateDict given = cohort::checkpoint::load_file(arguments.at(0));
   cohort::models::GPT model(
       cohort::models::GPTOptions{.block_size = 16, .vocab_size = 65, .n_layer = 2, .n_head = 4, .n_embd = 32});
-  cohort::StateDict weights;
+  cohort::checkpoint::StateDict weights;
   for (const auto& item : given) {
     if (!item.key().starts_with("given.")) weights.insert(item.key(), item.value());
   }
-  cohort::load_state_dict(*model, weights);
-  cohort::StateDict results;
+  cohort::checkpoint::load_state_dict(*model, weights);
+  cohort::checkpoint::StateDict results;
   results.insert("tokens", model->generate(given["given.input"], {.max_new_tokens = 40, .temperature = 0.0}));
-  cohort::save_file(results, arguments.at(1));
+  cohort::checkpoint::save_file(results, arguments.at(1));
 }

@@ -11,6 +11,8 @@ configure() {
   cmake -S "$source_dir/tests/packaging/consumer" -B "$work/build" -G Ninja "-DCMAKE_CXX_FLAGS=-O0" "$@"
 }
 
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }
+
 run_two_ranks() {  # launcher
   timeout 60 "$1" run --standalone --nproc-per-node 2 "$work/build/consumer" | tee "$work/output.txt"
   # Averaged gradients keep the replicas equal, so both learned, each on its own data.
@@ -22,6 +24,7 @@ run_two_ranks() {  # launcher
 install_cohort() {
   rm -rf "$work/prefix"
   cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
+  python3 "$source_dir/tools/dev/check_public_headers.py" "$source_dir" --installed "$work/prefix/include"
 }
 
 case $way in
@@ -37,9 +40,27 @@ case $way in
     run_two_ranks "$work/prefix/bin/cohort"
     ;;
   add_subdirectory)
-    launcher=$(command -v ccache || true)
-    configure -DCOHORT_SOURCE_DIR="$source_dir" -DCOHORT_TORCH_ROOT="$torch_root" ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"}
+    # Cohort's own objects are taken from the main build where the commands are the same, and it is an error where their flags are
+    # not: so this shows that a user's Cohort is the tested one, and that its targets link and run, in seconds instead of minutes.
+    rm -rf "$work/build"
+    same=()
+    type_flags=CMAKE_CXX_FLAGS_$(cached CMAKE_BUILD_TYPE | tr '[:lower:]' '[:upper:]')
+    for name in CMAKE_BUILD_TYPE CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS "$type_flags"; do
+      same+=("-D$name=$(cached "$name")")
+    done
+    # How much is optimized is the outer project's choice; by itself Cohort takes -O2 (cmake/CohortSettings.cmake).
+    [[ $type_flags != *_RELEASE ]] || same[-1]=${same[-1]/-O3/-O2}
+    cmake -S "$source_dir/tests/packaging/consumer" -B "$work/build" -G Ninja "${same[@]}" -DCOHORT_SOURCE_DIR="$source_dir" \
+      -DCOHORT_TORCH_ROOT="$torch_root" \
+      "-DCMAKE_CXX_COMPILER_LAUNCHER=python3;$source_dir/tests/packaging/reuse_objects.py;$work/build/cohort;$build_dir"
     cmake --build "$work/build" --target consumer cohort_launcher
+    echo "objects: $(cut -d' ' -f1 "$work/build/cohort/reused.txt" | sort | uniq -c | tr -s ' \n' ' ')"
+    # The consumer's own source, and what a build of selected targets has not made; all of it would mean that nothing was compared.
+    if (($(grep -c ^compiled "$work/build/cohort/reused.txt") > 3)); then
+      grep ^compiled "$work/build/cohort/reused.txt" >&2
+      echo "the main build, $build_dir, lacks these objects, or they are older than their sources" >&2
+      exit 1
+    fi
     run_two_ranks "$(find "$work/build" -name cohort -type f -executable -print -quit)"
     ;;
   other_torch)

@@ -83,8 +83,8 @@ def late_peer(rank, size):
 def test_time_out_message():
     error = run_ranks(late_peer, 2, timeout=SHORT, environment={"COHORT_TRACE_DUMP": "never"})[0]
     assert_error(error, "DistBackendError", head("all_reduce #2", 0, 2) + "  caused by: " + PROCESS.format(1) +
-                 r" has not come in 1\.5 s: it is computing\n"
-                 r"  hint: the ranks' speeds look skewed, none is lost; raise the timeout of init_process_group "
+                 r" has not arrived within 1\.5 s: it is computing\n"
+                 r"  hint: the ranks run at different speeds, but none is lost; raise the timeout of init_process_group "
                  r"\(of new_group for a subgroup\), now 1\.5 s")
 
 

@@ -113,5 +113,5 @@ def child_that_calls(rank, size):
 
 
 def test_collective_of_a_forked_child_is_refused():
-    no_member = "  caused by: this process was forked from the rank, and is no member of its groups"
+    no_member = "  caused by: this process was forked from the rank, and is not a member of its groups"
     assert run_ranks(child_that_calls, 2) == [([no_member] * 3, 2)] * 2

@@ -37,7 +37,7 @@ TEST(Agreement, DifferentKeepAliveMessage) {
 TEST(Agreement, DifferentRestartsAreAWarning) {
   const auto warnings = compare(settings("2", "", 3), settings("2", "", 1));
   ASSERT_TRUE(warnings);
-  EXPECT_EQ(*warnings, std::vector<std::string>{"--max-restarts is 3 here, but 1 on node0; that of node 0 counts"});
+  EXPECT_EQ(*warnings, std::vector<std::string>{"--max-restarts is 3 here, but 1 on node0; node 0's value is used"});
 }
 
 TEST(Agreement, AnotherProtocolMessage) {
@@ -51,7 +51,7 @@ TEST(Agreement, AnotherProtocolMessage) {
 
 TEST(Agreement, RubbishMessage) {
   EXPECT_EQ(compare_settings(settings_text(settings("2", ""), "node1"), "rubbish").error().message(),
-            "the rendezvous' store has settings that are none: rubbish");
+            "the rendezvous' store has settings that cannot be read: rubbish");
 }
 
 }  // namespace

@@ -61,12 +61,12 @@ class Decide : public ::testing::Test {
   NodeId next_place_ = 0;
 };
 
-TEST_F(Decide, WaitsForTheFirstNode) { EXPECT_EQ(step(), "wait: 0 of 2 to 3 nodes have come; waiting for 2 more"); }
+TEST_F(Decide, WaitsForTheFirstNode) { EXPECT_EQ(step(), "wait: 0 of 2 to 3 nodes have arrived; waiting for 2 more"); }
 
 TEST_F(Decide, WaitsForMinNodesAndNamesWhoIsThere) {
   come("node0");
   const auto decision = decide_now();
-  EXPECT_EQ(decision.why, "1 of 2 to 3 nodes has come (node0); waiting for 1 more");
+  EXPECT_EQ(decision.why, "1 of 2 to 3 nodes has arrived (node0); waiting for 1 more");
   EXPECT_FALSE(decision.until);
 }
 
@@ -84,7 +84,7 @@ TEST_F(Decide, MinNodesBeginAfterTheLastCall) {
   auto decision = decide_now();
   EXPECT_EQ(
       decision.why,
-      "2 of 2 to 3 nodes have come (node0, node1); that is enough, but more may come until the last call is over");
+      "2 of 2 to 3 nodes have arrived (node0, node1); that is enough, but more may arrive until the last call is over");
   EXPECT_EQ(decision.until, now_ + 30s);
   now_ += 29s;
   EXPECT_FALSE(decide_now().news);
@@ -98,7 +98,7 @@ TEST_F(Decide, ANodeThatGoesEndsTheLastCall) {
   (void)decide_now();
   now_ += 20s;
   tell(Kind::kGone, second);
-  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has come (node0); waiting for 1 more");
+  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has arrived (node0); waiting for 1 more");
   now_ += 20s;
   come("node2");
   EXPECT_EQ(decide_now().until, now_ + 30s);
@@ -108,7 +108,7 @@ TEST_F(Decide, ASilentNodeIsNotCounted) {
   come("node0");
   const auto second = come("node1");
   state_.nodes[second].is_silent = true;
-  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has come (node0); waiting for 1 more");
+  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has arrived (node0); waiting for 1 more");
   state_.nodes[second].is_silent = false;
   now_ += 1s;
   EXPECT_EQ(decide_now().until, now_ + 30s);
@@ -127,9 +127,9 @@ TEST_F(Decide, ALateNodeEndsTheRoundWhereThereIsRoom) {
   now_ += 30s;
   EXPECT_EQ(step(), "round 0 restart 0: node0 node1");
   come("node2");
-  EXPECT_EQ(step(), "over: node2 has come, and there is room for 1");
+  EXPECT_EQ(step(), "over: node2 has arrived, and there is room for 1");
   EXPECT_EQ(state_.over->reason, Reason::kNodesWaiting);
-  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has come (node2); waiting for node0, node1 to stop its workers");
+  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has arrived (node2); waiting for node0, node1 to stop its workers");
   tell(Kind::kReady, first);
   tell(Kind::kReady, second);
   EXPECT_EQ(step(), "round 1 restart 0: node0 node1 node2");
@@ -158,7 +158,7 @@ TEST_F(Decide, SurvivorsOfALostNodeGoOnAfterTheLastCall) {
   state_.nodes[second].is_silent = true;
   (void)step();
   tell(Kind::kReady, first);
-  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has come (node0); waiting for node2 to stop its workers");
+  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has arrived (node0); waiting for node2 to stop its workers");
   tell(Kind::kReady, third);
   EXPECT_EQ(decide_now().until, now_ + 30s);
   now_ += 30s;
@@ -175,7 +175,7 @@ TEST_F(Decide, ALostNodeThatIsBackJoinsAgain) {
   tell(Kind::kReady, first);
   tell(Kind::kReady, 2);
   state_.nodes[second].is_silent = false;
-  EXPECT_EQ(step(), "wait: 2 of 2 to 3 nodes have come (node0, node2); waiting for node1 to stop its workers");
+  EXPECT_EQ(step(), "wait: 2 of 2 to 3 nodes have arrived (node0, node2); waiting for node1 to stop its workers");
   tell(Kind::kReady, second);
   EXPECT_EQ(step(), "round 1 restart 0: node0 node1 node2");
 }
@@ -195,7 +195,7 @@ TEST_F(Decide, ALostNodeThatIsBackTakesPartOnceItIsReady) {
   state_.nodes[second].is_silent = false;
   EXPECT_EQ(step(), "wait: round 1 runs on 2 nodes");
   state_.take(Notice{Kind::kReady, second, 1, "", {}}, next_place_++);
-  EXPECT_EQ(step(), "over: node1 has come, and there is room for 1");
+  EXPECT_EQ(step(), "over: node1 has arrived, and there is room for 1");
 }
 
 TEST_F(Decide, ASecondEndOfARoundIsNoNews) {
@@ -216,7 +216,7 @@ TEST_F(Decide, AfterAWorkersFailureNobodyNewIsWaitedFor) {
   (void)step();
   end_round(Reason::kWorkerFailed);
   tell(Kind::kReady, second);
-  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has come (node1); waiting for node0 to stop its workers");
+  EXPECT_EQ(step(), "wait: 1 of 2 to 3 nodes has arrived (node1); waiting for node0 to stop its workers");
   tell(Kind::kReady, first);
   EXPECT_EQ(step(), "round 1 restart 1: node0 node1");
 }
@@ -230,7 +230,7 @@ TEST_F(Decide, ARestartKeepsThePlacesOfItsNodesFromSpares) {
   end_round(Reason::kWorkerFailed);
   tell(Kind::kReady, first);
   tell(Kind::kReady, second);
-  EXPECT_EQ(step(), "wait: 2 of 2 to 3 nodes have come (node1, node2); waiting for node3 to stop its workers");
+  EXPECT_EQ(step(), "wait: 2 of 2 to 3 nodes have arrived (node1, node2); waiting for node3 to stop its workers");
   tell(Kind::kReady, third);
   EXPECT_EQ(step(), "round 1 restart 1: node1 node2 node3");
 }
@@ -292,14 +292,14 @@ TEST_F(Decide, NamesTellNodesOfOneHostApart) {
   Member member = state_.nodes[0].member;
   member.node.pid = 200;
   state_.take(Notice{Kind::kCome, -1, 0, "", member}, next_place_++);
-  EXPECT_EQ(step(), "wait: 2 of 3 nodes have come (node0 (pid 100), node0 (pid 200)); waiting for 1 more");
+  EXPECT_EQ(step(), "wait: 2 of 3 nodes have arrived (node0 (pid 100), node0 (pid 200)); waiting for 1 more");
 }
 
 TEST_F(Decide, ManyNodesAreNotAllNamed) {
   settings_.min_nodes = settings_.max_nodes = 100;
   for (int i = 0; i < 11; ++i) come("n" + std::to_string(i));
   EXPECT_EQ(step(),
-            "wait: 11 of 100 nodes have come (n0, n1, n2, n3, n4, n5, n6, n7, and 3 more); waiting for 89 more");
+            "wait: 11 of 100 nodes have arrived (n0, n1, n2, n3, n4, n5, n6, n7, and 3 more); waiting for 89 more");
 }
 
 TEST_F(Decide, StaticRanksAreThoseGiven) {
@@ -307,7 +307,7 @@ TEST_F(Decide, StaticRanksAreThoseGiven) {
   settings_.min_nodes = 3;
   come("node0", 2);
   come("node1", 0);
-  EXPECT_EQ(step(), "wait: 2 of 3 nodes have come (node1, node0); waiting for --node-rank 1");
+  EXPECT_EQ(step(), "wait: 2 of 3 nodes have arrived (node1, node0); waiting for --node-rank 1");
   come("node2", 1);
   EXPECT_EQ(step(), "round 0 restart 0: node1 node2 node0");
   end_round(Reason::kWorkerFailed);

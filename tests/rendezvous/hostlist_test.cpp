@@ -32,11 +32,11 @@ TEST(Hostlist, MalformedMessage) {
   EXPECT_EQ(message("n[1-3"), "\"n[1-3\" is not a list of hosts: its brackets do not match");
   EXPECT_EQ(message("n1]"), "\"n1]\" is not a list of hosts: its brackets do not match");
   EXPECT_EQ(message("n[[1]]"), "\"n[[1]]\" is not a list of hosts: its brackets do not match");
-  EXPECT_EQ(message("n[a-b]"), "\"n[a-b]\" is not a list of hosts: \"a-b\" is no range of numbers");
-  EXPECT_EQ(message("n[]"), "\"n[]\" is not a list of hosts: \"\" is no range of numbers");
-  EXPECT_EQ(message("n[1-]"), "\"n[1-]\" is not a list of hosts: \"1-\" is no range of numbers");
+  EXPECT_EQ(message("n[a-b]"), "\"n[a-b]\" is not a list of hosts: \"a-b\" is not a range of numbers");
+  EXPECT_EQ(message("n[]"), "\"n[]\" is not a list of hosts: \"\" is not a range of numbers");
+  EXPECT_EQ(message("n[1-]"), "\"n[1-]\" is not a list of hosts: \"1-\" is not a range of numbers");
   EXPECT_EQ(message("n[99999999999999999999]"),
-            "\"n[99999999999999999999]\" is not a list of hosts: \"99999999999999999999\" is no range of numbers");
+            "\"n[99999999999999999999]\" is not a list of hosts: \"99999999999999999999\" is not a range of numbers");
   EXPECT_EQ(message("n[3-1]"), "\"n[3-1]\" is not a list of hosts: the range \"3-1\" runs backwards");
   EXPECT_EQ(message("a,,b"), "\"a,,b\" is not a list of hosts: a name is empty");
   EXPECT_EQ(message(""), "\"\" is not a list of hosts: a name is empty");

@@ -89,10 +89,10 @@ TEST(SchedulerEnvironment, SlurmBatchScriptIsNoTask) {
   EXPECT_FALSE(found->rank || found->world_size || found->local_rank || found->node_rank || found->port);
   EXPECT_EQ(found->num_nodes, 2);
   EXPECT_EQ(found->found, "SLURM job 12");
-  EXPECT_EQ(
-      found->gap,
-      "this process is in SLURM job 12, but is none of its tasks (a batch script or a shell): start the program with "
-      "srun");
+  EXPECT_EQ(found->gap,
+            "this process is in SLURM job 12, but is not one of its tasks (a batch script or a shell): start the "
+            "program with "
+            "srun");
 }
 
 // sbatch hands on the environment of whoever calls it, here a task.
@@ -196,7 +196,7 @@ TEST(SchedulerEnvironment, KubernetesAndPmixTellTheRankAlone) {
   EXPECT_EQ(found->found, "rank 1 of PMIx job prterun-vm-1@1");
   EXPECT_FALSE(found->world_size);
   EXPECT_EQ(found->gap,
-            "PMIx tells the number of ranks to MPI programs alone: set WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+            "PMIx tells the number of ranks only to MPI programs: set WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 
 TEST(SchedulerEnvironment, PortsOfNeighbouringJobsAndStepsDiffer) {

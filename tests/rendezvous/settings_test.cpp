@@ -134,7 +134,8 @@ TEST(RendezvousSettings, PortZeroIsForOneNode) {
   auto flags = c10d("node0:0");
   EXPECT_TRUE(parse_settings(flags));
   flags.num_nodes = "1:2";
-  EXPECT_EQ(error_of(flags), "--rdzv-endpoint=\"node0:0\" has port 0, which only the node that hosts it can find out");
+  EXPECT_EQ(error_of(flags),
+            "--rdzv-endpoint=\"node0:0\" has port 0, and only the node that hosts it would know which port was chosen");
 }
 
 TEST(RendezvousSettings, BackendMessage) {
@@ -202,6 +203,46 @@ TEST(RendezvousSettings, EtcdHasItsOwnPort) {
   flags.backend = "etcd-v2";
   EXPECT_EQ(parse_settings(flags).value().backend, Backend::kEtcd);
   EXPECT_EQ(parse_settings(flags).value().port, 2379);
+}
+
+Flags etcd(const std::string& endpoint, const std::string& conf = "") {
+  auto flags = c10d(endpoint, conf);
+  flags.backend = "etcd";
+  return flags;
+}
+
+TEST(RendezvousSettings, EtcdSpeaksTlsWithTorchrunsNames) {
+  EXPECT_FALSE(parse_settings(etcd("etcd0"))->is_https.value_or(false));
+  for (const auto* conf : {"protocol=https,cacert=/ca,cert=/cert,key=/key",
+                           "ssl_cert_key=/key,ssl_cert=/cert,ca_cert=/ca,protocol=https"}) {
+    const auto settings = parse_settings(etcd("etcd0", conf)).value();
+    EXPECT_TRUE(settings.is_https.value());
+    EXPECT_EQ(settings.tls.ca_file, "/ca");
+    EXPECT_EQ(settings.tls.certificate_file, "/cert");
+    EXPECT_EQ(settings.tls.key_file, "/key");
+  }
+}
+
+TEST(RendezvousSettings, AnEndpointOfEtcdMayBeAUrl) {
+  const auto settings = parse_settings(etcd("https://etcd0:99/", "cacert=/ca")).value();
+  EXPECT_EQ(settings.host, "etcd0");
+  EXPECT_EQ(settings.port, 99);
+  EXPECT_TRUE(settings.is_https.value());
+  EXPECT_EQ(parse_settings(etcd("https://[fd00::1]"))->host, "fd00::1");
+  EXPECT_FALSE(parse_settings(etcd("http://etcd0"))->is_https.value());
+  EXPECT_EQ(error_of(etcd("https://etcd0", "protocol=http")),
+            "--rdzv-endpoint=\"https://etcd0\" contradicts the protocol of --rdzv-conf");
+  EXPECT_EQ(error_of(etcd("http://etcd0", "protocol=https")),
+            "--rdzv-endpoint=\"http://etcd0\" contradicts the protocol of --rdzv-conf");
+}
+
+TEST(RendezvousSettings, TlsThatWouldNotBeUsedMessage) {
+  EXPECT_EQ(error_of(etcd("", "protocol=ftp")), "--rdzv-conf protocol=ftp is not http or https");
+  EXPECT_EQ(error_of(etcd("", "cacert=/ca")), "--rdzv-conf cacert, cert and key are of no use without protocol=https");
+  EXPECT_EQ(error_of(etcd("", "protocol=https,key=/key")),
+            "--rdzv-conf has a key, but no certificate that it belongs to\n  hint: give cert=FILE, too");
+  EXPECT_EQ(error_of(c10d("", "protocol=https")),
+            "--rdzv-conf protocol=https, cacert, cert and key are for --rdzv-backend=etcd: no other speaks TLS");
 }
 
 }  // namespace

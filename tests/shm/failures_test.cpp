@@ -72,7 +72,7 @@ TEST(Failures, RankThatLeavesMessage) {
     if (group.rank() == 2) return;
     EXPECT_EQ(text_of(group.barrier()),
               who(2, getpid()) +
-                  " has left the group: it destroyed it\n"
+                  " has left the group by destroying it\n"
                   "hint: let rank 2 make as many calls as the others before it destroys the group\n");
   });
 }
@@ -121,7 +121,7 @@ TEST(Failures, TimeoutNamesWhoHasNotComeOnEveryRank) {
     const auto outcome = sum(group, 10, {.timeout = milliseconds(group.rank() == 0 ? 300 : 5000)});
     ASSERT_NE(outcome, nullptr);
     EXPECT_EQ(outcome->kind, Failure::Kind::kTimeout);
-    const auto cause = who(1, getpid()) + " has not come in 300 ms";
+    const auto cause = who(1, getpid()) + " has not arrived within 300 ms";
     EXPECT_EQ(outcome->causes.front(), group.rank() == 0 ? cause : who(0, getpid()) + " failed first: " + cause);
   });
 }
@@ -133,7 +133,7 @@ TEST(Failures, StoppedRankIsATimeoutAndLateOneIsNot) {
                       std::cout << text_of(group.barrier());
                     },
                     {.timeout = milliseconds(1000)});
-  EXPECT_EQ(ranks.output(0), who(1, ranks.pid(1)) + " has not come in 1.0 s\n");
+  EXPECT_EQ(ranks.output(0), who(1, ranks.pid(1)) + " has not arrived within 1.0 s\n");
   ForkedRanks late(2, [](Group& group) {
     if (group.rank() == 1) raise(SIGSTOP);
     std::cout << text_of(sum(group, 100000));
@@ -200,7 +200,7 @@ TEST(Join, RankThatNeverComesMessage) {
     ASSERT_FALSE(group);
     EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank " +
                                             std::to_string(1 - rank) +
-                                            " did not come to the shared memory in time\n"
+                                            " did not connect to the shared memory in time\n"
                                             "  hint: see whether these ranks run, or raise the time-out");
   }
 }
@@ -214,7 +214,8 @@ TEST(Join, RankThatIsGoneIsNotWaitedFor) {
   const auto group = Group::join(options);
   ASSERT_FALSE(group);
   EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank 1 (pid " +
-                                          std::to_string(child) + ") has ended before it came to the shared memory");
+                                          std::to_string(child) +
+                                          ") has ended before it connected to the shared memory");
 }
 
 TEST(Join, RankThatDiesBetweenConnectingAndJoiningMessage) {

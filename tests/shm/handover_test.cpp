@@ -99,7 +99,7 @@ TEST(SharedMemory, WhatCouldShrinkUnderAReaderIsRefusedMessage) {
   ASSERT_EQ(ftruncate(unsealed.get(), 8192), 0);
   const auto memory = SharedMemory::open(unsealed, 8192);
   ASSERT_FALSE(memory);
-  EXPECT_EQ(memory.error().describe(), "was given something else than shared memory of 8.0 KiB that keeps its size");
+  EXPECT_EQ(memory.error().describe(), "was given something other than shared memory of 8.0 KiB with a fixed size");
   base::Fd fd;
   ASSERT_TRUE(SharedMemory::create(4096, &fd));
   EXPECT_FALSE(SharedMemory::open(fd, 8192));

@@ -2,13 +2,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cohort/base/port.h"
 #include "cohort/base/process.h"
+#include "cohort/store/etcd_client.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::store {
+
+struct EtcdTls {
+  /// The server's certificate and key; and the authority of its clients' certificates, if it asks for any.
+  TlsOptions files;
+  bool asks_for_certificates = false;
+};
 
 class EtcdServer {
  public:
@@ -16,8 +25,8 @@ class EtcdServer {
   static bool is_installed();
   static constexpr const char* kSkipReason = "etcd is not installed (Debian: etcd-server)";
 
-  /// Answers when this returns. Throws std::runtime_error.
-  EtcdServer();
+  /// Answers when this returns; with TLS it listens. Throws std::runtime_error.
+  explicit EtcdServer(std::optional<EtcdTls> tls = std::nullopt);
   int port() const { return client_port_.port; }
   /// As a power cut: SIGKILL. Its data stay.
   void stop() { process_.reset(); }
@@ -26,7 +35,11 @@ class EtcdServer {
   long long num_keys() const;
 
  private:
+  std::vector<std::string> command() const;
+  EtcdClient::Options client_options() const;
+
   test::TemporaryFolder folder_;
+  const std::optional<EtcdTls> tls_;
   const base::PortReservation client_port_;
   const base::PortReservation peer_port_;
   std::unique_ptr<base::Process> process_;

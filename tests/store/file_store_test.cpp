@@ -142,7 +142,7 @@ TEST_F(FileStoreTest, AFileThatIsRemovedInUseIsToldMessage) {
   const auto store = open();
   ASSERT_TRUE(store->set("k", "1").ok());
   unlink(path_.c_str());
-  EXPECT_EQ(store->get("k").error().describe(), "\"" + path_ + "\" was removed or cut off while it was in use");
+  EXPECT_EQ(store->get("k").error().describe(), "\"" + path_ + "\" was removed or truncated while it was in use");
 }
 
 // Each opens, counts and ends while others do, so that the file comes and goes.

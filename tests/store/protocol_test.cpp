@@ -116,7 +116,8 @@ TEST(StoreProtocol, SizesAreBoundedBeforeTheyAreBelievedMessage) {
   }
   EXPECT_EQ(problem_of(many_values), "a request of more than 67108864 bytes is refused");
 
-  EXPECT_EQ(problem_of("GET / HTTP/1.1\r\n"), "a request that begins with byte 71 is none of the store's protocol");
+  EXPECT_EQ(problem_of("GET / HTTP/1.1\r\n"),
+            "a request that begins with byte 71 does not belong to the store's protocol");
   EXPECT_EQ(problem_of(encode(make(Query::kSet, {"k"}, {"v"}))), "");
 }
 

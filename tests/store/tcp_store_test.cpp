@@ -133,7 +133,7 @@ TEST(TcpClient, AServerThatTakesNothingInMessage) {
   const auto error = client ? (*client)->set("k", std::string(64 << 20, 'v')).error() : client.error();
   EXPECT_EQ(error.describe(),
             "the store on 127.0.0.1:" + std::to_string(listener.port) +
-                " is lost: it has taken nothing in for 2.0 s\n  hint: see whether the process that hosts it has ended");
+                " is lost: it has accepted no data for 2.0 s\n  hint: see whether the process that hosts it has ended");
   is_over.set_value();
   server.join();
 }

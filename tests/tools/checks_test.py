@@ -9,6 +9,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CMAKE = "cohort_test(base SOURCES base/text_test.cpp)\n"
+GROUP = "#pragma once\nCOHORT_API void start();\n"
+PUBLIC_HEADERS = """set(COHORT_PUBLIC_HEADERS cohort/cohort.h
+    cohort/comm/group/group.h)  # one each
+set(COHORT_NARROW_HEADERS cohort/models/gpt.h)
+"""
 TEST = 'TEST(Text, JoinsLines) { EXPECT_EQ(1, 1); }\n'
 HEADER = "| area | item | what we have | test | status |\n|---|---|---|---|---|\n"
 
@@ -22,7 +27,11 @@ def project(tmp_path):
         path.write_text(text)
 
     write("cohort/base/text.h", "#pragma once\n#include <string>\n")
-    write("cohort/comm/group.cpp", '#include <torch/nn.h>\n#include "cohort/base/text.h"\n')
+    write("cohort/cohort.h", '#pragma once\n#include "cohort/comm/group/group.h"\n')
+    write("cohort/comm/group/group.h", GROUP)
+    write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n")
+    write("cmake/public_headers.cmake", PUBLIC_HEADERS)
+    write("cohort/comm/group/group.cpp", '#include <torch/nn.h>\n#include "cohort/base/text.h"\n')
     write("tests/CMakeLists.txt", CMAKE)
     write("tests/base/text_test.cpp", TEST)
     write("tests/e2e/demo_test.py", "def test_runs():\n    assert True\n")
@@ -33,23 +42,41 @@ def project(tmp_path):
     return write, tmp_path
 
 
-def check(name, root):
-    result = subprocess.run([sys.executable, str(ROOT / f"tools/dev/check_{name}.py"), str(root)],
+def check(name, root, *options):
+    result = subprocess.run([sys.executable, str(ROOT / f"tools/dev/check_{name}.py"), str(root), *options],
                             capture_output=True, text=True, env={**os.environ, "GIT_DIR": "/nonexistent"})
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "budgets", "registered", "environment", "parity"])
+@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "parity"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
 
 @pytest.mark.parametrize("name, path, text, message", [
-    ("layers", "cohort/base/text.cpp", '#include "cohort/comm/group.h"\n', "layer base must not include comm"),
+    ("layers", "cohort/base/text.cpp", '#include "cohort/comm/group/group.h"\n', "layer base must not include comm"),
     ("layers", "cohort/base/text.cpp", "#include <ATen/core/Tensor.h>\n", "base knows no LibTorch"),
-    ("layers", "cohort/comm/a.cpp", '#include "cohort/cohort.h"\n', "is for users"),
+    ("layers", "cohort/comm/group/a.cpp", '#include "cohort/cohort.h"\n', "is for users"),
+    ("layers", "cohort/comm/a.cpp", "\n", "not in a room of layer comm"),
+    ("layers", "cohort/comm/soup/a.cpp", "\n", "not in a room of layer comm"),
+    ("layers", "cohort/comm/start/a.cpp", '#include "cohort/comm/group/world.h"\n',
+     "room comm/start must not include comm/group"),
+    ("layers", "cohort/comm/gloo/a.cpp", '#include "cohort/comm/shm/shm_work.h"\n',
+     "room comm/gloo must not include comm/shm"),
     ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
-    ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group.h"\n', "layer tools/cohort must not include comm"),
+    ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group/group.h"\n', "layer tools/cohort must not include comm"),
+    ("public_headers", "cohort/comm/group/group.h", GROUP + '#include "cohort/base/text.h"\n',
+     "cohort/comm/group/group.h:3: a public header includes cohort/base/text.h"),
+    ("public_headers", "cohort/cohort.h", '#include "cohort/comm/group/group.h"\n#include "cohort/models/gpt.h"\n',
+     "reaches cohort/models/gpt.h, which"),
+    ("public_headers", "cohort/cohort.h", "#pragma once\n", "cohort/cohort.h does not reach it"),
+    ("public_headers", "cohort/comm/group/group.h", "/// Private to this folder.\n" + GROUP, "says that it is private"),
+    ("public_headers", "cohort/models/gpt.h", "#include <torch/torch.h>\n", "must not include <torch/torch.h>"),
+    ("public_headers", "cohort/comm/group/group.h", "#include <nlohmann/json.hpp>\n", "must not include <nlohmann/json.hpp>"),
+    ("public_headers", "cohort/base/text.h", "COHORT_API void trim();\n", "cohort/base/text.h:1: COHORT_API, but"),
+    ("public_headers", "cohort/comm/group/group.h", "COHORT_TEST_API void start();\n", "export its names with COHORT_API"),
+    ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gone.h"), "there is no such file"),
+    ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gpt.h cohort/cohort.h"), "listed twice"),
     ("budgets", "cohort/base/long.h", "\n" * 251, "251 lines, a header file may have 250"),
     ("budgets", "cohort/base/long.cpp", "void f() {\n" + "g();\n" * 70 + "}\n", "f has 72 lines"),
     ("budgets", "cohort/base/wide.cpp", "int f(int a, int b, int c, int d, int e, int g, int h) { return a; }\n",
@@ -59,6 +86,7 @@ def test_sound_project_passes(project, name):
     ("registered", "tests/base/other_test.cpp", TEST, "tests/base/other_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/CMakeLists.txt", "# " + CMAKE, "tests/base/text_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects *_test.py only"),
+    ("registered", "tests/e2e/store/demo_test.py", "def test_other():\n    pass\n", "tests/e2e/demo_test.py has the same name"),
     ("environment", "cohort/base/a.cpp", 'auto a = base::env_int("WORLD_SIZE", 1);\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),
@@ -73,6 +101,20 @@ def test_fault_is_reported(project, name, path, text, message):
     status, output = check(name, root)
     assert status == 1
     assert message in output
+
+
+def test_installed_headers_are_compared_with_the_list(project, tmp_path_factory):
+    write, root = project
+    folder = tmp_path_factory.mktemp("include")
+    for name in ["cohort/cohort.h", "cohort/comm/group/group.h", "cohort/models/gpt.h"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, folder / name)
+    assert check("public_headers", root, "--installed", str(folder))[0] == 0
+    (folder / "cohort/models/gpt.h").rename(folder / "cohort/comm/secret.h")
+    status, output = check("public_headers", root, "--installed", str(folder))
+    assert status == 1
+    assert "cohort/comm/secret.h: is installed, but" in output
+    assert "cohort/models/gpt.h: cmake/public_headers.cmake lists it, but it is not installed" in output
 
 
 def test_allow_list_lets_a_file_be_longer(project):

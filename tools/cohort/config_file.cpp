@@ -48,7 +48,7 @@ Result<std::vector<std::string>> flags_from_file(const std::string& path, const 
     std::istringstream stream(*text);
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
       if (!item.parents.empty() || item.name == "++" || item.name == "--") {
-        return failed(Error("it has sections, which mean nothing here"));
+        return failed(Error("it has sections, which are not supported here"));
       }
       if (Result<void> added = add_entry(item, flags, &words); !added) return failed(added.error());
     }

@@ -19,8 +19,9 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "start a program as several ranks, as torchrun does", run_command},
-    {"launch", "the same for programs that want --local-rank, as torch.distributed.launch", launch_command},
-    {"store", "run the store that processes of a job meet at", store_command},
+    {"launch", "the same for programs that expect a --local-rank argument, like torch.distributed.launch",
+     launch_command},
+    {"store", "run a store, where the processes of a job meet", store_command},
 };
 
 std::string help_text() {
@@ -68,7 +69,7 @@ int main_command(const std::vector<std::string>& arguments) {
     names.push_back(command.name);
   }
   if (!name.starts_with('-')) try_helper_program(name, rest);
-  base::log_error(fmt::format("\"{}\" is no command of cohort{}\n  hint: cohort --help lists the commands", name,
+  base::log_error(fmt::format("\"{}\" is not a command of cohort{}\n  hint: cohort --help lists the commands", name,
                               base::did_you_mean(name, names)));
   return kUsageError;
 }

@@ -42,9 +42,9 @@ class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
     return "usage: cohort run [flags] PROGRAM [arguments]\n\n"
-           "Starts PROGRAM as several ranks on this node. A .py file is run by the Python that pip installed this\n"
-           "launcher into, else by python3 (PYTHON_EXEC chooses another); anything else directly.\n"
-           "${local_rank} in an argument becomes the worker's local rank.\n";
+           "Starts PROGRAM as several ranks on this node. A .py file is run by Python: the one that pip installed\n"
+           "this launcher into, or else python3 (PYTHON_EXEC chooses another). Anything else is executed directly.\n"
+           "${local_rank} in an argument is replaced by the worker's local rank.\n";
   }
 };
 
@@ -53,18 +53,18 @@ void add_size_flags(CLI::App& app, RunFlags& flags) {
   rendezvous::Flags& meeting = flags.options.rendezvous;
   app.add_option("--nproc-per-node", flags.options.local_world_size, "Workers on this node: a number, auto, cpu or gpu")
       ->group(group);
-  app.add_option("--nnodes", meeting.num_nodes, "Number of nodes, or MIN:MAX for a job that nodes join and leave")
+  app.add_option("--nnodes", meeting.num_nodes, "Number of nodes, or MIN:MAX for a job that nodes may join and leave")
       ->group(group);
   app.add_flag("--standalone", meeting.standalone, "One node, on a free port (the default for one node)")->group(group);
   app.add_option("--role", meeting.role, "Name of these workers in line prefixes")->group(group);
   app.add_option("--cpu-bind", flags.options.cpu_bind, "CPUs of each worker: none, cores (an equal share) or numa")
       ->group(group);
   app.add_option("--numa-binding", flags.options.numa_binding,
-                 "Near the worker's GPU: node, socket, exclusive or core-complex")
+                 "CPUs near the worker's GPU: node, socket, exclusive or core-complex")
       ->group(group);
   app.add_option("--gpus", flags.options.gpus, "GPUs the workers may see, such as 0,2,3")->group(group);
   app.add_flag("--virtual-local-rank", flags.options.virtual_local_rank,
-               "Every worker is local rank 0 and sees its own GPU alone")
+               "Every worker is local rank 0 and sees only its own GPU")
       ->group(group);
 }
 
@@ -80,7 +80,8 @@ void add_rendezvous_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--master-addr", meeting.master_address, "Address of node 0 (static rendezvous)")->group(group);
   app.add_option("--master-port", flags.master_port, "Port at node 0 (static rendezvous; 29500 on several nodes)")
       ->group(group);
-  app.add_option("--local-addr", meeting.local_address, "Address under which others reach this node")->group(group);
+  app.add_option("--local-addr", meeting.local_address, "Address at which the other nodes reach this one")
+      ->group(group);
 }
 
 void add_program_flags(CLI::App& app, RunFlags& flags) {
@@ -99,17 +100,18 @@ void add_log_flags(CLI::App& app, RunFlags& flags) {
   elastic::LaunchOptions& options = flags.options;
   app.add_option("--log-dir", options.log_dir, "Folder for log and error files (default: a temporary one)")
       ->group(group);
-  app.add_option("-r,--redirects", options.redirects, "Streams into files: 0 none, 1 out, 2 err, 3 both, or 0:1,1:3")
+  app.add_option("-r,--redirects", options.redirects,
+                 "Output to files instead: 0 none, 1 stdout, 2 stderr, 3 both; by local rank: 0:1,1:3")
       ->group(group);
-  app.add_option("-t,--tee", options.tee, "Streams into files and, with a prefix per line, to the console")
+  app.add_option("-t,--tee", options.tee, "The same, but also to the console, with a prefix on each line")
       ->group(group);
   app.add_option("--local-ranks-filter", options.local_ranks_filter, "Show only these local ranks, such as 0,2")
       ->group(group);
   app.add_option("--duplicate-stdout-filters", options.duplicate_stdout_filters,
-                 "Teed lines with one of these texts also into filtered_stdout.log")
+                 "Copy teed lines that contain one of these texts to filtered_stdout.log")
       ->group(group);
   app.add_option("--duplicate-stderr-filters", options.duplicate_stderr_filters,
-                 "Teed lines with one of these texts also into filtered_stderr.log")
+                 "Copy teed lines that contain one of these texts to filtered_stderr.log")
       ->group(group);
   app.add_option("--event-log-handler", options.event_log_handler, "null, or console: a JSON line per event on stderr")
       ->group(group);
@@ -118,15 +120,15 @@ void add_log_flags(CLI::App& app, RunFlags& flags) {
 
 void add_failure_flags(CLI::App& app, RunFlags& flags) {
   const char* group = "Stopping and failures";
-  app.add_option("--max-restarts", flags.max_restarts, "How often all workers are started again after a failure")
+  app.add_option("--max-restarts", flags.max_restarts, "How many times all workers may be restarted after a failure")
       ->group(group);
   app.add_option("--restart-backoff", flags.restart_backoff,
-                 "Seconds before the first restart; doubled for each one more, at most 60")
+                 "Seconds before the first restart; doubled before each further one, at most 60")
       ->group(group);
   app.add_option("--shutdown-timeout", flags.shutdown_timeout, "Seconds from SIGTERM to SIGKILL (default 30)")
       ->group(group);
   app.add_option("--signals-to-handle", flags.options.signals_to_handle,
-                 "Signals that end the job, forwarded to workers")
+                 "Signals that end the job; they are forwarded to the workers")
       ->group(group);
   app.add_option("--monitor-interval", flags.monitor_interval, "Without effect: exits are noticed at once")
       ->group(group);
@@ -137,9 +139,9 @@ void build_app(CLI::App& app, RunFlags& flags) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(34);
   app.footer(
-      "Flags may be written with underscores. PET_<FLAG> in the environment, such as PET_NPROC_PER_NODE=4,\n"
-      "gives a flag's default; the command line wins over it, and both over --config.\n"
-      "Exit code: 0 all workers of all nodes ended with 0; 1 the job failed or was stopped; 2 wrong flags.");
+      "Flags may also be written with underscores. A variable PET_<FLAG> in the environment, such as\n"
+      "PET_NPROC_PER_NODE=4, sets a flag's default; the command line overrides it, and both override --config.\n"
+      "Exit code: 0: all workers of all nodes ended with 0; 1: the job failed or was stopped; 2: wrong flags.");
   add_size_flags(app, flags);
   add_rendezvous_flags(app, flags);
   add_program_flags(app, flags);
@@ -147,7 +149,7 @@ void build_app(CLI::App& app, RunFlags& flags) {
   add_failure_flags(app, flags);
   app.set_help_flag("-h,--help", "Show this text")->group("Other");
   // torchrun's older way to be started; cohort launch turns it off.
-  app.add_flag("--use-env", flags.uses_env, "cohort launch: no --local-rank argument for workers")->group("Other");
+  app.add_flag("--use-env", flags.uses_env, "For cohort launch: give workers no --local-rank argument")->group("Other");
   for (CLI::Option* option : app.get_options()) {
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (option->get_items_expected_max() > 0) option->type_name("VALUE");
@@ -258,7 +260,7 @@ Result<void> finish_flags(RunFlags& flags, const std::vector<std::string>& progr
   flags.options.program.arguments.assign(program.begin() + 1, program.end());
   const std::vector<std::string> methods = {"spawn", "fork", "forkserver"};
   if (std::find(methods.begin(), methods.end(), flags.start_method) == methods.end()) {
-    return Error(fmt::format("--start-method={} is none of spawn, fork and forkserver{}", flags.start_method,
+    return Error(fmt::format("--start-method={} must be spawn, fork or forkserver{}", flags.start_method,
                              base::did_you_mean(flags.start_method, methods)));
   }
   if (!flags.logs_specs.empty()) {
@@ -349,8 +351,8 @@ int run_command(const std::vector<std::string>& arguments) { return run("cohort 
 
 int launch_command(const std::vector<std::string>& arguments) {
   base::log_warning(
-      "cohort launch passes --local-rank as python -m torch.distributed.launch does; cohort run, whose workers "
-      "read LOCAL_RANK, is the way of today");
+      "cohort launch passes a --local-rank argument, as python -m torch.distributed.launch does; new programs should "
+      "read LOCAL_RANK and use cohort run");
   return run("cohort launch", true, arguments);
 }
 

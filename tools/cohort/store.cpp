@@ -1,4 +1,4 @@
-// cohort store: a store alone, for jobs whose rendezvous shall not hang on one of their nodes.
+// cohort store: a store alone, for jobs whose rendezvous should not depend on one of their nodes.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -30,7 +30,7 @@ int serve(const store::TcpServerOptions& options) {
     return 1;
   }
   if (options.token.empty()) {
-    base::log_debug("the store has no token: whoever reaches it may change every key");
+    base::log_debug("the store has no token: anyone who can reach it may change any key");
   }
   const auto host = options.host.empty() ? "all interfaces" : options.host;
   (void)base::write_all(STDOUT_FILENO, fmt::format("store: listening on {}, port {}\n", host, (*server)->port()));
@@ -46,11 +46,11 @@ const std::map<std::string, base::IpFamily> kFamilies{
 std::string port_problem(const std::string& text) {
   const auto number = base::parse_int(text);
   if (number && *number >= 0 && *number <= 65535) return {};
-  return fmt::format("\"{}\" is no port: 0 to 65535", text);
+  return fmt::format("\"{}\" is not a port from 0 to 65535", text);
 }
 
 std::string family_problem(const std::string& text) {
-  return kFamilies.count(text) ? "" : fmt::format("\"{}\" is none of any, 4 and 6", text);
+  return kFamilies.count(text) ? "" : fmt::format("\"{}\" must be any, 4 or 6", text);
 }
 
 std::string unknown_argument(const std::string& argument) {
@@ -63,10 +63,9 @@ std::string unknown_argument(const std::string& argument) {
 
 int store_command(const std::vector<std::string>& arguments) {
   CLI::App app(
-      "Runs a key-value store that Cohort's and PyTorch's processes meet at (c10d's TCPStore) until SIGINT or SIGTERM. "
-      "Prints one line when it is ready. Keys under \"cohort/\" are only for processes with the store's token, if it "
-      "has "
-      "one: from --token-file, else from COHORT_TOKEN.",
+      "Runs a key-value store (c10d's TCPStore) where Cohort's and PyTorch's processes meet, until SIGINT or SIGTERM. "
+      "Prints one line when it is ready. If the store has a token, from --token-file or otherwise from COHORT_TOKEN, "
+      "only processes with the same token may use keys under \"cohort/\".",
       "cohort store");
   store::TcpServerOptions options;
   options.port = 29500;
@@ -76,7 +75,7 @@ int store_command(const std::vector<std::string>& arguments) {
       ->check(CLI::Validator(port_problem, ""));
   std::string token_file;
   app.add_option("--token-file", token_file,
-                 "file with the token; none but its owner may read it (default: COHORT_TOKEN)");
+                 "file with the token, which only its owner may read (default: COHORT_TOKEN)");
   app.add_option("--ip-family", family, "any, 4 or 6 (default: any)")->check(CLI::Validator(family_problem, ""));
   try {
     auto reversed = arguments;

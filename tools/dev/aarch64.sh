@@ -3,7 +3,7 @@
 # order on a processor model other than x86's. Everything goes into build/aarch64.
 #
 # Ends with 0 and says so where the distribution has no cross compiler or emulator, or where they are missing and only root
-# could install them.
+# could install them; tools/dev/count_skips.py counts that.
 #
 #   COHORT_AARCH64_FILTER   the tests that run (a --gtest_filter)
 set -euo pipefail
@@ -17,7 +17,8 @@ filter=${COHORT_AARCH64_FILTER:-*:-$processes}
 build=$PWD/build/aarch64
 
 say() { echo "aarch64: $*" >&2; }
-skip() { say "skipped: $*"; exit 0; }
+skip() { say "skipped: $*"; mkdir -p build/test-logs; echo "aarch64: $*" >build/test-logs/steps.skipped; exit 0; }
+rm -f build/test-logs/steps.skipped
 
 missing=()
 for package in "${packages[@]}"; do
@@ -26,7 +27,7 @@ done
 if ((${#missing[@]})); then
   command -v apt-get >/dev/null || skip "no apt-get to install ${missing[*]} with"
   ((EUID == 0)) || skip "these packages are missing and installing them needs root: apt-get install ${missing[*]}"
-  apt-get update -q >/dev/null 2>&1 || say "warning: apt-get update failed, going on with the lists at hand"
+  apt-get update -q >/dev/null 2>&1 || say "warning: apt-get update failed, going on with the package lists already here"
   for package in "${missing[@]}"; do
     apt-cache show "$package" >/dev/null 2>&1 || skip "apt has no $package"
   done

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""An arrow in an #include points down only: each layer may include the layers named here and nothing else of ours."""
+"""An arrow in an #include points down only: each layer may include the layers named here and nothing else of ours, and each
+room of a layer that has rooms only the rooms named with it."""
 import pathlib
 import re
 import sys
@@ -15,11 +16,30 @@ BELOW = {
     "job": ["base", "store", "rendezvous", "shm"],
     "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
-    "parallel": ["base", "shm", "comm", "mesh"],
+    "parallel": ["base", "shm", "job", "comm", "mesh"],
     "data": ["base", "comm"],
     "checkpoint": ["base", "comm", "mesh"],
     "models": ["base", "comm"],
     "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models"],
+}
+# Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.
+BACKENDS = ["gloo", "nccl", "shm"]
+ROOMS = {
+    "comm": {
+        "release": [],
+        "pickle": [],
+        "watch": [],
+        "backend": ["watch"],
+        **{backend: ["backend", "watch"] for backend in BACKENDS},
+        "registry": ["backend", "watch", *BACKENDS],
+        "start": ["watch"],
+        "group": ["backend", "watch", "registry", "start"],
+        "collectives": ["backend", "watch", "registry", "group", "pickle"],
+        "process": ["backend", "watch", "group"],
+        "report": [],
+    },
+    "parallel": {"module": [], "functional": [], "ddp": ["module", "functional"]},
+    "data": {"datasets": [], "loader": ["datasets"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
@@ -38,7 +58,11 @@ def errors_of(path, lines):
         allowed, torch_free = [layer] + BELOW[layer], layer in WITHOUT_TORCH
     else:
         return []
+    rooms = ROOMS.get(layer, {})
+    room = parts[2] if rooms and len(parts) > 3 else None
     errors = []
+    if rooms and room not in rooms:
+        errors.append(f"{path}:1: not in a room of layer {layer} (see ROOMS in tools/dev/check_layers.py)")
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
         if not match:
@@ -54,6 +78,10 @@ def errors_of(path, lines):
                 errors.append(f"{path}:{number}: {target} is for users; include the narrow header")
             elif below not in allowed and not (layer == "tools/cohort" and target.startswith("tools/")):
                 errors.append(f"{path}:{number}: layer {layer} must not include {below} ({target})")
+            elif below == layer and room in rooms:
+                other = target.split("/")[2]
+                if other != room and other not in rooms[room]:
+                    errors.append(f"{path}:{number}: room {layer}/{room} must not include {layer}/{other} ({target})")
     return errors
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """docs/parity.md: each row has five cells, a known status, and names only tests that exist.
 
-A test is `Suite.Name` (GoogleTest) or `tests/e2e/name_test.py::test_name` (pytest). A row that claims "yes" or "partly"
+A test is `Suite.Name` (GoogleTest) or `tests/e2e/layer/name_test.py::test_name` (pytest). A row that claims "yes" or "partly"
 names at least one; a row that says "not yet" names none.
 """
 import ast

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every test runs: each tests/**/*_test.cpp is named by a CMakeLists.txt above it, each Python test is collected."""
+"""Every test runs: each tests/**/*_test.cpp is named by a CMakeLists.txt above it, each Python test is collected, under a name of its own."""
 import pathlib
 import re
 import sys
@@ -24,8 +24,11 @@ def cmake_errors(root):
 
 
 def python_errors(root):
-    errors, paths = [], files(root, "tests/*.py")
+    errors, paths, first = [], files(root, "tests/*.py"), {}
     for path in paths:
+        # pytest puts every folder of tests on the path: of two modules with one name, the second would be the first.
+        if path.name != "conftest.py" and (other := first.setdefault(path.name, path)) != path:
+            errors.append(f"{path.relative_to(root)}:1: {other.relative_to(root)} has the same name, and pytest imports one of them only")
         if re.search(r"^def test_|^class Test", path.read_text(), re.M) and not re.match(r"test_.*\.py$|.*_test\.py$", path.name):
             errors.append(f"{path.relative_to(root)}:1: pytest collects *_test.py only, so its tests never run")
     return errors, len(paths)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds Cohort against the other supported releases of LibTorch and runs the tests that need no Python.
 #
-#   tools/dev/compat.sh [--fetch-only] [RELEASE ...]   default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test`
-#                                                      uses; --fetch-only: enough for tests/e2e/store_releases_test.py
+#   tools/dev/compat.sh [OPTION] [RELEASE ...]   default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test` uses
+#     --fetch-only     enough for tests/e2e/store/store_releases_test.py
+#     --compile-only   all that includes LibTorch's headers compiles, without optimizing and without tests; .ci/run does this
 #
 # cuda-RELEASE is the CUDA wheel with all it needs (4.6 GB): Cohort's NCCL backend is compiled, linked and loaded. Without a
 # GPU its tests show that it is there and that asking for it says what is missing.
@@ -12,11 +13,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD/build/compat
-fetch_only=0
-if [[ ${1:-} == --fetch-only ]]; then
-  fetch_only=1
-  shift
-fi
+fetch_only=0 compile_only=0
+case ${1:-} in
+  --fetch-only) fetch_only=1; shift ;;
+  --compile-only) compile_only=1; shift ;;
+esac
 releases=("$@")
 ((${#releases[@]})) || releases=(2.11.0 2.12.0 cuda-2.11.0)
 pip=(.venv/bin/pip)
@@ -86,6 +87,28 @@ fetch() {  # release
     touch "$folder/complete"
 }
 
+# The objects of the layers that include LibTorch, no library: that the headers fit is what can differ between releases. The
+# oldest release gets each source alone, not several as one: so a source that lacks an include of its own is found.
+compile() {  # release
+  local build=$root/$1/compile unity=ON
+  [[ $1 == "${releases[0]}" ]] && unity=OFF
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCOHORT_TORCH_ROOT="$root/$1/torch" \
+    -DCOHORT_UNITY_BUILD=$unity \
+    -DCOHORT_BUILD_TESTS=OFF -DCOHORT_BUILD_EXAMPLES=OFF -DCOHORT_BUILD_BENCHMARKS=OFF -DCOHORT_BUILD_PYTHON=OFF >/dev/null || return 1
+  local objects
+  mapfile -t objects < <(.venv/bin/python - "$build" <<'PY'
+import json, pathlib, shlex, sys
+for entry in json.loads(pathlib.Path(sys.argv[1], "compile_commands.json").read_text()):
+    words = shlex.split(entry["command"])
+    if any("torch/include" in word for word in words):
+        print(words[words.index("-o") + 1])
+PY
+  )
+  ((${#objects[@]})) || { say "error: no source in $build includes LibTorch"; return 1; }
+  say "compiling ${#objects[@]} objects with the headers of LibTorch $1"
+  ninja -C "$build" -j "$CMAKE_BUILD_PARALLEL_LEVEL" "${objects[@]}"
+}
+
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 failed=0
 summary=()
@@ -93,6 +116,11 @@ for release in "${releases[@]}"; do
   begin=$SECONDS
   if ((fetch_only)); then
     if fetch "$release"; then verdict="there"; else verdict="FAILED" failed=1; fi
+    summary+=("LibTorch $release: $verdict ($((SECONDS - begin)) s)")
+    continue
+  fi
+  if ((compile_only)); then
+    if fetch "$release" && compile "$release"; then verdict="compiles"; else verdict="FAILED" failed=1; fi
     summary+=("LibTorch $release: $verdict ($((SECONDS - begin)) s)")
     continue
   fi

@@ -10,11 +10,11 @@ cd "$(dirname "$0")/../.."
 torch_version=2.13.0
 torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
 torch_cpu_index=https://download.pytorch.org/whl/cpu
-python_packages=("numpy" "pytest>=7" "safetensors>=0.4" "expecttest")  # the last: for PyTorch's own tests
+python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expecttest")  # the last: for PyTorch's own tests
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
-          libfmt-dev nlohmann-json3-dev libboost-dev)
-optional=(ccache mold clang-format clang-tidy iproute2 libopenmpi-dev openmpi-bin
-          mpich slurm-wlm munge python3-yaml etcd-server)  # the last line: for the tests of schedulers and etcd
+          libfmt-dev nlohmann-json3-dev libboost-dev libssl-dev)
+optional=(ccache mold clang-format iproute2 libopenmpi-dev openmpi-bin
+          mpich slurm-wlm munge python3-yaml etcd-server openssl)  # the last line: for the tests of schedulers and etcd
 python=${PYTHON:-python3}
 stamp=.venv/.cohort-setup
 
@@ -56,7 +56,7 @@ install_with_apt() {
     fi
   fi
   say "installing with apt: $*"
-  "${as_root[@]}" apt-get update -q >/dev/null || say "warning: apt-get update failed, going on with the lists at hand"
+  "${as_root[@]}" apt-get update -q >/dev/null || say "warning: apt-get update failed, going on with the package lists already here"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2 ||
     fail "apt-get could not install: $*
   Look at its messages above; without network, install these packages from your mirror and run this again."
@@ -87,7 +87,7 @@ python_packages_are_there() {
 import sys
 from importlib.metadata import version
 sys.exit(0 if version("torch").split("+")[0] == sys.argv[1] and version("numpy") and version("pytest")
-         and version("safetensors") and version("expecttest") else 1)
+         and version("pytest-xdist") and version("safetensors") and version("expecttest") else 1)
 PY
 }
 
@@ -143,4 +143,4 @@ if ! cmake_is_recent; then
 fi
 python_packages_are_there || fail "the Python packages in .venv are incomplete; remove .venv and run this again"
 echo "$checksum" >"$stamp"
-say "all is there"
+say "everything is installed"

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ struct BackendRequest {
   std::vector<int> pids = {};
   /// Why the members cannot share memory, one line each (shm_choice.h); empty: nothing is known against it.
   std::vector<std::string> shm_obstacles = {};
+  /// Turns the exception text of an engine that could not connect into the one users see; null: it passes unchanged. For
+  /// engines that know no more than that; others explain themselves.
+  std::function<std::string(const std::string& engine_text)> explain_failed_connect = {};
 };
 
 }  // namespace cohort::comm

@@ -11,7 +11,7 @@ namespace cohort::comm {
 /// Looked at while an operation of backend "shm" waits, in the thread that runs it, about four times a second: an exception ends
 /// the operation and its group, and is what the caller gets. Null: nothing is looked at (the default).
 using Interruption = std::exception_ptr (*)();
-COHORT_API void set_interruption(Interruption interruption);
+COHORT_BINDING_API void set_interruption(Interruption interruption);
 
 /// What the calling thread is to end its wait with; null if there is nothing.
 std::exception_ptr find_interruption();
@@ -24,7 +24,7 @@ struct HostLock {
   void* (*release)();
   void (*acquire)(void* state);
 };
-COHORT_API void set_host_lock(const HostLock& lock);
+COHORT_BINDING_API void set_host_lock(const HostLock& lock);
 
 /// While it lives the calling thread does not hold the host's lock.
 class HostUnlocked {

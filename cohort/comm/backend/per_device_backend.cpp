@@ -1,6 +1,7 @@
 #include "cohort/comm/backend/per_device_backend.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
 
 #include <algorithm>
 
@@ -200,6 +201,18 @@ void PerDeviceBackend::abort() {
 
 void PerDeviceBackend::shutdown() {
   for (const auto& part : parts_) part.backend->shutdown();
+}
+
+const c10d::Backend* find_serving(const c10d::Backend& backend, c10::DeviceType device) {
+  if (const auto* wrapper = dynamic_cast<const c10d::ProcessGroupWrapper*>(&backend)) {
+    return find_serving(*wrapper->getWrappedPg(), device);
+  }
+  const auto* parted = dynamic_cast<const PerDeviceBackend*>(&backend);
+  return parted ? parted->find(device) : &backend;
+}
+
+c10d::Backend* find_serving(c10d::Backend& backend, c10::DeviceType device) {
+  return const_cast<c10d::Backend*>(find_serving(std::as_const(backend), device));
 }
 
 }  // namespace cohort::comm

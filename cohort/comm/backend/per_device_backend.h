@@ -1,5 +1,5 @@
 /// PerDeviceBackend: one Backend in front of several, one per device type. For groups in which c10d keeps a single backend
-/// for all devices, as it does with registered ones. Private to this folder.
+/// for all devices, as it does with registered ones.
 ///
 /// An operation goes to the backend of its tensors' device; a barrier to that of its options' device, if
 /// there is one, else to the first.
@@ -21,7 +21,7 @@
 
 namespace cohort::comm {
 
-class COHORT_API PerDeviceBackend final : public c10d::Backend {
+class COHORT_TEST_API PerDeviceBackend final : public c10d::Backend {
  public:
   using Tensor = at::Tensor;
   using Tensors = std::vector<at::Tensor>;
@@ -98,5 +98,10 @@ class COHORT_API PerDeviceBackend final : public c10d::Backend {
   const c10::intrusive_ptr<Options> options_;
   std::optional<Coalesced> coalesced_;
 };
+
+/// What serves `device` in `backend`, without the wrapper of TORCH_DISTRIBUTED_DEBUG: its part, if it has parts; null if it has
+/// none for that device.
+const c10d::Backend* find_serving(const c10d::Backend& backend, c10::DeviceType device);
+c10d::Backend* find_serving(c10d::Backend& backend, c10::DeviceType device);
 
 }  // namespace cohort::comm

@@ -5,52 +5,14 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "cohort/base/log.h"
-#include "cohort/comm/group/world.h"
 
 namespace cohort::comm {
-namespace {
-
-std::string device_name(c10::DeviceType type) { return c10::DeviceTypeName(type, /*lower_case=*/true); }
-
-std::string where_group_works(const Group& group) {
-  const auto* record = world().default_group ? world().find(group) : nullptr;
-  return record ? "group \"" + record->description + "\" has backend \"" + record->backend + "\""
-                : "the group has no backend";
-}
-
-}  // namespace
 
 bool skips(const Group& group, const char* operation) {
   if (is_member(group)) return false;
   base::warn_once("Running " + std::string(operation) + " on global rank " + std::to_string(get_rank()) +
                   " which does not belong to the given group.");
   return true;
-}
-
-Group resolve(const Group& group) { return group ? group : default_group(); }
-
-c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tensor& tensor, const char* operation) {
-  TORCH_CHECK_VALUE(tensor.defined(), "Invalid tensor for ", operation, ": it is undefined");
-  const auto owner = resolve(group);
-  const auto type = tensor.device().type();
-  try {
-    return owner->getBackend(type);
-  } catch (const c10::Error&) {
-    // The engine's text names neither the group nor the way out.
-  }
-  TORCH_CHECK_VALUE(false, operation, " got a tensor on ", device_name(type), ", but ", where_group_works(owner),
-                    ", which does not serve that device; move the tensor, or give a backend for both devices, such as "
-                    "\"cpu:gloo,cuda:nccl\", to init_process_group");
-}
-
-c10::intrusive_ptr<c10d::Backend> any_backend(const Group& group) {
-  const auto owner = resolve(group);
-  const auto devices = owner->getDeviceTypes();
-  TORCH_CHECK_VALUE(!devices.empty(), "the group has no backend");
-  for (const auto& device : devices) {
-    if (device.is_cpu()) return owner->getBackend(device.type());
-  }
-  return owner->getBackend(devices.front().type());
 }
 
 void check_alike(const TensorList& tensors, const char* operation) {

@@ -2,18 +2,12 @@
 #pragma once
 
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/group_backend.h"
 
 namespace cohort::comm {
 
 /// True, with PyTorch's warning, on a rank outside the group.
 bool skips(const Group& group, const char* operation);
-/// The default group for null.
-Group resolve(const Group& group);
-/// The group's engine for the tensor's device, without a trip through the dispatcher.
-/// Throws c10::ValueError for undefined tensors and devices the group has no backend for.
-c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tensor& tensor, const char* operation);
-/// The same for operations without tensors: the CPU's backend if there is one.
-c10::intrusive_ptr<c10d::Backend> any_backend(const Group& group);
 /// Throws c10::ValueError for tensors of several devices or dtypes, or undefined ones.
 void check_alike(const TensorList& tensors, const char* operation);
 /// Rank in the group. Throws c10::ValueError when there is none.

@@ -7,6 +7,7 @@
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/coalesced_calls.h"
 #include "cohort/comm/group/world.h"
+#include "cohort/comm/registry/backends.h"
 #include "cohort/job/call_site.h"
 
 namespace cohort {
@@ -276,7 +277,7 @@ void monitored_barrier(const MonitoredBarrierOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "monitored_barrier")) return;
   const auto& record = comm::record_of(options.group);
-  TORCH_CHECK_VALUE(record.backend == "gloo" || record.backend == "shm" || record.backend == "cohort",
+  TORCH_CHECK_VALUE(comm::capability_of(record.backend).has_monitored_barrier,
                     "monitored_barrier is only implemented for GLOO backend.");
   c10d::BarrierOptions engine_options;
   engine_options.timeout = options.timeout.value_or(record.timeout);

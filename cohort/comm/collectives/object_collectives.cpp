@@ -27,9 +27,9 @@ std::string to_pickle(const std::string& object) { return comm::pickle_bytes(obj
 void read_pickle(std::string_view data, c10::IValue& object) { object = comm::unpickle(data); }
 void read_pickle(std::string_view data, std::string& object) {
   const auto value = comm::unpickle(data);
-  TORCH_CHECK_VALUE(is_bytes(value), "expected bytes, got a value of type ", value.tagKind(),
+  TORCH_CHECK_VALUE(comm::is_bytes(value), "expected bytes, got a value of type ", value.tagKind(),
                     "; receive it as c10::IValue");
-  object = bytes_of(value);
+  object = comm::bytes_of(value);
 }
 
 // PyTorch's _get_object_coll_device.
@@ -63,9 +63,9 @@ std::vector<int64_t> to_numbers(const at::Tensor& tensor) {
 int64_t checked_total(const std::vector<int64_t>& sizes) {
   int64_t total = 0;
   for (const auto size : sizes) {
-    TORCH_CHECK_VALUE(size >= 0 && size <= std::numeric_limits<int64_t>::max() - total, "object sizes came as [",
-                      c10::Join(", ", sizes),
-                      "]; all ranks must make the same object collective with lists of one length");
+    TORCH_CHECK_VALUE(size >= 0 && size <= std::numeric_limits<int64_t>::max() - total,
+                      "the object sizes received are [", c10::Join(", ", sizes),
+                      "]; all ranks must call the same object collective with lists of the same length");
     total += size;
   }
   return total;
@@ -240,7 +240,7 @@ void scatter_list(std::vector<T>& outputs, const std::vector<T>* inputs, RankArg
   scatter(size, sizes, group_rank(root), {.group = group});
   const auto number = to_numbers(size);
   TORCH_CHECK_VALUE(number[0] >= 0 && number[0] <= payload.numel(), "an object of ", number[0],
-                    " bytes came in a message of ", payload.numel());
+                    " bytes was received in a message of ", payload.numel());
   read_objects(payload, number, 0, outputs, [&](size_t) { return get_global_rank(group, root); });
 }
 

@@ -9,7 +9,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 /// Collective: every rank of `group` (null: the default group) must call this with sizes and dtype of the same number of bytes.
 /// Returns: a CPU tensor of `sizes`, zeroed, of `options.dtype()`; each rank has its own. Its memory outlives the group.
@@ -23,4 +23,4 @@ COHORT_API bool has_shared_memory(const Group& group = {});
 /// Bytes of shm_empty's tensors that this process holds. Any thread.
 COHORT_API size_t shm_memory_allocated();
 
-}  // namespace cohort
+}  // namespace cohort::comm

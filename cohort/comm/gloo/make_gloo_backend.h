@@ -14,6 +14,6 @@ class Backend;
 namespace cohort::comm {
 
 /// Blocks until every rank of the group has connected, or throws c10::DistBackendError.
-COHORT_API c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& request);
+COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

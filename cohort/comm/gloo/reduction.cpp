@@ -29,7 +29,7 @@ Reduction::Reduction(const char* operation, const c10d::ReduceOp& op, at::Scalar
   factor_ = check_reducible(operation, op, dtype);
   if (is_complex_) dtype_ = c10::toRealValueType(dtype);
   if (is_average_ || factor_) engine_op_ = Op::SUM;
-  // Gloo's sum of bools is a sum of bytes: 2 is no bool.
+  // Gloo's sum of bools is a sum of bytes, and 2 is not a bool.
   if (dtype_ == at::kBool && engine_op_ == Op::SUM) engine_op_ = Op::BOR;
   plan_dtypes();
 }

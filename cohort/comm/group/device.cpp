@@ -9,14 +9,14 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort {
 namespace {
 
 constexpr int kNone = -1;
 
-// Chosen last in any thread. Alone: no other data depends on it, so relaxed.
+// The last choice of any thread. Relaxed, because no other data depends on it.
 std::atomic<int> last_choice{kNone};
 thread_local bool thread_has_chosen = false;
 
@@ -35,7 +35,7 @@ int default_index(int count) {
   const auto local_rank = base::env_int("LOCAL_RANK", 0, std::numeric_limits<int>::max());
   TORCH_CHECK_VALUE(local_rank.ok(), local_rank.error().describe());
   if (local_rank.value()) return static_cast<int>(*local_rank.value() % count);
-  return static_cast<int>(base::parse_int(job::LaunchEnvironment().get("LOCAL_RANK").value_or("0")).value_or(0) %
+  return static_cast<int>(base::parse_int(rendezvous::LaunchEnvironment().get("LOCAL_RANK").value_or("0")).value_or(0) %
                           count);
 }
 

@@ -1,106 +1,57 @@
 #include "cohort/comm/group/group_creation.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
 
 #include <algorithm>
 
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/registry/backends.h"
-#include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/comm/start/roll_call.h"
-#include "cohort/comm/watch/process_watch.h"
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/job/shm_choice.h"
 
 namespace cohort::comm {
 namespace {
 
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using BackendType = c10d::ProcessGroup::BackendType;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using std::chrono::milliseconds;
 
-// With TORCH_DISTRIBUTED_DEBUG=DETAIL every collective is compared over a helper group first, as in PyTorch.
-BackendPtr wrap_for_debugging(BackendPtr backend, const GroupRecord& record, const StorePtr& store, int group_rank) {
-  if (c10d::debug_level() != c10d::DebugLevel::Detail) return backend;
-  const auto helper_store = c10::make_intrusive<c10d::PrefixStore>("pg_wrapper:" + record.name, store);
-  auto helper =
-      c10::make_intrusive<c10d::ProcessGroupGloo>(helper_store, group_rank, static_cast<int>(record.ranks.size()),
-                                                  c10d::ProcessGroupGloo::Options::create_default(record.timeout));
-  return c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, std::move(helper));
-}
-
-// Of all members, or none.
-std::vector<int> known_pids(const GroupRecord& record) {
-  std::vector<int> pids;
-  for (const int rank : record.ranks) {
-    const auto arrival = world().peers->arrival(rank);
-    if (!arrival.peer) return {};
-    pids.push_back(arrival.peer->pid);
-  }
-  return pids;
-}
-
-std::vector<std::string> obstacles_to_shm(const GroupRecord& record) {
-  std::vector<job::Arrival> members;
-  for (const int rank : record.ranks) members.push_back(world().peers->arrival(rank));
-  return job::obstacles_to_shm(members);
-}
-
-BackendPtr make_backend(const GroupRecord& record, int group_rank, const DeviceBackend& entry,
-                        std::optional<c10::Device> device_id) {
-  const auto device = c10::DeviceTypeName(entry.device, /*lower_case=*/true);
-  BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>(device + "/", record.store),
-                         .rank = group_rank,
-                         .world_size = static_cast<int>(record.ranks.size()),
-                         .timeout = record.timeout,
-                         .group_name = record.description,
-                         .global_ranks = {},
-                         .watch = record.watch,
-                         .device_id = device_id,
-                         .c10d_name = record.name,
-                         .start_count = world().peers->start_count(),
-                         .pids = known_pids(record),
-                         .shm_obstacles = obstacles_to_shm(record)};
-  // As in PyTorch, the default group's list stays empty.
-  if (world().default_group) request.global_ranks.assign(record.ranks.begin(), record.ranks.end());
-  const auto& kind = backend_kind(entry.backend);
-  auto backend = kind.create(request);
-  TORCH_CHECK(backend, "the creator of backend \"", entry.backend, "\" returned no backend");
-  if (kind.is_registered) return backend;
-  return wrap_for_debugging(std::move(backend), record, request.store, group_rank);
+StorePtr store_for(const GroupRecord& record, c10::DeviceType device) {
+  return c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(device, /*lower_case=*/true) + "/", record.store);
 }
 
 // One object serves all devices that name the same backend, as in PyTorch.
-void set_backends(const Group& group, const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id) {
-  std::vector<std::pair<std::string, BackendPtr>> made;
+void set_backends(const Group& group, const GroupRecord& record, BackendMaker& maker) {
+  std::vector<std::pair<std::string, c10::intrusive_ptr<c10d::Backend>>> made;
   for (const auto& entry : record.config) {
+    const auto type = backend_kind(entry.backend).type;
     auto found = std::find_if(made.begin(), made.end(), [&](const auto& one) { return one.first == entry.backend; });
     if (found == made.end()) {
       const bool second_custom = std::any_of(made.begin(), made.end(), [&](const auto& one) {
         return backend_kind(one.first).type == BackendType::CUSTOM;
       });
-      TORCH_CHECK_VALUE(!second_custom || backend_kind(entry.backend).type != BackendType::CUSTOM, "backend string \"",
-                        record.backend, "\": c10d cannot tell two registered backends of one group apart");
-      made.emplace_back(entry.backend, make_backend(record, group_rank, entry, device_id));
+      TORCH_CHECK_VALUE(!second_custom || type != BackendType::CUSTOM, "backend string \"", record.backend,
+                        "\": c10d cannot tell two registered backends of one group apart");
+      made.emplace_back(entry.backend, maker.make(entry.backend, store_for(record, entry.device)));
       found = std::prev(made.end());
     }
-    group->setBackend(entry.device, backend_kind(entry.backend).type, found->second);
+    group->setBackend(entry.device, type, found->second);
   }
 }
 
-bool uses(const GroupRecord& record, const char* backend) {
-  return std::any_of(record.config.begin(), record.config.end(), [&](const auto& e) { return e.backend == backend; });
+// Returns: why it is not the fastest; may be empty.
+std::string set_chosen_backend(const Group& group, GroupRecord& record, BackendMaker& maker) {
+  const auto chosen = maker.choose_cpu(store_for(record, c10::DeviceType::CPU));
+  group->setBackend(c10::DeviceType::CPU, backend_kind(chosen.name).type, chosen.backend);
+  record.backend = chosen.name;
+  record.config = {{c10::DeviceType::CPU, chosen.name}};
+  return chosen.reason;
 }
-
-bool may_use_gloo(const GroupRecord& record) { return uses(record, "gloo") || uses(record, "cohort"); }
 
 // What tells this GPU from others of the host: the entry of CUDA_VISIBLE_DEVICES that it stands for, else its number.
 std::string physical_device(c10::Device device) {
@@ -111,97 +62,66 @@ std::string physical_device(c10::Device device) {
   return "GPU " + (index < names.size() ? base::trim(names[index]) : std::to_string(index));
 }
 
-void meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan,
-                 std::optional<c10::Device> device_id) {
-  if (!calls_roll(record.config)) return world().peers->publish();
-  world().peers->learn(call_roll({.store = record.store,
-                                  .rank = rank,
-                                  .world_size = static_cast<int>(record.ranks.size()),
-                                  .timeout = record.timeout,
-                                  .plan = plan,
-                                  .accelerator = uses(record, "nccl") && device_id ? physical_device(*device_id) : "",
-                                  .uses_gloo = may_use_gloo(record),
-                                  .needs_shared_memory = uses(record, "shm"),
-                                  .group = record.description}));
-}
+bool calls_roll(const GroupRecord& record) { return any_can(record.config, &BackendCapability::calls_roll); }
 
-void connect(const Group& group, const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id,
-             bool is_first) {
-  try {
-    set_backends(group, record, group_rank, device_id);
-  } catch (const c10::ValueError&) {
-    throw;
-  } catch (const std::exception& error) {
-    if (is_first && uses(record, "shm")) leave_roll(record.store, group_rank);
-    if (!may_use_gloo(record)) throw;
-    const auto text = explain_failed_connect({.store = record.store,
-                                              .group = record.description,
-                                              .ranks = record.ranks,
-                                              .option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
-                                              .engine_text = error.what()},
-                                             *world().peers);
-    if (is_first) leave_roll(record.store, group_rank);
-    C10_THROW_ERROR(DistBackendError, text);
-  }
-}
-
-// Makes `record` one of backend "shm" and connects it. Returns: why this cannot be, or an empty text; the same on all ranks.
-std::string connect_by_shm(const Group& group, GroupRecord& record, int group_rank) {
-  if (const auto obstacles = obstacles_to_shm(record); !obstacles.empty()) return obstacles.front();
-  auto wanted = record;
-  wanted.backend = "shm";
-  wanted.config = {{c10::DeviceType::CPU, "shm"}};
-  try {
-    set_backends(group, wanted, group_rank, std::nullopt);
-  } catch (const CannotShareMemory& error) {
-    return error.reason();
-  }
-  record = std::move(wanted);
-  return {};
+std::shared_ptr<Roster> meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan,
+                                    std::optional<c10::Device> device_id) {
+  const auto size = static_cast<int>(record.ranks.size());
+  // Python ranks of other backends write nothing by which their arrival could be seen.
+  if (!calls_roll(record)) return Roster::unannounced(record.store, rank, size);
+  const bool names_gpu = device_id && any_can(record.config, &BackendCapability::owns_gpu);
+  return Roster::by_roll_call({.store = record.store,
+                               .rank = rank,
+                               .world_size = size,
+                               .timeout = record.timeout,
+                               .plan = plan,
+                               .accelerator = names_gpu ? physical_device(*device_id) : "",
+                               .uses_gloo = any_can(record.config, &BackendCapability::listens),
+                               .needs_shared_memory = any_can(record.config, &BackendCapability::shares_memory),
+                               .group = record.description});
 }
 
 BackendType default_type(const GroupRecord& record) {
   for (const auto& entry : record.config) {
-    if (entry.backend == "nccl") return BackendType::NCCL;
+    const auto& kind = backend_kind(entry.backend);
+    if (kind.capability.owns_gpu) return kind.type;
   }
   return backend_kind(record.config.front().backend).type;
 }
 
+Membership membership(const GroupRecord& record, int group_rank, std::optional<c10::Device> device_id, bool is_first) {
+  Membership own{.rank = group_rank,
+                 .global_ranks = {},
+                 .device_id = device_id,
+                 .has_called_roll = is_first && calls_roll(record),
+                 .timeout_option = is_first ? "InitOptions::timeout" : "NewGroupOptions::timeout",
+                 .wraps_for_debugging = true};
+  if (!is_first) own.global_ranks.assign(record.ranks.begin(), record.ranks.end());
+  return own;
+}
+
 }  // namespace
-
-bool calls_roll(const std::vector<DeviceBackend>& config) {
-  return std::any_of(config.begin(), config.end(), [](const auto& entry) {
-    return entry.backend == "gloo" || entry.backend == "shm" || entry.backend == "cohort";
-  });
-}
-
-bool may_choose_backend(const std::string& named, const std::vector<DeviceBackend>& config) {
-  return named.empty() && config == std::vector<DeviceBackend>{{c10::DeviceType::CPU, "gloo"}};
-}
 
 Group create_group(const StorePtr& store, GroupRecord record, int group_rank, std::optional<c10::Device> device_id,
                    const std::optional<RendezvousPlan>& plan) {
   const auto size = static_cast<int>(record.ranks.size());
   record.store = c10::make_intrusive<c10d::PrefixStore>(record.name + "/", store);
-  const bool is_first = !world().peers;
-  if (is_first) {
-    world().peers = std::make_shared<Peers>(record.store, group_rank, size);
-    meet_others(record, group_rank, plan, device_id);
-    world().reports = std::make_shared<Reports>(record.store, world().peers, group_rank, size);
-  }
+  const bool is_first = !world().roster;
+  if (is_first) world().roster = meet_others(record, group_rank, plan, device_id);
+  const auto& roster = world().roster;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
   if (device_id) group->setBoundDeviceId(device_id);
-  record.watch = make_process_watch(world().peers, world().reports,
-                                    {record.description, record.ranks, group_rank, record.timeout, record.store});
-  if (uses(record, "shm")) {
-    const auto obstacles = obstacles_to_shm(record);
-    TORCH_CHECK_VALUE(obstacles.empty(), job::shm_refusal_text(record.description, obstacles));
+  record.watch = roster->watch({record.description, record.ranks, group_rank, record.timeout, record.store});
+  BackendMaker maker(record, roster, membership(record, group_rank, device_id, is_first));
+  std::string reason;
+  if (record.is_backend_chosen) {
+    reason = set_chosen_backend(group, record, maker);
+  } else {
+    set_backends(group, record, maker);
   }
-  const auto reason = record.is_backend_chosen ? connect_by_shm(group, record, group_rank) : "";
-  if (!uses(record, "shm") || !record.is_backend_chosen) connect(group, record, group_rank, device_id, is_first);
   group->setDefaultBackend(default_type(record));
   // Ranks without a roll call may have written themselves by now.
-  if (is_first && !calls_roll(record.config)) world().peers->collect();
+  if (is_first && !calls_roll(record)) roster->collect();
   group->setGroupName(record.name);
   group->setGroupDesc(record.description);
   c10d::register_process_group(record.name, group);
@@ -229,8 +149,7 @@ void forget_everything() {
     c10d::unregister_process_group(current.groups.back().name);
     current.groups.pop_back();
   }
-  current.peers.reset();
-  current.reports.reset();
+  current.roster.reset();
   current.group_count = 0;
   current.num_local_groups.clear();
 }

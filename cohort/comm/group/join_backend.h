@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,11 @@ class Backend;
 
 namespace cohort::comm {
 
+/// The names of the backends that can be joined, each with the devices it serves, such as "cpu".
+COHORT_API std::map<std::string, std::vector<std::string>> joinable_backends();
+
 struct JoinRequest {
-  std::string backend;  ///< "cohort" or "shm"
+  std::string backend;  ///< one of them
   /// What PyTorch hands to a backend: the group's store behind a prefix for the device, such as "cpu/".
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
@@ -34,11 +38,6 @@ struct JoinRequest {
 /// Throws c10::ValueError for ranks that can never work together, c10::DistStoreError naming those that do not come,
 /// c10::DistBackendError when connecting fails.
 /// Thread-safety: one thread at a time.
-COHORT_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
-
-/// Ends all operations of backend "shm" in this process, and the threads that run them. For hosts whose own end does not bear
-/// threads, as Python's. Afterwards every operation fails.
-/// Returns: true if there were groups; threads that use them may still be on their way out of an operation.
-COHORT_API bool end_background_threads();
+COHORT_BINDING_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
 
 }  // namespace cohort::comm

@@ -13,8 +13,8 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
+#include "cohort/comm/backend/background_threads.h"
 #include "cohort/comm/group/world.h"
-#include "cohort/comm/shm/open_sessions.h"
 #include "cohort/comm/watch/tracked_work.h"
 #include "cohort/job/error_file.h"
 
@@ -28,15 +28,15 @@ std::terminate_handler previous_handler = nullptr;
 void release_groups_at_exit(int status, void*) {
   auto& current = world();
   if (current.groups.empty()) return;
-  const auto pending = num_pending_operations() + num_pending_shm_operations();
+  const auto pending = num_pending_operations() + num_pending_in_background();
   if (pending > 0) {
     base::log_warning("exiting with " + std::to_string(pending) +
                       " operation(s) that nobody waited for; the process groups are left to the system. "
                       "Call wait() on every Work and destroy_process_group() before the program ends.");
-    end_shm_operations();
+    end_background_operations();
     return;
   }
-  // After a failure there is something more important to read.
+  // After a failure the error is more important to read.
   if (status == 0) {
     base::log_warning(
         "the program ended without destroy_process_group(); its groups are released now. Call it before main returns, "

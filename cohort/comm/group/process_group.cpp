@@ -10,15 +10,16 @@
 #include <numeric>
 
 #include "cohort/base/env.h"
-#include "cohort/comm/collectives/arguments.h"
+#include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/group_creation.h"
 #include "cohort/comm/group/non_member.h"
 #include "cohort/comm/group/threads.h"
 #include "cohort/comm/registry/backends.h"
+#include "cohort/comm/registry/cohort_backend.h"
 #include "cohort/comm/registry/default_timeout.h"
 #include "cohort/comm/start/rendezvous.h"
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort {
 namespace {
@@ -30,7 +31,8 @@ using std::chrono::milliseconds;
 
 int ranks_on_host(const comm::RendezvousPlan* plan) {
   if (const auto size = base::get_env("LOCAL_WORLD_SIZE")) return std::atoi(size->c_str());
-  if (world().peers->knows_all()) return world().peers->ranks_on_this_host();
+  const auto& peers = world().roster->peers();
+  if (peers.knows_all()) return peers.ranks_on_this_host();
   const bool loopback = plan && (plan->host == "localhost" || plan->host.rfind("127.", 0) == 0 || plan->host == "::1");
   return loopback ? plan->world_size : 0;
 }
@@ -41,7 +43,7 @@ GroupRecord default_record(const InitOptions& options, int world_size) {
   record.description = "default_pg";
   record.config = comm::parse_backend(options.backend, at::hasCUDA(), comm::known_backends());
   record.backend = options.backend.empty() ? record.config.front().backend : options.backend;
-  record.is_backend_chosen = comm::may_choose_backend(options.backend, record.config);
+  record.is_backend_chosen = comm::chooses_backend(options.backend, record.config);
   record.timeout = comm::checked_timeout(options.timeout, record.config);
   record.ranks.resize(world_size);
   std::iota(record.ranks.begin(), record.ranks.end(), 0);
@@ -77,7 +79,8 @@ void init_process_group(const InitOptions& options) {
   if (!store) {
     plan = comm::plan_rendezvous(options.init_method.empty() ? "env://" : options.init_method, rank, world_size);
     store = comm::meet(*plan, timeout,
-                       comm::calls_roll(record.config) ? comm::Attendance::kRollCall : comm::Attendance::kStore);
+                       comm::any_can(record.config, &comm::BackendCapability::calls_roll) ? comm::Attendance::kRollCall
+                                                                                          : comm::Attendance::kStore);
     rank = plan->rank;
     world_size = plan->world_size;
   }
@@ -165,7 +168,8 @@ int get_node_local_rank(std::optional<int> fallback_rank) {
   if (!value) {
     // The place in the default group tells ranks that a scheduler started from those that its task started.
     const auto& group = world().default_group;
-    value = job::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");
+    value =
+        rendezvous::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");
   }
   if (!value) {
     TORCH_CHECK(

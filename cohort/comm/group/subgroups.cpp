@@ -184,10 +184,11 @@ Group split_group(const Group& parent, const std::vector<std::vector<int>>& spli
   check_split_lists(split_ranks, record.group->getSize());
   auto config = split_config(record, options.backend);
   const auto device_id = default_group()->getBoundDeviceId();
-  const bool on_cpu = std::all_of(config.begin(), config.end(), [](const auto& entry) {
-    return entry.device == c10::DeviceType::CPU || entry.backend == "gloo" || entry.backend == "cohort";
+  const bool splits_unbound = std::all_of(config.begin(), config.end(), [](const auto& entry) {
+    return entry.device == c10::DeviceType::CPU || !comm::capability_of(entry.backend).splits_bound_only;
   });
-  TORCH_CHECK(on_cpu || device_id, "No device associated with the default pg, not safe to split any process groups");
+  TORCH_CHECK(splits_unbound || device_id,
+              "No device associated with the default pg, not safe to split any process groups");
   const int own = record.group->getRank();
   const auto mine = std::find_if(split_ranks.begin(), split_ranks.end(), [&](const auto& list) {
     return std::find(list.begin(), list.end(), own) != list.end();

@@ -1,4 +1,5 @@
-/// World: the process groups of this process. There is one, in libcohort.so, never destroyed (see process_exit.cpp).
+/// World: the process groups of this process, and the jobs it is in. There is one, in libcohort.so, never destroyed (see
+/// process_exit.cpp).
 #pragma once
 
 #include <chrono>
@@ -8,10 +9,9 @@
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
+#include "cohort/comm/group/roster.h"
 #include "cohort/comm/registry/backend_config.h"
 #include "cohort/comm/watch/operation_watch.h"
-#include "cohort/comm/watch/peers.h"
-#include "cohort/comm/watch/reports.h"
 
 namespace cohort::comm {
 
@@ -29,6 +29,14 @@ struct GroupRecord {
   mutable int num_splits = 0;  ///< how often split_group cut it
 };
 
+/// What groups share that somebody else builds, as Python's torch.distributed does (join_backend.h). Nothing of it keeps a
+/// group or its store alive.
+struct JoinedGroups {
+  std::weak_ptr<Roster> roster;  ///< of their default group
+  const c10d::Store* last_store = nullptr;
+  c10::weak_intrusive_ptr<c10d::Backend> last_backend{c10::intrusive_ptr<c10d::Backend>()};
+};
+
 struct World {
   /// In the order they were made; the default group is the first.
   std::vector<GroupRecord> groups;
@@ -37,8 +45,9 @@ struct World {
   int group_count = 0;
   /// How many groups were made by local synchronisation, by their ranks; kept for names that no earlier group has had.
   std::map<std::vector<int>, int> num_local_groups;
-  std::shared_ptr<Peers> peers;
-  std::shared_ptr<Reports> reports;
+  /// Of the job that init_process_group has joined.
+  std::shared_ptr<Roster> roster;
+  JoinedGroups joined;
 
   /// Null when `group` is unknown; null `group` is the default group. Throws c10::ValueError before init_process_group.
   const GroupRecord* find(const Group& group) const;

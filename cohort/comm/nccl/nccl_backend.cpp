@@ -25,7 +25,7 @@ using Tensor = at::Tensor;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The engine's Work with its failure explained. It is no TrackedWork: on a GPU a Work that has been waited for is still
+// The engine's Work with its failure explained. It is not a TrackedWork: on a GPU a Work that has been waited for is still
 // running, and one may be dropped while it runs.
 class NcclWork final : public c10d::Work {
  public:

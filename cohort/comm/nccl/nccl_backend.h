@@ -5,7 +5,6 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include "cohort/comm/backend/backend_request.h"
-#include "cohort/export.h"
 
 namespace c10d {
 class Backend;
@@ -14,13 +13,13 @@ class Backend;
 namespace cohort::comm {
 
 /// True if this build has NCCL; whether a GPU is present is another matter.
-COHORT_API bool nccl_available();
+bool nccl_available();
 
 /// The engine (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) with PyTorch's options. Its Works follow CUDA streams:
 /// wait() lets the current stream wait and returns at once. Ranks connect at the first operation, or here if the request
 /// has a device_id.
 /// Throws c10::Error with the way to get NCCL when the build has none, c10::ValueError when the process sees no GPU
 /// or NCCL_SOCKET_IFNAME leaves no interface.
-COHORT_API c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request);
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

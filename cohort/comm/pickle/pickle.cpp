@@ -11,8 +11,10 @@
 #include "cohort/comm/pickle/pickle_text.h"
 #include "cohort/comm/pickle/unpickle.h"
 
-namespace cohort {
+namespace cohort::comm {
 namespace {
+
+using namespace base::pickle_opcode;
 
 struct BytesHolder : torch::CustomClassHolder {
   explicit BytesHolder(std::string b) : bytes(std::move(b)) {}
@@ -33,10 +35,6 @@ const std::string& bytes_of(const c10::IValue& value) {
   TORCH_CHECK_VALUE(is_bytes(value), "expected bytes made by bytes_value, got a value of type ", value.tagKind());
   return static_cast<const BytesHolder*>(value.toCapsule().get())->bytes;
 }
-
-namespace comm {
-
-using namespace base::pickle_opcode;
 
 namespace {
 
@@ -142,5 +140,4 @@ std::string pickle_bytes(std::string_view bytes) {
 
 c10::IValue unpickle(std::string_view data) { return Unpickler(data, plain_names()).load(); }
 
-}  // namespace comm
-}  // namespace cohort
+}  // namespace cohort::comm

@@ -15,15 +15,13 @@
 
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 /// Python's bytes as an IValue; IValue's own string is Python's str.
 COHORT_API c10::IValue bytes_value(std::string bytes);
 COHORT_API bool is_bytes(const c10::IValue& value);
 /// Throws c10::ValueError if `value` is not made by bytes_value. The reference lives as long as the value.
 COHORT_API const std::string& bytes_of(const c10::IValue& value);
-
-namespace comm {
 
 constexpr int kMaxPickleDepth = 200;
 
@@ -37,5 +35,4 @@ COHORT_API std::string pickle_bytes(std::string_view bytes);
 /// Throws c10::ValueError, with the position, for anything else.
 COHORT_API c10::IValue unpickle(std::string_view data);
 
-}  // namespace comm
-}  // namespace cohort
+}  // namespace cohort::comm

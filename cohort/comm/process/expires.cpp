@@ -48,8 +48,8 @@ int try_to_send(const std::string& path, const std::string& line) {
 
 base::Result<void> send(const std::string& path, const std::string& line) {
   if (line.size() > PIPE_BUF) {
-    return Error(base::fill_in("a timer's scope is too long: its request has {} bytes, and {} can be sent", line.size(),
-                               PIPE_BUF));
+    return Error(base::fill_in("a timer's scope is too long: its request has {} bytes, and at most {} can be sent",
+                               line.size(), PIPE_BUF));
   }
   int number = 0;
   for (int i = 0; i < kTries; ++i) {

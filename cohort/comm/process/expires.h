@@ -5,7 +5,7 @@
 ///       train_one_epoch();
 ///     }
 ///
-/// The twin of torch.distributed.elastic.timer.expires() with a FileTimerClient, and it works with torchrun, too. Start the job
+/// The twin of torch.distributed.elastic.timer.expires() with a FileTimerClient, and it also works with torchrun. Start the job
 /// with TORCHELASTIC_ENABLE_FILE_TIMER=1: the launcher then tells its workers in TORCHELASTIC_TIMER_FILE where it listens.
 /// Nothing here uses LibTorch.
 #pragma once

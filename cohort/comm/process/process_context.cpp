@@ -14,6 +14,7 @@
 namespace cohort {
 namespace {
 
+using comm::SpawnedRank;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr auto kGracePeriod = std::chrono::seconds(30);
@@ -21,7 +22,7 @@ constexpr auto kGracePeriod = std::chrono::seconds(30);
 // None: there is no limit.
 using Deadline = std::optional<Clock::time_point>;
 
-// Far enough for anybody, and no overflow for milliseconds::max().
+// Longer than any job, and without an overflow for milliseconds::max().
 Deadline after(std::optional<milliseconds> timeout) {
   constexpr milliseconds kYears = std::chrono::hours(24 * 365 * 10);
   return timeout ? Deadline(Clock::now() + std::min(*timeout, kYears)) : std::nullopt;
@@ -91,7 +92,7 @@ void end_all(std::vector<SpawnedRank>& ranks, std::optional<milliseconds> grace_
 }
 
 std::string read_error_text(const SpawnedRank& rank) {
-  std::string text(kMaxErrorBytes, '\0');
+  std::string text(comm::kMaxErrorBytes, '\0');
   const auto length = read(rank.error_pipe.get(), text.data(), text.size());
   text.resize(length > 0 ? static_cast<size_t>(length) : 0);
   return text;

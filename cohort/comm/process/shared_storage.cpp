@@ -87,7 +87,7 @@ c10::Storage SharedBlock::storage_at(size_t offset, size_t num_bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = storages_.find(place);
   if (found != storages_.end()) {
-    // One that was given other memory since then is none of ours any more.
+    // A storage that was given other memory since then is no longer one of ours.
     if (auto known = found->second.lock(); known && known->data() == data() + offset) return {std::move(known)};
     storages_.erase(found);
   }
@@ -152,7 +152,7 @@ void check_shareable(const std::string& who, const at::Tensor& tensor) {
                     "), and only plain dtypes can be in shared memory\n"
                     "  hint: share tensor.int_repr() and its scale");
   TORCH_CHECK_VALUE(tensor.has_storage() && has_memory(tensor.storage()), who,
-                    " has no memory of its own, as wrapped and fake tensors have none\n"
+                    " has no memory of its own (it may be a wrapped or fake tensor)\n"
                     "  hint: share the tensor that it stands for");
 }
 

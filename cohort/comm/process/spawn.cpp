@@ -25,6 +25,8 @@
 namespace cohort {
 namespace {
 
+using comm::SpawnedRank;
+
 // Threads other than this one would be missing in the forked ranks, with the locks they hold.
 void refuse_other_threads() {
   std::vector<std::string> names;
@@ -66,7 +68,7 @@ std::string error_text(const std::exception& error) {
     comm::apply_default_thread_count(nprocs);
     fn(index);
   } catch (const std::exception& error) {
-    const auto text = error_text(error).substr(0, kMaxErrorBytes);
+    const auto text = error_text(error).substr(0, comm::kMaxErrorBytes);
     [[maybe_unused]] const auto result = base::write_all(error_fd, text.empty() ? "(no text)" : text);
     exit_code = 1;
   }

@@ -9,7 +9,7 @@
 #include "cohort/base/file.h"
 #include "cohort/comm/process/process_context.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 /// Of an exception's text; a pipe holds that much, so that a rank is never blocked by writing it.
 constexpr size_t kMaxErrorBytes = 64 * 1024;
@@ -26,14 +26,18 @@ struct SpawnedRank {
   int status = 0;
 };
 
+}  // namespace cohort::comm
+
+namespace cohort {
+
 struct ProcessContext::Ranks {
   pid_t owner = -1;
-  std::vector<SpawnedRank> list;
+  std::vector<comm::SpawnedRank> list;
 };
 
 /// How spawn fills a context.
 struct StartedRanks {
-  static std::vector<SpawnedRank>& of(ProcessContext& context) { return context.ranks_->list; }
+  static std::vector<comm::SpawnedRank>& of(ProcessContext& context) { return context.ranks_->list; }
 };
 
 }  // namespace cohort

@@ -15,13 +15,12 @@
 #include "cohort/comm/process/tensor_message.h"
 #include "cohort/shm/unix_socket.h"
 
-namespace cohort {
+namespace cohort::comm {
 namespace {
 
 using base::errno_text;
 using base::Fd;
 using base::fill_in;
-using comm::TensorMessage;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 // None: no limit.
@@ -47,7 +46,7 @@ bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
     if (deadline) slice = std::clamp(std::chrono::ceil<milliseconds>(*deadline - Clock::now()), milliseconds(0), slice);
     pollfd entry{socket.get(), events, 0};
     if (::poll(&entry, 1, static_cast<int>(slice.count())) > 0) return true;
-    comm::throw_interruption();
+    throw_interruption();
     if (deadline && Clock::now() >= *deadline) return false;
   }
 }
@@ -62,7 +61,7 @@ shm::UnixAddress address_of(const std::string& name) {
 std::string in_quotes(const std::string& name) { return "\"" + name + "\""; }
 
 void check_sendable(const at::Tensor& tensor) {
-  comm::check_shareable("send: the tensor", tensor);
+  check_shareable("send: the tensor", tensor);
   TORCH_CHECK_VALUE(!tensor.requires_grad() || tensor.is_leaf(),
                     "send: the tensor requires a gradient and is the result of an operation, whose history cannot "
                     "cross to another process\n  hint: send tensor.detach()");
@@ -71,7 +70,7 @@ void check_sendable(const at::Tensor& tensor) {
                     tensor.is_conj() ? "resolve_conj()" : "resolve_neg()");
   TORCH_CHECK_VALUE(tensor.dim() <= TensorMessage::kMaxDimensions, "send: the tensor has ", tensor.dim(),
                     " dimensions, more than ", TensorMessage::kMaxDimensions);
-  TORCH_CHECK_VALUE(!comm::is_libtorch_shared(tensor.storage()),
+  TORCH_CHECK_VALUE(!is_libtorch_shared(tensor.storage()),
                     "send: the tensor was shared by Tensor::share_memory_() or torch.multiprocessing, whose files can "
                     "shrink under their readers\n"
                     "  hint: share it with cohort::share_memory (torchcohort.share_memory) instead");
@@ -90,25 +89,25 @@ shm::MessageWithFd receive_message(const Fd& socket, TensorMessage& message) {
 }
 
 base::Result<at::Tensor> to_tensor(const TensorMessage& message, shm::MessageWithFd received) {
-  if (received.is_cut || received.num_bytes != sizeof(message)) return base::Error("it is no tensor");
-  if (auto fine = comm::check_message(message); !fine) return fine.error();
+  if (received.is_cut || received.num_bytes != sizeof(message)) return base::Error("it is not a tensor");
+  if (auto fine = check_message(message); !fine) return fine.error();
   if (message.memory_bytes == 0) {
-    return comm::decode_tensor(message, c10::Storage(c10::Storage::use_byte_size_t(), 0,
-                                                     c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false));
+    return decode_tensor(message, c10::Storage(c10::Storage::use_byte_size_t(), 0,
+                                               c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false));
   }
   if (!received.fd) {
-    return base::Error("its memory did not come with it")
-        .with_hint("this process may have no descriptor left: see ulimit -n");
+    return base::Error("its memory was not received with it")
+        .with_hint("this process may have no file descriptor left: see ulimit -n");
   }
-  auto block = comm::SharedBlock::open(std::move(received.fd), message.memory_bytes);
+  auto block = SharedBlock::open(std::move(received.fd), message.memory_bytes);
   if (!block) return block.error();
-  if ((*block)->size() != message.memory_bytes) return base::Error("its memory is no whole number of pages");
-  return comm::decode_tensor(message, (*block)->storage_at(message.storage_offset, message.storage_bytes));
+  if ((*block)->size() != message.memory_bytes) return base::Error("its memory is not a whole number of pages");
+  return decode_tensor(message, (*block)->storage_at(message.storage_offset, message.storage_bytes));
 }
 
 }  // namespace
 
-// Here and not in the header: base::Fd is no part of the library's interface.
+// Here and not in the header: base::Fd is not part of the library's interface.
 TensorChannel::TensorChannel(Fd socket, int peer_pid) : socket_(std::move(socket)), peer_pid_(peer_pid) {}
 TensorChannel::TensorChannel(TensorChannel&& other) noexcept = default;
 TensorChannel& TensorChannel::operator=(TensorChannel&& other) noexcept = default;
@@ -139,7 +138,7 @@ TensorChannel TensorChannel::connect(const std::string& name, milliseconds timeo
     if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
       fail(fill_in("cannot connect to tensor channel {}: {}", in_quotes(name), errno_text(errno)));
     }
-    comm::throw_interruption();
+    throw_interruption();
     if (Clock::now() >= *deadline) {
       fail(fill_in(
           "no process listens on tensor channel {} after {}\n  hint: the other process makes a TensorListener of "
@@ -162,9 +161,9 @@ void TensorChannel::check_open(const char* operation) const {
 void TensorChannel::send(const at::Tensor& tensor) {
   check_open("send");
   check_sendable(tensor);
-  comm::move_to_shared_memory({tensor.storage()});
-  const auto shared = comm::find_shared(tensor.storage());
-  const auto message = comm::encode_tensor(tensor);
+  move_to_shared_memory({tensor.storage()});
+  const auto shared = find_shared(tensor.storage());
+  const auto message = encode_tensor(tensor);
   while (true) {
     wait_for(socket_, POLLOUT, std::nullopt);
     const auto sent = shm::send_with_fd(socket_, {reinterpret_cast<const char*>(&message), sizeof(message)},
@@ -223,9 +222,9 @@ TensorChannel TensorListener::accept(std::optional<milliseconds> timeout) {
       if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) continue;
       fail(fill_in("cannot accept on tensor channel {}: {}", in_quotes(name_), errno_text(errno)));
     }
-    // A stranger is not told anything.
+    // Another user's process gets no answer.
     if (const auto pid = shm::own_users_process(socket)) return TensorChannel(std::move(socket), *pid);
   }
 }
 
-}  // namespace cohort
+}  // namespace cohort::comm

@@ -21,7 +21,7 @@
 #include "cohort/base/file.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 /// One end of a connection; both ends send and receive. Move-only. One thread at a time sends, and one receives.
 /// Errors: c10::ValueError for what can never be sent, c10::DistNetworkError for the rest.
@@ -42,7 +42,7 @@ class COHORT_API TensorChannel {
   /// conjugates and negatives, and for tensors that Tensor::share_memory_() has shared: its files can shrink under a reader.
   void send(const at::Tensor& tensor);
   /// Blocks until a tensor comes. The same storage received twice is one storage here. Throws once the other end is closed and
-  /// everything it has sent is received, and for what is no tensor; the channel can be used on after the latter.
+  /// everything it has sent is received, and for something that is not a tensor; after the latter the channel can still be used.
   at::Tensor receive();
   /// True if receive() would not block; waits that long for it (0: looks).
   bool poll(std::chrono::milliseconds timeout = {});
@@ -77,4 +77,4 @@ class COHORT_API TensorListener {
   base::Fd socket_;
 };
 
-}  // namespace cohort
+}  // namespace cohort::comm

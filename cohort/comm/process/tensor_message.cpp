@@ -22,7 +22,7 @@ bool is_plain_dtype(int32_t number) {
   return dtype != c10::ScalarType::Undefined && !c10::isQIntType(dtype) && !c10::isBitsType(dtype);
 }
 
-// Bytes from the storage's begin to the last element's end; nothing if that is no number, or a size or stride is negative.
+// Bytes from the storage's begin to the last element's end; nothing if that overflows, or if a size or stride is negative.
 std::optional<uint64_t> end_of_elements(const TensorMessage& message) {
   int64_t last = message.element_offset;
   int64_t num_elements = 1;
@@ -63,7 +63,7 @@ TensorMessage encode_tensor(const at::Tensor& tensor) {
 
 base::Result<void> check_message(const TensorMessage& message) {
   const TensorMessage expected;
-  if (std::memcmp(message.magic, expected.magic, sizeof(message.magic)) != 0) return Error("it is no tensor");
+  if (std::memcmp(message.magic, expected.magic, sizeof(message.magic)) != 0) return Error("it is not a tensor");
   if (message.version != expected.version) {
     return Error(fill_in("it has format {}, and this release of Cohort knows {}", message.version, expected.version));
   }

@@ -31,7 +31,7 @@ struct TensorMessage {
 TensorMessage encode_tensor(const at::Tensor& tensor);
 
 /// An error unless it describes a tensor that this release can make and that lies within its storage, and that within its memory.
-COHORT_API base::Result<void> check_message(const TensorMessage& message);
+COHORT_TEST_API base::Result<void> check_message(const TensorMessage& message);
 
 /// The tensor that a checked message describes, in `storage`.
 at::Tensor decode_tensor(const TensorMessage& message, const c10::Storage& storage);

@@ -23,7 +23,7 @@ std::string names(const std::vector<BackendCapability>& known) {
   return base::join(all, ", ");
 }
 
-const BackendCapability& capability_of(const std::string& name, const std::vector<BackendCapability>& known) {
+const BackendCapability& capability_in(const std::string& name, const std::vector<BackendCapability>& known) {
   const auto found = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.name == name; });
   TORCH_CHECK_VALUE(found != known.end(), "Unknown backend \"", name, "\" (known: ", names(known),
                     "; others can be added by register_backend)");
@@ -48,7 +48,7 @@ std::vector<DeviceBackend> parse_pairs(const std::string& text, const std::vecto
       TORCH_CHECK_VALUE(earlier.device != device, "Duplicate device type ", parts[0], " in the backend string \"", text,
                         "\"");
     }
-    const auto& devices = capability_of(parts[1], known).devices;
+    const auto& devices = capability_in(parts[1], known).devices;
     TORCH_CHECK_VALUE(std::find(devices.begin(), devices.end(), device) != devices.end(), "backend \"", parts[1],
                       "\" does not serve ", parts[0], " tensors (backend string \"", text, "\")");
     config.push_back({device, parts[1]});
@@ -73,7 +73,7 @@ std::vector<DeviceBackend> parse_backend(const std::string& text, bool has_cuda,
   }
   if (name.find(':') != std::string::npos) return parse_pairs(name, known);
   std::vector<DeviceBackend> config;
-  for (const auto device : capability_of(name, known).devices) config.push_back({device, name});
+  for (const auto device : capability_in(name, known).devices) config.push_back({device, name});
   return config;
 }
 

@@ -2,8 +2,10 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <list>
 
+#include "cohort/comm/backend/per_device_backend.h"
 #include "cohort/comm/gloo/make_gloo_backend.h"
 #include "cohort/comm/nccl/nccl_backend.h"
 #include "cohort/comm/registry/cohort_backend.h"
@@ -16,13 +18,44 @@ namespace {
 using c10::DeviceType;
 using c10d::ProcessGroup;
 
-// A backend joins by one line. A list: entries keep their place when others are registered.
+// A backend joins by one row. A list: entries keep their place when others are registered.
 std::list<BackendKind>& table() {
   static auto* const kinds = new std::list<BackendKind>{
-      {{"gloo", {DeviceType::CPU, DeviceType::CUDA}}, ProcessGroup::BackendType::GLOO, make_gloo_backend},
-      {{"nccl", {DeviceType::CUDA}}, ProcessGroup::BackendType::NCCL, make_nccl_backend},
-      {{"shm", {DeviceType::CPU}}, ProcessGroup::BackendType::CUSTOM, make_shm_backend},
-      {{"cohort", {DeviceType::CPU, DeviceType::CUDA}}, ProcessGroup::BackendType::CUSTOM, make_cohort_backend},
+      {{.name = "gloo",
+        .devices = {DeviceType::CPU, DeviceType::CUDA},
+        .calls_roll = true,
+        .listens = true,
+        .has_monitored_barrier = true,
+        .splits_bound_only = false,
+        .scatters_all_to_all = true},
+       ProcessGroup::BackendType::GLOO,
+       make_gloo_backend},
+      {{.name = "nccl",
+        .devices = {DeviceType::CUDA},
+        .default_timeout = std::chrono::minutes(10),
+        .owns_gpu = true,
+        .reduces_gathered = true},
+       ProcessGroup::BackendType::NCCL,
+       make_nccl_backend,
+       nccl_available},
+      {{.name = "shm",
+        .devices = {DeviceType::CPU},
+        .calls_roll = true,
+        .is_joinable = true,
+        .shares_memory = true,
+        .runs_in_caller = true,
+        .has_monitored_barrier = true},
+       ProcessGroup::BackendType::CUSTOM,
+       make_shm_backend},
+      {{.name = "cohort",
+        .devices = {DeviceType::CPU, DeviceType::CUDA},
+        .calls_roll = true,
+        .listens = true,
+        .is_joinable = true,
+        .has_monitored_barrier = true,
+        .splits_bound_only = false},
+       ProcessGroup::BackendType::CUSTOM,
+       make_cohort_backend},
   };
   return *kinds;
 }
@@ -32,6 +65,15 @@ const BackendKind* find_kind(const std::string& name) {
     if (kind.capability.name == name) return &kind;
   }
   return nullptr;
+}
+
+// Empty for a backend that has none: c10d's own answer is then an exception.
+std::string name_of(const c10d::Backend& backend) {
+  try {
+    return backend.getBackendName();
+  } catch (const c10::Error&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -48,17 +90,39 @@ const BackendKind& backend_kind(const std::string& name) {
   return *kind;
 }
 
+const BackendCapability& capability_of(const std::string& name) {
+  static const auto* const least = new BackendCapability;
+  const auto* kind = find_kind(name);
+  return kind ? kind->capability : *least;
+}
+
+const BackendCapability& capability_of(const c10d::Backend& backend) { return capability_of(name_of(backend)); }
+
+const BackendCapability& capability_of(const c10d::Backend& backend, c10::DeviceType device) {
+  const auto* serving = find_serving(backend, device);
+  return capability_of(serving ? name_of(*serving) : std::string());
+}
+
+bool any_can(const std::vector<DeviceBackend>& config, bool BackendCapability::*what) {
+  return std::any_of(config.begin(), config.end(),
+                     [&](const auto& entry) { return capability_of(entry.backend).*what; });
+}
+
 }  // namespace comm
 
 void register_backend(const std::string& name, BackendCreator creator, const std::vector<c10::DeviceType>& devices) {
   TORCH_CHECK_VALUE(!comm::find_kind(name), "backend \"", name, "\" is already registered");
   TORCH_CHECK_VALUE(!name.empty() && name.find_first_of(":, ") == std::string::npos, "\"", name,
                     "\" cannot be the name of a backend");
-  comm::table().push_back({{name, devices}, c10d::ProcessGroup::BackendType::CUSTOM, std::move(creator), true});
+  comm::table().push_back({.capability = {.name = name, .devices = devices},
+                           .type = c10d::ProcessGroup::BackendType::CUSTOM,
+                           .create = std::move(creator),
+                           .is_registered = true});
 }
 
 bool is_backend_available(const std::string& name) {
-  return comm::find_kind(name) != nullptr && (name != "nccl" || is_nccl_available());
+  const auto* kind = comm::find_kind(name);
+  return kind && (!kind->is_available || kind->is_available());
 }
 
 bool is_gloo_available() { return true; }

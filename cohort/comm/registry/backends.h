@@ -1,4 +1,4 @@
-/// The table behind backend_registry.h.
+/// The table behind backend_registry.h: the one place that knows backends by their names.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -15,11 +15,22 @@ struct BackendKind {
   BackendCapability capability;
   c10d::ProcessGroup::BackendType type;
   BackendCreator create;
+  /// Null: it is part of every build.
+  bool (*is_available)() = nullptr;
   bool is_registered = false;  ///< by the program
 };
 
 std::vector<BackendCapability> known_backends();
 /// Throws c10::ValueError for a name that is not known.
 const BackendKind& backend_kind(const std::string& name);
+
+/// The row of a name; of one that is not known, what holds of every backend.
+const BackendCapability& capability_of(const std::string& name);
+/// The row of a backend that has been made, by the name it was asked for.
+const BackendCapability& capability_of(const c10d::Backend& backend);
+/// The row of what serves `device` in it: its part for that device, if it has parts.
+const BackendCapability& capability_of(const c10d::Backend& backend, c10::DeviceType device);
+/// True if one of the backends can.
+bool any_can(const std::vector<DeviceBackend>& config, bool BackendCapability::*what);
 
 }  // namespace cohort::comm

@@ -21,6 +21,10 @@ BackendRequest with_own_keys(const BackendRequest& request, const char* prefix) 
 
 }  // namespace
 
+bool chooses_backend(const std::string& named, const std::vector<DeviceBackend>& config) {
+  return named.empty() && config.size() == 1 && config.front().device == c10::DeviceType::CPU;
+}
+
 CpuBackend make_cpu_backend(const BackendRequest& request) {
   std::string reason = request.shm_obstacles.empty() ? "" : request.shm_obstacles.front();
   if (reason.empty()) {

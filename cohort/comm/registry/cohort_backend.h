@@ -1,12 +1,15 @@
 /// The backend "cohort": the best there is for each device. CPU tensors go through shared memory where all ranks can share it,
-/// else over Gloo; CUDA tensors over NCCL where this build has it and a GPU is seen.
+/// else over Gloo; CUDA tensors over NCCL where this build has it and a GPU is seen. Nobody else chooses: a group of which no
+/// backend is named gets its CPU backend from here, too.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
 
 #include <string>
+#include <vector>
 
 #include "cohort/comm/backend/backend_request.h"
+#include "cohort/comm/registry/backend_config.h"
 #include "cohort/export.h"
 
 namespace c10d {
@@ -14,6 +17,10 @@ class Backend;
 }
 
 namespace cohort::comm {
+
+/// True if a group of these backends is to be made by make_cpu_backend: none is `named`, and it is for CPU tensors alone.
+/// `config`: what "" stands for.
+bool chooses_backend(const std::string& named, const std::vector<DeviceBackend>& config);
 
 struct CpuBackend {
   c10::intrusive_ptr<c10d::Backend> backend;
@@ -26,6 +33,6 @@ struct CpuBackend {
 CpuBackend make_cpu_backend(const BackendRequest& request);
 
 /// Collective. Says at INFO what it chose. Throws as make_cpu_backend and make_nccl_backend.
-COHORT_API c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request);
+COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

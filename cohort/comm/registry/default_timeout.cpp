@@ -4,13 +4,16 @@
 
 #include <algorithm>
 
+#include "cohort/comm/registry/backends.h"
+
 namespace cohort::comm {
 
 std::chrono::milliseconds checked_timeout(std::optional<std::chrono::milliseconds> timeout,
                                           const std::vector<DeviceBackend>& config) {
   if (!timeout) {
-    const bool nccl_only = std::all_of(config.begin(), config.end(), [](const auto& e) { return e.backend == "nccl"; });
-    return nccl_only ? std::chrono::minutes(10) : std::chrono::minutes(30);
+    std::chrono::milliseconds longest{0};
+    for (const auto& entry : config) longest = std::max(longest, capability_of(entry.backend).default_timeout);
+    return longest;
   }
   TORCH_CHECK_VALUE(timeout->count() > 0, "timeout must be positive, got ", timeout->count(), " ms");
   return *timeout;

@@ -7,7 +7,7 @@
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/registry.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 std::string dump_flight_recorder() { return shm::to_json(shm::read_process_trace("")); }
 
@@ -17,7 +17,7 @@ std::string write_flight_recorder(const std::string& prefix) {
   std::string path = shm::dump_traces(prefix);
   TORCH_CHECK(!path.empty(), "the flight recorder cannot be written",
               prefix.empty() ? std::string() : " to files that begin with \"" + prefix + "\"",
-              "; the warning before this says why");
+              "; the warning before this one says why");
   return path;
 }
 
@@ -26,4 +26,4 @@ void write_chrome_trace(const std::string& path) {
   TORCH_CHECK(written.ok(), written.error().describe());
 }
 
-}  // namespace cohort
+}  // namespace cohort::comm

@@ -11,7 +11,7 @@
 
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 /// JSON with the fields of PyTorch's flight recorder, version 2.10 (torch._C._distributed_c10d._dump_fr_trace_json). One entry
 /// has a "rank" more, because this text holds all ranks of the host.
@@ -28,4 +28,4 @@ COHORT_API std::string write_flight_recorder(const std::string& prefix = "");
 /// Writes the ranks' operations for chrome://tracing and Perfetto. Throws c10::Error if the file cannot be written.
 COHORT_API void write_chrome_trace(const std::string& path);
 
-}  // namespace cohort
+}  // namespace cohort::comm

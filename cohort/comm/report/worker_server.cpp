@@ -22,7 +22,7 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/report/flight_recorder.h"
 
-namespace cohort {
+namespace cohort::comm {
 namespace {
 
 namespace control_plane = c10d::control_plane;
@@ -78,7 +78,8 @@ HttpResponse call_handler(const std::string& name, const HttpRequest& request) {
 HttpResponse answer(const HttpRequest& request) {
   const bool reads = request.method == "GET" || request.method == "HEAD";
   if (reads && request.path == "/") {
-    return {.content_type = "text/html", .body = "<h1>cohort::WorkerServer</h1>\n<a href=\"/handler/\">Handlers</a>\n"};
+    return {.content_type = "text/html",
+            .body = "<h1>cohort::comm::WorkerServer</h1>\n<a href=\"/handler/\">Handlers</a>\n"};
   }
   if (reads && request.path == kHandlerPath) {
     std::vector<std::string> names;
@@ -156,7 +157,7 @@ void register_worker_handlers() {
 struct WorkerServer::Service {
   std::string path;
   base::HttpServer server;
-  /// Readable once the thread shall end.
+  /// Readable once the thread must end.
   base::Fd stop;
   std::thread thread;
 
@@ -222,4 +223,4 @@ void WorkerServer::shutdown() {
   service_.reset();
 }
 
-}  // namespace cohort
+}  // namespace cohort::comm

@@ -1,7 +1,7 @@
 /// The control plane of one rank: HTTP on a UNIX socket, through which a tool asks a running rank what it does.
 ///
 ///     int main() {
-///       cohort::WorkerServer server;  // at TORCH_WORKER_SERVER_SOCKET; nothing without it
+///       cohort::comm::WorkerServer server;  // at TORCH_WORKER_SERVER_SOCKET; nothing without it
 ///       ...
 ///     }
 ///     $ curl --unix-socket /tmp/rank_0 http://rank/handler/
@@ -22,9 +22,9 @@
 
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::comm {
 
-/// Adds our handlers to LibTorch's table, so that PyTorch's own servers in this process have them, too. A WorkerServer does it.
+/// Adds our handlers to LibTorch's table, so that PyTorch's own servers in this process have them too. A WorkerServer calls this.
 COHORT_API void register_worker_handlers();
 
 /// Has a thread of its own, in which handlers run, one after the other; it takes no signals. Not in a process that spawns ranks.
@@ -51,4 +51,4 @@ class COHORT_API WorkerServer {
   std::unique_ptr<Service> service_;
 };
 
-}  // namespace cohort
+}  // namespace cohort::comm

@@ -11,7 +11,7 @@
 #include "cohort/base/cpu.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/shm/shm_backend.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::comm {
 namespace {
@@ -51,7 +51,7 @@ class Attachment {
   // What the others learn first of a failure.
   enum class Kind : char { kAbsent = 'A', kUnable = 'U' };
 
-  // Somebody is missing; another backend would wait for him too.
+  // Somebody is missing; another backend would wait for that rank too.
   bool is_absence(const base::Error& error) const {
     return Clock::now() >= deadline_ || describe(error).find("has ended") != std::string::npos;
   }
@@ -77,7 +77,7 @@ class Attachment {
       request_.store->set(key("address"), base::to_bytes(address));
       return address;
     }
-    wait_until("rank 0 never came to it", [this] { return request_.store->check({key("address")}); });
+    wait_until("rank 0 never arrived", [this] { return request_.store->check({key("address")}); });
     const auto bytes = request_.store->get(key("address"));
     return {bytes.begin(), bytes.end()};
   }
@@ -85,7 +85,7 @@ class Attachment {
   // So that either all ranks use the group or none does.
   void agree() {
     auto count = request_.store->add(key("joined"), 1);
-    wait_until("not every rank came to it", [&] {
+    wait_until("not every rank arrived", [&] {
       if (count < request_.world_size) count = request_.store->add(key("joined"), 0);
       return count >= request_.world_size;
     });
@@ -146,7 +146,8 @@ class Attachment {
     };
     const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
     if (failure[0] == static_cast<char>(Kind::kUnable)) {
-      throw CannotShareMemory(here, text("use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can"),
+      throw CannotShareMemory(here,
+                              text("use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can"),
                               failure.substr(1));
     }
     throw c10::DistBackendError(here,
@@ -161,7 +162,7 @@ class Attachment {
 };
 
 Cores cores_of(const BackendRequest& request) {
-  const auto local = base::parse_int(job::LaunchEnvironment().get("LOCAL_WORLD_SIZE").value_or(""));
+  const auto local = base::parse_int(rendezvous::LaunchEnvironment().get("LOCAL_WORLD_SIZE").value_or(""));
   const auto num_ranks = std::max<long long>(request.world_size, local.value_or(0));
   const auto num_cores = base::available_cores();
   if (num_cores < num_ranks) return Cores::kShared;

@@ -31,6 +31,6 @@ class CannotShareMemory : public c10::DistBackendError {
 
 /// Collective: every rank of the group must call this. Blocks until all have attached.
 /// Throws CannotShareMemory; c10::DistBackendError, on every rank, when one of them has ended or does not come in time.
-COHORT_API c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request);
+COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

@@ -18,13 +18,14 @@
 #include <vector>
 
 #include "cohort/comm/backend/backend_request.h"
+#include "cohort/comm/backend/memory_sharer.h"
 #include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_session.h"
 
 namespace cohort::comm {
 
-class ShmBackend final : public c10d::Backend {
+class ShmBackend final : public c10d::Backend, public MemorySharer {
  public:
   using Tensor = at::Tensor;
   using Tensors = std::vector<at::Tensor>;
@@ -70,8 +71,7 @@ class ShmBackend final : public c10d::Backend {
   void abort() override { session_->abort(); }
   void shutdown() override { session_->close(); }
 
-  /// See shm_empty.h.
-  Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options);
+  Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) override;
 
  private:
   struct Request {

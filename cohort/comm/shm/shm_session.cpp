@@ -6,7 +6,6 @@
 
 #include "cohort/base/host.h"
 #include "cohort/comm/backend/host_program.h"
-#include "cohort/comm/shm/open_sessions.h"
 #include "cohort/job/failure_text.h"
 #include "cohort/shm/waiting.h"
 
@@ -76,7 +75,7 @@ uint64_t count_forks() {
 
 shm::Failure forked() {
   return {shm::Failure::Kind::kAborted,
-          {"this process was forked from the rank, and is no member of its groups"},
+          {"this process was forked from the rank, and is not a member of its groups"},
           "call collectives in the rank itself; start other ranks by spawn, or before the first group"};
 }
 
@@ -95,7 +94,7 @@ ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& 
 std::shared_ptr<ShmSession> ShmSession::create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
                                                Cores cores) {
   const std::shared_ptr<ShmSession> session(new ShmSession(std::move(group), request, cores));
-  add_open_session(*session);
+  add_background_threads(session);
   return session;
 }
 
@@ -183,7 +182,7 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
   return exception;
 }
 
-// Where another thread runs an operation, this one is no better off: an interruption ends both.
+// If another thread runs an operation, that one cannot go on either: an interruption ends both.
 std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   std::unique_lock run(run_mutex_, std::try_to_lock);
   while (!run && !run.try_lock_for(kSessionLookInterval)) {
@@ -416,7 +415,7 @@ void ShmSession::close() {
   }
   wake_.notify_all();
   spare_.notify_all();
-  remove_open_session(*this);
+  remove_background_threads(*this);
   if (num_pending() > 0) {
     const std::shared_lock lock(lifetime_);
     group_->abort();

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "cohort/comm/backend/backend_request.h"
+#include "cohort/comm/backend/background_threads.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_work.h"
 #include "cohort/comm/watch/operation_watch.h"
@@ -42,7 +43,7 @@ namespace cohort::comm {
 /// What the ranks of this host have: fewer cores than ranks, one each, or more.
 enum class Cores { kShared, kOwn, kSpare };
 
-class ShmSession : public std::enable_shared_from_this<ShmSession> {
+class ShmSession final : public BackgroundThreads, public std::enable_shared_from_this<ShmSession> {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<ShmWork>;
@@ -50,7 +51,7 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
 
   static std::shared_ptr<ShmSession> create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
                                             Cores cores);
-  ~ShmSession();
+  ~ShmSession() override;
 
   const ShmIdentity& identity() const { return identity_; }
   void set_timeout(std::chrono::milliseconds timeout);
@@ -64,15 +65,15 @@ class ShmSession : public std::enable_shared_from_this<ShmSession> {
   /// Somebody will wait for `work` who cannot run the queue. If it is the next and the other ranks come to it within a moment,
   /// it runs at once in the calling thread; else the progress thread gives the caller no more time.
   void run_or_hurry(ShmWork& work);
-  /// The progress thread shall not give the caller time any more: somebody waits who cannot run the queue.
+  /// The progress thread must no longer give the caller time: somebody waits who cannot run the queue.
   void hurry();
 
   /// Ends what runs and what is queued with an error, and refuses what comes.
   void abort();
   /// The same if there is anything; then leaves the group. Afterwards every operation fails. Effective once.
-  void close();
+  void close() override;
   /// Operations queued or running, sends and receives included.
-  size_t num_pending();
+  size_t num_pending() override;
 
   /// The engine's exchange as long as the lock is held; null after close().
   struct OpenExchange {

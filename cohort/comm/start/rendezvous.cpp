@@ -17,7 +17,6 @@ namespace cohort::comm {
 namespace {
 
 using base::IpFamily;
-using base::list_interfaces;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using std::chrono::milliseconds;
 
@@ -106,10 +105,10 @@ StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance
                     who(plan), base::host_name(), addresses.error().message(), plan.source));
   // Its own client needs no name: wherever the name leads, the server is here.
   const auto own =
-      base::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, list_interfaces());
+      base::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, base::list_interfaces());
   TORCH_CHECK_VALUE(!own.empty(), "COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
                     ": this host has no such address\n",
-                    "  hint: this host's interfaces: ", base::describe_interfaces(list_interfaces()));
+                    "  hint: this host's interfaces: ", base::describe_interfaces(base::list_interfaces()));
   auto options = store_options(plan, timeout);
   options.isServer = true;
   options.waitWorkers = attendance == Attendance::kStore;
@@ -137,11 +136,11 @@ StorePtr meet(const RendezvousPlan& plan, milliseconds timeout, Attendance atten
 std::string unreachable_master_note(const RendezvousPlan& plan) {
   const auto addresses = base::resolve(plan.host, IpFamily::kAny);
   if (!addresses) return addresses.error().message();
-  const auto interfaces = list_interfaces();
+  const auto interfaces = base::list_interfaces();
   const bool leads_here = std::any_of(addresses->begin(), addresses->end(),
                                       [&](const auto& address) { return base::is_own_address(address, interfaces); });
   if (leads_here) return {};
-  return base::fill_in("{} resolves to {}, which is no address of this host: {}", plan.host,
+  return base::fill_in("{} resolves to {}, which is not an address of this host: {}", plan.host,
                        base::join(*addresses, ", "), base::describe_interfaces(interfaces));
 }
 

@@ -25,6 +25,6 @@ struct RendezvousPlan {
 
 /// `rank` and `world_size` of -1 mean "not given"; given ones win over URL and environment.
 /// Throws c10::ValueError with PyTorch's texts; the message names the variable or URL part that is missing or malformed.
-COHORT_API RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int world_size);
+COHORT_TEST_API RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int world_size);
 
 }  // namespace cohort::comm

@@ -27,17 +27,10 @@
 namespace cohort::comm {
 namespace {
 
-using job::Arrival;
-using job::decode_gloo_entry;
-using job::decode_peer;
-using job::describe_process;
 using job::gloo_key;
-using job::GlooEntry;
-using job::Peer;
 using job::ranks_in_words;
 using Clock = std::chrono::steady_clock;
 using base::fill_in;
-using base::list_interfaces;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{5};
@@ -101,17 +94,18 @@ LastFailure& last_failure() {
 }
 
 // "<who and when>\n<kind><text>"; the first failure stays.
-void post_failure(c10d::Store& store, const Peer& self, const Failure& failure) {
+void post_failure(c10d::Store& store, const job::Peer& self, const Failure& failure) {
   static std::atomic<int> count{0};
   const auto value =
       fill_in("{} {} {}\n{}{}", self.pid, self.started_at, ++count, static_cast<char>(failure.kind), failure.text);
   store.compareSet(kErrorKey, {}, base::to_bytes(value));
 }
 
-std::string describe_python(const std::optional<GlooEntry>& entry) {
+std::string describe_python(const std::optional<job::GlooEntry>& entry) {
   if (!entry) return "a Python process";
   const auto use = base::look_up_port(entry->port);
-  const bool is_here = entry->host == base::host_name() && base::is_own_address(entry->address, list_interfaces());
+  const bool is_here =
+      entry->host == base::host_name() && base::is_own_address(entry->address, base::list_interfaces());
   if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
   return "a Python process on " + entry->host;
 }
@@ -126,7 +120,7 @@ class RollCaller {
     if (self_.shm_obstacle.empty()) self_.shm_scope = shm::host_scope();
   }
 
-  std::vector<Arrival> run() {
+  std::vector<job::Arrival> run() {
     try {
       if (auto failure = enter()) fail(*failure);
       wait();
@@ -141,7 +135,7 @@ class RollCaller {
     return {
         RefusalKind::kStore,
         fill_in("[cohort] init_process_group failed: {} gets no answer from the store at {}\n"
-                "  caused by: none within the time-out of {}, nor some seconds after it\n"
+                "  caused by: no answer within the time-out of {}, nor a few seconds after it\n"
                 "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher",
                 self_in_words(), place(), base::format_duration(call_.timeout))};
   }
@@ -173,7 +167,7 @@ class RollCaller {
     }
     self_.addresses = *addresses;
     if (std::any_of(addresses->begin(), addresses->end(), base::is_loopback)) {
-      self_.interfaces = base::describe_reachable_interfaces(list_interfaces());
+      self_.interfaces = base::describe_reachable_interfaces(base::list_interfaces());
     }
     return std::nullopt;
   }
@@ -191,18 +185,18 @@ class RollCaller {
       entry = store_->compareSet(entry_key(call_.rank), {}, mine);
       if (entry == mine) return look_for_python_twin();
     }
-    const auto there = decode_peer(entry);
+    const auto there = job::decode_peer(entry);
     if (job::is_same_process(there, self_)) return enter_again(there);
     if (!job::is_seen_gone(there)) return duplicate(describe_process(there));
     const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
-    return Failure{RefusalKind::kStore, fill_in("[cohort] {} comes too late: this rank was {}, which has ended\n"
+    return Failure{RefusalKind::kStore, fill_in("[cohort] {} arrives too late: this rank was {}, which has ended\n"
                                                 "  hint: start all ranks again",
                                                 self_in_words(), describe_process(there))};
   }
 
   // This process has created a default group with this store before.
-  std::optional<Failure> enter_again(const Peer& before) {
+  std::optional<Failure> enter_again(const job::Peer& before) {
     self_.start_count = before.start_count + 1;
     if (!call_.is_among_own_kind) store_->deleteKey(gloo_key(call_.rank));
     store_->set(entry_key(call_.rank), base::to_bytes(encode(self_)));
@@ -210,7 +204,7 @@ class RollCaller {
     return std::nullopt;
   }
 
-  std::optional<GlooEntry> python_twin() const { return decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
+  auto python_twin() const { return job::decode_gloo_entry(store_->get(gloo_key(call_.rank))); }
   bool has_gloo_key(int rank) const { return !call_.is_among_own_kind && store_->check({gloo_key(rank)}); }
 
   std::optional<Failure> look_for_python_twin() {
@@ -225,25 +219,25 @@ class RollCaller {
   }
 
   // A Python process listens where it says for as long as it lives.
-  static bool is_seen_gone(const GlooEntry& entry) {
-    return entry.host == base::host_name() && base::is_own_address(entry.address, list_interfaces()) &&
+  static bool is_seen_gone(const job::GlooEntry& entry) {
+    return entry.host == base::host_name() && base::is_own_address(entry.address, base::list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
   }
-  static bool is_seen_gone(const Arrival& arrival) {
+  static bool is_seen_gone(const job::Arrival& arrival) {
     return arrival.peer ? job::is_seen_gone(*arrival.peer) : arrival.gloo && is_seen_gone(*arrival.gloo);
   }
 
   void look_for(int rank) {
     if (arrivals_.contains(rank)) return;
-    Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
+    job::Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
     if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
-      arrival.peer = decode_peer(entry);
+      arrival.peer = job::decode_peer(entry);
       // An entry of the group before this one does not count.
       if (arrival.peer->start_count < self_.start_count) return;
     } else if (has_gloo_key(rank)) {
       // A C++ rank writes that key too, but its entry first.
       if (!read_now(*store_, entry_key(rank)).empty()) return;
-      arrival.gloo = decode_gloo_entry(store_->get(gloo_key(rank)));
+      arrival.gloo = job::decode_gloo_entry(store_->get(gloo_key(rank)));
     } else {
       return;
     }
@@ -257,8 +251,8 @@ class RollCaller {
 
   bool is_complete() const { return static_cast<int>(arrivals_.size()) == call_.world_size; }
 
-  std::vector<Arrival> arrivals() const {
-    std::vector<Arrival> list;
+  std::vector<job::Arrival> arrivals() const {
+    std::vector<job::Arrival> list;
     for (const auto& entry : arrivals_) list.push_back(entry.second);
     return list;
   }
@@ -317,18 +311,19 @@ class RollCaller {
     const auto found =
         std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
     if (found == arrivals_.end()) return std::nullopt;
-    auto text = fill_in("[cohort] init_process_group failed: {} came and has ended since", describe(found->second));
+    auto text = fill_in("[cohort] init_process_group failed: {} arrived but has ended since", describe(found->second));
     if (!is_complete()) text += "\n  still missing: " + ranks_in_words(missing());
     text += fill_in("\n  hint: look at the output of rank {} for the reason", found->first);
-    if (is_file()) text += fill_in("; if it is none of this run, {} is left over from another one: delete it", place());
+    if (is_file()) text += fill_in("; if that rank is from another run, {} is a leftover: delete it", place());
     return Failure{RefusalKind::kStore, text};
   }
 
   Failure timed_out() const {
     const auto names = missing();
-    auto text = fill_in("[cohort] init_process_group timed out: {} never came\n  {} waited {} at {}{}\n  came: {}",
-                        ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
-                        hosts_store() ? ", which it hosts" : "", describe(arrivals()));
+    auto text =
+        fill_in("[cohort] init_process_group timed out: {} never arrived\n  {} waited {} at {}{}\n  arrived: {}",
+                ranks_in_words(names), self_in_words(), base::format_duration(call_.timeout), place(),
+                hosts_store() ? ", which it hosts" : "", describe(arrivals()));
     // PyTorch's own words, which scripts look for.
     text += fill_in("\n  caused by: Timed out after {} seconds waiting for clients. {}/{} clients joined.",
                     std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(), call_.world_size);
@@ -336,7 +331,7 @@ class RollCaller {
       text += "\n  caused by: " + note;
     }
     return {RefusalKind::kStore,
-            text + fill_in("\n  hint: see whether {} started, with the same meeting place; if only late, raise "
+            text + fill_in("\n  hint: see whether {} started, and with the same meeting place; if so, raise "
                            "InitOptions::timeout",
                            ranks_in_words(names))};
   }
@@ -387,7 +382,7 @@ class RollCaller {
     }
   }
 
-  bool has_read(const Arrival& arrival) const {
+  bool has_read(const job::Arrival& arrival) const {
     return !arrival.peer || is_seen_gone(arrival) || store_->check({read_key(arrival.rank, arrival.peer->pid)});
   }
 
@@ -408,8 +403,8 @@ class RollCaller {
   const Clock::time_point begin_ = Clock::now();
   const Clock::time_point deadline_;
   Clock::time_point last_full_scan_ = begin_;
-  Peer self_;
-  std::map<int, Arrival> arrivals_;
+  job::Peer self_;
+  std::map<int, job::Arrival> arrivals_;
   bool has_entry_ = false;
   bool has_warned_ = false;
   std::string seen_value_;
@@ -448,9 +443,9 @@ std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
 
 }  // namespace
 
-std::vector<Arrival> call_roll(const RollCall& call) {
+std::vector<job::Arrival> call_roll(const RollCall& call) {
   const auto roll = std::make_shared<RollCaller>(call);
-  std::packaged_task<std::vector<Arrival>()> task([roll] { return roll->run(); });
+  std::packaged_task<std::vector<job::Arrival>()> task([roll] { return roll->run(); });
   auto done = task.get_future();
   std::thread thread(std::move(task));
   if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
@@ -467,9 +462,9 @@ std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store) {
   std::string first;
   while (first.empty() && Clock::now() < end) {
     if (const auto peer = read_now(*store, entry_key(0)); !peer.empty()) {
-      first = describe_process(decode_peer(peer));
+      first = describe_process(job::decode_peer(peer));
     } else if (store->check({gloo_key(0)})) {
-      first = describe_python(decode_gloo_entry(store->get(gloo_key(0))));
+      first = describe_python(job::decode_gloo_entry(store->get(gloo_key(0))));
     } else {
       std::this_thread::sleep_for(kPollInterval);
     }
@@ -493,7 +488,7 @@ std::string explain_failed_connect(const FailedConnect& failure, const Peers& pe
   const auto absent = ended.empty() ? ranks_without_gloo_key(failure) : std::vector<int>{};
   auto text = fill_in("[cohort] group \"{}\" of {} cannot connect", failure.group, ranks_in_words(failure.ranks));
   for (const int rank : ended) text += fill_in("\n  caused by: {} has ended", peers.describe(rank));
-  if (!absent.empty()) text += fill_in("\n  caused by: {} never came to it", ranks_in_words(absent));
+  if (!absent.empty()) text += fill_in("\n  caused by: {} never arrived", ranks_in_words(absent));
   text += "\n  caused by: " + failure.engine_text.substr(0, failure.engine_text.find('\n'));
   if (ended == std::vector<int>{0} && !is_in(failure, 0))
     return text +
@@ -501,9 +496,8 @@ std::string explain_failed_connect(const FailedConnect& failure, const Peers& pe
   if (!ended.empty()) return text + fill_in("\n  hint: look at the output of {} for the reason", ranks_in_words(ended));
   if (absent.empty())
     return text + "\n  hint: a rank ended or its address cannot be reached; look at the other ranks' output";
-  return text +
-         fill_in("\n  hint: see whether {} ended, or created other groups before this one; if only late, raise {}",
-                 ranks_in_words(absent), failure.option);
+  return text + fill_in("\n  hint: see whether {} ended, or created other groups before this one; if not, raise {}",
+                        ranks_in_words(absent), failure.option);
 }
 
 }  // namespace cohort::comm

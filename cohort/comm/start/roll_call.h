@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "cohort/comm/start/rendezvous_url.h"
-#include "cohort/export.h"
 #include "cohort/job/arrival.h"
 
 namespace c10d {
@@ -48,14 +47,14 @@ struct RollCall {
 /// there; c10::DistStoreError when ranks do not come within the time-out, when the store stops answering (3 s after the
 /// time-out), when a rank that came has ended, and for a file left over from another run. The first rank that sees an error
 /// tells all others, so that they end with the same text.
-COHORT_API std::vector<job::Arrival> call_roll(const RollCall& call);
+std::vector<job::Arrival> call_roll(const RollCall& call);
 
 /// For a rank 0 that finds its port taken by a store: if a rank 0 has entered the job in `store`, tells its waiting ranks
 /// and returns the text of the error, else "". Blocks for at most a second.
 std::string refuse_second_host(const c10::intrusive_ptr<c10d::Store>& store);
 
 /// Takes back what call_roll wrote; for a start that failed later. Never throws.
-COHORT_API void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank);
+void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank);
 
 struct FailedConnect {
   c10::intrusive_ptr<c10d::Store> store;  ///< the group's
@@ -65,8 +64,8 @@ struct FailedConnect {
   std::string engine_text;
 };
 
-/// The text for a group whose connecting failed: names the members that have ended and those that never came to it.
+/// The text for a group whose connecting failed: names the members that have ended and those that never arrived.
 /// Blocks for at most half a second, for a process whose connections broke to be seen as ended.
-COHORT_API std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers);
+std::string explain_failed_connect(const FailedConnect& failure, const Peers& peers);
 
 }  // namespace cohort::comm

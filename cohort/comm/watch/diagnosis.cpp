@@ -88,7 +88,7 @@ std::optional<Diagnosis> Diagnostician::earlier_failure(const Operation& operati
     if (failure->kind != Kind::kTimeout) return Diagnosis{failure->kind, {cause}, "see the first cause"};
     return Diagnosis{Kind::kTimeout,
                      {cause},
-                     "the ranks' speeds look skewed, none is lost: this one came to " + operation.name +
+                     "the ranks run at different speeds, but none is lost: this one came to " + operation.name +
                          " later than the other waits; " + raise_timeout(timeout)};
   }
   return std::nullopt;
@@ -107,7 +107,7 @@ std::string Diagnostician::occupation_of(int group_rank, const Operation& operat
 
 std::string Diagnostician::absence_of(int group_rank, const Operation& operation) const {
   const auto occupation = occupation_of(group_rank, operation);
-  return occupation.empty() ? "" : describe(group_rank) + " has not come: it " + occupation;
+  return occupation.empty() ? "" : describe(group_rank) + " has not arrived: it " + occupation;
 }
 
 std::string Diagnostician::hint_for(const std::vector<std::string>& causes, std::chrono::milliseconds timeout) {
@@ -115,7 +115,7 @@ std::string Diagnostician::hint_for(const std::vector<std::string>& causes, std:
     return std::any_of(causes.begin(), causes.end(), [&](const auto& cause) { return cause.find(text) != cause.npos; });
   };
   if (says("is stopped")) return "continue the stopped rank (kill -CONT PID), or end it";
-  if (says("is computing")) return "the ranks' speeds look skewed, none is lost; " + raise_timeout(timeout);
+  if (says("is computing")) return "the ranks run at different speeds, but none is lost; " + raise_timeout(timeout);
   return "see why that rank did not reach this operation; if it is only slow, " + raise_timeout(timeout);
 }
 
@@ -141,7 +141,7 @@ Diagnosis Diagnostician::timed_out(const Operation& operation, std::chrono::mill
       {}};
   for (const int member : needed(operation)) {
     auto absence = absence_of(member, operation);
-    // The caller's table would help nobody beyond this.
+    // A longer list would not help the reader.
     if (!absence.empty() && diagnosis.causes.size() < 9) diagnosis.causes.push_back(std::move(absence));
   }
   diagnosis.hint = hint_for(diagnosis.causes, timeout);

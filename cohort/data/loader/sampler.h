@@ -41,7 +41,7 @@ class COHORT_API SequentialSampler : public Sampler {
 };
 
 struct RandomSamplerOptions {
-  /// Draw each index anew, so that some come twice and some never.
+  /// Draw each index independently, so that some come twice and some never.
   bool replacement = false;
   /// Default: the size of the dataset. More than that, without replacement, means several permutations in a row.
   std::optional<int64_t> num_samples;

@@ -23,7 +23,7 @@ enum class Averaging {
   kDivideInPlace  ///< divided by world size when the gradient is already in the bucket (gradient_as_bucket_view)
 };
 
-class COHORT_API Bucket {
+class COHORT_TEST_API Bucket {
  public:
   /// Requires parameters of one dtype on one device, or a single one with a sparse gradient. `contents`: a flat tensor of all
   /// their elements for the gradients to live in; undefined for a sparse one.
@@ -56,6 +56,6 @@ class COHORT_API Bucket {
 };
 
 /// destination = source * factor, bitwise as at::mul computes it. Same shape, dtype and device.
-COHORT_API void scale_into(const at::Tensor& destination, const at::Tensor& source, double factor);
+COHORT_TEST_API void scale_into(const at::Tensor& destination, const at::Tensor& source, double factor);
 
 }  // namespace cohort::ddp

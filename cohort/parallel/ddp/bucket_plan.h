@@ -30,20 +30,21 @@ using BucketPlan = std::vector<std::vector<size_t>>;
 using BucketLimits = std::vector<size_t>;
 
 /// Plans buckets over parameters in the order given; buckets come back ordered by their smallest index.
-COHORT_API BucketPlan plan_buckets(const std::vector<ParameterInfo>& parameters, const BucketLimits& limits);
+COHORT_TEST_API BucketPlan plan_buckets(const std::vector<ParameterInfo>& parameters, const BucketLimits& limits);
 
 /// The same over `order`, the indices in which gradients became ready; buckets stay in the order in which they fill up.
-COHORT_API BucketPlan plan_buckets_in_order(const std::vector<ParameterInfo>& parameters, const BucketLimits& limits,
-                                            const std::vector<size_t>& order);
+COHORT_TEST_API BucketPlan plan_buckets_in_order(const std::vector<ParameterInfo>& parameters,
+                                                 const BucketLimits& limits, const std::vector<size_t>& order);
 
 /// Capacity of buckets in bytes. `bucket_cap_mb`: as in DistributedDataParallel; absent means 25 MiB and a first bucket of 1.
 struct BucketCapacity {
   size_t first_bytes = 0;
   size_t bytes = 0;
 };
-COHORT_API BucketCapacity bucket_capacity(std::optional<double> bucket_cap_mb);
+COHORT_TEST_API BucketCapacity bucket_capacity(std::optional<double> bucket_cap_mb);
 
 /// Limits of the first step. Without unused-parameter search one bucket per dtype and device: it is rebuilt anyway.
-COHORT_API BucketLimits initial_limits(const BucketCapacity& capacity, bool find_unused_parameters, bool static_graph);
+COHORT_TEST_API BucketLimits initial_limits(const BucketCapacity& capacity, bool find_unused_parameters,
+                                            bool static_graph);
 
 }  // namespace cohort::ddp

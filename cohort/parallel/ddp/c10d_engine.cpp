@@ -75,7 +75,7 @@ class C10dEngine final : public GradientEngine {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i].is_same(parameter)) return i;
     }
-    TORCH_CHECK(false, "a bucket holds a tensor that is no parameter of this reducer");
+    TORCH_CHECK(false, "a bucket holds a tensor that is not a parameter of this reducer");
   }
 
   std::vector<at::Tensor> parameters_;

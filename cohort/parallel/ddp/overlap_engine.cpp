@@ -19,12 +19,13 @@
 
 #include "cohort/base/log.h"
 #include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/group_backend.h"
+#include "cohort/parallel/ddp/agree_on_buckets.h"
 #include "cohort/parallel/ddp/bucket.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/unused.h"
 #include "cohort/parallel/module/gradient_hooks.h"
-#include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
 namespace {
@@ -46,7 +47,7 @@ struct SavedGradient {
 };
 
 bool runs_in_caller(const ReducerOptions& options, const std::vector<at::Tensor>& parameters) {
-  return parameters.front().is_cpu() && has_shared_memory(options.process_group);
+  return comm::capability_of(options.process_group, parameters.front().device().type()).runs_in_caller;
 }
 
 class OverlapEngine final : public GradientEngine {
@@ -162,10 +163,10 @@ at::Tensor OverlapEngine::make_contents(const std::vector<size_t>& indices) cons
   int64_t num_elements = 0;
   for (const size_t index : indices) num_elements += parameters_[index].numel();
   const auto num_bytes = num_elements * static_cast<int64_t>(options.dtype().itemsize());
-  if (num_bytes < kLeastSharedBytes || !options.device().is_cpu() || !has_shared_memory(options_.process_group)) {
+  if (num_bytes < kLeastSharedBytes || !options.device().is_cpu() || !comm::has_shared_memory(options_.process_group)) {
     return at::empty({num_elements}, options);
   }
-  return shm_empty({num_elements}, options, options_.process_group);
+  return comm::shm_empty({num_elements}, options, options_.process_group);
 }
 
 void OverlapEngine::check_prior_step_finished() const {

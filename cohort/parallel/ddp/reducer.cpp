@@ -62,7 +62,7 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options) {
   comm::gradients_are_exchanged();
   settle_options(parameters, options);
   if (options.verify_parameters && options.process_group->getSize() > 1) {
-    verify_same_parameters(options.process_group, parameters);
+    parallel::verify_same_parameters(options.process_group, parameters);
   }
   EngineInput input;
   input.capacity = bucket_capacity(options.bucket_cap_mb);

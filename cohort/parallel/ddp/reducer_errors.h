@@ -17,9 +17,9 @@ struct UnfinishedReduction {
   std::vector<std::string> names;
 };
 
-COHORT_API std::string unfinished_reduction_message(const UnfinishedReduction& state);
+COHORT_TEST_API std::string unfinished_reduction_message(const UnfinishedReduction& state);
 /// `names` may be empty. `searched`: unused parameters had been looked for.
-COHORT_API std::string ready_twice_message(size_t index, const std::vector<std::string>& names, bool searched);
-COHORT_API std::string graph_changed_message();
+COHORT_TEST_API std::string ready_twice_message(size_t index, const std::vector<std::string>& names, bool searched);
+COHORT_TEST_API std::string graph_changed_message();
 
 }  // namespace cohort::ddp

@@ -88,11 +88,11 @@ void check_devices(const std::vector<at::Tensor>& parameters, const Options& opt
 
 void synchronise_module(const Module& module, const std::vector<at::Tensor>& parameters, const Group& group) {
   if (group->getSize() == 1) return;
-  verify_same_parameters(group, parameters);
+  parallel::verify_same_parameters(group, parameters);
   auto states = without_duplicates(module.parameters());
   const auto buffers = without_duplicates(module.buffers());
   states.insert(states.end(), buffers.begin(), buffers.end());
-  broadcast_from_first(group, states);
+  parallel::broadcast_from_first(group, states);
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ std::optional<c10::Device> Replica::input_device() const {
 void Replica::before_forward() {
   if (at::GradMode::is_enabled()) reducer_->prepare_forward();
   if (!synchronises_buffers_ || !options_.forward_sync_buffers || options_.process_group->getSize() == 1) return;
-  broadcast_from_first(options_.process_group, without_duplicates(module_.buffers()));
+  parallel::broadcast_from_first(options_.process_group, without_duplicates(module_.buffers()));
 }
 
 void Replica::after_forward(const std::vector<at::Tensor>& outputs) {

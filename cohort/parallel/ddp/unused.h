@@ -11,7 +11,7 @@
 
 namespace cohort::ddp {
 
-class COHORT_API UnusedSearch {
+class COHORT_TEST_API UnusedSearch {
  public:
   /// Keeps the parameters' gradient accumulators alive: autograd holds them only weakly.
   explicit UnusedSearch(const std::vector<at::Tensor>& parameters);

@@ -9,7 +9,7 @@
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/collectives.h"
 
-namespace cohort::comm {
+namespace cohort::functional {
 
 struct AutogradCall : torch::CustomClassHolder {
   Group group;
@@ -26,7 +26,7 @@ using AutogradCallPtr = c10::intrusive_ptr<AutogradCall>;
 inline AutogradCallPtr make_call(const Group& group, const ReduceOp& op = ReduceOp::SUM) {
   TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
   auto call = c10::make_intrusive<AutogradCall>();
-  call->group = resolve(group);
+  call->group = comm::resolve(group);
   call->op = op;
   return call;
 }
@@ -55,4 +55,4 @@ inline TensorList gradients(TensorList of_tensors) {
   return of_tensors;
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::functional

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cohort/comm/collectives/arguments.h"
+#include "cohort/comm/registry/backends.h"
 #include "cohort/parallel/functional/autograd_call.h"
 
 // Each backward is made of the forwards of others, so higher derivatives work. Where PyTorch composes a collective of others,
@@ -14,13 +15,13 @@
 namespace cohort::nn::functional {
 namespace {
 
-using comm::as_variables;
-using comm::AutogradCallPtr;
-using comm::contiguous;
-using comm::gradients;
-using comm::keep;
-using comm::kept;
-using comm::make_call;
+using cohort::functional::as_variables;
+using cohort::functional::AutogradCallPtr;
+using cohort::functional::contiguous;
+using cohort::functional::gradients;
+using cohort::functional::keep;
+using cohort::functional::kept;
+using cohort::functional::make_call;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 
@@ -38,8 +39,8 @@ AutogradCallPtr sum_of(const AutogradCallPtr& call) {
 
 bool is_root(const AutogradCallPtr& call) { return call->group->getRank() == call->root; }
 
-std::string backend_of(const AutogradCallPtr& call, const at::Tensor& tensor) {
-  return comm::backend_for(call->group, tensor, "nn::functional")->getBackendName();
+const comm::BackendCapability& capability_for(const AutogradCallPtr& call, const at::Tensor& tensor) {
+  return comm::capability_of(*comm::backend_for(call->group, tensor, "nn::functional"));
 }
 
 void check_one_per_rank(const TensorList& tensors, const Group& group, const char* operation) {
@@ -114,7 +115,7 @@ struct AllToAll : Function<AllToAll> {
     for (const auto& tensor : tensors) call->input_shapes.push_back(tensor.sizes().vec());
     const auto inputs = contiguous(tensors);
     const auto outputs = targets.vec();
-    if (backend_of(call, inputs[0]) != "gloo") {
+    if (!capability_for(call, inputs[0]).scatters_all_to_all) {
       cohort::all_to_all(outputs, inputs, {.group = call->group});
       return outputs;
     }
@@ -162,7 +163,7 @@ struct AllGather : Function<AllGather> {
     TensorList parts;
     for (const auto& grad : grads) parts.push_back(at::empty_like(grad));
     // By PyTorch's rule, because other ranks of the group may run it.
-    if (backend_of(call, grads[0]) == "nccl") {
+    if (capability_for(call, grads[0]).reduces_gathered) {
       return gradients({ReduceScatter::apply(sum_of(call), parts[call->group->getRank()], as_variables(grads))});
     }
     return gradients({at::sum(at::stack(AllToAll::apply(sum_of(call), as_variables(parts), as_variables(grads))), 0)});

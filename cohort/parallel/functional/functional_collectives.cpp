@@ -13,13 +13,6 @@
 namespace cohort::functional {
 namespace {
 
-using comm::as_variables;
-using comm::AutogradCallPtr;
-using comm::contiguous;
-using comm::gradients;
-using comm::keep;
-using comm::kept;
-using comm::make_call;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 

@@ -24,7 +24,7 @@ namespace cohort::functional {
 /// Returns: `tensor`. Any other tensor is returned at once.
 COHORT_API at::Tensor wait_tensor(const at::Tensor& tensor);
 
-/// `src` is a rank in the group, as in PyTorch. Not differentiable, as in PyTorch: see nn/functional.h.
+/// `src` is a rank in the group, as in PyTorch. Not differentiable, as in PyTorch: see functional.h beside this.
 COHORT_API at::Tensor broadcast(const at::Tensor& tensor, int src, const Group& group = {});
 COHORT_API at::Tensor all_reduce(const at::Tensor& tensor, const ReduceOp& op, const Group& group = {});
 /// Every rank's `tensor` behind each other along `gather_dim`.

@@ -3,7 +3,7 @@
 
 #include <torch/nn/modules/container/sequential.h>
 
-namespace cohort::ddp::detail {
+namespace cohort::parallel {
 
 struct NoSignature {};
 
@@ -24,18 +24,21 @@ COHORT_SIGNATURE(const&);
 #undef COHORT_SIGNATURE
 
 template <class Net>
-struct ForwardSignature {
+struct ForwardSignatureOf {
   using type = NoSignature;
 };
 
 template <class Net>
 requires requires { &Net::forward; }
-struct ForwardSignature<Net> : SignatureOf<decltype(&Net::forward)> {};
+struct ForwardSignatureOf<Net> : SignatureOf<decltype(&Net::forward)> {};
 
 // Sequential's forward is a template; nearly every Sequential maps a tensor to a tensor.
 template <>
-struct ForwardSignature<torch::nn::SequentialImpl> {
+struct ForwardSignatureOf<torch::nn::SequentialImpl> {
   using type = at::Tensor(at::Tensor);
 };
 
-}  // namespace cohort::ddp::detail
+template <class Net>
+using ForwardSignature = typename ForwardSignatureOf<Net>::type;
+
+}  // namespace cohort::parallel

@@ -8,12 +8,13 @@
 #include <ATen/core/ivalue.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-namespace cohort::ddp::detail {
+namespace cohort::parallel {
 
 template <class T>
 concept HasOwnTensors = requires(const T& value) {
@@ -88,4 +89,4 @@ T move_tensors(T value, const c10::Device& device) {
   return value;
 }
 
-}  // namespace cohort::ddp::detail
+}  // namespace cohort::parallel

@@ -92,7 +92,7 @@ std::string describe_call(const CallRecord& record) {
 }
 
 std::optional<Difference> find_difference(const GroupTrace& group) {
-  // A rank that has left may be any number of operations behind; that is no difference.
+  // A rank that has left may be any number of operations behind; that does not count as a difference.
   uint64_t first = std::numeric_limits<uint64_t>::max();
   uint64_t last = 0;
   for (const RankTrace& rank : group.ranks) {

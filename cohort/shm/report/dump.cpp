@@ -31,7 +31,7 @@ When when_to_dump() {
   if (word == "never") return When::kNever;
   if (!word.empty() && word != "timeout") {
     base::warn_once("COHORT_TRACE_DUMP=\"" + word + "\" is neither timeout, exit nor never" +
-                    base::did_you_mean(word, {"timeout", "exit", "never"}) + "; taken as timeout");
+                    base::did_you_mean(word, {"timeout", "exit", "never"}) + "; using timeout");
   }
   const auto on_timeout = base::env_bool("TORCH_NCCL_DUMP_ON_TIMEOUT");
   return on_timeout && on_timeout->value_or(true) ? When::kTimeout : When::kNever;

@@ -19,7 +19,7 @@ const char* name_of(CallRecord::State state) {
 const char* name_of(RankTrace::Presence presence) {
   switch (presence) {
     case RankTrace::Presence::kAbsent:
-      return "never came";
+      return "never arrived";
     case RankTrace::Presence::kRuns:
       return "runs";
     case RankTrace::Presence::kLeft:

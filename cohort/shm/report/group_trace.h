@@ -59,7 +59,7 @@ struct RankTrace {
   std::vector<CallRecord> records;
 };
 
-/// "runs", "has left the group", "is gone", "never came".
+/// "runs", "has left the group", "is gone", "never arrived".
 const char* name_of(RankTrace::Presence presence);
 
 struct GroupTrace {

@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace opcode = base::pickle_opcode;
 
-// dump() is what replaces bytes that are no UTF-8, parse() takes away its quotes.
+// dump() is what replaces bytes that are not UTF-8, parse() takes away its quotes.
 std::string valid_text(const Json& text) {
   return Json::parse(text.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }

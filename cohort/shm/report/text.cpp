@@ -103,7 +103,8 @@ std::string describe_difference(const GroupTrace& group, int64_t now_ns) {
     text += fmt::format("    {} {} {}\n", base::ranks_in_words(party.ranks), party.ranks.size() == 1 ? "calls" : "call",
                         party.call);
   }
-  if (difference->parties.empty()) text += "    the others have called it, too long ago to say how\n";
+  if (difference->parties.empty())
+    text += "    the others called it so long ago that the details are no longer recorded\n";
   for (const int rank : difference->missing) text += describe_missing(group, rank, now_ns);
   return text;
 }

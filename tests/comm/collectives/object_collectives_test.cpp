@@ -62,10 +62,10 @@ COHORT_WORKER(objects_between_two) {
     ObjectList list(2);
     const ObjectOptions options{.use_batch = use_batch};
     if (get_rank() == 0) {
-      send_object_list(ObjectList{IValue(5), bytes_value("b")}, 1, options);
+      send_object_list(ObjectList{IValue(5), comm::bytes_value("b")}, 1, options);
     } else {
       REQUIRE(recv_object_list(list, 0, options) == 0);
-      REQUIRE(list[0].toInt() == 5 && bytes_of(list[1]) == "b");
+      REQUIRE(list[0].toInt() == 5 && comm::bytes_of(list[1]) == "b");
     }
   }
   if (get_rank() > 0) {
@@ -161,9 +161,9 @@ COHORT_WORKER(objects_that_cannot_be_read) {
     REQUIRE_EQUAL(error_of([&] { recv_object_list(bytes, 0); }),
                   "object 0 of rank 0: expected bytes, got a value of type Int; receive it as c10::IValue");
     ObjectList list(2);
-    REQUIRE_EQUAL(
-        error_of([&] { recv_object_list(list, 0); }),
-        "object sizes came as [-5, 7]; all ranks must make the same object collective with lists of one length");
+    REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
+                  "the object sizes received are [-5, 7]; all ranks must call the same object collective with lists of "
+                  "the same length");
     list.resize(1);
     REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
                   "object 0 of rank 0: cannot unpickle: a line has no end (byte 0 of 2)");

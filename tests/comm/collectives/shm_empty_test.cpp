@@ -17,7 +17,7 @@ using test::run_workers;
 constexpr int64_t kCount = (1 << 18) + 5;
 
 at::Tensor shared(int64_t count, float value) {
-  auto tensor = shm_empty({count}, at::kFloat);
+  auto tensor = comm::shm_empty({count}, at::kFloat);
   tensor.fill_(value);
   return tensor;
 }
@@ -28,7 +28,7 @@ COHORT_WORKER(shm_empty_in_all_operations) {
   const int size = get_world_size();
   const auto sum = static_cast<float>(size * (size + 1) / 2);
   const auto one = shared(kCount, static_cast<float>(rank + 1));
-  REQUIRE(at::equal(shm_empty({3, 4}, at::kLong), at::zeros({3, 4}, at::kLong)));
+  REQUIRE(at::equal(comm::shm_empty({3, 4}, at::kLong), at::zeros({3, 4}, at::kLong)));
   all_reduce(one);
   REQUIRE(at::equal(one, at::full({kCount}, sum)));
   one.fill_(rank + 1);
@@ -64,19 +64,19 @@ TEST(ShmEmpty, ServesAllOperations) { run_workers("shm_empty_in_all_operations",
 
 COHORT_WORKER(shm_empty_is_counted) {
   init_process_group("shm");
-  REQUIRE(shm_memory_allocated() == 0);
-  auto tensor = shm_empty({1 << 20}, at::kByte);
-  const auto held = shm_memory_allocated();
+  REQUIRE(comm::shm_memory_allocated() == 0);
+  auto tensor = comm::shm_empty({1 << 20}, at::kByte);
+  const auto held = comm::shm_memory_allocated();
   REQUIRE(held >= (1 << 20) && held <= (1 << 20) + 4096);
   auto view = tensor.slice(0, 5);
   tensor.reset();
-  REQUIRE(shm_memory_allocated() == held);
+  REQUIRE(comm::shm_memory_allocated() == held);
   // It outlives its group.
   destroy_process_group();
   view.fill_(3);
   REQUIRE(view[7].item<int>() == 3);
   view.reset();
-  REQUIRE(shm_memory_allocated() == 0);
+  REQUIRE(comm::shm_memory_allocated() == 0);
 }
 
 TEST(ShmEmpty, MemoryIsCountedAndFreed) { run_workers("shm_empty_is_counted").expect_success(); }
@@ -84,7 +84,7 @@ TEST(ShmEmpty, MemoryIsCountedAndFreed) { run_workers("shm_empty_is_counted").ex
 COHORT_WORKER(shm_empty_on_gloo) {
   init_process_group("gloo");
   try {
-    shm_empty({3});
+    comm::shm_empty({3});
     REQUIRE(false);
   } catch (const c10::ValueError& error) {
     REQUIRE(std::string(error.what_without_backtrace()) ==
@@ -92,7 +92,7 @@ COHORT_WORKER(shm_empty_on_gloo) {
             "init_process_group or new_group, or use at::empty");
   }
   const auto pair = new_group({}, {.backend = "shm"});
-  REQUIRE(shm_empty({3}, at::kFloat, pair).numel() == 3);
+  REQUIRE(comm::shm_empty({3}, at::kFloat, pair).numel() == 3);
   destroy_process_group();
 }
 

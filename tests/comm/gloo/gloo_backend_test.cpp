@@ -223,7 +223,7 @@ TEST(GlooBackend, NanCheckRefusesAnUnclearSettingMessage) {
   base::unset_env("TORCH_NCCL_NAN_CHECK");
 }
 
-struct Recorder final : OperationWatch {
+struct RecordingWatch final : OperationWatch {
   void starting(const Operation& operation) override {
     const std::lock_guard lock(mutex);
     lines.push_back(operation.name + (operation.point_to_point ? " p2p #" : " #") + std::to_string(operation.sequence) +
@@ -238,7 +238,7 @@ struct Recorder final : OperationWatch {
 };
 
 TEST(GlooBackend, TellsTheWatchBeforeTheEngine) {
-  const auto recorder = std::make_shared<Recorder>();
+  const auto recorder = std::make_shared<RecordingWatch>();
   run_ranks(2,
             [](c10d::Backend& backend) {
               all_reduced(backend, at::ones({2, 3}), c10d::ReduceOp::MAX);

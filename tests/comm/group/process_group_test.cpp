@@ -12,7 +12,9 @@
 
 #include "cohort/base/cpu.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/subgroups.h"
+#include "cohort/comm/registry/backend_registry.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
 
@@ -115,6 +117,30 @@ TEST(ProcessGroup, CollectiveBeforeInitMessage) {
   EXPECT_EQ(value_error_of([] { destroy_process_group(); }), expected);
   EXPECT_EQ(value_error_of([] { new_group({0}); }), expected);
 }
+
+// It has no name even for c10d.
+class SilentBackend final : public c10d::Backend {
+ public:
+  explicit SilentBackend(const comm::BackendRequest& request) : Backend(request.rank, request.world_size) {}
+};
+
+COHORT_WORKER(registered_backend) {
+  const auto create = [](const comm::BackendRequest& request) { return c10::make_intrusive<SilentBackend>(request); };
+  register_backend("silent", create, {c10::DeviceType::CPU});
+  REQUIRE(value_error_of([&] { register_backend("silent", create); }) == "backend \"silent\" is already registered");
+  init_process_group("silent");
+  REQUIRE(get_backend() == "silent");
+  REQUIRE(get_backend_config() == "cpu:silent");
+  REQUIRE(!has_shared_memory());
+  REQUIRE(value_error_of([] { monitored_barrier(); }) == "monitored_barrier is only implemented for GLOO backend.");
+  const auto half = split_group({}, {{0}, {1}});
+  REQUIRE(get_backend(half) == "silent");
+  const auto ours = new_group({}, {.backend = "gloo"});
+  barrier({.group = ours});
+  destroy_process_group();
+}
+
+TEST(ProcessGroup, RegisteredBackendIsOnlyWhatItSaysMessage) { run_workers("registered_backend").expect_success(); }
 
 COHORT_WORKER(subgroups) {
   init_process_group("gloo");

@@ -45,13 +45,13 @@ Held held() {
   return now;
 }
 
-std::string acknowledgement(TensorChannel& channel) { return std::to_string(channel.receive().item<int64_t>()); }
-void acknowledge(TensorChannel& channel, int64_t number) { channel.send(at::scalar_tensor(number, at::kLong)); }
+std::string acknowledgement(comm::TensorChannel& channel) { return std::to_string(channel.receive().item<int64_t>()); }
+void acknowledge(comm::TensorChannel& channel, int64_t number) { channel.send(at::scalar_tensor(number, at::kLong)); }
 
 // Two processes that were started apart. Rank 0 sends a view with gaps; rank 1 writes into it.
 COHORT_WORKER(channel_two_processes) {
   if (worker_rank() == 0) {
-    TensorListener listener(channel_name());
+    comm::TensorListener listener(channel_name());
     auto channel = listener.accept(60s);
     const auto whole = at::arange(24, at::kFloat).view({4, 6});
     const auto view = whole.slice(1, 1, 6, 2).t();
@@ -63,7 +63,7 @@ COHORT_WORKER(channel_two_processes) {
     acknowledge(channel, 2);
     REQUIRE_EQUAL(acknowledgement(channel), "3");
   } else {
-    auto channel = TensorChannel::connect(channel_name());
+    auto channel = comm::TensorChannel::connect(channel_name());
     REQUIRE(channel.peer_pid() > 0 && channel.peer_pid() != getpid());
     auto view = channel.receive();
     REQUIRE(view.sizes() == at::IntArrayRef({3, 4}) && view.strides() == at::IntArrayRef({2, 6}));
@@ -84,11 +84,11 @@ TEST(TensorChannel, BothProcessesUseOneMemoryAndViewsKeepTheirStrides) {
 // The message holds the memory: the sender has ended before anybody receives.
 COHORT_WORKER(channel_sender_ends) {
   if (worker_rank() == 0) {
-    TensorListener listener(channel_name());
+    comm::TensorListener listener(channel_name());
     listener.accept(60s).send(at::full({1000}, 3.0));
     _exit(0);
   }
-  auto channel = TensorChannel::connect(channel_name());
+  auto channel = comm::TensorChannel::connect(channel_name());
   REQUIRE(test::wait_until_gone(channel.peer_pid()));
   REQUIRE(channel.poll());
   const auto tensor = channel.receive();
@@ -106,13 +106,13 @@ TEST(TensorChannel, WhatWasSentOutlivesItsSenderMessage) {
 
 COHORT_WORKER(channel_killed) {
   if (worker_rank() == 0) {
-    TensorListener listener(channel_name());
+    comm::TensorListener listener(channel_name());
     auto channel = listener.accept(60s);
     channel.send(at::ones({100}));
     std::cout << "sent" << std::endl;
     pause();
   }
-  auto channel = TensorChannel::connect(channel_name());
+  auto channel = comm::TensorChannel::connect(channel_name());
   auto tensor = channel.receive();
   std::cout << "waits" << std::endl;
   const auto error = error_of([&] { channel.receive(); });
@@ -134,7 +134,7 @@ TEST(TensorChannel, AKilledSenderEndsTheWaitAndItsMemoryStays) {
 
 // Ends made before the fork: the first rank sends to the second, past the parent.
 COHORT_WORKER(channel_between_ranks) {
-  auto [first, second] = TensorChannel::make_pair();
+  auto [first, second] = comm::TensorChannel::make_pair();
   auto context = spawn(
       [&](int rank) {
         if (rank == 0) {
@@ -163,7 +163,7 @@ TEST(TensorChannel, ConnectsRanksOfSpawnMessage) {
 }
 
 TEST(TensorChannel, EveryKindOfTensorArrivesAsItIs) {
-  auto [a, b] = TensorChannel::make_pair();
+  auto [a, b] = comm::TensorChannel::make_pair();
   const auto parameter = at::ones({2, 2}).requires_grad_(true);
   const std::vector<at::Tensor> tensors = {at::tensor({1, 2}, at::kLong),
                                            at::ones({2}, at::kBool),
@@ -197,7 +197,7 @@ TEST(TensorChannel, EveryKindOfTensorArrivesAsItIs) {
 TEST(TensorChannel, OneStorageForWhatIsSentTwiceAndOneDescriptorForAModelsTensors) {
   const auto before = held();
   {
-    auto [a, b] = TensorChannel::make_pair();
+    auto [a, b] = comm::TensorChannel::make_pair();
     std::vector<at::Tensor> tensors;
     for (int i = 0; i < 50; ++i) tensors.push_back(at::full({10}, i));
     share_memory(tensors);
@@ -219,7 +219,7 @@ TEST(TensorChannel, OneStorageForWhatIsSentTwiceAndOneDescriptorForAModelsTensor
 COHORT_WORKER(channel_many) {
   constexpr int kCount = 500;
   if (worker_rank() == 0) {
-    TensorListener listener(channel_name());
+    comm::TensorListener listener(channel_name());
     auto channel = listener.accept(60s);
     const auto before = held();
     for (int i = 0; i < kCount; ++i) channel.send(at::full({i % 7}, i));
@@ -227,7 +227,7 @@ COHORT_WORKER(channel_many) {
     REQUIRE(held() == before);
     return;
   }
-  auto channel = TensorChannel::connect(channel_name());
+  auto channel = comm::TensorChannel::connect(channel_name());
   const auto before = held();
   std::this_thread::sleep_for(300ms);
   for (int i = 0; i < kCount; ++i) REQUIRE(at::equal(channel.receive(), at::full({i % 7}, i)));
@@ -240,8 +240,8 @@ COHORT_WORKER(channel_many) {
 TEST(TensorChannel, ManyTensorsLeaveNothingBehind) { run_workers("channel_many", {.world_size = 2}).expect_success(); }
 
 TEST(TensorChannel, BothWaysAtOnce) {
-  auto [a, b] = TensorChannel::make_pair();
-  const auto run = [](TensorChannel& channel) {
+  auto [a, b] = comm::TensorChannel::make_pair();
+  const auto run = [](comm::TensorChannel& channel) {
     std::thread sender([&] {
       for (int i = 0; i < 300; ++i) acknowledge(channel, i);
     });
@@ -254,7 +254,7 @@ TEST(TensorChannel, BothWaysAtOnce) {
 }
 
 TEST(TensorChannel, RefusesWhatItCannotSendMessage) {
-  auto ends = TensorChannel::make_pair();
+  auto ends = comm::TensorChannel::make_pair();
   const auto error = [&](const at::Tensor& tensor) { return error_of([&] { ends.first.send(tensor); }); };
   EXPECT_EQ(
       error(at::empty({2}, at::kMeta)),
@@ -280,7 +280,7 @@ TEST(TensorChannel, RefusesWhatItCannotSendMessage) {
 }
 
 TEST(TensorChannel, ClosedEndsSaySoMessage) {
-  auto ends = TensorChannel::make_pair();
+  auto ends = comm::TensorChannel::make_pair();
   auto moved = std::move(ends.first);
   EXPECT_EQ(error_of([&] { ends.first.receive(); }), "receive on a tensor channel: this end was closed, or moved away");
   moved.close();
@@ -293,7 +293,7 @@ TEST(TensorChannel, ClosedEndsSaySoMessage) {
 
 // The end that is closed had something to receive, which the kernel reports as a reset.
 TEST(TensorChannel, WhatWasSentBeforeACloseArrivesThoughTheOtherHadNotRead) {
-  auto [a, b] = TensorChannel::make_pair();
+  auto [a, b] = comm::TensorChannel::make_pair();
   acknowledge(a, 1);
   acknowledge(b, 2);
   b.close();
@@ -304,22 +304,22 @@ TEST(TensorChannel, WhatWasSentBeforeACloseArrivesThoughTheOtherHadNotRead) {
 
 TEST(TensorListener, NamesMessage) {
   const auto name = own_name("names");
-  const TensorListener first(name);
-  EXPECT_EQ(error_of([&] { TensorListener second(name); }),
+  const comm::TensorListener first(name);
+  EXPECT_EQ(error_of([&] { comm::TensorListener second(name); }),
             "tensor channel \"" + name +
                 "\" is listened on already, by this or another process of this user\n"
                 "  hint: choose another name");
-  EXPECT_EQ(error_of([] { TensorListener none(""); }), "the name of a tensor channel has 1 to 64 bytes, got 0");
-  EXPECT_EQ(error_of([] { TensorChannel::connect(std::string(65, 'x')); }),
+  EXPECT_EQ(error_of([] { comm::TensorListener none(""); }), "the name of a tensor channel has 1 to 64 bytes, got 0");
+  EXPECT_EQ(error_of([] { comm::TensorChannel::connect(std::string(65, 'x')); }),
             "the name of a tensor channel has 1 to 64 bytes, got 65");
 }
 
 TEST(TensorListener, TimeOutsMessage) {
   const auto name = own_name("late");
-  TensorListener listener(name);
+  comm::TensorListener listener(name);
   EXPECT_EQ(error_of([&] { listener.accept(20ms); }),
             "no process connected to tensor channel \"" + name + "\" within 20 ms");
-  EXPECT_EQ(error_of([&] { TensorChannel::connect(name + "-other", 20ms); }),
+  EXPECT_EQ(error_of([&] { comm::TensorChannel::connect(name + "-other", 20ms); }),
             "no process listens on tensor channel \"" + name +
                 "-other\" after 20 ms\n"
                 "  hint: the other process makes a TensorListener of that name; both must be of one user and in one "
@@ -328,14 +328,14 @@ TEST(TensorListener, TimeOutsMessage) {
 
 // The name is free again at once, however the listener ended.
 COHORT_WORKER(channel_listener_killed) {
-  const TensorListener listener(test::worker_arguments().at(0));
+  const comm::TensorListener listener(test::worker_arguments().at(0));
   raise(SIGKILL);
 }
 
 TEST(TensorListener, ANameIsFreeAgainAfterKill9) {
   const auto name = own_name("killed");
   EXPECT_EQ(run_workers("channel_listener_killed", {.world_size = 1, .arguments = {name}})[0].exit_code, -SIGKILL);
-  const TensorListener again(name);
+  const comm::TensorListener again(name);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
 TEST(TensorMessage, IsBelievedOnlyWithinItsBoundsMessage) {
   EXPECT_EQ(verdict([](auto&) {}), "fine");
-  EXPECT_EQ(verdict([](auto& m) { m.magic[0] = 'x'; }), "it is no tensor");
+  EXPECT_EQ(verdict([](auto& m) { m.magic[0] = 'x'; }), "it is not a tensor");
   EXPECT_EQ(verdict([](auto& m) { m.version = 2; }), "it has format 2, and this release of Cohort knows 1");
   for (const int dtype : {-1, static_cast<int>(at::kQInt8), static_cast<int>(at::ScalarType::Undefined), 1000}) {
     EXPECT_EQ(verdict([&](auto& m) { m.dtype = dtype; }),
@@ -111,16 +111,16 @@ class Impostor {
   }
 
  private:
-  TensorChannel connected() {
+  comm::TensorChannel connected() {
     const shm::UnixAddress address("cohort-tensors." + std::to_string(geteuid()) + "." + name_);
     EXPECT_EQ(::connect(socket_.get(), address.get(), address.length()), 0);
     return listener_.accept(30s);
   }
 
   std::string name_ = "impostor" + std::to_string(getpid());
-  TensorListener listener_;
+  comm::TensorListener listener_;
   base::Fd socket_;
-  TensorChannel channel_;
+  comm::TensorChannel channel_;
 };
 
 base::Fd make_memfd(size_t size, unsigned seals) {
@@ -134,18 +134,19 @@ constexpr unsigned kAllSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 TEST(TensorMessage, BadInputIsRefusedAndTheChannelGoesOnMessage) {
   Impostor impostor;
   const auto good = make_memfd(kPageBytes, kAllSeals);
-  const std::string not_sealed = "was given something else than shared memory of 4.0 KiB that keeps its size";
+  const std::string not_sealed = "was given something other than shared memory of 4.0 KiB with a fixed size";
   const auto num_fds = [] {
     const std::filesystem::directory_iterator all("/proc/self/fd");
     return std::distance(begin(all), end(all));
   };
   const auto before = num_fds();
-  EXPECT_EQ(impostor.send("hello"), "it is no tensor");
-  EXPECT_EQ(impostor.send("hello", &good), "it is no tensor");
-  EXPECT_EQ(impostor.send(std::string(sizeof(TensorMessage), 'x')), "it is no tensor");
-  EXPECT_EQ(impostor.send(std::string(100000, 'x'), &good), "it is no tensor");
-  EXPECT_EQ(impostor.send(good_message()),
-            "its memory did not come with it\n  hint: this process may have no descriptor left: see ulimit -n");
+  EXPECT_EQ(impostor.send("hello"), "it is not a tensor");
+  EXPECT_EQ(impostor.send("hello", &good), "it is not a tensor");
+  EXPECT_EQ(impostor.send(std::string(sizeof(TensorMessage), 'x')), "it is not a tensor");
+  EXPECT_EQ(impostor.send(std::string(100000, 'x'), &good), "it is not a tensor");
+  EXPECT_EQ(
+      impostor.send(good_message()),
+      "its memory was not received with it\n  hint: this process may have no file descriptor left: see ulimit -n");
   for (const auto* file : {"/dev/null", "/proc/self/exe", "/proc/self/status"}) {
     const base::Fd fd(open(file, O_RDONLY | O_CLOEXEC));
     EXPECT_EQ(impostor.send(good_message(), &fd), not_sealed) << file;
@@ -156,7 +157,7 @@ TEST(TensorMessage, BadInputIsRefusedAndTheChannelGoesOnMessage) {
   EXPECT_EQ(impostor.send(good_message(), &other_size), not_sealed);
   auto odd = good_message();
   odd.memory_bytes = 100;
-  EXPECT_EQ(impostor.send(odd, &good), "its memory is no whole number of pages");
+  EXPECT_EQ(impostor.send(odd, &good), "its memory is not a whole number of pages");
   EXPECT_EQ(impostor.send(good_message(), &good), "(no error)");
   EXPECT_EQ(num_fds(), before + 2);  // can_shrink and other_size
 }
@@ -196,7 +197,7 @@ TEST(TensorMessage, OfSeveralDescriptorsOneIsTaken) {
 }
 
 COHORT_WORKER(message_without_room) {
-  auto [a, b] = TensorChannel::make_pair();
+  auto [a, b] = comm::TensorChannel::make_pair();
   a.send(at::ones({1}));
   const base::Fd highest(dup(0));
   rlimit limit{};
@@ -207,8 +208,8 @@ COHORT_WORKER(message_without_room) {
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   REQUIRE_EQUAL(error,
                 "receive on a tensor channel: what the other end has sent cannot be used\n"
-                "  caused by: its memory did not come with it\n"
-                "  hint: this process may have no descriptor left: see ulimit -n");
+                "  caused by: its memory was not received with it\n"
+                "  hint: this process may have no file descriptor left: see ulimit -n");
   a.send(at::ones({1}));
   REQUIRE(at::equal(b.receive(), at::ones({1})));
 }
@@ -236,7 +237,7 @@ int exit_code_of_a_stranger(const std::string& name) {
 TEST(TensorListener, AnotherUserIsToldNothing) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto name = "stranger" + std::to_string(getpid());
-  TensorListener listener(name);
+  comm::TensorListener listener(name);
   std::atomic<bool> is_over = false;
   std::thread accepting([&] {
     const auto expected = "no process connected to tensor channel \"" + name + "\" within 100 ms";

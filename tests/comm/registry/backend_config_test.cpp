@@ -18,7 +18,7 @@ std::string parsed(const std::string& text, bool has_cuda = false) {
   return to_string(parse_backend(text, has_cuda, known()));
 }
 
-std::string error_of(const std::string& text) {
+std::string config_error(const std::string& text) {
   try {
     return "no error, but " + parsed(text);
   } catch (const c10::ValueError& error) {
@@ -42,13 +42,14 @@ TEST(BackendConfig, PairsSayWhatServesWhat) {
 }
 
 TEST(BackendConfig, RefusesMalformedTextMessage) {
-  EXPECT_EQ(error_of("mpi"), "Unknown backend \"mpi\" (known: gloo, nccl; others can be added by register_backend)");
-  EXPECT_EQ(error_of("cpu:gloo,nccl"),
+  EXPECT_EQ(config_error("mpi"),
+            "Unknown backend \"mpi\" (known: gloo, nccl; others can be added by register_backend)");
+  EXPECT_EQ(config_error("cpu:gloo,nccl"),
             "Invalid device:backend pairing: \"nccl\" in the backend string \"cpu:gloo,nccl\"; the form is "
             "\"<device>:<backend>,<device>:<backend>\", such as \"cpu:gloo,cuda:nccl\"");
-  EXPECT_EQ(error_of("cpu:gloo,cpu:gloo"), "Duplicate device type cpu in the backend string \"cpu:gloo,cpu:gloo\"");
-  EXPECT_EQ(error_of("tpu:gloo"), "Unknown device \"tpu\" in the backend string \"tpu:gloo\" (known: cpu, cuda)");
-  EXPECT_EQ(error_of("cpu:nccl"), "backend \"nccl\" does not serve cpu tensors (backend string \"cpu:nccl\")");
+  EXPECT_EQ(config_error("cpu:gloo,cpu:gloo"), "Duplicate device type cpu in the backend string \"cpu:gloo,cpu:gloo\"");
+  EXPECT_EQ(config_error("tpu:gloo"), "Unknown device \"tpu\" in the backend string \"tpu:gloo\" (known: cpu, cuda)");
+  EXPECT_EQ(config_error("cpu:nccl"), "backend \"nccl\" does not serve cpu tensors (backend string \"cpu:nccl\")");
 }
 
 TEST(BackendConfig, DefaultBackendForDeviceMessage) {

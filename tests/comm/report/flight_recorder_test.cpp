@@ -26,27 +26,26 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(FlightRecorder, IsEmptyWithoutGroups) {
-  EXPECT_THAT(dump_flight_recorder(),
+  EXPECT_THAT(comm::dump_flight_recorder(),
               StartsWith("{\"version\":\"2.10\",\"comm_lib_version\":\"shm\",\"pg_config\":{}"));
-  EXPECT_THAT(dump_flight_recorder(), HasSubstr("\"entries\":[\n]}\n"));
-  EXPECT_THAT(dump_flight_recorder_text(), HasSubstr(" UTC\n\nno group\n"));
+  EXPECT_THAT(comm::dump_flight_recorder(), HasSubstr("\"entries\":[\n]}\n"));
+  EXPECT_THAT(comm::dump_flight_recorder_text(), HasSubstr(" UTC\n\nno group\n"));
 }
 
 TEST(FlightRecorder, WritesFiles) {
   const test::TemporaryFolder folder;
-  const std::string path = write_flight_recorder(folder / "run_");
+  const std::string path = comm::write_flight_recorder(folder / "run_");
   EXPECT_THAT(path, StartsWith(folder / "run_pid"));
   EXPECT_THAT(base::read_file(path).value(), HasSubstr("no group\n"));
-  write_chrome_trace(folder / "trace.json");
+  comm::write_chrome_trace(folder / "trace.json");
   EXPECT_THAT(base::read_file(folder / "trace.json").value(), HasSubstr("\"traceEvents\":[\n]}\n"));
 }
 
 TEST(FlightRecorder, PathThatCannotBeWrittenMessage) {
-  EXPECT_THAT(
-      test::error_of([] { write_flight_recorder("/proc/cannot/run_"); }),
-      StartsWith("the flight recorder cannot be written to files that begin with \"/proc/cannot/run_\"; the warning "
-                 "before this says why"));
-  EXPECT_THAT(test::error_of([] { write_chrome_trace("/proc/cannot.json"); }),
+  EXPECT_THAT(test::error_of([] { comm::write_flight_recorder("/proc/cannot/run_"); }),
+              StartsWith("the flight recorder cannot be written to files that begin with \"/proc/cannot/run_\"; the "
+                         "warning before this one says why"));
+  EXPECT_THAT(test::error_of([] { comm::write_chrome_trace("/proc/cannot.json"); }),
               StartsWith("cannot write \"/proc/cannot.json\"\n  caused by: "));
 }
 
@@ -60,18 +59,18 @@ COHORT_WORKER(recorded_rank) {
   broadcast(tensor, 1, {.group = reversed});
   all_reduce(tensor, {.async_op = true})->wait();
   barrier();
-  const std::string dump = dump_flight_recorder();
+  const std::string dump = comm::dump_flight_recorder();
   REQUIRE(has(dump, R"("name":"0","desc":"default_pg","ranks":"[0, 1]")"));
   REQUIRE(has(dump, R"("profiling_name":"shm:all_reduce")"));
   REQUIRE(has(dump, R"("input_sizes":[[15]],"input_dtypes":["Float"])"));
   REQUIRE(has(dump, R"("frames":[{"name":)"));
   REQUIRE(has(dump, R"("profiling_name":"shm:broadcast")"));
-  const std::string text = dump_flight_recorder_text();
+  const std::string text = comm::dump_flight_recorder_text();
   REQUIRE(has(text, "group \"default_pg\" (name \"0\"), 2 ranks\n"));
   REQUIRE(has(text, "all_reduce(SUM) of 15 float32"));
   reversed.reset();
   destroy_process_group();
-  REQUIRE(has(dump_flight_recorder_text(), "no group\n"));
+  REQUIRE(has(comm::dump_flight_recorder_text(), "no group\n"));
 }
 
 TEST(FlightRecorder, HoldsTheOperationsOfEveryRank) {

@@ -53,7 +53,7 @@ TEST(ShmChoice, SaysWhichRanksAreInTheWayMessage) {
   EXPECT_EQ(
       job::shm_refusal_text("dp", {"rank 2 is a Python process without torchcohort"}),
       "[cohort] group \"dp\" cannot use backend \"shm\"\n  caused by: rank 2 is a Python process without torchcohort\n"
-      "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory");
+      "  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where all ranks can share memory");
 }
 
 TEST(ShmChoice, PeersTellTheirScope) {
@@ -117,8 +117,8 @@ COHORT_WORKER(names_cohort) {
   const auto pair = new_group({0, 1});
   if (is_member(pair)) check_all_reduce(pair);
   monitored_barrier();
-  std::cout << get_backend() << " " << get_backend_config() << " " << (has_shared_memory() ? "shared" : "sent") << " "
-            << (has_shared_memory(pair) ? "shared" : "sent") << std::endl;
+  std::cout << get_backend() << " " << get_backend_config() << " " << (comm::has_shared_memory() ? "shared" : "sent")
+            << " " << (comm::has_shared_memory(pair) ? "shared" : "sent") << std::endl;
   destroy_process_group();
 }
 
@@ -190,10 +190,11 @@ TEST(ShmChoice, FailureToAttachEndsANamedBackendOnAllRanksMessage) {
   const auto results = run_workers("attaching_fails", {.world_size = 3, .arguments = {"shm"}});
   results.expect_success();
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT(results[rank].output,
-                MatchesRegex("\\[cohort\\] the ranks of group \"default_pg\" cannot share memory\n"
-                             "  caused by: rank 0: [^\n]*File too large \\(EFBIG\\)\n"
-                             "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where it can\n"));
+    EXPECT_THAT(
+        results[rank].output,
+        MatchesRegex("\\[cohort\\] the ranks of group \"default_pg\" cannot share memory\n"
+                     "  caused by: rank 0: [^\n]*File too large \\(EFBIG\\)\n"
+                     "  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can\n"));
   }
 }
 
@@ -211,11 +212,11 @@ TEST(ShmChoice, NamedBackendOnTwoHostsIsRefusedOnAllRanksMessage) {
   const auto results = run_workers("names_shm_on_two_hosts");
   results.expect_success();
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(
-        results[rank].output,
-        "[cohort] group \"default_pg\" cannot use backend \"shm\"\n"
-        "  caused by: rank 1 shares no memory with rank 0: another container or user, or another COHORT_HOST_ID\n"
-        "  hint: use backend \"gloo\"; or name none, and Cohort takes \"shm\" where all ranks can share memory\n");
+    EXPECT_EQ(results[rank].output,
+              "[cohort] group \"default_pg\" cannot use backend \"shm\"\n"
+              "  caused by: rank 1 shares no memory with rank 0: another container or user, or another COHORT_HOST_ID\n"
+              "  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where all ranks can share "
+              "memory\n");
   }
 }
 

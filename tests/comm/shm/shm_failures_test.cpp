@@ -109,12 +109,12 @@ TEST(ShmFailures, SkewedSpeedsAreToldFromALostRankMessage) {
   results.expect_success();
   EXPECT_THAT(results[0].output,
               MatchesRegex(head("all_reduce #2", 0, 2, ", 16 B float32") + "  caused by: " + process(1) +
-                           " has not come in 1.5 s: it is computing\n"
-                           "  hint: the ranks' speeds look skewed, none is lost; " +
+                           " has not arrived within 1.5 s: it is computing\n"
+                           "  hint: the ranks run at different speeds, but none is lost; " +
                            kRaise));
   EXPECT_THAT(results[1].output,
               MatchesRegex(head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process(0) +
-                           " failed first: " + process(1) + " has not come in 1.5 s\n(  hint: [^\n]*\n)?"));
+                           " failed first: " + process(1) + " has not arrived within 1.5 s\n(  hint: [^\n]*\n)?"));
 }
 
 // Rank 0 hosts the store, which nobody may ask then.
@@ -135,7 +135,7 @@ TEST(ShmFailures, StoppedRankIsNamedMessage) {
   const auto results = workers.wait();
   EXPECT_THAT(results[1].output,
               MatchesRegex("ready\n" + head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process(0) +
-                           " has not come in 1.5 s: it is stopped \\(SIGSTOP or a debugger\\)\n"
+                           " has not arrived within 1.5 s: it is stopped \\(SIGSTOP or a debugger\\)\n"
                            "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));
 }
 
@@ -154,13 +154,14 @@ TEST(ShmFailures, WaitingInAnotherGroupIsSaidOnceMessage) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string mine = rank == 0 ? "a" : "b";
     const std::string theirs = rank == 0 ? "b" : "a";
-    EXPECT_THAT(results[rank].output,
-                MatchesRegex(
-                    "\\[cohort\\] all_reduce #1 on group \"" + mine + "\" failed\n  rank " + std::to_string(rank) +
-                    " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " + process(1 - rank) +
-                    " has not come in 2.5 s: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group \"" + theirs +
-                    "\"\n  hint: see why that rank did not reach this operation; if it is only slow, raise "
-                    "the timeout of init_process_group \\(of new_group for a subgroup\\), now 2.5 s\n"));
+    EXPECT_THAT(
+        results[rank].output,
+        MatchesRegex("\\[cohort\\] all_reduce #1 on group \"" + mine + "\" failed\n  rank " + std::to_string(rank) +
+                     " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " + process(1 - rank) +
+                     " has not arrived within 2.5 s: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group \"" +
+                     theirs +
+                     "\"\n  hint: see why that rank did not reach this operation; if it is only slow, raise "
+                     "the timeout of init_process_group \\(of new_group for a subgroup\\), now 2.5 s\n"));
   }
 }
 

@@ -175,7 +175,7 @@ TEST_F(RendezvousUrl, BatchScriptIsNoRankMessage) {
   EXPECT_EQ(
       message_of("env://"),
       "Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n"
-      "  hint: this process is in SLURM job 12, but is none of its tasks (a batch script or a shell): start the "
+      "  hint: this process is in SLURM job 12, but is not one of its tasks (a batch script or a shell): start the "
       "program "
       "with srun");
 }

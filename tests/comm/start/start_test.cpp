@@ -32,7 +32,7 @@ using test::WorkerOptions;
 using test::Workers;
 using testing::HasSubstr;
 
-std::string error_of(const std::function<void()>& fn) {
+std::string start_error(const std::function<void()>& fn) {
   try {
     fn();
   } catch (const c10::ValueError& error) {
@@ -77,7 +77,7 @@ COHORT_WORKER(start) {
   sleep_ms(std::stoi(orders["@late"]));
   std::cout << "begins" << std::endl;
   for (int i = 0; i <= (orders.contains("@again") ? 1 : 0); ++i) {
-    std::cout << error_of([&] {
+    std::cout << start_error([&] {
       init_process_group(options);
       auto one = at::ones({1});
       all_reduce(one);
@@ -133,7 +133,7 @@ struct AgentStore {
 std::string two_processes(int rank) {
   return "ValueError: [cohort] two processes have rank " + std::to_string(rank) +
          "\n  the first: pid P on HOST\n  the second: pid P on HOST\n"
-         "  hint: give each process a RANK of its own; the first may be left from an earlier run";
+         "  hint: give each process a RANK of its own; the first may be left over from an earlier run";
 }
 
 TEST(Start, TwoProcessesWithOneRankMessage) {
@@ -165,12 +165,12 @@ TEST(Start, WorldSizesThatDifferMessage) {
 }
 
 std::string never_came(const std::string& place) {
-  return "DistStoreError: [cohort] init_process_group timed out: ranks 2 and 3 never came\n"
+  return "DistStoreError: [cohort] init_process_group timed out: ranks 2 and 3 never arrived\n"
          "  rank 0 (pid P on HOST) waited 900 ms at " +
          place +
-         "\n  came: rank 0 (pid P on HOST), rank 1 (pid P on HOST)\n"
+         "\n  arrived: rank 0 (pid P on HOST), rank 1 (pid P on HOST)\n"
          "  caused by: Timed out after 1 seconds waiting for clients. 2/4 clients joined.\n"
-         "  hint: see whether ranks 2 and 3 started, with the same meeting place; if only late, raise "
+         "  hint: see whether ranks 2 and 3 started, and with the same meeting place; if so, raise "
          "InitOptions::timeout";
 }
 
@@ -201,10 +201,9 @@ TEST(Start, RankThatCameAndDiedIsNamedMessage) {
   agent.wait_for_rank(0);
   agent.wait_for_rank(1);
   workers.signal(1, SIGKILL);
-  expect_texts(workers.wait(),
-               {"DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) came and has "
-                "ended since\n  still missing: ranks 2 and 3\n"
-                "  hint: look at the output of rank 1 for the reason"});
+  expect_texts(workers.wait(), {"DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) arrived "
+                                "but has ended since\n  still missing: ranks 2 and 3\n"
+                                "  hint: look at the output of rank 1 for the reason"});
 }
 
 // Waits until a rank has come to the store that rank 0 hosts.
@@ -223,7 +222,7 @@ TEST(Start, StoreThatDiesMessage) {
   const auto text = plain(workers.wait()[1].output);
   EXPECT_THAT(text, testing::StartsWith("DistStoreError: [cohort] init_process_group failed: rank "));
   EXPECT_THAT(text, testing::ContainsRegex("rank 1 \\(pid P on HOST\\) lost the store at 127.0.0.1:PORT\n|"
-                                           "rank 0 \\(pid P on HOST\\) came and has ended since\n"));
+                                           "rank 0 \\(pid P on HOST\\) arrived but has ended since\n"));
 }
 
 TEST(Start, StoreThatIsStoppedMessage) {
@@ -238,7 +237,7 @@ TEST(Start, StoreThatIsStoppedMessage) {
   EXPECT_EQ(
       text,
       "DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) gets no answer from the store at "
-      "127.0.0.1:PORT\n  caused by: none within the time-out of 1.0 s, nor some seconds after it\n"
+      "127.0.0.1:PORT\n  caused by: no answer within the time-out of 1.0 s, nor a few seconds after it\n"
       "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher\n");
 }
 
@@ -352,12 +351,13 @@ TEST(Start, HostNameThatDoesNotLeadToRankZeroMessage) {
   const auto results = run_workers("start", {.arguments = {"*:MASTER_ADDR=no-such-host.invalid", "*:@timeout=900"}});
   expect_texts(
       results,
-      {"DistStoreError: [cohort] init_process_group timed out: rank 1 never came\n"
+      {"DistStoreError: [cohort] init_process_group timed out: rank 1 never arrived\n"
        "  rank 0 (pid P on HOST) waited 900 ms at no-such-host.invalid:PORT, which it hosts\n"
-       "  came: rank 0 (pid P on HOST)\n"
+       "  arrived: rank 0 (pid P on HOST)\n"
        "  caused by: Timed out after 1 seconds waiting for clients. 1/2 clients joined.\n"
        "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known\n"
-       "  hint: see whether rank 1 started, with the same meeting place; if only late, raise InitOptions::timeout",
+       "  hint: see whether rank 1 started, and with the same meeting place; if so, raise "
+       "InitOptions::timeout",
        "DistNetworkError: [cohort] rank 1 of 2 on HOST cannot reach the store at no-such-host.invalid:PORT\n"
        "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known; T\n"
        "  hint: give a name that this host can resolve, or a numeric address, in MASTER_ADDR and MASTER_PORT"});
@@ -383,7 +383,7 @@ COHORT_WORKER(one_accelerator) {
       "127.0.0.1", c10d::TCPStoreOptions{.port = static_cast<uint16_t>(std::stoi(base::get_env("MASTER_PORT").value())),
                                          .isServer = rank == 0,
                                          .numWorkers = 2});
-  std::cout << error_of([&] {
+  std::cout << start_error([&] {
     comm::call_roll({.store = store,
                      .rank = rank,
                      .world_size = 2,
@@ -405,7 +405,7 @@ TEST(Start, TwoRanksWithOneAcceleratorMessage) {
 
 COHORT_WORKER(stays_out_of_new_group) {
   init_process_group("gloo");
-  std::cout << (get_rank() == 0 ? error_of([] {
+  std::cout << (get_rank() == 0 ? start_error([] {
     new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)});
   })
                                 : "out")
@@ -420,8 +420,8 @@ TEST(Start, RankThatNeverCallsNewGroupMessage) {
       std::regex_replace(plain(results[0].output), std::regex("caused by: (?!rank 1)[^\n]*"), "caused by: GLOO");
   EXPECT_EQ(text,
             "DistBackendError: [cohort] group \"1\" of ranks 0 and 1 cannot connect\n"
-            "  caused by: rank 1 never came to it\n  caused by: GLOO\n"
-            "  hint: see whether rank 1 ended, or created other groups before this one; if only late, raise "
+            "  caused by: rank 1 never arrived\n  caused by: GLOO\n"
+            "  hint: see whether rank 1 ended, or created other groups before this one; if not, raise "
             "NewGroupOptions::timeout\n");
 }
 
@@ -430,7 +430,7 @@ COHORT_WORKER(ends_before_new_group) {
   barrier();
   if (get_rank() == 1) _exit(3);
   sleep_ms(300);
-  std::cout << error_of([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+  std::cout << start_error([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
 }
 
 COHORT_WORKER(host_ends_before_new_group) {
@@ -438,7 +438,7 @@ COHORT_WORKER(host_ends_before_new_group) {
   barrier();
   if (get_rank() == 0) _exit(0);
   sleep_ms(300);
-  std::cout << error_of([] { new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+  std::cout << start_error([] { new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
   _exit(0);
 }
 

@@ -198,22 +198,22 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
                            "  caused by: no answer from the other ranks within the group's time-out of 1.5 s\n"
                            "  caused by: " +
                            process(1) +
-                           " has not come: it is computing\n"
+                           " has not arrived: it is computing\n"
                            "  caused by: [^\n]*\n"
-                           "  hint: the ranks' speeds look skewed, none is lost; raise the timeout of "
+                           "  hint: the ranks run at different speeds, but none is lost; raise the timeout of "
                            "init_process_group \\(of new_group for a subgroup\\), now 1.5 s\n"));
-  EXPECT_THAT(
-      results[1].output,
-      MatchesRegex("\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
-                   "  rank 1 of 2 on [^ ]+, backend gloo, 16 B float32\n"
-                   "  caused by: " +
-                   process(0) +
-                   " gave up in all_reduce #2 on group \"default_pg\": no answer from the other ranks within the "
-                   "group's time-out of 1.5 s\n"
-                   "  caused by: [^\n]*\n"
-                   "  hint: the ranks' speeds look skewed, none is lost: this one came to all_reduce later than "
-                   "the other waits; raise the timeout of init_process_group \\(of new_group for a subgroup\\), "
-                   "now 1.5 s\n"));
+  EXPECT_THAT(results[1].output,
+              MatchesRegex(
+                  "\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
+                  "  rank 1 of 2 on [^ ]+, backend gloo, 16 B float32\n"
+                  "  caused by: " +
+                  process(0) +
+                  " gave up in all_reduce #2 on group \"default_pg\": no answer from the other ranks within the "
+                  "group's time-out of 1.5 s\n"
+                  "  caused by: [^\n]*\n"
+                  "  hint: the ranks run at different speeds, but none is lost: this one came to all_reduce later than "
+                  "the other waits; raise the timeout of init_process_group \\(of new_group for a subgroup\\), "
+                  "now 1.5 s\n"));
 }
 
 // Two groups, used in another order: each rank waits for the other in another group.
@@ -230,7 +230,7 @@ TEST(Failures, WaitingInAnotherGroupIsSaidMessage) {
   results.expect_success();
   EXPECT_THAT(results[0].output + results[1].output,
               testing::ContainsRegex("rank [01]" + std::string(kProcess) +
-                                     " has not come: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group "
+                                     " has not arrived: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group "
                                      "\"[ab]\"\n"));
 }
 
@@ -249,7 +249,7 @@ TEST(Failures, ReceiveNamesTheRankThatSentNothingMessage) {
                            "  caused by: no answer from the other ranks within the group's time-out of 1.5 s\n"
                            "  caused by: " +
                            process(1) +
-                           " has not come: it is asleep\n"
+                           " has not arrived: it is asleep\n"
                            "  caused by: [^\n]*\n"
                            "  hint: see why that rank did not reach this operation; if it is only slow, raise "
                            "the timeout of init_process_group \\(of new_group for a subgroup\\), now 1.5 s\n"));

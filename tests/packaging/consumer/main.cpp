@@ -7,7 +7,7 @@
 
 int main() {
   cohort::init_process_group();
-  torch::manual_seed(cohort::get_rank());  // every rank sees other data; DDP starts all of them from rank 0's weights
+  torch::manual_seed(cohort::get_rank());  // each rank has its own data; DDP starts all of them from rank 0's weights
 
   torch::nn::Linear net(20, 1);
   cohort::DistributedDataParallel ddp(net);

@@ -16,7 +16,7 @@ using test::Mlp;
 using test::run_rank_threads;
 
 template <class Fn>
-std::string error_of(Fn fn) {
+std::string replica_error(Fn fn) {
   try {
     fn();
   } catch (const c10::Error& error) {
@@ -129,22 +129,22 @@ TEST(Replica, ConstructorRefusalsMessage) {
     Mlp frozen;
     for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
     EXPECT_EQ(
-        error_of([&] { DistributedDataParallel ddp(frozen, {.process_group = group}); }),
+        replica_error([&] { DistributedDataParallel ddp(frozen, {.process_group = group}); }),
         "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.");
     Mlp net;
-    EXPECT_EQ(error_of([&] {
+    EXPECT_EQ(replica_error([&] {
                 DistributedDataParallel ddp(
                     net, {.device_ids = {c10::Device("cuda:0"), c10::Device("cuda:1")}, .process_group = group});
               }),
               "device_ids can only be None or contain a single element.");
     EXPECT_EQ(
-        error_of(
+        replica_error(
             [&] { DistributedDataParallel ddp(net, {.device_ids = {c10::Device("cpu")}, .process_group = group}); }),
         "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
         "GPU modules or CPU modules, but got device_ids [cpu], output_device None, and module parameters {'cpu'}.");
     Mlp split;
     split->register_parameter("elsewhere", torch::empty({1}, c10::Device("meta")));
-    EXPECT_EQ(error_of([&] { DistributedDataParallel ddp(split, {.process_group = group}); }),
+    EXPECT_EQ(replica_error([&] { DistributedDataParallel ddp(split, {.process_group = group}); }),
               "DistributedDataParallel's input module must be on the same type of devices, but input module parameters "
               "locate in {'cpu', 'meta'}.");
   });

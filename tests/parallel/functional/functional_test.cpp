@@ -19,7 +19,7 @@ at::Tensor gradient_of(const at::Tensor& loss, const at::Tensor& input) {
   return torch::autograd::grad({loss}, {input})[0];
 }
 
-at::Tensor numbers() { return at::arange(2, at::kDouble).add(10 * get_rank()).set_requires_grad(true); }
+at::Tensor own_numbers() { return at::arange(2, at::kDouble).add(10 * get_rank()).set_requires_grad(true); }
 
 // What PyTorch gets wrong: roots and all_gather in a group whose ranks are not those of the world.
 COHORT_WORKER(nn_in_a_shifted_subgroup) {
@@ -32,7 +32,7 @@ COHORT_WORKER(nn_in_a_shifted_subgroup) {
     return destroy_process_group();
   }
   const double weight = get_rank();
-  const auto x = numbers();
+  const auto x = own_numbers();
   const bool is_root = get_rank() == 2;
 
   const auto received = broadcast(x, 2, group);
@@ -64,7 +64,7 @@ TEST(NnFunctional, WorksInASubgroupThatDoesNotBeginAtZero) {
 
 COHORT_WORKER(nn_all_gather_base) {
   init_process_group("gloo");
-  const auto x = numbers();
+  const auto x = own_numbers();
   const auto output = at::empty({4}, at::kDouble);
   const auto whole = _all_gather_base(output, x * x);
   REQUIRE(at::equal(output, at::tensor({0., 1., 100., 121.})));
@@ -81,7 +81,7 @@ TEST(NnFunctional, AllGatherBaseHasAGradientOnGloo) { run_workers("nn_all_gather
 
 COHORT_WORKER(nn_arguments) {
   init_process_group("gloo");
-  const auto x = numbers();
+  const auto x = own_numbers();
   REQUIRE_EQUAL(error_of([&] { scatter({x}, 0); }), "scatter needs one tensor per rank, 2, got 1");
   REQUIRE_EQUAL(error_of([&] {
                   scatter({x, at::ones({3})}, 0);

@@ -63,7 +63,7 @@ group "default_pg", 3 ranks
   rank              process                  now          since  call site
   0 (4 in the job)  pid 4711 on n1           nothing yet
   1 (5 in the job)  pid 4712 on n1, is gone  nothing yet
-  2 (7 in the job)  never came               nothing yet
+  2 (7 in the job)  never arrived            nothing yet
 )");
 }
 

@@ -33,7 +33,7 @@ TEST_F(ConfigFile, ErrorsMessage) {
   const std::string head = "--config=" + path_ + " cannot be used\n  caused by: ";
   EXPECT_EQ(error_of("nproc-per-nod = 2\n"), head + "unknown flag nproc-per-nod (did you mean \"nproc-per-node\"?)");
   EXPECT_EQ(error_of("standalone = 7\n"), head + "standalone must be true or false");
-  EXPECT_EQ(error_of("[run]\nnproc-per-node = 2\n"), head + "it has sections, which mean nothing here");
+  EXPECT_EQ(error_of("[run]\nnproc-per-node = 2\n"), head + "it has sections, which are not supported here");
 }
 
 TEST_F(ConfigFile, MissingFileMessage) {

@@ -6,7 +6,7 @@
 
 int main(int, char** argv) {
   try {
-    auto channel = cohort::TensorChannel::connect(argv[1]);
+    auto channel = cohort::comm::TensorChannel::connect(argv[1]);
     auto tensor = channel.receive();
     tensor.mul_(2);
     auto own = at::arange(6, at::kFloat).view({2, 3}).t();

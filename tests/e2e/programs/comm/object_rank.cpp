@@ -101,11 +101,11 @@ void ring() {
   const int following = (rank + 1) % size;
   const int previous = (rank + size - 1) % size;
   ObjectList list(3);
-  if (rank == 0) cohort::send_object_list({value_of(0), IValue(7), cohort::bytes_value("b")}, following);
+  if (rank == 0) cohort::send_object_list({value_of(0), IValue(7), cohort::comm::bytes_value("b")}, following);
   const int sender = cohort::recv_object_list(list, previous);
   check(sender == previous, "sender");
   check_value(list[0], 0, "recv_object_list");
-  check(list[1] == IValue(7) && cohort::bytes_of(list[2]) == "b", "recv_object_list");
+  check(list[1] == IValue(7) && cohort::comm::bytes_of(list[2]) == "b", "recv_object_list");
   if (rank > 0) cohort::send_object_list(list, following);
 }
 

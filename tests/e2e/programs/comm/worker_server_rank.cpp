@@ -15,7 +15,7 @@ int main() try {
     response.setStatus(503);
     response.setContent(request.getParam("word") + "|" + request.body(), "text/x-echo");
   });
-  cohort::WorkerServer server;
+  cohort::comm::WorkerServer server;
   cohort::init_process_group("shm");
   at::Tensor tensor = at::ones({5});
   for (int i = 0; i < 3; ++i) cohort::all_reduce(tensor);

@@ -1,4 +1,4 @@
-/// Every operation of a store, and what it says; ../../store_python_calls.py makes the same calls by PyTorch's client.
+/// Every operation of a store, and what it says; ../../store/store_python_calls.py makes the same calls by PyTorch's client.
 ///
 /// For stores with the functions of cohort::store::Store.
 #pragma once

@@ -1,7 +1,7 @@
 // store_calls_torch PORT: the calls of store_calls.h, by the TCPStore of the LibTorch that this is compiled with.
 // store_calls_torch: its server, on a port that it prints, until standard input ends.
 //
-// Compiled by ../../store_releases_test.py, once for each release.
+// Compiled by ../../store/store_releases_test.py, once for each release.
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <type_traits>

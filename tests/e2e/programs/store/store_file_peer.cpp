@@ -1,4 +1,4 @@
-// store_file_peer PATH [forever]: one of two users of a file store; the other is ../../store_file_test.py with PyTorch's.
+// store_file_peer PATH [forever]: one of two users of a file store; the other is ../../store/store_file_test.py with PyTorch's.
 // "forever": counts until it is killed.
 #include <iostream>
 

@@ -1,0 +1,82 @@
+/// A rank of `collectives`: makes buffers, checks the first call, times calls. Knows no LibTorch and no MPI; those are engines.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/collectives/collective_case.h"
+
+namespace cohort::bench {
+
+struct Buffers {
+  std::byte* input = nullptr;
+  /// The input for operations in place.
+  std::byte* output = nullptr;
+};
+
+/// One call of the operation, to its end. send_recv: there and back.
+using Call = std::function<void()>;
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  /// A call on these buffers. Throws std::exception where the engine lacks the operation. Broadcasts and reductions have
+  /// their root at rank 0.
+  virtual Call prepare(const CollectiveCase& what, const Buffers& buffers) = 0;
+  /// False: ranks work side by side without meeting. Where they share cores each would then be timed as if it were alone, so
+  /// its time is the processor's, times the number of ranks per core.
+  virtual bool meets() const { return true; }
+};
+
+struct WorkerOptions {
+  int rank = 0;
+  /// By name, as in commands.
+  std::map<std::string, Engine*> engines;
+  /// Memory for tensors, of at least so many bytes. Collective for Memory::kShared.
+  std::function<std::shared_ptr<std::byte>(Memory, size_t)> allocate;
+  /// Lets ranks begin a block together.
+  std::function<void()> barrier;
+};
+
+/// Commands:
+///   "verify ENGINE CASE"          makes one call and checks its result: "ok"
+///   "run ENGINE CASE WARM CALLS"  makes calls one after the other: the nanoseconds of each but the warm ones
+/// A command that throws is answered with "error: why".
+class CollectiveWorker {
+ public:
+  explicit CollectiveWorker(WorkerOptions options) : options_(std::move(options)) {}
+  std::string answer(const std::string& command);
+
+ private:
+  struct Arena {
+    std::shared_ptr<std::byte> memory;
+    size_t num_bytes = 0;
+  };
+  std::string answer_or_throw(const std::string& command);
+  std::byte* arena(Memory memory, bool is_output, size_t num_bytes);
+  std::vector<Buffers> make_buffers(const CollectiveCase& what);
+  std::vector<Call>& calls(const std::string& engine, const CollectiveCase& what);
+  std::string verify(const std::string& engine, const CollectiveCase& what);
+  std::string run(const std::string& engine, const CollectiveCase& what, int num_warm, int num_calls);
+
+  WorkerOptions options_;
+  std::map<std::pair<Memory, bool>, Arena> arenas_;
+  // Prepared calls of the last case, by engine and memory.
+  CollectiveCase last_;
+  std::map<std::string, std::vector<Call>> calls_;
+  size_t next_buffer_ = 0;
+};
+
+/// Memory of this process alone. Throws std::bad_alloc.
+std::shared_ptr<std::byte> allocate_private(size_t num_bytes);
+
+/// Reads commands, a line each, from `path` until "quit", and hands each answer to `send`.
+void serve_commands(const std::string& path, const std::function<std::string(const std::string&)>& answer,
+                    const std::function<void(const std::string&)>& send);
+
+}  // namespace cohort::bench

@@ -1,0 +1,202 @@
+// One C++ rank of ddp-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d" (c10d::Reducer on our
+// backend), "gloo" (ours on Gloo), "plain" (no DDP). Commands: "copy VARIANT CASE" builds a case's module and data; "verify
+// VARIANT" takes a first step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per
+// step; "drop" frees all. ddp_step_rank.py is the same program in Python: same weights, same data, same steps.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "benchmarks/support/question.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/comm/group/subgroups.h"
+#include "cohort/models/resnet.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+
+namespace cohort::bench {
+namespace {
+
+constexpr double kLearningRate = 1e-4;
+
+struct Batch {
+  at::Tensor input;
+  at::Tensor target;
+};
+
+// A copy of the case's module, trained in one way.
+struct Trainee {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<at::Tensor(const at::Tensor&)> forward;
+  std::unique_ptr<torch::optim::SGD> optimizer;
+};
+
+// The same in Python: matrices and filters drawn in order, norms at 1, biases at 0.
+void set_weights(const torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  torch::manual_seed(7);
+  for (const auto& entry : module.named_parameters()) {
+    auto parameter = entry.value();
+    if (parameter.dim() > 1) {
+      const double bound = 1 / std::sqrt(static_cast<double>(parameter.numel() / parameter.size(0)));
+      parameter.uniform_(-bound, bound);
+    } else {
+      parameter.fill_(entry.key().ends_with("weight") ? 1.0 : 0.0);
+    }
+  }
+}
+
+struct Groups {
+  Group ours;
+  Group gloo;
+};
+
+template <class Net>
+Trainee make_trainee(std::shared_ptr<Net> net, const std::string& variant, const Groups& groups) {
+  Trainee trainee{net, {}, std::make_unique<torch::optim::SGD>(net->parameters(), kLearningRate)};
+  set_weights(*net);
+  if (variant == "plain") {
+    trainee.forward = [net](const at::Tensor& x) { return net->forward(x); };
+    return trainee;
+  }
+  ddp::Options options;
+  options.init_sync = false;  // all weights are drawn from one seed
+  options.process_group = variant == "gloo" ? groups.gloo : groups.ours;
+  options.engine = variant == "c10d" ? ddp::Engine::kC10d : ddp::Engine::kCohort;
+  DistributedDataParallel<Net> ddp(net, options);
+  trainee.forward = [ddp](const at::Tensor& x) mutable { return ddp(x); };
+  return trainee;
+}
+
+std::shared_ptr<torch::nn::SequentialImpl> make_mlp(int64_t width) {
+  torch::nn::Sequential net;
+  for (int layer = 0; layer < 4; ++layer) {
+    net->push_back(torch::nn::Linear(width, width));
+    if (layer < 3) net->push_back(torch::nn::ReLU());
+  }
+  return net.ptr();
+}
+
+int64_t mlp_width(const std::string& name) { return name == "mlp-4x4096" ? 4096 : 1024; }
+
+Trainee make_trainee(const std::string& name, const std::string& variant, const Groups& groups) {
+  if (name == "linear-20x1") return make_trainee(torch::nn::Linear(20, 1).ptr(), variant, groups);
+  if (name == "resnet18") {
+    const models::ResNetOptions options{.num_classes = 10, .is_small_input = true};
+    return make_trainee(models::resnet18(options).ptr(), variant, groups);
+  }
+  return make_trainee(make_mlp(mlp_width(name)), variant, groups);
+}
+
+Batch make_batch(const std::string& name, int rank) {
+  torch::manual_seed(100 + rank);
+  if (name == "linear-20x1") {
+    const auto input = at::randn({32, 20});
+    return {input, at::randn({32, 1})};
+  }
+  if (name == "resnet18") {
+    const auto input = at::randn({4, 3, 32, 32});
+    return {input, at::randint(0, 10, {4}, at::kLong)};
+  }
+  const auto input = at::randn({32, mlp_width(name)});
+  return {input, at::randn({32, mlp_width(name)})};
+}
+
+class Rank {
+ public:
+  Rank(int rank, Groups groups) : rank_(rank), groups_(std::move(groups)) {}
+
+  std::string answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string verb, variant, name;
+    words >> verb >> variant;
+    if (verb == "copy") {
+      words >> name;
+      trainees_.emplace(variant, make_trainee(name, variant, groups_));
+      batch_ = make_batch(name, rank_);
+      return "ok";
+    }
+    if (verb == "drop") {
+      trainees_.clear();
+      return "ok";
+    }
+    auto& trainee = trainees_.at(variant);
+    if (verb == "verify") return gradient_sums(trainee);
+    int num_warm = 0, num_steps = 0;
+    words >> num_warm >> num_steps;
+    return run_steps(trainee, num_warm, num_steps);
+  }
+
+ private:
+  void step(Trainee& trainee) {
+    namespace functional = torch::nn::functional;
+    trainee.optimizer->zero_grad();
+    const auto output = trainee.forward(batch_.input);
+    const auto loss = batch_.target.scalar_type() == at::kLong ? functional::cross_entropy(output, batch_.target)
+                                                               : functional::mse_loss(output, batch_.target);
+    loss.backward();
+    trainee.optimizer->step();
+  }
+
+  std::string gradient_sums(Trainee& trainee) {
+    step(trainee);
+    double sum = 0, squares = 0;
+    for (const auto& parameter : trainee.module->parameters()) {
+      sum += parameter.grad().sum(at::kDouble).item<double>();
+      squares += parameter.grad().square().sum(at::kDouble).item<double>();
+    }
+    std::ostringstream text;
+    text.precision(10);
+    text << sum << " " << squares;
+    return text.str();
+  }
+
+  std::string run_steps(Trainee& trainee, int num_warm, int num_steps) {
+    for (int i = 0; i < num_warm; ++i) step(trainee);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < num_steps; ++i) step(trainee);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    return std::to_string(elapsed.count() * 1e3 / num_steps);
+  }
+
+  int rank_;
+  Groups groups_;
+  std::map<std::string, Trainee> trainees_;
+  Batch batch_;
+};
+
+}  // namespace
+
+int run_ddp_step_rank(const std::vector<std::string>& arguments) {
+  at::set_num_threads(1);
+  const std::string backend = arguments.at(0);
+  const int rank = std::stoi(arguments.at(1));
+  InitOptions options;
+  options.backend = "gloo";
+  options.init_method = arguments.at(3);
+  options.rank = rank;
+  options.world_size = 2;
+  init_process_group(options);
+  {
+    Rank state(rank, {.ours = new_group({}, {.backend = backend}), .gloo = default_group()});
+    std::ifstream commands(arguments.at(2));
+    for (std::string line; std::getline(commands, line) && line != "quit";) {
+      std::cout << "= " << state.answer(line) << std::endl;
+    }
+  }
+  destroy_process_group();
+  return 0;
+}
+
+}  // namespace cohort::bench

@@ -1,0 +1,91 @@
+"""One Python rank of ddp-step: the same commands, weights, data and steps as ddp_step_rank.cpp."""
+import pathlib
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from training_rank import Trainee, answer_commands, leave, make_mlp, set_weights  # noqa: E402
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if inputs != outputs or stride != 1:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        shortcut = self.downsample(x) if self.downsample is not None else x
+        y = self.bn1(self.conv1(x)).relu_()
+        return self.bn2(self.conv2(y)).add_(shortcut).relu_()
+
+
+class ResNet18(nn.Module):
+    """For 32x32 images and 10 classes, as cohort::models::resnet18 with is_small_input."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        for i, width in enumerate([64, 128, 256, 512]):
+            first = BasicBlock(width if i == 0 else width // 2, width, 1 if i == 0 else 2)
+            self.add_module(f"layer{i + 1}", nn.Sequential(first, BasicBlock(width, width, 1)))
+        self.fc = nn.Linear(512, 10)
+
+    def forward(self, images):
+        x = self.bn1(self.conv1(images)).relu_()
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(nn.functional.adaptive_avg_pool2d(x, (1, 1)).flatten(1))
+
+
+def mlp_width(name):
+    return 4096 if name == "mlp-4x4096" else 1024
+
+
+def make_net(name):
+    if name == "linear-20x1":
+        return nn.Linear(20, 1)
+    return ResNet18() if name == "resnet18" else make_mlp(mlp_width(name))
+
+
+def make_batch(name, rank):
+    torch.manual_seed(100 + rank)
+    if name == "linear-20x1":
+        return torch.randn(32, 20), torch.randn(32, 1)
+    if name == "resnet18":
+        return torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
+    return torch.randn(32, mlp_width(name)), torch.randn(32, mlp_width(name))
+
+
+def make_trainee(variant, name):
+    net = make_net(name)
+    set_weights(net)
+    if variant == "ddp":
+        net = DistributedDataParallel(net, init_sync=False)
+    return Trainee(net, make_batch(name, dist.get_rank()))
+
+
+def first_gradients(trainee):
+    trainee.step()
+    return trainee.gradient_sums()
+
+
+def main():
+    rank, commands, init_method = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=init_method, rank=rank, world_size=2)
+    answer_commands(commands, make_trainee, first_gradients)
+    dist.destroy_process_group()
+    leave()
+
+
+if __name__ == "__main__":
+    main()

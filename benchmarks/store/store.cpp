@@ -1,0 +1,125 @@
+// store: operations per second of our TCP store's server and LibTorch's, with the same clients, which take turns.
+#include <sched.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include "benchmarks/store/store_load.h"
+#include "benchmarks/support/question.h"
+#include "cohort/base/cpu_topology.h"
+#include "cohort/base/process.h"
+#include "cohort/base/text.h"
+
+namespace cohort::bench {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A server is a process of its own on one CPU, which prints a line that ends with its port.
+class Server {
+ public:
+  Server(const std::vector<std::string>& command, int cpu) : process_(start(command, cpu)) {
+    std::string line;
+    char letter = 0;
+    while (read(process_.standard_output().get(), &letter, 1) == 1 && letter != '\n') line.push_back(letter);
+    const auto words = base::split(line, ' ');
+    const auto port = base::parse_int(words.back());
+    if (!port) throw std::runtime_error(command.front() + " says \"" + line + "\", which names no port");
+    port_ = static_cast<int>(*port);
+  }
+  int port() const { return port_; }
+
+ private:
+  static base::Process start(const std::vector<std::string>& command, int cpu) {
+    base::ProcessOptions options;
+    options.arguments = command;
+    options.standard_output = base::Stream::pipe();
+    options.cpus = {cpu};
+    auto process = base::Process::start(options);
+    if (!process) throw std::runtime_error(process.error().describe());
+    return std::move(*process);
+  }
+  base::Process process_;
+  int port_ = 0;
+};
+
+// This thread stays on one CPU for a while. A request and its answer take 20 us where client and server share a CPU and 90 where
+// they do not; left alone, the kernel chooses anew for every pair, and its choice is all that would be measured.
+class Pinned {
+ public:
+  explicit Pinned(int cpu) {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  ~Pinned() { sched_setaffinity(0, sizeof before_, &before_); }
+  Pinned(const Pinned&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+struct StoreCase {
+  std::string name;
+  int num_clients;
+  /// Seconds per operation, or until all have woken up.
+  double (*measure)(StoreLoad& load, milliseconds duration);
+};
+
+std::vector<StoreCase> store_cases() {
+  std::vector<StoreCase> all;
+  for (const int clients : {1, 16, 256}) {
+    all.push_back({"set-get-add", clients,
+                   [](StoreLoad& load, milliseconds duration) { return load.run(StoreLoad::Kind::kMix, duration); }});
+    all.push_back({"compare_set", clients, [](StoreLoad& load, milliseconds duration) {
+                     return load.run(StoreLoad::Kind::kCompareSet, duration);
+                   }});
+    all.push_back({"wake-up", clients + 1, [](StoreLoad& load, milliseconds) {
+                     double sum = 0;
+                     for (int i = 0; i < 10; ++i) sum += load.wake_up();
+                     return sum / 10;
+                   }});
+  }
+  return all;
+}
+
+Row measure_store(const StoreCase& what, int our_port, int their_port, const Settings& settings) {
+  StoreLoad ours(our_port, what.num_clients);
+  StoreLoad theirs(their_port, what.num_clients);
+  const milliseconds duration(settings.is_quick ? 100 : 300);
+  std::vector<double> our_times, their_times;
+  for (int round = -1; round < (settings.is_quick ? 9 : 25); ++round) {
+    const double one = what.measure(round % 2 ? ours : theirs, duration);
+    const double other = what.measure(round % 2 ? theirs : ours, duration);
+    if (round < 0) continue;  // to warm up
+    our_times.push_back(round % 2 ? one : other);
+    their_times.push_back(round % 2 ? other : one);
+  }
+  Row row = compare_times(our_times, their_times);
+  const bool is_wake_up = what.name == "wake-up";
+  const int shown = is_wake_up ? what.num_clients - 1 : what.num_clients;
+  row.case_name = what.name + (is_wake_up ? "/waiters=" : "/clients=") + std::to_string(shown);
+  row.rival_name = "libtorch";
+  row.unit = is_wake_up ? "us" : "op/s";
+  row.ours = is_wake_up ? *row.ours * 1e6 : 1 / *row.ours;
+  row.rival = is_wake_up ? *row.rival * 1e6 : 1 / *row.rival;
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> run_store(const Settings& settings) {
+  const std::vector<int> cpus = base::allowed_cpus();
+  const Server ours({settings.program_folder + "/cohort", "store", "--host=127.0.0.1", "--port=0"}, cpus.back());
+  const Server theirs({settings.program, kTorchStoreServer}, cpus.back());
+  const Pinned clients(cpus.front());
+  std::vector<Row> rows;
+  for (const auto& each : store_cases()) rows.push_back(measure_store(each, ours.port(), theirs.port(), settings));
+  return rows;
+}
+
+}  // namespace cohort::bench

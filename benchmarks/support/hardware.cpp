@@ -1,0 +1,50 @@
+#include "benchmarks/support/hardware.h"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "build_facts.h"
+#include "cohort/base/cpu.h"
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+#include "cohort/version.h"
+
+namespace cohort::bench {
+namespace {
+
+// The value of the first line that begins with `key`, after a colon.
+std::string field_of(const std::string& path, const std::string& key) {
+  const auto text = base::read_file(path);
+  if (!text) return "unknown";
+  for (const std::string& line : base::split(*text, '\n')) {
+    const size_t colon = line.find(':');
+    if (line.starts_with(key) && colon != std::string::npos) return base::trim(line.substr(colon + 1));
+  }
+  return "unknown";
+}
+
+std::string load_average() {
+  const auto text = base::read_file("/proc/loadavg");
+  return text ? base::split(*text, ' ').front() : "unknown";
+}
+
+}  // namespace
+
+void print_hardware() {
+  utsname kernel{};
+  ::uname(&kernel);
+  const auto memory = static_cast<unsigned long long>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<unsigned long long>(::sysconf(_SC_PAGESIZE));
+  fmt::print("machine   {}, {} cores, {}, Linux {}\n", field_of("/proc/cpuinfo", "model name"), base::available_cores(),
+             base::format_bytes(memory), kernel.release);
+  fmt::print("versions  Cohort {} ({}), LibTorch {}, {}\n", COHORT_VERSION, kBuildType, kTorchVersion,
+             kCompilerVersion);
+  fmt::print("date      {:%Y-%m-%d %H:%M} UTC, load average {} at the start\n\n", fmt::gmtime(std::time(nullptr)),
+             load_average());
+}
+
+}  // namespace cohort::bench

@@ -1,0 +1,60 @@
+/// The questions of `cohort-bench`: one row in main.cpp and one folder each; related ones share a folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "benchmarks/support/report.h"
+
+namespace cohort::bench {
+
+struct Settings {
+  /// Answer in under 45 s, with fewer repetitions.
+  bool is_quick = false;
+  /// Measure only cases with this name; empty: all. ddp-step and python know it.
+  std::string only_case;
+  /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
+  std::vector<std::string> ops, sizes, dtypes, ranks;
+  /// What is "ours": a backend's name.
+  std::string backend = "shm";
+  /// This program, to be started again as a rank, and the folder it lies in.
+  std::string program;
+  std::string program_folder;
+};
+
+struct Question {
+  const char* name;
+  const char* summary;
+  /// Throws std::exception when it cannot be answered.
+  std::vector<Row> (*run)(const Settings& settings);
+  /// How its rows look on the screen; null: print_table.
+  void (*print)(const std::vector<Row>& rows) = nullptr;
+};
+
+std::vector<Row> run_collectives(const Settings& settings);
+void print_collectives(const std::vector<Row>& rows);
+std::vector<Row> run_compile_time(const Settings& settings);
+std::vector<Row> run_ddp_overhead(const Settings& settings);
+std::vector<Row> run_ddp_step(const Settings& settings);
+std::vector<Row> run_python(const Settings& settings);
+void print_python(const std::vector<Row>& rows);
+std::vector<Row> run_launch(const Settings& settings);
+std::vector<Row> run_recovery(const Settings& settings);
+std::vector<Row> run_store(const Settings& settings);
+std::vector<Row> run_rendezvous(const Settings& settings);
+
+/// First argument that makes the program a rank of ddp-step.
+inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
+/// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
+int run_ddp_step_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a rank of collectives.
+inline constexpr const char* kCollectivesRank = "--collectives-rank";
+/// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
+int run_collectives_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program LibTorch's store, until it is killed.
+inline constexpr const char* kTorchStoreServer = "--torch-store-server";
+int run_torch_store_server();
+
+}  // namespace cohort::bench

@@ -1,0 +1,47 @@
+/// Variants of one piece of training that live at once, in teams, and take blocks of steps turn by turn.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "benchmarks/support/team.h"
+
+namespace cohort::bench {
+
+struct Variant {
+  std::string name;
+  Team* team;
+  /// What its team calls it.
+  std::string command;
+};
+
+struct BlockPlan {
+  /// Steps that are not timed, then steps that are.
+  int num_warm = 0;
+  int num_steps = 1;
+  int num_rounds = 1;
+  /// Ends there, though not before a few rounds; at `end` after any round.
+  std::chrono::steady_clock::time_point deadline;
+  std::chrono::steady_clock::time_point end;
+};
+
+/// By a variant's name: milliseconds per step, one figure for each round.
+using Times = std::map<std::string, std::vector<double>>;
+
+/// In each round every variant takes a block ("run COMMAND WARM STEPS"), in changing order, while the others sleep. The time of a
+/// block is that of its slower rank.
+Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan);
+
+/// Whether two answers hold the same numbers, to eight digits. Something that is not a number agrees with nothing.
+bool agree(const std::string& a, const std::string& b);
+
+/// Throws std::runtime_error, which names the cases there are, for another name. Empty is all of them.
+void check_case(const std::string& name, const std::vector<std::string>& cases);
+
+/// The interpreter with PyTorch that sources are built for; empty if there is none.
+std::string find_python();
+
+}  // namespace cohort::bench

@@ -1,0 +1,65 @@
+# The public API, header by header: what is installed, and all that a user's program may include. A header that is not here
+# is ours to change. tools/dev/check_public_headers.py compares this list with cohort/cohort.h and with the headers themselves.
+set(COHORT_PUBLIC_HEADERS
+    # One include for a training program.
+    cohort/cohort.h
+    cohort/export.h
+    cohort/version.h
+
+    cohort/checkpoint/named_tensors.h
+    cohort/checkpoint/safetensors.h
+    cohort/checkpoint/state_dict.h
+
+    cohort/comm/collectives/coalescing.h
+    cohort/comm/collectives/collectives.h
+    cohort/comm/collectives/object_collectives.h
+    cohort/comm/collectives/point_to_point.h
+    cohort/comm/collectives/shm_empty.h
+    cohort/comm/group/device.h
+    cohort/comm/group/process_group.h
+    cohort/comm/group/subgroups.h
+    cohort/comm/pickle/pickle.h
+    cohort/comm/process/expires.h
+    cohort/comm/process/process_context.h
+    cohort/comm/process/share_memory.h
+    cohort/comm/process/spawn.h
+    cohort/comm/process/tensor_channel.h
+    cohort/comm/registry/backend_registry.h
+    cohort/comm/report/flight_recorder.h
+    cohort/comm/report/worker_server.h
+
+    cohort/data/datasets/tensor_dataset.h
+    cohort/data/datasets/text_corpus.h
+    cohort/data/datasets/token_dataset.h
+    cohort/data/loader/batch_stream.h
+    cohort/data/loader/collate.h
+    cohort/data/loader/data_loader.h
+    cohort/data/loader/distributed_sampler.h
+    cohort/data/loader/sampler.h
+
+    cohort/parallel/ddp/distributed_data_parallel.h
+    cohort/parallel/ddp/options.h
+    cohort/parallel/ddp/reducer.h
+    cohort/parallel/functional/functional.h
+    cohort/parallel/functional/functional_collectives.h
+
+    # Included by those above, not by users.
+    cohort/base/file.h
+    cohort/base/result.h
+    cohort/comm/backend/backend_request.h
+    cohort/parallel/ddp/replica.h
+    cohort/parallel/module/signature.h
+    cohort/parallel/module/tensor_tree.h
+    cohort/parallel/module/wrapper_base.h)
+
+# Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
+set(COHORT_NARROW_HEADERS
+    cohort/checkpoint/optimizer_state.h
+    cohort/checkpoint/training_checkpoint.h
+    cohort/models/gpt.h
+    cohort/models/ngram.h
+    cohort/models/resnet.h
+    cohort/parallel/module/gradient_hooks.h
+    cohort/train/progress.h
+    cohort/train/schedule.h
+    cohort/train/text_split.h)

@@ -1,0 +1,57 @@
+/// The one way from a group to its backends: for groups of Cohort's own (group_creation.h) and for those that somebody else
+/// builds (join_backend.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/comm/backend/backend_request.h"
+#include "cohort/comm/group/world.h"
+#include "cohort/comm/registry/cohort_backend.h"
+
+namespace cohort::comm {
+
+/// This process in the group.
+struct Membership {
+  int rank = 0;
+  /// Default-group ranks of the members; empty for the default group, as in PyTorch.
+  std::vector<uint64_t> global_ranks;
+  std::optional<c10::Device> device_id;
+  /// The ranks of this group have called a roll; who cannot go on leaves it.
+  bool has_called_roll = false;
+  /// What raises the time-out, for texts.
+  std::string timeout_option;
+  /// TORCH_DISTRIBUTED_DEBUG=DETAIL has collectives compared over a helper group first, as in PyTorch.
+  bool wraps_for_debugging = false;
+};
+
+class BackendMaker {
+ public:
+  /// `record`: all of it but the group; must outlive the maker.
+  /// Throws c10::ValueError for a backend that the members cannot use.
+  BackendMaker(const GroupRecord& record, std::shared_ptr<const Roster> roster, Membership own);
+
+  /// Collective over the group, as choose_cpu. `store`: the group's behind a prefix for the device, such as "cpu/".
+  /// Throws what the backend throws; where it can only say that it did not connect, a c10::DistBackendError with the reason.
+  c10::intrusive_ptr<c10d::Backend> make(const std::string& backend, const c10::intrusive_ptr<c10d::Store>& store);
+  /// The best for CPU tensors (cohort_backend.h).
+  CpuBackend choose_cpu(const c10::intrusive_ptr<c10d::Store>& store);
+
+ private:
+  BackendRequest request(const c10::intrusive_ptr<c10d::Store>& store) const;
+  std::function<std::string(const std::string&)> explainer() const;
+  c10::intrusive_ptr<c10d::Backend> wrap(c10::intrusive_ptr<c10d::Backend> backend,
+                                         const c10::intrusive_ptr<c10d::Store>& store) const;
+  template <class Make>
+  auto leaving_on_failure(Make make) const;
+
+  const GroupRecord& record_;
+  const std::shared_ptr<const Roster> roster_;
+  const Membership own_;
+  const std::vector<std::string> shm_obstacles_;
+};
+
+}  // namespace cohort::comm

@@ -1,0 +1,51 @@
+#include "cohort/store/stream.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cohort/base/text.h"
+
+namespace cohort::store {
+
+using base::Error;
+using base::Result;
+using std::chrono::milliseconds;
+
+Result<void> SocketStream::wait_for(short events, Clock::time_point deadline) const {
+  pollfd poll_fd{socket_.get(), events, 0};
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    const int ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
+    if (ready > 0) return {};
+    if (ready == 0) return Error("it gave no answer in time");
+    if (errno != EINTR) return Error(base::errno_text(errno));
+  }
+}
+
+Result<void> SocketStream::send(std::string_view bytes, Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    const auto size = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(size));
+    } else if (errno == EAGAIN) {
+      if (auto ready = wait_for(POLLOUT, deadline); !ready) return ready;
+    } else if (errno != EINTR) {
+      return Error(base::errno_text(errno));
+    }
+  }
+  return {};
+}
+
+Result<size_t> SocketStream::receive(char* buffer, size_t size, Clock::time_point deadline) {
+  while (true) {
+    if (auto ready = wait_for(POLLIN, deadline); !ready) return ready.error();
+    const auto received = recv(socket_.get(), buffer, size, MSG_DONTWAIT);
+    if (received >= 0) return static_cast<size_t>(received);
+    if (errno != EINTR && errno != EAGAIN) return Error(base::errno_text(errno));
+  }
+}
+
+}  // namespace cohort::store

@@ -1,0 +1,91 @@
+"""cohort-bench: real ranks, checked results, and rows as scripts expect them. No figure is judged."""
+import json
+import pathlib
+import subprocess
+
+import pytest
+from harness import BUILD
+
+BENCH = BUILD / "bin" / "cohort-bench"
+HANG_LIMIT = 120
+
+
+def bench(*arguments):
+    return subprocess.run([str(BENCH), *map(str, arguments)], capture_output=True, text=True, timeout=HANG_LIMIT)
+
+
+@pytest.fixture(scope="module")
+def collectives(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bench") / "rows.json"
+    result = bench("collectives", "--quick", "--ranks", "2", "--op", "all_reduce,barrier",
+                   "--size", "4B,64KiB", "--dtype", "float32", "--json", path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return json.loads(path.read_text()), result.stdout
+
+
+def test_every_case_has_every_rival(collectives):
+    rows, _ = collectives
+    large = {"all_reduce/float32/64KiB/ranks=2"}
+    small = {"all_reduce/float32/4B/ranks=2", "barrier/ranks=2"}
+    shared = {name + "/memory=shm" for name in large}
+    assert {row["case"] for row in rows} == large | small | shared
+    for case in large | small | shared:
+        rivals = {row["rival_name"] for row in rows if row["case"] == case}
+        assert {"gloo", "openmpi"} <= rivals
+        assert ("roof" in rivals) == (case not in small)
+
+
+def test_rows_hold_figures_or_say_why_not(collectives):
+    rows, _ = collectives
+    for row in rows:
+        assert row["question"] == "collectives" and row["unit"] == "us" and row["ours"] > 0, row
+        assert 0 < row["ours_min"] <= row["ours_p50"] <= row["ours_p99"], row
+        if row["rival"] is None:
+            assert row["rival_name"] == "openmpi" and row["ratio"] is None and row["note"], row
+            continue
+        assert row["pairs"] >= 1 and row["ratio_low"] <= row["ratio"] <= row["ratio_high"], row
+
+
+def test_openmpi_says_how_it_copies(collectives):
+    rows, table = collectives
+    notes = {row["note"] for row in rows if row["rival_name"] == "openmpi"}
+    assert len(notes) == 1
+    assert f"2 ranks: openmpi is {notes.pop()}\n" in table
+
+
+def test_leaves_nothing_behind(collectives):
+    names = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [name for name in names if b"--collectives-rank" in name or b"cohort-bench-mpi-rank" in name]
+
+
+def test_a_mistyped_operation_is_named_message():
+    result = bench("collectives", "--op", "all_reduced")
+    assert result.returncode == 1
+    assert result.stderr == (
+        'cohort-bench: collectives: "all_reduced" is not a valid operation (did you mean "all_reduce"?); known: all_reduce, '
+        "broadcast, reduce, all_gather_single, reduce_scatter_single, all_to_all_single, send_recv, barrier\n\n")
+
+
+def test_python_steps_on_three_backends(tmp_path):
+    result = bench("python", "--quick", "--case", "ddp/linear", "--json", tmp_path / "rows.json")
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    step, added = "ddp/linear/ranks=2", "ddp/linear/ranks=2/added"
+    assert [(row["case"], row["rival_name"]) for row in rows] == [(step, "fake"), (step, "gloo"), (added, "gloo")]
+    has_package = list((BUILD / "python" / "torchcohort").glob("_C.*.so"))
+    for row in rows:
+        assert row["question"] == "python" and row["unit"] == "ms" and row["rival"] is not None, row
+        if has_package:
+            assert row["ours"] is not None and row["pairs"] >= 1, row
+        else:
+            folder = BUILD / "python" / "torchcohort"
+            assert row["ours"] is None and row["note"] == f"torchcohort is not built: {folder} has no _C.*.so", row
+
+
+def test_a_mistyped_case_is_named_message():
+    result = bench("python", "--case", "ddp/linea")
+    assert result.returncode == 1
+    assert result.stderr == (
+        'cohort-bench: python: there is no case "ddp/linea" (did you mean "ddp/linear"?); cases: ddp/linear, '
+        "ddp/mlp-4x1024, ddp/mlp-4x4096, fsdp/block-1024/tokens=64, fsdp/block-1024/tokens=512, "
+        "tp/block-1024/tokens=64, tp/block-1024/tokens=512\n\n")

@@ -1,0 +1,214 @@
+// EtcdStore over TLS: with a real etcd, and what is said of each way in which files and certificates can be wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "cohort/base/text.h"
+#include "cohort/store/etcd_store.h"
+#include "cohort/store/tls_context.h"
+#include "tests/store/certificates.h"
+#include "tests/store/etcd_server.h"
+#include "tests/store/times.h"
+
+namespace cohort::store {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+constexpr const char* kHere = "IP:127.0.0.1,DNS:localhost";
+
+class EtcdTlsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (Certificates::is_installed()) ours_ = std::make_unique<Certificates>("ours");
+  }
+  static void TearDownTestSuite() { ours_.reset(); }
+  void SetUp() override {
+    if (!EtcdServer::is_installed()) GTEST_SKIP() << EtcdServer::kSkipReason;
+    if (!ours_) GTEST_SKIP() << Certificates::kSkipReason;
+  }
+
+  static EtcdStoreOptions options(const EtcdServer& etcd, const TlsOptions& tls,
+                                  const std::string& host = "127.0.0.1") {
+    return {
+        .host = host, .port = etcd.port(), .job = "job", .timeout = kHangLimit, .retry_time = kHangLimit, .tls = tls};
+  }
+  static std::unique_ptr<EtcdStore> connect(const EtcdStoreOptions& options) {
+    auto store = EtcdStore::connect(options);
+    if (!store) throw std::runtime_error(store.error().describe());
+    return std::move(*store);
+  }
+  /// What is said of options that cannot work; without the line that stands above each of it, and with names for what differs.
+  static std::string error_of(const EtcdStoreOptions& options) {
+    const auto store = EtcdStore::connect(options);
+    if (store) return "none";
+    EXPECT_TRUE(is_tls_hopeless(store.error())) << store.error().describe();
+    auto text = base::replace_all(store.error().describe(), *ours_ / "", "");
+    const auto above = "cannot open the store in etcd\n  caused by: cannot speak TLS with etcd on " + options.host +
+                       ":" + std::to_string(options.port) + "\n  caused by: ";
+    EXPECT_THAT(text, testing::StartsWith(above));
+    return base::replace_all(text, above, "");
+  }
+
+  inline static std::unique_ptr<Certificates> ours_;
+};
+
+TEST_F(EtcdTlsTest, ClientsWithACertificateAreServedAlsoAfterARestart) {
+  const auto files = ours_->add("served", kHere);
+  EtcdServer etcd(EtcdTls{.files = files, .asks_for_certificates = true});
+  const auto store = connect(options(etcd, files, "https://localhost"));
+  const std::string value(300'000, 'x');  // many records
+  ASSERT_TRUE(store->set("k", value).ok());
+  EXPECT_EQ(*store->get("k"), value);
+  const auto clone = store->clone().value();
+  EXPECT_EQ(*clone->add("n", 2), 2);
+  etcd.stop();
+  etcd.start();
+  EXPECT_EQ(*store->add("n", 3), 5);
+  EXPECT_EQ(*clone->get("n"), "5");
+  ASSERT_TRUE(store->remove_all().ok());
+}
+
+TEST_F(EtcdTlsTest, ACertificateMayBeRenewedWhileAJobRunsMessage) {
+  const auto files = ours_->add("renewed", kHere);
+  EtcdServer etcd(EtcdTls{.files = files});
+  auto impatient = options(etcd, files);
+  impatient.retry_time = 3 * kAWhile;
+  const auto store = connect(options(etcd, files));
+  const auto hasty = connect(impatient);
+  ASSERT_TRUE(store->set("k", "1").ok());
+  ASSERT_TRUE(hasty->set("k", "1").ok());
+  etcd.stop();
+  ours_->add("renewed", kHere, -1);
+  etcd.start();
+  // Not the end: it was right before, and may be so again.
+  const auto late = hasty->set("k", "2");
+  ASSERT_FALSE(late.ok());
+  EXPECT_FALSE(is_tls_hopeless(late.error()));
+  EXPECT_THAT(late.error().describe(),
+              HasSubstr("gave no answer for 300 ms\n  caused by: its certificate has expired on"));
+  etcd.stop();
+  ours_->add("renewed", kHere);
+  etcd.start();
+  EXPECT_TRUE(store->set("k", "3").ok());
+}
+
+TEST_F(EtcdTlsTest, AServerThatSaysNothingMessage) {
+  const auto silent = std::move(listen_on("127.0.0.1", 0).value().front());
+  EtcdStoreOptions impatient{.port = silent.port, .job = "job", .retry_time = 3 * kAWhile, .tls = TlsOptions{}};
+  EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
+              HasSubstr("gave no answer for 300 ms\n  caused by: it gave no answer in time\n"));
+}
+
+TEST_F(EtcdTlsTest, CertificateAndKeyMayBeInOneFile) {
+  const auto files = ours_->add("one", kHere);
+  const EtcdServer etcd(EtcdTls{.files = files, .asks_for_certificates = true});
+  const auto both =
+      ours_->write("both.pem", *base::read_file(files.certificate_file) + *base::read_file(files.key_file));
+  EXPECT_TRUE(connect(options(etcd, {.ca_file = files.ca_file, .certificate_file = both}))->set("k", "1").ok());
+}
+
+TEST_F(EtcdTlsTest, AServerThatCannotBeTrustedMessage) {
+  const auto files = ours_->add("trusted", kHere);
+  const EtcdServer etcd(EtcdTls{.files = files});
+  EXPECT_EQ(
+      error_of(options(etcd, {})),
+      "its certificate is signed by \"Authority of ours\", which this system's list of authorities does not hold\n"
+      "  hint: give the certificate of that authority: --rdzv-conf cacert=FILE");
+  const Certificates others("others");
+  EXPECT_EQ(error_of(options(etcd, {.ca_file = others.ca_file()})),
+            "its certificate is signed by \"Authority of ours\", which the CA file \"" + others.ca_file() +
+                "\" does not hold\n"
+                "  hint: give the certificate of that authority: --rdzv-conf cacert=FILE");
+  const EtcdServer elsewhere(EtcdTls{.files = ours_->add("elsewhere", "DNS:etcd1.example,IP:10.0.0.1")});
+  for (const auto* host : {"127.0.0.1", "localhost"}) {
+    EXPECT_EQ(error_of(options(elsewhere, files, host)),
+              std::string("its certificate is for etcd1.example, 10.0.0.1, not for ") + host +
+                  "\n  hint: name the server as its certificate does, or give it a certificate for this name "
+                  "(subjectAltName)");
+  }
+  const EtcdServer expired(EtcdTls{.files = ours_->add("expired", kHere, -1)});
+  EXPECT_THAT(error_of(options(expired, files)),
+              MatchesRegex("its certificate has expired on [A-Z][a-z][a-z] [ 0-9][0-9] [0-9:]+ [0-9]+ GMT\n"
+                           "  hint: renew it there, or set the clock of this host"));
+}
+
+TEST_F(EtcdTlsTest, AServerThatWantsAnotherCertificateMessage) {
+  const auto files = ours_->add("asking", kHere);
+  const EtcdServer etcd(EtcdTls{.files = files, .asks_for_certificates = true});
+  EXPECT_THAT(error_of(options(etcd, {.ca_file = files.ca_file})),
+              MatchesRegex("it takes only clients with a certificate, and none was given \\(.*alert.*\\)\n"
+                           "  hint: give --rdzv-conf cert=FILE,key=FILE"));
+  const Certificates others("others");
+  auto foreign = others.add("foreign", kHere);
+  foreign.ca_file = files.ca_file;
+  EXPECT_THAT(
+      error_of(options(etcd, foreign)),
+      MatchesRegex("it does not take the certificate in \"" + foreign.certificate_file + "\" \\(.*alert.*\\)\n" +
+                   "  hint: it must be signed by an authority in etcd's --trusted-ca-file, and not have expired"));
+}
+
+TEST_F(EtcdTlsTest, OneSideWithoutTlsMessage) {
+  const auto files = ours_->add("mixed", kHere);
+  const EtcdServer safe(EtcdTls{.files = files});
+  auto plainly = options(safe, {});
+  plainly.tls.reset();
+  plainly.retry_time = 3 * kAWhile;
+  EXPECT_THAT(EtcdStore::connect(plainly).error().describe(),
+              HasSubstr("gave no answer for 300 ms\n  caused by: it has closed the connection without an answer: "
+                        "perhaps it wants TLS\n"));
+  const EtcdServer plain;
+  auto safely = options(plain, files);
+  safely.retry_time = 3 * kAWhile;
+  EXPECT_THAT(EtcdStore::connect(safely).error().describe(),
+              HasSubstr("gave no answer for 300 ms\n  caused by: it has closed the connection instead of answering in "
+                        "TLS: perhaps it has none\n"));
+}
+
+TEST_F(EtcdTlsTest, FilesThatCannotBeUsedMessage) {
+  const auto files = ours_->add("files", kHere);
+  const EtcdServer etcd(EtcdTls{.files = files});
+  const auto error_with = [&](const std::string& ca, const std::string& certificate, const std::string& key) {
+    const auto path = [](const std::string& name) { return name.empty() ? name : *ours_ / name; };
+    return error_of(options(etcd, {path(ca), path(certificate), path(key)}));
+  };
+  ours_->write("text", "no certificate\n");
+  ours_->run({"pkey", "-in", files.key_file, "-aes128", "-passout", "pass:secret", "-out", *ours_ / "locked"});
+  ours_->run({"genrsa", "-out", *ours_ / "other_kind"});
+  EXPECT_EQ(error_with("none", "", ""), "cannot open the CA file \"none\": No such file or directory (ENOENT)");
+  EXPECT_EQ(error_with(".", "", ""), "the CA file \".\" is not a regular file");
+  EXPECT_EQ(error_with("text", "", ""), "the CA file \"text\" holds no certificate in PEM form");
+  ours_->write("damaged", "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n");
+  EXPECT_EQ(error_with("ca.pem", "damaged", "files.key"),
+            "the certificate file \"damaged\" holds no certificate that can be used: bad base64 decode");
+  EXPECT_EQ(error_with("ca.pem", "none", "files.key"),
+            "cannot open the certificate file \"none\": No such file or directory (ENOENT)");
+  EXPECT_EQ(error_with("ca.pem", "text", "files.key"),
+            "the certificate file \"text\" holds no certificate in PEM form");
+  EXPECT_EQ(error_with("ca.pem", "files.pem", "none"),
+            "cannot open the key file \"none\": No such file or directory (ENOENT)");
+  EXPECT_EQ(error_with("ca.pem", "files.pem", ""), "the key file \"files.pem\" holds no private key in PEM form");
+  for (const auto* key : {"ca.key", "other_kind"}) {
+    EXPECT_EQ(error_with("ca.pem", "files.pem", key),
+              std::string("the key in \"") + key + "\" does not belong to the certificate in \"files.pem\"");
+  }
+  EXPECT_EQ(error_with("ca.pem", "files.pem", "locked"),
+            "the key file \"locked\" is locked with a passphrase\n  hint: give a key without one, in a file that its "
+            "owner alone can read: openssl pkey -in KEY -out NEW_KEY");
+}
+
+TEST_F(EtcdTlsTest, AKeyThatEverybodyCanReadMessage) {
+  const auto path = ours_->write("key", "");
+  chmod(path.c_str(), 0640);  // a group may be meant to
+  EXPECT_EQ(doubt_about_key({.key_file = path}), "");
+  chmod(path.c_str(), 0644);
+  const auto doubt =
+      "the key file \"" + path + "\" can be read or written by every user of this host: chmod 600 " + path;
+  EXPECT_EQ(doubt_about_key({.key_file = path}), doubt);
+  EXPECT_EQ(doubt_about_key({.certificate_file = path}), doubt);
+  EXPECT_EQ(doubt_about_key({}), "");
+}
+
+}  // namespace
+}  // namespace cohort::store
