@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cohort/base/address.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/group_creation.h"
@@ -33,7 +34,7 @@ int ranks_on_host(const comm::RendezvousPlan* plan) {
   if (const auto size = base::get_env("LOCAL_WORLD_SIZE")) return std::atoi(size->c_str());
   const auto& peers = world().roster->peers();
   if (peers.knows_all()) return peers.ranks_on_this_host();
-  const bool loopback = plan && (plan->host == "localhost" || plan->host.rfind("127.", 0) == 0 || plan->host == "::1");
+  const bool loopback = plan && (plan->host == "localhost" || base::is_loopback(plan->host));
   return loopback ? plan->world_size : 0;
 }
 
