@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "cohort/base/address.h"
 #include "cohort/base/text.h"
 
 namespace cohort::base {
@@ -25,12 +26,10 @@ PortReservation bind_any_port(int family) {
   (void)::setsockopt(held.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_storage address{};
   address.ss_family = static_cast<sa_family_t>(family);
-  socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   if (family == AF_INET6) (void)::setsockopt(held.socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
   if (::bind(held.socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return {};
-  if (::getsockname(held.socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
-  held.port = ntohs(family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                       : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  held.port = bound_port(held.socket.get());
   return held;
 }
 
@@ -56,6 +55,13 @@ std::optional<PortHolder> find_holder(unsigned long inode) {
 }
 
 }  // namespace
+
+int bound_port(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return port_of(reinterpret_cast<sockaddr*>(&address));
+}
 
 std::optional<unsigned long> listening_inode(const std::string& table, int port) {
   constexpr const char* kListening = "0A";

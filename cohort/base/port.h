@@ -21,6 +21,9 @@ struct PortReservation {
 
 Result<PortReservation> reserve_port();
 
+/// Of the socket's own end.
+int bound_port(int socket);
+
 struct PortHolder {
   int pid = 0;
   std::string command;  ///< the command line, at most 200 characters

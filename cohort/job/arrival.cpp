@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "cohort/base/address.h"
 #include "cohort/base/text.h"
-#include "cohort/job/network.h"
 
 namespace cohort::job {
 namespace {
@@ -67,7 +67,7 @@ std::string announces(const Arrival& arrival) {
 std::optional<Failure> loopback_conflict(const std::vector<Arrival>& arrivals) {
   for (const auto& each : arrivals) {
     const auto addresses = addresses_of(each);
-    if (std::none_of(addresses.begin(), addresses.end(), is_loopback_address)) continue;
+    if (std::none_of(addresses.begin(), addresses.end(), base::is_loopback)) continue;
     const auto other = std::find_if(arrivals.begin(), arrivals.end(),
                                     [&](const Arrival& arrival) { return !share_loopback(each, arrival); });
     if (other == arrivals.end()) continue;
@@ -87,9 +87,9 @@ std::optional<Failure> family_conflict(const std::vector<Arrival>& arrivals) {
   for (const auto& each : arrivals) {
     if (addresses_of(each).empty()) continue;
     if (!first) first = &each;
-    if (family_of(addresses_of(*first).front()) == family_of(addresses_of(each).front())) continue;
+    if (base::family_of(addresses_of(*first).front()) == base::family_of(addresses_of(each).front())) continue;
     const auto with_family = [](const Arrival& arrival) {
-      return base::fill_in("{} ({})", announces(arrival), family_of(addresses_of(arrival).front()));
+      return base::fill_in("{} ({})", announces(arrival), base::family_of(addresses_of(arrival).front()));
     };
     return refusal("ranks announce addresses of different families and cannot connect",
                    {with_family(*first), with_family(each)},

@@ -18,12 +18,10 @@ int to_int(const std::string& text) { return static_cast<int>(base::parse_int(te
 
 }  // namespace
 
-std::string host_name() { return base::host_name(); }
-
 Peer this_process() {
   Peer peer;
   peer.pid = getpid();
-  peer.host = host_name();
+  peer.host = base::host_name();
   peer.pid_scope = own_pid_scope();
   peer.network_scope = base::boot_id() + "/" + base::namespace_of("/proc/self/ns/net");
   peer.started_at = base::read_process_state(peer.pid).started_at;

@@ -43,7 +43,4 @@ bool is_seen_gone(const Peer& peer);
 /// "pid 4711 on node-a"
 std::string describe_process(const Peer& peer);
 
-/// This machine's name.
-std::string host_name();
-
 }  // namespace cohort::job

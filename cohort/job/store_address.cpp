@@ -1,7 +1,5 @@
 #include "cohort/job/store_address.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,20 +8,21 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <thread>
 #include <vector>
 
-#include "cohort/base/file.h"
+#include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/job/peer.h"
+#include "cohort/store/protocol.h"
+#include "cohort/store/socket.h"
 
 namespace cohort::job {
 namespace {
 
+using base::IpFamily;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
@@ -49,32 +48,8 @@ struct Record {
   std::optional<Clock::time_point> closed_since;
 };
 
-// "validate", then "ping" with a number that the server sends back: what c10d's client itself opens a connection with.
-constexpr uint32_t kNonce = 0x63686f72;
-std::array<uint8_t, 10> greeting() {
-  constexpr uint8_t kValidate = 0;
-  constexpr uint8_t kPing = 13;
-  constexpr uint32_t kMagic = 0x3C85F7CE;
-  std::array<uint8_t, 10> bytes{};
-  bytes[0] = kValidate;
-  std::memcpy(&bytes[1], &kMagic, 4);
-  bytes[5] = kPing;
-  std::memcpy(&bytes[6], &kNonce, 4);
-  return bytes;
-}
-
-int milliseconds_until(Clock::time_point deadline) {
-  return static_cast<int>(std::max<int64_t>(0, std::chrono::ceil<milliseconds>(deadline - Clock::now()).count()));
-}
-
-bool wait_for(int fd, short events, Clock::time_point deadline) {
-  pollfd entry{fd, events, 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&entry, 1, milliseconds_until(deadline));
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
-}
+// The number in the greeting.
+constexpr uint32_t kEchoed = 0x63686f72;
 
 std::string quoted(const std::string& bytes) {
   constexpr const char* kDigits = "0123456789abcdef";
@@ -91,27 +66,12 @@ Answer no_connection(int error) {
   return {is_no_reply ? Outcome::kNoReply : Outcome::kNoConnection, base::errno_text(error)};
 }
 
-std::optional<Answer> connect_to(int fd, const addrinfo& target, Clock::time_point deadline) {
-  const auto begin = Clock::now();
-  if (::connect(fd, target.ai_addr, target.ai_addrlen) == 0) return std::nullopt;
-  if (errno != EINPROGRESS) return no_connection(errno);
-  if (!wait_for(fd, POLLOUT, deadline)) {
-    return Answer{Outcome::kNoReply,
-                  "no reply to a connection attempt of " + base::format_duration(Clock::now() - begin)};
-  }
-  int error = 0;
-  socklen_t size = sizeof error;
-  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  return error == 0 ? std::nullopt : std::optional(no_connection(error));
-}
-
 Answer read_answer(int fd, Clock::time_point deadline) {
   const auto begin = Clock::now();
-  std::string received;
-  std::array<char, 4> wanted{};
-  std::memcpy(wanted.data(), &kNonce, 4);
+  std::string received, wanted;
+  store::put_number(&wanted, kEchoed, sizeof kEchoed);
   while (received.size() < wanted.size()) {
-    if (!wait_for(fd, POLLIN, deadline)) {
+    if (!store::wait_for(fd, POLLIN, deadline)) {
       return {Outcome::kSilent,
               "accepted the connection but gave no answer within " + base::format_duration(Clock::now() - begin)};
     }
@@ -122,26 +82,23 @@ Answer read_answer(int fd, Clock::time_point deadline) {
       return {Outcome::kClosed, "accepted the connection and closed it without an answer"};
     if (count <= 0) break;
     received.append(buffer.data(), static_cast<size_t>(count));
-    if (std::memcmp(received.data(), wanted.data(), std::min(received.size(), wanted.size())) != 0) break;
+    if (!wanted.starts_with(received)) break;
   }
-  if (received == std::string(wanted.data(), wanted.size())) return {Outcome::kAnswered, {}};
+  if (received == wanted) return {Outcome::kAnswered, {}};
   return {Outcome::kForeign, "answered " + quoted(received.substr(0, 40)) + ", which no c10d store does"};
 }
 
 Answer ask(const std::string& address, uint16_t port, milliseconds connect_limit, Clock::time_point deadline) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* target = nullptr;
-  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &target) != 0) {
-    return {Outcome::kNoConnection, "is not an address of this host's network"};
+  const auto target = base::look_up(address.c_str(), port, IpFamily::kAny, AI_NUMERICHOST);
+  if (!target) return {Outcome::kNoConnection, "is not an address of this host's network"};
+  const auto begin = Clock::now();
+  const auto end = std::min(deadline, begin + connect_limit);
+  const auto [socket, error] = store::connect_once(**target, end);
+  if (!socket && error == ETIMEDOUT && Clock::now() >= end) {
+    return {Outcome::kNoReply, "no reply to a connection attempt of " + base::format_duration(Clock::now() - begin)};
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(target, freeaddrinfo);
-  const base::Fd socket(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return no_connection(errno);
-  if (auto failure = connect_to(socket.get(), *target, std::min(deadline, Clock::now() + connect_limit)))
-    return *failure;
-  const auto bytes = greeting();
+  if (!socket) return no_connection(error);
+  const auto bytes = store::greeting(kEchoed);
   if (::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) {
     return {Outcome::kClosed, "accepted the connection and closed it without an answer"};
   }
@@ -155,10 +112,10 @@ class Search {
   base::Result<std::string> run() {
     milliseconds pause{10};
     while (true) {
-      const auto addresses = resolve(search_.host, search_.family);
+      const auto addresses = base::resolve(search_.host, search_.family);
       ++rounds_;
       resolve_error_ = addresses ? "" : addresses.error().message();
-      if (!addresses && lacks_family(search_.host, search_.family)) return failure();
+      if (!addresses && base::lacks_family(search_.host, search_.family)) return failure();
       for (const auto& address : addresses ? *addresses : std::vector<std::string>{}) {
         const auto limit = addresses->size() > 1 ? kConnectLimitOfSeveral : kConnectLimit;
         if (note(address, ask(address, search_.port, limit, deadline_))) return address;
@@ -196,8 +153,8 @@ class Search {
     std::vector<std::string> lines;
     for (const auto& address : order_) {
       const auto& record = records_.at(address);
-      lines.push_back(base::fill_in("{} ({}): {}; {} attempt{} in {}", address, family_of(address), record.last.text,
-                                    record.attempts, record.attempts == 1 ? "" : "s", elapsed));
+      lines.push_back(base::fill_in("{} ({}): {}; {} attempt{} in {}", address, base::family_of(address),
+                                    record.last.text, record.attempts, record.attempts == 1 ? "" : "s", elapsed));
     }
     if (!resolve_error_.empty()) {
       lines.push_back(
@@ -220,7 +177,7 @@ class Search {
              "all, and whether " +
              search_.source + " name rank 0's host";
     }
-    if (order_.empty() && lacks_family(search_.host, search_.family)) {
+    if (order_.empty() && base::lacks_family(search_.host, search_.family)) {
       return "unset COHORT_IP_FAMILY, or give an address of that family in " + search_.source;
     }
     if (order_.empty()) {
@@ -231,7 +188,7 @@ class Search {
   }
 
   base::Error failure() const {
-    auto text = base::fill_in("[cohort] {} on {} cannot reach the store at {}:{}", search_.who, host_name(),
+    auto text = base::fill_in("[cohort] {} on {} cannot reach the store at {}:{}", search_.who, base::host_name(),
                               search_.host, search_.port);
     for (const auto& cause : causes()) text += "\n  caused by: " + cause;
     return base::Error(text + "\n  hint: " + hint());

@@ -8,15 +8,15 @@
 #include <cstdint>
 #include <string>
 
+#include "cohort/base/address.h"
 #include "cohort/base/result.h"
-#include "cohort/job/network.h"
 
 namespace cohort::job {
 
 struct StoreSearch {
   std::string host;
   uint16_t port = 0;
-  IpFamily family = IpFamily::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   std::chrono::milliseconds timeout;
   /// Who asks, for the text: "rank 1 of 2".
   std::string who;

@@ -4,8 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include "cohort/base/address.h"
 #include "cohort/base/text.h"
-#include "cohort/rendezvous/own_host.h"
 
 namespace cohort::rendezvous {
 namespace {
@@ -268,12 +268,13 @@ std::vector<Member> order_by_rank(std::vector<Member> members, const std::option
 
 void replace_loopback_addresses(std::vector<Member>* members) {
   const auto from_elsewhere = std::find_if(members->begin(), members->end(), [](const auto& member) {
-    return !is_loopback(member.node.address) && !member.store_address.empty() && !is_loopback(member.store_address);
+    return !base::is_loopback(member.node.address) && !member.store_address.empty() &&
+           !base::is_loopback(member.store_address);
   });
   if (from_elsewhere == members->end()) return;
   const auto address = from_elsewhere->store_address;
   for (auto& member : *members) {
-    if (is_loopback(member.node.address)) member.node.address = address;
+    if (base::is_loopback(member.node.address)) member.node.address = address;
   }
 }
 

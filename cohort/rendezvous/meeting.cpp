@@ -8,7 +8,6 @@
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/rendezvous/own_host.h"
 
 namespace cohort::rendezvous {
 namespace {

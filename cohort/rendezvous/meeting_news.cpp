@@ -6,12 +6,12 @@
 #include <system_error>
 
 #include "cohort/base/host.h"
+#include "cohort/base/interfaces.h"
 #include "cohort/base/log.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/agreement.h"
 #include "cohort/rendezvous/meeting.h"
-#include "cohort/rendezvous/own_host.h"
 
 namespace cohort::rendezvous {
 namespace {
@@ -25,8 +25,8 @@ using Reason = RoundOver::Reason;
 // As wide as needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be an
 // address of the rendezvous' host, which this one is not.
 std::string where_to_listen(const std::string& bind, const std::string& address) {
-  if (is_loopback(address)) return address;
-  const auto own = own_addresses();
+  if (base::is_loopback(address)) return address;
+  const auto own = base::own_addresses();
   return bind.empty() || std::find(own.begin(), own.end(), bind) != own.end() ? bind : address;
 }
 

@@ -6,6 +6,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
+#include "cohort/base/interfaces.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/own_host.h"
@@ -28,15 +29,11 @@ constexpr milliseconds kOneTry{1000};
 constexpr milliseconds kShortestTry{100};
 constexpr milliseconds kPatience = std::chrono::seconds(5);
 
-std::string in_brackets(const std::string& host) {
-  return host.find(':') == std::string::npos ? host : "[" + host + "]";
-}
-
 // "10.0.0.1 or node0", for people who need another name than the one they gave.
 std::string names_for_others() {
   std::vector<std::string> names;
-  for (const auto& address : own_addresses()) {
-    if (!is_loopback(address) && address.rfind("fe80:", 0) != 0) names.push_back(address);
+  for (const auto& address : base::own_addresses()) {
+    if (!base::is_loopback(address) && !base::is_link_local(address)) names.push_back(address);
   }
   names.push_back(base::host_name());
   return base::join(names, " or ");
@@ -78,7 +75,7 @@ Result<std::unique_ptr<MeetingPlace>> MeetingPlace::open(const Settings& setting
 
 Result<void> MeetingPlace::choose_role() {
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
-  const auto resolved = resolve(settings_.host, settings_.family);
+  const auto resolved = base::resolve(settings_.host, settings_.family);
   const auto where = find_place(settings_.host, resolved ? *resolved : std::vector<std::string>(), own_host());
   is_here_ = where == Place::kHere;
   const bool is_told = is_static || settings_.is_host;
@@ -118,7 +115,7 @@ store::TcpServerOptions MeetingPlace::server_options() const {
   return options;
 }
 
-std::string MeetingPlace::loopback() const { return settings_.family == store::Family::kV6 ? "::1" : "127.0.0.1"; }
+std::string MeetingPlace::loopback() const { return settings_.family == base::IpFamily::kV6 ? "::1" : "127.0.0.1"; }
 
 // Under the endpoint's name the host learns which address the others see; where that name is not its own, it takes any.
 std::string MeetingPlace::host_to_ask() const {
@@ -146,7 +143,7 @@ Result<void> MeetingPlace::host() {
 
 std::string MeetingPlace::name() const {
   if (settings_.backend == Settings::Backend::kFile) return settings_.path;
-  return fill_in("{}:{}", in_brackets(settings_.host), port_);
+  return fill_in("{}:{}", base::in_brackets(settings_.host), port_);
 }
 
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {
@@ -216,7 +213,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect_to_etcd(milliseconds
   if (settings_.is_https.value_or(false)) options.tls = settings_.tls;
   auto client = store::EtcdStore::connect(options);
   if (!client) return client.error();
-  own_address_ = address_towards(settings_.host, port_, settings_.family);
+  own_address_ = base::address_towards(settings_.host, port_, settings_.family);
   return std::unique_ptr<store::Store>(std::move(*client));
 }
 
@@ -227,7 +224,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::open_file() {
   options.timeout = settings_.read_timeout;
   auto file = store::FileStore::open(options);
   if (!file) return file.error();
-  own_address_ = reachable_address(settings_.family);
+  own_address_ = base::reachable_address(settings_.family);
   return std::unique_ptr<store::Store>(std::move(*file));
 }
 

@@ -96,7 +96,7 @@ bool take_attempts(const std::string& value, Settings* settings) {
 
 bool take_family(const std::string& value, Settings* settings) {
   if (value != "4" && value != "6") return false;
-  settings->family = value == "4" ? store::Family::kV4 : store::Family::kV6;
+  settings->family = value == "4" ? base::IpFamily::kV4 : base::IpFamily::kV6;
   return true;
 }
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "cohort/base/address.h"
 #include "cohort/base/result.h"
-#include "cohort/store/socket.h"
 #include "cohort/store/tls_options.h"
 
 namespace cohort::rendezvous {
@@ -61,7 +61,7 @@ struct Settings {
   std::optional<bool> is_host;
   /// The address the store listens on; empty: all interfaces of `family`.
   std::string bind;
-  store::Family family = store::Family::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   /// A file with the store's secret.
   std::string token_file;
   /// TLS with etcd: of --rdzv-conf, or of an endpoint that begins with "https://".

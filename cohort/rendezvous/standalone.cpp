@@ -4,7 +4,6 @@
 
 #include "cohort/base/host.h"
 #include "cohort/rendezvous/event_queue.h"
-#include "cohort/rendezvous/own_host.h"
 #include "cohort/rendezvous/worker_store.h"
 
 namespace cohort::rendezvous {
@@ -15,7 +14,7 @@ class Standalone final : public Rendezvous {
   explicit Standalone(const Settings& settings) : settings_(settings) {}
 
   base::Result<void> begin_round() {
-    const bool is_v6 = settings_.family == store::Family::kV6;
+    const bool is_v6 = settings_.family == base::IpFamily::kV6;
     const std::string address = is_v6 ? "::1" : "127.0.0.1";
     auto workers = WorkerStore::open(address, settings_.family);
     if (!workers) return workers.error();

@@ -4,7 +4,7 @@
 
 namespace cohort::rendezvous {
 
-base::Result<WorkerStore> WorkerStore::open(const std::string& host, store::Family family) {
+base::Result<WorkerStore> WorkerStore::open(const std::string& host, base::IpFamily family) {
   WorkerStore workers;
   if (base::get_env("TORCH_DISABLE_SHARE_RDZV_TCP_STORE").value_or("0") == "1") {
     auto reservation = base::reserve_port();

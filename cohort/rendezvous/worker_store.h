@@ -14,7 +14,7 @@ class WorkerStore {
  public:
   /// On a free port of `host` (empty: all interfaces). With TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 only the port is kept free, and
   /// worker 0 must host the store.
-  static base::Result<WorkerStore> open(const std::string& host, store::Family family);
+  static base::Result<WorkerStore> open(const std::string& host, base::IpFamily family);
 
   int port() const { return server_ ? server_->port() : reservation_.port; }
   bool is_hosted() const { return server_ != nullptr; }

@@ -21,7 +21,7 @@ class EtcdClient {
   struct Options {
     std::string host;
     int port = 2379;
-    Family family = Family::kAny;
+    base::IpFamily family = base::IpFamily::kAny;
     std::chrono::milliseconds retry_time{30'000};
     /// Nothing: without TLS.
     std::optional<TlsOptions> tls;

@@ -23,7 +23,7 @@ struct EtcdStoreOptions {
   /// A name or an address; "http://" may stand before it, or "https://", which switches TLS on.
   std::string host = "127.0.0.1";
   int port = 2379;
-  Family family = Family::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   /// Stores with the same share their content.
   std::string job;
   /// What timeout() is afterwards.

@@ -23,7 +23,8 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  HttpClient(std::string host, int port, Family family = Family::kAny, std::optional<TlsOptions> tls = std::nullopt)
+  HttpClient(std::string host, int port, base::IpFamily family = base::IpFamily::kAny,
+             std::optional<TlsOptions> tls = std::nullopt)
       : host_(std::move(host)), port_(port), family_(family), tls_(std::move(tls)) {}
 
   /// Sends a body of JSON and returns whatever the server answers, 64 MiB at most. An error: there was no complete answer in
@@ -41,7 +42,7 @@ class HttpClient {
 
   const std::string host_;
   const int port_;
-  const Family family_;
+  const base::IpFamily family_;
   const std::optional<TlsOptions> tls_;
   std::unique_ptr<Stream> stream_;
   /// This connection has brought an answer.

@@ -203,4 +203,9 @@ std::string encode(const Request& request) {
   return bytes;
 }
 
+std::string greeting(uint32_t number) {
+  return encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic}) +
+         encode({.query = Query::kPing, .keys = {}, .values = {}, .number = number});
+}
+
 }  // namespace cohort::store

@@ -97,5 +97,7 @@ void put_text(std::string* bytes, std::string_view text);
 void put_texts(std::string* bytes, const std::vector<std::string>& texts);
 /// A whole request, as a client sends it.
 std::string encode(const Request& request);
+/// What a client opens a connection with: kValidate, then kPing with a number that only a store sends back.
+std::string greeting(uint32_t number);
 
 }  // namespace cohort::store

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <thread>
 
 #include "cohort/base/port.h"
@@ -33,35 +32,21 @@ constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestConnectPause{500};
 constexpr milliseconds kLongestTurn{2000};
 
-struct AddressList {
-  std::unique_ptr<addrinfo, void (*)(addrinfo*)> first{nullptr, freeaddrinfo};
-  size_t size() const {
-    size_t count = 0;
-    for (const auto* address = first.get(); address; address = address->ai_next) ++count;
-    return count;
-  }
-};
-
-base::Result<AddressList> look_up(const std::string& host, int port, Family family, int flags) {
-  addrinfo hints{};
-  hints.ai_family = base::socket_family(family);
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int status = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  AddressList list;
-  list.first.reset(found);
-  if (status == 0) return list;
-  return Error(fill_in("the name \"{}\" cannot be resolved: {}", host,
-                       status == EAI_SYSTEM ? base::errno_text(errno) : gai_strerror(status)));
+size_t size_of(const base::AddressList& list) {
+  size_t count = 0;
+  for (const auto* address = list.get(); address; address = address->ai_next) ++count;
+  return count;
 }
 
-std::string name_of(const sockaddr* address, socklen_t size) {
-  char host[NI_MAXHOST] = "?";
-  char port[NI_MAXSERV] = "?";
-  getnameinfo(address, size, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-  const std::string text = host;
-  return (text.find(':') == std::string::npos ? text : "[" + text + "]") + ":" + port;
+base::Result<base::AddressList> look_up(const std::string& host, int port, base::IpFamily family, int flags) {
+  auto list = base::look_up(host.empty() ? nullptr : host.c_str(), port, family, flags);
+  if (list) return list;
+  return Error(fill_in("the name \"{}\" cannot be resolved: {}", host, list.error().message()));
+}
+
+std::string name_of(const sockaddr* address) {
+  const auto host = base::numeric_address(address);
+  return host.empty() ? "?:?" : fill_in("{}:{}", base::in_brackets(host), base::port_of(address));
 }
 
 void set_port(sockaddr* address, int port) {
@@ -73,22 +58,13 @@ void set_port(sockaddr* address, int port) {
   }
 }
 
-int port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-                                             : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
-}
-
 void switch_on(int socket, int level, int option) {
   const int on = 1;
   setsockopt(socket, level, option, &on, sizeof(on));
 }
 
 Error cannot_listen(const addrinfo& address, int port, int number) {
-  auto text =
-      fill_in("cannot listen on {}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number));
+  auto text = fill_in("cannot listen on {}: {}", name_of(address.ai_addr), base::errno_text(number));
   if (number != EADDRINUSE) return Error(std::move(text));
   const auto use = base::look_up_port(port);
   if (use.holder) text += fill_in("; it is held by process {} ({})", use.holder->pid, use.holder->command);
@@ -105,17 +81,13 @@ base::Result<Listener> listen_at(const addrinfo& address, int port) {
   if (bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || listen(socket.get(), kBacklog) != 0) {
     return cannot_listen(address, port, errno);
   }
-  const int bound = port_of(socket.get());
+  const int bound = base::bound_port(socket.get());
   return Listener{std::move(socket), bound};
 }
 
 // Waits for the connection that connect() began. Returns: an errno, 0 for success.
 int finish_connecting(int socket, Clock::time_point deadline) {
-  pollfd poll_fd{socket, POLLOUT, 0};
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-  const int ready = poll(&poll_fd, 1, static_cast<int>(std::max<long long>(left, 0)));
-  if (ready < 0) return errno;
-  if (ready == 0) return ETIMEDOUT;
+  if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
   int number = 0;
   socklen_t size = sizeof(number);
   getsockopt(socket, SOL_SOCKET, SO_ERROR, &number, &size);
@@ -142,32 +114,14 @@ Clock::time_point end_of_turn(size_t num_addresses_left, bool is_only, Clock::ti
   return now + std::min<Clock::duration>(share, kLongestTurn);
 }
 
-base::Result<base::Fd> connect_once(const addrinfo& address, Clock::time_point deadline) {
-  base::Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  int number = 0;
-  if (!socket) {
-    number = errno;
-  } else if (connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
-    number = errno == EINPROGRESS ? finish_connecting(socket.get(), deadline) : errno;
-  }
-  if (number != 0)
-    return Error(fill_in("{}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(number)));
-  if (is_own_end(socket.get()))
-    return Error(fill_in("{}: {}", name_of(address.ai_addr, address.ai_addrlen), base::errno_text(ECONNREFUSED)));
-  fcntl(socket.get(), F_SETFL, 0);
-  switch_on(socket.get(), IPPROTO_TCP, TCP_NODELAY);
-  switch_on(socket.get(), SOL_SOCKET, SO_KEEPALIVE);
-  return socket;
-}
-
 bool is_taken(const Error& error) { return error.message().find("EADDRINUSE") != std::string::npos; }
 
-base::Result<std::vector<Listener>> listen_once(const std::string& host, int port, Family family) {
+base::Result<std::vector<Listener>> listen_once(const std::string& host, int port, base::IpFamily family) {
   const auto list = look_up(host, port, family, AI_PASSIVE);
   if (!list) return Error(fill_in("cannot listen on {}:{}", host, port)).caused_by(list.error());
   std::vector<Listener> listeners;
   std::optional<Error> first_error;
-  for (const auto* address = list->first.get(); address; address = address->ai_next) {
+  for (const auto* address = list->get(); address; address = address->ai_next) {
     auto listener = listen_at(*address, port);
     if (!listener) {
       // A machine may have no IPv6 although the resolver names it.
@@ -187,7 +141,7 @@ base::Result<std::vector<Listener>> listen_once(const std::string& host, int por
 
 }  // namespace
 
-base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, Family family) {
+base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, base::IpFamily family) {
   auto listeners = listen_once(host, port, family);
   // A port that is free in one family may be taken in the other. Where any will do, there are others.
   for (int i = 0; i < kMaxPorts && port == 0 && !listeners && is_taken(listeners.error()); ++i) {
@@ -196,7 +150,31 @@ base::Result<std::vector<Listener>> listen_on(const std::string& host, int port,
   return listeners;
 }
 
-base::Result<base::Fd> connect_to(const std::string& host, int port, milliseconds timeout, Family family) {
+bool wait_for(int socket, short events, Clock::time_point deadline) {
+  pollfd poll_fd{socket, events, 0};
+  int ready = 0;
+  do {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+Attempt connect_once(const addrinfo& address, Clock::time_point deadline) {
+  base::Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return {{}, errno};
+  if (connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    const int error = errno == EINPROGRESS ? finish_connecting(socket.get(), deadline) : errno;
+    if (error != 0) return {{}, error};
+  }
+  if (is_own_end(socket.get())) return {{}, ECONNREFUSED};
+  fcntl(socket.get(), F_SETFL, 0);
+  switch_on(socket.get(), IPPROTO_TCP, TCP_NODELAY);
+  switch_on(socket.get(), SOL_SOCKET, SO_KEEPALIVE);
+  return {std::move(socket), 0};
+}
+
+base::Result<base::Fd> connect_to(const std::string& host, int port, milliseconds timeout, base::IpFamily family) {
   const auto deadline = Clock::now() + timeout;
   std::optional<Error> last;
   auto pause = kFirstPause;
@@ -208,11 +186,12 @@ base::Result<base::Fd> connect_to(const std::string& host, int port, millisecond
       last = list.error();
       continue;
     }
-    auto num_left = list->size();
-    for (const auto* address = list->first.get(); address; address = address->ai_next) {
-      auto socket = connect_once(*address, end_of_turn(num_left--, list->size() == 1, deadline));
-      if (socket) return socket;
-      last = socket.error();
+    const auto num_addresses = size_of(*list);
+    auto num_left = num_addresses;
+    for (const auto* address = list->get(); address; address = address->ai_next) {
+      auto attempt = connect_once(*address, end_of_turn(num_left--, num_addresses == 1, deadline));
+      if (attempt.socket) return std::move(attempt.socket);
+      last = Error(fill_in("{}: {}", name_of(address->ai_addr), base::errno_text(attempt.error)));
     }
   } while (Clock::now() < deadline);
   return Error(fill_in("cannot connect to {}:{} within {}", host, port, base::format_duration(timeout)))
@@ -224,7 +203,7 @@ std::string peer_name(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
   if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "?";
-  return name_of(reinterpret_cast<sockaddr*>(&address), size);
+  return name_of(reinterpret_cast<sockaddr*>(&address));
 }
 
 }  // namespace cohort::store

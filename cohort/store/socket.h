@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/address.h"
 #include "cohort/base/file.h"
-#include "cohort/base/ip_family.h"
 #include "cohort/base/result.h"
 
 namespace cohort::store {
-
-using Family = base::IpFamily;
 
 struct Listener {
   base::Fd socket;
@@ -20,12 +18,23 @@ struct Listener {
 
 /// Non-blocking sockets, one per address of `host`; an empty host: all interfaces, of both families where the machine has both.
 /// port 0: a free one, the same for all. Errors name host and port, and who holds a taken port.
-base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, Family family = Family::kAny);
+base::Result<std::vector<Listener>> listen_on(const std::string& host, int port,
+                                              base::IpFamily family = base::IpFamily::kAny);
 
 /// A blocking socket with TCP_NODELAY and keep-alive. Tries all addresses of `host`, again and again, until `timeout`: the server
 /// may start later. The error tells what was tried last.
 base::Result<base::Fd> connect_to(const std::string& host, int port, std::chrono::milliseconds timeout,
-                                  Family family = Family::kAny);
+                                  base::IpFamily family = base::IpFamily::kAny);
+
+/// What one attempt at one address came to: such a socket, or the errno; ETIMEDOUT at the deadline.
+struct Attempt {
+  base::Fd socket;
+  int error = 0;
+};
+Attempt connect_once(const addrinfo& address, std::chrono::steady_clock::time_point deadline);
+
+/// Whether poll's `events` come to `socket` until the deadline.
+bool wait_for(int socket, short events, std::chrono::steady_clock::time_point deadline);
 
 /// "127.0.0.1:29500" or "[::1]:29500" of the other end; "?" where there is none.
 std::string peer_name(int socket);

@@ -1,6 +1,5 @@
 #include "cohort/store/tcp_client.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -27,10 +26,8 @@ constexpr milliseconds kProbeTime{300};
 std::string end_of_connection(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
-  char host[NI_MAXHOST] = "";
   if (ask(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
-  getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
-  return host;
+  return base::numeric_address(reinterpret_cast<sockaddr*>(&address));
 }
 
 }  // namespace
@@ -64,16 +61,21 @@ Store::Result<std::unique_ptr<TcpClient>> TcpClient::connect(const TcpClientOpti
 }
 
 Store::Result<void> TcpClient::begin() {
-  if (auto sent = send({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic}); !sent) return sent;
-  return ping();
+  const auto number = static_cast<uint32_t>(getpid());
+  if (auto sent = send_bytes(greeting(number)); !sent) return sent;
+  return await_echo(number);
 }
 
 Store::Result<void> TcpClient::ping() {
-  const auto nonce = static_cast<uint32_t>(getpid());
-  if (auto sent = send({.query = Query::kPing, .keys = {}, .values = {}, .number = nonce}); !sent) return sent;
+  const auto number = static_cast<uint32_t>(getpid());
+  if (auto sent = send({.query = Query::kPing, .keys = {}, .values = {}, .number = number}); !sent) return sent;
+  return await_echo(number);
+}
+
+Store::Result<void> TcpClient::await_echo(uint32_t number) {
   const auto echo = receive_number(4, std::clamp(options_.timeout, milliseconds(1), options_.answer_timeout));
   if (!echo) return echo.error();
-  if (*echo != nonce) return Error("it answers a ping with another number");
+  if (*echo != number) return Error("it answers a ping with another number");
   return {};
 }
 
@@ -131,7 +133,10 @@ Store::Result<void> TcpClient::send(Request request) {
     if (options_.token.empty() && key.starts_with(kProtectedPrefix)) has_named_protected_keys_ = true;
     key.insert(0, 1, '/');
   }
-  const auto bytes = encode(request);
+  return send_bytes(encode(request));
+}
+
+Store::Result<void> TcpClient::send_bytes(std::string_view bytes) {
   for (size_t sent = 0; sent < bytes.size();) {
     const auto size = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size >= 0) {

@@ -16,7 +16,7 @@ struct TcpClientOptions {
   int port = 29500;
   /// For connecting, and what timeout() is afterwards.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
-  Family family = Family::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   /// For the answer to a request that the server does not wait with, and for room in a connection that is full.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
   /// Not empty: the server must have the same (token.h).
@@ -64,9 +64,11 @@ class TcpClient final : public Store {
   /// For requests without an answer. Waits for the server where it may refuse the keys.
   Result<void> tell(Request request);
   Result<void> ping();
+  Result<void> await_echo(uint32_t number);
   bool is_token_wanted() const;
   /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
   Result<void> send(Request request);
+  Result<void> send_bytes(std::string_view bytes);
   Result<void> receive(char* bytes, size_t size, Milliseconds timeout);
   Result<uint64_t> receive_number(size_t width, Milliseconds timeout);
   Result<std::string> receive_text();

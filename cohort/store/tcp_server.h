@@ -20,7 +20,7 @@ struct TcpServerOptions {
   std::string host;
   /// 0: a free one.
   int port = 0;
-  Family family = Family::kAny;
+  base::IpFamily family = base::IpFamily::kAny;
   /// Not empty: keys under "cohort/" are for clients with the same (token.h).
   std::string token;
 };

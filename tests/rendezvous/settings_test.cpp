@@ -160,7 +160,7 @@ TEST(RendezvousSettings, ConfIsTaken) {
   EXPECT_EQ(settings.read_timeout, 9s);
   EXPECT_EQ(settings.is_host, true);
   EXPECT_TRUE(settings.stable_ranks);
-  EXPECT_EQ(settings.family, store::Family::kV6);
+  EXPECT_EQ(settings.family, base::IpFamily::kV6);
   EXPECT_EQ(settings.bind, "10.0.0.1");
   EXPECT_EQ(settings.token_file, "/t");
 }

@@ -46,7 +46,7 @@ std::vector<std::string> EtcdServer::command() const {
 }
 
 EtcdClient::Options EtcdServer::client_options() const {
-  return {.host = "127.0.0.1", .port = client_port_.port, .family = Family::kV4};
+  return {.host = "127.0.0.1", .port = client_port_.port, .family = base::IpFamily::kV4};
 }
 
 void EtcdServer::start() {
@@ -57,7 +57,7 @@ void EtcdServer::start() {
   process_ = std::make_unique<base::Process>(std::move(*process));
   std::optional<base::Error> problem;
   if (tls_) {
-    if (auto there = connect_to("127.0.0.1", port(), kHangLimit, Family::kV4); !there) problem = there.error();
+    if (auto there = connect_to("127.0.0.1", port(), kHangLimit, base::IpFamily::kV4); !there) problem = there.error();
   } else if (auto answer = EtcdClient(client_options()).call("/v3/kv/range", one_key("x")); !answer) {
     problem = answer.error();
   }

@@ -28,7 +28,7 @@ TEST(ConnectTo, AClientIsNotItsOwnServer) {
   const int port = (held.port - 1) & ~1;
   if (base::look_up_port(port).is_listened_on) GTEST_SKIP() << "port " << port << " is another's";
   for (int i = 0; i < 20'000; ++i) {
-    const auto socket = connect_to("127.0.0.1", port, milliseconds(0), Family::kV4);
+    const auto socket = connect_to("127.0.0.1", port, milliseconds(0), base::IpFamily::kV4);
     ASSERT_FALSE(socket) << "try " << i << " has reached " << peer_name(socket->get());
   }
 }
@@ -38,7 +38,7 @@ TEST(ConnectTo, AClientIsNotItsOwnServer) {
 void listen_where_ports_are_rare(std::vector<int>* ports) {
   if (unshare(CLONE_NEWNET) != 0) return;
   std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40007" << std::endl;
-  for (const auto family : {Family::kV4, Family::kV6}) {
+  for (const auto family : {base::IpFamily::kV4, base::IpFamily::kV6}) {
     const auto first = listen_on("", 40000, family);
     const auto second = listen_on("", 40001, family);
     if (!first || !second) return;

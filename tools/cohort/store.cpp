@@ -6,6 +6,7 @@
 #include <csignal>
 #include <map>
 
+#include "cohort/base/address.h"
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
@@ -38,8 +39,8 @@ int serve(const store::TcpServerOptions& options) {
   return 0;
 }
 
-const std::map<std::string, store::Family> kFamilies{
-    {"any", store::Family::kAny}, {"4", store::Family::kV4}, {"6", store::Family::kV6}};
+const std::map<std::string, base::IpFamily> kFamilies{
+    {"any", base::IpFamily::kAny}, {"4", base::IpFamily::kV4}, {"6", base::IpFamily::kV6}};
 
 // What is wrong, or an empty text.
 std::string port_problem(const std::string& text) {

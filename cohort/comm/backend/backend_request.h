@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/failure.h"
+namespace cohort::base {
+struct Failure;
+}
 
 namespace cohort::comm {
 
@@ -43,7 +45,7 @@ struct BackendRequest {
   std::vector<std::string> shm_obstacles = {};
   /// Of an engine that could not connect: finds out which members are the reason. `cause`: the engine's words, and whether the
   /// time was over. Null: the engine's exception passes unchanged.
-  std::function<base::Failure(base::Failure cause)> explain_failed_connect = {};
+  std::function<base::Failure(const base::Failure& cause)> explain_failed_connect = {};
 };
 
 }  // namespace cohort::comm

@@ -5,6 +5,7 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "cohort/base/host.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/tracked_work.h"
@@ -31,7 +32,7 @@ GlooBackend::GlooBackend(const BackendRequest& request, c10::intrusive_ptr<Optio
     : ProcessGroupGloo(request.store, request.rank, request.world_size, std::move(engine_options)),
       watch_(request.watch ? request.watch : engine_text_watch()),
       group_name_(request.group_name),
-      host_(job::host_name()),
+      host_(base::host_name()),
       checks_nan_(nan_check_wanted()) {}
 
 job::Operation GlooBackend::describe(const char* name, const Tensors& tensors, std::string shape) const {

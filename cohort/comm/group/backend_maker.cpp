@@ -75,15 +75,15 @@ BackendRequest BackendMaker::request(const StorePtr& store) const {
 }
 
 // Outlives the maker: whoever gets a request may keep it.
-std::function<Failure(Failure)> BackendMaker::explainer() const {
+std::function<Failure(const Failure&)> BackendMaker::explainer() const {
   const FailedConnect failure{.store = record_.store,
                               .group = record_.description,
                               .ranks = record_.ranks,
                               .option = own_.timeout_option,
                               .cause = {}};
-  return [failure, roster = roster_](Failure cause) {
+  return [failure, roster = roster_](const Failure& cause) {
     auto explained = failure;
-    explained.cause = std::move(cause);
+    explained.cause = cause;
     return explain_failed_connect(explained, roster->peers());
   };
 }

@@ -42,7 +42,7 @@ class BackendMaker {
 
  private:
   BackendRequest request(const c10::intrusive_ptr<c10d::Store>& store) const;
-  std::function<base::Failure(base::Failure)> explainer() const;
+  std::function<base::Failure(const base::Failure&)> explainer() const;
   c10::intrusive_ptr<c10d::Backend> wrap(c10::intrusive_ptr<c10d::Backend> backend,
                                          const c10::intrusive_ptr<c10d::Store>& store) const;
   template <class Make>

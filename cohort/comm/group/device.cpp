@@ -9,7 +9,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort {
 namespace {
@@ -35,7 +35,7 @@ int default_index(int count) {
   const auto local_rank = base::env_int("LOCAL_RANK", 0, std::numeric_limits<int>::max());
   TORCH_CHECK_VALUE(local_rank.ok(), local_rank.error().describe());
   if (local_rank.value()) return static_cast<int>(*local_rank.value() % count);
-  return static_cast<int>(base::parse_int(job::LaunchEnvironment().get("LOCAL_RANK").value_or("0")).value_or(0) %
+  return static_cast<int>(base::parse_int(rendezvous::LaunchEnvironment().get("LOCAL_RANK").value_or("0")).value_or(0) %
                           count);
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cohort/base/address.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/group_creation.h"
@@ -19,7 +20,7 @@
 #include "cohort/comm/registry/default_timeout.h"
 #include "cohort/comm/start/rendezvous.h"
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort {
 namespace {
@@ -33,7 +34,7 @@ int ranks_on_host(const comm::RendezvousPlan* plan) {
   if (const auto size = base::get_env("LOCAL_WORLD_SIZE")) return std::atoi(size->c_str());
   const auto& peers = world().roster->peers();
   if (peers.knows_all()) return peers.ranks_on_this_host();
-  const bool loopback = plan && (plan->host == "localhost" || plan->host.rfind("127.", 0) == 0 || plan->host == "::1");
+  const bool loopback = plan && (plan->host == "localhost" || base::is_loopback(plan->host));
   return loopback ? plan->world_size : 0;
 }
 
@@ -168,7 +169,8 @@ int get_node_local_rank(std::optional<int> fallback_rank) {
   if (!value) {
     // The place in the default group tells ranks that a scheduler started from those that its task started.
     const auto& group = world().default_group;
-    value = job::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");
+    value =
+        rendezvous::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");
   }
   if (!value) {
     TORCH_CHECK(

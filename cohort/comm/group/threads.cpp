@@ -8,14 +8,15 @@
 #include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/group/world.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::comm {
 
 void apply_default_thread_count(int ranks_on_host) {
   if (base::get_env("OMP_NUM_THREADS") || at::get_num_threads() != at::intraop_default_num_threads()) return;
   const auto& group = world().default_group;
-  const auto given = job::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).num_cores();
+  const auto given =
+      rendezvous::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).num_cores();
   if (given) {
     at::set_num_threads(std::clamp(*given, 1, base::available_cores()));
   } else if (ranks_on_host >= 1) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cohort/base/env.h"
+#include "cohort/base/host.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "cohort/comm/watch/peers.h"
@@ -96,7 +97,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
       : ProcessGroupNCCL(request.store, request.rank, request.world_size, std::move(engine_options)),
         watch_(request.watch ? request.watch : engine_text_watch()),
         group_name_(request.group_name),
-        host_(job::host_name()) {}
+        host_(base::host_name()) {}
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
     auto operation = describe("broadcast", tensors);
@@ -236,10 +237,10 @@ bool nccl_available() { return true; }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request) {
   TORCH_CHECK_VALUE(at::detail::getCUDAHooks().deviceCount() > 0, "backend \"nccl\" needs a GPU, and rank ",
-                    request.rank, " of group \"", request.group_name, "\" on ", job::host_name(),
+                    request.rank, " of group \"", request.group_name, "\" on ", base::host_name(),
                     " sees none\n  hint: check nvidia-smi and CUDA_VISIBLE_DEVICES; on CPU use backend \"gloo\"");
   const auto interface =
-      job::check_nccl_interface(base::get_env("NCCL_SOCKET_IFNAME").value_or(""), job::list_interfaces());
+      job::check_nccl_interface(base::get_env("NCCL_SOCKET_IFNAME").value_or(""), base::list_interfaces());
   TORCH_CHECK_VALUE(interface.ok(), interface.error().describe());
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = request.timeout;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cohort/comm/pickle/pickle_opcodes.h"
-#include "cohort/comm/pickle/pickle_writer.h"
+#include "cohort/base/pickle_writer.h"
+#include "cohort/comm/pickle/pickle.h"
 #include "cohort/comm/pickle/unpickle.h"
 
 // Layout: the pickle of a magic number, of 1001, of a description of the machine, of a persistent id
@@ -17,7 +17,7 @@ namespace cohort::comm {
 namespace {
 
 using c10::IValue;
-using namespace pickle_opcode;
+using namespace base::pickle_opcode;
 
 constexpr std::string_view kMagic("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", 15);
 constexpr int64_t kVersion = 1001;
@@ -102,27 +102,21 @@ std::string write_storage(const at::Tensor& flat) {
   TORCH_CHECK_VALUE(type != std::end(kTypes), "cannot pickle a tensor of dtype ", flat.scalar_type(),
                     "; send it with broadcast or send");
   std::string out(kMagic);
-  PickleWriter version;
-  version.put_int(kVersion);
-  out += version.finish();
-  PickleWriter machine;
-  c10::impl::GenericDict description(c10::StringType::get(), c10::AnyType::get());
-  description.insert("protocol_version", kVersion);
-  description.insert("little_endian", true);
-  machine.put(description);
-  out += machine.finish();
-  PickleWriter id;
-  id.put_opcode(kMark);
-  id.put_string("storage");
+  out += pickle(kVersion);
+  c10::impl::GenericDict machine(c10::StringType::get(), c10::AnyType::get());
+  machine.insert("protocol_version", kVersion);
+  machine.insert("little_endian", true);
+  out += pickle(machine);
+  base::PickleWriter id;
+  id.put(kMark);
+  id.put_text("storage");
   id.put_name("torch", type->name);
-  id.put_string(kKey);
-  id.put_string("cpu");
+  id.put_text(kKey);
+  id.put_text("cpu");
   id.put_int(flat.numel());
-  for (const char opcode : {kNone, kTuple, kBinPersId}) id.put_opcode(opcode);
+  id.put({kNone, kTuple, kBinPersId});
   out += id.finish();
-  PickleWriter keys;
-  keys.put(c10::List<std::string>({kKey}));
-  out += keys.finish();
+  out += pickle(c10::List<std::string>({kKey}));
   const int64_t count = flat.numel();
   out.append(reinterpret_cast<const char*>(&count), sizeof count);
   if (count > 0) out.append(static_cast<const char*>(flat.const_data_ptr()), flat.nbytes());

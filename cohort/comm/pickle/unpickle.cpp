@@ -5,14 +5,14 @@
 #include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/base/pickle_opcodes.h"
 #include "cohort/comm/pickle/pickle.h"
-#include "cohort/comm/pickle/pickle_opcodes.h"
 
 namespace cohort::comm {
 namespace {
 
 using c10::IValue;
-using namespace pickle_opcode;  // forty constants, used in switches only
+using namespace base::pickle_opcode;  // forty constants, used in switches only
 
 struct NameHolder : torch::CustomClassHolder {
   explicit NameHolder(PythonName n) : name(std::move(n)) {}

@@ -4,15 +4,15 @@
 #include <bit>
 #include <cstdlib>
 
+#include "cohort/base/pickle_opcodes.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/pickle/pickle.h"
-#include "cohort/comm/pickle/pickle_opcodes.h"
 #include "cohort/comm/pickle/pickle_text.h"
 #include "cohort/comm/pickle/unpickle.h"
 
 namespace cohort::comm {
 
-using namespace pickle_opcode;
+using namespace base::pickle_opcode;
 
 void Unpickler::fail(const std::string& what) const {
   C10_THROW_ERROR(ValueError,

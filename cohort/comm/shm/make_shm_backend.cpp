@@ -12,7 +12,7 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/watch/throw_failure.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::comm {
 namespace {
@@ -165,7 +165,7 @@ class Attachment {
 };
 
 Cores cores_of(const BackendRequest& request) {
-  const auto local = base::parse_int(job::LaunchEnvironment().get("LOCAL_WORLD_SIZE").value_or(""));
+  const auto local = base::parse_int(rendezvous::LaunchEnvironment().get("LOCAL_WORLD_SIZE").value_or(""));
   const auto num_ranks = std::max<long long>(request.world_size, local.value_or(0));
   const auto num_cores = base::available_cores();
   if (num_cores < num_ranks) return Cores::kShared;

@@ -4,10 +4,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "cohort/base/host.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/watch/throw_failure.h"
-#include "cohort/job/peer.h"
 #include "cohort/shm/waiting.h"
 
 namespace cohort::comm {
@@ -74,7 +74,7 @@ Failure forked() {
 ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores)
     : owner_(getpid()),
       num_forks_(count_forks()),
-      identity_{request.group_name, job::host_name(), request.rank, request.world_size},
+      identity_{request.group_name, base::host_name(), request.rank, request.world_size},
       watch_(request.watch),
       cores_(cores),
       timeout_(request.timeout),

@@ -6,19 +6,18 @@
 
 #include <algorithm>
 
+#include "cohort/base/host.h"
+#include "cohort/base/interfaces.h"
 #include "cohort/base/port.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/throw_failure.h"
-#include "cohort/job/network.h"
-#include "cohort/job/peer.h"
 #include "cohort/job/store_address.h"
 
 namespace cohort::comm {
 namespace {
 
 using base::IpFamily;
-using job::list_interfaces;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using std::chrono::milliseconds;
 
@@ -94,23 +93,23 @@ void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_ad
   C10_THROW_ERROR(
       DistNetworkError,
       base::fill_in("[cohort] {} on {} cannot host the store: port {} {}\n  caused by: {}\n  hint: {}", who(plan),
-                    job::host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
+                    base::host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
 }
 
 StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
   const auto family = checked_family();
-  const auto addresses = job::resolve(plan.host, family);
+  const auto addresses = base::resolve(plan.host, family);
   TORCH_CHECK_VALUE(
-      !job::lacks_family(plan.host, family),
+      !base::lacks_family(plan.host, family),
       base::fill_in("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
                     "address of that family in {}",
-                    who(plan), job::host_name(), addresses.error().message(), plan.source));
+                    who(plan), base::host_name(), addresses.error().message(), plan.source));
   // Its own client needs no name: wherever the name leads, the server is here.
   const auto own =
-      job::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, list_interfaces());
+      base::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, base::list_interfaces());
   TORCH_CHECK_VALUE(!own.empty(), "COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
                     ": this host has no such address\n",
-                    "  hint: this host's interfaces: ", job::describe_interfaces(list_interfaces()));
+                    "  hint: this host's interfaces: ", base::describe_interfaces(base::list_interfaces()));
   auto options = store_options(plan, timeout);
   options.isServer = true;
   options.waitWorkers = attendance == Attendance::kStore;
@@ -136,14 +135,14 @@ StorePtr meet(const RendezvousPlan& plan, milliseconds timeout, Attendance atten
 }
 
 std::string unreachable_master_note(const RendezvousPlan& plan) {
-  const auto addresses = job::resolve(plan.host, IpFamily::kAny);
+  const auto addresses = base::resolve(plan.host, IpFamily::kAny);
   if (!addresses) return addresses.error().message();
-  const auto interfaces = list_interfaces();
+  const auto interfaces = base::list_interfaces();
   const bool leads_here = std::any_of(addresses->begin(), addresses->end(),
-                                      [&](const auto& address) { return job::is_own_address(address, interfaces); });
+                                      [&](const auto& address) { return base::is_own_address(address, interfaces); });
   if (leads_here) return {};
   return base::fill_in("{} resolves to {}, which is not an address of this host: {}", plan.host,
-                       base::join(*addresses, ", "), job::describe_interfaces(interfaces));
+                       base::join(*addresses, ", "), base::describe_interfaces(interfaces));
 }
 
 }  // namespace cohort::comm

@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "cohort/base/env.h"
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::comm {
 namespace {
 
-using job::LaunchEnvironment;
+using rendezvous::LaunchEnvironment;
 
 struct Url {
   std::string scheme;

@@ -6,10 +6,11 @@
 #include <atomic>
 #include <future>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <thread>
 
+#include "cohort/base/host.h"
+#include "cohort/base/interfaces.h"
 #include "cohort/base/log.h"
 #include "cohort/base/port.h"
 #include "cohort/base/text.h"
@@ -93,7 +94,8 @@ void post_failure(c10d::Store& store, const job::Peer& self, const Failure& fail
 std::string describe_python(const std::optional<job::GlooEntry>& entry) {
   if (!entry) return "a Python process";
   const auto use = base::look_up_port(entry->port);
-  const bool is_here = entry->host == job::host_name() && job::is_own_address(entry->address, job::list_interfaces());
+  const bool is_here =
+      entry->host == base::host_name() && base::is_own_address(entry->address, base::list_interfaces());
   if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
   return "a Python process on " + entry->host;
 }
@@ -156,8 +158,8 @@ class RollCaller {
                            fill_in("{} cannot start: {}", self_in_words(), addresses.error().describe()));
     }
     self_.addresses = *addresses;
-    if (std::any_of(addresses->begin(), addresses->end(), job::is_loopback_address)) {
-      self_.interfaces = job::describe_reachable_interfaces(job::list_interfaces());
+    if (std::any_of(addresses->begin(), addresses->end(), base::is_loopback)) {
+      self_.interfaces = base::describe_reachable_interfaces(base::list_interfaces());
     }
     return std::nullopt;
   }
@@ -211,7 +213,7 @@ class RollCaller {
 
   // A Python process listens where it says for as long as it lives.
   static bool is_seen_gone(const job::GlooEntry& entry) {
-    return entry.host == job::host_name() && job::is_own_address(entry.address, job::list_interfaces()) &&
+    return entry.host == base::host_name() && base::is_own_address(entry.address, base::list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
   }
   static bool is_seen_gone(const job::Arrival& arrival) {

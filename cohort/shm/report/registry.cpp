@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cohort/base/env.h"
+#include "cohort/base/host.h"
 #include "cohort/shm/peer_record.h"
 #include "cohort/shm/report/dump.h"
 #include "cohort/shm/report/dump_signal.h"
@@ -130,9 +131,7 @@ TracedGroup::~TracedGroup() {
 ProcessTrace read_process_trace(const std::string& reason) {
   ProcessTrace trace;
   trace.pid = ::getpid();
-  char host[64] = {};
-  ::gethostname(host, sizeof host - 1);
-  trace.host = host;
+  trace.host = base::host_name();
   trace.reason = reason;
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);

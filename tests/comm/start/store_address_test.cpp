@@ -16,6 +16,7 @@
 namespace cohort::job {
 namespace {
 
+using base::IpFamily;
 using std::chrono::milliseconds;
 
 /// Accepts connections on a port of 127.0.0.1 and gives each the same treatment, until the end.

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cohort/shm/report/pickle.h"
 #include "tests/shm/report/fabricated_trace.h"
 
 namespace cohort::shm {
@@ -234,6 +235,17 @@ TEST(TraceJson, TextsThatAreNotUtf8) {
   EXPECT_TRUE(json::parse(to_chrome_trace(trace)).is_object());
   EXPECT_FALSE(to_pickle(trace, 0).empty());
   EXPECT_FALSE(to_text(trace).empty());
+}
+
+TEST(TracePickle, IsOfProtocolTwo) {
+  using namespace std::string_literals;
+  const auto value = nlohmann::ordered_json{{"n", {7, true, nullptr, 0.5}}, {"\xff", false}};
+  EXPECT_EQ(pickle(value),
+            "\x80\x02}("
+            "X\x01\0\0\0n]("
+            "\x8a\x08\x07\0\0\0\0\0\0\0\x88NG\x3f\xe0\0\0\0\0\0\0"
+            "eX\x03\0\0\0\xef\xbf\xbd\x89"
+            "u."s);
 }
 
 TEST(TraceJson, WithoutGroups) {

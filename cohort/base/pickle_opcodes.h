@@ -1,7 +1,7 @@
 /// The operations of pickle's stack machine that plain values use, by their names in Python's pickle.py.
 #pragma once
 
-namespace cohort::comm::pickle_opcode {
+namespace cohort::base::pickle_opcode {
 
 constexpr char kMark = '(', kStop = '.', kPop = '0', kPopMark = '1', kDup = '2', kProto = '\x80', kFrame = '\x95';
 constexpr char kNone = 'N', kNewTrue = '\x88', kNewFalse = '\x89';
@@ -16,4 +16,4 @@ constexpr char kPut = 'p', kBinPut = 'q', kLongBinPut = 'r', kGet = 'g', kBinGet
 constexpr char kMemoize = '\x94';
 constexpr char kGlobal = 'c', kStackGlobal = '\x93', kReduce = 'R', kBuild = 'b', kBinPersId = 'Q';
 
-}  // namespace cohort::comm::pickle_opcode
+}  // namespace cohort::base::pickle_opcode

@@ -1,5 +1,5 @@
 /// The variables that tell a rank its place (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR ...): those that are set, and for the
-/// others what the scheduler says that started this process (cohort/rendezvous/scheduler_environment.h).
+/// others what the scheduler says that started this process (scheduler_environment.h).
 ///
 /// A set variable wins. If RANK or WORLD_SIZE say something else than the scheduler, this process is no task of the
 /// scheduler's: a launcher or a person gave it another place, and the scheduler is not asked.
@@ -10,7 +10,7 @@
 
 #include "cohort/rendezvous/scheduler_environment.h"
 
-namespace cohort::job {
+namespace cohort::rendezvous {
 
 class LaunchEnvironment {
  public:
@@ -29,9 +29,9 @@ class LaunchEnvironment {
  private:
   std::optional<std::string> from_scheduler(const std::string& name) const;
 
-  rendezvous::Variables variables_;
-  std::optional<rendezvous::SchedulerEnvironment> scheduler_;
+  Variables variables_;
+  std::optional<SchedulerEnvironment> scheduler_;
   bool is_its_task_ = false;
 };
 
-}  // namespace cohort::job
+}  // namespace cohort::rendezvous

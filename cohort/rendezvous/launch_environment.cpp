@@ -1,4 +1,4 @@
-#include "cohort/job/launch_environment.h"
+#include "cohort/rendezvous/launch_environment.h"
 
 #include <unistd.h>
 
@@ -6,11 +6,11 @@
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/mpi_proxy.h"
 
-namespace cohort::job {
+namespace cohort::rendezvous {
 namespace {
 
 // Whether what is known of this process's place is what the scheduler says.
-bool agrees(const std::optional<int>& said, int given, const rendezvous::Variables& variables, const char* name) {
+bool agrees(const std::optional<int>& said, int given, const Variables& variables, const char* name) {
   if (given >= 0) return said == given;
   const auto found = variables.find(name);
   if (found == variables.end() || found->second.empty()) return true;
@@ -25,13 +25,13 @@ std::optional<std::string> as_text(const std::optional<int>& value) {
 }  // namespace
 
 LaunchEnvironment::LaunchEnvironment(int rank, int world_size)
-    : variables_(base::environment()), scheduler_(rendezvous::read_scheduler(variables_)) {
+    : variables_(base::environment()), scheduler_(read_scheduler(variables_)) {
   if (!scheduler_) return;
   // Kubernetes does not know how many there are.
   is_its_task_ = scheduler_->rank && agrees(scheduler_->rank, rank, variables_, "RANK") &&
                  (!scheduler_->world_size || agrees(scheduler_->world_size, world_size, variables_, "WORLD_SIZE"));
   if (is_its_task_ && !scheduler_->port && scheduler_->is_one_host()) {
-    scheduler_->port = rendezvous::port_of_mpi_proxy(::getpid());
+    scheduler_->port = port_of_mpi_proxy(::getpid());
   }
 }
 
@@ -75,4 +75,4 @@ std::string LaunchEnvironment::master_source() const {
   return source;
 }
 
-}  // namespace cohort::job
+}  // namespace cohort::rendezvous
