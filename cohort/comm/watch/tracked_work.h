@@ -23,7 +23,7 @@ namespace cohort::comm {
 class TrackedWork : public c10d::Work {
  public:
   /// What an exception of the engine says, as a Failure with one cause.
-  using Translator = Failure (*)(const std::exception&);
+  using Translator = base::Failure (*)(const std::exception&);
 
   /// `after` (may be empty) runs once, before the Work first reports completion: for results that need a last touch.
   TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation operation, std::shared_ptr<OperationWatch> watch,
