@@ -168,7 +168,7 @@ TEST(Agent, LaunchPassesLocalRankAsAnArgument) {
   EXPECT_THAT(launcher.output(), HasSubstr("--local-rank=0 mine\n"));
   EXPECT_THAT(launcher.output(), HasSubstr("--local-rank=1 mine\n"));
   EXPECT_THAT(launcher.errors(),
-              HasSubstr("cohort launch passes --local-rank as python -m torch.distributed.launch does"));
+              HasSubstr("cohort launch passes a --local-rank argument, as python -m torch.distributed.launch does"));
   Launcher by_environment({launcher_path(), "launch", "--use-env", program, "mine"});
   EXPECT_EQ(by_environment.finish(), 0);
   EXPECT_EQ(by_environment.output(), "mine \n");

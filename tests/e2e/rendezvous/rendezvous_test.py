@@ -201,7 +201,7 @@ def test_nobody_listens_where_the_first_node_should(flags, variables):
     with Job() as job:
         node = job.node("--nnodes=2", *flags, env=variables)
         text = node.next()
-        assert re.match(rf"error: --rdzv-endpoint={job.endpoint} means this host itself \(\S+\), but it is another node that hosts the "
+        assert re.match(rf"error: --rdzv-endpoint={job.endpoint} means this host itself \(\S+\), but another node hosts the "
                         rf"rendezvous, and nothing listens here\n  caused by: cannot connect to {job.endpoint} within [0-9.]+ m?s\n", text)
         assert text.endswith("  hint: give --rdzv-endpoint the name or address of the first node, on every node")
         assert any("--node-rank=1 is ignored" in line for line in node.errors) == bool(flags)
