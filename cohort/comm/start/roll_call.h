@@ -67,6 +67,6 @@ struct FailedConnect {
 
 /// Why the connecting of a group failed: names the members that have ended and those that never arrived.
 /// Blocks for at most half a second, for a process whose connections broke to be seen as ended.
-COHORT_API base::Failure explain_failed_connect(const FailedConnect& failed, const Peers& peers);
+base::Failure explain_failed_connect(const FailedConnect& failed, const Peers& peers);
 
 }  // namespace cohort::comm
