@@ -44,6 +44,7 @@ set(COHORT_PUBLIC_HEADERS
     cohort/parallel/functional/functional_collectives.h
 
     # Included by those above, not by users.
+    cohort/base/failure.h
     cohort/base/file.h
     cohort/base/result.h
     cohort/comm/backend/backend_request.h

@@ -27,7 +27,7 @@ at::ScalarType scalar_type(DType dtype) { return dtype == DType::kFloat32 ? at::
 class SharedTensors {
  public:
   std::shared_ptr<std::byte> allocate(size_t num_bytes, const Group& group) {
-    const auto tensor = shm_empty({static_cast<int64_t>(num_bytes)}, at::TensorOptions().dtype(at::kByte), group);
+    const auto tensor = comm::shm_empty({static_cast<int64_t>(num_bytes)}, at::TensorOptions().dtype(at::kByte), group);
     auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
     tensors_[data] = tensor;
     return {data, [this](std::byte* pointer) { tensors_.erase(pointer); }};

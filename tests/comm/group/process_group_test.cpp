@@ -131,7 +131,7 @@ COHORT_WORKER(registered_backend) {
   init_process_group("silent");
   REQUIRE(get_backend() == "silent");
   REQUIRE(get_backend_config() == "cpu:silent");
-  REQUIRE(!has_shared_memory());
+  REQUIRE(!comm::has_shared_memory());
   REQUIRE(value_error_of([] { monitored_barrier(); }) == "monitored_barrier is only implemented for GLOO backend.");
   const auto half = split_group({}, {{0}, {1}});
   REQUIRE(get_backend(half) == "silent");

@@ -17,7 +17,7 @@ using namespace cohort;
 
 at::Tensor numbers(int64_t count, at::ScalarType dtype) { return at::arange(count).to(dtype) + 10 * get_rank(); }
 
-void run_collectives(StateDict& results) {
+void run_collectives(checkpoint::StateDict& results) {
   const int size = get_world_size();
   auto sum = numbers(6, at::kFloat);
   all_reduce(sum);
@@ -48,7 +48,7 @@ void run_collectives(StateDict& results) {
   barrier();
 }
 
-void run_point_to_point(StateDict& results) {
+void run_point_to_point(checkpoint::StateDict& results) {
   const int rank = get_rank();
   const int size = get_world_size();
   const int next = (rank + 1) % size;
@@ -74,7 +74,7 @@ void run_point_to_point(StateDict& results) {
   results.insert("recv_any", sources);
 }
 
-void run_rooted(StateDict& results) {
+void run_rooted(checkpoint::StateDict& results) {
   const int rank = get_rank();
   const int size = get_world_size();
   const int last = size - 1;
@@ -115,7 +115,7 @@ void run_rooted(StateDict& results) {
 }
 
 // Before any other group: from then on Python's name for it differs between ranks that are in different groups.
-void run_local_group(StateDict& results) {
+void run_local_group(checkpoint::StateDict& results) {
   if (get_rank() > 1) return;
   const auto local = new_group({0, 1}, {.use_local_synchronization = true});
   auto sum = numbers(3, at::kFloat);
@@ -123,7 +123,7 @@ void run_local_group(StateDict& results) {
   results.insert("local.all_reduce", sum);
 }
 
-void run_groups(StateDict& results) {
+void run_groups(checkpoint::StateDict& results) {
   const int last = get_world_size() - 1;
   const auto ends = new_group({0, last});
   const auto alone = new_group({last});
@@ -168,13 +168,13 @@ int main(int argc, char** argv) try {
     options.world_size = number_from("WORLD_SIZE");
   }
   init_process_group(options);
-  StateDict results;
+  checkpoint::StateDict results;
   run_local_group(results);
   run_collectives(results);
   run_point_to_point(results);
   run_rooted(results);
   run_groups(results);
-  save_file(results, argv[2]);
+  checkpoint::save_file(results, argv[2]);
   destroy_process_group();
   return 0;
 } catch (const std::exception& error) {
