@@ -231,8 +231,8 @@ struct RecordingWatch final : OperationWatch {
                     std::to_string(operation.root) + " " + operation.reduce_op);
   }
   std::string find_obstacle(const Operation&) override { return {}; }
-  Failure explain(const Operation&, Failure failure) override { return failure; }
-  Failure find_cause(const Operation&, Failure failure) override { return failure; }
+  base::Failure explain(const Operation&, base::Failure failure) override { return failure; }
+  base::Failure find_cause(const Operation&, base::Failure failure) override { return failure; }
   std::mutex mutex;
   std::vector<std::string> lines;
 };
