@@ -44,7 +44,6 @@ set(COHORT_PUBLIC_HEADERS
     cohort/parallel/functional/functional_collectives.h
 
     # Included by those above, not by users.
-    cohort/base/failure.h
     cohort/base/file.h
     cohort/base/result.h
     cohort/comm/backend/backend_request.h

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace cohort::comm {
+namespace cohort::job {
 namespace {
 
 TEST(Failure, NamesWhatWhereWhyAndNextStepMessage) {
@@ -72,4 +72,4 @@ TEST(Failure, WhatCannotBeReadIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace cohort::comm
+}  // namespace cohort::job
