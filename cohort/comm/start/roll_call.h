@@ -48,7 +48,7 @@ struct RollCall {
 /// there; c10::DistStoreError when ranks do not come within the time-out, when the store stops answering (3 s after the
 /// time-out), when a rank that came has ended, and for a file left over from another run. The first rank that sees an error
 /// tells all others, so that they end with the same text.
-std::vector<job::Arrival> call_roll(const RollCall& call);
+COHORT_TEST_API std::vector<job::Arrival> call_roll(const RollCall& call);
 
 /// For a rank 0 that finds its port taken by a store: if a rank 0 has entered the job in `store`, tells its waiting ranks
 /// and returns why this process cannot start. Blocks for at most a second.
