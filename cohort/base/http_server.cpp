@@ -167,7 +167,7 @@ void HttpServer::accept_from(int listener) {
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) continue;
     connections_.push_back(std::make_unique<Connection>(Connection{std::move(socket), {}, {}}));
   }
-  // More wait. Telling so again is what makes an edge of it.
+  // More clients may wait. Setting the event again makes the kernel report them in the next round.
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.fd = listener;

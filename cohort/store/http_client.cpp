@@ -82,10 +82,10 @@ Result<HttpAnswer> HttpClient::receive_answer(Clock::time_point deadline) {
     unread.append(piece.data(), *size);
     do {
       unread.erase(0, parser.put(boost::asio::buffer(unread), problem));
-      if (problem && problem != http::error::need_more) return Error("its answer is no HTTP: " + problem.message());
+      if (problem && problem != http::error::need_more) return Error("its answer is not HTTP: " + problem.message());
       // Before the parser makes room for it.
       if (parser.is_header_done() && parser.content_length().value_or(0) > kMaxBodyBytes) {
-        return Error(fill_in("its answer is no HTTP: a body of {} bytes", *parser.content_length()));
+        return Error(fill_in("its answer is not HTTP: a body of {} bytes", *parser.content_length()));
       }
     } while (!problem && !unread.empty() && !parser.is_done());
   }

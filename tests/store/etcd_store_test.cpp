@@ -190,10 +190,10 @@ TEST(EtcdStore, AServerThatIsNoEtcdMessage) {
             "etcd on 127.0.0.1:PORT refuses a request\n  caused by: it answers with HTTP status 404 and no JSON\n  "
             "hint: see whether "
             "an etcd 3.4 or later runs there");
-  EXPECT_THAT(error_of("SSH-2.0-OpenSSH_9.2\r\n"), HasSubstr("caused by: its answer is no HTTP: "));
+  EXPECT_THAT(error_of("SSH-2.0-OpenSSH_9.2\r\n"), HasSubstr("caused by: its answer is not HTTP: "));
   EXPECT_THAT(error_of(""), HasSubstr("caused by: it has closed the connection"));
   EXPECT_THAT(error_of("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx"),
-              HasSubstr("caused by: its answer is no HTTP: "));
+              HasSubstr("caused by: its answer is not HTTP: "));
   EXPECT_THAT(error_of("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), HasSubstr("gave no answer for 200 ms"));
   EXPECT_THAT(error_of("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"), HasSubstr("HTTP status 200 and no JSON"));
 }

@@ -363,7 +363,7 @@ class RollCaller {
     throw_failure(failure);
   }
 
-  // Ranks that have not come yet may still do so, and then read why it is in vain.
+  // Ranks that have not come yet may still do so, and then read why the start has failed.
   void wait_for_readers(bool for_late_ranks) {
     const auto end = Clock::now() + kStoreGrace;
     for (int rank = 0; rank < call_.world_size; ++rank) {
