@@ -1,5 +1,6 @@
 #include "cohort/base/address.h"
 
+#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -18,7 +19,7 @@ Result<IpFamily> forced_ip_family() {
   if (value.empty()) return IpFamily::kAny;
   if (value == "4") return IpFamily::kV4;
   if (value == "6") return IpFamily::kV6;
-  return Error(fill_in("environment variable COHORT_IP_FAMILY=\"{}\" must be 4 or 6", value));
+  return Error(fmt::format("environment variable COHORT_IP_FAMILY=\"{}\" must be 4 or 6", value));
 }
 
 int socket_family(IpFamily family) {
@@ -72,7 +73,7 @@ Result<std::vector<std::string>> resolve(const std::string& host, IpFamily famil
   const auto list = look_up(host.c_str(), 0, family);
   if (!list) {
     const char* in_words = family == IpFamily::kV4 ? "IPv4 " : family == IpFamily::kV6 ? "IPv6 " : "";
-    return Error(fill_in("\"{}\" does not resolve to an {}address: {}", host, in_words, list.error().message()));
+    return Error(fmt::format("\"{}\" does not resolve to an {}address: {}", host, in_words, list.error().message()));
   }
   std::vector<std::string> addresses;
   for (const auto* each = list->get(); each; each = each->ai_next) {

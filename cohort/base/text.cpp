@@ -51,18 +51,6 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
   return text;
 }
 
-std::string fill_in(std::string_view pattern, const std::vector<std::string>& values) {
-  std::string text;
-  size_t begin = 0;
-  for (const std::string& value : values) {
-    const size_t gap = pattern.find("{}", begin);
-    if (gap == std::string_view::npos) break;
-    text.append(pattern.substr(begin, gap - begin)).append(value);
-    begin = gap + 2;
-  }
-  return text.append(pattern.substr(begin));
-}
-
 std::optional<long long> parse_int(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   long long value = 0;

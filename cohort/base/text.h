@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 namespace cohort::base {
@@ -25,23 +24,6 @@ inline std::vector<uint8_t> to_bytes(std::string_view text) { return {text.begin
 
 /// "rank 3", "ranks 1, 2 and 5".
 std::string ranks_in_words(const std::vector<int>& ranks);
-
-/// The pattern with each "{}" replaced by the next value: fill_in("rank {} of {}", 1, 2) is "rank 1 of 2". For layers with
-/// LibTorch, whose own copy of fmt hides the system's. Values are integers, letters and texts, as many as there are "{}".
-std::string fill_in(std::string_view pattern, const std::vector<std::string>& values);
-template <class... Values>
-std::string fill_in(std::string_view pattern, const Values&... values) {
-  [[maybe_unused]] const auto as_text = [](const auto& value) -> std::string {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, char>) {
-      return std::string(1, value);
-    } else if constexpr (std::is_integral_v<std::decay_t<decltype(value)>>) {
-      return std::to_string(value);
-    } else {
-      return std::string(value);
-    }
-  };
-  return fill_in(pattern, std::vector<std::string>{as_text(values)...});
-}
 
 /// The whole text as a decimal integer; nothing for "", "3x" or a number that does not fit.
 std::optional<long long> parse_int(std::string_view text);

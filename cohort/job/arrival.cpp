@@ -1,5 +1,6 @@
 #include "cohort/job/arrival.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 
@@ -42,7 +43,7 @@ std::optional<Failure> world_size_conflict(const std::vector<Arrival>& arrivals)
   }
   if (by_size.size() < 2) return std::nullopt;
   std::vector<std::string> sizes;
-  for (const auto& [size, ranks] : by_size) sizes.push_back(base::fill_in("world size {}: {}", size, describe(ranks)));
+  for (const auto& [size, ranks] : by_size) sizes.push_back(fmt::format("world size {}: {}", size, describe(ranks)));
   return refusal("the ranks disagree on the world size", std::move(sizes),
                  "give every rank the same WORLD_SIZE, or InitOptions::world_size");
 }
@@ -73,11 +74,11 @@ std::optional<Failure> loopback_conflict(const std::vector<Arrival>& arrivals) {
     if (other == arrivals.end()) continue;
     const auto choice = each.peer ? each.peer->interfaces : "those that `ip addr` shows";
     return refusal(
-        base::fill_in("ranks on different hosts cannot connect: {} announces a loopback address", describe(each)),
+        fmt::format("ranks on different hosts cannot connect: {} announces a loopback address", describe(each)),
         {announces(each), announces(*other)},
-        base::fill_in("set GLOO_SOCKET_IFNAME on {} to one of its interfaces: {}; or let its host name resolve to such "
-                      "an address (Debian's /etc/hosts says 127.0.1.1)",
-                      host_of(each), choice));
+        fmt::format("set GLOO_SOCKET_IFNAME on {} to one of its interfaces: {}; or let its host name resolve to such "
+                    "an address (Debian's /etc/hosts says 127.0.1.1)",
+                    host_of(each), choice));
   }
   return std::nullopt;
 }
@@ -89,7 +90,7 @@ std::optional<Failure> family_conflict(const std::vector<Arrival>& arrivals) {
     if (!first) first = &each;
     if (base::family_of(addresses_of(*first).front()) == base::family_of(addresses_of(each).front())) continue;
     const auto with_family = [](const Arrival& arrival) {
-      return base::fill_in("{} ({})", announces(arrival), base::family_of(addresses_of(arrival).front()));
+      return fmt::format("{} ({})", announces(arrival), base::family_of(addresses_of(arrival).front()));
     };
     return refusal("ranks announce addresses of different families and cannot connect",
                    {with_family(*first), with_family(each)},
@@ -111,11 +112,11 @@ std::string describe(const std::vector<Arrival>& arrivals) {
   std::vector<std::string> words;
   for (size_t i = 0; i < std::min(arrivals.size(), kMostDescribed); ++i) words.push_back(describe(arrivals[i]));
   const auto rest = arrivals.size() - words.size();
-  return base::join(words, ", ") + (rest > 0 ? base::fill_in(" and {} more", rest) : "");
+  return base::join(words, ", ") + (rest > 0 ? fmt::format(" and {} more", rest) : "");
 }
 
 Failure duplicate_rank(int rank, const std::string& first, const std::string& second) {
-  return refusal(base::fill_in("two processes have rank {}", rank), {"the first: " + first, "the second: " + second},
+  return refusal(fmt::format("two processes have rank {}", rank), {"the first: " + first, "the second: " + second},
                  "give each process a RANK of its own; the first may be left over from an earlier run");
 }
 

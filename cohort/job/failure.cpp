@@ -1,13 +1,12 @@
 #include "cohort/job/failure.h"
 
+#include <fmt/format.h>
 #include <sstream>
 
 #include "cohort/base/text.h"
 
 namespace cohort::job {
 namespace {
-
-using base::fill_in;
 
 // A peer's text is not believed beyond this.
 constexpr size_t kMaxEncodedLines = 256;
@@ -48,13 +47,13 @@ void read_part(const std::string& name, const std::string& value, Failure& failu
 }  // namespace
 
 Failure failure_of(const Operation& operation, Failure failure) {
-  failure.operation = fill_in("{} #{} on group \"{}\"", operation.name, operation.sequence, operation.group);
+  failure.operation = fmt::format("{} #{} on group \"{}\"", operation.name, operation.sequence, operation.group);
   failure.what = failure.operation + " failed";
-  auto where = fill_in("rank {} of {} on {}, backend {}", operation.rank, operation.world_size, operation.host,
-                       operation.backend);
+  auto where = fmt::format("rank {} of {} on {}, backend {}", operation.rank, operation.world_size, operation.host,
+                           operation.backend);
   if (!operation.dtype.empty()) {
-    where +=
-        fill_in(", {} {}", base::format_bytes(static_cast<unsigned long long>(operation.num_bytes)), operation.dtype);
+    where += fmt::format(", {} {}", base::format_bytes(static_cast<unsigned long long>(operation.num_bytes)),
+                         operation.dtype);
   }
   failure.where = {std::move(where)};
   return failure;
@@ -63,8 +62,8 @@ Failure failure_of(const Operation& operation, Failure failure) {
 Failure wait_timed_out(const Operation& operation, std::chrono::milliseconds timeout) {
   return failure_of(
       operation, {.kind = Failure::Kind::kTimeout,
-                  .causes = {fill_in("Operation timed out! It did not end within the {} that wait() was given",
-                                     base::format_duration(timeout))},
+                  .causes = {fmt::format("Operation timed out! It did not end within the {} that wait() was given",
+                                         base::format_duration(timeout))},
                   .hint = "the operation goes on; wait for it again, with more time or without a time-out of its own",
                   .timeout = timeout});
 }
@@ -82,7 +81,7 @@ std::string failure_text(const Failure& failure) {
 std::string encode_failure(const Failure& failure) {
   std::string text;
   const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) text += fill_in("{} {}\n", name, escaped(value));
+    if (!value.empty()) text += fmt::format("{} {}\n", name, escaped(value));
   };
   add("kind", std::to_string(static_cast<int>(failure.kind)));
   add("scope", std::to_string(static_cast<int>(failure.scope)));

@@ -1,5 +1,6 @@
 #include "cohort/job/network.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "cohort/base/env.h"
@@ -28,7 +29,7 @@ base::Result<std::string> address_of(const std::string& name, IpFamily family,
                                       : "has no IPv6 address (COHORT_IP_FAMILY=6)";
   }
   if (!problem) return *found->first_address(family);
-  return base::Error(base::fill_in("GLOO_SOCKET_IFNAME: interface \"{}\" {}", name, problem))
+  return base::Error(fmt::format("GLOO_SOCKET_IFNAME: interface \"{}\" {}", name, problem))
       .with_hint("this host's interfaces: " + base::describe_interfaces(interfaces));
 }
 
@@ -55,7 +56,7 @@ base::Result<std::vector<std::string>> choose_gloo_addresses(const std::string& 
   if (address) return std::vector{*address};
   const int number = family == IpFamily::kV4 ? 4 : 6;
   return base::Error(
-             base::fill_in("COHORT_IP_FAMILY={} asks for an IPv{} address, and this host has none", number, number))
+             fmt::format("COHORT_IP_FAMILY={} asks for an IPv{} address, and this host has none", number, number))
       .with_hint("this host's interfaces: " + base::describe_interfaces(interfaces));
 }
 
@@ -85,9 +86,9 @@ base::Result<void> check_nccl_interface(const std::string& value, const std::vec
   }
   const bool exists = std::any_of(interfaces.begin(), interfaces.end(),
                                   [&](const Interface& each) { return is_named(each) != excludes; });
-  return base::Error(base::fill_in("NCCL_SOCKET_IFNAME=\"{}\" {}", value,
-                                   exists ? "leaves only interfaces that are down or have no address"
-                                          : "leaves no interface of this host"))
+  return base::Error(fmt::format("NCCL_SOCKET_IFNAME=\"{}\" {}", value,
+                                 exists ? "leaves only interfaces that are down or have no address"
+                                        : "leaves no interface of this host"))
       .with_hint("this host's interfaces: " + base::describe_interfaces(interfaces));
 }
 

@@ -1,5 +1,6 @@
 #include "cohort/job/shm_choice.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "cohort/base/text.h"
@@ -17,8 +18,8 @@ std::string obstacle(const Arrival& member, const Arrival& first) {
   if (peer.shm_scope.empty()) return name + " runs another release of Cohort";
   if (!first.peer || first.peer->shm_scope.empty() || peer.shm_scope == first.peer->shm_scope) return {};
   if (peer.host != first.peer->host) return name + " is on another host (" + peer.host + ")";
-  return base::fill_in("{} shares no memory with rank {}: another container or user, or another COHORT_HOST_ID", name,
-                       first.rank);
+  return fmt::format("{} shares no memory with rank {}: another container or user, or another COHORT_HOST_ID", name,
+                     first.rank);
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ Failure shm_refusal(const std::string& group, const std::vector<std::string>& ob
                       "memory",
                   .what = "group \"" + group + "\" cannot use backend \"shm\""};
   for (size_t i = 0; i < std::min(obstacles.size(), kMostNamed); ++i) failure.causes.push_back(obstacles[i]);
-  if (obstacles.size() > kMostNamed) failure.note = base::fill_in("and {} more", obstacles.size() - kMostNamed);
+  if (obstacles.size() > kMostNamed) failure.note = fmt::format("and {} more", obstacles.size() - kMostNamed);
   return failure;
 }
 

@@ -1,5 +1,6 @@
 #include "cohort/job/store_address.h"
 
+#include <fmt/format.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -153,12 +154,11 @@ class Search {
     std::vector<std::string> lines;
     for (const auto& address : order_) {
       const auto& record = records_.at(address);
-      lines.push_back(base::fill_in("{} ({}): {}; {} attempt{} in {}", address, base::family_of(address),
-                                    record.last.text, record.attempts, record.attempts == 1 ? "" : "s", elapsed));
+      lines.push_back(fmt::format("{} ({}): {}; {} attempt{} in {}", address, base::family_of(address),
+                                  record.last.text, record.attempts, record.attempts == 1 ? "" : "s", elapsed));
     }
     if (!resolve_error_.empty()) {
-      lines.push_back(
-          base::fill_in("{}; {} attempt{} in {}", resolve_error_, rounds_, rounds_ == 1 ? "" : "s", elapsed));
+      lines.push_back(fmt::format("{}; {} attempt{} in {}", resolve_error_, rounds_, rounds_ == 1 ? "" : "s", elapsed));
     }
     return lines;
   }
@@ -188,8 +188,8 @@ class Search {
   }
 
   base::Error failure() const {
-    auto text = base::fill_in("[cohort] {} on {} cannot reach the store at {}:{}", search_.who, base::host_name(),
-                              search_.host, search_.port);
+    auto text = fmt::format("[cohort] {} on {} cannot reach the store at {}:{}", search_.who, base::host_name(),
+                            search_.host, search_.port);
     for (const auto& cause : causes()) text += "\n  caused by: " + cause;
     return base::Error(text + "\n  hint: " + hint());
   }
@@ -197,9 +197,9 @@ class Search {
   void warn_once_in_a_while() {
     if (has_warned_ || Clock::now() - begin_ < kFirstWarning) return;
     has_warned_ = true;
-    base::log_warning(base::fill_in("{} has not reached the store at {}:{} yet and goes on for {}: {}", search_.who,
-                                    search_.host, search_.port, base::format_duration(deadline_ - Clock::now()),
-                                    base::join(causes(), "; ")));
+    base::log_warning(fmt::format("{} has not reached the store at {}:{} yet and goes on for {}: {}", search_.who,
+                                  search_.host, search_.port, base::format_duration(deadline_ - Clock::now()),
+                                  base::join(causes(), "; ")));
   }
 
   const StoreSearch& search_;

@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/agreement.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +10,6 @@ namespace cohort::rendezvous {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 using nlohmann::json;
 
@@ -41,7 +41,7 @@ std::string backend_name(Settings::Backend backend) {
 }
 
 Error torchrun_is_here(const std::string& place, const std::string& key) {
-  return Error(fill_in("the store at {} belongs to a rendezvous of torchrun (it has the key \"{}\")", place, key))
+  return Error(fmt::format("the store at {} belongs to a rendezvous of torchrun (it has the key \"{}\")", place, key))
       .with_hint("start every node with the same launcher, or give the two jobs different ports");
 }
 
@@ -50,7 +50,7 @@ Error torchrun_is_here(const std::string& place, const std::string& key) {
 std::string settings_text(const Settings& settings, const std::string& host) {
   const auto num_nodes = settings.min_nodes == settings.max_nodes
                              ? std::to_string(settings.max_nodes)
-                             : fill_in("{}:{}", settings.min_nodes, settings.max_nodes);
+                             : fmt::format("{}:{}", settings.min_nodes, settings.max_nodes);
   const auto keep_alive =
       base::format_duration(settings.keep_alive_interval) + " x " + std::to_string(settings.keep_alive_max_attempt);
   const json value = {{"host", host},
@@ -68,7 +68,7 @@ Result<std::vector<std::string>> compare_settings(const std::string& own, const 
   const auto mine = json::parse(own, nullptr, false);
   const auto theirs = json::parse(first, nullptr, false);
   if (!theirs.is_object())
-    return Error(fill_in("the rendezvous' store has settings that cannot be read: {}", first.substr(0, 100)));
+    return Error(fmt::format("the rendezvous' store has settings that cannot be read: {}", first.substr(0, 100)));
   std::vector<std::string> warnings;
   for (const auto& field : kFields) {
     const auto text_of = [&field](const json& value) {
@@ -76,8 +76,8 @@ Result<std::vector<std::string>> compare_settings(const std::string& own, const 
       return found != value.end() && found->is_string() ? found->get<std::string>() : std::string("?");
     };
     if (text_of(mine) == text_of(theirs)) continue;
-    auto text =
-        fill_in("{} is {} here, but {} on {}", field.flag, text_of(mine), text_of(theirs), theirs.value("host", "?"));
+    auto text = fmt::format("{} is {} here, but {} on {}", field.flag, text_of(mine), text_of(theirs),
+                            theirs.value("host", "?"));
     if (!field.may_differ) return Error(std::move(text)).with_hint("start every node of a job with the same settings");
     warnings.push_back(text + (field.name == std::string("max_restarts") ? "; node 0's value is used"
                                                                          : "; the leading node's value is used"));

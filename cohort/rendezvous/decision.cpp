@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/decision.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -10,7 +11,6 @@
 namespace cohort::rendezvous {
 namespace {
 
-using base::fill_in;
 using Reason = RoundOver::Reason;
 
 constexpr size_t kMostNames = 8;
@@ -34,7 +34,7 @@ std::string names_of(const Members& members, const Members& among) {
   std::vector<std::string> names;
   for (const auto* member : members) {
     if (names.size() == kMostNames) {
-      names.push_back(fill_in("and {} more", members.size() - kMostNames));
+      names.push_back(fmt::format("and {} more", members.size() - kMostNames));
       break;
     }
     names.push_back(name_of(*member, among));
@@ -42,7 +42,7 @@ std::string names_of(const Members& members, const Members& among) {
   return base::join(names, ", ");
 }
 
-std::string count_of_nodes(size_t count) { return fill_in("{} node{}", count, count == 1 ? "" : "s"); }
+std::string count_of_nodes(size_t count) { return fmt::format("{} node{}", count, count == 1 ? "" : "s"); }
 
 /// Who may take part in the next round.
 struct Candidates {
@@ -91,14 +91,14 @@ RoundRecord begin_round(const State& state, const Settings& settings, std::vecto
 std::string say_waiting(const Candidates& found, const Settings& settings, size_t num_missing, const char* rest) {
   const auto wanted = settings.min_nodes == settings.max_nodes
                           ? std::to_string(settings.max_nodes)
-                          : fill_in("{} to {}", settings.min_nodes, settings.max_nodes);
+                          : fmt::format("{} to {}", settings.min_nodes, settings.max_nodes);
   auto text =
-      fill_in("{} of {} nodes {} arrived", found.ready.size(), wanted, found.ready.size() == 1 ? "has" : "have");
-  if (!found.ready.empty()) text += fill_in(" ({})", names_of(found.ready, found.all()));
+      fmt::format("{} of {} nodes {} arrived", found.ready.size(), wanted, found.ready.size() == 1 ? "has" : "have");
+  if (!found.ready.empty()) text += fmt::format(" ({})", names_of(found.ready, found.all()));
   if (!found.expected.empty()) {
-    return text + fill_in("; waiting for {} to stop its workers", names_of(found.expected, found.all()));
+    return text + fmt::format("; waiting for {} to stop its workers", names_of(found.expected, found.all()));
   }
-  if (num_missing > 0) text += fill_in("; waiting for {} more", num_missing);
+  if (num_missing > 0) text += fmt::format("; waiting for {} more", num_missing);
   return text + rest;
 }
 
@@ -106,7 +106,7 @@ Decision gather(const State& state, const Settings& settings, Clock::time_point 
   auto found = find_candidates(state, settings);
   const auto num_ready = static_cast<int>(found.ready.size());
   if (num_ready >= settings.max_nodes) {
-    auto why = fill_in("all {} have arrived", count_of_nodes(found.ready.size()));
+    auto why = fmt::format("all {} have arrived", count_of_nodes(found.ready.size()));
     return {begin_round(state, settings, copies_of(found.ready)), std::move(why), std::nullopt};
   }
   if (num_ready < settings.min_nodes) {
@@ -116,8 +116,8 @@ Decision gather(const State& state, const Settings& settings, Clock::time_point 
   const bool is_complete = needs_no_last_call(state) && found.expected.empty();
   const auto last_call = state.enough_since.value_or(now) + settings.last_call_timeout;
   if (is_complete || (now >= last_call && found.expected.empty())) {
-    auto why = fill_in("{} of at most {} have arrived{}", count_of_nodes(found.ready.size()), settings.max_nodes,
-                       is_complete ? "" : ", and the last call is over");
+    auto why = fmt::format("{} of at most {} have arrived{}", count_of_nodes(found.ready.size()), settings.max_nodes,
+                           is_complete ? "" : ", and the last call is over");
     return {begin_round(state, settings, copies_of(found.ready)), std::move(why), std::nullopt};
   }
   auto why = say_waiting(found, settings, 0, "; that is enough, but more may arrive until the last call is over");
@@ -149,17 +149,18 @@ std::optional<Decision> look_at_members(const State& state, const Settings& sett
     }
   }
   if (num_busy == 0 && num_done > 0) {
-    auto why = lost.empty() ? std::string("every worker has ended with 0")
-                            : fill_in("the workers of {} have ended with 0; {} lost before", count_of_nodes(num_done),
-                                      names_of(lost, members) + (lost.size() == 1 ? " was" : " were"));
+    auto why = lost.empty()
+                   ? std::string("every worker has ended with 0")
+                   : fmt::format("the workers of {} have ended with 0; {} lost before", count_of_nodes(num_done),
+                                 names_of(lost, members) + (lost.size() == 1 ? " was" : " were"));
     return Decision{end_round(state, Reason::kFinished, why, -1, true), why, std::nullopt};
   }
   if (lost.empty()) return std::nullopt;
   const bool is_static = settings.backend == Settings::Backend::kStatic;
   const bool has_gone = state.nodes.count(lost[0]->id) > 0 && state.nodes.at(lost[0]->id).has_gone;
-  auto why = has_gone ? fill_in("{} has left", names_of(lost, members))
-                      : fill_in("{} gave no sign of life for {}", names_of(lost, members),
-                                base::format_duration(settings.lost_after()));
+  auto why = has_gone ? fmt::format("{} has left", names_of(lost, members))
+                      : fmt::format("{} gave no sign of life for {}", names_of(lost, members),
+                                    base::format_duration(settings.lost_after()));
   if (is_static) why += "; the static rendezvous replaces no nodes";
   const auto reason = has_gone ? Reason::kNodeLeft : Reason::kNodeLost;
   return Decision{end_round(state, reason, why, lost[0]->id, is_static), why, std::nullopt};
@@ -175,14 +176,15 @@ Decision watch(const State& state, const Settings& settings) {
     everyone.push_back(&node.member);
   }
   const auto room = settings.max_nodes - static_cast<int>(state.round->members.size());
-  const auto running = fill_in("round {} runs on {}", state.round->number, count_of_nodes(state.round->members.size()));
+  const auto running =
+      fmt::format("round {} runs on {}", state.round->number, count_of_nodes(state.round->members.size()));
   if (late.empty()) return {std::nullopt, running, std::nullopt};
   const auto names = names_of(late, everyone);
   if (room <= 0 || settings.backend == Settings::Backend::kStatic) {
-    return {std::nullopt, fill_in("{}; {} {} as spare", running, names, late.size() == 1 ? "waits" : "wait"),
+    return {std::nullopt, fmt::format("{}; {} {} as spare", running, names, late.size() == 1 ? "waits" : "wait"),
             std::nullopt};
   }
-  auto why = fill_in("{} {} arrived, and there is room for {}", names, late.size() == 1 ? "has" : "have", room);
+  auto why = fmt::format("{} {} arrived, and there is room for {}", names, late.size() == 1 ? "has" : "have", room);
   return {end_round(state, Reason::kNodesWaiting, why, late[0]->id, false), why, std::nullopt};
 }
 
@@ -199,7 +201,7 @@ Decision gather_static(const State& state, const Settings& settings) {
   const auto by_rank_of = [](const auto* a, const auto* b) { return a->fixed_rank < b->fixed_rank; };
   std::sort(found.ready.begin(), found.ready.end(), by_rank_of);
   if (missing.empty()) {
-    auto why = fill_in("all {} have arrived", count_of_nodes(found.ready.size()));
+    auto why = fmt::format("all {} have arrived", count_of_nodes(found.ready.size()));
     auto round = begin_round(state, settings, copies_of(found.ready));
     std::sort(round.members.begin(), round.members.end(), by_rank);
     round.max_restarts = round.members.front().max_restarts;
@@ -209,12 +211,12 @@ Decision gather_static(const State& state, const Settings& settings) {
   std::vector<std::string> ranks;
   for (const auto rank : missing) {
     if (ranks.size() == kMostNames) {
-      ranks.push_back(fill_in("and {} more", missing.size() - kMostNames));
+      ranks.push_back(fmt::format("and {} more", missing.size() - kMostNames));
       break;
     }
     ranks.push_back(std::to_string(rank));
   }
-  why += fill_in("; waiting for --node-rank {}", base::join(ranks, ", "));
+  why += fmt::format("; waiting for --node-rank {}", base::join(ranks, ", "));
   return {std::nullopt, std::move(why), std::nullopt};
 }
 

@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/leader.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 namespace cohort::rendezvous {
 namespace {
 
-using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 
@@ -140,7 +140,7 @@ Result<void> Leader::publish(const std::string& why) {
 }
 
 void Leader::say(const Decision& decision) {
-  if (decision.why != said_) base::log_info(fill_in("rendezvous \"{}\": {}", settings_.run_id, decision.why));
+  if (decision.why != said_) base::log_info(fmt::format("rendezvous \"{}\": {}", settings_.run_id, decision.why));
 }
 
 milliseconds Leader::time_until_next(const Decision& decision) const {

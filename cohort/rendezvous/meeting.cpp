@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/meeting.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -13,7 +14,6 @@ namespace cohort::rendezvous {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 using Reason = RoundOver::Reason;
@@ -59,9 +59,9 @@ void Meeting::wait_for_readers() {
   while (place_->num_clients() > 0 && Clock::now() < begin + time) {
     if (!was_said && Clock::now() - begin > kQuietEnd) {
       base::log_warning(
-          fill_in("the job is over, but others are still connected to the rendezvous at {}, which ends with "
-                  "this process; waiting for them, for {} at most",
-                  place_->name(), base::format_duration(time)));
+          fmt::format("the job is over, but others are still connected to the rendezvous at {}, which ends with "
+                      "this process; waiting for them, for {} at most",
+                      place_->name(), base::format_duration(time)));
       was_said = true;
     }
     std::this_thread::sleep_for(milliseconds(1));
@@ -104,8 +104,8 @@ void Meeting::leave(const std::string& why) {
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
   const bool runs = round_ && !is_over_;
   const bool leads = leader_ == id_;
-  auto text = fill_in("{} has left: {}", describe().node.host, why);
-  if (takes_store) text += fill_in("; it hosted the rendezvous at {}", place_->name());
+  auto text = fmt::format("{} has left: {}", describe().node.host, why);
+  if (takes_store) text += fmt::format("; it hosted the rendezvous at {}", place_->name());
   OverRecord over{round_ ? round_->number : -1, Reason::kNodeLeft, std::move(text), id_, takes_store || is_static};
   ask([this, over, runs, takes_store, leads](Journal& journal) -> Result<void> {
     // Before the leader hears of it and says the same with fewer words.
@@ -140,8 +140,8 @@ bool Meeting::wait_for_return(const Error& error) {
   if (now - away_seen_at_ > kRendezvousSilence + settings_.read_timeout) {
     away_since_ = now;
     const auto* const meanwhile = round_ && !is_over_ ? "the workers go on meanwhile, for" : "trying again, for";
-    base::log_warning(fill_in("{}; {} {} at most", place_->lost(error).message(), meanwhile,
-                              base::format_duration(settings_.join_timeout)));
+    base::log_warning(fmt::format("{}; {} {} at most", place_->lost(error).message(), meanwhile,
+                                  base::format_duration(settings_.join_timeout)));
   }
   away_seen_at_ = now;
   if (now - away_since_ > settings_.join_timeout) return false;
@@ -201,7 +201,7 @@ Result<void> Meeting::watch_leader(Journal& journal) {
     leader_pulse_.changed_at = now;
   }
   if (now - leader_pulse_.changed_at < settings_.lost_after()) return {};
-  base::log_info(fill_in("rendezvous \"{}\": the leading node is silent; this one leads now", settings_.run_id));
+  base::log_info(fmt::format("rendezvous \"{}\": the leading node is silent; this one leads now", settings_.run_id));
   const auto announced = journal.announce(place, LeadRecord{id_, leader});
   return announced ? Result<void>() : announced.error();
 }

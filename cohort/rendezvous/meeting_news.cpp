@@ -1,4 +1,5 @@
 // The thread of a Meeting that reads news.
+#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,7 +18,6 @@ namespace cohort::rendezvous {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 using Reason = RoundOver::Reason;
@@ -105,13 +105,14 @@ Result<void> Meeting::check_settings() {
   const auto warnings = compare_settings(own, *first);
   is_refused_ = !warnings;
   if (!warnings) return warnings.error();
-  for (const auto& warning : *warnings) base::log_warning(fill_in("rendezvous \"{}\": {}", settings_.run_id, warning));
+  for (const auto& warning : *warnings)
+    base::log_warning(fmt::format("rendezvous \"{}\": {}", settings_.run_id, warning));
   if (settings_.backend != Settings::Backend::kStatic) return {};
-  const auto holder = fill_in("{} (pid {})", base::host_name(), getpid());
-  const auto there = journal_->set_once(fill_in("rank/{}", settings_.node_rank), holder);
+  const auto holder = fmt::format("{} (pid {})", base::host_name(), getpid());
+  const auto there = journal_->set_once(fmt::format("rank/{}", settings_.node_rank), holder);
   if (!there) return there.error();
   if (*there == holder) return {};
-  return Error(fill_in("--node-rank={} is taken by {}", settings_.node_rank, *there))
+  return Error(fmt::format("--node-rank={} is taken by {}", settings_.node_rank, *there))
       .with_hint("give every node its own --node-rank; for a job that nodes may rejoin, use --rdzv-backend=c10d");
 }
 
@@ -132,7 +133,7 @@ Result<void> Meeting::skip_history() {
     if (!deadline_) deadline_ = Clock::now() + settings_.join_timeout;
     if (over->job_ends) {
       is_refused_ = true;
-      return Error(fill_in("the job \"{}\" has ended: {}", settings_.run_id, over->why))
+      return Error(fmt::format("the job \"{}\" has ended: {}", settings_.run_id, over->why))
           .with_hint("give a new job another --rdzv-id, or another store");
     }
   }
@@ -324,17 +325,17 @@ Result<void> Meeting::look_at_time() {
   const auto hint = hint_for_waiting();
   if (!is_late) {
     if (!hint.empty()) text += "; " + hint;
-    base::log_warning(fill_in("rendezvous \"{}\" at {}: {}; {} left", settings_.run_id, place_->name(), text,
-                              base::format_duration(left)));
+    base::log_warning(fmt::format("rendezvous \"{}\" at {}: {}; {} left", settings_.run_id, place_->name(), text,
+                                  base::format_duration(left)));
     return {};
   }
   (void)journal_->tell({Notice::Kind::kGone, id_, 0, "it gave up waiting", {}});
   if (place_->is_hosted_here()) {
-    auto gave_up = fill_in("{}, which hosts the rendezvous, has given up waiting: {}", base::host_name(), text);
+    auto gave_up = fmt::format("{}, which hosts the rendezvous, has given up waiting: {}", base::host_name(), text);
     (void)end_round(*journal_, {-1, Reason::kNodeLeft, std::move(gave_up), id_, true});
   }
-  auto error = Error(fill_in("the rendezvous \"{}\" at {} was not complete within {}", settings_.run_id, place_->name(),
-                             base::format_duration(settings_.join_timeout)))
+  auto error = Error(fmt::format("the rendezvous \"{}\" at {} was not complete within {}", settings_.run_id,
+                                 place_->name(), base::format_duration(settings_.join_timeout)))
                    .caused_by(Error(text));
   fail(hint.empty() ? std::move(error) : std::move(error).with_hint(hint));
   return {};
@@ -344,7 +345,7 @@ std::string Meeting::hint_for_waiting() const {
   const std::lock_guard lock(mutex_);
   // Nodes that have met before need no such hint.
   if (!round_) return place_->doubt();
-  return fill_in(
+  return fmt::format(
       "start the same command again on another host or on the lost node's host; with --nnodes=1:{} a job goes on with "
       "fewer nodes",
       settings_.max_nodes);

@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/meeting_place.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <random>
 #include <thread>
@@ -20,7 +21,6 @@ namespace cohort::rendezvous {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
@@ -87,14 +87,15 @@ Result<void> MeetingPlace::choose_role() {
   if (is_told) return is_other ? Result<void>() : host();
   if (where == Place::kElsewhere || is_lost_guest_) return {};
   if (where == Place::kForeignName) {
-    return Error(fill_in("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
-                         settings_.host, base::host_name(), base::join(*resolved, ", ")))
+    return Error(fmt::format("--rdzv-endpoint={} is not this host's name ({}), but means a loopback address here ({})",
+                             settings_.host, base::host_name(), base::join(*resolved, ", ")))
         .with_hint(
             "give the address of the node that should host the rendezvous; on that node itself --rdzv-conf is_host=1 "
             "works too");
   }
   if (where == Place::kLoopback) {
-    doubt_ = fill_in("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
+    doubt_ =
+        fmt::format("--rdzv-endpoint={} means each host itself: on other hosts give {}", name(), names_for_others());
   }
   return host();
 }
@@ -131,19 +132,19 @@ Result<void> MeetingPlace::host() {
     const bool may_be_guest = settings_.backend == Settings::Backend::kC10d && !settings_.is_host;
     is_passed_over_ = may_be_guest && is_in_use(server.error());
     if (is_passed_over_) return {};
-    return Error(fill_in("the rendezvous cannot be hosted at {}", name())).caused_by(server.error());
+    return Error(fmt::format("the rendezvous cannot be hosted at {}", name())).caused_by(server.error());
   }
   is_passed_over_ = false;
   server_ = std::move(*server);
   port_ = server_->port();
-  base::log_info(fill_in("this node hosts the rendezvous at {} and listens on {}", name(),
-                         options.host.empty() ? "all interfaces" : options.host));
+  base::log_info(fmt::format("this node hosts the rendezvous at {} and listens on {}", name(),
+                             options.host.empty() ? "all interfaces" : options.host));
   return {};
 }
 
 std::string MeetingPlace::name() const {
   if (settings_.backend == Settings::Backend::kFile) return settings_.path;
-  return fill_in("{}:{}", base::in_brackets(settings_.host), port_);
+  return fmt::format("{}:{}", base::in_brackets(settings_.host), port_);
 }
 
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {
@@ -165,15 +166,15 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     if (stops || is_file || left <= kOneTry) {
       if (is_lost_guest_) return lost_guest(client.error());
       if (is_file) return client.error();
-      return Error(fill_in("no rendezvous store answered at {} within {}", name(), base::format_duration(elapsed)))
+      return Error(fmt::format("no rendezvous store answered at {} within {}", name(), base::format_duration(elapsed)))
           .caused_by(without_hints(client.error()))
           .with_hint(
               "see whether the node that hosts it was started, whether --rdzv-endpoint is the same on every node, and "
               "whether a firewall is in the way");
     }
     if (!was_said && elapsed >= kRendezvousSilence) {
-      base::log_warning(fill_in("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
-                                root_cause(client.error()).message(), base::format_duration(left)));
+      base::log_warning(fmt::format("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
+                                    root_cause(client.error()).message(), base::format_duration(left)));
       was_said = true;
     }
     // Something else than a store answers at once, each time.
@@ -231,21 +232,21 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::open_file() {
 Error MeetingPlace::lost_guest(const Error& cause) const {
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
   const auto* flag = is_static ? "--master-addr" : "--rdzv-endpoint";
-  return Error(fill_in("{}={} means this host itself ({}), but another node hosts the rendezvous, and "
-                       "nothing listens here",
-                       flag, is_static ? settings_.host : name(), base::host_name()))
+  return Error(fmt::format("{}={} means this host itself ({}), but another node hosts the rendezvous, and "
+                           "nothing listens here",
+                           flag, is_static ? settings_.host : name(), base::host_name()))
       .caused_by(without_hints(cause))
-      .with_hint(fill_in("give {} the name or address of the first node, on every node", flag));
+      .with_hint(fmt::format("give {} the name or address of the first node, on every node", flag));
 }
 
 Error MeetingPlace::lost(const Error& cause) const {
   if (settings_.backend == Settings::Backend::kFile) {
-    return Error(fill_in("the rendezvous' file {} can no longer be used", name())).caused_by(cause);
+    return Error(fmt::format("the rendezvous' file {} can no longer be used", name())).caused_by(cause);
   }
   if (settings_.backend == Settings::Backend::kEtcd) {
-    return Error(fill_in("etcd at {} does not answer", name())).caused_by(cause);
+    return Error(fmt::format("etcd at {} does not answer", name())).caused_by(cause);
   }
-  return Error(fill_in("the rendezvous store at {} is gone", name()))
+  return Error(fmt::format("the rendezvous store at {} is gone", name()))
       .caused_by(without_hints(cause))
       .with_hint(
           "see why the agent that hosts it has ended or cannot be reached, and start the job again; with "

@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/records.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -100,8 +101,8 @@ base::Result<T> parse(const std::string& text, Read read) {
   try {
     return read(json::parse(text));
   } catch (const std::exception& problem) {
-    return Error(base::fill_in("the rendezvous' store has an entry that this program does not understand: {}",
-                               text.substr(0, 100)))
+    return Error(fmt::format("the rendezvous' store has an entry that this program does not understand: {}",
+                             text.substr(0, 100)))
         .caused_by(Error(problem.what()))
         .with_hint("run the same version of Cohort on every node, and give every job its own --rdzv-id");
   }
@@ -135,7 +136,7 @@ base::Result<WorkersPlace> parse_workers_place(const std::string& text) {
 std::string name_of(const Member& member, const std::vector<const Member*>& among) {
   const auto same_host = [&](const auto& each) { return each->node.host == member.node.host; };
   if (std::count_if(among.begin(), among.end(), same_host) <= 1) return member.node.host;
-  return base::fill_in("{} (pid {})", member.node.host, member.node.pid);
+  return fmt::format("{} (pid {})", member.node.host, member.node.pid);
 }
 
 }  // namespace cohort::rendezvous

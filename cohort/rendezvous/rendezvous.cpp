@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/rendezvous.h"
 
+#include <fmt/format.h>
 #include <system_error>
 
 #include "cohort/base/log.h"
@@ -20,7 +21,7 @@ base::Result<std::unique_ptr<Rendezvous>> start_any(Settings settings) {
   }
   if (settings.backend == Settings::Backend::kStandalone) return start_standalone(settings);
   if (settings.ignores_node_rank) {
-    base::warn_once(base::fill_in(
+    base::warn_once(fmt::format(
         "--node-rank={} is ignored: it belongs to --rdzv-backend=static; ranks follow from the hosts' names",
         settings.node_rank));
   }

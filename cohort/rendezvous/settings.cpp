@@ -1,5 +1,6 @@
 #include "cohort/rendezvous/settings.h"
 
+#include <fmt/format.h>
 #include <sys/random.h>
 
 #include <cmath>
@@ -12,7 +13,6 @@ namespace cohort::rendezvous {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 
@@ -25,7 +25,7 @@ const std::vector<std::string> kBackends = {"static", "c10d", "etcd", "etcd-v2",
 
 // torchrun's name of the flag, for messages.
 Error bad_flag(const char* flag, const std::string& value, const std::string& problem) {
-  return Error(fill_in("{}=\"{}\" {}", flag, value, problem));
+  return Error(fmt::format("{}=\"{}\" {}", flag, value, problem));
 }
 
 Result<void> parse_num_nodes(const std::string& text, Settings* settings) {
@@ -62,7 +62,7 @@ Result<void> parse_endpoint(const std::string& text, int default_port, Settings*
   const auto number = base::parse_int(*port);
   if (!number || *number < 0 || *number > 65535) {
     return bad_flag("--rdzv-endpoint", text,
-                    fill_in("has the port \"{}\", which is not a number from 0 to 65535", *port));
+                    fmt::format("has the port \"{}\", which is not a number from 0 to 65535", *port));
   }
   settings->port = static_cast<int>(*number);
   return {};
@@ -170,11 +170,11 @@ Result<void> parse_conf(const std::string& text, Settings* settings) {
     const auto& all = options();
     const auto option = std::find_if(all.begin(), all.end(), [&](const auto& each) { return name == each.name; });
     if (option == all.end()) {
-      return Error(fill_in("--rdzv-conf has no option \"{}\"{}", name, base::did_you_mean(name, names)))
+      return Error(fmt::format("--rdzv-conf has no option \"{}\"{}", name, base::did_you_mean(name, names)))
           .with_hint("there are " + base::join(names, ", "));
     }
     if (!option->take(value, settings)) {
-      return Error(fill_in("--rdzv-conf {}={} is not {}", name, value, option->what));
+      return Error(fmt::format("--rdzv-conf {}={} is not {}", name, value, option->what));
     }
   }
   return {};
@@ -185,7 +185,7 @@ Result<Settings::Backend> parse_backend(const std::string& name) {
   if (name == "c10d") return Settings::Backend::kC10d;
   if (name == "etcd" || name == "etcd-v2") return Settings::Backend::kEtcd;
   if (name == "file") return Settings::Backend::kFile;
-  return Error(fill_in("--rdzv-backend has no \"{}\"{}", name, base::did_you_mean(name, kBackends)))
+  return Error(fmt::format("--rdzv-backend has no \"{}\"{}", name, base::did_you_mean(name, kBackends)))
       .with_hint("there are " + base::join(kBackends, ", "));
 }
 
@@ -208,7 +208,7 @@ Result<void> place_static(const Flags& flags, Settings* settings) {
   settings->min_nodes = settings->max_nodes;  // as torchrun takes it
   settings->node_rank = flags.node_rank.value_or(0);
   if (settings->node_rank < 0 || settings->node_rank >= settings->max_nodes) {
-    return Error(fill_in("--node-rank={} is not below --nnodes={}", settings->node_rank, settings->max_nodes));
+    return Error(fmt::format("--node-rank={} is not below --nnodes={}", settings->node_rank, settings->max_nodes));
   }
   if (!flags.endpoint.empty()) {
     if (auto parsed = parse_endpoint(flags.endpoint, -1, settings); !parsed) return parsed;
@@ -219,7 +219,7 @@ Result<void> place_static(const Flags& flags, Settings* settings) {
   settings->host = flags.master_address;
   settings->port = flags.master_port.value_or(kDefaultMasterPort);
   if (settings->port >= 0 && settings->port <= 65535) return {};
-  return Error(fill_in("--master-port={} is not a number from 0 to 65535", settings->port));
+  return Error(fmt::format("--master-port={} is not a number from 0 to 65535", settings->port));
 }
 
 Result<void> place_c10d(const std::string& endpoint, Settings* settings) {
@@ -268,7 +268,7 @@ Result<void> place(const Flags& flags, Settings* settings) {
     case Settings::Backend::kFile:
       settings->path = flags.endpoint;
       if (!settings->path.empty()) return {};
-      return Error(fill_in("--rdzv-backend={} needs a file", flags.backend))
+      return Error(fmt::format("--rdzv-backend={} needs a file", flags.backend))
           .with_hint("give --rdzv-endpoint=PATH, a file in a folder that all nodes share");
     case Settings::Backend::kC10d:
       return place_c10d(flags.endpoint.empty() ? "localhost" : flags.endpoint, settings);

@@ -1,4 +1,5 @@
 // Group::allocate: memory that every rank maps.
+#include <fmt/format.h>
 #include <cstring>
 
 #include "cohort/base/text.h"
@@ -8,7 +9,6 @@
 namespace cohort::shm {
 namespace {
 
-using base::fill_in;
 using std::chrono::milliseconds;
 
 constexpr size_t kAddressBytes = 64;
@@ -54,8 +54,8 @@ struct Allocation {
       if (*theirs == '\0') continue;
       // Everybody knows, so the group stays usable.
       return fail({Failure::Kind::kArgument,
-                   {fill_in("rank {} cannot take {} per rank: {}", collective.group().name_of_rank(peer),
-                            base::format_bytes(num_bytes), std::string(theirs, strnlen(theirs, kCauseBytes)))},
+                   {fmt::format("rank {} cannot take {} per rank: {}", collective.group().name_of_rank(peer),
+                                base::format_bytes(num_bytes), std::string(theirs, strnlen(theirs, kCauseBytes)))},
                    ""});
     }
     *memory = collective.group().regions.add(std::move(*taken), part_bytes());

@@ -1,5 +1,7 @@
 #include "cohort/shm/call.h"
 
+#include <fmt/format.h>
+
 #include "cohort/base/text.h"
 
 namespace cohort::shm {
@@ -35,11 +37,11 @@ std::string describe(const Call& call) {
   if (call.reduce_op != ReduceOp::kNone) text += std::string("(") + name_of(call.reduce_op) + ")";
   if (call.root >= 0) {
     const bool sends = call.kind == OpKind::kBroadcast || call.kind == OpKind::kScatter;
-    text += base::fill_in(sends ? " from rank {}" : " to rank {}", call.root);
+    text += fmt::format(" {} rank {}", sends ? "from" : "to", call.root);
   }
   if (call.kind == OpKind::kBarrier) return text;
-  if (call.kind == OpKind::kAllToAll) return text + base::fill_in(" of {}", name_of(call.dtype));
-  return text + base::fill_in(" of {} {}", call.count, name_of(call.dtype));
+  if (call.kind == OpKind::kAllToAll) return text + fmt::format(" of {}", name_of(call.dtype));
+  return text + fmt::format(" of {} {}", call.count, name_of(call.dtype));
 }
 
 std::vector<std::string> table_of(const std::vector<Signature>& calls, const std::vector<int>& names) {

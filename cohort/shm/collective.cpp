@@ -1,4 +1,5 @@
 // The rounds of an operation, and what a rank looks after while it waits.
+#include <fmt/format.h>
 #include <cstring>
 
 #include "cohort/base/text.h"
@@ -9,7 +10,6 @@
 namespace cohort::shm {
 namespace {
 
-using base::fill_in;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
@@ -140,9 +140,9 @@ Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missin
   Failure failure{Failure::Kind::kTimeout, {}, "", missing};
   for (const int peer : missing) {
     failure.causes.push_back(
-        fill_in("{} has not arrived within {}", group_.describe(peer), base::format_duration(limit)));
+        fmt::format("{} has not arrived within {}", group_.describe(peer), base::format_duration(limit)));
   }
-  const auto record = note_timeout(fill_in("{} on group \"{}\"", describe(call_), group_.options.name));
+  const auto record = note_timeout(fmt::format("{} on group \"{}\"", describe(call_), group_.options.name));
   if (!record.empty()) failure.hint = "what each rank of this host did is in " + record;
   return failure;
 }
@@ -150,7 +150,7 @@ Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missin
 Outcome check_root(int root, int world_size) {
   if (root >= 0 && root < world_size) return nullptr;
   return fail({Failure::Kind::kArgument,
-               {fill_in("root {} is out of range. Valid ranks are 0 to {}", root, world_size - 1)},
+               {fmt::format("root {} is out of range. Valid ranks are 0 to {}", root, world_size - 1)},
                ""});
 }
 

@@ -1,6 +1,7 @@
 // Joining, leaving and failing; the operations are in moving.cpp and reducing.cpp.
 #include "cohort/shm/group.h"
 
+#include <fmt/format.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -19,7 +20,6 @@ namespace cohort::shm {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
@@ -29,7 +29,7 @@ constexpr uint32_t kVersion = 2;
 
 Result<void> check(const GroupOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
-    return Error(fill_in("rank {} is out of range. Valid ranks are 0 to {}", options.rank, options.world_size - 1));
+    return Error(fmt::format("rank {} is out of range. Valid ranks are 0 to {}", options.rank, options.world_size - 1));
   }
   const auto size = static_cast<size_t>(options.world_size);
   if ((!options.pids.empty() && options.pids.size() != size) ||
@@ -38,10 +38,10 @@ Result<void> check(const GroupOptions& options) {
   }
   // A slot holds two counts and some bytes for each rank: see all_to_all.
   if (options.slot_bytes / size < 2 * sizeof(size_t) + 128) {
-    return Error(fill_in("slots of {} are too small for {} ranks", base::format_bytes(options.slot_bytes), size));
+    return Error(fmt::format("slots of {} are too small for {} ranks", base::format_bytes(options.slot_bytes), size));
   }
   if (options.slot_bytes == 0 || options.slot_bytes % 4096 != 0) {
-    return Error(fill_in("slot_bytes must be a multiple of 4096, got {}", options.slot_bytes));
+    return Error(fmt::format("slot_bytes must be a multiple of 4096, got {}", options.slot_bytes));
   }
   return {};
 }
@@ -52,8 +52,8 @@ Meeting to_meeting(const GroupOptions& options, Clock::time_point deadline) {
     for (size_t i = 0; i < absent.size() && !options.pids.empty(); ++i) {
       const auto pid = options.pids[static_cast<size_t>(absent[i])];
       if (pid != getpid() && base::read_process_state(pid).gone()) {
-        return fill_in("rank {} (pid {}) has ended before it connected to the shared memory",
-                       name_of_rank(options, absent[i]), pid);
+        return fmt::format("rank {} (pid {}) has ended before it connected to the shared memory",
+                           name_of_rank(options, absent[i]), pid);
       }
     }
     return options.find_obstacle ? (*options.find_obstacle)() : "";
@@ -133,9 +133,9 @@ std::string new_address() {
 }
 
 std::string host_scope() {
-  return fill_in("{}/{}/{}/{}/{}/v{}", base::boot_id(), base::namespace_of("/proc/self/ns/pid"),
-                 base::namespace_of("/proc/self/ns/net"), geteuid(), base::get_env("COHORT_HOST_ID").value_or(""),
-                 kVersion);
+  return fmt::format("{}/{}/{}/{}/{}/v{}", base::boot_id(), base::namespace_of("/proc/self/ns/pid"),
+                     base::namespace_of("/proc/self/ns/net"), geteuid(), base::get_env("COHORT_HOST_ID").value_or(""),
+                     kVersion);
 }
 
 Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_memory)
@@ -147,7 +147,7 @@ Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_me
       regions(group_options.rank) {}
 
 std::string Group::State::describe(int rank) const {
-  return fill_in("rank {} ({})", name_of_rank(rank), shm::describe(segment.block(rank).peer));
+  return fmt::format("rank {} ({})", name_of_rank(rank), shm::describe(segment.block(rank).peer));
 }
 
 std::vector<int> Group::State::ranks_not_in(uint64_t round_number) const {
@@ -165,13 +165,13 @@ Outcome Group::State::look_after(int peer) const {
   if (const int pid = block.connected_pid.load(std::memory_order_relaxed);
       presence == kAbsent && pid != 0 && pid != getpid() && base::read_process_state(pid).gone()) {
     return fail({Failure::Kind::kLostRank,
-                 {fill_in("rank {} (pid {}) has ended before it joined", name_of_rank(peer), pid)},
-                 fill_in("look at the output of rank {} for the reason", name_of_rank(peer))});
+                 {fmt::format("rank {} (pid {}) has ended before it joined", name_of_rank(peer), pid)},
+                 fmt::format("look at the output of rank {} for the reason", name_of_rank(peer))});
   }
   if (presence != kAbsent && is_gone(block.peer)) {
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " " + how_it_ended(block.peer)},
-                 fill_in("look at the output of rank {} for the reason", name_of_rank(peer))});
+                 fmt::format("look at the output of rank {} for the reason", name_of_rank(peer))});
   }
   // A rank that leaves after a failure is not the cause; one that left and was missed is.
   auto first = first_failure_of_another();
@@ -180,7 +180,7 @@ Outcome Group::State::look_after(int peer) const {
     return fail(
         {Failure::Kind::kLostRank,
          {describe(peer) + " has left the group by destroying it"},
-         fill_in("let rank {} make as many calls as the others before it destroys the group", name_of_rank(peer))});
+         fmt::format("let rank {} make as many calls as the others before it destroys the group", name_of_rank(peer))});
   }
   return first;
 }
@@ -199,7 +199,7 @@ Outcome Group::State::failure() {
 
 void Group::State::report(const Outcome& failure) {
   if (failure->kind == Failure::Kind::kTimeout) {
-    const auto path = note_timeout(fill_in("a send or receive on group \"{}\"", options.name));
+    const auto path = note_timeout(fmt::format("a send or receive on group \"{}\"", options.name));
     if (!path.empty()) say_where(path);
   }
   record(*failure);
@@ -212,8 +212,9 @@ Outcome Group::State::first_failure_of_another() const {
   const std::string text(block.failure_text, strnlen(block.failure_text, kFailureTextBytes));
   const auto kind = static_cast<Failure::Kind>(block.failure_kind);
   // Of a time-out the layer above knows what to do next.
-  const auto hint = kind == Failure::Kind::kTimeout ? "" : fill_in("see the error of rank {}", name_of_rank(failed));
-  return fail({kind, {fill_in("{} failed first: {}", describe(failed), text)}, hint});
+  const auto hint =
+      kind == Failure::Kind::kTimeout ? "" : fmt::format("see the error of rank {}", name_of_rank(failed));
+  return fail({kind, {fmt::format("{} failed first: {}", describe(failed), text)}, hint});
 }
 
 Outcome Group::State::record(Failure failure) {
@@ -250,7 +251,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
   if (auto fine = check(options); !fine) return fine.error();
   const auto deadline = Clock::now() + options.timeout;
   const Layout layout{options.world_size, options.slot_bytes};
-  const auto what = [&] { return fill_in("cannot join the shared memory of group \"{}\"", options.name); };
+  const auto what = [&] { return fmt::format("cannot join the shared memory of group \"{}\"", options.name); };
   auto memory = meet_in_memory(options, layout.num_bytes(), to_meeting(options, deadline));
   if (!memory) return Error(what()).caused_by(memory.error());
   auto state = std::make_unique<State>(options, std::move(*memory));

@@ -1,5 +1,6 @@
 #include "cohort/shm/handover.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -16,7 +17,6 @@ namespace {
 using base::errno_text;
 using base::Error;
 using base::Fd;
-using base::fill_in;
 using base::Result;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
@@ -60,7 +60,7 @@ Result<void> look_after(const Meeting& meeting, const std::vector<int>& absent) 
     if (auto obstacle = meeting.find_obstacle(absent); !obstacle.empty()) return Error(std::move(obstacle));
   }
   if (Clock::now() < meeting.deadline) return {};
-  return Error(fill_in("{} did not connect to the shared memory in time", base::ranks_in_words(absent)))
+  return Error(fmt::format("{} did not connect to the shared memory in time", base::ranks_in_words(absent)))
       .with_hint("see whether these ranks run, or raise the time-out");
 }
 
@@ -88,7 +88,7 @@ Result<std::vector<int>> hand_over(const Meeting& meeting, const Fd& fd) {
   const UnixAddress address(meeting.address);
   if (!listener || bind(listener.get(), address.get(), address.length()) != 0 ||
       listen(listener.get(), meeting.world_size) != 0) {
-    return Error(fill_in("cannot open a UNIX socket to hand over shared memory: {}", errno_text(errno)));
+    return Error(fmt::format("cannot open a UNIX socket to hand over shared memory: {}", errno_text(errno)));
   }
   while (true) {
     const auto absent = absent_ranks(has_come);
@@ -110,7 +110,7 @@ Result<Fd> receive_handed_over(const Meeting& meeting) {
   const UnixAddress address(meeting.address);
   while (true) {
     const Fd connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!connection) return Error(fill_in("cannot open a UNIX socket: {}", errno_text(errno)));
+    if (!connection) return Error(fmt::format("cannot open a UNIX socket: {}", errno_text(errno)));
     const Hello hello{.rank = meeting.rank, .world_size = meeting.world_size};
     const bool connected = connect(connection.get(), address.get(), address.length()) == 0;
     if (connected && !own_users_process(connection)) {

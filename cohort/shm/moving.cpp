@@ -1,4 +1,5 @@
 // The collectives that move bytes.
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
 
@@ -9,8 +10,6 @@
 
 namespace cohort::shm {
 namespace {
-
-using base::fill_in;
 
 constexpr size_t kCacheLine = 64;
 
@@ -149,8 +148,8 @@ struct AllToAll {
         largest = std::max(largest, sent(from, to));
         if (sent(from, to) == expected(to, from)) continue;
         return collective.group().record({Failure::Kind::kMismatch,
-                                          {fill_in("rank {} sends {} elements to rank {}, which expects {} from it",
-                                                   name_of(from), sent(from, to), name_of(to), expected(to, from))},
+                                          {fmt::format("rank {} sends {} elements to rank {}, which expects {} from it",
+                                                       name_of(from), sent(from, to), name_of(to), expected(to, from))},
                                           "give output splits that are the other ranks' input splits"});
       }
     }

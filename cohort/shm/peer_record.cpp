@@ -1,5 +1,6 @@
 #include "cohort/shm/peer_record.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ bool is_gone(const PeerRecord& peer) {
 }
 
 std::string describe(const PeerRecord& peer) {
-  return base::fill_in("pid {} on {}", peer.pid, std::string(peer.host, strnlen(peer.host, sizeof(peer.host))));
+  return fmt::format("pid {} on {}", peer.pid, std::string(peer.host, strnlen(peer.host, sizeof(peer.host))));
 }
 
 std::string how_it_ended(const PeerRecord& peer) {

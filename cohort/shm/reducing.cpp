@@ -9,6 +9,7 @@
 //              results of k - 1; combine the own chunk of k. Windows + 1 rounds; per byte of the message a rank stages
 //              (N-1)/N, combines 1/N from N sources, and collects (N-1)/N
 //   shared     tensors in shared memory: every rank combines its chunk where it lies and writes it to all: two rounds
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "cohort/base/text.h"
@@ -19,8 +20,6 @@
 
 namespace cohort::shm {
 namespace {
-
-using base::fill_in;
 
 // Small enough for a first-level cache, so that a result is still there when it is copied on.
 constexpr size_t kBlockBytes = 16 << 10;
@@ -70,8 +69,8 @@ class Sources {
 Outcome check_reduction(Elements elements, Reduction reduction) {
   if (can_reduce(elements.dtype, reduction.op)) return nullptr;
   return fail({Failure::Kind::kArgument,
-               {fill_in("{} cannot be reduced with {}", name_of(elements.dtype),
-                        reduction.op == ReduceOp::kNone ? "no ReduceOp" : name_of(reduction.op))},
+               {fmt::format("{} cannot be reduced with {}", name_of(elements.dtype),
+                            reduction.op == ReduceOp::kNone ? "no ReduceOp" : name_of(reduction.op))},
                ""});
 }
 

@@ -1,6 +1,7 @@
 #include "cohort/shm/shared_memory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +18,6 @@ namespace {
 
 using base::errno_text;
 using base::Error;
-using base::fill_in;
 using base::Result;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -37,7 +37,7 @@ Mappings& mappings() {
 Result<std::byte*> map(int fd, size_t size) {
   auto* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (data == MAP_FAILED) {
-    return Error(fill_in("cannot map {} of shared memory: {}", base::format_bytes(size), errno_text(errno)));
+    return Error(fmt::format("cannot map {} of shared memory: {}", base::format_bytes(size), errno_text(errno)));
   }
   // Only a wish: most kernels have huge pages for shared memory switched off. Page faults are cheaper with them.
   madvise(data, size, MADV_HUGEPAGE);
@@ -55,11 +55,11 @@ Result<SharedMemoryPtr> SharedMemory::create(size_t num_bytes, base::Fd* fd) {
   const auto size = whole_pages(num_bytes);
   *fd = base::Fd(memfd_create("cohort", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!*fd) {
-    return Error(fill_in("cannot create shared memory (memfd_create): {}", errno_text(errno)))
+    return Error(fmt::format("cannot create shared memory (memfd_create): {}", errno_text(errno)))
         .with_hint("a container's seccomp profile may forbid memfd_create; allow it, or choose backend \"gloo\"");
   }
   if (ftruncate(fd->get(), static_cast<off_t>(size)) != 0 || fcntl(fd->get(), F_ADD_SEALS, kSeals) != 0) {
-    return Error(fill_in("cannot size shared memory to {}: {}", base::format_bytes(size), errno_text(errno)));
+    return Error(fmt::format("cannot size shared memory to {}: {}", base::format_bytes(size), errno_text(errno)));
   }
   return open(*fd, size);
 }
@@ -67,11 +67,11 @@ Result<SharedMemoryPtr> SharedMemory::create(size_t num_bytes, base::Fd* fd) {
 Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes) {
   const auto size = whole_pages(num_bytes);
   struct stat status {};
-  if (fstat(fd.get(), &status) != 0) return Error(fill_in("cannot look at shared memory: {}", errno_text(errno)));
+  if (fstat(fd.get(), &status) != 0) return Error(fmt::format("cannot look at shared memory: {}", errno_text(errno)));
   if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != size ||
       (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals) {
     return Error(
-        fill_in("was given something other than shared memory of {} with a fixed size", base::format_bytes(size)));
+        fmt::format("was given something other than shared memory of {} with a fixed size", base::format_bytes(size)));
   }
   auto& all = mappings();
   const std::lock_guard lock(all.mutex);

@@ -1,5 +1,6 @@
 #include "cohort/shm/traffic.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -42,15 +43,15 @@ Outcome Traffic::check(const PendingTransfer& transfer) const {
     return shm::fail({Failure::Kind::kArgument, {std::move(cause)}, std::move(hint)});
   };
   if (transfer.peer == rank_) {
-    return refuse(base::fill_in("rank {} cannot {} itself", name_of(rank_), is_send ? "send to" : "receive from"),
+    return refuse(fmt::format("rank {} cannot {} itself", name_of(rank_), is_send ? "send to" : "receive from"),
                   "copy the tensor instead");
   }
   if (!is_peer(transfer.peer) && (is_send || transfer.peer != kAnySource)) {
-    return refuse(base::fill_in("rank {} is not in the group of {} ranks", transfer.peer, world_size_),
-                  base::fill_in("give a rank from 0 to {}", world_size_ - 1));
+    return refuse(fmt::format("rank {} is not in the group of {} ranks", transfer.peer, world_size_),
+                  fmt::format("give a rank from 0 to {}", world_size_ - 1));
   }
   if (transfer.data == nullptr && transfer.num_bytes > 0) {
-    return refuse(base::fill_in("no memory was given for {} bytes", transfer.num_bytes), "");
+    return refuse(fmt::format("no memory was given for {} bytes", transfer.num_bytes), "");
   }
   // Why the two have parted says more than that the group has failed by now.
   if (transfer.peer != kAnySource && peers_[transfer.peer].parted) return peers_[transfer.peer].parted;

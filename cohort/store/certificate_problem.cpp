@@ -1,6 +1,7 @@
 #include "cohort/store/certificate_problem.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
@@ -14,7 +15,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 
 std::string common_name(const X509_NAME* name) {
   char text[256] = "?";
@@ -58,19 +58,20 @@ std::string names_of(const X509* certificate) {
 
 Error certificate_problem(int problem, int depth, X509* certificate, const std::string& host,
                           const TlsOptions& options) {
-  const auto whose =
-      depth == 0 ? std::string("its certificate")
-                 : fill_in("the certificate of its authority \"{}\"", common_name(X509_get_subject_name(certificate)));
+  const auto whose = depth == 0 ? std::string("its certificate")
+                                : fmt::format("the certificate of its authority \"{}\"",
+                                              common_name(X509_get_subject_name(certificate)));
   const char* const renew = "renew it there, or set the clock of this host";
   switch (problem) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      return Error(fill_in("{} has expired on {}", whose, time_text(X509_get0_notAfter(certificate)))).with_hint(renew);
+      return Error(fmt::format("{} has expired on {}", whose, time_text(X509_get0_notAfter(certificate))))
+          .with_hint(renew);
     case X509_V_ERR_CERT_NOT_YET_VALID:
-      return Error(fill_in("{} is not valid before {}", whose, time_text(X509_get0_notBefore(certificate))))
+      return Error(fmt::format("{} is not valid before {}", whose, time_text(X509_get0_notBefore(certificate))))
           .with_hint(renew);
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return Error(fill_in("{} is for {}, not for {}", whose, names_of(certificate), host))
+      return Error(fmt::format("{} is for {}, not for {}", whose, names_of(certificate), host))
           .with_hint(
               "name the server as its certificate does, or give it a certificate for this name (subjectAltName)");
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
@@ -78,13 +79,13 @@ Error certificate_problem(int problem, int depth, X509* certificate, const std::
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-      return Error(fill_in("{} is signed by \"{}\", which {} does not hold", whose,
-                           common_name(X509_get_issuer_name(certificate)),
-                           options.ca_file.empty() ? "this system's list of authorities"
-                                                   : fill_in("the CA file \"{}\"", options.ca_file)))
+      return Error(fmt::format("{} is signed by \"{}\", which {} does not hold", whose,
+                               common_name(X509_get_issuer_name(certificate)),
+                               options.ca_file.empty() ? "this system's list of authorities"
+                                                       : fmt::format("the CA file \"{}\"", options.ca_file)))
           .with_hint("give the certificate of that authority: --rdzv-conf cacert=FILE");
     default:
-      return Error(fill_in("{} cannot be trusted: {}", whose, X509_verify_cert_error_string(problem)));
+      return Error(fmt::format("{} cannot be trusted: {}", whose, X509_verify_cert_error_string(problem)));
   }
 }
 

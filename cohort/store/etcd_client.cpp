@@ -1,5 +1,6 @@
 #include "cohort/store/etcd_client.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,7 +14,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using nlohmann::json;
 using std::chrono::milliseconds;
 
@@ -45,7 +45,7 @@ EtcdClient::Attempt EtcdClient::attempt(const std::string& path, const std::stri
   auto parsed = json::parse(answer->body, nullptr, false);
   if (answer->status == 200 && parsed.is_object()) return {std::move(parsed), false};
   if (!parsed.is_object()) {
-    return {Error(fill_in("it answers with HTTP status {} and no JSON", answer->status))
+    return {Error(fmt::format("it answers with HTTP status {} and no JSON", answer->status))
                 .with_hint("see whether an etcd 3.4 or later runs there"),
             answer->status >= 500};
   }
@@ -64,7 +64,7 @@ base::Result<json> EtcdClient::call(const std::string& path, const json& request
   while (true) {
     auto last = attempt(path, body, std::clamp(pauses.left(), milliseconds(100), kAnswerTime));
     if (last.answer) return last.answer;
-    const auto where = fill_in("etcd on {}:{}", options_.host, options_.port);
+    const auto where = fmt::format("etcd on {}:{}", options_.host, options_.port);
     if (last.is_hopeless) return Error(std::string(kNoTls) + where).caused_by(last.answer.error());
     if (!last.may_be_repeated) return Error(where + " refuses a request").caused_by(last.answer.error());
     if (!pauses.rest()) {

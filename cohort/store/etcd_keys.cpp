@@ -1,5 +1,6 @@
 #include "cohort/store/etcd_keys.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -11,7 +12,7 @@ namespace cohort::store {
 using nlohmann::json;
 
 std::string EtcdKeys::queue(const std::string& key) const {
-  return base::fill_in("{}/queues/{}:{}/", root_, key.size(), key);
+  return fmt::format("{}/queues/{}:{}/", root_, key.size(), key);
 }
 
 json one_key(const std::string& key) { return {{"key", to_base64(key)}}; }

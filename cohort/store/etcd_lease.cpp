@@ -1,5 +1,6 @@
 #include "cohort/store/etcd_lease.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/log.h"
@@ -79,7 +80,7 @@ Result<void> EtcdLease::replace(int64_t lost) {
   if (!id) return id.error();
   id_ = *id;
   base::log_warning(
-      base::fill_in("what this job had in etcd is gone: nobody renewed its lease for {} s", time_to_live_.count()));
+      fmt::format("what this job had in etcd is gone: nobody renewed its lease for {} s", time_to_live_.count()));
   return {};
 }
 

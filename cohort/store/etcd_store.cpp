@@ -1,5 +1,6 @@
 #include "cohort/store/etcd_store.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
@@ -15,7 +16,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using nlohmann::json;
 using std::chrono::milliseconds;
 

@@ -1,6 +1,7 @@
 #include "cohort/store/file_log.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +17,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 
 constexpr size_t kPiece = size_t{1} << 20;
 
@@ -33,14 +33,14 @@ bool take_text(std::string_view bytes, size_t* position, std::string* text) {
 
 base::Result<void> check_owner(const std::string& path, int file) {
   struct stat info {};
-  if (fstat(file, &info) != 0) return Error(fill_in("cannot look at \"{}\": {}", path, base::errno_text(errno)));
-  if (!S_ISREG(info.st_mode)) return Error(fill_in("\"{}\" is not a regular file", path));
+  if (fstat(file, &info) != 0) return Error(fmt::format("cannot look at \"{}\": {}", path, base::errno_text(errno)));
+  if (!S_ISREG(info.st_mode)) return Error(fmt::format("\"{}\" is not a regular file", path));
   if (info.st_uid != geteuid()) {
-    return Error(fill_in("\"{}\" belongs to user {}, not to user {}", path, info.st_uid, geteuid()))
+    return Error(fmt::format("\"{}\" belongs to user {}, not to user {}", path, info.st_uid, geteuid()))
         .with_hint("choose a path of your own");
   }
   if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-    return Error(fill_in("\"{}\" can be written by other users", path)).with_hint("chmod go-w, or delete it");
+    return Error(fmt::format("\"{}\" can be written by other users", path)).with_hint("chmod go-w, or delete it");
   }
   return {};
 }
@@ -69,7 +69,7 @@ size_t take_entries(std::string_view bytes, const std::function<void(LogEntry en
 base::Result<FileLog> FileLog::open(const std::string& path) {
   base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
   if (!file) {
-    return Error(fill_in("cannot open \"{}\": {}", path, base::errno_text(errno)))
+    return Error(fmt::format("cannot open \"{}\": {}", path, base::errno_text(errno)))
         .with_hint("the folder must be there, and all processes must be able to write to it");
   }
   if (auto checked = check_owner(path, file.get()); !checked) return checked.error();
@@ -81,7 +81,7 @@ FileLog::Lock::~Lock() {
 }
 
 Error FileLog::failed(const char* what) const {
-  return Error(fill_in("cannot {} \"{}\": {}", what, path_, base::errno_text(errno)));
+  return Error(fmt::format("cannot {} \"{}\": {}", what, path_, base::errno_text(errno)));
 }
 
 base::Result<FileLog::Lock> FileLog::lock(Access access, std::chrono::milliseconds timeout) {
@@ -92,7 +92,7 @@ base::Result<FileLog::Lock> FileLog::lock(Access access, std::chrono::millisecon
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return failed("lock");
     if (!pauses.rest()) {
-      return Error(fill_in("\"{}\" was locked by another process for {}", path_, base::format_duration(timeout)))
+      return Error(fmt::format("\"{}\" was locked by another process for {}", path_, base::format_duration(timeout)))
           .with_hint("a process that shares it may be stopped");
     }
   }
@@ -103,7 +103,7 @@ base::Result<std::vector<LogEntry>> FileLog::read_new() {
   struct stat info {};
   if (fstat(file_.get(), &info) != 0) return failed("look at");
   if (is_removed() || info.st_size < position_) {
-    return Error(fill_in("\"{}\" was removed or truncated while it was in use", path_));
+    return Error(fmt::format("\"{}\" was removed or truncated while it was in use", path_));
   }
   std::vector<LogEntry> entries;
   std::string bytes;
@@ -129,7 +129,7 @@ base::Result<void> FileLog::append(const std::string& entries) {
   if (info.st_size > position_) {
     // A file that does not even begin with an entry is somebody's, not ours to cut.
     if (position_ == 0)
-      return Error(fill_in("\"{}\" is not the file of a store", path_)).with_hint("choose another path");
+      return Error(fmt::format("\"{}\" is not the file of a store", path_)).with_hint("choose another path");
     if (ftruncate(file_.get(), position_) != 0) return failed("repair");
   }
   for (size_t written = 0; written < entries.size();) {

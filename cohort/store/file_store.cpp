@@ -1,5 +1,7 @@
 #include "cohort/store/file_store.h"
 
+#include <fmt/format.h>
+
 #include "cohort/base/text.h"
 #include "cohort/store/waiting.h"
 
@@ -7,7 +9,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using Access = FileLog::Access;
 
 // How keys of entries begin: PyTorch's values, deletions and counts of users, and our queues.
@@ -88,7 +89,7 @@ Store::Result<void> FileStore::apply(LogEntry entry) {
   } else if (key == kUsers || key == kFormerUsers) {
     counts_->set(key, std::move(value));
   } else {
-    return Error(fill_in("\"{}\" is not the file of a store", options_.path)).with_hint("choose another path");
+    return Error(fmt::format("\"{}\" is not the file of a store", options_.path)).with_hint("choose another path");
   }
   return {};
 }

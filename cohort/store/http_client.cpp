@@ -1,5 +1,6 @@
 #include "cohort/store/http_client.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <boost/beast/http/parser.hpp>
@@ -12,7 +13,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 using std::chrono::milliseconds;
 namespace http = boost::beast::http;
@@ -28,12 +28,12 @@ Result<HttpAnswer> HttpClient::post(const std::string& path, const std::string& 
   if (!stream_) {
     if (auto connected = connect(timeout); !connected) return connected.error();
   }
-  const auto* const pattern = host_.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}";
-  auto answer =
-      exchange(fill_in("POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-                       path, fill_in(pattern, host_, port_), body.size()) +
-                   body,
-               deadline);
+  const auto host = host_.find(':') == std::string::npos ? host_ : "[" + host_ + "]";
+  auto answer = exchange(
+      fmt::format("POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                  path, host, port_, body.size()) +
+          body,
+      deadline);
   if (!answer) {
     is_hopeless_ = stream_->is_hopeless();
     stream_.reset();
@@ -85,7 +85,7 @@ Result<HttpAnswer> HttpClient::receive_answer(Clock::time_point deadline) {
       if (problem && problem != http::error::need_more) return Error("its answer is not HTTP: " + problem.message());
       // Before the parser makes room for it.
       if (parser.is_header_done() && parser.content_length().value_or(0) > kMaxBodyBytes) {
-        return Error(fill_in("its answer is not HTTP: a body of {} bytes", *parser.content_length()));
+        return Error(fmt::format("its answer is not HTTP: a body of {} bytes", *parser.content_length()));
       }
     } while (!problem && !unread.empty() && !parser.is_done());
   }

@@ -1,13 +1,12 @@
 #include "cohort/store/protocol.h"
 
+#include <fmt/format.h>
 #include <cstring>
 
 #include "cohort/base/text.h"
 
 namespace cohort::store {
 namespace {
-
-using base::fill_in;
 
 // The fields of each query: k key, v value, q number of 8 bytes, d number of 4 bytes, n a count after which the rest of the
 // layout comes so many times.
@@ -72,7 +71,7 @@ bool RequestReader::begin() {
   const auto first = static_cast<uint8_t>(bytes_[position_++]);
   field_ = layout_of(static_cast<Query>(first));
   if (!field_) {
-    failure_ = fill_in("a request that begins with byte {} does not belong to the store's protocol", first);
+    failure_ = fmt::format("a request that begins with byte {} does not belong to the store's protocol", first);
     return false;
   }
   request_ = {};
@@ -110,7 +109,7 @@ bool RequestReader::read_field() {
 bool RequestReader::take_count() {
   if (!take_number(8, &repeats_left_)) return false;
   if (repeats_left_ > kMaxKeys) {
-    failure_ = fill_in("a request with {} keys is refused, {} are allowed", repeats_left_, kMaxKeys);
+    failure_ = fmt::format("a request with {} keys is refused, {} are allowed", repeats_left_, kMaxKeys);
     return false;
   }
   repeated_ = ++field_;
@@ -131,12 +130,12 @@ bool RequestReader::take_text(uint64_t limit, std::string* text) {
     uint64_t size = 0;
     if (!take_number(8, &size)) return false;
     if (size > limit) {
-      failure_ = fill_in("a text of {} bytes is refused, {} are allowed", size, limit);
+      failure_ = fmt::format("a text of {} bytes is refused, {} are allowed", size, limit);
       return false;
     }
     num_content_bytes_ += size;
     if (num_content_bytes_ > kMaxRequestBytes) {
-      failure_ = fill_in("a request of more than {} bytes is refused", kMaxRequestBytes);
+      failure_ = fmt::format("a request of more than {} bytes is refused", kMaxRequestBytes);
       return false;
     }
     text_size_ = size;

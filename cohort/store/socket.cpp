@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,7 +22,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
@@ -41,12 +41,12 @@ size_t size_of(const base::AddressList& list) {
 base::Result<base::AddressList> look_up(const std::string& host, int port, base::IpFamily family, int flags) {
   auto list = base::look_up(host.empty() ? nullptr : host.c_str(), port, family, flags);
   if (list) return list;
-  return Error(fill_in("the name \"{}\" cannot be resolved: {}", host, list.error().message()));
+  return Error(fmt::format("the name \"{}\" cannot be resolved: {}", host, list.error().message()));
 }
 
 std::string name_of(const sockaddr* address) {
   const auto host = base::numeric_address(address);
-  return host.empty() ? "?:?" : fill_in("{}:{}", base::in_brackets(host), base::port_of(address));
+  return host.empty() ? "?:?" : fmt::format("{}:{}", base::in_brackets(host), base::port_of(address));
 }
 
 void set_port(sockaddr* address, int port) {
@@ -64,10 +64,10 @@ void switch_on(int socket, int level, int option) {
 }
 
 Error cannot_listen(const addrinfo& address, int port, int number) {
-  auto text = fill_in("cannot listen on {}: {}", name_of(address.ai_addr), base::errno_text(number));
+  auto text = fmt::format("cannot listen on {}: {}", name_of(address.ai_addr), base::errno_text(number));
   if (number != EADDRINUSE) return Error(std::move(text));
   const auto use = base::look_up_port(port);
-  if (use.holder) text += fill_in("; it is held by process {} ({})", use.holder->pid, use.holder->command);
+  if (use.holder) text += fmt::format("; it is held by process {} ({})", use.holder->pid, use.holder->command);
   return Error(std::move(text)).with_hint("choose another port, or 0 for a free one");
 }
 
@@ -118,7 +118,7 @@ bool is_taken(const Error& error) { return error.message().find("EADDRINUSE") !=
 
 base::Result<std::vector<Listener>> listen_once(const std::string& host, int port, base::IpFamily family) {
   const auto list = look_up(host, port, family, AI_PASSIVE);
-  if (!list) return Error(fill_in("cannot listen on {}:{}", host, port)).caused_by(list.error());
+  if (!list) return Error(fmt::format("cannot listen on {}:{}", host, port)).caused_by(list.error());
   std::vector<Listener> listeners;
   std::optional<Error> first_error;
   for (const auto* address = list->get(); address; address = address->ai_next) {
@@ -134,7 +134,7 @@ base::Result<std::vector<Listener>> listen_once(const std::string& host, int por
     if (listeners.size() > 1 && first_error) break;
   }
   if (listeners.empty() || (first_error && is_taken(*first_error))) {
-    return first_error.value_or(Error(fill_in("the name \"{}\" has no address", host)));
+    return first_error.value_or(Error(fmt::format("the name \"{}\" has no address", host)));
   }
   return listeners;
 }
@@ -191,10 +191,10 @@ base::Result<base::Fd> connect_to(const std::string& host, int port, millisecond
     for (const auto* address = list->get(); address; address = address->ai_next) {
       auto attempt = connect_once(*address, end_of_turn(num_left--, num_addresses == 1, deadline));
       if (attempt.socket) return std::move(attempt.socket);
-      last = Error(fill_in("{}: {}", name_of(address->ai_addr), base::errno_text(attempt.error)));
+      last = Error(fmt::format("{}: {}", name_of(address->ai_addr), base::errno_text(attempt.error)));
     }
   } while (Clock::now() < deadline);
-  return Error(fill_in("cannot connect to {}:{} within {}", host, port, base::format_duration(timeout)))
+  return Error(fmt::format("cannot connect to {}:{} within {}", host, port, base::format_duration(timeout)))
       .caused_by(*last)
       .with_hint("see whether the store runs there, and whether a firewall or another address family is in the way");
 }

@@ -1,5 +1,7 @@
 #include "cohort/store/store.h"
 
+#include <fmt/format.h>
+
 #include "cohort/base/text.h"
 #include "cohort/store/waiting.h"
 
@@ -21,7 +23,7 @@ bool is_timeout(const base::Error& error) {
 }
 
 base::Error wrong_count(size_t num_keys, size_t num_values) {
-  return base::Error(base::fill_in("multi_set got {} keys and {} values", num_keys, num_values));
+  return base::Error(fmt::format("multi_set got {} keys and {} values", num_keys, num_values));
 }
 
 }  // namespace cohort::store

@@ -1,5 +1,6 @@
 #include "cohort/store/table.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "cohort/base/text.h"
@@ -20,8 +21,8 @@ base::Result<int64_t> sum_of(const std::string& key, const std::string* before, 
   const auto number_before = before ? base::parse_int(*before) : 0;
   int64_t sum = 0;
   if (!number_before || __builtin_add_overflow(static_cast<int64_t>(*number_before), number, &sum)) {
-    return base::Error(base::fill_in("cannot add {} to the value of key \"{}\", \"{}\"", number, key,
-                                     before ? before->substr(0, 40) : std::string()));
+    return base::Error(fmt::format("cannot add {} to the value of key \"{}\", \"{}\"", number, key,
+                                   before ? before->substr(0, 40) : std::string()));
   }
   return sum;
 }

@@ -1,5 +1,6 @@
 #include "cohort/store/tcp_client.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -17,7 +18,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
@@ -52,7 +52,7 @@ Store::Result<std::unique_ptr<TcpClient>> TcpClient::connect(const TcpClientOpti
   std::unique_ptr<TcpClient> client(new TcpClient(options, std::move(*socket)));
   client->set_timeout(options.timeout);
   if (auto begun = client->begin(); !begun) {
-    return Error(fill_in("{}:{} is not a store", options.host, options.port)).caused_by(begun.error());
+    return Error(fmt::format("{}:{} is not a store", options.host, options.port)).caused_by(begun.error());
   }
   if (!options.token.empty()) {
     if (auto proved = client->prove_token(); !proved) return proved.error();
@@ -80,14 +80,15 @@ Store::Result<void> TcpClient::await_echo(uint32_t number) {
 }
 
 Store::Result<void> TcpClient::prove_token() {
-  const auto where = fill_in("{}:{}", options_.host, options_.port);
+  const auto where = fmt::format("{}:{}", options_.host, options_.port);
   std::string server_nonce(kNonceBytes, '\0');
   auto sent = send({.query = Query::kChallenge, .keys = {}, .values = {}, .number = 0});
   const auto has_token = sent ? receive_number(1, options_.answer_timeout) : sent.error();
-  if (!has_token) return Error(fill_in("refused: the store on {} knows no tokens", where)).caused_by(has_token.error());
+  if (!has_token)
+    return Error(fmt::format("refused: the store on {} knows no tokens", where)).caused_by(has_token.error());
   if (auto got = receive(server_nonce.data(), server_nonce.size(), options_.answer_timeout); !got) return got;
   if (*has_token == 0) {
-    return Error(fill_in("refused: this process has a token, the store on {} has none", where))
+    return Error(fmt::format("refused: this process has a token, the store on {} has none", where))
         .with_hint("give every process of the job the same token, or none");
   }
   const auto nonce = random_nonce();
@@ -99,7 +100,7 @@ Store::Result<void> TcpClient::prove_token() {
   if (auto got = receive(server_proof.data(), server_proof.size(), options_.answer_timeout); !got) return got;
   const auto expected = proof_of(Side::kServer, options_.token, server_nonce, nonce);
   if (*verdict == static_cast<uint64_t>(kReady) && is_same_proof(server_proof, expected)) return {};
-  return Error(fill_in("refused: the store on {} has another token than this process", where))
+  return Error(fmt::format("refused: the store on {} has another token than this process", where))
       .with_hint("give every process of the job the same token");
 }
 
@@ -116,14 +117,14 @@ bool TcpClient::is_token_wanted() const {
 Error TcpClient::lost(const std::string& what) {
   if (socket_ && has_named_protected_keys_ && is_token_wanted()) {
     refusal_ =
-        Error(fill_in("refused: keys under \"{}\" of the store on {}:{} are for processes with its token",
-                      std::string(kProtectedPrefix), options_.host, options_.port))
+        Error(fmt::format("refused: keys under \"{}\" of the store on {}:{} are for processes with its token",
+                          std::string(kProtectedPrefix), options_.host, options_.port))
             .with_hint(
                 "set COHORT_TOKEN, or --rdzv-conf token_file=FILE, to the token that the store was started with");
   }
   socket_.reset();
   if (refusal_) return *refusal_;
-  return Error(fill_in("the store on {}:{} is lost: {}", options_.host, options_.port, what))
+  return Error(fmt::format("the store on {}:{} is lost: {}", options_.host, options_.port, what))
       .with_hint("see whether the process that hosts it has ended");
 }
 
@@ -145,7 +146,7 @@ Store::Result<void> TcpClient::send_bytes(std::string_view bytes) {
       const auto ready = poll_socket(POLLOUT, Clock::now() + options_.answer_timeout);
       if (ready == Ready::kInterrupted) return lost("interrupted");
       if (ready == Ready::kYes) continue;
-      return lost(fill_in("it has accepted no data for {}", base::format_duration(options_.answer_timeout)));
+      return lost(fmt::format("it has accepted no data for {}", base::format_duration(options_.answer_timeout)));
     } else if (errno != EINTR) {
       return lost(base::errno_text(errno));
     }
@@ -174,7 +175,7 @@ Store::Result<void> TcpClient::receive(char* bytes, size_t size, Milliseconds ti
   while (size > 0) {
     const auto ready = poll_socket(POLLIN, deadline);
     if (ready == Ready::kInterrupted) return lost("interrupted");
-    if (ready == Ready::kNo) return lost(fill_in("it gave no answer within {}", base::format_duration(timeout)));
+    if (ready == Ready::kNo) return lost(fmt::format("it gave no answer within {}", base::format_duration(timeout)));
     const auto count = recv(socket_.get(), bytes, size, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return lost(base::errno_text(errno));
@@ -196,7 +197,7 @@ Store::Result<uint64_t> TcpClient::receive_number(size_t width, Milliseconds tim
 Store::Result<std::string> TcpClient::receive_text() {
   const auto size = receive_number(8, options_.answer_timeout);
   if (!size) return size.error();
-  if (*size > kMaxAnswerBytes) return lost(fill_in("it announces a value of {} bytes", *size));
+  if (*size > kMaxAnswerBytes) return lost(fmt::format("it announces a value of {} bytes", *size));
   std::string text(static_cast<size_t>(*size), '\0');
   if (auto got = receive(text.data(), text.size(), options_.answer_timeout); !got) return got.error();
   return text;

@@ -1,6 +1,7 @@
 #include "cohort/store/tcp_server.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -32,8 +33,6 @@
 namespace cohort::store {
 namespace {
 
-using base::fill_in;
-
 constexpr uint64_t kStop = 0;
 constexpr uint64_t kFirstClient = 1 << 16;  // below: stop and the listeners
 
@@ -62,7 +61,7 @@ bool is_readable(int socket) {
   return poll(&poll_fd, 1, 0) == 1;
 }
 
-base::Error system_error(const char* call) { return base::Error(fill_in("{}: {}", call, base::errno_text(errno))); }
+base::Error system_error(const char* call) { return base::Error(fmt::format("{}: {}", call, base::errno_text(errno))); }
 
 }  // namespace
 
@@ -190,7 +189,7 @@ class TcpServer::Loop {
   }
 
   void refuse(uint64_t id, const std::string& problem) {
-    complain(fill_in("the store drops its client {}: {}", peer_name(clients_.at(id).socket()), problem));
+    complain(fmt::format("the store drops its client {}: {}", peer_name(clients_.at(id).socket()), problem));
     drop(id);
   }
 
@@ -198,7 +197,7 @@ class TcpServer::Loop {
   void complain(const std::string& text) {
     const auto num_left_out = complaints_.num_left_out();
     if (!complaints_.may_speak(std::chrono::steady_clock::now())) return;
-    base::log_warning(num_left_out ? fill_in("{} ({} such lines were left out)", text, num_left_out) : text);
+    base::log_warning(num_left_out ? fmt::format("{} ({} such lines were left out)", text, num_left_out) : text);
   }
 
   void drop(uint64_t id) {
@@ -219,7 +218,7 @@ class TcpServer::Loop {
       return {};
     }
     if (!may_use(client, request.keys))
-      return fill_in("its keys under {} need the token", std::string(kProtectedPrefix));
+      return fmt::format("its keys under {} need the token", std::string(kProtectedPrefix));
     std::string bytes;
     std::string problem;
     if (request.query == Query::kProve) {
@@ -270,7 +269,7 @@ class TcpServer::Loop {
     bytes->append(is_right ? proof_of(Side::kServer, token_, server_nonce, client_nonce)
                            : std::string(kProofBytes, '\0'));
     if (is_right) return client.set_trusted();
-    complain(fill_in("the store refuses its client {}: it has another token", peer_name(client.socket())));
+    complain(fmt::format("the store refuses its client {}: it has another token", peer_name(client.socket())));
   }
 
   std::string carry_out(uint64_t id, Request& request, std::string* bytes) {
@@ -308,7 +307,8 @@ class TcpServer::Loop {
   std::string get_all(const std::vector<std::string>& keys, std::string* bytes) {
     for (const auto& key : keys) {
       put_text(bytes, value_of(key));
-      if (bytes->size() > kMaxAnswerBytes) return fill_in("it asks for more than {} bytes at once", kMaxAnswerBytes);
+      if (bytes->size() > kMaxAnswerBytes)
+        return fmt::format("it asks for more than {} bytes at once", kMaxAnswerBytes);
     }
     return {};
   }

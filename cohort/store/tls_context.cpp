@@ -1,6 +1,7 @@
 #include "cohort/store/tls_context.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
@@ -17,7 +18,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 
 const std::string& key_file(const TlsOptions& options) {
@@ -27,10 +27,10 @@ const std::string& key_file(const TlsOptions& options) {
 // With the reason, which OpenSSL does not always know.
 Result<void> look_at(const char* what, const std::string& path) {
   const base::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) return Error(fill_in("cannot open the {} \"{}\": {}", what, path, base::errno_text(errno)));
+  if (!file) return Error(fmt::format("cannot open the {} \"{}\": {}", what, path, base::errno_text(errno)));
   struct stat info {};
   if (fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode)) return {};
-  return Error(fill_in("the {} \"{}\" is not a regular file", what, path));
+  return Error(fmt::format("the {} \"{}\" is not a regular file", what, path));
 }
 
 // Of OpenSSL's readers of certificates, of lists of them and of keys, each says so in its own way.
@@ -51,8 +51,8 @@ bool is_no_pem(unsigned long code) {
 Error bad_file(const char* what, const std::string& path, const char* contents) {
   const bool is_other_file = is_no_pem(ERR_peek_error());
   const auto reason = openssl_error();
-  if (is_other_file) return Error(fill_in("the {} \"{}\" holds no {} in PEM form", what, path, contents));
-  return Error(fill_in("the {} \"{}\" holds no {} that can be used: {}", what, path, contents, reason));
+  if (is_other_file) return Error(fmt::format("the {} \"{}\" holds no {} in PEM form", what, path, contents));
+  return Error(fmt::format("the {} \"{}\" holds no {} that can be used: {}", what, path, contents, reason));
 }
 
 Result<void> trust(SSL_CTX* context, const std::string& path) {
@@ -82,7 +82,7 @@ Result<void> load_key(SSL_CTX* context, const std::string& path) {
   if (is_loaded) return {};
   if (!was_asked) return bad_file("key file", path, "private key");
   ERR_clear_error();
-  return Error(fill_in("the key file \"{}\" is locked with a passphrase", path))
+  return Error(fmt::format("the key file \"{}\" is locked with a passphrase", path))
       .with_hint("give a key without one, in a file that its owner alone can read: openssl pkey -in KEY -out NEW_KEY");
 }
 
@@ -97,7 +97,7 @@ Result<void> load_certificate(SSL_CTX* context, const TlsOptions& options) {
   }
   if (SSL_CTX_check_private_key(context) == 1) return {};
   ERR_clear_error();
-  return Error(fill_in("the key in \"{}\" does not belong to the certificate in \"{}\"", key_file(options), path));
+  return Error(fmt::format("the key in \"{}\" does not belong to the certificate in \"{}\"", key_file(options), path));
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ std::string doubt_about_key(const TlsOptions& options) {
   struct stat info {};
   const auto& path = key_file(options);
   if (path.empty() || stat(path.c_str(), &info) != 0 || (info.st_mode & S_IRWXO) == 0) return {};
-  return fill_in("the key file \"{}\" can be read or written by every user of this host: chmod 600 {}", path, path);
+  return fmt::format("the key file \"{}\" can be read or written by every user of this host: chmod 600 {}", path, path);
 }
 
 }  // namespace cohort::store

@@ -1,6 +1,7 @@
 #include "cohort/store/tls_stream.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -17,7 +18,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 using base::Result;
 
 bool is_address(const std::string& host) {
@@ -170,11 +170,11 @@ Error TlsStream::explain() {
 
 Error TlsStream::explain_alert(const std::string& alert) {
   if (options_.certificate_file.empty()) {
-    return hopeless(Error(fill_in("it takes only clients with a certificate, and none was given ({})", alert))
+    return hopeless(Error(fmt::format("it takes only clients with a certificate, and none was given ({})", alert))
                         .with_hint("give --rdzv-conf cert=FILE,key=FILE"));
   }
   return hopeless(
-      Error(fill_in("it does not take the certificate in \"{}\" ({})", options_.certificate_file, alert))
+      Error(fmt::format("it does not take the certificate in \"{}\" ({})", options_.certificate_file, alert))
           .with_hint("it must be signed by an authority in etcd's --trusted-ca-file, and not have expired"));
 }
 

@@ -1,6 +1,7 @@
 #include "cohort/store/token.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -20,7 +21,6 @@ namespace cohort::store {
 namespace {
 
 using base::Error;
-using base::fill_in;
 
 constexpr off_t kMostBytes = 4096;
 
@@ -28,23 +28,23 @@ constexpr off_t kMostBytes = 4096;
 
 base::Result<std::string> read_token_file(const std::string& path) {
   const base::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) return Error(fill_in("cannot open the token file \"{}\": {}", path, base::errno_text(errno)));
+  if (!file) return Error(fmt::format("cannot open the token file \"{}\": {}", path, base::errno_text(errno)));
   struct stat info {};
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return Error(fill_in("the token file \"{}\" is not a regular file", path));
+    return Error(fmt::format("the token file \"{}\" is not a regular file", path));
   }
   if (info.st_mode & (S_IRWXG | S_IRWXO)) {
-    return Error(fill_in("the token file \"{}\" can be read or written by other users", path))
-        .with_hint(fill_in("chmod 600 {}", path));
+    return Error(fmt::format("the token file \"{}\" can be read or written by other users", path))
+        .with_hint(fmt::format("chmod 600 {}", path));
   }
   if (info.st_size > kMostBytes)
-    return Error(fill_in("the token file \"{}\" has more than {} bytes", path, kMostBytes));
+    return Error(fmt::format("the token file \"{}\" has more than {} bytes", path, kMostBytes));
   // The file that was looked at, whatever the path names by now.
   auto text = base::read_file("/proc/self/fd/" + std::to_string(file.get()));
-  if (!text) return Error(fill_in("cannot read the token file \"{}\"", path)).caused_by(text.error());
+  if (!text) return Error(fmt::format("cannot read the token file \"{}\"", path)).caused_by(text.error());
   auto token = base::trim(*text);
   OPENSSL_cleanse(text->data(), text->size());
-  if (token.empty()) return Error(fill_in("the token file \"{}\" is empty", path));
+  if (token.empty()) return Error(fmt::format("the token file \"{}\" is empty", path));
   return token;
 }
 

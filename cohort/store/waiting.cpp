@@ -1,5 +1,6 @@
 #include "cohort/store/waiting.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <thread>
 
@@ -8,11 +9,11 @@
 namespace cohort::store {
 
 base::Error wait_timed_out(std::chrono::milliseconds timeout, const Store::Keys& keys) {
-  return base::Error(base::fill_in("wait timeout after {}ms, keys: {}", timeout.count(), base::join(keys, ", ")));
+  return base::Error(fmt::format("wait timeout after {}ms, keys: {}", timeout.count(), base::join(keys, ", ")));
 }
 
 base::Error barrier_timed_out(std::chrono::milliseconds timeout, const std::string& key) {
-  return base::Error(base::fill_in("barrier timeout after {}ms, key: {}", timeout.count(), key));
+  return base::Error(fmt::format("barrier timeout after {}ms, key: {}", timeout.count(), key));
 }
 
 bool Pauses::rest() {

@@ -1,5 +1,6 @@
 #include "cohort/base/text.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -97,11 +98,11 @@ TEST(Text, FirstLineOfOneAndOfMany) {
 }
 
 TEST(Text, FillsInValuesInOrder) {
-  EXPECT_EQ(fill_in("rank {} of {} on {}", 1, 2u, std::string("node")), "rank 1 of 2 on node");
-  EXPECT_EQ(fill_in("{}{}", "{}", 3), "{}3");
-  EXPECT_EQ(fill_in("nothing"), "nothing");
-  EXPECT_EQ(fill_in("one {}", 1, 2), "one 1");
-  EXPECT_EQ(fill_in("{}", 'x'), "x");
+  EXPECT_EQ(fmt::format("rank {} of {} on {}", 1, 2u, std::string("node")), "rank 1 of 2 on node");
+  EXPECT_EQ(fmt::format("{}{}", "{}", 3), "{}3");
+  EXPECT_EQ(fmt::format("nothing"), "nothing");
+  EXPECT_EQ(fmt::format("one {}", 1, 2), "one 1");
+  EXPECT_EQ(fmt::format("{}", 'x'), "x");
 }
 
 }  // namespace

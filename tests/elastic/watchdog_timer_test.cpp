@@ -1,6 +1,7 @@
 #include "cohort/elastic/watchdog_timer.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -62,8 +63,7 @@ class WatchdogTimerTest : public testing::Test {
     ASSERT_TRUE(base::write_all(pipe.get(), text));
   }
   void ask(pid_t pid, const std::string& scope, int expiration_time, int signal) {
-    write(
-        base::fill_in("{\"version\": 1, \"pid\": {}, \"scope_id\": \"{}\", \"expiration_time\": {}, \"signal\": {}}\n",
+    write(fmt::format("{\"version\": 1, \"pid\": {}, \"scope_id\": \"{}\", \"expiration_time\": {}, \"signal\": {}}\n",
                       pid, scope, expiration_time, signal));
   }
   /// What read() logs.
@@ -138,9 +138,9 @@ TEST_F(WatchdogTimerTest, OthersProcessesAreLeftAloneMessage) {
   const Sessions sessions = {worker.pid()};
   for (const pid_t pid : {stranger.pid(), ::getpid(), pid_t{1}}) ask(pid, "a", 100, SIGKILL);
   EXPECT_EQ(read(sessions),
-            base::fill_in("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": a timer for "
-                          "process {}, which is not one of this job's workers; further cases are not reported\n",
-                          timer_.path(), stranger.pid()));
+            fmt::format("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": a timer for "
+                        "process {}, which is not one of this job's workers; further cases are not reported\n",
+                        timer_.path(), stranger.pid()));
   EXPECT_FALSE(timer_.next_expiration());
   // One that was a worker's when it asked, and is no more when the time has come.
   ask(worker.pid(), "a", 100, SIGKILL);
@@ -171,9 +171,9 @@ TEST_F(WatchdogTimerTest, GarbageIsSaidOnceAndBoundedMessage) {
   base::Process worker = sleeper();
   const Sessions sessions = {worker.pid()};
   write("hello\x01\n");
-  EXPECT_EQ(read(sessions), base::fill_in("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": "
-                                          "\"hello?\"; further cases are not reported\n",
-                                          timer_.path()));
+  EXPECT_EQ(read(sessions), fmt::format("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": "
+                                        "\"hello?\"; further cases are not reported\n",
+                                        timer_.path()));
   write("more\n" + std::string(40'000, 'x'));
   EXPECT_EQ(read(sessions), "");
   write("end of the long line\n");

@@ -1,5 +1,6 @@
 #include "tests/shm/exchange_ranks.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -26,11 +27,11 @@ class ExchangeRanks::Notes final : public Neighbours {
   Notes(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
   Outcome failure() override {
     if (!shared_.is_aborted[rank_].load()) return nullptr;
-    return fail({Failure::Kind::kAborted, {base::fill_in("rank {} was aborted", rank_)}, ""});
+    return fail({Failure::Kind::kAborted, {fmt::format("rank {} was aborted", rank_)}, ""});
   }
   Outcome look(int peer) override {
     if (!shared_.is_lost[peer].load()) return nullptr;
-    return fail({Failure::Kind::kLostRank, {base::fill_in("rank {} has left", peer)}, ""});
+    return fail({Failure::Kind::kLostRank, {fmt::format("rank {} has left", peer)}, ""});
   }
   void report(const Outcome&) override { ++num_reports; }
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
 
 #include "cohort/comm/registry/backends.h"
+#include "cohort/comm/start/failed_connect.h"
 #include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/shm_choice.h"

@@ -95,12 +95,11 @@ std::string own_rank() {
     if (!explanation.empty()) text = explanation;
     job::write_error_file(text);
     std::istringstream lines(text);
-    std::ostringstream report;
+    std::string report;
     const auto rank = own_rank();
     const auto prefix = rank.empty() ? "" : "[rank" + rank + "]: ";
-    for (std::string line; std::getline(lines, line);) report << prefix << line << "\n";
-    const auto bytes = report.str();
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, bytes.data(), bytes.size());
+    for (std::string line; std::getline(lines, line);) report += prefix + line + "\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, report.data(), report.size());
     std::abort();
   }
   if (previous_handler) previous_handler();

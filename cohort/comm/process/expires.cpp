@@ -1,6 +1,7 @@
 #include "cohort/comm/process/expires.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,8 +35,8 @@ std::string time_after(std::chrono::duration<double> after) {
 }
 
 std::string request_line(const std::string& scope, const std::string& expiration_time, int signal) {
-  return base::fill_in("{\"version\": 1, \"pid\": {}, \"scope_id\": {}, \"expiration_time\": {}, \"signal\": {}}\n",
-                       ::getpid(), base::json_string(scope), expiration_time, signal);
+  return fmt::format("{{\"version\": 1, \"pid\": {}, \"scope_id\": {}, \"expiration_time\": {}, \"signal\": {}}}\n",
+                     ::getpid(), base::json_string(scope), expiration_time, signal);
 }
 
 /// 0, or the errno of what went wrong. The line is small enough to be written whole or not at all.
@@ -48,8 +49,8 @@ int try_to_send(const std::string& path, const std::string& line) {
 
 base::Result<void> send(const std::string& path, const std::string& line) {
   if (line.size() > PIPE_BUF) {
-    return Error(base::fill_in("a timer's scope is too long: its request has {} bytes, and at most {} can be sent",
-                               line.size(), PIPE_BUF));
+    return Error(fmt::format("a timer's scope is too long: its request has {} bytes, and at most {} can be sent",
+                             line.size(), PIPE_BUF));
   }
   int number = 0;
   for (int i = 0; i < kTries; ++i) {
@@ -57,8 +58,8 @@ base::Result<void> send(const std::string& path, const std::string& line) {
     number = try_to_send(path, line);
     if (number == 0) return {};
   }
-  return Error(base::fill_in("the launcher does not take timers at TORCHELASTIC_TIMER_FILE=\"{}\": {}", path,
-                             base::errno_text(number)))
+  return Error(fmt::format("the launcher does not take timers at TORCHELASTIC_TIMER_FILE=\"{}\": {}", path,
+                           base::errno_text(number)))
       .with_hint("start the job with TORCHELASTIC_ENABLE_FILE_TIMER=1, or unset TORCHELASTIC_TIMER_FILE");
 }
 
@@ -67,7 +68,7 @@ base::Result<void> send(const std::string& path, const std::string& line) {
 Expires::Expires(std::chrono::duration<double> after, const std::string& scope, int signal,
                  const std::source_location& where)
     : path_(base::get_env("TORCHELASTIC_TIMER_FILE").value_or("")),
-      scope_(scope.empty() ? base::fill_in("{}#{}", where.file_name(), where.line()) : scope) {
+      scope_(scope.empty() ? fmt::format("{}#{}", where.file_name(), where.line()) : scope) {
   if (path_.empty()) {
     base::warn_once("cohort::Expires: TORCHELASTIC_TIMER_FILE is not set, so no launcher watches these blocks");
     return;

@@ -1,5 +1,6 @@
 #include "cohort/comm/process/process_context.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -77,7 +78,7 @@ void wait_for_all(std::vector<SpawnedRank>& ranks, const Deadline& deadline) {
 void signal_running(const std::vector<SpawnedRank>& ranks, int signal_number, const char* warning) {
   for (const auto& rank : ranks) {
     if (!rank.running) continue;
-    base::log_warning(base::fill_in(warning, static_cast<int>(rank.pid)));
+    base::log_warning(fmt::format(fmt::runtime(warning), static_cast<int>(rank.pid)));
     kill(rank.pid, signal_number);
   }
 }
@@ -103,24 +104,23 @@ std::string python_signal_name(int number) {
   if (number == SIGRTMIN) return "SIGRTMIN";
   if (number == SIGRTMAX) return "SIGRTMAX";
   const auto name = base::signal_name(number);
-  return name.starts_with("SIG") ? name : base::fill_in("<Unknown signal {}>", number);
+  return name.starts_with("SIG") ? name : fmt::format("<Unknown signal {}>", number);
 }
 
 [[noreturn]] void throw_failure(const SpawnedRank& rank, int index) {
   // As PyTorch: a text that was written counts, however the process then ended.
   if (const auto text = read_error_text(rank); !text.empty()) {
-    throw ProcessRaisedError(base::fill_in("\n\n-- Process {} terminated with the following error:\n{}", index, text),
+    throw ProcessRaisedError(fmt::format("\n\n-- Process {} terminated with the following error:\n{}", index, text),
                              index, rank.pid);
   }
   if (WIFSIGNALED(rank.status)) {
     const int number = WTERMSIG(rank.status);
     const auto name = python_signal_name(number);
-    throw ProcessExitedError(base::fill_in("process {} terminated with signal {}", index, name), index, rank.pid,
-                             -number, name);
+    throw ProcessExitedError(fmt::format("process {} terminated with signal {}", index, name), index, rank.pid, -number,
+                             name);
   }
   const int code = WEXITSTATUS(rank.status);
-  throw ProcessExitedError(base::fill_in("process {} terminated with exit code {}", index, code), index, rank.pid,
-                           code);
+  throw ProcessExitedError(fmt::format("process {} terminated with exit code {}", index, code), index, rank.pid, code);
 }
 
 }  // namespace
@@ -152,8 +152,8 @@ bool ProcessContext::join(std::optional<milliseconds> timeout, std::optional<mil
   if (!ranks_ || all_joined(ranks_->list)) return true;
   if (ranks_->owner != getpid()) {
     throw std::logic_error(
-        base::fill_in("join() of a ProcessContext in process {}: its ranks belong to process {}, which called spawn",
-                      static_cast<int>(getpid()), static_cast<int>(ranks_->owner)));
+        fmt::format("join() of a ProcessContext in process {}: its ranks belong to process {}, which called spawn",
+                    static_cast<int>(getpid()), static_cast<int>(ranks_->owner)));
   }
   auto& ranks = ranks_->list;
   reap(ranks);

@@ -1,6 +1,7 @@
 #include "cohort/comm/process/tensor_channel.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,7 +21,6 @@ namespace {
 
 using base::errno_text;
 using base::Fd;
-using base::fill_in;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 // None: no limit.
@@ -55,7 +55,7 @@ bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
 shm::UnixAddress address_of(const std::string& name) {
   TORCH_CHECK_VALUE(!name.empty() && name.size() <= kMaxNameBytes, "the name of a tensor channel has 1 to ",
                     kMaxNameBytes, " bytes, got ", name.size());
-  return shm::UnixAddress(fill_in("cohort-tensors.{}.{}", geteuid(), name));
+  return shm::UnixAddress(fmt::format("cohort-tensors.{}.{}", geteuid(), name));
 }
 
 std::string in_quotes(const std::string& name) { return "\"" + name + "\""; }
@@ -83,7 +83,7 @@ shm::MessageWithFd receive_message(const Fd& socket, TensorMessage& message) {
     auto received = shm::receive_with_fd(socket, {reinterpret_cast<char*>(&message), sizeof(message)}, MSG_DONTWAIT);
     if (received.num_bytes >= 0) return received;
     if (errno != EAGAIN && errno != EINTR && errno != ECONNRESET) {
-      fail(fill_in("receive on a tensor channel failed: {}", errno_text(errno)));
+      fail(fmt::format("receive on a tensor channel failed: {}", errno_text(errno)));
     }
   }
 }
@@ -119,7 +119,7 @@ TensorListener::~TensorListener() = default;
 std::pair<TensorChannel, TensorChannel> TensorChannel::make_pair() {
   int ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    fail(fill_in("cannot make a tensor channel: {}", errno_text(errno)));
+    fail(fmt::format("cannot make a tensor channel: {}", errno_text(errno)));
   }
   return {TensorChannel(Fd(ends[0]), 0), TensorChannel(Fd(ends[1]), 0)};
 }
@@ -129,18 +129,18 @@ TensorChannel TensorChannel::connect(const std::string& name, milliseconds timeo
   const auto deadline = deadline_after(timeout);
   while (true) {
     Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket) fail(fill_in("cannot connect to tensor channel {}: {}", in_quotes(name), errno_text(errno)));
+    if (!socket) fail(fmt::format("cannot connect to tensor channel {}: {}", in_quotes(name), errno_text(errno)));
     if (::connect(socket.get(), address.get(), address.length()) == 0) {
       const auto pid = shm::own_users_process(socket);
-      if (!pid) fail(fill_in("tensor channel {} is listened on by a process of another user", in_quotes(name)));
+      if (!pid) fail(fmt::format("tensor channel {} is listened on by a process of another user", in_quotes(name)));
       return TensorChannel(std::move(socket), *pid);
     }
     if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
-      fail(fill_in("cannot connect to tensor channel {}: {}", in_quotes(name), errno_text(errno)));
+      fail(fmt::format("cannot connect to tensor channel {}: {}", in_quotes(name), errno_text(errno)));
     }
     throw_interruption();
     if (Clock::now() >= *deadline) {
-      fail(fill_in(
+      fail(fmt::format(
           "no process listens on tensor channel {} after {}\n  hint: the other process makes a TensorListener of "
           "that name; both must be of one user and in one network namespace",
           in_quotes(name), base::format_duration(timeout)));
@@ -151,11 +151,11 @@ TensorChannel TensorChannel::connect(const std::string& name, milliseconds timeo
 
 std::string TensorChannel::other_end() const {
   if (peer_pid_ == 0) return "the other end";
-  return fill_in("the other end (process {})", peer_pid_);
+  return fmt::format("the other end (process {})", peer_pid_);
 }
 
 void TensorChannel::check_open(const char* operation) const {
-  if (!socket_) fail(fill_in("{} on a tensor channel: this end was closed, or moved away", operation));
+  if (!socket_) fail(fmt::format("{} on a tensor channel: this end was closed, or moved away", operation));
 }
 
 void TensorChannel::send(const at::Tensor& tensor) {
@@ -170,10 +170,10 @@ void TensorChannel::send(const at::Tensor& tensor) {
                                         shared.block ? &shared.block->fd() : nullptr, MSG_DONTWAIT);
     if (sent == sizeof(message)) return;
     if (errno == EPIPE || errno == ECONNRESET) {
-      fail(fill_in("send on a tensor channel: {} is closed, nobody will receive the tensor", other_end()));
+      fail(fmt::format("send on a tensor channel: {} is closed, nobody will receive the tensor", other_end()));
     }
     if (errno != EAGAIN && errno != EINTR) {
-      fail(fill_in("send on a tensor channel failed: {}", errno_text(errno)));
+      fail(fmt::format("send on a tensor channel failed: {}", errno_text(errno)));
     }
   }
 }
@@ -183,12 +183,12 @@ at::Tensor TensorChannel::receive() {
   TensorMessage message;
   auto received = receive_message(socket_, message);
   if (received.num_bytes == 0 && !received.is_cut) {
-    fail(fill_in("receive on a tensor channel: {} is closed, and all that it has sent was received", other_end()));
+    fail(fmt::format("receive on a tensor channel: {} is closed, and all that it has sent was received", other_end()));
   }
   auto tensor = to_tensor(message, std::move(received));
   if (!tensor) {
-    fail(fill_in("receive on a tensor channel: what {} has sent cannot be used\n  caused by: {}", other_end(),
-                 tensor.error().describe()));
+    fail(fmt::format("receive on a tensor channel: what {} has sent cannot be used\n  caused by: {}", other_end(),
+                     tensor.error().describe()));
   }
   return std::move(*tensor);
 }
@@ -207,20 +207,20 @@ TensorListener::TensorListener(const std::string& name) : name_(name) {
     return;
   TORCH_CHECK_VALUE(!socket_ || errno != EADDRINUSE, "tensor channel ", in_quotes(name),
                     " is listened on already, by this or another process of this user\n  hint: choose another name");
-  fail(fill_in("cannot listen on tensor channel {}: {}", in_quotes(name), errno_text(errno)));
+  fail(fmt::format("cannot listen on tensor channel {}: {}", in_quotes(name), errno_text(errno)));
 }
 
 TensorChannel TensorListener::accept(std::optional<milliseconds> timeout) {
   const auto deadline = timeout ? deadline_after(*timeout) : std::nullopt;
   while (true) {
     if (!wait_for(socket_, POLLIN, deadline)) {
-      fail(fill_in("no process connected to tensor channel {} within {}", in_quotes(name_),
-                   base::format_duration(*timeout)));
+      fail(fmt::format("no process connected to tensor channel {} within {}", in_quotes(name_),
+                       base::format_duration(*timeout)));
     }
     Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) continue;
-      fail(fill_in("cannot accept on tensor channel {}: {}", in_quotes(name_), errno_text(errno)));
+      fail(fmt::format("cannot accept on tensor channel {}: {}", in_quotes(name_), errno_text(errno)));
     }
     // Another user's process gets no answer.
     if (const auto pid = shm::own_users_process(socket)) return TensorChannel(std::move(socket), *pid);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +15,6 @@ namespace cohort::comm {
 namespace {
 
 using base::Error;
-using base::fill_in;
 
 bool is_plain_dtype(int32_t number) {
   if (number < 0 || number >= static_cast<int32_t>(c10::ScalarType::NumOptions)) return false;
@@ -65,25 +65,26 @@ base::Result<void> check_message(const TensorMessage& message) {
   const TensorMessage expected;
   if (std::memcmp(message.magic, expected.magic, sizeof(message.magic)) != 0) return Error("it is not a tensor");
   if (message.version != expected.version) {
-    return Error(fill_in("it has format {}, and this release of Cohort knows {}", message.version, expected.version));
+    return Error(
+        fmt::format("it has format {}, and this release of Cohort knows {}", message.version, expected.version));
   }
-  if (!is_plain_dtype(message.dtype)) return Error(fill_in("its dtype, number {}, is not known", message.dtype));
+  if (!is_plain_dtype(message.dtype)) return Error(fmt::format("its dtype, number {}, is not known", message.dtype));
   if (message.dimensions > TensorMessage::kMaxDimensions) {
-    return Error(fill_in("it has {} dimensions", message.dimensions));
+    return Error(fmt::format("it has {} dimensions", message.dimensions));
   }
   const auto dtype = static_cast<c10::ScalarType>(message.dtype);
   if (message.requires_grad > 1 ||
       (message.requires_grad && !c10::isFloatingType(dtype) && !c10::isComplexType(dtype))) {
-    return Error(fill_in("it requires a gradient, which dtype {} cannot have", c10::toString(dtype)));
+    return Error(fmt::format("it requires a gradient, which dtype {} cannot have", c10::toString(dtype)));
   }
   if (message.storage_offset > message.memory_bytes ||
       message.storage_bytes > message.memory_bytes - message.storage_offset) {
-    return Error(fill_in("its storage, {} bytes from byte {} on, is not within its memory of {} bytes",
-                         message.storage_bytes, message.storage_offset, message.memory_bytes));
+    return Error(fmt::format("its storage, {} bytes from byte {} on, is not within its memory of {} bytes",
+                             message.storage_bytes, message.storage_offset, message.memory_bytes));
   }
   const auto end = end_of_elements(message);
   if (!end || *end > message.storage_bytes) {
-    return Error(fill_in("its elements are not within its storage of {} bytes", message.storage_bytes));
+    return Error(fmt::format("its elements are not within its storage of {} bytes", message.storage_bytes));
   }
   return {};
 }

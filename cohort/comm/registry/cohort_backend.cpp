@@ -1,6 +1,7 @@
 #include "cohort/comm/registry/cohort_backend.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "cohort/base/log.h"
@@ -42,9 +43,9 @@ c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& requ
   std::vector<PerDeviceBackend::Part> parts{{c10::DeviceType::CPU, cpu.backend}};
   const bool has_gpu = nccl_available() && at::detail::getCUDAHooks().deviceCount() > 0;
   if (has_gpu) parts.push_back({c10::DeviceType::CUDA, make_nccl_backend(with_own_keys(request, "nccl"))});
-  base::log_info(base::fill_in("group \"{}\": rank {} of {}, backend cpu:{}{}{}", request.group_name, request.rank,
-                               request.world_size, cpu.name, has_gpu ? ",cuda:nccl" : "",
-                               cpu.reason.empty() ? "" : ", as " + cpu.reason));
+  base::log_info(fmt::format("group \"{}\": rank {} of {}, backend cpu:{}{}{}", request.group_name, request.rank,
+                             request.world_size, cpu.name, has_gpu ? ",cuda:nccl" : "",
+                             cpu.reason.empty() ? "" : ", as " + cpu.reason));
   return c10::make_intrusive<PerDeviceBackend>("cohort", std::move(parts), request.timeout);
 }
 

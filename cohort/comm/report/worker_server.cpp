@@ -1,6 +1,7 @@
 #include "cohort/comm/report/worker_server.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -27,7 +28,6 @@ namespace {
 
 namespace control_plane = c10d::control_plane;
 using base::Error;
-using base::fill_in;
 using base::HttpRequest;
 using base::HttpResponse;
 using base::Result;
@@ -62,15 +62,15 @@ HttpResponse call_handler(const std::string& name, const HttpRequest& request) {
   try {
     handler = control_plane::getHandler(name);
   } catch (const std::exception& error) {
-    return {.status = 404, .body = fill_in("Handler {} not found: {}", name, error.what())};
+    return {.status = 404, .body = fmt::format("Handler {} not found: {}", name, error.what())};
   }
   Response response;
   try {
     handler(Request(request), response);
   } catch (const std::exception& error) {
-    return {.status = 500, .body = fill_in("Handler {} failed: {}", name, error.what())};
+    return {.status = 500, .body = fmt::format("Handler {} failed: {}", name, error.what())};
   } catch (...) {
-    return {.status = 500, .body = fill_in("Handler {} failed with an unknown exception", name)};
+    return {.status = 500, .body = fmt::format("Handler {} failed with an unknown exception", name)};
   }
   return response.take();
 }
@@ -84,7 +84,7 @@ HttpResponse answer(const HttpRequest& request) {
   if (reads && request.path == kHandlerPath) {
     std::vector<std::string> names;
     for (const std::string& name : control_plane::getHandlerNames()) names.push_back(base::json_string(name));
-    return {.content_type = "application/json", .body = fill_in("[{}]", base::join(names, ","))};
+    return {.content_type = "application/json", .body = fmt::format("[{}]", base::join(names, ","))};
   }
   if (request.method == "POST" && request.path.starts_with(kHandlerPath)) {
     return call_handler(request.path.substr(std::strlen(kHandlerPath)), request);
@@ -93,7 +93,7 @@ HttpResponse answer(const HttpRequest& request) {
 }
 
 Error cannot_listen(const std::string& path, const std::string& why) {
-  return Error(fill_in("cannot serve the control plane at \"{}\": {}", path, why));
+  return Error(fmt::format("cannot serve the control plane at \"{}\": {}", path, why));
 }
 
 bool somebody_listens(const sockaddr_un& address) {
@@ -118,8 +118,8 @@ Result<base::Fd> listen_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return cannot_listen(
-        path, fill_in("the path has {} bytes, and a socket's has 1 to {}", path.size(), sizeof address.sun_path - 1));
+    return cannot_listen(path, fmt::format("the path has {} bytes, and a socket's has 1 to {}", path.size(),
+                                           sizeof address.sun_path - 1));
   }
   std::copy(path.begin(), path.end(), address.sun_path);
   if (Result<void> removed = remove_former(path, address); !removed) return removed.error();
@@ -207,7 +207,7 @@ WorkerServer::WorkerServer(const std::string& path) {
               "\": no file descriptor is left for it");
   service_.reset(new Service{path, std::move(*server), std::move(stop), {}});
   service_->start();
-  base::log_info(fill_in("the control plane of this rank listens at {}", path));
+  base::log_info(fmt::format("the control plane of this rank listens at {}", path));
 }
 
 WorkerServer::~WorkerServer() { shutdown(); }

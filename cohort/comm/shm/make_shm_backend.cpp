@@ -3,6 +3,7 @@
 #include "cohort/comm/shm/make_shm_backend.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -18,7 +19,6 @@ namespace cohort::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using base::fill_in;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kMeetInterval{1};
@@ -28,7 +28,7 @@ class Attachment {
  public:
   explicit Attachment(const BackendRequest& request)
       : request_(request),
-        prefix_(fill_in("shm/{}/", request.start_count)),
+        prefix_(fmt::format("shm/{}/", request.start_count)),
         deadline_(Clock::now() + request.timeout),
         find_obstacle_([this] { return reported_failure(); }) {}
 
@@ -45,7 +45,7 @@ class Attachment {
     auto group = shm::Group::join(options);
     if (!group.ok()) {
       const auto cause = describe(group.error());
-      fail(is_absence(group.error()) ? absence(cause) : inability(fill_in("rank {}: {}", own_name(), cause)));
+      fail(is_absence(group.error()) ? absence(cause) : inability(fmt::format("rank {}: {}", own_name(), cause)));
     }
     agree();
     return std::move(*group);
@@ -55,7 +55,7 @@ class Attachment {
   Failure failure(const std::string& cause, std::string hint) const {
     return {.causes = {cause},
             .hint = std::move(hint),
-            .what = fill_in("the ranks of group \"{}\" cannot share memory", request_.group_name)};
+            .what = fmt::format("the ranks of group \"{}\" cannot share memory", request_.group_name)};
   }
   Failure absence(const std::string& cause) const {
     auto absent = failure(cause,
@@ -114,7 +114,7 @@ class Attachment {
     while (!is_met()) {
       if (const auto reported = reported_failure(); !reported.empty()) end_with(decode_failure(reported));
       if (Clock::now() >= deadline_) {
-        fail(absence(fill_in("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout))));
+        fail(absence(fmt::format("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout))));
       }
       std::this_thread::sleep_for(kMeetInterval);
     }

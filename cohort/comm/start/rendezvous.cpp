@@ -1,5 +1,6 @@
 #include "cohort/comm/start/rendezvous.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -25,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr const char* kJobPrefix = "default_pg";
 constexpr const char* kDefaultGroupPrefix = "0/";
 
-std::string who(const RendezvousPlan& plan) { return base::fill_in("rank {} of {}", plan.rank, plan.world_size); }
+std::string who(const RendezvousPlan& plan) { return fmt::format("rank {} of {}", plan.rank, plan.world_size); }
 
 c10d::TCPStoreOptions store_options(const RendezvousPlan& plan, milliseconds timeout) {
   c10d::TCPStoreOptions options;
@@ -85,15 +86,15 @@ void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_ad
   std::string cause = base::first_line(engine_text);
   std::string hint = "choose another port in " + plan.source + ", the same on every rank";
   if (use.holder) {
-    cause = base::fill_in("pid {} listens on it: {}", use.holder->pid, use.holder->command);
+    cause = fmt::format("pid {} listens on it: {}", use.holder->pid, use.holder->command);
     hint = "end that process, or " + hint;
   } else if (use.is_listened_on) {
     cause = "the system does not show who listens on it: a process of another user or container";
   }
   C10_THROW_ERROR(
       DistNetworkError,
-      base::fill_in("[cohort] {} on {} cannot host the store: port {} {}\n  caused by: {}\n  hint: {}", who(plan),
-                    base::host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
+      fmt::format("[cohort] {} on {} cannot host the store: port {} {}\n  caused by: {}\n  hint: {}", who(plan),
+                  base::host_name(), plan.port, use.is_listened_on ? "is in use" : "cannot be opened", cause, hint));
 }
 
 StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
@@ -101,9 +102,9 @@ StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance
   const auto addresses = base::resolve(plan.host, family);
   TORCH_CHECK_VALUE(
       !base::lacks_family(plan.host, family),
-      base::fill_in("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
-                    "address of that family in {}",
-                    who(plan), base::host_name(), addresses.error().message(), plan.source));
+      fmt::format("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
+                  "address of that family in {}",
+                  who(plan), base::host_name(), addresses.error().message(), plan.source));
   // Its own client needs no name: wherever the name leads, the server is here.
   const auto own =
       base::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, base::list_interfaces());
@@ -141,8 +142,8 @@ std::string unreachable_master_note(const RendezvousPlan& plan) {
   const bool leads_here = std::any_of(addresses->begin(), addresses->end(),
                                       [&](const auto& address) { return base::is_own_address(address, interfaces); });
   if (leads_here) return {};
-  return base::fill_in("{} resolves to {}, which is not an address of this host: {}", plan.host,
-                       base::join(*addresses, ", "), base::describe_interfaces(interfaces));
+  return fmt::format("{} resolves to {}, which is not an address of this host: {}", plan.host,
+                     base::join(*addresses, ", "), base::describe_interfaces(interfaces));
 }
 
 }  // namespace cohort::comm

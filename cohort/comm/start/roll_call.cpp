@@ -1,5 +1,6 @@
 #include "cohort/comm/start/roll_call.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -29,7 +30,6 @@ namespace {
 using job::gloo_key;
 using Clock = std::chrono::steady_clock;
 using Kind = Failure::Kind;
-using base::fill_in;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{5};
@@ -42,7 +42,7 @@ constexpr const char* kErrorKey = "cohort/start/error";
 
 std::string entry_key(int rank) { return "cohort/start/" + std::to_string(rank); }
 // Two processes may have one rank, so the pid tells them apart.
-std::string read_key(int rank, int pid) { return fill_in("cohort/start/read/{}/{}", rank, pid); }
+std::string read_key(int rank, int pid) { return fmt::format("cohort/start/read/{}/{}", rank, pid); }
 
 // All ranks ask one server, so many ranks ask less often.
 milliseconds poll_interval(int world_size) {
@@ -87,7 +87,7 @@ LastFailure& last_failure() {
 // A line of who and when, then the failure; the first one stays.
 void post_failure(c10d::Store& store, const job::Peer& self, const Failure& failure) {
   static std::atomic<int> count{0};
-  const auto value = fill_in("{} {} {}\n{}", self.pid, self.started_at, ++count, encode_failure(failure));
+  const auto value = fmt::format("{} {} {}\n{}", self.pid, self.started_at, ++count, encode_failure(failure));
   store.compareSet(kErrorKey, {}, base::to_bytes(value));
 }
 
@@ -96,7 +96,7 @@ std::string describe_python(const std::optional<job::GlooEntry>& entry) {
   const auto use = base::look_up_port(entry->port);
   const bool is_here =
       entry->host == base::host_name() && base::is_own_address(entry->address, base::list_interfaces());
-  if (is_here && use.holder) return fill_in("pid {} on {}", use.holder->pid, entry->host);
+  if (is_here && use.holder) return fmt::format("pid {} on {}", use.holder->pid, entry->host);
   return "a Python process on " + entry->host;
 }
 
@@ -124,26 +124,26 @@ class RollCaller {
   Failure stuck() const {
     auto failure = start_failure(
         Kind::kTimeout,
-        fill_in("init_process_group failed: {} gets no answer from the store at {}", self_in_words(), place()),
+        fmt::format("init_process_group failed: {} gets no answer from the store at {}", self_in_words(), place()),
         "the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher");
-    failure.causes = {fill_in("no answer within the time-out of {}, nor a few seconds after it",
-                              base::format_duration(call_.timeout))};
+    failure.causes = {fmt::format("no answer within the time-out of {}, nor a few seconds after it",
+                                  base::format_duration(call_.timeout))};
     return failure;
   }
 
  private:
-  std::string self_in_words() const { return fill_in("rank {} ({})", call_.rank, describe_process(self_)); }
+  std::string self_in_words() const { return fmt::format("rank {} ({})", call_.rank, describe_process(self_)); }
   std::string place() const {
     if (!call_.plan) return "the store it was given";
     return call_.plan->kind == RendezvousPlan::Kind::kFile ? call_.plan->path
-                                                           : fill_in("{}:{}", call_.plan->host, call_.plan->port);
+                                                           : fmt::format("{}:{}", call_.plan->host, call_.plan->port);
   }
   bool is_file() const { return call_.plan && call_.plan->kind == RendezvousPlan::Kind::kFile; }
   bool hosts_store() const { return call_.plan && !is_file() && call_.plan->hosts_store; }
 
   Failure stale_file(const std::string& cause) const {
-    auto failure = start_failure(Kind::kEngine, fill_in("the file store {} is left over from another run", place()),
-                                 fill_in("delete {}, or give each run a path of its own", place()));
+    auto failure = start_failure(Kind::kEngine, fmt::format("the file store {} is left over from another run", place()),
+                                 fmt::format("delete {}, or give each run a path of its own", place()));
     failure.causes = {cause};
     return failure;
   }
@@ -155,7 +155,7 @@ class RollCaller {
     const auto addresses = job::gloo_addresses();
     if (!addresses) {
       return start_failure(Kind::kArgument,
-                           fill_in("{} cannot start: {}", self_in_words(), addresses.error().describe()));
+                           fmt::format("{} cannot start: {}", self_in_words(), addresses.error().describe()));
     }
     self_.addresses = *addresses;
     if (std::any_of(addresses->begin(), addresses->end(), base::is_loopback)) {
@@ -180,11 +180,11 @@ class RollCaller {
     const auto there = job::decode_peer(entry);
     if (job::is_same_process(there, self_)) return enter_again(there);
     if (!job::is_seen_gone(there)) return duplicate(describe_process(there));
-    const auto cause = fill_in("rank {} of it, {}, has ended", call_.rank, describe_process(there));
+    const auto cause = fmt::format("rank {} of it, {}, has ended", call_.rank, describe_process(there));
     if (is_file()) return stale_file(cause);
     return start_failure(
         Kind::kLostRank,
-        fill_in("{} arrives too late: this rank was {}, which has ended", self_in_words(), describe_process(there)),
+        fmt::format("{} arrives too late: this rank was {}, which has ended", self_in_words(), describe_process(there)),
         "start all ranks again");
   }
 
@@ -206,7 +206,7 @@ class RollCaller {
     const auto twin = python_twin();
     if (is_file() && (!twin || is_seen_gone(*twin))) {
       return stale_file(
-          fill_in("rank {} of it, a Python process{}, has ended", call_.rank, twin ? " on " + twin->host : ""));
+          fmt::format("rank {} of it, a Python process{}, has ended", call_.rank, twin ? " on " + twin->host : ""));
     }
     return duplicate(describe_python(twin));
   }
@@ -294,8 +294,8 @@ class RollCaller {
     if (now >= deadline_) return timed_out();
     if (now - begin_ > kFirstWarning && !has_warned_) {
       has_warned_ = true;
-      base::log_warning(fill_in("{} waits for {} at {}, for {} more", self_in_words(), base::ranks_in_words(missing()),
-                                place(), base::format_duration(deadline_ - now)));
+      base::log_warning(fmt::format("{} waits for {} at {}, for {} more", self_in_words(),
+                                    base::ranks_in_words(missing()), place(), base::format_duration(deadline_ - now)));
     }
     return std::nullopt;
   }
@@ -304,11 +304,12 @@ class RollCaller {
     const auto found =
         std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return is_seen_gone(each.second); });
     if (found == arrivals_.end()) return std::nullopt;
-    auto hint = fill_in("look at the output of rank {} for the reason", found->first);
-    if (is_file()) hint += fill_in("; if that rank is from another run, {} is a leftover: delete it", place());
-    auto failure = start_failure(
-        Kind::kLostRank, fill_in("init_process_group failed: {} arrived but has ended since", describe(found->second)),
-        std::move(hint));
+    auto hint = fmt::format("look at the output of rank {} for the reason", found->first);
+    if (is_file()) hint += fmt::format("; if that rank is from another run, {} is a leftover: delete it", place());
+    auto failure =
+        start_failure(Kind::kLostRank,
+                      fmt::format("init_process_group failed: {} arrived but has ended since", describe(found->second)),
+                      std::move(hint));
     failure.note = still_missing();
     return failure;
   }
@@ -318,15 +319,16 @@ class RollCaller {
   Failure timed_out() const {
     const auto names = base::ranks_in_words(missing());
     auto failure = start_failure(
-        Kind::kTimeout, fill_in("init_process_group timed out: {} never arrived", names),
-        fill_in("see whether {} started, and with the same meeting place; if so, raise InitOptions::timeout", names));
-    failure.where = {fill_in("{} waited {} at {}{}", self_in_words(), base::format_duration(call_.timeout), place(),
-                             hosts_store() ? ", which it hosts" : ""),
+        Kind::kTimeout, fmt::format("init_process_group timed out: {} never arrived", names),
+        fmt::format("see whether {} started, and with the same meeting place; if so, raise InitOptions::timeout",
+                    names));
+    failure.where = {fmt::format("{} waited {} at {}{}", self_in_words(), base::format_duration(call_.timeout), place(),
+                                 hosts_store() ? ", which it hosts" : ""),
                      "arrived: " + describe(arrivals())};
     // PyTorch's own words, which scripts look for.
-    failure.causes = {fill_in("Timed out after {} seconds waiting for clients. {}/{} clients joined.",
-                              std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(),
-                              call_.world_size)};
+    failure.causes = {fmt::format("Timed out after {} seconds waiting for clients. {}/{} clients joined.",
+                                  std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(),
+                                  call_.world_size)};
     auto note = hosts_store() ? unreachable_master_note(*call_.plan) : "";
     if (!note.empty()) failure.causes.push_back(std::move(note));
     return failure;
@@ -382,7 +384,7 @@ class RollCaller {
 
   [[noreturn]] void lost_store(const c10::DistNetworkError& error) const {
     auto failure = start_failure(
-        Kind::kLostRank, fill_in("init_process_group failed: {} lost the store at {}", self_in_words(), place()),
+        Kind::kLostRank, fmt::format("init_process_group failed: {} lost the store at {}", self_in_words(), place()),
         "the process that hosts the store ended; look at the output of rank 0, or of the launcher");
     failure.note = still_missing();
     if (const auto host = arrivals_.find(0); host != arrivals_.end() && is_seen_gone(host->second)) {
@@ -403,36 +405,6 @@ class RollCaller {
   bool has_warned_ = false;
   std::string seen_value_;
 };
-
-std::vector<int> ranks_without_gloo_key(const FailedConnect& failure) {
-  std::vector<int> absent;
-  try {
-    for (size_t i = 0; i < failure.ranks.size(); ++i) {
-      if (!failure.store->check({gloo_key(static_cast<int>(i))})) absent.push_back(failure.ranks[i]);
-    }
-  } catch (const std::exception&) {
-    absent.clear();  // the store has ended: nothing is known
-  }
-  return absent;
-}
-
-bool is_in(const FailedConnect& failure, int rank) {
-  return std::find(failure.ranks.begin(), failure.ranks.end(), rank) != failure.ranks.end();
-}
-
-// Members that are seen gone, or rank 0 when a connection broke, as the store goes with it.
-std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
-  const bool broke = failure.cause.kind != Kind::kTimeout;
-  const auto end = Clock::now() + milliseconds(broke ? 500 : 0);
-  for (;;) {
-    // Alone: members may have ended since because of it.
-    if (broke && !is_in(failure, 0) && peers.is_gone(0)) return {0};
-    auto ended = peers.gone_ranks();
-    std::erase_if(ended, [&](int rank) { return !is_in(failure, rank); });
-    if (!ended.empty() || Clock::now() >= end) return ended;
-    std::this_thread::sleep_for(kPollInterval);
-  }
-}
 
 }  // namespace
 
@@ -474,27 +446,6 @@ void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   } catch (const std::exception&) {
     // The store has ended, and the entry with it.
   }
-}
-
-Failure explain_failed_connect(const FailedConnect& failed, const Peers& peers) {
-  const auto ended = ended_ranks(failed, peers);
-  const auto absent = ended.empty() ? ranks_without_gloo_key(failed) : std::vector<int>{};
-  Failure failure{.kind = ended.empty() ? failed.cause.kind : Kind::kLostRank, .missing = absent};
-  failure.what = fill_in("group \"{}\" of {} cannot connect", failed.group, base::ranks_in_words(failed.ranks));
-  for (const int rank : ended) failure.causes.push_back(peers.describe(rank) + " has ended");
-  if (!absent.empty()) failure.causes.push_back(base::ranks_in_words(absent) + " never arrived");
-  failure.causes.push_back(base::first_line(failed.cause.causes.front()));
-  if (ended == std::vector<int>{0} && !is_in(failed, 0)) {
-    failure.hint = "rank 0 hosts the store, which groups need to connect; let it wait for the others, by barrier()";
-  } else if (!ended.empty()) {
-    failure.hint = fill_in("look at the output of {} for the reason", base::ranks_in_words(ended));
-  } else if (absent.empty()) {
-    failure.hint = "a rank ended or its address cannot be reached; look at the other ranks' output";
-  } else {
-    failure.hint = fill_in("see whether {} ended, or created other groups before this one; if not, raise {}",
-                           base::ranks_in_words(absent), failed.option);
-  }
-  return failure;
 }
 
 }  // namespace cohort::comm

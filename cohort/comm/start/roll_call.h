@@ -57,16 +57,4 @@ std::optional<base::Failure> refuse_second_host(const c10::intrusive_ptr<c10d::S
 /// Takes back what call_roll wrote; for a start that failed later. Never throws.
 void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank);
 
-struct FailedConnect {
-  c10::intrusive_ptr<c10d::Store> store;  ///< the group's
-  std::string group;
-  std::vector<int> ranks;  ///< members, by default-group rank
-  std::string option;      ///< what raises the time-out
-  base::Failure cause;     ///< the engine's: its text, and whether it was a time-out
-};
-
-/// Why the connecting of a group failed: names the members that have ended and those that never arrived.
-/// Blocks for at most half a second, for a process whose connections broke to be seen as ended.
-base::Failure explain_failed_connect(const FailedConnect& failed, const Peers& peers);
-
 }  // namespace cohort::comm

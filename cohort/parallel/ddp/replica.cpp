@@ -2,12 +2,13 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <set>
-#include <sstream>
 #include <unordered_set>
 
 #include "cohort/parallel/module/synchronize.h"
@@ -58,11 +59,7 @@ std::vector<at::Tensor> without_duplicates(const std::vector<at::Tensor>& tensor
 }
 
 std::string device_list(const std::set<std::string>& devices) {
-  std::ostringstream out;
-  out << "{";
-  for (const auto& device : devices) out << (out.tellp() > 1 ? ", " : "") << "'" << device << "'";
-  out << "}";
-  return out.str();
+  return fmt::format("{{'{}'}}", fmt::join(devices, "', '"));
 }
 
 void check_devices(const std::vector<at::Tensor>& parameters, const Options& options) {

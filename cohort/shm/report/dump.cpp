@@ -1,5 +1,6 @@
 #include "cohort/shm/report/dump.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ std::optional<std::string> first_of(std::initializer_list<const char*> names) {
 /// A folder that only this user can write to: others may make one of that name in a temporary folder first.
 std::string private_folder() {
   const std::string parent = first_of({"TMPDIR"}).value_or("/tmp");
-  const std::string folder = base::fill_in("{}/cohort_trace_{}", parent, ::geteuid());
+  const std::string folder = fmt::format("{}/cohort_trace_{}", parent, ::geteuid());
   ::mkdir(folder.c_str(), 0700);
   struct stat status {};
   const bool is_ours = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
@@ -60,7 +61,7 @@ std::string private_folder() {
 
 std::string default_prefix() {
   if (auto prefix = first_of({"COHORT_TRACE_FILE"})) return *prefix;
-  return base::fill_in("{}/{}_rank_", private_folder(), ::getppid());
+  return fmt::format("{}/{}_rank_", private_folder(), ::getppid());
 }
 
 /// Beside the others, under a name that does not contain theirs, nor theirs its.
@@ -104,7 +105,7 @@ std::string write_files(std::string prefix, const std::string& reason) {
       return "";
     }
   }
-  const std::string who = trace.rank < 0 ? base::fill_in("pid{}", trace.pid) : std::to_string(trace.rank);
+  const std::string who = trace.rank < 0 ? fmt::format("pid{}", trace.pid) : std::to_string(trace.rank);
   const std::string text_path = prefix + who + ".txt";
   // The text first: it is what an error names, and the others need more memory.
   const bool has_text = write(text_path, to_text(trace));
@@ -147,7 +148,7 @@ std::string note_timeout(const std::string& operation) noexcept {
 
 void say_where(const std::string& text_path) noexcept {
   try {
-    const std::string line = base::fill_in(
+    const std::string line = fmt::format(
         "[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)\n", ::getpid(), text_path);
     [[maybe_unused]] const base::Result<void> written = base::write_all(STDERR_FILENO, line);
   } catch (const std::exception&) {

@@ -1,5 +1,6 @@
 // The flight recorder's JSON and pickle, and Chrome's trace events: the same facts under other names.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,6 @@
 #include "cohort/shm/report/dump.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -149,12 +150,12 @@ TEST(Dump, PrefixesComeFromTheEnvironment) {
   {
     const Environment environment(std::map<std::string, std::string>{{"TMPDIR", folder.path()}});
     const std::string expected =
-        base::fill_in("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
+        fmt::format("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
     EXPECT_EQ(dump_traces(), expected);
     // Not in a folder that others can write to.
     std::filesystem::permissions(std::filesystem::path(expected).parent_path(), std::filesystem::perms::all);
-    EXPECT_THAT(dump_traces(), testing::MatchesRegex(base::fill_in("{}/cohort_trace_{}_....../{}_rank_0.txt",
-                                                                   folder.path(), ::geteuid(), ::getppid())));
+    EXPECT_THAT(dump_traces(), testing::MatchesRegex(fmt::format("{}/cohort_trace_{}_....../{}_rank_0.txt",
+                                                                 folder.path(), ::geteuid(), ::getppid())));
   }
   const Environment environment(
       {{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
@@ -242,8 +243,8 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
   std::string text;
   for (int attempt = 0; attempt < 200 && text.find("#2 barrier: started") == std::string::npos; ++attempt) {
     const std::string where =
-        base::fill_in("[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)",
-                      workers.pid(1), folder / "run_1.txt");
+        fmt::format("[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)", workers.pid(1),
+                    folder / "run_1.txt");
     std::filesystem::remove(folder / "run_1.txt");
     workers.signal(1, SIGUSR1);
     workers.wait_for_output(1, where);
@@ -261,7 +262,7 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
     ASSERT_TRUE(comes(folder / "run_1.txt"));
     text = text_in(folder / "run_1.txt");
   }
-  EXPECT_THAT(text, HasSubstr(base::fill_in("pid {} on ", workers.pid(0))));
+  EXPECT_THAT(text, HasSubstr(fmt::format("pid {} on ", workers.pid(0))));
   EXPECT_THAT(text, HasSubstr("is gone  #2 barrier: started"));
   EXPECT_TRUE(comes(folder / "torch_run_0"));
   workers.signal(1, SIGKILL);

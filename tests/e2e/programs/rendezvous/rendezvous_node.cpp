@@ -6,6 +6,7 @@
 //
 // Ends with 0 after an event that ends the job, with 1 after an error, whose lines go to stdout as "error: ...", and when
 // stdin ends.
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -63,13 +64,13 @@ int show(const rendezvous::Event& event) {
     return 1;
   }
   if (const auto* over = std::get_if<RoundOver>(&event)) {
-    say(base::fill_in("over {} by {}{}: {}", kReasons[static_cast<size_t>(over->reason)], over->node_rank,
-                      over->job_ends ? " ends" : "", over->why));
+    say(fmt::format("over {} by {}{}: {}", kReasons[static_cast<size_t>(over->reason)], over->node_rank,
+                    over->job_ends ? " ends" : "", over->why));
     return over->job_ends ? 0 : -1;
   }
   const auto& round = std::get<Round>(event);
-  auto line = base::fill_in("round {} restart {} rank {} of {} store {}:{} nodes", round.number, round.restart_count,
-                            round.node_rank, round.nodes.size(), round.store_address, round.store_port);
+  auto line = fmt::format("round {} restart {} rank {} of {} store {}:{} nodes", round.number, round.restart_count,
+                          round.node_rank, round.nodes.size(), round.store_address, round.store_port);
   for (const auto& node : round.nodes) line += " " + node.host + "@" + node.address;
   say(line);
   return -1;
