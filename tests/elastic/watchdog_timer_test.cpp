@@ -63,8 +63,9 @@ class WatchdogTimerTest : public testing::Test {
     ASSERT_TRUE(base::write_all(pipe.get(), text));
   }
   void ask(pid_t pid, const std::string& scope, int expiration_time, int signal) {
-    write(fmt::format("{\"version\": 1, \"pid\": {}, \"scope_id\": \"{}\", \"expiration_time\": {}, \"signal\": {}}\n",
-                      pid, scope, expiration_time, signal));
+    write(
+        fmt::format("{{\"version\": 1, \"pid\": {}, \"scope_id\": \"{}\", \"expiration_time\": {}, \"signal\": {}}}\n",
+                    pid, scope, expiration_time, signal));
   }
   /// What read() logs.
   std::string read(const Sessions& sessions) {
