@@ -14,8 +14,9 @@ import pathlib
 import shlex
 import sys
 
-# Ours alone, and without any effect on an object: warnings that are errors, and what the compiler cache needs.
-ONLY_OURS = {"-Werror", "-fpch-preprocess"}
+# Without any effect on what an object does: warnings that are errors, what the compiler cache needs, and whether names are
+# exported that only tests call.
+MAY_DIFFER = {"-Werror", "-fpch-preprocess", "-DCOHORT_WITHOUT_TEST_EXPORTS"}
 OUTPUTS = ("-o", "-MF", "-MT", "-MQ")
 
 
@@ -29,7 +30,7 @@ def flags_of(words, own, common):
     for word in left:
         if word in OUTPUTS:
             next(left)
-        elif word not in ONLY_OURS and word != "-MD":
+        elif word not in MAY_DIFFER and word != "-MD":
             kept.append(word.replace(own, common))
     return kept
 
