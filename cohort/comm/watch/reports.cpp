@@ -10,6 +10,8 @@ namespace cohort::comm {
 namespace {
 
 using job::Account;
+using job::decode_failure;
+using job::encode_failure;
 
 constexpr size_t kMaxReportSize = 64 << 10;
 

@@ -1,6 +1,9 @@
 # One source per instruction set, compiled for it alone. -ffp-contract=off: no fused multiply-add, so that all sets agree.
 # -fno-trapping-math: nobody looks at the floating-point flags, so conversions need no branches.
-set(everywhere -O3 -ffp-contract=off -fno-fast-math -fno-trapping-math)
+set(everywhere -ffp-contract=off -fno-fast-math -fno-trapping-math)
+if(NOT COHORT_SANITIZER)
+  list(APPEND everywhere -O3)  # with a sanitizer it would cost minutes of compile time and find nothing more
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 warns inside its own AVX-512 headers (GCC bug 105593).
   list(APPEND everywhere -Wno-uninitialized -Wno-maybe-uninitialized)
