@@ -24,15 +24,26 @@ ProcessState read_process_state(int pid) {
   return state;
 }
 
-std::string process_state_in_words(int pid) {
+ProcessActivity read_process_activity(int pid) {
   const auto before = read_process_state(pid);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto now = read_process_state(pid);
-  if (now.gone()) return "is gone";
-  if (now.state == 'T' || now.state == 't') return "is stopped (SIGSTOP or a debugger)";
-  if (now.state == 'D') return "is in uninterruptible sleep (waiting for a disk or a driver)";
-  if (now.state == 'R' || now.cpu_ticks > before.cpu_ticks) return "is computing";
-  return "is asleep";
+  if (now.gone()) return ProcessActivity::kGone;
+  if (now.state == 'T' || now.state == 't') return ProcessActivity::kStopped;
+  if (now.state == 'D') return ProcessActivity::kBlocked;
+  if (now.state == 'R' || now.cpu_ticks > before.cpu_ticks) return ProcessActivity::kComputing;
+  return ProcessActivity::kAsleep;
+}
+
+const char* in_words(ProcessActivity activity) {
+  switch (activity) {
+    case ProcessActivity::kGone: return "is gone";
+    case ProcessActivity::kStopped: return "is stopped (SIGSTOP or a debugger)";
+    case ProcessActivity::kBlocked: return "is in uninterruptible sleep (waiting for a disk or a driver)";
+    case ProcessActivity::kComputing: return "is computing";
+    case ProcessActivity::kAsleep: return "is asleep";
+  }
+  return "";
 }
 
 }  // namespace cohort::base

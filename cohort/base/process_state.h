@@ -21,7 +21,10 @@ struct ProcessState {
 
 ProcessState read_process_state(int pid);
 
-/// "is stopped (SIGSTOP)", "is computing", "is asleep": looks twice, 50 ms apart.
-std::string process_state_in_words(int pid);
+enum class ProcessActivity { kGone, kStopped, kBlocked, kComputing, kAsleep };
+/// Looks twice, 50 ms apart.
+ProcessActivity read_process_activity(int pid);
+/// "is stopped (SIGSTOP or a debugger)", "is computing", "is asleep".
+const char* in_words(ProcessActivity activity);
 
 }  // namespace cohort::base

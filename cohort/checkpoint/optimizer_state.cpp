@@ -1,7 +1,5 @@
 #include "cohort/checkpoint/optimizer_state.h"
 
-#include "cohort/base/text.h"
-
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
@@ -21,6 +19,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "cohort/base/text.h"
 
 namespace cohort::checkpoint {
 namespace {

@@ -1,7 +1,5 @@
 #include "cohort/checkpoint/state_dict.h"
 
-#include "cohort/base/text.h"
-
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -9,6 +7,8 @@
 
 #include <algorithm>
 #include <utility>
+
+#include "cohort/base/text.h"
 
 namespace cohort::checkpoint {
 namespace {

@@ -44,8 +44,4 @@ Failure shm_refusal(const std::string& group, const std::vector<std::string>& ob
   return failure;
 }
 
-std::string shm_refusal_text(const std::string& group, const std::vector<std::string>& obstacles) {
-  return failure_text(shm_refusal(group, obstacles));
-}
-
 }  // namespace cohort::job

@@ -13,7 +13,5 @@ std::vector<std::string> obstacles_to_shm(const std::vector<Arrival>& members);
 
 /// Of a group that asked for "shm" by name.
 Failure shm_refusal(const std::string& group, const std::vector<std::string>& obstacles);
-/// Its text.
-std::string shm_refusal_text(const std::string& group, const std::vector<std::string>& obstacles);
 
 }  // namespace cohort::job

@@ -1,6 +1,5 @@
 #include "cohort/store/etcd_store.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>

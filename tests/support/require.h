@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <iostream>
 #include <stdexcept>
 #include <string>
 
@@ -26,6 +27,15 @@ std::string error_of(Fn fn) {
   }
   return "(no error)";
 }
+
+/// Prints it, as a worker does for its test.
+template <class Fn>
+void print_error(Fn fn) {
+  std::cout << error_of(fn) << std::endl;
+}
+
+/// Matches what our texts call a rank: "rank 1 (pid 4711 on node-a)".
+inline std::string process_regex(int rank) { return "rank " + std::to_string(rank) + " \\(pid [0-9]+ on [^ ]+\\)"; }
 
 }  // namespace cohort::test
 

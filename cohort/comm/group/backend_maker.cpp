@@ -10,6 +10,7 @@
 #include "cohort/comm/start/failed_connect.h"
 #include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/job/failure.h"
 #include "cohort/job/shm_choice.h"
 
 namespace cohort::comm {
@@ -26,7 +27,7 @@ BackendMaker::BackendMaker(const GroupRecord& record, std::shared_ptr<const Rost
       own_(std::move(own)),
       shm_obstacles_(roster_->shm_obstacles(record.ranks)) {
   TORCH_CHECK_VALUE(shm_obstacles_.empty() || !any_can(record.config, &BackendCapability::shares_memory),
-                    job::shm_refusal_text(record.description, shm_obstacles_));
+                    job::failure_text(job::shm_refusal(record.description, shm_obstacles_)));
 }
 
 // So that ranks which come later do not count on this one.

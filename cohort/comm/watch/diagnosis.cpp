@@ -10,6 +10,7 @@ namespace {
 using base::Failure;
 using Kind = Failure::Kind;
 
+constexpr size_t kMostAbsences = 8;
 constexpr const char* kAgreeHint =
     "every rank of the group must call the same collectives in the same order, with the same shapes, dtypes and roots; "
     "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call before it starts";
@@ -93,39 +94,36 @@ std::optional<Failure> Diagnostician::earlier_failure(const job::Operation& oper
   return std::nullopt;
 }
 
-// What a member does instead; empty if it waits in the same operation.
-std::string Diagnostician::occupation_of(int group_rank, const job::Operation& operation) const {
+Diagnostician::Occupation Diagnostician::occupation_of(int group_rank, const job::Operation& operation) const {
   const int rank = ranks_[group_rank];
   const auto waiting = reports_.waiting_of(rank);
   const bool here = waiting && waiting->group == operation.group && waiting->sequence == operation.sequence;
   if (here && !operation.point_to_point) return {};
-  const auto state = peers_.state_in_words(rank);
-  if (state.find("stopped") == std::string::npos && waiting) return waits_in(*waiting);
-  return state.empty() ? "is not a process of this host and has reported nothing" : state;
+  const auto activity = peers_.activity(rank);
+  if (waiting && activity != base::ProcessActivity::kStopped) return {waits_in(*waiting), std::nullopt};
+  return {activity ? base::in_words(*activity) : "is not a process of this host and has reported nothing", activity};
 }
 
-std::string Diagnostician::absence_of(int group_rank, const job::Operation& operation) const {
-  const auto occupation = occupation_of(group_rank, operation);
-  return occupation.empty() ? "" : describe(group_rank) + " has not arrived: it " + occupation;
-}
-
-std::string Diagnostician::hint_for(const std::vector<std::string>& causes, std::chrono::milliseconds timeout) {
-  const auto says = [&](const char* text) {
-    return std::any_of(causes.begin(), causes.end(), [&](const auto& cause) { return cause.find(text) != cause.npos; });
+std::string Diagnostician::hint_for(const std::vector<Occupation>& occupations, std::chrono::milliseconds timeout) {
+  const auto somebody = [&](base::ProcessActivity activity) {
+    return std::any_of(occupations.begin(), occupations.end(), [&](const auto& it) { return it.activity == activity; });
   };
-  if (says("is stopped")) return "continue the stopped rank (kill -CONT PID), or end it";
-  if (says("is computing")) return "the ranks run at different speeds, but none is lost; " + raise_timeout(timeout);
+  if (somebody(base::ProcessActivity::kStopped)) return "continue the stopped rank (kill -CONT PID), or end it";
+  if (somebody(base::ProcessActivity::kComputing)) {
+    return "the ranks run at different speeds, but none is lost; " + raise_timeout(timeout);
+  }
   return "see why that rank did not reach this operation; if it is only slow, " + raise_timeout(timeout);
 }
 
 Failure Diagnostician::complete(const job::Operation& operation, Failure failure) const {
   if (failure.kind != Kind::kTimeout) return failure;
+  std::vector<Occupation> occupations;
   for (size_t i = 0; i < std::min(failure.missing.size(), failure.causes.size()); ++i) {
-    const auto occupation = occupation_of(failure.missing[i], operation);
-    if (!occupation.empty()) failure.causes[i] += ": it " + occupation;
+    occupations.push_back(occupation_of(failure.missing[i], operation));
+    if (!occupations.back().text.empty()) failure.causes[i] += ": it " + occupations.back().text;
   }
   const auto more = operation.point_to_point || failure.hint.empty() ? "" : "; " + failure.hint;
-  failure.hint = hint_for(failure.causes, failure.timeout) + more;
+  failure.hint = hint_for(occupations, failure.timeout) + more;
   return failure;
 }
 
@@ -133,12 +131,15 @@ Failure Diagnostician::timed_out(const job::Operation& operation, std::chrono::m
   Failure failure{Kind::kTimeout,
                   {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
                   {}};
+  std::vector<Occupation> occupations;
   for (const int member : needed(operation)) {
-    auto absence = absence_of(member, operation);
+    auto occupation = occupation_of(member, operation);
     // A longer list would not help the reader.
-    if (!absence.empty() && failure.causes.size() < 9) failure.causes.push_back(std::move(absence));
+    if (occupation.text.empty() || occupations.size() == kMostAbsences) continue;
+    failure.causes.push_back(describe(member) + " has not arrived: it " + occupation.text);
+    occupations.push_back(std::move(occupation));
   }
-  failure.hint = hint_for(failure.causes, timeout);
+  failure.hint = hint_for(occupations, timeout);
   return failure;
 }
 

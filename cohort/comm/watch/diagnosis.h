@@ -41,9 +41,14 @@ class Diagnostician {
   /// The members that `operation` waits for, as group ranks.
   std::vector<int> needed(const job::Operation& operation) const;
   std::string describe(int group_rank) const { return peers_.describe(ranks_[group_rank]); }
-  std::string absence_of(int group_rank, const job::Operation& operation) const;
-  std::string occupation_of(int group_rank, const job::Operation& operation) const;
-  static std::string hint_for(const std::vector<std::string>& causes, std::chrono::milliseconds timeout);
+  /// What a member does instead.
+  struct Occupation {
+    /// "is asleep", "waits in broadcast #3 on group \"dp\""; empty if it waits in the same operation.
+    std::string text;
+    std::optional<base::ProcessActivity> activity;
+  };
+  Occupation occupation_of(int group_rank, const job::Operation& operation) const;
+  static std::string hint_for(const std::vector<Occupation>& occupations, std::chrono::milliseconds timeout);
 
   const Peers& peers_;
   const Reports& reports_;

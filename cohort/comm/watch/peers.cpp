@@ -66,10 +66,11 @@ std::vector<int> Peers::gone_ranks() const {
   return gone;
 }
 
-std::string Peers::state_in_words(int rank) const {
+std::optional<base::ProcessActivity> Peers::activity(int rank) const {
   const auto peer = peers_.find(rank);
   if (peer == peers_.end() || !is_local(peer->second)) return {};
-  return is_seen_gone(peer->second) ? "is gone" : base::process_state_in_words(peer->second.pid);
+  if (is_seen_gone(peer->second)) return base::ProcessActivity::kGone;
+  return base::read_process_activity(peer->second.pid);
 }
 
 std::string Peers::describe(int rank) const {

@@ -7,9 +7,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cohort/base/process_state.h"
 #include "cohort/job/arrival.h"
 #include "cohort/job/peer.h"
 
@@ -38,8 +40,8 @@ class Peers {
   std::vector<int> gone_ranks() const;
   /// True if the rank is a process of this host that a signal has stopped. Never waits.
   bool is_stopped(int rank) const;
-  /// "is stopped (SIGSTOP or a debugger)"; empty for a rank that is not a process of this host. Takes 50 ms.
-  std::string state_in_words(int rank) const;
+  /// Nothing for a rank that is not a process of this host. Takes 50 ms.
+  std::optional<base::ProcessActivity> activity(int rank) const;
   /// "rank 1 (pid 4711 on node-a)"
   std::string describe(int rank) const;
   /// Ranks on this host, this one included; ranks that published nothing are not counted.

@@ -35,7 +35,7 @@ class C10dEngine final : public GradientEngine {
     if (!input.options.static_graph) return;
     reducer_->set_static_graph();
     for (const auto& parameter : parameters_) {
-      hooks_.push_back(add_gradient_hook(parameter, [this](const at::Tensor&) { delay_first_reduction(); }));
+      hooks_.push_back(parallel::add_gradient_hook(parameter, [this](const at::Tensor&) { delay_first_reduction(); }));
     }
   }
 
@@ -84,7 +84,7 @@ class C10dEngine final : public GradientEngine {
   bool has_rebuilt_ = false;
   int64_t num_steps_ = 0;
   bool is_delayed_ = false;
-  std::vector<GradientHook> hooks_;
+  std::vector<parallel::GradientHook> hooks_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ class InlineEngine final : public GradientEngine {
         uses_(parameters_.size()),
         is_ready_(parameters_.size()) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      hooks_.push_back(add_gradient_hook(parameters_[i], [this, i](const at::Tensor&) { on_gradient(i); }));
+      hooks_.push_back(parallel::add_gradient_hook(parameters_[i], [this, i](const at::Tensor&) { on_gradient(i); }));
     }
   }
 
@@ -107,7 +107,7 @@ class InlineEngine final : public GradientEngine {
   std::vector<char> is_ready_;
   bool is_expecting_ = false;
   bool is_queued_ = false;
-  std::vector<GradientHook> hooks_;
+  std::vector<parallel::GradientHook> hooks_;
 };
 
 }  // namespace

@@ -117,7 +117,7 @@ class OverlapEngine final : public GradientEngine {
   bool has_counts_ = false;
   c10::intrusive_ptr<c10d::Work> use_counts_work_;
 
-  std::vector<GradientHook> hooks_;  // last: removed first
+  std::vector<parallel::GradientHook> hooks_;  // last: removed first
 };
 
 OverlapEngine::OverlapEngine(EngineInput input)
@@ -134,7 +134,7 @@ OverlapEngine::OverlapEngine(EngineInput input)
   uses_.resize(count);
   install_buckets(std::move(input.first_plan));
   for (size_t i = 0; i < count; ++i) {
-    hooks_.push_back(add_gradient_hook(parameters_[i], [this, i](const at::Tensor&) { on_gradient(i); }));
+    hooks_.push_back(parallel::add_gradient_hook(parameters_[i], [this, i](const at::Tensor&) { on_gradient(i); }));
   }
 }
 

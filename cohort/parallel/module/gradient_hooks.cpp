@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace cohort::ddp {
+namespace cohort::parallel {
 namespace {
 
 class Multiplexer final : public torch::autograd::PostAccumulateGradHook {
@@ -41,7 +41,7 @@ GradientHook add_gradient_hook(const at::Tensor& parameter, GradientCallback cal
   auto& slot = torch::autograd::impl::post_acc_grad_hooks(parameter);
   TORCH_CHECK_VALUE(
       !slot || multiplexer_of(parameter),
-      "the parameter's post-accumulate hook slot is held by something else; use cohort::ddp::add_gradient_hook");
+      "the parameter's post-accumulate hook slot is held by something else; use cohort::parallel::add_gradient_hook");
   if (!slot) torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Multiplexer>());
   return {parameter, multiplexer_of(parameter)->add(std::move(callback))};
 }
@@ -69,4 +69,4 @@ void GradientHook::remove() {
   id_ = 0;
 }
 
-}  // namespace cohort::ddp
+}  // namespace cohort::parallel

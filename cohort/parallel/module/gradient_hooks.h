@@ -12,7 +12,7 @@
 
 #include "cohort/export.h"
 
-namespace cohort::ddp {
+namespace cohort::parallel {
 
 using GradientCallback = std::function<void(const at::Tensor& parameter)>;
 
@@ -36,4 +36,4 @@ class COHORT_API GradientHook {
 /// Requires a leaf that requires a gradient; throws c10::ValueError otherwise, or when something else holds the slot.
 COHORT_API GradientHook add_gradient_hook(const at::Tensor& parameter, GradientCallback callback);
 
-}  // namespace cohort::ddp
+}  // namespace cohort::parallel

@@ -16,6 +16,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/subgroups.h"
+#include "cohort/job/failure.h"
 #include "cohort/job/shm_choice.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -51,7 +52,7 @@ TEST(ShmChoice, SaysWhichRanksAreInTheWayMessage) {
                                    member(4, "a", ""), member(5, "a", "z")}),
             expected);
   EXPECT_EQ(
-      job::shm_refusal_text("dp", {"rank 2 is a Python process without torchcohort"}),
+      job::failure_text(job::shm_refusal("dp", {"rank 2 is a Python process without torchcohort"})),
       "[cohort] group \"dp\" cannot use backend \"shm\"\n  caused by: rank 2 is a Python process without torchcohort\n"
       "  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where all ranks can share memory");
 }

@@ -15,25 +15,13 @@
 namespace cohort {
 namespace {
 
+using test::print_error;
+using test::process_regex;
 using test::run_workers;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-constexpr const char* kProcess = " \\(pid [0-9]+ on [^ ]+\\)";
 constexpr const char* kRaise = "raise the timeout of init_process_group \\(of new_group for a subgroup\\), now 1.5 s\n";
-
-// Runs `fn` and prints the error it ends with.
-template <class Fn>
-void print_error(Fn fn) {
-  try {
-    fn();
-    std::cout << "(no error)" << std::endl;
-  } catch (const c10::Error& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
-  }
-}
-
-std::string process(int rank) { return "rank " + std::to_string(rank) + kProcess; }
 
 std::string head(const std::string& operation, int rank, int size, const std::string& what) {
   return "\\[cohort\\] " + operation + " on group \"default_pg\" failed\n  rank " + std::to_string(rank) + " of " +
@@ -85,7 +73,7 @@ TEST(ShmFailures, KilledRankIsNamedMessage) {
   const auto results = workers.wait();
   for (const int rank : {0, 2}) {
     EXPECT_THAT(results[rank].output, MatchesRegex("ready\n" + head("all_reduce #2", rank, 3, ", 16 B float32") +
-                                                   "  caused by: " + process(1) +
+                                                   "  caused by: " + process_regex(1) +
                                                    " (was killed by signal 9 \\(SIGKILL\\)|has ended)\n"
                                                    "  hint: look at the output of rank 1 for the reason\n"));
   }
@@ -108,13 +96,13 @@ TEST(ShmFailures, SkewedSpeedsAreToldFromALostRankMessage) {
   const auto results = run_workers("shm_skewed_speeds");
   results.expect_success();
   EXPECT_THAT(results[0].output,
-              MatchesRegex(head("all_reduce #2", 0, 2, ", 16 B float32") + "  caused by: " + process(1) +
+              MatchesRegex(head("all_reduce #2", 0, 2, ", 16 B float32") + "  caused by: " + process_regex(1) +
                            " has not arrived within 1.5 s: it is computing\n"
                            "  hint: the ranks run at different speeds, but none is lost; " +
                            kRaise));
   EXPECT_THAT(results[1].output,
-              MatchesRegex(head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process(0) +
-                           " failed first: " + process(1) + " has not arrived within 1.5 s\n(  hint: [^\n]*\n)?"));
+              MatchesRegex(head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process_regex(0) +
+                           " failed first: " + process_regex(1) + " has not arrived within 1.5 s\n(  hint: [^\n]*\n)?"));
 }
 
 // Rank 0 hosts the store, which nobody may ask then.
@@ -134,7 +122,7 @@ TEST(ShmFailures, StoppedRankIsNamedMessage) {
   workers.signal(0, SIGKILL);
   const auto results = workers.wait();
   EXPECT_THAT(results[1].output,
-              MatchesRegex("ready\n" + head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process(0) +
+              MatchesRegex("ready\n" + head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process_regex(0) +
                            " has not arrived within 1.5 s: it is stopped \\(SIGSTOP or a debugger\\)\n"
                            "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));
 }
@@ -157,7 +145,7 @@ TEST(ShmFailures, WaitingInAnotherGroupIsSaidOnceMessage) {
     EXPECT_THAT(
         results[rank].output,
         MatchesRegex("\\[cohort\\] all_reduce #1 on group \"" + mine + "\" failed\n  rank " + std::to_string(rank) +
-                     " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " + process(1 - rank) +
+                     " of 2 on [^ ]+, backend shm, 16 B float32\n  caused by: " + process_regex(1 - rank) +
                      " has not arrived within 2.5 s: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group \"" +
                      theirs +
                      "\"\n  hint: see why that rank did not reach this operation; if it is only slow, raise "
@@ -174,7 +162,7 @@ COHORT_WORKER(shm_receives_in_vain) {
 
 TEST(ShmFailures, ReceiveNamesTheRankThatSentNothingMessage) {
   const auto results = run_workers("shm_receives_in_vain");
-  EXPECT_THAT(results[0].output, MatchesRegex(head("recv #1", 0, 2, ", 16 B float32") + "  caused by: " + process(1) +
+  EXPECT_THAT(results[0].output, MatchesRegex(head("recv #1", 0, 2, ", 16 B float32") + "  caused by: " + process_regex(1) +
                                               " has not answered: it is asleep\n"
                                               "  caused by: rank 1 sent nothing with tag 3 to rank 0 within 1.5 s\n"
                                               "  hint: see why that rank did not reach this operation; if it is only "

@@ -17,34 +17,22 @@
 namespace cohort {
 namespace {
 
+using test::print_error;
+using test::process_regex;
 using test::run_workers;
 using test::worker_arguments;
 using testing::MatchesRegex;
 
-constexpr const char* kProcess = " \\(pid [0-9]+ on [^ ]+\\)";
 constexpr const char* kAgreeHint =
     "  hint: every rank of the group must call the same collectives in the same order, with the same shapes, dtypes "
     "and "
     "roots; TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call before it starts\n";
 
-// Runs `fn` and prints the error it ends with.
-template <class Fn>
-void print_error(Fn fn) {
-  try {
-    fn();
-    std::cout << "(no error)" << std::endl;
-  } catch (const c10::Error& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
-  }
-}
-
-std::string process(int rank) { return "rank " + std::to_string(rank) + kProcess; }
-
 std::string mismatch(int rank, const std::string& mine, const std::string& theirs, const std::string& head) {
   return "\\[cohort\\] " + head + " on group \"default_pg\" failed\n  rank " + std::to_string(rank) +
          " of 2 on [^ ]+, backend gloo, [^\n]*\n"
          "  caused by: Detected mismatch between collectives on ranks: " +
-         mine + " on " + process(rank) + ", but " + theirs + " on " + process(1 - rank) + "\n(  caused by: [^\n]*\n)?" +
+         mine + " on " + process_regex(rank) + ", but " + theirs + " on " + process_regex(1 - rank) + "\n(  caused by: [^\n]*\n)?" +
          kAgreeHint;
 }
 
@@ -101,7 +89,7 @@ TEST(Failures, DifferentShapesMessage) {
                              "\\[rank1\\]:   rank 1 of 2 on [^ ]+, backend gloo, 20 B float32\n"
                              "\\[rank1\\]:   caused by: Detected mismatch between collectives on ranks: #1 is "
                              "all_reduce\\(SUM, float32 \\[5\\]\\) on " +
-                             process(1) + ", but all_reduce\\(SUM, float32 \\[4, 2\\]\\) on " + process(0) +
+                             process_regex(1) + ", but all_reduce\\(SUM, float32 \\[4, 2\\]\\) on " + process_regex(0) +
                              "\n\\[rank1\\]:   caused by: gloo::EnforceNotMet: [^\n]*\n\\[rank1\\]: " + kAgreeHint));
   EXPECT_THAT(results[0].output, MatchesRegex(mismatch(0, "#1 is all_reduce\\(SUM, float32 \\[4, 2\\]\\)",
                                                        "all_reduce\\(SUM, float32 \\[5\\]\\)", "all_reduce #1")));
@@ -197,7 +185,7 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
                            "  rank 0 of 2 on [^ ]+, backend gloo, 16 B float32\n"
                            "  caused by: no answer from the other ranks within the group's time-out of 1.5 s\n"
                            "  caused by: " +
-                           process(1) +
+                           process_regex(1) +
                            " has not arrived: it is computing\n"
                            "  caused by: [^\n]*\n"
                            "  hint: the ranks run at different speeds, but none is lost; raise the timeout of "
@@ -207,7 +195,7 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
                   "\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
                   "  rank 1 of 2 on [^ ]+, backend gloo, 16 B float32\n"
                   "  caused by: " +
-                  process(0) +
+                  process_regex(0) +
                   " gave up in all_reduce #2 on group \"default_pg\": no answer from the other ranks within the "
                   "group's time-out of 1.5 s\n"
                   "  caused by: [^\n]*\n"
@@ -229,7 +217,7 @@ TEST(Failures, WaitingInAnotherGroupIsSaidMessage) {
   const auto results = run_workers("crossed_groups", {.time_limit = std::chrono::seconds(40)});
   results.expect_success();
   EXPECT_THAT(results[0].output + results[1].output,
-              testing::ContainsRegex("rank [01]" + std::string(kProcess) +
+              testing::ContainsRegex("rank [01] \\(pid [0-9]+ on [^ ]+\\)"
                                      " has not arrived: it waits in all_reduce\\(SUM, float32 \\[4\\]\\) #1 on group "
                                      "\"[ab]\"\n"));
 }
@@ -248,7 +236,7 @@ TEST(Failures, ReceiveNamesTheRankThatSentNothingMessage) {
                            "  rank 0 of 3 on [^ ]+, backend gloo, 16 B float32\n"
                            "  caused by: no answer from the other ranks within the group's time-out of 1.5 s\n"
                            "  caused by: " +
-                           process(1) +
+                           process_regex(1) +
                            " has not arrived: it is asleep\n"
                            "  caused by: [^\n]*\n"
                            "  hint: see why that rank did not reach this operation; if it is only slow, raise "
@@ -318,7 +306,7 @@ void disturb(const std::string& backend, int signal, unsigned seed) {
     EXPECT_FALSE(results[rank].timed_out) << "rank " << rank;
     told += results[rank].output;
   }
-  EXPECT_THAT(told, testing::ContainsRegex(process(victim))) << "victim " << victim << ", seed " << seed;
+  EXPECT_THAT(told, testing::ContainsRegex(process_regex(victim))) << "victim " << victim << ", seed " << seed;
 }
 
 TEST(Failures, KilledAtRandomMomentsIsNamed) {

@@ -11,9 +11,9 @@ namespace {
 TEST(GradientHooks, CallsEveryCallbackInOrderAfterAccumulation) {
   auto parameter = torch::ones({2}, at::requires_grad());
   std::vector<std::string> calls;
-  const auto first = ddp::add_gradient_hook(
+  const auto first = parallel::add_gradient_hook(
       parameter, [&](const at::Tensor& p) { calls.push_back("first " + std::to_string(p.grad()[0].item<int>())); });
-  const auto second = ddp::add_gradient_hook(parameter, [&](const at::Tensor&) { calls.push_back("second"); });
+  const auto second = parallel::add_gradient_hook(parameter, [&](const at::Tensor&) { calls.push_back("second"); });
   (parameter * 3).sum().backward();
   (parameter * 4).sum().backward();
   EXPECT_EQ(calls, (std::vector<std::string>{"first 3", "second", "first 7", "second"}));
@@ -23,9 +23,9 @@ TEST(GradientHooks, EndWithTheirHandleAndFreeTheSlot) {
   auto parameter = torch::ones({2}, at::requires_grad());
   int calls = 0;
   {
-    const auto kept = ddp::add_gradient_hook(parameter, [&](const at::Tensor&) { ++calls; });
+    const auto kept = parallel::add_gradient_hook(parameter, [&](const at::Tensor&) { ++calls; });
     {
-      const auto dropped = ddp::add_gradient_hook(parameter, [&](const at::Tensor&) { calls += 100; });
+      const auto dropped = parallel::add_gradient_hook(parameter, [&](const at::Tensor&) { calls += 100; });
     }
     parameter.sum().backward();
     EXPECT_EQ(calls, 1);
@@ -36,8 +36,8 @@ TEST(GradientHooks, EndWithTheirHandleAndFreeTheSlot) {
 }
 
 TEST(GradientHooks, RefusesTensorsWithoutAGradientOfTheirOwn) {
-  EXPECT_THROW(ddp::add_gradient_hook(torch::ones({2}), [](const at::Tensor&) {}), c10::ValueError);
-  EXPECT_THROW(ddp::add_gradient_hook(torch::ones({2}, at::requires_grad()) * 2, [](const at::Tensor&) {}),
+  EXPECT_THROW(parallel::add_gradient_hook(torch::ones({2}), [](const at::Tensor&) {}), c10::ValueError);
+  EXPECT_THROW(parallel::add_gradient_hook(torch::ones({2}, at::requires_grad()) * 2, [](const at::Tensor&) {}),
                c10::ValueError);
 }
 
@@ -48,12 +48,12 @@ TEST(GradientHooks, RefusesAForeignOwnerOfTheSlotMessage) {
   auto parameter = torch::ones({2}, at::requires_grad());
   torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Foreign>());
   try {
-    ddp::add_gradient_hook(parameter, [](const at::Tensor&) {});
+    parallel::add_gradient_hook(parameter, [](const at::Tensor&) {});
     FAIL() << "a foreign hook was replaced";
   } catch (const c10::ValueError& error) {
     EXPECT_STREQ(
         error.what_without_backtrace(),
-        "the parameter's post-accumulate hook slot is held by something else; use cohort::ddp::add_gradient_hook");
+        "the parameter's post-accumulate hook slot is held by something else; use cohort::parallel::add_gradient_hook");
   }
 }
 
