@@ -1,5 +1,6 @@
 #include "cohort/base/address.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -30,6 +31,11 @@ std::string family_of(const std::string& address) { return address.find(':') == 
 
 bool is_of_family(const std::string& address, IpFamily family) {
   return family == IpFamily::kAny || family_of(address) == (family == IpFamily::kV4 ? "IPv4" : "IPv6");
+}
+
+bool is_ipv6(const std::string& text) {
+  in6_addr address{};
+  return inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), &address) == 1;
 }
 
 bool is_loopback(const std::string& address) {

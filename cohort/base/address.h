@@ -24,6 +24,8 @@ int socket_family(IpFamily family);
 std::string family_of(const std::string& address);
 /// True if `address` is of `family`, or `family` is kAny.
 bool is_of_family(const std::string& address, IpFamily family);
+/// A written IPv6 address, with or without a %zone.
+bool is_ipv6(const std::string& text);
 bool is_loopback(const std::string& address);
 /// Such an address means something on one link alone.
 bool is_link_local(const std::string& address);

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -19,14 +18,6 @@ namespace {
 
 Error os_error(const std::string& what, const std::string& path) {
   return Error("cannot " + what + " \"" + path + "\": " + errno_text(errno));
-}
-
-// umask() can only be read by setting it, which other threads would notice; the kernel tells it here.
-mode_t default_mode() {
-  const Result<std::string> status = read_file("/proc/self/status");
-  const size_t place = status ? status->find("\nUmask:") : std::string::npos;
-  if (place == std::string::npos) return 0600;
-  return 0666 & ~static_cast<mode_t>(std::strtoul(status->c_str() + place + 7, nullptr, 8));
 }
 
 std::string folder_of(const std::string& path) {
@@ -74,10 +65,8 @@ AtomicFile::~AtomicFile() {
   if (fd_ && !temporary_path_.empty()) std::remove(temporary_path_.c_str());
 }
 
-Result<void> AtomicFile::commit(std::optional<mode_t> mode) {
-  struct stat info {};
-  if (!mode) mode = stat(path_.c_str(), &info) == 0 ? info.st_mode & 07777 : default_mode();
-  if (fchmod(fd_.get(), *mode) != 0) return os_error("set the permissions of", path_);
+Result<void> AtomicFile::commit() {
+  if (fchmod(fd_.get(), 0600) != 0) return os_error("set the permissions of", path_);
   if (fsync(fd_.get()) != 0) return os_error("sync", path_);
   if (temporary_path_.empty()) temporary_path_ = name_file(fd_.get(), path_);
   if (temporary_path_.empty()) return os_error("name a file beside", path_);
@@ -91,7 +80,7 @@ Result<void> AtomicFile::commit(std::optional<mode_t> mode) {
 Result<void> write_file_atomically(const std::string& path, std::string_view data) {
   Result<AtomicFile> file = AtomicFile::create(path);
   Result<void> done = file ? file->write(data) : Result<void>(file.error());
-  if (done) done = file->commit(0600);
+  if (done) done = file->commit();
   if (!done) return Error("cannot write \"" + path + "\"").caused_by(done.error());
   return done;
 }

@@ -1,9 +1,6 @@
 /// AtomicFile: a file written piece by piece that appears at its path whole or not at all.
 #pragma once
 
-#include <sys/types.h>
-
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,10 +18,10 @@ class AtomicFile {
   AtomicFile(AtomicFile&& other) noexcept = default;
   ~AtomicFile();
 
-  Result<void> write(std::string_view data) { return write_all(fd_.get(), data); }
-  /// Syncs the file to disk, gives it permissions (without `mode` those of the file it replaces, or the process's default),
-  /// renames it to the path and syncs the folder.
-  Result<void> commit(std::optional<mode_t> mode = {});
+  Result<void> write(std::string_view data) { return write_all(fd_.get(), data, path_); }
+  /// Syncs the file to disk, renames it to the path and syncs the folder. Only its owner may read it, whatever the file that it
+  /// replaces allowed.
+  Result<void> commit();
 
  private:
   AtomicFile() = default;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cohort/base/env.h"
 #include "cohort/base/text.h"
 
 namespace cohort::base {
@@ -38,7 +39,7 @@ Result<Pipe> make_pipe() {
   return pipe;
 }
 
-Result<std::string> read_file(const std::string& path) {
+Result<std::string> read_file(const std::string& path, size_t limit) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return file_error("open", path);
   std::string text;
@@ -51,16 +52,22 @@ Result<std::string> read_file(const std::string& path) {
     if (count < 0) return file_error("read", path);
     if (count == 0) return text;
     text.append(buffer, static_cast<size_t>(count));
+    if (text.size() > limit) return Error(fmt::format("\"{}\" has more than {}", path, format_bytes(limit)));
   }
 }
 
-Result<void> write_all(int fd, std::string_view data) {
+std::string temporary_folder() {
+  const auto folder = get_env("TMPDIR").value_or("");
+  return folder.empty() ? "/tmp" : folder;
+}
+
+Result<void> write_all(int fd, std::string_view data, const std::string& name) {
   while (!data.empty()) {
     const ssize_t count = ::write(fd, data.data(), data.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      return Error(
-          fmt::format("cannot write {} to descriptor {}: {}", format_bytes(data.size()), fd, errno_text(errno)));
+      return Error(fmt::format("cannot write {} to {}: {}", format_bytes(data.size()),
+                               name.empty() ? fmt::format("descriptor {}", fd) : '"' + name + '"', errno_text(errno)));
     }
     data.remove_prefix(static_cast<size_t>(count));
   }

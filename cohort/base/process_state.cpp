@@ -1,5 +1,8 @@
 #include "cohort/base/process_state.h"
 
+#include <signal.h>
+
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <sstream>
@@ -11,7 +14,8 @@ namespace cohort::base {
 ProcessState read_process_state(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
-  if (!std::getline(file, line)) return {};
+  // Where /proc is not mounted, or does not show it, signals still tell.
+  if (!std::getline(file, line)) return {.exists = pid > 0 && (kill(pid, 0) == 0 || errno == EPERM)};
   std::istringstream fields(line.substr(line.rfind(')') + 1));
   std::string field;
   ProcessState state{.exists = true};
@@ -37,11 +41,16 @@ ProcessActivity read_process_activity(int pid) {
 
 const char* in_words(ProcessActivity activity) {
   switch (activity) {
-    case ProcessActivity::kGone: return "is gone";
-    case ProcessActivity::kStopped: return "is stopped (SIGSTOP or a debugger)";
-    case ProcessActivity::kBlocked: return "is in uninterruptible sleep (waiting for a disk or a driver)";
-    case ProcessActivity::kComputing: return "is computing";
-    case ProcessActivity::kAsleep: return "is asleep";
+    case ProcessActivity::kGone:
+      return "is gone";
+    case ProcessActivity::kStopped:
+      return "is stopped (SIGSTOP or a debugger)";
+    case ProcessActivity::kBlocked:
+      return "is in uninterruptible sleep (waiting for a disk or a driver)";
+    case ProcessActivity::kComputing:
+      return "is computing";
+    case ProcessActivity::kAsleep:
+      return "is asleep";
   }
   return "";
 }

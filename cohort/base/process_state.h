@@ -11,12 +11,16 @@ struct ProcessState {
   char state = '?';
   /// User and system time, in clock ticks.
   unsigned long long cpu_ticks = 0;
-  /// In clock ticks since boot, so that a reused pid is not mistaken for the process.
+  /// In clock ticks since boot, so that a reused pid is not mistaken for the process; empty where /proc does not show it.
   std::string started_at;
   /// As waitpid gives it, of a process in state 'Z' whose owner we are; 0 otherwise.
   int wait_status = 0;
 
   bool gone() const { return !exists || state == 'Z' || state == 'X'; }
+  /// Gone, or another process with the number of one that began at `start`. Where /proc is hidden the number alone counts.
+  bool is_gone_since(const std::string& start) const {
+    return gone() || (!started_at.empty() && !start.empty() && started_at != start);
+  }
 };
 
 ProcessState read_process_state(int pid);

@@ -134,7 +134,7 @@ struct OpenFile {
 
 Result<OpenFile> open_file(const std::string& path) {
   OpenFile file;
-  file.fd.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  file.fd.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO would wait for a writer
   struct stat info {};
   if (!file.fd || fstat(file.fd.get(), &info) != 0) return Error(base::errno_text(errno));
   if (!S_ISREG(info.st_mode)) return Error("it is not a plain file");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
@@ -31,6 +32,24 @@ int count_visible(const std::string& list, int num_gpus) {
 }
 
 }  // namespace
+
+Result<void> check_gpus(const std::string& list) {
+  if (list.empty()) return {};
+  std::set<std::string> seen;
+  for (const std::string& part : base::split(list, ',')) {
+    const std::string gpu = base::trim(part);
+    const auto index = base::parse_int(gpu);
+    const bool is_name = gpu.starts_with("GPU-") || gpu.starts_with("MIG-");
+    if (!is_name && (!index || *index < 0)) {
+      return Error(fmt::format("--gpus={}: \"{}\" is neither a GPU's number nor its name", list, gpu))
+          .with_hint("give numbers, as in --gpus=0,2, or names as nvidia-smi -L shows them");
+    }
+    if (!seen.insert(index ? std::to_string(*index) : gpu).second) {
+      return Error(fmt::format("--gpus={} has GPU {} twice", list, gpu));
+    }
+  }
+  return {};
+}
 
 HostDevices find_host_devices() {
   return {base::available_cores(), count_gpus("/dev", base::get_env("CUDA_VISIBLE_DEVICES"))};

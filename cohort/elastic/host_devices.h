@@ -15,6 +15,8 @@ struct HostDevices {
 };
 HostDevices find_host_devices();
 
+/// Checks --gpus: indices, or names such as GPU-8e1f... and MIG-..., each once.
+base::Result<void> check_gpus(const std::string& list);
 /// GPUs a CUDA program would see: /dev/nvidia0, 1, ... in `device_folder`, restricted by CUDA_VISIBLE_DEVICES if set.
 int count_gpus(const std::string& device_folder, const std::optional<std::string>& visible_devices);
 

@@ -127,6 +127,7 @@ HostFacts find_host_facts(const LaunchOptions& options) {
 Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& host) {
   LaunchPlan plan;
   if (Result<void> checked = check_program(options.program); !checked) return checked.error();
+  if (Result<void> checked = check_gpus(options.gpus); !checked) return checked.error();
   const Result<int> local_world_size = parse_local_world_size(options.local_world_size, host.devices);
   if (!local_world_size) return local_world_size.error();
   plan.local_world_size = *local_world_size;

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-#include "cohort/base/env.h"
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
 
@@ -100,8 +99,7 @@ Result<LogFolder> create_log_folder(const std::string& log_dir, const std::strin
   if (log_dir == "/dev/null") return folder;
   std::string root = log_dir;
   if (root.empty()) {
-    const std::string temporary = base::get_env("TMPDIR").value_or("/tmp");
-    Result<std::string> created = base::make_unique_directory(temporary + "/torchelastic_");
+    Result<std::string> created = base::make_unique_directory(base::temporary_folder() + "/torchelastic_");
     if (!created) return created.error();
     folder.temporary_root = root = *created;
   } else if (Result<void> made = base::make_directories(root); !made) {

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/env.h"
+#include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
@@ -127,8 +128,7 @@ Result<WatchdogTimer> WatchdogTimer::create(const std::string& path) {
     }
   }
   if (timer.path_.empty()) {
-    Result<std::string> folder =
-        base::make_unique_directory(base::get_env("TMPDIR").value_or("/tmp") + "/torchelastic_timer_");
+    Result<std::string> folder = base::make_unique_directory(base::temporary_folder() + "/torchelastic_timer_");
     if (!folder) return Error("cannot make the watchdog timers' named pipe").caused_by(folder.error());
     timer.folder_ = *folder;
     timer.path_ = timer.folder_ + "/pipe";

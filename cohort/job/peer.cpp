@@ -70,7 +70,7 @@ bool is_same_process(const Peer& a, const Peer& b) {
 bool is_seen_gone(const Peer& peer) {
   if (peer.pid_scope != own_pid_scope()) return false;
   const auto state = base::read_process_state(peer.pid);
-  return state.gone() || state.started_at != peer.started_at;
+  return state.is_gone_since(peer.started_at);
 }
 
 std::string describe_process(const Peer& peer) { return "pid " + std::to_string(peer.pid) + " on " + peer.host; }

@@ -19,12 +19,13 @@ base::Result<std::unique_ptr<Rendezvous>> start_any(Settings settings) {
     if (!family) return family.error();
     settings.family = *family;
   }
-  if (settings.backend == Settings::Backend::kStandalone) return start_standalone(settings);
+  for (const auto& warning : settings.warnings) base::warn_once(warning);
   if (settings.ignores_node_rank) {
     base::warn_once(fmt::format(
         "--node-rank={} is ignored: it belongs to --rdzv-backend=static; ranks follow from the hosts' names",
         settings.node_rank));
   }
+  if (settings.backend == Settings::Backend::kStandalone) return start_standalone(settings);
   auto place = MeetingPlace::open(settings);
   if (!place) return place.error();
   return std::unique_ptr<Rendezvous>(std::make_unique<Meeting>(settings, std::move(*place)));

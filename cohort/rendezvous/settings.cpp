@@ -53,7 +53,8 @@ Result<void> parse_endpoint(const std::string& text, int default_port, Settings*
     host.resize(colon);
   }
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  if (host.empty() || host.find_first_of("[]/, ") != std::string::npos) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  if (host.empty() || host.find_first_of("[]/, ") != std::string::npos || (is_v6 && !base::is_ipv6(host))) {
     return bad_flag("--rdzv-endpoint", text, "is not HOST, HOST:PORT or [IPV6]:PORT");
   }
   settings->host = host;
@@ -158,24 +159,40 @@ const std::vector<Option>& options() {
   return all;
 }
 
-Result<void> parse_conf(const std::string& text, Settings* settings) {
+// 'a' and "a" are a.
+std::string without_quotes(std::string text) {
+  const bool is_quoted =
+      text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.front() == text.back();
+  return is_quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+Result<void> parse_conf(const std::string& given, Settings* settings) {
+  const auto text = without_quotes(base::trim(given));
   if (base::trim(text).empty()) return {};
   std::vector<std::string> names;
+  bool has_quotes = text != base::trim(given);
   for (const auto& option : options()) names.emplace_back(option.name);
   for (const auto& pair : base::split(text, ',')) {
     const auto equals = pair.find('=');
     const auto name = base::trim(pair.substr(0, equals));
-    const auto value = equals == std::string::npos ? std::string() : base::trim(pair.substr(equals + 1));
+    const auto typed = equals == std::string::npos ? std::string() : base::trim(pair.substr(equals + 1));
+    const auto value = without_quotes(typed);
+    has_quotes = has_quotes || value != typed;
     if (name.empty() || value.empty()) return bad_flag("--rdzv-conf", text, "is not a list NAME=VALUE,NAME=VALUE");
     const auto& all = options();
     const auto option = std::find_if(all.begin(), all.end(), [&](const auto& each) { return name == each.name; });
     if (option == all.end()) {
-      return Error(fmt::format("--rdzv-conf has no option \"{}\"{}", name, base::did_you_mean(name, names)))
-          .with_hint("there are " + base::join(names, ", "));
+      settings->warnings.push_back(fmt::format("--rdzv-conf has no option \"{}\"{}; it is ignored. There are {}", name,
+                                               base::did_you_mean(name, names), base::join(names, ", ")));
+      continue;
     }
     if (!option->take(value, settings)) {
       return Error(fmt::format("--rdzv-conf {}={} is not {}", name, value, option->what));
     }
+  }
+  if (has_quotes) {
+    settings->warnings.push_back(
+        fmt::format("--rdzv-conf={} has quotes in it, as a YAML file may leave them; they are ignored", given));
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cohort/base/address.h"
 #include "cohort/base/result.h"
@@ -73,12 +74,15 @@ struct Settings {
   bool is_other_node = false;
   /// Given although the backend does not use it; reported once.
   bool ignores_node_rank = false;
+  /// What was ignored in --rdzv-conf, one sentence each.
+  std::vector<std::string> warnings;
 
   /// After which a silent node counts as lost.
   std::chrono::milliseconds lost_after() const { return keep_alive_interval * keep_alive_max_attempt; }
 };
 
-/// What `flags` mean. Errors name the flag and its value; an unknown key of --rdzv-conf has a suggestion.
+/// What `flags` mean. Errors name the flag and its value. An unknown key of --rdzv-conf is a warning with a suggestion: torchrun
+/// hands all of them to its backends, which take what they know.
 /// --standalone, and one static node without endpoint and port, mean kStandalone with a random run id, as in torchrun.
 base::Result<Settings> parse_settings(const Flags& flags);
 

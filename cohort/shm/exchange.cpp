@@ -36,6 +36,7 @@ class SharedExchange final : public Exchange {
   TransferPtr send(const void* data, Elements elements, int destination, int tag, const CallOptions& options) override;
   TransferPtr receive(void* data, Elements elements, int source, int tag, const CallOptions& options) override;
   bool wait(const TransferPtr& transfer, std::optional<milliseconds> limit) override;
+  bool wait_for_sends(milliseconds limit) override;
   void interrupt() override;
 
  private:
@@ -131,6 +132,18 @@ bool SharedExchange::wait(const TransferPtr& transfer, std::optional<millisecond
   const std::lock_guard lock(mutex_);
   if (traffic_.num_pending() > 0) call_helper();
   return target->is_done();
+}
+
+bool SharedExchange::wait_for_sends(milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  const auto has_sends = [this] {
+    const std::lock_guard lock(mutex_);
+    return traffic_.has_sends();
+  };
+  num_waiters_.fetch_add(1);
+  drive([&] { return !has_sends() || Clock::now() >= end; }, nullptr, end);
+  num_waiters_.fetch_sub(1);
+  return !has_sends();
 }
 
 // Spins, yields, sleeps, and starts over whenever something has moved.

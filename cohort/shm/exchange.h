@@ -53,6 +53,9 @@ class Exchange {
   /// Blocks until done, failed, or (with a limit) the limit is over: then returns false.
   virtual bool wait(const TransferPtr& transfer, std::optional<std::chrono::milliseconds> limit = {}) = 0;
 
+  /// Blocks until no send is pending, or the limit is over: then returns false. Receives are left as they are.
+  virtual bool wait_for_sends(std::chrono::milliseconds limit) = 0;
+
   /// Makes a waiting thread ask Neighbours at once, not after the next slice of sleep. Any thread, also from Neighbours.
   virtual void interrupt() = 0;
 };

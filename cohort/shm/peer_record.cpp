@@ -21,6 +21,8 @@ namespace {
 
 uint64_t to_number(const std::string& text) { return text.empty() ? 0 : std::stoull(text); }
 
+std::string start_of(const PeerRecord& peer) { return peer.started_at == 0 ? "" : std::to_string(peer.started_at); }
+
 void read_affinity(PeerRecord& peer) {
   cpu_set_t* const set = CPU_ALLOC(1024);
   const auto size = CPU_ALLOC_SIZE(1024);
@@ -45,8 +47,7 @@ PeerRecord this_process() {
 
 bool is_gone(const PeerRecord& peer) {
   if (peer.pid == getpid()) return false;
-  const auto state = base::read_process_state(peer.pid);
-  return state.gone() || to_number(state.started_at) != peer.started_at;
+  return base::read_process_state(peer.pid).is_gone_since(start_of(peer));
 }
 
 std::string describe(const PeerRecord& peer) {
@@ -55,7 +56,7 @@ std::string describe(const PeerRecord& peer) {
 
 std::string how_it_ended(const PeerRecord& peer) {
   const auto state = base::read_process_state(peer.pid);
-  if (!state.exists || to_number(state.started_at) != peer.started_at || state.wait_status == 0) return "has ended";
+  if (!state.exists || state.started_at != start_of(peer) || state.wait_status == 0) return "has ended";
   if (WIFSIGNALED(state.wait_status)) {
     return "was killed by " + base::ExitStatus{0, WTERMSIG(state.wait_status)}.describe();
   }

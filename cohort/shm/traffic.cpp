@@ -389,4 +389,9 @@ Outcome Traffic::timeout_text(const PendingTransfer& transfer) const {
   return receive_timeout(state, offers);
 }
 
+bool Traffic::has_sends() const {
+  return std::any_of(pending_.begin(), pending_.end(),
+                     [](const auto& transfer) { return transfer->kind == PendingTransfer::Kind::kSend; });
+}
+
 }  // namespace cohort::shm

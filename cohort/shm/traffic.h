@@ -40,6 +40,7 @@ class Traffic {
   void fail_all(const Outcome& outcome);
 
   size_t num_pending() const { return pending_.size(); }
+  bool has_sends() const;
   /// time_point::max(): none.
   Clock::time_point next_deadline() const;
 

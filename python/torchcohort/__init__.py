@@ -102,6 +102,17 @@ for _name, _devices in _DEVICES.items():
 # Threads that let go of a tensor need the interpreter, and one that comes back from an operation when the interpreter is half
 # gone aborts the process. So where groups were not destroyed, daemon threads get a moment to notice.
 def _end():
+    try:
+        # Other ranks may count on what this one has started. After an error the end must not wait for them.
+        num_lost = 0 if hasattr(sys, "last_value") else _C.complete_operations()
+        if num_lost:
+            print(f"[cohort] warning: exiting with {num_lost} operation(s) that nobody waited for and that could not be completed. "
+                  "Call wait() on every Work and destroy_process_group() before the program ends.", file=sys.stderr)
+    finally:
+        _end_threads()
+
+
+def _end_threads():
     if _C.end_background_threads():
         deadline = time.monotonic() + 0.3
         for thread in threading.enumerate():

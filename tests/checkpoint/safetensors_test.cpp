@@ -123,25 +123,32 @@ TEST_F(SafetensorsTest, LoadedTensorsOwnTheirMemory) {
   EXPECT_EQ(loaded["a"].sum().item<float>(), 8);
 }
 
-TEST_F(SafetensorsTest, ReplacesAFileWholeAndKeepsItsPermissions) {
+// Whatever the file that was there allowed.
+TEST_F(SafetensorsTest, ReplacesAFileWholeByOneForItsOwnerOnly) {
   folder_.write("a.safetensors", "old");
-  ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0666), 0);
   StateDict tensors;
   tensors.insert("a", at::ones({4}));
   save_file(tensors, path_);
   struct stat info {};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0640u);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
   EXPECT_EQ(folder_.num_files(), 1u);
 }
 
-TEST_F(SafetensorsTest, NewFilesGetTheProcessesDefaultPermissions) {
-  const mode_t mask = umask(027);
+TEST_F(SafetensorsTest, NewFilesAreForTheirOwnerOnly) {
+  const mode_t mask = umask(0);
   save_file(StateDict(), path_);
   umask(mask);
   struct stat info {};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0640u);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(SafetensorsTest, AFifoIsRefusedAtOnceMessage) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const auto text = test::error_text<c10::Error>([&] { load_file(path_); });
+  EXPECT_EQ(text, "[cohort] load_file: cannot read \"" + path_ + "\"\n  caused by: it is not a plain file");
 }
 
 TEST_F(SafetensorsTest, FollowsALink) {

@@ -31,6 +31,15 @@ TEST(HostDevices, LocalWorldSizeErrorsMessage) {
   EXPECT_EQ(parse_local_world_size("0", devices).error().describe(), "--nproc-per-node=0 must be from 1 to 1048576");
 }
 
+TEST(HostDevices, ListOfGpusMessage) {
+  for (const char* list : {"", "0", "2, 0", "GPU-8e1f,MIG-2", "0,GPU-8e1f"}) EXPECT_TRUE(check_gpus(list).ok()) << list;
+  const std::string hint = "\n  hint: give numbers, as in --gpus=0,2, or names as nvidia-smi -L shows them";
+  EXPECT_EQ(check_gpus("0,x").error().describe(), "--gpus=0,x: \"x\" is neither a GPU's number nor its name" + hint);
+  EXPECT_EQ(check_gpus("0,").error().describe(), "--gpus=0,: \"\" is neither a GPU's number nor its name" + hint);
+  EXPECT_EQ(check_gpus("-1").error().describe(), "--gpus=-1: \"-1\" is neither a GPU's number nor its name" + hint);
+  EXPECT_EQ(check_gpus("0,1,00").error().describe(), "--gpus=0,1,00 has GPU 00 twice");
+}
+
 TEST(HostDevices, CountsGpusThatCudaWouldShow) {
   const test::TemporaryFolder devices;
   for (const char* name : {"nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"}) {

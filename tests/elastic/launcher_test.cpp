@@ -240,6 +240,8 @@ TEST(Launcher, UsageErrorsEndWithTwo) {
   Launcher unknown(run_words({"--nproc-per-nods", "2", "x"}));
   EXPECT_EQ(unknown.finish(), 2);
   EXPECT_THAT(unknown.errors(), HasSubstr("unknown flag --nproc-per-nods (did you mean \"--nproc-per-node\"?)"));
+  Launcher torchruns(run_words({"--logs-specs=default", "true"}));
+  EXPECT_EQ(torchruns.finish(), 0) << torchruns.errors();
   Launcher specs(run_words({"--logs-specs=mine", "x"}));
   EXPECT_EQ(specs.finish(), 2);
   EXPECT_EQ(

@@ -70,6 +70,26 @@ def callback_that_never_runs(rank, size):
         KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True).get_future().then(lambda future: torch.ones(1)))
 
 
+def started_and_left(rank, size):
+    """Rank 1 starts operations and ends, by itself or by destroying its group; rank 0 calls the same ones later."""
+    tensors = [torch.full((5,), float(rank + index)) for index in range(4)]
+    work = None
+    if rank == 0:
+        time.sleep(0.3)
+    dist.broadcast(tensors[0], 1, async_op=rank == 1)
+    work = dist.all_reduce(tensors[1], async_op=rank == 1)
+    if rank == 1:
+        dist.isend(torch.arange(200_000.0), 0)
+        work.get_future().then(lambda future: KEPT.append(dist.all_reduce(tensors[2], async_op=True)))
+    else:
+        received = torch.zeros(200_000)
+        dist.recv(received, 1)
+        dist.all_reduce(tensors[2])
+        assert tensors[0].tolist() == [1.0] * 5 and tensors[1].tolist() == [3.0] * 5
+        assert tensors[2].tolist() == [5.0] * 5 and received[-1] == 199_999
+        dist.destroy_process_group()
+
+
 def exception(rank, size):
     KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True))
     raise RuntimeError("mine")

@@ -116,12 +116,12 @@ def wrong_arguments(rank, size):
 
 
 def test_wrong_arguments_raise_value_errors_and_leave_the_group_well():
-    expected = ["broadcast: root 2 is out of range. Valid ranks are 0 to 1",
-                "all_gather needs tensors of 4 elements, got 3",
-                "reduce_scatter needs tensors of 3 elements, got 2",
-                "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32",
-                "Invalid destination rank: destination rank should not be the same as the rank of the current process."]
-    for errors, total in run_ranks(wrong_arguments, 2):
+    for rank, (errors, total) in enumerate(run_ranks(wrong_arguments, 2)):
+        expected = ["broadcast: root 2 is out of range. Valid ranks are 0 to 1",
+                    f"all_gather needs a tensor of 4 elements at place {rank} of the list, this rank's, got 3",
+                    f"reduce_scatter needs a tensor of 3 elements at place {rank} of the list, this rank's, got 2",
+                    "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32",
+                    "Invalid destination rank: destination rank should not be the same as the rank of the current process."]
         assert errors == [("ValueError", text) for text in expected]
         assert total == [2, 2]
 

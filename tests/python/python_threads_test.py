@@ -1,5 +1,6 @@
 """Python's lock: threads, callbacks, and tensors that other threads let go of never stop a collective."""
 import gc
+import multiprocessing
 import threading
 import time
 import weakref
@@ -207,3 +208,50 @@ def test_ddp_with_a_python_hook():
     for rank in range(2):
         for one, other in zip(plain[rank], hooked[rank], strict=True):
             assert torch.equal(one, other)
+
+
+def kept_futures_of_dropped_works(rank, size):
+    """Works are dropped at once, futures kept, callbacks start operations of their own; a synchronous one now and then."""
+    futures, started = [], []
+    group = dist.new_group()
+
+    def start_another(future):
+        started.append(dist.all_reduce(torch.ones(1), group=group, async_op=True))
+
+    for step in range(1200 // size):
+        for root in range(size):
+            gathered = [torch.zeros(3).as_subclass(Marked) for _ in range(size)] if rank == root else None
+            futures.append(dist.gather(torch.full((3,), float(rank + step)), gathered, dst=root, async_op=True).get_future())
+        parts = [torch.zeros(2) for _ in range(size)]
+        futures.append(dist.all_gather(parts, torch.full((2,), float(rank)), async_op=True).get_future())
+        if step % 10 == 0:
+            futures[-1].then(start_another)
+        if step % 7 == 0:
+            total = torch.ones(1)
+            dist.all_reduce(total)
+            assert total.item() == size
+        if len(futures) > 200:
+            del futures[:100]
+    for future in futures:
+        future.wait()
+    dist.barrier()
+    for work in list(started):
+        work.wait()
+    return parts[size - 1].tolist()
+
+
+def burn(over):
+    while not over.is_set():
+        pass
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_futures_outlive_their_works_beside_load(size):
+    over = multiprocessing.get_context("fork").Event()
+    load = multiprocessing.get_context("fork").Process(target=burn, args=(over,), daemon=True)
+    load.start()
+    try:
+        assert run_ranks(kept_futures_of_dropped_works, size) == [[size - 1.0] * 2] * size
+    finally:
+        over.set()
+        load.join()

@@ -126,6 +126,8 @@ TEST(RendezvousSettings, EndpointMessages) {
   EXPECT_EQ(error_of(c10d("node0:65536")),
             "--rdzv-endpoint=\"node0:65536\" has the port \"65536\", which is not a number from 0 to 65535");
   EXPECT_EQ(error_of(c10d(":80")), "--rdzv-endpoint=\":80\" is not HOST, HOST:PORT or [IPV6]:PORT");
+  EXPECT_EQ(error_of(c10d(":::::")), "--rdzv-endpoint=\":::::\" is not HOST, HOST:PORT or [IPV6]:PORT");
+  EXPECT_EQ(error_of(c10d("[fe80]:80x:1")), "--rdzv-endpoint=\"[fe80]:80x:1\" is not HOST, HOST:PORT or [IPV6]:PORT");
   EXPECT_EQ(error_of(c10d("a b:80")), "--rdzv-endpoint=\"a b:80\" is not HOST, HOST:PORT or [IPV6]:PORT");
   EXPECT_EQ(error_of(c10d(" ")), "--rdzv-endpoint=\" \" is not HOST, HOST:PORT or [IPV6]:PORT");
 }
@@ -175,9 +177,25 @@ TEST(RendezvousSettings, DefaultsAreTorchruns) {
   EXPECT_EQ(settings.read_timeout, 60s);
 }
 
+TEST(RendezvousSettings, UnknownOptionsAndQuotesAreWarningsMessage) {
+  const auto unknown = parse_settings(c10d("node0", "joint_timeout=7,join_timeout=8")).value();
+  EXPECT_EQ(unknown.join_timeout, 8s);
+  ASSERT_EQ(unknown.warnings.size(), 1u);
+  EXPECT_TRUE(
+      unknown.warnings[0].starts_with("--rdzv-conf has no option \"joint_timeout\" (did you mean \"join_timeout\"?); "
+                                      "it is ignored. There are join_timeout, "))
+      << unknown.warnings[0];
+  for (const char* text : {"'join_timeout=5'", "\"join_timeout=5\"", "join_timeout='5'", "join_timeout=\"5\""}) {
+    const auto quoted = parse_settings(c10d("node0", text)).value();
+    EXPECT_EQ(quoted.join_timeout, 5s) << text;
+    EXPECT_EQ(quoted.warnings,
+              std::vector<std::string>{"--rdzv-conf=" + std::string(text) +
+                                       " has quotes in it, as a YAML file may leave them; they are ignored"});
+  }
+  EXPECT_TRUE(parse_settings(c10d("node0", "join_timeout=5")).value().warnings.empty());
+}
+
 TEST(RendezvousSettings, ConfMessages) {
-  EXPECT_EQ(parse_settings(c10d("", "joint_timeout=7")).error().message(),
-            "--rdzv-conf has no option \"joint_timeout\" (did you mean \"join_timeout\"?)");
   EXPECT_EQ(error_of(c10d("", "join_timeout")), "--rdzv-conf=\"join_timeout\" is not a list NAME=VALUE,NAME=VALUE");
   EXPECT_EQ(error_of(c10d("", "join_timeout=")), "--rdzv-conf=\"join_timeout=\" is not a list NAME=VALUE,NAME=VALUE");
   EXPECT_EQ(error_of(c10d("", "join_timeout=0")), "--rdzv-conf join_timeout=0 is not a number of seconds above 0");

@@ -41,7 +41,8 @@ Result<std::vector<std::string>> flags_from_file(const std::string& path, const 
   const auto failed = [&](Error cause) {
     return Error(fmt::format("--config={} cannot be used", path)).caused_by(std::move(cause));
   };
-  const Result<std::string> text = base::read_file(path);
+  constexpr size_t kMostBytes = 1 << 20;
+  const Result<std::string> text = base::read_file(path, kMostBytes);
   if (!text) return failed(text.error());
   std::vector<std::string> words;
   try {

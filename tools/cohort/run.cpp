@@ -115,7 +115,8 @@ void add_log_flags(CLI::App& app, RunFlags& flags) {
       ->group(group);
   app.add_option("--event-log-handler", options.event_log_handler, "null, or console: a JSON line per event on stderr")
       ->group(group);
-  app.add_option("--logs-specs", flags.logs_specs, "Not supported: a plug-in of Python's torchrun")->group(group);
+  app.add_option("--logs-specs", flags.logs_specs, "Only \"default\": others are plug-ins of Python's torchrun")
+      ->group(group);
 }
 
 void add_failure_flags(CLI::App& app, RunFlags& flags) {
@@ -263,7 +264,7 @@ Result<void> finish_flags(RunFlags& flags, const std::vector<std::string>& progr
     return Error(fmt::format("--start-method={} must be spawn, fork or forkserver{}", flags.start_method,
                              base::did_you_mean(flags.start_method, methods)));
   }
-  if (!flags.logs_specs.empty()) {
+  if (!flags.logs_specs.empty() && flags.logs_specs != "default") {
     return Error(fmt::format("--logs-specs={} names a plug-in of Python's torchrun, which this launcher cannot load",
                              flags.logs_specs))
         .with_hint("--log-dir, --redirects, --tee and the filters say where output goes");

@@ -87,14 +87,11 @@ fetch() {  # release
     touch "$folder/complete"
 }
 
-# The objects of the layers that include LibTorch, no library: that the headers fit is what can differ between releases. The
-# oldest release gets each source alone, not several as one: so a source that lacks an include of its own is found.
+# The objects of the layers that include LibTorch, no library: that the headers fit is what can differ between releases.
 # Without optimisation GCC does not see that TORCH_CHECK(false) never returns.
 compile() {  # release
-  local build=$root/$1/compile unity=ON
-  [[ $1 == "${releases[0]}" ]] && unity=OFF
+  local build=$root/$1/compile
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -Wno-return-type" -DCOHORT_TORCH_ROOT="$root/$1/torch" \
-    -DCOHORT_UNITY_BUILD=$unity \
     -DCOHORT_BUILD_TESTS=OFF -DCOHORT_BUILD_EXAMPLES=OFF -DCOHORT_BUILD_BENCHMARKS=OFF -DCOHORT_BUILD_PYTHON=OFF >/dev/null || return 1
   local objects
   mapfile -t objects < <(.venv/bin/python - "$build" <<'PY'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests of a finished release build, ctest and then pytest, and ends with both summaries and what was skipped.
 #
-# pytest runs a file per core (pytest-xdist): a file's tests stay together and in order, since its servers and clusters are
+# pytest runs a file per core and one more (pytest-xdist): a file's tests stay together and in order, since its servers and clusters are
 # theirs. Tests marked `alone` come after the others, one at a time.
 #
 # COHORT_SECOND_TRY=1 (as in CI) runs each failed test once more, alone. One that passes then is named at the end: it is a
@@ -13,7 +13,11 @@ logs=build/test-logs
 mkdir -p $logs
 rm -f $logs/*-failed.txt $logs/{ctest,pytest,alone}.{txt,xml}
 
-ctest --preset release -j "$(nproc)" --output-junit "$PWD/$logs/ctest.xml" 2>&1 | tee $logs/ctest.txt
+# Many tests wait more than they compute.
+cores=$(nproc)
+workers=$(((cores < 8 ? cores : 8) + 1))
+
+ctest --preset release -j "$workers" --output-junit "$PWD/$logs/ctest.xml" 2>&1 | tee $logs/ctest.txt
 ctest_status=${PIPESTATUS[0]}
 
 pytest=(env COHORT_BINARY_DIR="$PWD/build" .venv/bin/python -m pytest -q -rfEs -p no:cacheprovider)
@@ -26,7 +30,6 @@ run_pytest() {  # name of the logs, further options: the exit code of pytest, wi
   return "$status"
 }
 pytest_status=0
-workers=$(($(nproc) < 8 ? $(nproc) : 8))
 run_pytest pytest -m "not alone" -n "$workers" --dist loadfile || pytest_status=$?
 run_pytest alone -m alone -p no:xdist || pytest_status=$((pytest_status > $? ? pytest_status : $?))
 

@@ -18,17 +18,14 @@ BackgroundList& background() {
   return *instance;
 }
 
-size_t close_background(bool idle_ones_too) {
+// What is called of them, and their end, may run foreign code, so not with the lock.
+std::vector<std::shared_ptr<BackgroundThreads>> running_threads() {
   std::vector<std::shared_ptr<BackgroundThreads>> found;
-  {
-    const std::lock_guard lock(background().mutex);
-    for (const auto& [threads, reference] : background().running) {
-      if (!idle_ones_too && threads->num_pending() == 0) continue;
-      if (auto owner = reference.lock()) found.push_back(std::move(owner));
-    }
+  const std::lock_guard lock(background().mutex);
+  for (const auto& [threads, reference] : background().running) {
+    if (auto owner = reference.lock()) found.push_back(std::move(owner));
   }
-  for (const auto& threads : found) threads->close();
-  return found.size();
+  return found;
 }
 
 }  // namespace
@@ -44,14 +41,27 @@ void remove_background_threads(BackgroundThreads& threads) {
 }
 
 size_t num_pending_in_background() {
-  const std::lock_guard lock(background().mutex);
   size_t count = 0;
-  for (const auto& [threads, reference] : background().running) count += threads->num_pending();
+  for (const auto& threads : running_threads()) count += threads->num_pending();
   return count;
 }
 
-void end_background_operations() { close_background(/*idle_ones_too=*/false); }
+size_t complete_background_operations() {
+  size_t num_lost = 0;
+  for (const auto& threads : running_threads()) num_lost += threads->complete();
+  return num_lost;
+}
 
-bool end_background_threads() { return close_background(/*idle_ones_too=*/true) > 0; }
+void end_background_operations() {
+  for (const auto& threads : running_threads()) {
+    if (threads->num_pending() > 0) threads->close();
+  }
+}
+
+bool end_background_threads() {
+  const auto all = running_threads();
+  for (const auto& threads : all) threads->close();
+  return !all.empty();
+}
 
 }  // namespace cohort::comm

@@ -15,6 +15,9 @@ class BackgroundThreads {
   virtual ~BackgroundThreads() = default;
   /// Operations that have not ended.
   virtual size_t num_pending() = 0;
+  /// Runs what nobody waits for to its end, within its time-outs; may throw where the user interrupts it. Returns: how many
+  /// operations could not be completed.
+  virtual size_t complete() = 0;
   /// Ends them with an error, and the threads. Effective once.
   virtual void close() = 0;
 };
@@ -26,6 +29,8 @@ void remove_background_threads(BackgroundThreads& threads);
 
 /// Operations of this process that run in the background and have not ended.
 size_t num_pending_in_background();
+/// At exit: completes such operations. Returns: how many could not be.
+COHORT_BINDING_API size_t complete_background_operations();
 /// At exit: closes all that have such operations.
 void end_background_operations();
 

@@ -30,8 +30,8 @@ at::Tensor as_bytes(const at::Tensor& plain) {
 
 at::Tensor StandIns::sent(const at::Tensor& tensor) const { return is_plain(tensor) ? tensor : plain_copy(tensor); }
 
-at::Tensor StandIns::received(const at::Tensor& tensor) {
-  if (is_plain(tensor)) return tensor;
+at::Tensor StandIns::received(const at::Tensor& tensor, bool apart) {
+  if (!apart && is_plain(tensor)) return tensor;
   const auto copy = at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
   copy_back_later(tensor, copy);
   return copy;
@@ -48,8 +48,8 @@ std::vector<at::Tensor> StandIns::sent(const std::vector<at::Tensor>& tensors) c
   return each(tensors, [this](const at::Tensor& tensor) { return sent(tensor); });
 }
 
-std::vector<at::Tensor> StandIns::received(const std::vector<at::Tensor>& tensors) {
-  return each(tensors, [this](const at::Tensor& tensor) { return received(tensor); });
+std::vector<at::Tensor> StandIns::received(const std::vector<at::Tensor>& tensors, bool apart) {
+  return each(tensors, [this, apart](const at::Tensor& tensor) { return received(tensor, apart); });
 }
 
 std::vector<at::Tensor> StandIns::exchanged(const std::vector<at::Tensor>& tensors) {

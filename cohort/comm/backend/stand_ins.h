@@ -23,13 +23,14 @@ class StandIns {
  public:
   /// What the engine reads: the content of `tensor`.
   at::Tensor sent(const at::Tensor& tensor) const;
-  /// What the engine writes, its content undefined until then; copy_back() brings it to `tensor`.
-  at::Tensor received(const at::Tensor& tensor);
+  /// What the engine writes, its content undefined until then; copy_back() brings it to `tensor`. `apart`: not the tensor's
+  /// own memory, see overlap.h.
+  at::Tensor received(const at::Tensor& tensor, bool apart = false);
   /// What the engine reads and writes.
   at::Tensor exchanged(const at::Tensor& tensor);
 
   std::vector<at::Tensor> sent(const std::vector<at::Tensor>& tensors) const;
-  std::vector<at::Tensor> received(const std::vector<at::Tensor>& tensors);
+  std::vector<at::Tensor> received(const std::vector<at::Tensor>& tensors, bool apart = false);
   std::vector<at::Tensor> exchanged(const std::vector<at::Tensor>& tensors);
 
   /// Makes `copy` the source of `tensor` in copy_back(): of the same dtype and number of elements, or its bytes. In this

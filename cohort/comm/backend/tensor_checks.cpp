@@ -29,6 +29,23 @@ void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const
   }
 }
 
+Sizes check_list(const char* name, const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& like, int own,
+                 int world_size) {
+  TORCH_CHECK_VALUE(lists.size() == 1, name, " needs one list of tensors, got ", lists.size());
+  const auto& list = lists[0];
+  TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(world_size), name, " needs one tensor per rank, ", world_size,
+                    ", got ", list.size());
+  auto sizes = Sizes::kEven;
+  for (const auto& tensor : list) {
+    check_tensors(name, {like, tensor});
+    if (tensor.numel() != like.numel()) sizes = Sizes::kUneven;
+  }
+  const auto& mine = list[static_cast<size_t>(own)];
+  TORCH_CHECK_VALUE(mine.numel() == like.numel(), name, " needs a tensor of ", like.numel(), " elements at place ", own,
+                    " of the list, this rank's, got ", mine.numel());
+  return sizes;
+}
+
 void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, int world_size, const char* side) {
   TORCH_CHECK_VALUE(tensor.dim() > 0, "all_to_all_single: the ", side, " tensor needs at least one dimension");
   const auto rows = tensor.size(0);

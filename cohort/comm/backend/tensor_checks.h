@@ -13,6 +13,11 @@ void check_tensors(const char* name, const std::vector<at::Tensor>& tensors);
 /// Each output has its input's dtype and `factor` times its elements.
 void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                  int factor);
+enum class Sizes { kEven, kUneven };
+/// One list of one tensor per rank, of the dtype of `like`; rank `own`'s has the elements of `like`. kUneven: some of the others
+/// have not.
+Sizes check_list(const char* name, const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& like, int own,
+                 int world_size);
 /// Of all_to_all_single. Splits are rows per rank; empty: equal parts.
 void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, int world_size, const char* side);
 /// `peer` is another rank of the group; `name` is "send" or "recv".

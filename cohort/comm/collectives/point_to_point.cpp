@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/job/call_site.h"
 
@@ -15,12 +16,31 @@ using comm::backend_for;
 using comm::skips;
 using comm::to_group_rank;
 
+// Sends and receives of a batch run side by side, so what one receives must be nobody else's.
+void check_memory(const std::vector<P2POp>& operations) {
+  const auto is_receive = [](const P2POp& operation) { return operation.kind == P2POp::Kind::kReceive; };
+  TensorList received, sent;
+  for (const auto& operation : operations) (is_receive(operation) ? received : sent).push_back(operation.tensor);
+  if (!comm::overlap(received, sent)) return;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    if (!is_receive(operations[i])) continue;
+    comm::check_can_be_written("batch_isend_irecv", {operations[i].tensor});
+    for (size_t j = 0; j < operations.size(); ++j) {
+      TORCH_CHECK_VALUE(i == j || !comm::share_elements(operations[i].tensor, operations[j].tensor),
+                        "batch_isend_irecv: operation ", i, " receives into memory that operation ", j, " ",
+                        is_receive(operations[j]) ? "receives into" : "sends from",
+                        " at the same time; give each a tensor of its own");
+    }
+  }
+}
+
 void check_batch(const std::vector<P2POp>& operations) {
   TORCH_CHECK_VALUE(!operations.empty(), "Invalid ``p2p_op_list``: it is empty");
   for (const auto& operation : operations) {
     TORCH_CHECK_VALUE(comm::resolve(operation.group) == comm::resolve(operations[0].group),
                       "All ops need to use the same group.");
   }
+  check_memory(operations);
 }
 
 }  // namespace

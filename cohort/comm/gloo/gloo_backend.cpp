@@ -7,6 +7,7 @@
 
 #include "cohort/base/host.h"
 #include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/tracked_work.h"
 
@@ -117,6 +118,7 @@ GlooBackend::WorkPtr GlooBackend::send(Tensors& tensors, int dst, int tag) {
 GlooBackend::WorkPtr GlooBackend::recv(Tensors& tensors, int src, int tag) {
   if (in_monitored_barrier_) return ProcessGroupGloo::recv(tensors, src, tag);
   check_tensors("recv", tensors);
+  check_can_be_written("recv", tensors);
   check_peer("recv", src, getRank(), getSize());
   return run(point_to_point("recv", tensors, src), {}, [&](Completion& completion) {
     auto received = received_on_host(tensors, completion);

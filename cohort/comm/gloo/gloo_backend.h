@@ -114,6 +114,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   /// `unpack` gets every rank's packed inputs as rows of bytes.
   WorkPtr gather_packed(const char* name, const Tensors& inputs, const c10d::AllgatherOptions& opts,
                         const Unpack& unpack);
+  WorkPtr gather_uneven(const Tensors& inputs, const Tensors& outputs, const c10d::AllgatherOptions& opts);
   Tensors received_on_host(const Tensors& tensors, Completion& completion) const;
 
   std::shared_ptr<OperationWatch> watch_;

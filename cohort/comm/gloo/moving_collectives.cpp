@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "cohort/comm/backend/joined_work.h"
+#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/gloo/gloo_backend.h"
 
 namespace cohort::comm {
@@ -41,6 +43,7 @@ GlooBackend::WorkPtr GlooBackend::gather_packed(const char* name, const Tensors&
 
 GlooBackend::WorkPtr GlooBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_tensors("broadcast", tensors);
+  if (opts.rootRank != getRank()) check_can_be_written("broadcast", tensors);
   auto operation = describe("broadcast", tensors, shapes_text(tensors));
   operation.root = static_cast<int>(opts.rootRank);
   return run(std::move(operation), opts.rootRank == getRank() ? tensors : Tensors{}, [&](Completion& completion) {
@@ -55,19 +58,46 @@ GlooBackend::WorkPtr GlooBackend::broadcast(Tensors& tensors, const c10d::Broadc
 GlooBackend::WorkPtr GlooBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                             const c10d::AllgatherOptions& opts) {
   check_tensors("all_gather", inputs);
+  const bool is_uneven =
+      inputs.size() == 1 && check_list("all_gather", outputs, inputs[0], getRank(), getSize()) == Sizes::kUneven;
+  for (const auto& list : outputs) check_can_be_written("all_gather", list);
+  if (is_uneven) return gather_uneven(inputs, outputs[0], opts);
   return run(describe("all_gather", inputs, shapes_text(inputs)), inputs, [&](Completion& completion) {
     StandIns stand_ins;
     auto sent = as_known(stand_ins.sent(inputs));
     std::vector<Tensors> received;
-    for (const auto& list : outputs) received.push_back(as_known(stand_ins.received(list)));
+    for (const auto& list : outputs) received.push_back(as_known(stand_ins.received(list, overlap(list))));
     auto work = ProcessGroupGloo::allgather(received, sent, opts);
     if (outputs.size() == 1) complete(completion, std::move(stand_ins), outputs[0]);
     return work;
   });
 }
 
+// As PyTorch does on NCCL; its Gloo refuses. Every rank broadcasts its part.
+GlooBackend::WorkPtr GlooBackend::gather_uneven(const Tensors& inputs, const Tensors& outputs,
+                                                const c10d::AllgatherOptions& opts) {
+  return run(describe("all_gather", inputs, {}), inputs, [&](Completion& completion) {
+    StandIns stand_ins;
+    const auto received = as_known(stand_ins.received(outputs, overlap(outputs, inputs)));
+    received[static_cast<size_t>(getRank())].copy_(as_known(stand_ins.sent(inputs[0])).view_as(received[getRank()]));
+    std::vector<WorkPtr> works;
+    for (int rank = 0; rank < getSize(); ++rank) {
+      c10d::BroadcastOptions engine_options;
+      engine_options.rootRank = rank;
+      engine_options.timeout = opts.timeout;
+      engine_options.asyncOp = opts.asyncOp;
+      Tensors part{received[static_cast<size_t>(rank)]};
+      works.push_back(ProcessGroupGloo::broadcast(part, engine_options));
+    }
+    complete(completion, std::move(stand_ins), outputs);
+    completion.result = outputs;
+    return c10::make_intrusive<JoinedWork>(std::move(works));
+  });
+}
+
 GlooBackend::WorkPtr GlooBackend::_allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& opts) {
   check_pairs("all_gather_single", {output}, {input}, getSize());
+  check_can_be_written("all_gather_single", {output});
   return run(describe("all_gather_single", {input}, shapes_text({input})), {input}, [&](Completion& completion) {
     StandIns stand_ins;
     // Flat, so that PyTorch's two forms of `output` and tensors without dimensions are alike.
@@ -115,13 +145,14 @@ GlooBackend::WorkPtr GlooBackend::allgather_into_tensor_coalesced(Tensors& outpu
 GlooBackend::WorkPtr GlooBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                          const c10d::GatherOptions& opts) {
   check_tensors("gather", inputs);
+  for (const auto& list : outputs) check_can_be_written("gather", list);
   auto operation = describe("gather", inputs, shapes_text(inputs));
   operation.root = static_cast<int>(opts.rootRank);
   return run(std::move(operation), inputs, [&](Completion& completion) {
     StandIns stand_ins;
     auto sent = as_known(stand_ins.sent(inputs));
     std::vector<Tensors> received;
-    for (const auto& list : outputs) received.push_back(as_known(stand_ins.received(list)));
+    for (const auto& list : outputs) received.push_back(as_known(stand_ins.received(list, overlap(list))));
     auto work = ProcessGroupGloo::gather(received, sent, opts);
     if (outputs.size() == 1) complete(completion, std::move(stand_ins), outputs[0]);
     return work;
@@ -131,13 +162,15 @@ GlooBackend::WorkPtr GlooBackend::gather(std::vector<Tensors>& outputs, Tensors&
 GlooBackend::WorkPtr GlooBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                           const c10d::ScatterOptions& opts) {
   check_tensors("scatter", outputs);
+  check_can_be_written("scatter", outputs);
   auto operation = describe("scatter", outputs, shapes_text(outputs));
   operation.root = static_cast<int>(opts.rootRank);
   return run(std::move(operation), inputs.empty() ? Tensors{} : inputs[0], [&](Completion& completion) {
     StandIns stand_ins;
     std::vector<Tensors> sent;
     for (const auto& list : inputs) sent.push_back(as_known(stand_ins.sent(list)));
-    auto received = as_known(stand_ins.received(outputs));
+    const bool apart = !inputs.empty() && overlap(outputs, inputs[0]);
+    auto received = as_known(stand_ins.received(outputs, apart));
     auto work = ProcessGroupGloo::scatter(received, sent, opts);
     complete(completion, std::move(stand_ins), outputs);
     return work;
@@ -147,12 +180,13 @@ GlooBackend::WorkPtr GlooBackend::scatter(Tensors& outputs, std::vector<Tensors>
 GlooBackend::WorkPtr GlooBackend::alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_splits,
                                                 std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   check_tensors("all_to_all_single", {output, input});
+  check_can_be_written("all_to_all_single", {output});
   check_splits(output, output_splits, getSize(), "output");
   check_splits(input, input_splits, getSize(), "input");
   return run(describe("all_to_all_single", {input}, {}), {input}, [&](Completion& completion) {
     StandIns stand_ins;
     auto sent = as_known(stand_ins.sent(input)).view(-1);
-    auto received = as_known(stand_ins.received(output)).view(-1);
+    auto received = as_known(stand_ins.received(output, overlap({output}, {input}))).view(-1);
     auto sent_splits = in_elements(input_splits, input, sent);
     auto received_splits = in_elements(output_splits, output, received);
     auto work = ProcessGroupGloo::alltoall_base(received, sent, received_splits, sent_splits, opts);
@@ -165,6 +199,7 @@ GlooBackend::WorkPtr GlooBackend::alltoall_base(Tensor& output, Tensor& input, s
 GlooBackend::WorkPtr GlooBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   check_tensors("all_to_all", outputs);
   check_tensors("all_to_all", inputs);
+  check_can_be_written("all_to_all", outputs);
   const auto size = static_cast<size_t>(getSize());
   TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "all_to_all needs one tensor per rank, ", size,
                     ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "cohort/comm/backend/joined_work.h"
+#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/gloo/gloo_backend.h"
 
 namespace cohort::comm {
@@ -15,10 +16,15 @@ EngineOptions with_op(EngineOptions options, const Reduction& reduction) {
   return options;
 }
 
+// Tensors that overlap are reduced apart, so that each is the reduction of what it was.
 std::vector<Carrier> encode(const Reduction& reduction, const Tensors& tensors) {
+  const bool apart = tensors.size() > 1 && overlap(tensors);
   std::vector<Carrier> carriers;
   carriers.reserve(tensors.size());
-  for (const auto& tensor : tensors) carriers.push_back(reduction.encode(tensor, /*may_overwrite=*/true));
+  for (const auto& tensor : tensors) {
+    carriers.push_back(reduction.encode(apart ? plain_copy(tensor) : tensor, /*may_overwrite=*/true));
+    if (apart) carriers.back().is_copy = true;
+  }
   return carriers;
 }
 
@@ -116,6 +122,7 @@ GlooBackend::WorkPtr GlooBackend::scatter_reduced(const char* name, const Tensor
 GlooBackend::WorkPtr GlooBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_tensors("all_reduce", tensors);
   if (tensors[0].is_sparse()) return reduce_sparse("all_reduce", tensors, opts);
+  check_can_be_written("all_reduce", tensors);
   const Reduction reduction("all_reduce", opts.reduceOp, tensors[0].scalar_type());
   return run(describe("all_reduce", tensors, shapes_text(tensors), opts.reduceOp), tensors,
              [&](Completion& completion) {
@@ -134,6 +141,7 @@ GlooBackend::WorkPtr GlooBackend::allreduce_sparse(Tensors& tensors, const c10d:
 
 GlooBackend::WorkPtr GlooBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   check_tensors("all_reduce_coalesced", tensors);
+  check_can_be_written("all_reduce_coalesced", tensors);
   const Reduction reduction("all_reduce_coalesced", opts.reduceOp, tensors[0].scalar_type());
   return run(describe("all_reduce_coalesced", tensors, shapes_text(tensors), opts.reduceOp), tensors,
              [&](Completion& completion) {
@@ -149,6 +157,7 @@ GlooBackend::WorkPtr GlooBackend::allreduce_coalesced(Tensors& tensors, const c1
 
 GlooBackend::WorkPtr GlooBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   check_tensors("reduce", tensors);
+  check_can_be_written("reduce", tensors);
   const Reduction reduction("reduce", opts.reduceOp, tensors[0].scalar_type());
   auto operation = describe("reduce", tensors, shapes_text(tensors), opts.reduceOp);
   operation.root = static_cast<int>(opts.rootRank);
@@ -163,13 +172,10 @@ GlooBackend::WorkPtr GlooBackend::reduce(Tensors& tensors, const c10d::ReduceOpt
 
 GlooBackend::WorkPtr GlooBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                  const c10d::ReduceScatterOptions& opts) {
-  TORCH_CHECK_VALUE(outputs.size() == 1 && inputs.size() == 1, "reduce_scatter needs one output and one list, got ",
-                    outputs.size(), " and ", inputs.size());
+  TORCH_CHECK_VALUE(outputs.size() == 1, "reduce_scatter needs one output, got ", outputs.size());
+  check_list("reduce_scatter", inputs, outputs[0], getRank(), getSize());
+  check_can_be_written("reduce_scatter", outputs);
   const auto& list = inputs[0];
-  TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(getSize()), "reduce_scatter needs one tensor per rank, ",
-                    getSize(), ", got ", list.size());
-  check_tensors("reduce_scatter", list);
-  check_pairs("reduce_scatter", {list[getRank()]}, outputs, 1);
   const Reduction reduction("reduce_scatter", opts.reduceOp, outputs[0].scalar_type());
   return run(describe("reduce_scatter", outputs, {}, opts.reduceOp), list, [&](Completion& completion) {
     Tensors carriers;

@@ -83,6 +83,12 @@ std::map<std::string, std::vector<std::string>> joinable_backends() {
 }
 
 BackendPtr join_backend(const JoinRequest& request) {
+  TORCH_CHECK_VALUE(request.world_size >= 1, "the world size must be at least 1, got ", request.world_size,
+                    "; see the variable WORLD_SIZE, or the argument world_size of init_process_group");
+  TORCH_CHECK_VALUE(request.rank >= 0 && request.rank < request.world_size, "rank ", request.rank,
+                    " is out of range. Valid ranks are 0 to ", request.world_size - 1,
+                    " (world_size=", request.world_size,
+                    "); see the variable RANK, or the argument rank of init_process_group");
   auto& joined = world().joined;
   const auto store = store_of_group(request);
   if (auto known = joined.last_backend.lock(); known && joined.last_store == store.get()) return known;

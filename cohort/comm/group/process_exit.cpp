@@ -1,5 +1,6 @@
 // [Note: exit] A group with an operation that nobody waited for blocks in its destructor until the time-out (30 minutes).
-// So groups live in a World that is never destroyed; at exit they are released only if every operation has completed.
+// So groups live in a World that is never destroyed. At exit such operations are completed if the program ends well; groups
+// are released only if every operation has completed.
 #include <c10/util/Exception.h>
 #include <cxxabi.h>
 #include <unistd.h>
@@ -25,10 +26,20 @@ constexpr unsigned kCrashLimitSeconds = 10;
 
 std::terminate_handler previous_handler = nullptr;
 
+// Other ranks may count on what this one has started. Returns: how many operations could not be completed.
+size_t complete_operations() {
+  try {
+    return complete_pending_operations() + complete_background_operations();
+  } catch (...) {  // somebody wants the program to end now
+    return num_pending_operations() + num_pending_in_background();
+  }
+}
+
 void release_groups_at_exit(int status, void*) {
   auto& current = world();
   if (current.groups.empty()) return;
-  const auto pending = num_pending_operations() + num_pending_in_background();
+  auto pending = num_pending_operations() + num_pending_in_background();
+  if (pending > 0 && status == 0) pending = complete_operations();
   if (pending > 0) {
     base::log_warning("exiting with " + std::to_string(pending) +
                       " operation(s) that nobody waited for; the process groups are left to the system. "

@@ -84,11 +84,13 @@ c10::Storage SharedBlock::storage_at(size_t offset, size_t num_bytes) {
   const Place place(offset, num_bytes);
   // Outside the lock: where it is not used, its release takes the lock.
   auto fresh = make_data_ptr(place);
+  c10::intrusive_ptr<c10::StorageImpl> known;
   const std::lock_guard lock(mutex_);
   const auto found = storages_.find(place);
   if (found != storages_.end()) {
+    known = found->second.lock();
     // A storage that was given other memory since then is no longer one of ours.
-    if (auto known = found->second.lock(); known && known->data() == data() + offset) return {std::move(known)};
+    if (known && known->data() == data() + offset) return {std::move(known)};
     storages_.erase(found);
   }
   const c10::Storage storage(c10::Storage::use_byte_size_t(), num_bytes, std::move(fresh), /*allocator=*/nullptr,

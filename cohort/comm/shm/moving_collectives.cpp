@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_backend.h"
@@ -90,6 +91,7 @@ Tensors flattened(const std::vector<Tensors>& lists) {
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_one("broadcast", tensors);
   const bool is_root = opts.rootRank == rank_;
+  if (!is_root) check_can_be_written("broadcast", tensors);
   const Request request{.operation = kBroadcast,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
@@ -130,15 +132,38 @@ ShmBackend::WorkPtr ShmBackend::gather_each(const Request& request, const Tensor
 ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& opts) {
   check_one("all_gather", inputs);
-  check_list("all_gather", outputs, inputs[0], size_);
+  const auto sizes = check_list("all_gather", outputs, inputs[0], rank_, size_);
+  check_dense("all_gather", outputs[0]);
+  check_can_be_written("all_gather", outputs[0]);
   const Request request{.operation = kAllGather,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
+  if (sizes == Sizes::kUneven) return gather_uneven(request, inputs, outputs[0]);
   StandIns stand_ins;
-  auto received = stand_ins.received(outputs[0]);
+  const bool in_place = is_in_place(inputs[0], outputs[0][static_cast<size_t>(rank_)]);
+  auto received = stand_ins.received(outputs[0], overlap(outputs[0], in_place ? Tensors{} : inputs));
   std::vector<std::vector<void*>> pointers{memory_of(received)};
   return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs[0]);
+}
+
+// The list has the same sizes on every rank, so all take this way. Every rank broadcasts its part.
+ShmBackend::WorkPtr ShmBackend::gather_uneven(const Request& request, const Tensors& inputs, const Tensors& outputs) {
+  StandIns stand_ins;
+  auto sent = stand_ins.sent(inputs[0]);
+  auto received = stand_ins.received(outputs, overlap(outputs, inputs));
+  return run(request, inputs, inputs, outputs,
+             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
+              own = static_cast<size_t>(rank_)](shm::Group& group, const shm::CallOptions& options) {
+               as_bytes(received[own]).copy_(as_bytes(sent));
+               for (size_t rank = 0; rank < received.size(); ++rank) {
+                 auto failure = group.broadcast(received[rank].data_ptr(), elements_of(received[rank]),
+                                                static_cast<int>(rank), options);
+                 if (failure) return failure;
+               }
+               stand_ins.copy_back();
+               return shm::Outcome();
+             });
 }
 
 ShmBackend::WorkPtr ShmBackend::_allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& opts) {
@@ -155,8 +180,13 @@ ShmBackend::WorkPtr ShmBackend::gather_into(const Request& request, const Tensor
   check_pairs(request.operation.name, outputs, inputs, size_);
   check_dense(request.operation.name, outputs);
   check_dense(request.operation.name, inputs);
+  check_can_be_written(request.operation.name, outputs);
+  Tensors read;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_in_place(inputs[i], outputs[i], rank_)) read.push_back(inputs[i]);
+  }
   StandIns stand_ins;
-  auto received = stand_ins.received(outputs);
+  auto received = stand_ins.received(outputs, overlap(outputs, read));
   std::vector<std::vector<void*>> pointers;
   for (const auto& tensor : received) pointers.push_back(parts_of(tensor, size_));
   return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs);
@@ -180,7 +210,14 @@ ShmBackend::WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& output
   for (const auto& list : outputs) {
     check_pairs("all_gather_coalesced", list, inputs, 1);
     check_dense("all_gather_coalesced", list);
+    check_can_be_written("all_gather_coalesced", list);
   }
+  Tensors read;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_in_place(inputs[i], outputs[static_cast<size_t>(rank_)][i])) read.push_back(inputs[i]);
+  }
+  const auto results = flattened(outputs);
+  const bool apart = overlap(results, read);
   const Request request{.operation = kAllGatherCoalesced,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
@@ -190,18 +227,21 @@ ShmBackend::WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& output
   std::vector<std::vector<void*>> pointers(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (const auto& list : outputs) {
-      kept.push_back(stand_ins.received(list[i]));
+      kept.push_back(stand_ins.received(list[i], apart));
       pointers[i].push_back(kept.back().data_ptr());
     }
   }
-  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(kept), flattened(outputs));
+  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(kept), results);
 }
 
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                        const c10d::GatherOptions& opts) {
   check_one("gather", inputs);
   const bool is_root = opts.rootRank == rank_;
-  if (is_root) check_list("gather", outputs, inputs[0], size_);
+  if (is_root) {
+    check_equal_list("gather", outputs, inputs[0], rank_, size_);
+    check_can_be_written("gather", outputs[0]);
+  }
   TORCH_CHECK_VALUE(is_root || outputs.empty(), "gather: outputs must be empty on ranks other than the root");
   const Request request{.operation = kGather,
                         .is_async = opts.asyncOp,
@@ -210,7 +250,11 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
                         .caller = __builtin_return_address(0)};
   StandIns stand_ins;
   auto sent = stand_ins.sent(inputs[0]);
-  auto received = is_root ? stand_ins.received(outputs[0]) : Tensors{};
+  Tensors received;
+  if (is_root) {
+    const bool in_place = is_in_place(inputs[0], outputs[0][static_cast<size_t>(rank_)]);
+    received = stand_ins.received(outputs[0], overlap(outputs[0], in_place ? Tensors{} : inputs));
+  }
   return run(request, inputs, inputs, is_root ? outputs[0] : Tensors{},
              [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
               root = request.root](shm::Group& group, const shm::CallOptions& options) {
@@ -226,7 +270,8 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
                                         const c10d::ScatterOptions& opts) {
   check_one("scatter", outputs);
   const bool is_root = opts.rootRank == rank_;
-  if (is_root) check_list("scatter", inputs, outputs[0], size_);
+  if (is_root) check_equal_list("scatter", inputs, outputs[0], rank_, size_);
+  check_can_be_written("scatter", outputs);
   TORCH_CHECK_VALUE(is_root || inputs.empty(), "scatter: inputs must be empty on ranks other than the root");
   const Request request{.operation = kScatter,
                         .is_async = opts.asyncOp,
@@ -235,7 +280,8 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
                         .caller = __builtin_return_address(0)};
   StandIns stand_ins;
   auto sent = is_root ? stand_ins.sent(inputs[0]) : Tensors{};
-  auto received = stand_ins.received(outputs[0]);
+  const bool in_place = is_root && is_in_place(outputs[0], inputs[0][static_cast<size_t>(rank_)]);
+  auto received = stand_ins.received(outputs[0], is_root && !in_place && overlap(outputs, inputs[0]));
   return run(request, outputs, is_root ? inputs[0] : Tensors{}, outputs,
              [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
               root = request.root](shm::Group& group, const shm::CallOptions& options) {
@@ -258,8 +304,9 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(Tensor& output, Tensor& input, std
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
   StandIns stand_ins;
+  check_can_be_written("all_to_all_single", {output});
   auto sent = stand_ins.sent(input);
-  auto received = stand_ins.received(output);
+  auto received = stand_ins.received(output, overlap({output}, {input}));
   Parts ins(sent, input_splits, size_);
   Parts outs(received, output_splits, size_);
   return run(request, {input}, {input}, {output},
@@ -284,8 +331,9 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
   const Request request{
       .operation = kAllToAll, .is_async = opts.asyncOp, .timeout = opts.timeout, .caller = __builtin_return_address(0)};
   StandIns stand_ins;
+  check_can_be_written("all_to_all", outputs);
   auto sent = stand_ins.sent(inputs);
-  auto received = stand_ins.received(outputs);
+  auto received = stand_ins.received(outputs, overlap(outputs, inputs));
   return run(request, inputs, inputs, outputs,
              [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins)](
                  shm::Group& group, const shm::CallOptions& options) {

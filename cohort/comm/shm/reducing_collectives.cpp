@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <torch/headeronly/version.h>
 
+#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_backend.h"
@@ -42,18 +43,19 @@ struct CarriedTensor {
   }
 };
 
-at::Tensor reduced_as(const at::Tensor& tensor) {
+at::Tensor reduced_as(const at::Tensor& tensor, bool apart = false) {
   const at::NoGradGuard no_grad;
-  const auto plain = is_plain(tensor) ? tensor : plain_copy(tensor);
+  const auto plain = is_plain(tensor) && !apart ? tensor : plain_copy(tensor);
   return is_reduced_as_float(tensor.scalar_type()) ? plain.to(at::kFloat) : plain;
 }
 
-CarriedTensor carry(const at::Tensor& user) { return {user, reduced_as(user)}; }
+// `apart`: not the user's memory, see overlap.h.
+CarriedTensor carry(const at::Tensor& user, bool apart = false) { return {user, reduced_as(user, apart)}; }
 
 // The content of `user` does not matter.
-CarriedTensor carry_output(const at::Tensor& user) {
+CarriedTensor carry_output(const at::Tensor& user, bool apart) {
   const bool as_float = is_reduced_as_float(user.scalar_type());
-  if (is_plain(user) && !as_float) return {user, user};
+  if (is_plain(user) && !as_float && !apart) return {user, user};
   return {user, at::empty(user.sizes(), user.options()
                                             .dtype(as_float ? at::kFloat : user.scalar_type())
                                             .memory_format(at::MemoryFormat::Contiguous))};
@@ -82,6 +84,7 @@ struct Scattering {
 
 ShmBackend::WorkPtr ShmBackend::reduce_each(const Request& request, const Tensors& tensors, const c10d::ReduceOp& op) {
   const auto reduction = engine_reduction(request.operation.name, op, tensors[0].scalar_type());
+  check_can_be_written(request.operation.name, tensors);
   if (tensors.size() == 1 && is_plain(tensors[0]) && !is_reduced_as_float(tensors[0].scalar_type())) {
     return run(request, tensors, tensors, tensors,
                [memory = tensors[0].data_ptr(), elements = elements_of(tensors[0]), reduction](
@@ -90,7 +93,8 @@ ShmBackend::WorkPtr ShmBackend::reduce_each(const Request& request, const Tensor
                });
   }
   std::vector<CarriedTensor> carriers;
-  for (const auto& tensor : tensors) carriers.push_back(carry(tensor));
+  const bool apart = overlap(tensors);
+  for (const auto& tensor : tensors) carriers.push_back(carry(tensor, apart));
   return run(request, tensors, tensors, tensors,
              [carriers = std::move(carriers), reduction](shm::Group& group, const shm::CallOptions& options) {
                for (const auto& carrier : carriers) {
@@ -151,6 +155,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_sparse(const Request& request, Tensors& t
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   check_one("reduce", tensors);
+  check_can_be_written("reduce", tensors);
   const auto reduction = engine_reduction("reduce", opts.reduceOp, tensors[0].scalar_type());
   const Request request{.operation = kReduceToRoot,
                         .is_async = opts.asyncOp,
@@ -176,10 +181,12 @@ ShmBackend::WorkPtr ShmBackend::scatter_reduced(const Request& request, const c1
   std::vector<Scattering> scatterings;
   Tensors handed_in;
   const auto reduction = engine_reduction(name, op, outputs[0].scalar_type());
+  for (const auto& list : inputs) handed_in.insert(handed_in.end(), list.begin(), list.end());
+  check_can_be_written(name, outputs);
+  const bool apart = overlap(outputs, handed_in);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    scatterings.push_back({{}, carry_output(outputs[i])});
+    scatterings.push_back({{}, carry_output(outputs[i], apart)});
     for (const auto& input : inputs[i]) scatterings.back().inputs.push_back(reduced_as(input));
-    handed_in.insert(handed_in.end(), inputs[i].begin(), inputs[i].end());
   }
   return run(request, outputs, handed_in, outputs,
              [scatterings = std::move(scatterings), reduction](shm::Group& group, const shm::CallOptions& options) {
@@ -194,15 +201,38 @@ ShmBackend::WorkPtr ShmBackend::scatter_reduced(const Request& request, const c1
              });
 }
 
+// The list has the same sizes on every rank, so all take this way. Every part is reduced to the rank that it is for.
+ShmBackend::WorkPtr ShmBackend::scatter_uneven(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs,
+                                               const Tensors& list) {
+  const auto reduction = engine_reduction(request.operation.name, op, outputs[0].scalar_type());
+  Tensors parts;
+  for (const auto& input : list) parts.push_back(reduced_as(input));
+  check_can_be_written(request.operation.name, outputs);
+  return run(request, outputs, list, outputs,
+             [parts = std::move(parts), output = carry_output(outputs[0], overlap(outputs, list)), reduction,
+              own = rank_](shm::Group& group, const shm::CallOptions& options) {
+               for (int rank = 0; rank < group.world_size(); ++rank) {
+                 const auto& part = parts[static_cast<size_t>(rank)];
+                 auto failure = group.reduce(part.const_data_ptr(), rank == own ? output.memory.data_ptr() : nullptr,
+                                             elements_of(part), reduction, rank, options);
+                 if (failure) return failure;
+               }
+               output.bring_back();
+               return shm::Outcome();
+             });
+}
+
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                const c10d::ReduceScatterOptions& opts) {
   check_one("reduce_scatter", outputs);
-  check_list("reduce_scatter", inputs, outputs[0], size_);
+  const auto sizes = check_list("reduce_scatter", inputs, outputs[0], rank_, size_);
+  check_dense("reduce_scatter", inputs[0]);
   const Request request{.operation = kReduceScatter,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
                         .reduce_op = opts.reduceOp.op_,
                         .caller = __builtin_return_address(0)};
+  if (sizes == Sizes::kUneven) return scatter_uneven(request, opts.reduceOp, outputs, inputs[0]);
   return scatter_reduced(request, opts.reduceOp, outputs, inputs);
 }
 

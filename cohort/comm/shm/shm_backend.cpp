@@ -5,7 +5,11 @@
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
+#include <exception>
+
+#include "cohort/base/log.h"
 #include "cohort/comm/backend/nan_check.h"
+#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_checks.h"
@@ -41,7 +45,14 @@ ShmBackend::ShmBackend(std::shared_ptr<ShmSession> session, const BackendRequest
   init();
 }
 
-ShmBackend::~ShmBackend() { session_->close(); }
+ShmBackend::~ShmBackend() {
+  // On the way out of an error there is no time for what others may never do.
+  try {
+    std::uncaught_exceptions() > 0 ? session_->close() : session_->complete_and_close();
+  } catch (...) {  // an interruption, which has closed it
+    base::log_warning("the end of a group was interrupted");
+  }
+}
 
 void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
@@ -86,6 +97,7 @@ ShmBackend::WorkPtr ShmBackend::transfer(const ShmOperation& operation, Tensors&
                      .reduce_op = c10d::ReduceOp::UNUSED,
                      .call_site = site ? site : caller};
   const bool sends = operation.type == OpType::SEND;
+  if (!sends) check_can_be_written(operation.name, tensors);
   if (checks_nan_ && sends) check_for_nan(describe(call, tensors, session_->identity()), tensors);
   StandIns stand_ins;
   auto memory = sends ? stand_ins.sent(tensors[0]) : stand_ins.received(tensors[0]);

@@ -69,7 +69,8 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return num_collectives_; }
   void abort() override { session_->abort(); }
-  void shutdown() override { session_->close(); }
+  /// Completes what was started, then leaves the group.
+  void shutdown() override { session_->complete_and_close(); }
 
   Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) override;
 
@@ -100,11 +101,13 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
 
   WorkPtr gather_each(const Request& request, const Tensors& inputs, std::vector<std::vector<void*>> outputs,
                       StandIns stand_ins, Tensors kept, Tensors results);
+  WorkPtr gather_uneven(const Request& request, const Tensors& inputs, const Tensors& outputs);
   WorkPtr gather_into(const Request& request, const Tensors& outputs, const Tensors& inputs);
   WorkPtr reduce_each(const Request& request, const Tensors& tensors, const c10d::ReduceOp& op);
   WorkPtr reduce_sparse(const Request& request, Tensors& tensors);
   WorkPtr scatter_reduced(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs,
                           const std::vector<Tensors>& inputs);
+  WorkPtr scatter_uneven(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs, const Tensors& list);
   WorkPtr scatter_from(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs, const Tensors& inputs);
   WorkPtr transfer(const ShmOperation& operation, Tensors& tensors, int peer, int tag, const void* caller);
   void be_monitored(const ShmCall& call);

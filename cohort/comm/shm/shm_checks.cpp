@@ -20,18 +20,11 @@ void check_one(const char* name, const std::vector<at::Tensor>& tensors) {
   check_dense(name, tensors);
 }
 
-void check_list(const char* name, const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& like,
-                int world_size) {
-  TORCH_CHECK_VALUE(lists.size() == 1, name, " needs one list of tensors, got ", lists.size());
-  const auto& list = lists[0];
-  TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(world_size), name, " needs one tensor per rank, ", world_size,
-                    ", got ", list.size());
-  for (const auto& tensor : list) {
-    check_tensors(name, {like, tensor});
-    TORCH_CHECK_VALUE(tensor.numel() == like.numel(), name, " needs tensors of ", like.numel(), " elements, got ",
-                      tensor.numel());
-  }
-  check_dense(name, list);
+void check_equal_list(const char* name, const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& like,
+                      int own, int world_size) {
+  TORCH_CHECK_VALUE(check_list(name, lists, like, own, world_size) == Sizes::kEven, name, " needs tensors of ",
+                    like.numel(), " elements, got shapes ", shapes_text(lists[0]));
+  check_dense(name, lists[0]);
 }
 
 }  // namespace cohort::comm

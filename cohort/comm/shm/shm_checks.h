@@ -11,8 +11,8 @@ namespace cohort::comm {
 void check_dense(const char* name, const std::vector<at::Tensor>& tensors);
 /// One tensor, dense and on the CPU.
 void check_one(const char* name, const std::vector<at::Tensor>& tensors);
-/// One list of one tensor per rank, each like `like`.
-void check_list(const char* name, const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& like,
-                int world_size);
+/// Of gather and scatter: one list of one tensor per rank, each like `like`.
+void check_equal_list(const char* name, const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& like,
+                      int own, int world_size);
 
 }  // namespace cohort::comm

@@ -4,6 +4,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
 #include "cohort/base/host.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
@@ -20,19 +24,10 @@ constexpr auto kGrace = std::chrono::milliseconds(1);
 // What the others have to come to an operation before its caller goes on and the progress thread takes it. A rank that is ahead
 // loses nothing by it, and is ahead less afterwards.
 constexpr auto kMoment = std::chrono::milliseconds(1);
-// How often a thread that waits for another one's operation looks for an interruption.
-constexpr auto kSessionLookInterval = std::chrono::milliseconds(250);
 // After this long without work the progress thread sleeps until it is woken.
 constexpr auto kAttention = std::chrono::milliseconds(50);
 // With cores to spare: how long it looks for work before it sleeps; queueing then wakes nobody.
 constexpr int kPausesBeforeSleep = 4000;
-
-const Failure& closed() {
-  static const auto* const failure = new Failure{Failure::Kind::kAborted,
-                                                 {"the group was destroyed, or shut down, before the operation ended"},
-                                                 "wait() for every Work before destroy_process_group()"};
-  return *failure;
-}
 
 const Failure& aborted() {
   static const auto* const failure =
@@ -92,8 +87,9 @@ ShmSession::~ShmSession() { close(); }
 
 size_t ShmSession::num_pending() {
   auto count = num_queued_.load() + num_running_.load() + static_cast<size_t>(num_transfers_.load());
+  std::vector<Kept> finished;
   const std::lock_guard lock(kept_mutex_);
-  drop_finished_transfers();
+  finished = take_finished_transfers();
   for (const auto& each : kept_) count += each.is_pending;
   return count;
 }
@@ -113,6 +109,7 @@ std::string ShmSession::find_obstacle() {
     was_interrupted_ = true;
     return "interrupted by a signal while it waited";
   }
+  if (is_completing_ && ++num_looks_while_completing_ == kLooksBeforeWarning) warn_of_long_wait();
   if (!watch_) return {};
   const auto operation = describe(*running_, *running_shown_, identity_);
   if (delayed_ != operation.sequence) watch_->delayed(operation);
@@ -158,13 +155,16 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown
   } catch (...) {
     exception = std::current_exception();
   }
+  if (exception) has_failed_ = true;
   return exception;
 }
 
 // If another thread runs an operation, that one cannot go on either: an interruption ends both.
 std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   std::unique_lock run(run_mutex_, std::try_to_lock);
-  while (!run && !run.try_lock_for(kSessionLookInterval)) {
+  if (run) return run;
+  const HostUnlocked unlocked;
+  while (!run.try_lock_for(kLookInterval)) {
     try {
       throw_interruption();
     } catch (...) {
@@ -191,20 +191,23 @@ bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {
 }
 
 void ShmSession::enqueue(WorkPtr work) {
-  if (is_forked_child()) return work->finish_with(to_exception(work->call(), work->shown(), forked()));
-  bool wakes = false;
-  {
-    const std::lock_guard lock(queue_mutex_);
-    if (is_closed_) {
-      work->finish_with(to_exception(work->call(), work->shown(), closed()));
-      return;
-    }
-    queue_.push_back(std::move(work));
-    num_queued_.store(queue_.size(), std::memory_order_relaxed);
-    wakes = is_asleep_;
-    if (threads_.empty()) appoint();
+  if (is_forked_child()) return refuse(*work, forked());
+  std::unique_lock lock(queue_mutex_);
+  if (is_closed_) {
+    lock.unlock();
+    return refuse(*work, closed());
   }
+  queue_.push_back(std::move(work));
+  num_queued_.store(queue_.size(), std::memory_order_relaxed);
+  const bool wakes = is_asleep_;
+  if (threads_.empty()) appoint();
+  lock.unlock();
   if (wakes) wake_.notify_one();
+}
+
+void ShmSession::refuse(ShmWork& work, const Failure& failure) {
+  work.finish_with(to_exception(work.call(), work.shown(), failure));
+  work.announce();
 }
 
 ShmSession::WorkPtr ShmSession::take() {
@@ -222,8 +225,14 @@ ShmSession::WorkPtr ShmSession::run_front(Runner runner) {
   const auto run = wait_to_run();
   // From before it leaves the queue: close() must see it in one place or the other.
   const Running running(num_running_);
+  std::optional<Running> in_background;
+  if (runner == Runner::kProgressThread) in_background.emplace(num_running_in_background_);
   auto work = take();
-  if (work) work->finish_with(execute(work->call(), work->shown(), work->body(), runner));
+  if (!work) return work;
+  work->finish_with(execute(work->call(), work->shown(), work->body(), runner));
+  if (auto exception = work->exception(); exception && is_completing_ && num_lost_++ == 0) {
+    first_lost_ = std::move(exception);
+  }
   return work;
 }
 
@@ -239,7 +248,6 @@ bool ShmSession::run_with_others(const ShmWork& work) {
     }
     auto options = options_of(work.call());
     options.keeps_core = keeps_core(Runner::kCaller);
-    const HostUnlocked unlocked;
     if (!group_->meet_soon(kMoment, options)) return false;
     const Running running(num_running_);
     front = take();
@@ -327,6 +335,13 @@ bool ShmSession::announce_as_leader(ShmWork& work) {
   return !std::exchange(has_leader_, true);
 }
 
+// Without the queue's lock: this may drop the last reference to the work.
+ShmSession::Step ShmSession::run_and_announce() {
+  const auto work = run_front(Runner::kProgressThread);
+  if (!work) return Step::kNothingToRun;
+  return announce_as_leader(*work) ? Step::kRan : Step::kLeadLost;
+}
+
 // Until another thread leads, or the group is closed.
 void ShmSession::lead(std::unique_lock<std::mutex>& lock) {
   auto last_work = Clock::now();
@@ -340,11 +355,10 @@ void ShmSession::lead(std::unique_lock<std::mutex>& lock) {
     // What has been queued meanwhile has had its time.
     for (auto left = queue_.size(); left > 0 && !is_closed_; --left) {
       lock.unlock();
-      const auto work = run_front(Runner::kProgressThread);
-      const bool leads = !work || announce_as_leader(*work);
+      const auto step = run_and_announce();
       lock.lock();
-      if (!leads) return;
-      if (!work) break;
+      if (step == Step::kLeadLost) return;
+      if (step == Step::kNothingToRun) break;
     }
   }
 }
@@ -362,10 +376,7 @@ void ShmSession::work_in_background() {
 }
 
 void ShmSession::fail_queue(const Failure& failure) {
-  while (const auto work = take()) {
-    work->finish_with(to_exception(work->call(), work->shown(), failure));
-    work->announce();
-  }
+  while (const auto work = take()) refuse(*work, failure);
 }
 
 void ShmSession::abort() {
@@ -376,45 +387,6 @@ void ShmSession::abort() {
   fail_queue(aborted());
 }
 
-// Locks may be held by threads that the child does not have.
-void ShmSession::forget() {
-  for (auto& thread : threads_) thread.detach();
-  threads_.clear();
-  (void)group_.release();
-}
-
-void ShmSession::close() {
-  if (getpid() != owner_) return forget();
-  std::vector<std::thread> threads;
-  {
-    const std::lock_guard lock(queue_mutex_);
-    if (is_closed_) return;
-    is_closed_ = true;
-    threads.swap(threads_);
-  }
-  wake_.notify_all();
-  spare_.notify_all();
-  remove_background_threads(*this);
-  if (num_pending() > 0) {
-    const std::shared_lock lock(lifetime_);
-    group_->abort();
-  }
-  fail_queue(closed());
-  // A future's callback may drop the last reference to the group in a progress thread itself.
-  for (auto& thread : threads) {
-    if (thread.get_id() == std::this_thread::get_id()) {
-      thread.detach();
-    } else {
-      thread.join();
-    }
-  }
-  const std::lock_guard run(run_mutex_);
-  const std::lock_guard lifetime(lifetime_);
-  group_.reset();
-  const std::lock_guard kept(kept_mutex_);
-  kept_.clear();
-}
-
 ShmSession::OpenExchange ShmSession::exchange() {
   if (is_forked_child()) return {};
   OpenExchange open{std::shared_lock(lifetime_), nullptr};
@@ -422,20 +394,27 @@ ShmSession::OpenExchange ShmSession::exchange() {
   return open;
 }
 
-void ShmSession::drop_finished_transfers() {
-  std::erase_if(kept_, [](const auto& each) { return each.transfer->is_done(); });
+std::vector<ShmSession::Kept> ShmSession::take_finished_transfers() {
+  const auto first = std::partition(kept_.begin(), kept_.end(), [](const auto& it) { return !it.transfer->is_done(); });
+  std::vector<Kept> finished(std::make_move_iterator(first), std::make_move_iterator(kept_.end()));
+  kept_.erase(first, kept_.end());
+  return finished;
 }
 
-void ShmSession::keep(shm::TransferPtr transfer, at::Tensor memory) {
+// Sends that failed, and receives that nobody will see.
+size_t ShmSession::num_unfinished_transfers() {
   const std::lock_guard lock(kept_mutex_);
-  drop_finished_transfers();
-  kept_.push_back({std::move(transfer), std::move(memory), /*is_pending=*/false});
+  const auto is_lost = [](const auto& it) {
+    return it.is_pending && (!it.transfer->is_done() || it.transfer->failure() != nullptr);
+  };
+  return static_cast<size_t>(std::count_if(kept_.begin(), kept_.end(), is_lost));
 }
 
-void ShmSession::keep_pending(shm::TransferPtr transfer, at::Tensor memory) {
+void ShmSession::keep(Kept transfer) {
+  std::vector<Kept> finished;
   const std::lock_guard lock(kept_mutex_);
-  drop_finished_transfers();
-  kept_.push_back({std::move(transfer), std::move(memory), /*is_pending=*/true});
+  finished = take_finished_transfers();
+  kept_.push_back(std::move(transfer));
 }
 
 }  // namespace cohort::comm

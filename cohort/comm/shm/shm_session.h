@@ -11,6 +11,12 @@
 /// Callbacks of a future may wait for later operations, as PyTorch's PowerSGD does. So the progress thread that runs them gives
 /// up the lead; as soon as somebody needs the queue another one has it. There are as many as ever waited at once, and one.
 ///
+/// [Note: foreign code] What a work or a transfer holds may be the last reference to a tensor that Python knows, and a future's
+/// callbacks are anybody's. Both may wait for Python's lock. So no lock of this class is held while a work, its body or a
+/// future goes, and who may hold Python's lock gives it up before it waits for run_mutex_ or for a thread (HostUnlocked). Held
+/// over an operation, run_mutex_ may also be held while signals are looked for, which takes Python's lock. The other locks are
+/// held for moments, in which nothing but our own code runs.
+///
 /// Thread-safety: every function may be called from any thread; run_now and enqueue as the backend: one at a time.
 #pragma once
 
@@ -70,8 +76,13 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
 
   /// Ends what runs and what is queued with an error, and refuses what comes.
   void abort();
-  /// The same if there is anything; then leaves the group. Afterwards every operation fails. Effective once.
+  /// Runs what was started and nobody waits for, sends included, each within its time-out. Others may count on it: they call
+  /// the same operations. Receives stay as they are. Returns: how many could not be completed. Throws an interruption.
+  size_t complete() override;
+  /// Ends what is left with an error, and leaves the group. Afterwards every operation fails. Effective once.
   void close() override;
+  /// For the end of the group: complete(), a warning if something is lost, and close().
+  void complete_and_close();
   /// Operations queued or running, sends and receives included.
   size_t num_pending() override;
 
@@ -85,9 +96,13 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   base::Failure refusal() const;
   /// Sends and receives under way.
   void add_transfers(int difference) { num_transfers_.fetch_add(difference); }
-  /// Keeps the memory of a transfer that nobody waits for until it is done. keep_pending: it counts as pending.
-  void keep(shm::TransferPtr transfer, at::Tensor memory);
-  void keep_pending(shm::TransferPtr transfer, at::Tensor memory);
+  /// Keeps the memory of a transfer that nobody waits for until it is done.
+  struct Kept {
+    shm::TransferPtr transfer;
+    at::Tensor memory;
+    bool is_pending = false;
+  };
+  void keep(Kept transfer);
 
   shm::CallOptions options_of(const ShmCall& call) const;
   OperationWatch* watch() const { return watch_.get(); }
@@ -96,9 +111,16 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
 
  private:
   enum class Runner { kCaller, kProgressThread };
+  enum class Step { kRan, kLeadLost, kNothingToRun };
+
+  /// How often a thread that waits for another one's operation looks for an interruption.
+  static constexpr auto kLookInterval = std::chrono::milliseconds(250);
+  /// Of kLookInterval each, while a group that is to be destroyed waits for an operation.
+  static constexpr int kLooksBeforeWarning = 20;
 
   ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores);
 
+  static const base::Failure& closed();
   std::exception_ptr execute(const ShmCall& call, const Tensors& shown, BodyRef body, Runner runner);
   bool keeps_core(Runner runner) const;
   std::string find_obstacle();
@@ -107,15 +129,23 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   WorkPtr run_front(Runner runner);
   bool run_with_others(const ShmWork& work);
   std::unique_lock<std::timed_mutex> wait_to_run();
+  void refuse(ShmWork& work, const base::Failure& failure);
   void fail_queue(const base::Failure& failure);
+  void complete_queue();
+  void complete_sends();
+  void warn_of_lost(size_t count) const;
+  void warn_of_long_wait();
   void work_in_background();
   void lead(std::unique_lock<std::mutex>& lock);
+  Step run_and_announce();
   bool announce_as_leader(ShmWork& work);
   void appoint();
   void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
   bool gives_grace(std::unique_lock<std::mutex>& lock);
   bool is_forked_child() const;
-  void drop_finished_transfers();
+  /// Needs kept_mutex_, and is dropped without it, as what it holds may be the last reference to a tensor.
+  std::vector<Kept> take_finished_transfers();
+  size_t num_unfinished_transfers();
   void forget();
 
   /// The process that joined; in a forked child there is nothing to close, and nothing may be called.
@@ -136,6 +166,10 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   const ShmCall* running_ = nullptr;
   const Tensors* running_shown_ = nullptr;
   uint64_t delayed_ = 0;
+  int num_looks_while_completing_ = 0;
+  bool had_failed_ = false;  ///< an operation, before complete()
+  std::exception_ptr first_lost_;
+  size_t num_lost_ = 0;  ///< during complete()
   std::exception_ptr interrupted_;
   std::atomic<bool> was_interrupted_ = false;
 
@@ -155,14 +189,12 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
 
   std::atomic<size_t> num_queued_ = 0;
   std::atomic<size_t> num_running_ = 0;  ///< those that are about to run included
+  std::atomic<size_t> num_running_in_background_ = 0;
+  std::atomic<bool> has_failed_ = false;
+  std::atomic<bool> is_completing_ = false;
   std::atomic<int> num_transfers_ = 0;
 
   std::mutex kept_mutex_;
-  struct Kept {
-    shm::TransferPtr transfer;
-    at::Tensor memory;
-    bool is_pending = false;
-  };
   std::vector<Kept> kept_;
 };
 

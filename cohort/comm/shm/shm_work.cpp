@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/shm_session.h"
 #include "cohort/comm/watch/throw_failure.h"
 
@@ -20,11 +21,9 @@ void ShmWork::prepare(std::shared_ptr<ShmSession> session, Tensors shown, ShmBod
 }
 
 void ShmWork::finish_with(std::exception_ptr exception) {
-  ShmBody body;  // what it holds goes after the lock
   {
     const std::lock_guard lock(mutex_);
     exception_ = std::move(exception);
-    body.swap(body_);
     is_done_.store(true, std::memory_order_release);
   }
   cv_.notify_all();
@@ -36,6 +35,7 @@ bool ShmWork::has_future() {
 }
 
 void ShmWork::announce() {
+  body_ = nullptr;
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
@@ -91,6 +91,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
     if (waits) future_ = future;
   }
   if (waits) {
+    const HostUnlocked unlocked;
     session_->run_or_hurry(*this);
   } else if (exception_) {
     future->setError(exception_);

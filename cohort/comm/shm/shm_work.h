@@ -49,7 +49,7 @@ class ShmWork final : public c10d::Work {
   void prepare(std::shared_ptr<ShmSession> session, Tensors shown, ShmBody body);
   const Tensors& shown() const { return shown_; }
   const ShmBody& body() const { return body_; }
-  /// Ends the operation; then announce(), without locks, as it runs the callbacks of the future.
+  /// Ends the operation; then announce(), without locks, as it drops the body and runs the callbacks of the future.
   void finish_with(std::exception_ptr exception);
   /// The same for a work that only the calling thread knows.
   void finish_unseen(std::exception_ptr exception) {

@@ -1,11 +1,11 @@
 #include "cohort/comm/shm/transfer_work.h"
-#include "cohort/comm/backend/host_program.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 
+#include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/watch/throw_failure.h"
 
@@ -33,7 +33,7 @@ TransferWork::TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& c
 TransferWork::~TransferWork() {
   if (!transfer_ || completed_) return;
   session_->add_transfers(-1);
-  session_->keep_pending(std::move(transfer_), memory_);
+  session_->keep({std::move(transfer_), memory_, /*is_pending=*/true});
 }
 
 void TransferWork::start() {
@@ -47,36 +47,46 @@ void TransferWork::start() {
                               : open.exchange->send(memory_.const_data_ptr(), elements, peer, call_.tag, options);
 }
 
-void TransferWork::finish_with(std::exception_ptr exception) {
+// True for the first; then announce(), which others must not wait for.
+bool TransferWork::set_completed(std::exception_ptr exception) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(completed_, true)) return false;
+  exception_ = std::move(exception);
+  return true;
+}
+
+void TransferWork::announce() {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
-    if (completed_) return;
-    completed_ = true;
-    exception_ = exception;
     future.swap(future_);
   }
   if (transfer_) session_->add_transfers(-1);
   if (recordFunctionEndCallback_) recordFunctionEndCallback_();
   if (!future) return;
-  if (exception) {
-    future->setError(exception);
+  if (exception_) {
+    future->setError(exception_);
   } else {
     future->markCompleted(c10::IValue(tensors_));
   }
 }
 
-void TransferWork::finish_transfer() {
-  if (const auto failure = transfer_->failure()) {
-    return finish_with(session_->to_exception(call_, tensors_, *failure));
-  }
+void TransferWork::finish_with(std::exception_ptr exception) {
+  if (set_completed(std::move(exception))) announce();
+}
+
+std::exception_ptr TransferWork::finish_transfer() {
+  if (const auto failure = transfer_->failure()) return session_->to_exception(call_, tensors_, *failure);
   if (receives(call_)) source_ = transfer_->source();
   stand_ins_.copy_back();
-  finish_with(nullptr);
+  return nullptr;
 }
 
 void TransferWork::settle() {
-  std::call_once(settled_, [this] { finish_transfer(); });
+  const HostUnlocked unlocked;
+  bool is_first = false;
+  std::call_once(settled_, [&] { is_first = set_completed(finish_transfer()); });
+  if (is_first) announce();
 }
 
 bool TransferWork::isCompleted() {

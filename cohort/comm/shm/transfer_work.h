@@ -46,7 +46,9 @@ class TransferWork final : public c10d::Work {
   enum class Step { kDone, kMore };
   Step wait_a_while(std::chrono::milliseconds limit);
   void settle();
-  void finish_transfer();
+  std::exception_ptr finish_transfer();
+  bool set_completed(std::exception_ptr exception);
+  void announce();
   void finish_with(std::exception_ptr exception);
   job::Operation operation() const;
 

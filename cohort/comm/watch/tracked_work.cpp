@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <list>
 #include <mutex>
@@ -13,24 +14,62 @@ namespace {
 
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
 
+struct AbandonedWork {
+  c10::intrusive_ptr<c10d::Work> work;
+  bool is_receive = false;
+};
+using Works = std::list<AbandonedWork>;
+
 // Works whose TrackedWork was dropped while they still ran. Leaked on purpose: read at exit.
 struct Abandoned {
   std::mutex mutex;
-  std::list<c10::intrusive_ptr<c10d::Work>> works;
+  Works works;
 };
+
+// After a failure nobody counts on what was started, and it may never end.
+std::atomic<bool> has_failed = false;
 
 Abandoned& abandoned() {
   static auto* const instance = new Abandoned;
   return *instance;
 }
 
+// Needs the lock, and is dropped without it: a work may hold the last reference to a tensor that Python knows.
+Works take_completed(Works& works) {
+  Works completed;
+  for (auto it = works.begin(); it != works.end();) {
+    const auto item = it++;
+    if (item->work->isCompleted()) completed.splice(completed.end(), works, item);
+  }
+  return completed;
+}
+
 }  // namespace
 
 size_t num_pending_operations() {
   auto& state = abandoned();
+  Works completed;
   const std::lock_guard lock(state.mutex);
-  state.works.remove_if([](auto& work) { return work->isCompleted(); });
+  completed = take_completed(state.works);
   return state.works.size();
+}
+
+size_t complete_pending_operations() {
+  Works works;
+  {
+    const std::lock_guard lock(abandoned().mutex);
+    works.swap(abandoned().works);
+  }
+  size_t num_lost = 0;
+  for (const auto& [work, is_receive] : works) {
+    try {
+      const bool is_waited_for = !is_receive && !has_failed;
+      if (is_waited_for ? !work->wait() : !work->isCompleted()) ++num_lost;
+    } catch (const std::exception&) {
+      ++num_lost;
+    }
+  }
+  return num_lost;
 }
 
 TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation operation,
@@ -45,9 +84,10 @@ TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation ope
 TrackedWork::~TrackedWork() {
   if (work_->isCompleted()) return;
   auto& state = abandoned();
+  Works completed;
   const std::lock_guard lock(state.mutex);
-  state.works.remove_if([](auto& work) { return work->isCompleted(); });
-  state.works.push_back(work_);
+  completed = take_completed(state.works);
+  state.works.push_back({work_, operation_.point_to_point && operation_.name == "recv"});
 }
 
 void TrackedWork::run_after() {
@@ -83,6 +123,7 @@ std::vector<at::Tensor> TrackedWork::result() {
 }
 
 void TrackedWork::throw_explained(const Failure& failure) const {
+  has_failed = true;
   throw_failure(watch_->find_cause(operation_, failure));
 }
 

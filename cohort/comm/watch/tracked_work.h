@@ -62,5 +62,8 @@ class TrackedWork : public c10d::Work {
 
 /// Operations of this process that have been started and were dropped or not yet seen complete. Thread-safe.
 size_t num_pending_operations();
+/// Waits for those that were dropped, each within its time-out; not for receives, which nobody would see, and for none after an
+/// operation has failed. Returns: how many have not completed.
+size_t complete_pending_operations();
 
 }  // namespace cohort::comm

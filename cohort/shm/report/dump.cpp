@@ -48,7 +48,7 @@ std::optional<std::string> first_of(std::initializer_list<const char*> names) {
 
 /// A folder that only this user can write to: others may make one of that name in a temporary folder first.
 std::string private_folder() {
-  const std::string parent = first_of({"TMPDIR"}).value_or("/tmp");
+  const std::string parent = base::temporary_folder();
   const std::string folder = fmt::format("{}/cohort_trace_{}", parent, ::geteuid());
   ::mkdir(folder.c_str(), 0700);
   struct stat status {};

@@ -38,7 +38,8 @@ TEST(ShmArguments, RefusesWhatCannotWorkMessage) {
     Tensors one{at::ones({1})};
     EXPECT_EQ(value_error([&] { backend.send(one, 0, 0); }), "send: a rank cannot send to itself");
     std::vector<Tensors> lists{{at::ones({2})}};
-    EXPECT_EQ(value_error([&] { backend.allgather(lists, one, {}); }), "all_gather needs tensors of 1 elements, got 2");
+    EXPECT_EQ(value_error([&] { backend.allgather(lists, one, {}); }),
+              "all_gather needs a tensor of 1 elements at place 0 of the list, this rank's, got 2");
   });
 }
 

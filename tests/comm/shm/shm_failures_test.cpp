@@ -100,9 +100,9 @@ TEST(ShmFailures, SkewedSpeedsAreToldFromALostRankMessage) {
                            " has not arrived within 1.5 s: it is computing\n"
                            "  hint: the ranks run at different speeds, but none is lost; " +
                            kRaise));
-  EXPECT_THAT(results[1].output,
-              MatchesRegex(head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process_regex(0) +
-                           " failed first: " + process_regex(1) + " has not arrived within 1.5 s\n(  hint: [^\n]*\n)?"));
+  EXPECT_THAT(results[1].output, MatchesRegex(head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " +
+                                              process_regex(0) + " failed first: " + process_regex(1) +
+                                              " has not arrived within 1.5 s\n(  hint: [^\n]*\n)?"));
 }
 
 // Rank 0 hosts the store, which nobody may ask then.
@@ -121,10 +121,11 @@ TEST(ShmFailures, StoppedRankIsNamedMessage) {
   workers.wait_for_output(1, "  hint: ");
   workers.signal(0, SIGKILL);
   const auto results = workers.wait();
-  EXPECT_THAT(results[1].output,
-              MatchesRegex("ready\n" + head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process_regex(0) +
-                           " has not arrived within 1.5 s: it is stopped \\(SIGSTOP or a debugger\\)\n"
-                           "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));
+  EXPECT_THAT(
+      results[1].output,
+      MatchesRegex("ready\n" + head("all_reduce #2", 1, 2, ", 16 B float32") + "  caused by: " + process_regex(0) +
+                   " has not arrived within 1.5 s: it is stopped \\(SIGSTOP or a debugger\\)\n"
+                   "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));
 }
 
 // Two groups, used in another order: each rank waits for the other in another group.
@@ -162,12 +163,13 @@ COHORT_WORKER(shm_receives_in_vain) {
 
 TEST(ShmFailures, ReceiveNamesTheRankThatSentNothingMessage) {
   const auto results = run_workers("shm_receives_in_vain");
-  EXPECT_THAT(results[0].output, MatchesRegex(head("recv #1", 0, 2, ", 16 B float32") + "  caused by: " + process_regex(1) +
-                                              " has not answered: it is asleep\n"
-                                              "  caused by: rank 1 sent nothing with tag 3 to rank 0 within 1.5 s\n"
-                                              "  hint: see why that rank did not reach this operation; if it is only "
-                                              "slow, raise the timeout of init_process_group \\(of new_group for a "
-                                              "subgroup\\), now 1.5 s\n"));
+  EXPECT_THAT(results[0].output,
+              MatchesRegex(head("recv #1", 0, 2, ", 16 B float32") + "  caused by: " + process_regex(1) +
+                           " has not answered: it is asleep\n"
+                           "  caused by: rank 1 sent nothing with tag 3 to rank 0 within 1.5 s\n"
+                           "  hint: see why that rank did not reach this operation; if it is only "
+                           "slow, raise the timeout of init_process_group \\(of new_group for a "
+                           "subgroup\\), now 1.5 s\n"));
 }
 
 COHORT_WORKER(shm_monitored) {

@@ -168,29 +168,55 @@ TEST(ShmWork, WaitWithATimeOutLeavesTheOperationGoingMessage) {
   });
 }
 
-TEST(ShmWork, GroupGoesBeforeItsQueuedWorkMessage) {
-  std::latch is_gone(1);
+TEST(ShmWork, EndOfTheGroupCompletesWhatWasStarted) {
   run_shm_threads(2, [&](int rank, const Group& group, c10d::Backend& backend) {
+    const auto first = at::full({4}, rank + 1.0);
+    const auto second = at::full({3}, rank + 5.0);
+    constexpr int64_t kCount = 1 << 20;
     if (rank == 1) {
-      is_gone.wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      reduce_on(backend, {first})->wait();
+      reduce_on(backend, {second})->wait();
+      Tensors received{at::empty({kCount})};
+      backend.recv(received, 0, 0)->wait();
+      REQUIRE(received[0][kCount - 1].item<float>() == 7);
+    } else {
+      const auto work = reduce_on(backend, {first}, Mode::kAsync);
+      reduce_on(backend, {second}, Mode::kAsync);  // dropped
+      Tensors sent{at::full({kCount}, 7.0)};
+      backend.send(sent, 1, 0);  // dropped
+      backend.shutdown();
+      REQUIRE(work->isCompleted() && work->isSuccess());
       EXPECT_THAT(text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }),
-                  MatchesRegex("\\[cohort\\] all_reduce #1 on group \"threads\" failed\n(.|\n)*rank 0 (.|\n)*"));
-      return;
+                  testing::HasSubstr("the group was destroyed"));
     }
-    const auto work = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
-    const auto later = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
-    backend.shutdown();
-    is_gone.count_down();
-    REQUIRE(work->isCompleted() && !work->isSuccess());
-    EXPECT_THAT(text_of_error([&] { later->wait(); }),
-                MatchesRegex("\\[cohort\\] all_reduce #2 on group \"threads\" failed\n"
-                             "  rank 0 of 2 on [^ ]+, backend shm, 16 B float32\n"
-                             "  caused by: the group was destroyed, or shut down, before the operation ended\n"
-                             "  hint: wait\\(\\) for every Work before destroy_process_group\\(\\)"));
-    EXPECT_THAT(text_of_error([&] { reduce_on(backend, {at::ones({4})})->wait(); }),
-                testing::HasSubstr("the group was destroyed"));
+    REQUIRE(first[0].item<float>() == 3 && second[0].item<float>() == 11);
     EXPECT_EQ(group->getSize(), 2);
   });
+}
+
+TEST(ShmWork, EndOfTheGroupTellsWhatItCouldNotCompleteMessage) {
+  testing::internal::CaptureStderr();
+  run_shm_threads(2, [&](int rank, const Group&, c10d::Backend& backend) {
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return backend.shutdown();
+    }
+    const auto work = reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    reduce_on(backend, {at::ones({4})}, Mode::kAsync);
+    backend.shutdown();
+    EXPECT_THAT(
+        text_of_error([&] { work->wait(); }),
+        MatchesRegex("\\[cohort\\] all_reduce #1 on group \"threads\" failed\n"
+                     "  rank 0 of 2 on [^ ]+, backend shm, 16 B float32\n"
+                     "  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) has left the group by destroying it\n(.|\n)*"));
+  });
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      MatchesRegex(
+          "\\[cohort\\] warning: group \"threads\" was destroyed with 2 operation\\(s\\) that nobody waited for "
+          "and that could not be completed. Call wait\\(\\) on every Work before destroy_process_group\\(\\).\n"
+          "\\[cohort\\] all_reduce #1 on group \"threads\" failed\n(.|\n)*"));
 }
 
 TEST(ShmWork, WorksOutliveTheGroup) {

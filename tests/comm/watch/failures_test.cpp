@@ -32,8 +32,8 @@ std::string mismatch(int rank, const std::string& mine, const std::string& their
   return "\\[cohort\\] " + head + " on group \"default_pg\" failed\n  rank " + std::to_string(rank) +
          " of 2 on [^ ]+, backend gloo, [^\n]*\n"
          "  caused by: Detected mismatch between collectives on ranks: " +
-         mine + " on " + process_regex(rank) + ", but " + theirs + " on " + process_regex(1 - rank) + "\n(  caused by: [^\n]*\n)?" +
-         kAgreeHint;
+         mine + " on " + process_regex(rank) + ", but " + theirs + " on " + process_regex(1 - rank) +
+         "\n(  caused by: [^\n]*\n)?" + kAgreeHint;
 }
 
 COHORT_WORKER(different_operations) {
