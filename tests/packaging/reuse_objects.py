@@ -11,6 +11,7 @@ has not compiled, or before its source changed, is compiled; so is whatever does
 import json
 import os
 import pathlib
+import re
 import shlex
 import sys
 
@@ -39,9 +40,15 @@ def without_launcher(words, compiler):
     return words[words.index(compiler):]
 
 
-def entry_of(other, source):
+def target_of(words):
+    """CMake's target that an object belongs to: a source may be in two."""
+    found = re.search(r"CMakeFiles/([^/]+)\.dir/", value_of(words, "-o"))
+    return found and found[1]
+
+
+def entry_of(other, source, target):
     for entry in json.loads(pathlib.Path(other, "compile_commands.json").read_text()):
-        if entry["file"] == source:
+        if entry["file"] == source and target_of(shlex.split(entry["command"])) == target:
             return entry
     return None
 
@@ -50,7 +57,7 @@ def reusable(build, other, command):
     """The object that stands for this command's; None where there is none. Ends the program where the flags differ."""
     source = value_of(command, "-c")
     known = source.replace(build, other)
-    entry = entry_of(other, known)
+    entry = entry_of(other, known, target_of(command))
     if entry is None:
         return None
     theirs = without_launcher(shlex.split(entry["command"]), command[0])

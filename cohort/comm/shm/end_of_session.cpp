@@ -88,7 +88,7 @@ void ShmSession::complete_and_close() {
 void ShmSession::forget() {
   for (auto& thread : threads_) thread.detach();
   threads_.clear();
-  (void)group_.release();
+  [[maybe_unused]] auto* const left_as_it_is = group_.release();
 }
 
 void ShmSession::close() {

@@ -105,7 +105,8 @@ shm::CallOptions ShmSession::options_of(const ShmCall& call) const {
 
 // Called by the engine, in the thread that runs the operation.
 std::string ShmSession::find_obstacle() {
-  if ((interrupted_ = find_interruption())) {
+  interrupted_ = find_interruption();
+  if (interrupted_) {
     was_interrupted_ = true;
     return "interrupted by a signal while it waited";
   }
