@@ -65,7 +65,7 @@ row_demo() {
 row_library() {
   local begin build
   begin=$(now)
-  build=$(cmake --preset install -DCMAKE_INSTALL_PREFIX="$folder/prefix" | tee /dev/stderr |
+  build=$(cmake --preset install -DCMAKE_INSTALL_PREFIX="$folder/prefix" | tee >(cat >&2) |
           sed -n 's/^-- Build files have been written to: //p')
   cmake --build "$build"
   cmake --install "$build"
