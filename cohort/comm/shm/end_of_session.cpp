@@ -40,7 +40,6 @@ void ShmSession::complete_sends() {
 size_t ShmSession::complete() {
   if (is_forked_child() || num_pending() == 0) return 0;
   const HostUnlocked unlocked;
-  had_failed_ = has_failed_;
   is_completing_ = true;
   do {
     complete_queue();
@@ -74,9 +73,10 @@ void ShmSession::warn_of_lost(size_t count) const {
 }
 
 void ShmSession::complete_and_close() {
+  const bool had_failed = has_failed_;
   try {
     const auto num_lost = complete();
-    if (num_lost > 0 && !had_failed_) warn_of_lost(num_lost);
+    if (num_lost > 0 && !had_failed) warn_of_lost(num_lost);
   } catch (...) {
     close();
     throw;

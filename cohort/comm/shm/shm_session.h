@@ -167,7 +167,6 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   const Tensors* running_shown_ = nullptr;
   uint64_t delayed_ = 0;
   int num_looks_while_completing_ = 0;
-  bool had_failed_ = false;  ///< an operation, before complete()
   std::exception_ptr first_lost_;
   size_t num_lost_ = 0;  ///< during complete()
   std::exception_ptr interrupted_;

@@ -58,7 +58,7 @@ size_t complete_pending_operations() {
   Works works;
   {
     const std::lock_guard lock(abandoned().mutex);
-    works.swap(abandoned().works);
+    works = abandoned().works;  // those that do not complete stay there: the engine may still use their memory
   }
   size_t num_lost = 0;
   for (const auto& [work, is_receive] : works) {
