@@ -55,7 +55,7 @@ asan tsan: setup
 	cmake --preset $@
 	cmake --build --preset $@
 	@mkdir -p build/test-logs
-	ctest --preset $@ -j $$(nproc) --output-junit $(CURDIR)/build/test-logs/$@.xml
+	ctest --preset $@ -j $$(($$(nproc) + 1)) --output-junit $(CURDIR)/build/test-logs/$@.xml
 
 aarch64: setup
 	tools/dev/aarch64.sh

@@ -25,7 +25,7 @@ Row measure_start(const Settings& settings, int num_workers) {
   time_program(our_launcher(settings, flags()));  // afterwards programs and libraries come from the page cache
   if (has_rival) time_program(torchrun(flags()));
   std::vector<double> our_times, their_times;
-  for (int round = 0; round < (settings.is_quick ? 4 : 20); ++round) {
+  for (int round = 0; round < settings.rounds(20, 4); ++round) {
     our_times.push_back(time_program(our_launcher(settings, flags())) * 1e3);
     if (has_rival) their_times.push_back(time_program(torchrun(flags())) * 1e3);
   }

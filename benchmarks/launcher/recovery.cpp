@@ -62,7 +62,7 @@ struct RecoveryCase {
 Row measure_case(const Settings& settings, const RecoveryCase& given) {
   const bool has_rival = !torchrun({}).empty();
   std::vector<double> our_times, their_times;
-  for (int round = 0; round < (settings.is_quick ? 3 : 12); ++round) {
+  for (int round = 0; round < settings.rounds(12, 3); ++round) {
     our_times.push_back(time_recovery(settings, our_launcher, given.ours));
     if (has_rival) their_times.push_back(time_recovery(settings, torchrun_with_new_stores, given.rival));
   }
