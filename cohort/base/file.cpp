@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
@@ -45,13 +46,13 @@ Result<std::string> read_file(const std::string& path, size_t limit) {
   std::string text;
   struct stat info {};
   if (::fstat(fd.get(), &info) == 0 && info.st_size > 0) text.reserve(static_cast<size_t>(info.st_size) + 1);
-  char buffer[65536];
+  std::vector<char> buffer(size_t{64} * 1024);  // not on the stack, which may be no larger (ulimit -s)
   for (;;) {
-    const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+    const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return file_error("read", path);
     if (count == 0) return text;
-    text.append(buffer, static_cast<size_t>(count));
+    text.append(buffer.data(), static_cast<size_t>(count));
     if (text.size() > limit) return Error(fmt::format("\"{}\" has more than {}", path, format_bytes(limit)));
   }
 }

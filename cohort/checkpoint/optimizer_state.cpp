@@ -17,6 +17,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -185,11 +186,11 @@ class ParameterNames {
   std::unordered_map<const void*, std::string> names_;
 };
 
-bool has_state(const StateDict& state, const std::string& prefix) {
-  for (const auto& item : state) {
-    if (item.key().starts_with(prefix)) return true;
-  }
-  return false;
+// "state.layer.weight." of "state.layer.weight.exp_avg", for each tensor.
+std::unordered_set<std::string> prefixes_of(const StateDict& state) {
+  std::unordered_set<std::string> prefixes;
+  for (const auto& item : state) prefixes.insert(item.key().substr(0, item.key().rfind('.') + 1));
+  return prefixes;
 }
 
 // Reads everything before it changes anything.
@@ -197,7 +198,7 @@ template <typename K>
 class Loader {
  public:
   Loader(optim::Optimizer& optimizer, const StateDict& parameters, const StateDict& state)
-      : optimizer_(optimizer), names_(parameters), state_(state) {}
+      : optimizer_(optimizer), names_(parameters), state_(state), prefixes_(prefixes_of(state)) {}
 
   void load() {
     for (size_t group = 0; group < optimizer_.param_groups().size(); ++group) read_group(group);
@@ -232,7 +233,7 @@ class Loader {
 
   void read_state(const std::string& name, const at::Tensor& parameter) {
     const std::string prefix = "state." + name + ".";
-    if (!has_state(state_, prefix)) return;
+    if (!prefixes_.contains(prefix)) return;
     auto state = std::make_unique<typename K::State>();
     ReadFields read{state_, prefix, parameter, used_, problems_};
     visit(read, *state);
@@ -255,6 +256,7 @@ class Loader {
   optim::Optimizer& optimizer_;
   const ParameterNames names_;
   const StateDict& state_;
+  const std::unordered_set<std::string> prefixes_;
   std::vector<std::unique_ptr<optim::OptimizerOptions>> options_;
   std::vector<std::pair<void*, std::unique_ptr<optim::OptimizerParamState>>> states_;
   std::set<std::string> used_;

@@ -56,20 +56,38 @@ Error tensor_error(const std::string& name, const std::string& reason) {
 
 std::string interval(const TensorEntry& entry) { return c10::str("[", entry.begin, ", ", entry.end, "]"); }
 
-// What a parsed object no longer tells: the order of its keys, and whether one came twice.
-class KeyWatcher {
+// What a parsed object no longer tells: the order of its keys, and whether one came twice. Reads the text a second time; the
+// library's callbacks during the first would look at all tensors before, for each tensor.
+class KeyWatcher final : public nlohmann::json_sax<Json> {
  public:
-  bool see(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys_.pop_back();
-    if (event != Json::parse_event_t::key) return true;
-    const auto key = parsed.get<std::string>();
-    if (depth == 1) names_.push_back(key);
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool key(std::string& text) override {
+    const std::string& key = text;
+    const bool is_name = keys_.size() == 1;
+    if (is_name) names_.push_back(key);
     if (!keys_.back().insert(key).second && !duplicate_) {
-      duplicate_ = std::string(depth == 1 ? "the name " : "the key ") + quoted(key) + " comes twice";
+      duplicate_ = std::string(is_name ? "the name " : "the key ") + quoted(key) + " comes twice";
     }
     return true;
   }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(Json::number_integer_t) override { return true; }
+  bool number_unsigned(Json::number_unsigned_t) override { return true; }
+  bool number_float(Json::number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(Json::binary_t&) override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override { return false; }
+
   const std::optional<std::string>& duplicate() const { return duplicate_; }
   std::vector<std::string>& names() { return names_; }
 
@@ -88,9 +106,8 @@ Result<ParsedText> parse_json(std::string_view text) {
   if (text.empty() || text.front() != '{') return Error("the header does not begin with {");
   KeyWatcher watcher;
   try {
-    Json json = Json::parse(text.begin(), text.end(), [&](int depth, Json::parse_event_t event, Json& parsed) {
-      return watcher.see(depth, event, parsed);
-    });
+    Json json = Json::parse(text.begin(), text.end());
+    Json::sax_parse(text.begin(), text.end(), &watcher);
     if (watcher.duplicate()) return Error(*watcher.duplicate());
     return ParsedText{std::move(json), std::move(watcher.names())};
   } catch (const Json::exception& error) {

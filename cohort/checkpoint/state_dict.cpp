@@ -6,7 +6,10 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "cohort/base/text.h"
 
@@ -31,19 +34,20 @@ void collect_unexpected(const torch::nn::Module& module, const std::string& pref
                         const std::vector<std::string>& names, const StateDict& own,
                         std::vector<std::string>& unexpected) {
   const auto children = module.named_children();
+  std::unordered_map<std::string, std::vector<std::string>> below;
   for (const std::string& name : names) {
-    if (own.contains(name)) continue;
-    const std::string rest = name.substr(prefix.size());
-    const size_t dot = rest.find('.');
-    if (dot == std::string::npos || !children.contains(rest.substr(0, dot))) unexpected.push_back(name);
+    const size_t dot = name.find('.', prefix.size());
+    const std::string child = dot == std::string::npos ? "" : name.substr(prefix.size(), dot - prefix.size());
+    if (dot != std::string::npos && children.contains(child)) {
+      below[child].push_back(name);
+    } else if (!own.contains(name)) {
+      unexpected.push_back(name);
+    }
   }
   for (const auto& child : children) {
-    const std::string child_prefix = prefix + child.key() + ".";
-    std::vector<std::string> below;
-    for (const std::string& name : names) {
-      if (name.starts_with(child_prefix)) below.push_back(name);
-    }
-    collect_unexpected(*child.value(), child_prefix, below, own, unexpected);
+    const auto found = below.find(child.key());
+    if (found == below.end()) continue;
+    collect_unexpected(*child.value(), prefix + child.key() + ".", found->second, own, unexpected);
   }
 }
 

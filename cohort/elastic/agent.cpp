@@ -176,7 +176,8 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
   const Result<std::string> attempt = create_attempt_folder(tools_.folder, attempt_++, plan_.local_world_size);
   if (!attempt) return no_log_folder(options_.log_dir, attempt.error());
   const std::string timer_file = tools_.watchdog ? tools_.watchdog->path() : "";
-  const Result<std::vector<WorkerSpec>> specs = plan_workers(options_, plan_, round, {*attempt, timer_file});
+  const Result<std::vector<WorkerSpec>> specs =
+      plan_workers(options_, plan_, round, {*attempt, timer_file, tools_.mark});
   if (!specs) return specs.error();
   WorkerGroup group({.shutdown_timeout = options_.shutdown_timeout,
                      .stuck_timeout = options_.stuck_timeout,
@@ -184,11 +185,14 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
                      .filters = plan_.logs.filters,
                      .attempt_folder = *attempt,
                      .guard = &tools_.guard,
+                     .orphans = &tools_.orphans,
                      .watchdog = tools_.watchdog});
   if (tools_.watchdog) tools_.watchdog->forget();
   started_at_ = Clock::now();
   begin("starting");
-  if (Result<void> started = group.start(*specs); !started) return started.error();
+  const Result<bool> started = start_workers(group, *specs);
+  if (!started) return started.error();
+  if (!*started) return GroupResult{.signal = stop_signal_};
   end_phase("start_workers");
   events_.workers_started(round, plan_.rendezvous);
   begin("running");
@@ -199,6 +203,15 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
   events_.phase_ended(round, plan_.rendezvous, "run_workers", Clock::now() - state_since_ - stop_time);
   if (result.stop_time) events_.phase_ended(round, plan_.rendezvous, "stop_workers", stop_time);
   return result;
+}
+
+Result<bool> Agent::start_workers(WorkerGroup& group, const std::vector<WorkerSpec>& specs) {
+  const Result<bool> started = group.start(specs, [this] { return take_signal(); });
+  if (started && !*started) {
+    base::log_warning(
+        fmt::format("received {} while starting the workers; stopping", base::signal_name(*stop_signal_)));
+  }
+  return started;
 }
 
 GroupResult Agent::supervise(WorkerGroup& group) {

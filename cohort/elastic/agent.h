@@ -11,6 +11,7 @@
 #include "cohort/elastic/event_log.h"
 #include "cohort/elastic/health_check.h"
 #include "cohort/elastic/launch.h"
+#include "cohort/elastic/orphans.h"
 #include "cohort/elastic/session.h"
 #include "cohort/elastic/signals.h"
 #include "cohort/elastic/worker_group.h"
@@ -22,6 +23,9 @@ namespace cohort::elastic {
 struct AgentTools {
   const LogFolder& folder;
   SessionGuard& guard;
+  /// In the environment of everything that workers start (orphans.h).
+  const std::string& mark;
+  const Orphans& orphans;
   SignalSource& signals;
   /// Null: workers' timers are not watched.
   WatchdogTimer* watchdog = nullptr;
@@ -57,6 +61,8 @@ class Agent {
   base::Result<std::optional<int>> run_round(const rendezvous::Round& round);
   base::Result<std::optional<int>> end_round(const rendezvous::RoundOver& over);
   base::Result<GroupResult> run_workers(const rendezvous::Round& round);
+  /// False: a signal came first, and none is left.
+  base::Result<bool> start_workers(WorkerGroup& group, const std::vector<WorkerSpec>& specs);
   GroupResult supervise(WorkerGroup& group);
   void report_failure(const WorkerFailure& failure);
   /// Sleeps before a restart; false if a signal ended it.

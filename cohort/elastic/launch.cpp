@@ -10,6 +10,7 @@
 #include "cohort/base/text.h"
 #include "cohort/elastic/agent.h"
 #include "cohort/elastic/cpu_placement.h"
+#include "cohort/elastic/orphans.h"
 
 namespace cohort::elastic {
 
@@ -92,17 +93,20 @@ Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, cons
   // The guard is a fork and signals are blocked for all threads: both come before the rendezvous's thread.
   Result<std::optional<WatchdogTimer>> watchdog = make_watchdog(options);
   if (!watchdog) return watchdog.error();
-  Result<SessionGuard> guard = SessionGuard::start([&folder, &watchdog] {
+  const std::string mark = make_agent_mark();
+  Result<SessionGuard> guard = SessionGuard::start(mark, [&folder, &watchdog] {
     if (*watchdog) (*watchdog)->remove_files();
     remove_if_unused(folder);
   });
   if (!guard) return guard.error();
+  const Orphans orphans = Orphans::adopt();
   std::vector<int> heard = plan.signals;
   heard.insert(heard.end(), {SIGUSR1, SIGUSR2});
   Result<SignalSource> signals = SignalSource::create(heard);
   if (!signals) return signals.error();
   WatchdogTimer* const timer = *watchdog ? &**watchdog : nullptr;
-  const AgentTools tools{.folder = folder, .guard = *guard, .signals = *signals, .watchdog = timer};
+  const AgentTools tools{
+      .folder = folder, .guard = *guard, .mark = mark, .orphans = orphans, .signals = *signals, .watchdog = timer};
   Result<int> code = Agent(options, plan, tools).run();
   // The job is over: a signal that comes late changes neither the exit code nor what is cleaned up.
   for (const int signal : heard) (void)::signal(signal, SIG_IGN);

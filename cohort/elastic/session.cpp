@@ -14,6 +14,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
+#include "cohort/elastic/orphans.h"
 
 namespace cohort::elastic {
 
@@ -31,10 +32,11 @@ constexpr int kKillPasses = 100;
 constexpr useconds_t kPassMicroseconds = 10'000;
 
 /// A shell with job control puts its children into process groups of their own, so the leader's group is not all.
-void kill_sessions(const std::set<pid_t>& sessions) {
+void kill_all(const std::set<pid_t>& sessions, const std::string& mark) {
   for (const pid_t session : sessions) ::kill(-session, SIGKILL);
   for (int pass = 0; pass < kKillPasses; ++pass) {
-    const std::vector<SessionMember> left = living_members(sessions);
+    std::vector<SessionMember> left = living_members(sessions);
+    for (SessionMember& member : marked_processes(mark)) left.push_back(std::move(member));
     if (left.empty()) return;
     for (const SessionMember& member : left) ::kill(member.pid, SIGKILL);
     ::usleep(kPassMicroseconds);
@@ -42,7 +44,7 @@ void kill_sessions(const std::set<pid_t>& sessions) {
 }
 
 /// The end of the pipe means that the launcher is gone.
-[[noreturn]] void run_guard(int fd, const std::function<void()>& last_act) {
+[[noreturn]] void run_guard(int fd, const std::string& mark, const std::function<void()>& last_act) {
   static pid_t sessions[kMaxSessions];
   int count = 0;
   pid_t session = 0;
@@ -54,18 +56,18 @@ void kill_sessions(const std::set<pid_t>& sessions) {
     if (session == kForget) count = 0;
     if (session > 0 && count < kMaxSessions) sessions[count++] = session;
   }
-  kill_sessions({sessions, sessions + count});
+  kill_all({sessions, sessions + count}, mark);
   if (last_act) last_act();
   ::_exit(0);
 }
 
 /// In the child: out of the terminal's reach, holding nothing open but the pipe.
-[[noreturn]] void become_guard(int fd, const std::function<void()>& last_act) {
+[[noreturn]] void become_guard(int fd, const std::string& mark, const std::function<void()>& last_act) {
   ::setsid();
   ::prctl(PR_SET_NAME, "cohort-guard");
   if (::dup2(fd, STDIN_FILENO) < 0) ::_exit(1);
   (void)::syscall(SYS_close_range, 1U, ~0U, 0U);
-  run_guard(STDIN_FILENO, last_act);
+  run_guard(STDIN_FILENO, mark, last_act);
 }
 
 }  // namespace
@@ -100,7 +102,7 @@ std::vector<SessionMember> living_members(const std::set<pid_t>& sessions) {
   return members;
 }
 
-Result<SessionGuard> SessionGuard::start(const std::function<void()>& last_act) {
+Result<SessionGuard> SessionGuard::start(const std::string& mark, const std::function<void()>& last_act) {
   Result<base::Pipe> pipe = base::make_pipe();
   if (!pipe) return pipe.error();
   sigset_t all;
@@ -110,7 +112,7 @@ Result<SessionGuard> SessionGuard::start(const std::function<void()>& last_act) 
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::close(pipe->write_end.get());
-    become_guard(pipe->read_end.get(), last_act);
+    become_guard(pipe->read_end.get(), mark, last_act);
   }
   const int error_number = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -27,12 +27,13 @@ std::vector<SessionMember> living_members(const std::set<pid_t>& sessions);
 bool parse_process_stat(const std::string& text, SessionMember& member);
 
 /// A tiny process that outlives us for a moment: should we die without a word (kill -9, out of memory), it kills the
-/// workers' sessions, grandchildren included. (The kernel itself kills the workers, but not what they have started.)
+/// workers' sessions and whatever else they have started. (The kernel itself kills the workers, but nothing more.)
 class SessionGuard {
  public:
-  /// `last_act` is called in the guard after it had to kill, such as for removing a temporary folder.
+  /// `mark` is in the environment of everything that workers start (orphans.h), also in sessions of their own. `last_act` is
+  /// called in the guard after it had to kill, such as for removing a temporary folder.
   /// Requires that this process has no other threads: the guard is a fork without exec, which allocates.
-  static base::Result<SessionGuard> start(const std::function<void()>& last_act = nullptr);
+  static base::Result<SessionGuard> start(const std::string& mark, const std::function<void()>& last_act = nullptr);
   SessionGuard(SessionGuard&& other) noexcept;
   /// Dismisses the guard: nothing is killed any more.
   ~SessionGuard();

@@ -25,6 +25,8 @@ struct WorkerContext {
   bool virtual_local_rank = false;
   /// Where watchdog timers are asked for; "": nowhere.
   std::string timer_file = {};
+  /// COHORT_AGENT (orphans.h).
+  std::string agent_mark = {};
 };
 
 WorkerContext context_of(const rendezvous::Round& round);

@@ -51,19 +51,23 @@ WorkerGroup::WorkerGroup(GroupOptions options)
 
 WorkerGroup::~WorkerGroup() = default;
 
-Result<void> WorkerGroup::start(const std::vector<WorkerSpec>& specs) {
+Result<bool> WorkerGroup::start(const std::vector<WorkerSpec>& specs, const std::function<bool()>& is_stopped) {
   const auto failed = [this](int local_rank, const Error& cause) {
     workers_.clear();
     return Error(fmt::format("cannot start local rank {}", local_rank)).caused_by(cause);
   };
   for (const WorkerSpec& spec : specs) {
+    if (is_stopped()) {
+      workers_.clear();
+      return false;
+    }
     if (Result<void> begun = begin_worker(spec); !begun) return failed(spec.local_rank, begun.error());
   }
   for (const auto& worker : workers_) {
     Result<void> running = worker->process.await_program();
     if (!running) return failed(worker->spec.local_rank, running.error());
   }
-  return {};
+  return true;
 }
 
 Result<void> WorkerGroup::begin_worker(const WorkerSpec& spec) {
@@ -192,6 +196,7 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
   const auto now = Clock::now();
   if (phase_ != Phase::kRunning || now - last_look_ < kLookInterval) return;
   last_look_ = now;
+  if (options_.orphans) (void)options_.orphans->find(pids());  // reaps those that have ended
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     const base::ProcessState state = base::read_process_state(worker->process.pid());
@@ -230,6 +235,12 @@ void WorkerGroup::end_overruns(const Surroundings& surroundings) {
     worker.overrun = overrun;
     if (surroundings.when_overrun) surroundings.when_overrun(overrun);
   }
+}
+
+std::set<pid_t> WorkerGroup::pids() const {
+  std::set<pid_t> pids;
+  for (const auto& worker : workers_) pids.insert(worker->process.pid());
+  return pids;
 }
 
 std::set<pid_t> WorkerGroup::sessions() const {
@@ -307,12 +318,21 @@ void WorkerGroup::advance() {
 }
 
 // The workers are zombies until we end, so their sessions' numbers still are theirs.
-void WorkerGroup::clean_sessions() {
+std::vector<SessionMember> WorkerGroup::left_behind() const {
   std::set<pid_t> sessions;
   for (const auto& worker : workers_) {
     if (!worker->abandoned) sessions.insert(worker->process.pid());
   }
-  const std::vector<SessionMember> left = living_members(sessions);
+  std::vector<SessionMember> left = living_members(sessions);
+  if (!options_.orphans) return left;
+  for (SessionMember& orphan : options_.orphans->find(pids())) {
+    if (!sessions.contains(orphan.session)) left.push_back(std::move(orphan));
+  }
+  return left;
+}
+
+void WorkerGroup::clean_sessions() {
+  const std::vector<SessionMember> left = left_behind();
   const bool late = Clock::now() >= deadline_;
   if (left.empty() || (late && leftovers_killed_)) {
     phase_ = Phase::kDone;

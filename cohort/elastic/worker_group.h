@@ -15,6 +15,7 @@
 
 #include "cohort/base/process.h"
 #include "cohort/elastic/failure_report.h"
+#include "cohort/elastic/orphans.h"
 #include "cohort/elastic/session.h"
 #include "cohort/elastic/signals.h"
 #include "cohort/elastic/watchdog_timer.h"
@@ -44,6 +45,8 @@ struct GroupOptions {
   std::string attempt_folder;
   /// May be null: then grandchildren outlive a launcher that is killed.
   SessionGuard* guard = nullptr;
+  /// May be null: then what workers start in sessions of their own outlives them.
+  const Orphans* orphans = nullptr;
   /// May be null: then no block of a worker is watched.
   WatchdogTimer* watchdog = nullptr;
 };
@@ -81,8 +84,9 @@ class WorkerGroup {
   /// Kills whatever still runs.
   ~WorkerGroup();
 
-  /// Starts all side by side; returns when each runs its program. After an error none is left.
-  base::Result<void> start(const std::vector<WorkerSpec>& specs);
+  /// Starts all side by side; returns when each runs its program. False: `is_stopped`, which is asked before each, said so. After
+  /// that, or an error, none is left.
+  base::Result<bool> start(const std::vector<WorkerSpec>& specs, const std::function<bool()>& is_stopped);
 
   /// Blocks until every worker has ended and nothing is left of their sessions.
   /// Signals are forwarded to the workers' sessions; a second SIGINT or SIGQUIT kills them at once.
@@ -108,7 +112,10 @@ class WorkerGroup {
   void take_exit(Worker& worker, const Surroundings& surroundings);
   void look_after(const Surroundings& surroundings);
   void end_overruns(const Surroundings& surroundings);
+  /// Of all workers; of those that have not ended.
+  std::set<pid_t> pids() const;
   std::set<pid_t> sessions() const;
+  std::vector<SessionMember> left_behind() const;
   void add_failure(WorkerFailure failure, const Surroundings& surroundings);
   void advance();
   void stop(int signal);

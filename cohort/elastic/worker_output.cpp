@@ -22,7 +22,7 @@ namespace {
 /// Appends to the file; a file that takes no more is closed, and that is said once.
 void write_or_close(base::Fd& file, std::string_view text, const std::string& path) {
   if (!file || text.empty()) return;
-  if (const Result<void> written = base::write_all(file.get(), text); !written) {
+  if (const Result<void> written = base::write_all(file.get(), text, path); !written) {
     base::log_warning(Error(fmt::format("the log file \"{}\" ends here; the job goes on", path))
                           .caused_by(written.error())
                           .with_hint("see whether its disk is full, or give another --log-dir")
@@ -107,15 +107,14 @@ void WorkerOutput::add_watches(std::vector<Watch>& watches) {
 }
 
 size_t WorkerOutput::read(Stream& stream) {
-  char buffer[65536];
-  const ssize_t count = ::read(stream.pipe.get(), buffer, sizeof buffer);
+  const ssize_t count = ::read(stream.pipe.get(), buffer_.data(), buffer_.size());
   if (count < 0 && errno == EINTR) return 0;
   if (count <= 0) {
     stream.sink->append(stream.lines.finish());
     stream.pipe.reset();
     return 0;
   }
-  const std::string_view chunk(buffer, static_cast<size_t>(count));
+  const std::string_view chunk(buffer_.data(), static_cast<size_t>(count));
   write_or_close(stream.file, chunk, stream.path);
   stream.sink->append(stream.lines.append(chunk));
   return chunk.size();

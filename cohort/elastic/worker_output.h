@@ -42,6 +42,7 @@ class WorkerOutput {
   std::unique_ptr<Sink> output_;
   std::unique_ptr<Sink> errors_;
   std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<char> buffer_ = std::vector<char>(64 * 1024);  ///< not on the stack, which may be no larger (ulimit -s)
 };
 
 }  // namespace cohort::elastic

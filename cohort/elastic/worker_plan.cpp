@@ -29,6 +29,7 @@ Result<std::vector<WorkerSpec>> plan_workers(const LaunchOptions& options, const
   context.handled_signals = options.signals_to_handle;
   context.virtual_local_rank = options.virtual_local_rank;
   context.timer_file = files.timer_file;
+  context.agent_mark = files.mark;
   const std::vector<WorkerRoutes> routes = plan_worker_routes(plan.logs, files.folder);
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < plan.local_world_size; ++local_rank) {

@@ -11,12 +11,14 @@
 
 namespace cohort::elastic {
 
-/// Paths of this node's in one round; "" where there is none.
+/// What workers of this node get in one round; "" where there is none.
 struct AttemptFiles {
   /// For logs and error files.
   std::string folder;
   /// The named pipe of the watchdog timers.
   std::string timer_file;
+  /// Not a path: what marks all that descends from this agent (orphans.h).
+  std::string mark;
 };
 
 /// One specification per local rank.

@@ -148,22 +148,26 @@ std::optional<Decision> look_at_members(const State& state, const Settings& sett
       lost.push_back(member);
     }
   }
-  if (num_busy == 0 && num_done > 0) {
-    auto why = lost.empty()
-                   ? std::string("every worker has ended with 0")
-                   : fmt::format("the workers of {} have ended with 0; {} lost before", count_of_nodes(num_done),
-                                 names_of(lost, members) + (lost.size() == 1 ? " was" : " were"));
+  if (num_done == members.size()) {
+    std::string why = "every worker has ended with 0";
     return Decision{end_round(state, Reason::kFinished, why, -1, true), why, std::nullopt};
   }
   if (lost.empty()) return std::nullopt;
+  // Nobody is left who could do the work of the lost again.
+  const bool is_last = num_busy == 0 && num_done > 0;
   const bool is_static = settings.backend == Settings::Backend::kStatic;
   const bool has_gone = state.nodes.count(lost[0]->id) > 0 && state.nodes.at(lost[0]->id).has_gone;
   auto why = has_gone ? fmt::format("{} has left", names_of(lost, members))
                       : fmt::format("{} gave no sign of life for {}", names_of(lost, members),
                                     base::format_duration(settings.lost_after()));
-  if (is_static) why += "; the static rendezvous replaces no nodes";
+  if (is_last) {
+    why += fmt::format(" and may not have finished its work; the workers of the other {} have ended with 0",
+                       num_done == 1 ? "node" : count_of_nodes(num_done));
+  } else if (is_static) {
+    why += "; the static rendezvous replaces no nodes";
+  }
   const auto reason = has_gone ? Reason::kNodeLeft : Reason::kNodeLost;
-  return Decision{end_round(state, reason, why, lost[0]->id, is_static), why, std::nullopt};
+  return Decision{end_round(state, reason, why, lost[0]->id, is_static || is_last), why, std::nullopt};
 }
 
 Decision watch(const State& state, const Settings& settings) {

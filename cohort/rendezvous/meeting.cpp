@@ -20,6 +20,9 @@ using Reason = RoundOver::Reason;
 
 constexpr milliseconds kLeavingTime{800};
 constexpr milliseconds kPause{200};
+/// How long a node whose workers have ended waits for a store that does not answer: as long as torchrun's agents wait at their
+/// exit barrier.
+constexpr milliseconds kExitBarrierTime = std::chrono::seconds(300);
 constexpr milliseconds kQuietEnd = std::chrono::seconds(1);
 
 }  // namespace
@@ -71,6 +74,7 @@ void Meeting::wait_for_readers() {
 void Meeting::report_success() {
   const std::lock_guard lock(mutex_);
   if (!round_ || is_over_) return;
+  place_->allow_silence(kExitBarrierTime);
   ask([id = id_, round = round_->number](Journal& journal) -> Result<void> {
     const auto told = journal.tell({Notice::Kind::kDone, id, round, "", {}});
     return told ? Result<void>() : told.error();

@@ -187,13 +187,25 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect_once(milliseconds ti
   return settings_.backend == Settings::Backend::kEtcd ? connect_to_etcd(timeout) : connect_to_server(timeout);
 }
 
+milliseconds MeetingPlace::answer_timeout() const { return std::min(settings_.read_timeout, settings_.lost_after()); }
+
+void MeetingPlace::allow_silence(milliseconds time) {
+  patience_->extend(time, [time, name = name(), usual = answer_timeout()] {
+    base::log_warning(fmt::format(
+        "the rendezvous store at {} has not answered for {}; the agent that hosts it may be stopped. This node's "
+        "workers have ended with 0, so it waits for the other nodes, for {} more",
+        name, base::format_duration(usual), base::format_duration(time - usual)));
+  });
+}
+
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect_to_server(milliseconds timeout) {
   store::TcpClientOptions options;
   options.host = host_to_ask();
   options.port = port_;
   options.family = settings_.family;
   options.token = token_;
-  options.answer_timeout = std::min(settings_.read_timeout, settings_.lost_after());
+  options.answer_timeout = answer_timeout();
+  options.patience = patience_;
   options.timeout = timeout;
   auto client = store::TcpClient::connect(options);
   if (!client) return client.error();

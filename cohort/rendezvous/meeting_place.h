@@ -9,6 +9,7 @@
 
 #include "cohort/base/result.h"
 #include "cohort/rendezvous/settings.h"
+#include "cohort/store/patience.h"
 #include "cohort/store/store.h"
 #include "cohort/store/tcp_server.h"
 
@@ -29,6 +30,9 @@ class MeetingPlace {
   bool is_hosted_here() const { return server_ != nullptr; }
   /// The store may be away for a while and come back as it was.
   bool may_return() const { return settings_.backend == Settings::Backend::kEtcd; }
+  /// A store of another node that does not answer may be silent for so long from now on, and is said to be. One that has gone is
+  /// noticed as before.
+  void allow_silence(std::chrono::milliseconds time);
   /// Connections to the store hosted here.
   size_t num_clients() const { return server_ ? server_->num_clients() : 0; }
   /// "node0:29400"
@@ -51,6 +55,7 @@ class MeetingPlace {
   base::Result<void> host();
 
   store::TcpServerOptions server_options() const;
+  std::chrono::milliseconds answer_timeout() const;
   /// By --node-rank or a scheduler's variable.
   bool is_later_node() const;
   std::string loopback() const;
@@ -67,6 +72,7 @@ class MeetingPlace {
   /// It would host, but another agent had the port.
   bool is_passed_over_ = false;
   std::unique_ptr<store::TcpServer> server_;
+  const std::shared_ptr<store::Patience> patience_ = std::make_shared<store::Patience>();
   int port_ = 0;
   std::string doubt_;
   std::string own_address_;

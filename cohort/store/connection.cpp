@@ -2,13 +2,11 @@
 
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
 
 namespace cohort::store {
 
-Connection::Input Connection::receive() {
-  std::array<char, 64 * 1024> buffer;
+Connection::Input Connection::receive(std::span<char> buffer) {
   const auto size = recv(socket(), buffer.data(), buffer.size(), 0);
   if (size > 0) {
     requests_.feed({buffer.data(), static_cast<size_t>(size)});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,8 +25,8 @@ class Connection {
   void set_trusted() { is_trusted_ = true; }
 
   enum class Input { kSome, kNone, kEnd };
-  /// Takes what has come, at most 64 KiB.
-  Input receive();
+  /// Takes what has come, as much as `buffer` holds at most.
+  Input receive(std::span<char> buffer);
   void answer(std::string_view bytes) { answers_.append(bytes); }
   /// Sends what the socket takes. False: the connection is broken.
   bool send_answers();
@@ -33,8 +34,13 @@ class Connection {
   /// True while it takes its answers too slowly to be asked for more.
   bool is_congested() const { return answers_.size() - num_sent_ > kMostAnswers; }
 
+  /// What it holds: requests that are not complete, answers that are not sent.
+  size_t num_bytes() const { return requests_.num_bytes_held() + answers_.size(); }
+
   /// What epoll was told last.
   uint32_t watched_events = 0;
+  /// What the server has counted of num_bytes().
+  size_t counted_bytes = 0;
 
  private:
   void drop_sent();

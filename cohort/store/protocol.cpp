@@ -160,7 +160,8 @@ void RequestReader::drop_taken() {
 }
 
 size_t RequestReader::num_bytes_held() const {
-  return bytes_.size() + (is_begun_ ? static_cast<size_t>(num_content_bytes_) : 0);
+  // What was announced last is still to come, or in bytes_.
+  return bytes_.size() + (is_begun_ ? static_cast<size_t>(num_content_bytes_ - text_size_.value_or(0)) : 0);
 }
 
 void put_number(std::string* bytes, uint64_t number, size_t width) {

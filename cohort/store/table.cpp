@@ -7,10 +7,14 @@
 
 namespace cohort::store {
 
-void Table::set(const std::string& key, std::string value) {
-  values_[key] = std::move(value);
+void Table::put(const std::string& key, std::string value) {
+  const auto [place, is_new] = values_.try_emplace(key);
+  num_bytes_ += is_new ? size_of(key, value) : value.size() - place->second.size();
+  place->second = std::move(value);
   arrived(key);
 }
+
+void Table::set(const std::string& key, std::string value) { put(key, std::move(value)); }
 
 const std::string* Table::get(const std::string& key) const {
   const auto found = values_.find(key);
@@ -36,16 +40,25 @@ base::Result<int64_t> Table::add(const std::string& key, int64_t number) {
 std::string Table::compare_set(const std::string& key, const std::string& expected, std::string desired) {
   const auto* const before = get(key);
   if (before ? *before == expected : expected.empty()) {
-    values_[key] = desired;
-    arrived(key);
+    put(key, desired);
     return desired;
   }
   return before ? *before : expected;
 }
 
 void Table::append(const std::string& key, const std::string& value) {
-  values_[key] += value;
+  const auto [place, is_new] = values_.try_emplace(key);
+  num_bytes_ += is_new ? size_of(key, value) : value.size();
+  place->second += value;
   arrived(key);
+}
+
+bool Table::delete_key(const std::string& key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return false;
+  num_bytes_ -= size_of(key, found->second);
+  values_.erase(found);
+  return true;
 }
 
 std::vector<std::string> Table::list_keys() const {
@@ -56,6 +69,7 @@ std::vector<std::string> Table::list_keys() const {
 }
 
 void Table::queue_push(const std::string& key, std::string value) {
+  num_bytes_ += size_of(key, value);
   queues_[key].push_back(std::move(value));
   wake_one(key);
 }
@@ -64,6 +78,7 @@ std::optional<std::string> Table::queue_pop(const std::string& key) {
   const auto found = queues_.find(key);
   if (found == queues_.end()) return std::nullopt;
   auto value = std::move(found->second.front());
+  num_bytes_ -= size_of(key, value);
   found->second.pop_front();
   if (found->second.empty()) queues_.erase(found);
   return value;
@@ -87,7 +102,10 @@ bool Table::wait(Waiter waiter, const std::vector<std::string>& keys) {
     if (!has(key)) waiting.keys.insert(key);
   }
   if (waiting.keys.empty()) return true;
-  for (const auto& key : waiting.keys) waiters_of_[key].push_back(waiter);
+  for (const auto& key : waiting.keys) {
+    num_bytes_ += size_of(key);
+    waiters_of_[key].push_back(waiter);
+  }
   waiting_.emplace(waiter, std::move(waiting));
   return false;
 }
@@ -127,6 +145,7 @@ void Table::stop_waiting(Waiter waiter) {
 void Table::forget(const std::string& key, Waiter waiter) {
   const auto found = waiters_of_.find(key);
   if (found == waiters_of_.end()) return;
+  num_bytes_ -= size_of(key);
   std::erase(found->second, waiter);
   if (found->second.empty()) waiters_of_.erase(found);
 }
@@ -142,6 +161,7 @@ void Table::arrived(const std::string& key) {
   const auto waiters = std::move(found->second);
   waiters_of_.erase(found);
   for (const auto waiter : waiters) {
+    num_bytes_ -= size_of(key);
     waiting_.at(waiter).keys.erase(key);
     if (!is_ready(waiter)) continue;
     stop_waiting(waiter);

@@ -38,7 +38,7 @@ class Table {
   /// Returns: the value there is now; `expected` where there is none.
   std::string compare_set(const std::string& key, const std::string& expected, std::string desired);
   void append(const std::string& key, const std::string& value);
-  bool delete_key(const std::string& key) { return values_.erase(key) > 0; }
+  bool delete_key(const std::string& key);
   size_t num_keys() const { return values_.size(); }
   std::vector<std::string> list_keys() const;
 
@@ -57,12 +57,21 @@ class Table {
   void stop_waiting(Waiter waiter);
   size_t num_waiters() const { return waiting_.size(); }
 
+  /// About how much memory it takes: keys, values, entries of queues and what is waited for, with 64 bytes for each of them.
+  size_t num_bytes() const { return num_bytes_; }
+
  private:
   struct Waiting {
     std::unordered_set<std::string> keys;
     std::string barrier;
   };
 
+  static size_t size_of(const std::string& key, const std::string& value = {}) {
+    constexpr size_t kEntryBytes = 64;
+    return key.size() + value.size() + kEntryBytes;
+  }
+
+  void put(const std::string& key, std::string value);
   bool has(const std::string& key) const;
   void arrived(const std::string& key);
   void wake_one(const std::string& key);
@@ -75,6 +84,7 @@ class Table {
   std::unordered_map<std::string, std::vector<Waiter>> barriers_;
   std::unordered_map<std::string, std::deque<Waiter>> waiters_of_;  ///< by key, in the order they came
   std::unordered_map<Waiter, Waiting> waiting_;
+  size_t num_bytes_ = 0;
 };
 
 }  // namespace cohort::store

@@ -138,15 +138,16 @@ Store::Result<void> TcpClient::send(Request request) {
 }
 
 Store::Result<void> TcpClient::send_bytes(std::string_view bytes) {
+  auto timeout = options_.answer_timeout;
   for (size_t sent = 0; sent < bytes.size();) {
     const auto size = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size >= 0) {
       sent += static_cast<size_t>(size);
     } else if (errno == EAGAIN) {
-      const auto ready = poll_socket(POLLOUT, Clock::now() + options_.answer_timeout);
+      const auto ready = await_server(POLLOUT, Clock::now(), &timeout);
       if (ready == Ready::kInterrupted) return lost("interrupted");
       if (ready == Ready::kYes) continue;
-      return lost(fmt::format("it has accepted no data for {}", base::format_duration(options_.answer_timeout)));
+      return lost(fmt::format("it has accepted no data for {}", base::format_duration(timeout)));
     } else if (errno != EINTR) {
       return lost(base::errno_text(errno));
     }
@@ -165,15 +166,24 @@ TcpClient::Ready TcpClient::poll_socket(short events, Clock::time_point deadline
   }
 }
 
+TcpClient::Ready TcpClient::await_server(short events, Clock::time_point begin, Milliseconds* timeout) {
+  const auto ready = poll_socket(events, begin + *timeout);
+  if (ready != Ready::kNo || !options_.patience) return ready;
+  const auto extended = options_.patience->use();
+  if (extended <= *timeout) return ready;
+  *timeout = extended;
+  return poll_socket(events, begin + *timeout);
+}
+
 Store::Result<void> TcpClient::tell(Request request) {
   if (auto sent = send(std::move(request)); !sent) return sent;
   return has_named_protected_keys_ ? ping() : Result<void>();
 }
 
 Store::Result<void> TcpClient::receive(char* bytes, size_t size, Milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  const auto begin = Clock::now();
   while (size > 0) {
-    const auto ready = poll_socket(POLLIN, deadline);
+    const auto ready = await_server(POLLIN, begin, &timeout);
     if (ready == Ready::kInterrupted) return lost("interrupted");
     if (ready == Ready::kNo) return lost(fmt::format("it gave no answer within {}", base::format_duration(timeout)));
     const auto count = recv(socket_.get(), bytes, size, 0);

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "cohort/store/patience.h"
 #include "cohort/store/protocol.h"
 #include "cohort/store/socket.h"
 #include "cohort/store/store.h"
@@ -19,6 +20,8 @@ struct TcpClientOptions {
   base::IpFamily family = base::IpFamily::kAny;
   /// For the answer to a request that the server does not wait with, and for room in a connection that is full.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
+  /// May make answer_timeout longer, for this client and its clones; null: nothing does.
+  std::shared_ptr<Patience> patience;
   /// Not empty: the server must have the same (token.h).
   std::string token;
 };
@@ -77,6 +80,8 @@ class TcpClient final : public Store {
   Result<bool> await(Request request, Milliseconds timeout);
   enum class Ready { kYes, kNo, kInterrupted };
   Ready poll_socket(short events, std::chrono::steady_clock::time_point deadline);
+  /// The same for an answer, or for room in a full connection. `timeout` becomes what was waited where patience made it longer.
+  Ready await_server(short events, std::chrono::steady_clock::time_point begin, Milliseconds* timeout);
   Result<void> wait_locked(const Keys& keys, Milliseconds timeout);
   /// Ends the connection: an answer that is awaited no more would be taken for the next one.
   base::Error lost(const std::string& what);

@@ -22,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
@@ -34,6 +35,10 @@ namespace cohort::store {
 namespace {
 
 constexpr uint64_t kStop = 0;
+constexpr size_t kMiB = 1024 * 1024;
+constexpr size_t kUsualMiB = 1024;
+/// A client that holds no more is not dropped because others hold much.
+constexpr size_t kSmallBytes = 64 * 1024;
 constexpr uint64_t kFirstClient = 1 << 16;  // below: stop and the listeners
 
 // A descriptor per client: as many as we may have.
@@ -56,6 +61,23 @@ void watch_peer(int socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
+// Others can go on where the store is full: only these are refused, and clients that hold much.
+bool stores_something(Query query) {
+  switch (query) {
+    case Query::kSet:
+    case Query::kMultiSet:
+    case Query::kCompareSet:
+    case Query::kAppend:
+    case Query::kAdd:
+    case Query::kQueuePush:
+    case Query::kWait:
+    case Query::kBarrier:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_readable(int socket) {
   pollfd poll_fd{socket, POLLIN, 0};
   return poll(&poll_fd, 1, 0) == 1;
@@ -67,8 +89,11 @@ base::Error system_error(const char* call) { return base::Error(fmt::format("{}:
 
 class TcpServer::Loop {
  public:
-  Loop(std::vector<Listener> listeners, std::string token)
-      : listeners_(std::move(listeners)), token_(std::move(token)), table_([this](uint64_t id) { say_ready(id); }) {}
+  Loop(std::vector<Listener> listeners, std::string token, size_t max_bytes)
+      : listeners_(std::move(listeners)),
+        token_(std::move(token)),
+        max_bytes_(max_bytes),
+        table_([this](uint64_t id) { say_ready(id); }) {}
 
   ~Loop() {
     if (!thread_.joinable()) return;
@@ -167,7 +192,7 @@ class TcpServer::Loop {
     touched_.push_back(id);
     if (client.is_congested()) return;
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
-    switch (client.receive()) {
+    switch (client.receive(buffer_)) {
       case Connection::Input::kSome:
         return answer_requests(id, client);
       case Connection::Input::kNone:
@@ -182,10 +207,43 @@ class TcpServer::Loop {
     while (!client.is_congested()) {
       auto request = client.requests().next();
       if (!request) return refuse(id, request.error().message());
-      if (!*request) return;
-      auto problem = answer(id, client, **request);
+      count(client);
+      std::string problem;
+      if (*request) problem = find_room_for(**request);
+      if (*request && problem.empty()) problem = answer(id, client, **request);
+      count(client);
+      if (problem.empty()) problem = find_room_for(client);
       if (!problem.empty()) return refuse(id, problem);
+      if (!*request) return;
     }
+  }
+
+  void count(Connection& client) {
+    num_client_bytes_ += client.num_bytes() - client.counted_bytes;
+    client.counted_bytes = client.num_bytes();
+  }
+
+  // Each returns: why the client has to go if there is no memory for it, or an empty text.
+  std::string find_room_for(const Request& request) const {
+    if (!stores_something(request.query)) return {};
+    size_t size = 0;
+    for (const auto& key : request.keys) size += key.size();
+    for (const auto& value : request.values) size += value.size();
+    return find_room(size, max_bytes_);
+  }
+
+  // A store that is full can still be read: answers may take a quarter more.
+  std::string find_room_for(const Connection& client) const {
+    if (client.num_bytes() <= kSmallBytes) return {};
+    return find_room(0, max_bytes_ + (client.has_answers() ? max_bytes_ / 4 : 0));
+  }
+
+  std::string find_room(size_t more, size_t limit) const {
+    const size_t sum = num_client_bytes_ + table_.num_bytes() + more;
+    if (sum <= limit) return {};
+    return fmt::format(
+        "the store may hold {} and would hold {} with this request; COHORT_STORE_MEMORY=MIB allows it more",
+        base::format_bytes(limit), base::format_bytes(sum));
   }
 
   void refuse(uint64_t id, const std::string& problem) {
@@ -204,7 +262,10 @@ class TcpServer::Loop {
     table_.stop_waiting(id);
     challenges_.erase(id);
     unproven_.erase(id);
-    clients_.erase(id);
+    if (const auto found = clients_.find(id); found != clients_.end()) {
+      num_client_bytes_ -= found->second.counted_bytes;
+      clients_.erase(found);
+    }
     num_clients_ = clients_.size();
   }
 
@@ -298,6 +359,8 @@ class TcpServer::Loop {
         return add(request, bytes);
       case Query::kMultiGet:
         return get_all(request.keys, bytes);
+      case Query::kAppend:
+        return append(request.keys[0], request.values[0]);
       default:
         use_values(request, bytes);
         return {};
@@ -310,6 +373,15 @@ class TcpServer::Loop {
       if (bytes->size() > kMaxAnswerBytes)
         return fmt::format("it asks for more than {} bytes at once", kMaxAnswerBytes);
     }
+    return {};
+  }
+
+  std::string append(const std::string& key, const std::string& value) {
+    const auto* const before = table_.get(key);
+    const auto size = value.size() + (before ? before->size() : 0);
+    if (size > kMaxValueBytes)
+      return fmt::format("its append makes a value of {} bytes, {} are allowed", size, kMaxValueBytes);
+    table_.append(key, value);
     return {};
   }
 
@@ -345,8 +417,6 @@ class TcpServer::Loop {
         return put_text(bytes, value_of(keys[0]));
       case Query::kDeleteKey:
         return put_number(bytes, table_.delete_key(keys[0]) ? 1 : 0, 8);
-      case Query::kAppend:
-        return table_.append(keys[0], values[0]);
       case Query::kQueuePush:
         return table_.queue_push(keys[0], std::move(values[0]));
       case Query::kQueuePop:
@@ -377,6 +447,7 @@ class TcpServer::Loop {
         drop(id);
         continue;
       }
+      count(client);
       if (was_congested && !client.is_congested()) {
         answer_requests(id, client);
         if (clients_.count(id) == 0) continue;
@@ -392,6 +463,7 @@ class TcpServer::Loop {
 
   const std::vector<Listener> listeners_;
   const std::string token_;
+  const size_t max_bytes_;
   base::Fd epoll_;
   base::Fd stop_;
   base::Fd spare_;
@@ -400,11 +472,13 @@ class TcpServer::Loop {
   // Of the thread.
   Table table_;
   Clients clients_;
+  size_t num_client_bytes_ = 0;
   uint64_t next_id_ = kFirstClient;
   std::vector<uint64_t> touched_;
   std::set<uint64_t> unproven_;  ///< have not sent kValidate, oldest first
   std::unordered_map<uint64_t, std::string> challenges_;
   LogLimit complaints_;
+  std::vector<char> buffer_ = std::vector<char>(64 * 1024);  ///< not on the stack, which may be no larger (ulimit -s)
   std::atomic<size_t> num_clients_ = 0;
 };
 
@@ -415,7 +489,10 @@ base::Result<std::unique_ptr<TcpServer>> TcpServer::start(const TcpServerOptions
   allow_many_files();
   auto listeners = listen_on(options.host, options.port, options.family);
   if (!listeners) return base::Error("the store cannot start").caused_by(listeners.error());
-  auto loop = std::make_unique<Loop>(std::move(*listeners), options.token);
+  const auto limit = base::env_int("COHORT_STORE_MEMORY", 1);
+  if (!limit) return base::Error("the store cannot start").caused_by(limit.error());
+  const auto max_bytes = options.max_bytes ? options.max_bytes : static_cast<size_t>(limit->value_or(kUsualMiB)) * kMiB;
+  auto loop = std::make_unique<Loop>(std::move(*listeners), options.token, max_bytes);
   if (auto started = loop->start(); !started) return base::Error("the store cannot start").caused_by(started.error());
   return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
 }

@@ -23,11 +23,14 @@ struct TcpServerOptions {
   base::IpFamily family = base::IpFamily::kAny;
   /// Not empty: keys under "cohort/" are for clients with the same (token.h).
   std::string token;
+  /// How much its content and its clients' requests may take altogether, and a quarter more with the answers that are under
+  /// way. A client that asks for more is dropped. 0: COHORT_STORE_MEMORY in MiB, or 1 GiB.
+  size_t max_bytes = 0;
 };
 
 class TcpServer {
  public:
-  /// Listens when it returns. Errors name the address and who holds a taken port.
+  /// Listens when it returns. Errors name the address and who holds a taken port, or a variable that cannot be read.
   static base::Result<std::unique_ptr<TcpServer>> start(const TcpServerOptions& options);
   /// Drops all clients.
   ~TcpServer();

@@ -1,5 +1,6 @@
 #include "cohort/base/file.h"
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/env.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -54,6 +55,27 @@ TEST(File, FdClosesOnceWhenMoved) {
 TEST(File, WriteToClosedDescriptorMessage) {
   EXPECT_EQ(write_all(-1, "hello").error().describe(),
             "cannot write 5 B to descriptor -1: Bad file descriptor (EBADF)");
+}
+
+TEST(File, AFullDiskNamesTheFileMessage) {
+  const Fd full(::open("/dev/full", O_WRONLY));
+  EXPECT_EQ(write_all(full.get(), "hello", "/logs/a").error().describe(),
+            "cannot write 5 B to \"/logs/a\": No space left on device (ENOSPC)");
+}
+
+TEST(File, AFileThatNeverEndsIsAnErrorMessage) {
+  EXPECT_EQ(read_file("/dev/zero", 1024 * 1024).error().describe(), "\"/dev/zero\" has more than 1.0 MiB");
+}
+
+TEST(File, TheTemporaryFolderIsNeverTheRoot) {
+  const auto before = get_env("TMPDIR");
+  set_env("TMPDIR", "/elsewhere");
+  EXPECT_EQ(temporary_folder(), "/elsewhere");
+  set_env("TMPDIR", "");
+  EXPECT_EQ(temporary_folder(), "/tmp");
+  unset_env("TMPDIR");
+  EXPECT_EQ(temporary_folder(), "/tmp");
+  if (before) set_env("TMPDIR", *before);
 }
 
 }  // namespace

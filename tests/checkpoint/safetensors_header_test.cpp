@@ -33,6 +33,16 @@ TEST(SafetensorsHeader, ReservedNameMessage) {
             "tensor \"__metadata__\": this name is reserved by the file format");
 }
 
+// In time that grows with their number, not its square: a test that hangs has failed.
+TEST(SafetensorsHeader, HasAsManyTensorsAsItMay) {
+  SafetensorsHeader header;
+  for (int i = 0; i < 300'000; ++i) header.entries.push_back({"layer." + std::to_string(i), at::kFloat, {0}, 0, 0});
+  const auto parsed = parse_header(*format_header(header), 0);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().describe();
+  ASSERT_EQ(parsed->entries.size(), 300'000u);
+  EXPECT_EQ(parsed->entries[299'999].name, "layer.299999");
+}
+
 TEST(SafetensorsHeader, KnowsNoNameForSomeDtypes) {
   EXPECT_EQ(dtype_name(at::kBFloat16), "BF16");
   EXPECT_EQ(dtype_name(at::kComplexDouble), std::nullopt);

@@ -98,6 +98,19 @@ TEST(LoadStateDict, MissingUnexpectedAndMismatchMessage) {
   EXPECT_TRUE(state_dict(*net)["0.weight"].equal(before["0.weight"]));
 }
 
+TEST(LoadStateDict, ManyModulesAndUnknownNamesTakeNoLongerThanTheyAre) {
+  nn::Sequential net;
+  for (int i = 0; i < 2000; ++i) net->push_back(nn::Linear(1, 1));
+  StateDict state = state_dict(*net);
+  for (int i = 0; i < 100'000; ++i)
+    state.insert(std::to_string(i % 3000) + ".unknown" + std::to_string(i), torch::Tensor());
+  const IncompatibleKeys keys = load_state_dict(*net, state, {.strict = false});
+  EXPECT_EQ(keys.unexpected_keys.size(), 100'000u);
+  EXPECT_EQ(keys.unexpected_keys.front(), "2000.unknown2000") << "the root's come first";
+  EXPECT_EQ(keys.unexpected_keys.back(), "1999.unknown" + std::to_string(99'999 - (99'999 - 1999) % 3000));
+  EXPECT_TRUE(keys.missing_keys.empty());
+}
+
 TEST(LoadStateDict, NotStrictReturnsTheKeysButChecksShapes) {
   nn::Linear net(2, 3);
   StateDict state;

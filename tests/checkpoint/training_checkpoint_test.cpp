@@ -142,6 +142,23 @@ TEST(OptimizerState, AParameterWithoutStateHasNoneAfterwards) {
   EXPECT_EQ(used.param_groups()[0].options().get_lr(), 0.1);
 }
 
+// "a" and "a.b" are names of two parameters; only the second one has a state.
+TEST(OptimizerState, AParameterWhoseNameBeginsAnothersHasItsOwnState) {
+  const torch::Tensor a = torch::ones({2}, torch::requires_grad()), b = torch::ones({3}, torch::requires_grad());
+  StateDict parameters;
+  parameters.insert("a", a);
+  parameters.insert("a.b", b);
+  optim::Adam optimizer({a, b}, optim::AdamOptions(0.1));
+  b.sum().backward();
+  optimizer.step();
+  const StateDict state = optimizer_state_dict(optimizer, parameters);
+  optim::Adam other({a, b}, optim::AdamOptions(0.2));
+  load_optimizer_state_dict(other, parameters, state);
+  EXPECT_EQ(other.state().size(), 1u);
+  EXPECT_EQ(other.state().count(b.unsafeGetTensorImpl()), 1u);
+  EXPECT_EQ(other.param_groups()[0].options().get_lr(), 0.1);
+}
+
 TEST(OptimizerState, MissingUnexpectedAndMismatchMessage) {
   nn::Linear net(2, 1);
   optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1).momentum(0.9));

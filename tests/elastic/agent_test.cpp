@@ -262,6 +262,45 @@ TEST(Agent, KilledAgentsNodeIsLostAndTheOthersGoOn) {
   EXPECT_EQ(first.finish(), 1);
 }
 
+/// Of a job of two nodes: the first one, which hosts the store, has workers that end with 0; the second one's agent is killed
+/// while its worker still runs.
+void expect_failure_where_a_node_was_lost(const Words& first_flags, const Words& second_flags) {
+  const test::TemporaryFolder folder;
+  const std::string flag = folder.path() + "/go";
+  Launcher first(first_flags, "echo runs; until [ -e " + flag + " ]; do sleep 0.01; done");
+  Launcher second(second_flags, "echo node=$GROUP_RANK runs; exec sleep 1000");
+  first.wait_for_output("runs\n");
+  second.wait_for_output("runs\n");
+  second.signal(SIGKILL);
+  EXPECT_EQ(second.finish(), -SIGKILL);
+  ASSERT_TRUE(base::write_file_atomically(flag, ""));
+  EXPECT_EQ(first.finish(), 1);
+  EXPECT_THAT(first.errors(),
+              testing::ContainsRegex(
+                  "\\[cohort\\] error: the job has failed: .+ gave no sign of life for 2\\.0 s and may not have "
+                  "finished its work; the workers of the other node have ended with 0\n  hint: see what the "
+                  "launcher printed on node " +
+                  std::to_string(second.number_after("node=")) + " \\(.+\\)\n"));
+}
+
+TEST(Agent, ANodeThatIsLostWhenTheOthersAreDoneIsAFailure) {
+  const std::string at = endpoint();
+  const auto as_host = [&](int is_host) -> Words {
+    return {"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=" + at, "--rdzv-id=job",
+            "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=10,is_host=" + std::to_string(is_host)};
+  };
+  expect_failure_where_a_node_was_lost(as_host(1), as_host(0));
+}
+
+TEST(Agent, ANodeThatIsLostWhenTheOthersAreDoneIsAFailureOfAStaticJob) {
+  const std::string at = endpoint();
+  const auto of_rank = [&](int rank) -> Words {
+    return {"--nnodes=2", "--node-rank=" + std::to_string(rank), "--rdzv-backend=static", "--rdzv-endpoint=" + at,
+            "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=10"};
+  };
+  expect_failure_where_a_node_was_lost(of_rank(0), of_rank(1));
+}
+
 TEST(Agent, StoppedNodeLeavesAndTheOthersGoOn) {
   const std::string at = endpoint();
   const std::string script = "echo size=$WORLD_SIZE go; exec sleep 1000";

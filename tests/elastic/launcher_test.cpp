@@ -161,6 +161,78 @@ TEST(Launcher, ProcessLeftBehindIsEnded) {
   EXPECT_THAT(launcher.errors(), HasSubstr("(sleep), left behind by a worker\n"));
 }
 
+/// A worker that starts a process in a session of its own, out of reach of signals to the worker's.
+std::string with_daemon(const std::string& rest) {
+  return "setsid -f sh -c 'echo daemon=$$$$ ready; exec sleep 1000 >/dev/null 2>&1'; " + rest;
+}
+
+TEST(Launcher, DaemonLeftBehindIsEnded) {
+  Launcher launcher({"--nproc-per-node=2"}, with_daemon("sleep 0.2"));
+  EXPECT_EQ(launcher.finish(), 0);
+  for (size_t at = 0, count = 0; count < 2; ++count, ++at) {
+    at = launcher.output().find("daemon=", at);
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_TRUE(test::wait_until_gone(std::stoi(launcher.output().substr(at + 7)), std::chrono::milliseconds(1)));
+  }
+  EXPECT_THAT(launcher.errors(), HasSubstr("(sleep), left behind by a worker\n"));
+}
+
+TEST(Launcher, StoppedLauncherTakesDaemonsAlong) {
+  Launcher launcher({}, with_daemon("exec sleep 1000"));
+  launcher.wait_for_output("ready");
+  launcher.signal(SIGTERM);
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_TRUE(test::wait_until_gone(launcher.number_after("daemon="), std::chrono::milliseconds(1)));
+}
+
+TEST(Launcher, KilledLauncherTakesDaemonsAlong) {
+  Launcher launcher({}, with_daemon("exec sleep 1000"));
+  launcher.wait_for_output("ready");
+  launcher.signal(SIGKILL);
+  EXPECT_EQ(launcher.finish(), -SIGKILL);
+  EXPECT_TRUE(test::wait_until_gone(launcher.number_after("daemon=")));
+}
+
+// It belongs to whoever started the launcher, not to a worker.
+TEST(Launcher, ChildThatWasThereBeforeTheLauncherStays) {
+  Launcher launcher(
+      {"sh", "-c",
+       "sleep 1000 >/dev/null 2>&1 & echo child=$! ready; exec " + launcher_path() + " run --no-python true"});
+  launcher.wait_for_output("ready");
+  EXPECT_EQ(launcher.finish(), 0);
+  const int child = launcher.number_after("child=");
+  EXPECT_EQ(::kill(child, SIGKILL), 0) << "it was ended";
+  EXPECT_THAT(launcher.errors(), Not(HasSubstr("left behind")));
+}
+
+// Whoever lets many short daemons go during a long job leaves no zombies.
+TEST(Launcher, DaemonsThatEndAreReaped) {
+  Launcher launcher({}, "for i in 1 2 3 4 5; do setsid -f true; done; echo ready; exec sleep 1000");
+  launcher.wait_for_output("ready");
+  const auto deadline = std::chrono::steady_clock::now() + kHangLimit;
+  while (children_of(launcher.pid()).size() > 2 && std::chrono::steady_clock::now() < deadline) ::usleep(10'000);
+  EXPECT_EQ(children_of(launcher.pid()).size(), 2u) << "the worker and the guard";
+  launcher.signal(SIGTERM);
+  EXPECT_EQ(launcher.finish(), 1);
+}
+
+TEST(Launcher, CanBeInterruptedWhileItStartsWorkers) {
+  Launcher launcher({"--nproc-per-node=20000", "--log-dir=/dev/null"}, "exec sleep 1000");
+  while (children_of(launcher.pid()).size() < 10) ::usleep(1000);
+  launcher.signal(SIGINT);
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("[cohort] warning: received SIGINT while starting the workers; stopping\n"));
+  EXPECT_THAT(launcher.errors(), HasSubstr("was stopped by SIGINT\n"));
+}
+
+TEST(Launcher, SmallStacksAreEnough) {
+  Launcher launcher(
+      {"sh", "-c",
+       "ulimit -s 64; exec " + launcher_path() + " run --nproc-per-node=2 --tee=3 --no-python seq 1 20000"});
+  EXPECT_EQ(launcher.finish(), 0) << launcher.errors();
+  EXPECT_THAT(launcher.output(), HasSubstr(":20000\n"));
+}
+
 TEST(Launcher, HangupIgnoredByNohupStaysIgnored) {
   Words command = run_words({"--no-python", "sh", "-c", "echo ready; exec sleep 1000"});
   command.insert(command.begin(), {"sh", "-c", "trap '' HUP; exec \"$@\"", "sh"});

@@ -59,6 +59,12 @@ TEST(WorkerEnvironment, InheritsTheRestButItsOwnRanks) {
   EXPECT_EQ(variables.count("OMP_NUM_THREADS"), 0u);
 }
 
+TEST(WorkerEnvironment, NamesTheAgentThatAProcessDescendsFrom) {
+  WorkerContext context = context_of_two_nodes();
+  context.agent_mark = "4711-ab";
+  EXPECT_EQ(worker_environment(context, {}, {{"COHORT_AGENT", "1-cd"}}).at("COHORT_AGENT"), "4711-ab");
+}
+
 TEST(WorkerEnvironment, UsersThreadsAndNcclSettingStay) {
   const Variables inherited = {{"OMP_NUM_THREADS", "9"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}};
   const Variables variables =

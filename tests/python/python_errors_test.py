@@ -143,3 +143,14 @@ def lost_store(rank, size):
 
 def test_store_that_cannot_be_reached():
     assert run_ranks(lost_store, 1, backend=None)[0][0] == "DistNetworkError"
+
+
+def wrong_world_size(rank, size):
+    os.environ.update(RANK="0", WORLD_SIZE="-1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    return error_of(lambda: dist.init_process_group("cohort", timeout=SHORT))
+
+
+def test_world_size_below_one_message():
+    assert run_ranks(wrong_world_size, 1, backend=None) == [
+        ("ValueError", "the world size must be at least 1, got -1; see the variable WORLD_SIZE, or the argument world_size of "
+                       "init_process_group")]

@@ -261,13 +261,40 @@ TEST_F(Decide, TheJobIsFinishedWhenAllNodesAre) {
   EXPECT_EQ(step(), "wait: the job has ended: every worker has ended with 0");
 }
 
-TEST_F(Decide, TheEndDoesNotWaitForALostNode) {
+TEST_F(Decide, ANodeThatIsLostWhenAllOthersAreDoneIsAFailure) {
   for (const auto* host : {"node0", "node1", "node2"}) come(host);
   (void)step();
   tell(Kind::kDone, 0);
   tell(Kind::kDone, 2);
   state_.nodes[1].is_silent = true;
-  EXPECT_EQ(step(), "over, job ends: the workers of 2 nodes have ended with 0; node1 was lost before");
+  EXPECT_EQ(step(),
+            "over, job ends: node1 gave no sign of life for 15.0 s and may not have finished its work; the workers of "
+            "the other 2 "
+            "nodes have ended with 0");
+  EXPECT_EQ(state_.over->reason, Reason::kNodeLost);
+  EXPECT_EQ(state_.over->id, 1);
+}
+
+TEST_F(Decide, ANodeThatLeftWhenAllOthersAreDoneIsAFailure) {
+  settings_.backend = Settings::Backend::kStatic;
+  settings_.min_nodes = settings_.max_nodes = 2;
+  come("node0", 0);
+  come("node1", 1);
+  (void)step();
+  tell(Kind::kDone, 0);
+  tell(Kind::kGone, 1);
+  EXPECT_EQ(step(),
+            "over, job ends: node1 has left and may not have finished its work; the workers of the other node have "
+            "ended with 0");
+  EXPECT_EQ(state_.over->reason, Reason::kNodeLeft);
+}
+
+TEST_F(Decide, ANodeThatIsLostWhenItsWorkersHadEndedMatters) {
+  for (const auto* host : {"node0", "node1", "node2"}) come(host);
+  (void)step();
+  for (const auto id : {0, 1, 2}) tell(Kind::kDone, id);
+  state_.nodes[1].is_silent = true;
+  EXPECT_EQ(step(), "over, job ends: every worker has ended with 0");
 }
 
 TEST_F(Decide, ANodeLostBeforeOthersAreDoneEndsTheRound) {
@@ -344,6 +371,7 @@ TEST_F(Decide, EveryOrderOfEndsIsSound) {
     const auto* over = decision.news ? &std::get<OverRecord>(*decision.news) : nullptr;
     EXPECT_EQ(over != nullptr, counts[2] > 0 || counts[1] == 3) << code;
     EXPECT_EQ(over && over->job_ends, counts[0] == 0 && counts[1] > 0) << code;
+    EXPECT_EQ(over && over->reason == Reason::kFinished, counts[1] == 3) << code;
   }
 }
 

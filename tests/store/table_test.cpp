@@ -106,5 +106,40 @@ TEST_F(TableTest, WhoLeavesIsForgotten) {
   EXPECT_EQ(table_.num_keys(), 3);
 }
 
+TEST_F(TableTest, KnowsHowMuchItHolds) {
+  const std::string large(1000, 'x');
+  table_.set("a", large);
+  EXPECT_EQ(table_.num_bytes(), 1065);
+  table_.set("a", "short");
+  table_.append("a", "er");
+  EXPECT_EQ(table_.num_bytes(), 72);
+  table_.compare_set("b", "", large);
+  table_.compare_set("b", "other", "");
+  table_.append("c", large);
+  EXPECT_EQ(table_.num_bytes(), 72 + 2 * 1065);
+  for (const auto* key : {"a", "b", "c", "none"}) table_.delete_key(key);
+  EXPECT_EQ(table_.num_bytes(), 0);
+  table_.queue_push("q", large);
+  table_.queue_push("q", "");
+  EXPECT_EQ(table_.num_bytes(), 1065 + 65);
+  table_.queue_pop("q");
+  table_.queue_pop("q");
+  table_.queue_pop("q");
+  EXPECT_EQ(table_.num_bytes(), 0);
+  table_.wait(1, {"d", "e"});
+  table_.wait(2, {"d"});
+  table_.wait(3, {"e", "f"});
+  EXPECT_EQ(table_.num_bytes(), 5 * 65);
+  table_.wait(3, {"f"});
+  EXPECT_EQ(table_.num_bytes(), 4 * 65);
+  table_.set("d", "");
+  EXPECT_THAT(take_ready(), ElementsAre(2));
+  EXPECT_EQ(table_.num_bytes(), 3 * 65);
+  table_.stop_waiting(3);
+  table_.set("e", "");
+  for (const auto* key : {"d", "e"}) table_.delete_key(key);
+  EXPECT_EQ(table_.num_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace cohort::store

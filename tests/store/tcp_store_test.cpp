@@ -263,6 +263,74 @@ TEST_F(TcpStoreTest, AClientThatTakesNoAnswersIsNotServedFurther) {
   }
 }
 
+constexpr size_t kMiB = 1 << 20;
+
+// What one client has brought stays for the others, and they go on.
+TEST_F(TcpStoreTest, AServerHoldsNoMoreThanItMayMessage) {
+  server_ = std::move(*TcpServer::start({.host = "127.0.0.1", .max_bytes = 8 * kMiB}));
+  const auto good = connect();
+  ASSERT_TRUE(good->set("good", "1").ok());
+  testing::internal::CaptureStderr();
+  const auto greedy = connect();
+  base::Result<void> set;
+  for (int i = 0; i < 9 && set; ++i) {
+    set = greedy->set("large" + std::to_string(i), std::string(kMiB, 'x'));
+    if (set) set = greedy->check({"good"}) ? base::Result<void>() : base::Error("dropped");
+  }
+  EXPECT_FALSE(set.ok());
+  wait_for_num_clients(1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex(
+                  R"(\[cohort\] warning: the store drops its client 127\.0\.0\.1:[0-9]+: the store may hold 8\.0 MiB )"
+                  R"(and would hold 8\.0 MiB with this request; COHORT_STORE_MEMORY=MIB allows it more)"
+                  "\n"));
+  const auto value = good->get("good");
+  ASSERT_TRUE(value.ok()) << value.error().describe();
+  EXPECT_EQ(*value, "1");
+  EXPECT_EQ(*good->get("large6"), std::string(kMiB, 'x'));
+  EXPECT_FALSE(*good->check({"large7"})) << "what was refused was done";
+  for (int i = 0; i < 7; ++i) EXPECT_TRUE(*good->delete_key("large" + std::to_string(i))) << i;
+  EXPECT_TRUE(connect()->set("again", std::string(4 * kMiB, 'x')).ok());
+}
+
+// Each of them is far below what one request may hold.
+TEST_F(TcpStoreTest, RequestsThatAreNotCompleteCountTogether) {
+  server_ = std::move(*TcpServer::start({.host = "127.0.0.1", .max_bytes = 8 * kMiB}));
+  const auto good = connect();
+  const auto request = encode({.query = Query::kValidate, .keys = {}, .values = {}, .number = kMagic}) +
+                       encode({.query = Query::kSet, .keys = {"/k"}, .values = {std::string(kMiB, 'x')}, .number = 0});
+  std::vector<base::Fd> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.push_back(connect_raw());
+    send(clients.back().get(), request.data(), request.size() - 1, MSG_NOSIGNAL);  // all but the last byte
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kHangLimit;
+  while (server_->num_clients() > 8 && std::chrono::steady_clock::now() < deadline) {
+    ASSERT_TRUE(good->check({"k"}).ok());
+  }
+  EXPECT_LE(server_->num_clients(), 8u);
+  clients.clear();
+  wait_for_num_clients(1);
+  ASSERT_TRUE(good->set("k", std::string(4 * kMiB, 'x')).ok());
+  const auto value = good->get("k");
+  ASSERT_TRUE(value.ok()) << value.error().describe();
+  EXPECT_EQ(value->size(), 4 * kMiB);
+}
+
+TEST_F(TcpStoreTest, AppendsMakeNoValueLargerThanOthersMessage) {
+  const auto good = connect();
+  testing::internal::CaptureStderr();
+  const auto client = connect();
+  for (int i = 0; i < 9; ++i) (void)client->append("k", std::string(kMiB, 'x'));
+  wait_for_num_clients(1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex(
+                  R"(\[cohort\] warning: the store drops its client 127\.0\.0\.1:[0-9]+: its append makes a value of )"
+                  R"(9437184 bytes, 8388608 are allowed)"
+                  "\n"));
+  EXPECT_EQ(good->get("k")->size(), 8 * kMiB);
+}
+
 TEST_F(TcpStoreTest, ConnectionsThatEndAreForgotten) {
   {
     std::vector<std::unique_ptr<TcpClient>> clients;

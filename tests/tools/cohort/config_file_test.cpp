@@ -42,5 +42,10 @@ TEST_F(ConfigFile, MissingFileMessage) {
             "directory (ENOENT)");
 }
 
+TEST_F(ConfigFile, FileThatNeverEndsMessage) {
+  EXPECT_EQ(flags_from_file("/dev/zero", kConfigFlags).error().describe(),
+            "--config=/dev/zero cannot be used\n  caused by: \"/dev/zero\" has more than 1.0 MiB");
+}
+
 }  // namespace
 }  // namespace cohort::cli
