@@ -48,6 +48,22 @@ const char* layout_of(Query query) {
 
 }  // namespace
 
+bool stores_something(Query query) {
+  switch (query) {
+    case Query::kSet:
+    case Query::kMultiSet:
+    case Query::kCompareSet:
+    case Query::kAppend:
+    case Query::kAdd:
+    case Query::kQueuePush:
+    case Query::kWait:
+    case Query::kBarrier:
+      return true;
+    default:
+      return false;
+  }
+}
+
 base::Result<std::optional<Request>> RequestReader::next() {
   while (failure_.empty() && (is_begun_ || begin())) {
     if (*field_ == '\0' && repeats_left_ > 1) {

@@ -44,6 +44,9 @@ enum class Query : uint8_t {
       65,  ///< a value: a random number, the client's proof; kReady or kCanceled (1 byte), the server's proof (32 bytes)
 };
 
+/// Whether the server keeps something of such a request: its key, its value, or who waits for it.
+bool stores_something(Query query);
+
 inline constexpr uint32_t kMagic = 0x3C85F7CE;
 /// Answers to kWait, kBarrier and kCancelWait.
 inline constexpr char kReady = 0;

@@ -61,23 +61,6 @@ void watch_peer(int socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-// Others can go on where the store is full: only these are refused, and clients that hold much.
-bool stores_something(Query query) {
-  switch (query) {
-    case Query::kSet:
-    case Query::kMultiSet:
-    case Query::kCompareSet:
-    case Query::kAppend:
-    case Query::kAdd:
-    case Query::kQueuePush:
-    case Query::kWait:
-    case Query::kBarrier:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_readable(int socket) {
   pollfd poll_fd{socket, POLLIN, 0};
   return poll(&poll_fd, 1, 0) == 1;
@@ -223,7 +206,8 @@ class TcpServer::Loop {
     client.counted_bytes = client.num_bytes();
   }
 
-  // Each returns: why the client has to go if there is no memory for it, or an empty text.
+  // Each returns: why the client has to go if there is no memory for it, or an empty text. Where the store is full, others can go
+  // on: only what is to stay is refused, and clients that hold much.
   std::string find_room_for(const Request& request) const {
     if (!stores_something(request.query)) return {};
     size_t size = 0;

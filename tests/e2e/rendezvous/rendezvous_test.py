@@ -186,24 +186,19 @@ def test_a_stores_host_that_was_only_stopped_loses_no_success(backend):
         where = f"--rdzv-endpoint={job.endpoint}"
         nodes = [Node(where, "--rdzv-id=job", "--nnodes=2", f"--node-rank={rank}", backend=backend) for rank in range(2)]
         job.nodes += nodes
-        host = next(node for node in nodes if any("this node hosts" in line for line in wait_for_round(node)))
-        other = next(node for node in nodes if node is not host)
+        assert sorted(node.round() for node in nodes) == [f"round 0 restart 0 rank {rank} of 2" for rank in range(2)]
+        host, other = sorted(nodes, key=lambda node: not any("this node hosts" in line for line in node.errors))
         host.signal(signal.SIGSTOP)
         other.order("success")
         other.wait_for_errors(f"[cohort] warning: the rendezvous store at {job.endpoint} has not answered for 2.0 s; the agent that "
                               "hosts it may be stopped. This node's workers have ended with 0, so it waits for the other nodes, for "
                               "4 min 58 s more")
-        assert other.is_quiet(1)
+        assert other.is_quiet(1), (other.lines, other.errors)
         host.signal(signal.SIGCONT)
         host.order("success")
         for node in nodes:
             assert node.next() == "over finished by -1 ends: every worker has ended with 0"
             assert node.ended() == 0
-
-
-def wait_for_round(node):
-    assert node.round().startswith("round 0 restart 0 rank ")
-    return node.errors
 
 
 def test_a_time_out_says_who_came():
