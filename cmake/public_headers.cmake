@@ -9,6 +9,7 @@ set(COHORT_PUBLIC_HEADERS
     cohort/checkpoint/named_tensors.h
     cohort/checkpoint/safetensors.h
     cohort/checkpoint/state_dict.h
+    cohort/checkpoint/training_checkpoint.h
 
     cohort/comm/collectives/coalescing.h
     cohort/comm/collectives/collectives.h
@@ -55,7 +56,6 @@ set(COHORT_PUBLIC_HEADERS
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
-    cohort/checkpoint/training_checkpoint.h
     cohort/models/gpt.h
     cohort/models/ngram.h
     cohort/models/resnet.h

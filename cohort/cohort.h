@@ -3,6 +3,7 @@
 
 #include "cohort/checkpoint/safetensors.h"
 #include "cohort/checkpoint/state_dict.h"
+#include "cohort/checkpoint/training_checkpoint.h"
 #include "cohort/comm/collectives/coalescing.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"

@@ -56,12 +56,16 @@ std::string ours_columns(const Row& row, const CollectiveCase& what) {
                      short_number(row.ours), short_number(mean), short_number(p99), short_number(speed));
 }
 
+// "[1.2 1.4]", or "1.1..1.5" where the pairs are too few for bounds.
+std::string bounds_column(const Row& row) {
+  if (!row.bounds) return "";
+  const std::string low = short_number(row.bounds->low), high = short_number(row.bounds->high);
+  return row.is_range() ? fmt::format("{}..{}", low, high) : fmt::format("[{} {}]", low, high);
+}
+
 std::string rival_columns(const Row* row) {
   if (!row) return fmt::format(" | {:>30}", "");
-  const auto bounds = row->bounds
-                          ? fmt::format("[{} {}]", short_number(row->bounds->low), short_number(row->bounds->high))
-                          : std::string();
-  return fmt::format(" | {:>9} {:>6} {:<13}", short_number(row->rival), short_number(row->ratio), bounds);
+  return fmt::format(" | {:>9} {:>6} {:<13}", short_number(row->rival), short_number(row->ratio), bounds_column(*row));
 }
 
 std::string header(const std::vector<std::string>& rivals) {

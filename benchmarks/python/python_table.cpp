@@ -38,7 +38,8 @@ std::string milliseconds(const std::optional<double>& value) { return value ? fm
 std::string share(const Row& row) {
   if (!row.ratio) return "-";
   std::string text = fmt::format("{:.2f}", 1 / *row.ratio);
-  if (row.bounds) text += fmt::format(" [{:.2f}, {:.2f}]", 1 / row.bounds->high, 1 / row.bounds->low);
+  const char* const form = row.is_range() ? " {:.2f}..{:.2f}" : " [{:.2f}, {:.2f}]";
+  if (row.bounds) text += fmt::format(fmt::runtime(form), 1 / row.bounds->high, 1 / row.bounds->low);
   return text;
 }
 

@@ -16,7 +16,9 @@ std::string number(const std::optional<double>& value) {
 }
 
 std::string bounds_text(const Row& row) {
-  return row.bounds ? fmt::format("[{:.3f}, {:.3f}]", row.bounds->low, row.bounds->high) : "";
+  if (!row.bounds) return "";
+  if (row.is_range()) return fmt::format("{:.3f}..{:.3f}", row.bounds->low, row.bounds->high);
+  return fmt::format("[{:.3f}, {:.3f}]", row.bounds->low, row.bounds->high);
 }
 
 nlohmann::ordered_json json_number(const std::optional<double>& value) {
@@ -41,6 +43,7 @@ nlohmann::ordered_json to_json(const Row& row) {
   if (row.bounds) {
     json["ratio_low"] = row.bounds->low;
     json["ratio_high"] = row.bounds->high;
+    json["bounds"] = row.is_range() ? "range" : "95 %";
   }
   if (row.num_pairs > 0) json["pairs"] = row.num_pairs;
   add_spread(json, "ours", row.ours_spread);

@@ -30,6 +30,8 @@ struct Row {
   std::optional<double> ratio;
   std::optional<Interval> bounds;
   size_t num_pairs = 0;
+  /// Fewer pairs leave no room for 95 % bounds: then `bounds` are the least and the largest ratio, and are called a range.
+  bool is_range() const { return num_pairs < 6; }
   /// Where single calls were timed. Medians forgive what happens to fewer than half of all calls; means do not.
   std::optional<Spread> ours_spread;
   std::optional<Spread> rival_spread;
@@ -48,8 +50,9 @@ struct AddedTimes {
 Row compare_added_times(const AddedTimes& times);
 
 void print_table(const std::vector<Row>& rows);
-/// A JSON list of rows. Besides the contract's keys: "ratio_low", "ratio_high" (95 %), "pairs", "note"; where single calls
-/// were timed "ours_min", "ours_p50", "ours_p99", "ours_mean", the same of the rival, "ratio_mean". Throws std::runtime_error.
+/// A JSON list of rows. Besides the contract's keys: "ratio_low", "ratio_high", "bounds" ("95 %" or "range"), "pairs", "note";
+/// where single calls were timed "ours_min", "ours_p50", "ours_p99", "ours_mean", the same of the rival, "ratio_mean". Throws
+/// std::runtime_error.
 void write_json(const std::vector<Row>& rows, const std::string& path);
 
 }  // namespace cohort::bench

@@ -25,8 +25,8 @@ struct LoadStateDictOptions {
 };
 
 struct IncompatibleKeys {
-  std::vector<std::string> missing_keys;
-  std::vector<std::string> unexpected_keys;
+  std::vector<std::string> missing_keys = {};
+  std::vector<std::string> unexpected_keys = {};
 };
 
 /// Copies the values into the module's own tensors, converting dtype and device. Names that all carry the prefix

@@ -30,7 +30,7 @@ struct TrainingProgress {
   int64_t batch = 0;
   /// Anything else worth keeping, such as other ranks' random-number states.
   StateDict extra = StateDict();
-  FileMetadata metadata;
+  FileMetadata metadata = {};
 };
 
 enum class RestoreRng { kYes, kNo };

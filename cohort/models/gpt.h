@@ -46,9 +46,9 @@ struct GenerateOptions {
   /// Divides the logits; 0 always takes the likeliest token.
   double temperature = 1.0;
   /// Only the k likeliest tokens may follow; absent: all.
-  std::optional<int64_t> top_k;
+  std::optional<int64_t> top_k = {};
   /// Absent: LibTorch's default generator.
-  std::optional<at::Generator> generator;
+  std::optional<at::Generator> generator = {};
 };
 
 class COHORT_API CausalSelfAttentionImpl : public torch::nn::Cloneable<CausalSelfAttentionImpl> {

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
 #include "cohort/rendezvous/mpi_proxy.h"
@@ -52,7 +54,10 @@ std::optional<std::string> LaunchEnvironment::from_scheduler(const std::string& 
 }
 
 std::string LaunchEnvironment::hint() const {
-  if (!scheduler_) return {};
+  if (!scheduler_) {
+    return std::string("\n  hint: start this program by a launcher, as in `cohort run --nproc-per-node 2 ") +
+           program_invocation_name + "`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
+  }
   if (scheduler_->rank && !is_its_task_) {
     return "\n  hint: this process is " + scheduler_->found +
            ", but RANK or WORLD_SIZE say something else; unset them, or set all four: RANK, WORLD_SIZE, MASTER_ADDR "

@@ -37,7 +37,7 @@ struct ProgressOptions {
   bool is_enabled = true;
   /// Updates that come sooner after the shown one are dropped, except the last step's.
   /// Default: 200 ms on a terminal, 5 s elsewhere.
-  std::optional<std::chrono::milliseconds> min_interval;
+  std::optional<std::chrono::milliseconds> min_interval = {};
   LineStyle style = LineStyle::kAuto;
   int fd = 1;
   /// For tests; default: the steady clock.

@@ -49,7 +49,7 @@ TEST_P(Conformance, InThreads) {
                            run_conformance(*group->getBackend(c10::DeviceType::CPU),
                                            {.excused = under_test.excused,
                                             .store = store,
-                                            .extent = world_size % 2 == 0 ? Extent::kShort : Extent::kFull});
+                                            .extent = world_size == 4 ? Extent::kShort : Extent::kFull});
                        const std::lock_guard lock(mutex);
                        add(total, report);
                      },
@@ -98,6 +98,9 @@ TEST_P(Conformance, InProcesses) {
   const auto place = std::to_string(index);
   add_output(total, run_workers("conforms", {.world_size = 2, .arguments = {place}}));
   add_output(total, run_workers("conforms", {.world_size = 3, .arguments = {place, "1", "2"}}));
+  for (const int world_size : {3, 4}) {
+    add_output(total, run_workers("conforms", {.world_size = world_size, .arguments = {place}}));
+  }
   expect_conformance(total, GetParam(), "processes", GetParam().least_cases_in_processes);
 }
 

@@ -72,7 +72,7 @@ class Suite {
   void for_each_axes(const std::function<void(const Axes&)>& body);
   /// The same for one dtype. kShort: one size and layout, the next at each call.
   void for_each_axes(at::ScalarType dtype, Extent extent, const std::function<void(const Axes&)>& body);
-  /// Sizes of several segments, on a few dtypes.
+  /// Sizes of several segments, on a few dtypes; at any extent.
   void for_each_large(const std::function<void(const Axes&)>& body);
   /// Throws what the operation threw; std::runtime_error for a Work that breaks its contract.
   void finish(const c10::intrusive_ptr<c10d::Work>& work, Waiting waiting) const;

@@ -110,6 +110,13 @@ TEST(ConformanceSuite, ReportsASkipWithoutAnExcuse) {
                                         "few does not support gather"));
 }
 
+// Its problems are shown, and the job fails.
+TEST(ConformanceSuite, CountsThatItHasGivenUp) {
+  const auto report = report_of<FewOperations>({});
+  EXPECT_EQ(report.num_problems, 201) << "the last one is that it stopped there";
+  EXPECT_EQ(report.problems.back(), "given up: too many problems");
+}
+
 TEST(ConformanceSuite, AcceptsAnExcuse) {
   const auto report = report_of<FewOperations>({"gather", "broadcast"}, {{"gather", "this test"}});
   EXPECT_GT(report.num_skipped, 0);

@@ -9,7 +9,11 @@
 #include <set>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/cpu_topology.h"
 #include "cohort/base/port.h"
+#include "cohort/base/text.h"
+#include "cohort/elastic/cpu_placement.h"
+#include "cohort/elastic/launch.h"
 #include "tests/elastic/launcher.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/wait_until_gone.h"
@@ -174,10 +178,66 @@ TEST(Agent, LaunchPassesLocalRankAsAnArgument) {
   EXPECT_EQ(by_environment.output(), "mine \n");
 }
 
-TEST(Agent, WorkersAreBoundToCores) {
-  Launcher launcher({"--cpu-bind=cores"}, "grep Cpus_allowed_list /proc/self/status; echo threads=$OMP_NUM_THREADS");
-  EXPECT_EQ(launcher.finish(), 0);
-  EXPECT_THAT(launcher.output(), HasSubstr("Cpus_allowed_list:"));
+/// "0-2,5", as the kernel writes a list of CPUs.
+std::string as_kernel_list(const std::vector<int>& cpus) {
+  std::string text;
+  for (size_t i = 0, end = 0; i < cpus.size(); i = end) {
+    for (end = i + 1; end < cpus.size() && cpus[end] == cpus[end - 1] + 1;) ++end;
+    text += (text.empty() ? "" : ",") + std::to_string(cpus[i]);
+    if (end > i + 1) text += "-" + std::to_string(cpus[end - 1]);
+  }
+  return text;
+}
+
+/// What two workers say, by local rank: where they may run.
+std::map<int, std::string> cpus_of_workers(const std::string& flag) {
+  Launcher launcher(
+      {"--nproc-per-node=2", flag},
+      "while read name value; do [ $name = Cpus_allowed_list: ] && echo rank=$LOCAL_RANK cpus=$value; done "
+      "</proc/self/status; true");
+  EXPECT_EQ(launcher.finish(), 0) << launcher.errors();
+  std::map<int, std::string> cpus;
+  for (const std::string& line : base::split(base::trim(launcher.output()), '\n')) {
+    const auto words = base::split(line, ' ');
+    if (words.size() == 2) cpus[std::stoi(words[0].substr(5))] = words[1].substr(5);
+  }
+  return cpus;
+}
+
+TEST(Agent, WorkersRunWhereTheyAreBoundTo) {
+  const std::map<std::string, CpuBinding> bindings = {{"--cpu-bind=cores", CpuBinding::kCores},
+                                                      {"--cpu-bind=numa", CpuBinding::kNode},
+                                                      {"--numa-binding=exclusive", CpuBinding::kExclusive}};
+  for (const auto& [flag, binding] : bindings) {
+    const auto placed = place_workers(binding, 2, base::read_cpus(base::allowed_cpus()), base::gpu_numa_nodes());
+    const std::map<int, std::string> expected = {{0, as_kernel_list(placed[0])}, {1, as_kernel_list(placed[1])}};
+    EXPECT_EQ(cpus_of_workers(flag), expected) << flag;
+  }
+  const auto everywhere = as_kernel_list(base::allowed_cpus());
+  const std::map<int, std::string> unbound = {{0, everywhere}, {1, everywhere}};
+  EXPECT_EQ(cpus_of_workers("--cpu-bind=none"), unbound);
+}
+
+TEST(Agent, WorkersSeeTheGpusTheyAreGiven) {
+  Launcher all({"--nproc-per-node=2", "--gpus=5,7"}, "echo gpus=$CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(all.finish(), 0) << all.errors();
+  EXPECT_EQ(all.output(), "gpus=5,7\ngpus=5,7\n");
+  Launcher own({"--nproc-per-node=2", "--gpus=5,7", "--virtual-local-rank"},
+               "echo rank$RANK-gpus=$CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(own.finish(), 0) << own.errors();
+  EXPECT_THAT(own.output(), testing::AllOf(HasSubstr("rank0-gpus=5\n"), HasSubstr("rank1-gpus=7\n")));
+}
+
+// By the flag, not by the order in which they come: the node of the lower address is node 0, and workers meet there.
+TEST(Agent, NodesAreFoundUnderTheirLocalAddresses) {
+  const std::string at = endpoint();
+  const std::string script = "echo node=$GROUP_RANK at=$MASTER_ADDR";
+  Launcher first(node(at, "2", {"--local-addr=127.0.0.3"}), script);
+  Launcher second(node(at, "2", {"--local-addr=127.0.0.2"}), script);
+  EXPECT_EQ(first.finish(), 0) << first.errors();
+  EXPECT_EQ(second.finish(), 0) << second.errors();
+  EXPECT_EQ(first.output(), "node=1 at=127.0.0.2\n");
+  EXPECT_EQ(second.output(), "node=0 at=127.0.0.2\n");
 }
 
 TEST(Agent, TwoNodesFormOneJob) {

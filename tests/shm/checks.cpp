@@ -9,10 +9,18 @@
 namespace cohort::shm {
 namespace {
 
-// Small whole numbers: every sum and product is exact.
+// Differs by rank, element, operation and salt, so that no wrong peer, root, part or left-over goes unnoticed. Whole numbers, so
+// small that float32 holds the product of eight ranks.
 template <class T>
-T value(int rank, size_t index, int salt) {
-  return static_cast<T>((7 * index + 3 * static_cast<size_t>(rank) + 5 * static_cast<size_t>(salt)) % 3 + 1);
+T value(const Case& test_case, int rank, size_t index) {
+  const auto key = index + 1'000'003 * static_cast<uint64_t>(rank + 1) +
+                   7'368'787 * static_cast<uint64_t>(test_case.salt) +
+                   31'415'927 * static_cast<uint64_t>(test_case.kind);
+  const bool is_product = test_case.op == ReduceOp::kProduct &&
+                          (test_case.kind == OpKind::kAllReduce || test_case.kind == OpKind::kReduce ||
+                           test_case.kind == OpKind::kReduceScatter);
+  const uint64_t range = is_product ? 7 : 251;
+  return static_cast<T>((key * 0x9E3779B97F4A7C15 >> 40) % range + 1);
 }
 
 template <class T>
@@ -33,6 +41,9 @@ T combine(T a, T b, ReduceOp op) {
 template <class T>
 class Tensors {
  public:
+  /// What no rank sends.
+  static constexpr T kUntouched{255};
+
   Tensors(Group& group, const Case& test_case) : case_(test_case), rank_(group.rank()), size_(group.world_size()) {
     const auto total = case_.count * static_cast<size_t>(size_);
     if (case_.shared && case_.shared_bytes >= 2 * total * sizeof(T)) {
@@ -43,8 +54,9 @@ class Tensors {
       in_ = own_.data();
       out_ = in_ + total;
     }
-    for (size_t i = 0; i < total; ++i) in_[i] = value<T>(rank_, i, case_.salt);
-    std::fill(out_, out_ + total, T{99});
+    const int data_rank = case_.data_rank < 0 ? rank_ : case_.data_rank;
+    for (size_t i = 0; i < total; ++i) in_[i] = value<T>(case_, data_rank, i + case_.data_shift);
+    std::fill(out_, out_ + total, kUntouched);
     if (case_.in_place) out_ = in_;
   }
 
@@ -75,14 +87,13 @@ class Tensors {
   void expect_reduced(int source_part) {
     expect(0, [&](size_t i) {
       const auto index = static_cast<size_t>(source_part) * case_.count + i;
-      T total = value<T>(0, index, case_.salt);
-      for (int peer = 1; peer < size_; ++peer) total = combine(total, value<T>(peer, index, case_.salt), case_.op);
+      T total = value<T>(case_, 0, index);
+      for (int peer = 1; peer < size_; ++peer) total = combine(total, value<T>(case_, peer, index), case_.op);
       return total;
     });
   }
   void expect_part_of(int peer, int source_part, int part) {
-    expect(part,
-           [&](size_t i) { return value<T>(peer, static_cast<size_t>(source_part) * case_.count + i, case_.salt); });
+    expect(part, [&](size_t i) { return value<T>(case_, peer, static_cast<size_t>(source_part) * case_.count + i); });
   }
 
  private:
@@ -128,7 +139,7 @@ Outcome run_all_to_all(Group& group, const Case& test_case, Tensors<T>& tensors)
   for (int peer = 0; peer < group.world_size(); ++peer) {
     tensors.expect(peer, [&](size_t i) {
       const auto index = static_cast<size_t>(group.rank()) * test_case.count + i;
-      return i < counts[static_cast<size_t>(peer)] ? value<T>(peer, index, test_case.salt) : T{99};
+      return i < counts[static_cast<size_t>(peer)] ? value<T>(test_case, peer, index) : Tensors<T>::kUntouched;
     });
   }
   return nullptr;

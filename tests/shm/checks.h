@@ -18,6 +18,9 @@ struct Case {
   /// Tensors in memory of allocate(), if set: at least world_size * count elements for input and as much for output.
   std::byte* shared = nullptr;
   size_t shared_bytes = 0;
+  /// Wrong data on purpose, to see that the check sees them: those of this rank (-1: of its own), from this element on.
+  int data_rank = -1;
+  size_t data_shift = 0;
 };
 
 /// Returns the failure, or null; a wrong result is a test failure.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 #include <thread>
 #include <vector>
@@ -65,19 +66,25 @@ TEST(Waiting, ThreadsPassATokenBothWaysAwakeAndAsleep) {
 }
 
 TEST(Waiting, OneRaiseWakesAllSleepersAtOnce) {
-  Counter counter{};
-  std::vector<std::thread> sleepers;
-  std::atomic<int> num_looks = 0;
-  for (int i = 0; i < 8; ++i) {
-    sleepers.emplace_back([&] {
-      Patient lookout;
-      EXPECT_EQ(wait_for(counter, 1, kSleepsAtOnce, lookout), nullptr);
-      num_looks += lookout.num_looks;
-    });
+  // Who is not woken looks after a slice of sleep, in every round; on a busy machine others do, too, in some.
+  int fewest_looks = 1000;
+  for (int round = 0; round < 50 && fewest_looks > 0; ++round) {
+    Counter counter{};
+    std::vector<std::thread> sleepers;
+    std::atomic<int> num_looks = 0;
+    for (int i = 0; i < 8; ++i) {
+      sleepers.emplace_back([&] {
+        Patient lookout;
+        EXPECT_EQ(wait_for(counter, 1, kSleepsAtOnce, lookout), nullptr);
+        num_looks += lookout.num_looks;
+      });
+    }
+    while (counter.num_sleepers < 8) std::this_thread::yield();
+    counter.raise(1);
+    for (auto& sleeper : sleepers) sleeper.join();
+    fewest_looks = std::min(fewest_looks, num_looks.load());
   }
-  while (counter.num_sleepers < 8) std::this_thread::yield();
-  counter.raise(1);
-  for (auto& sleeper : sleepers) sleeper.join();
+  EXPECT_EQ(fewest_looks, 0);
 }
 
 TEST(Waiting, ProcessesShareACounter) {

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "cohort/base/env.h"
 #include "tests/support/rank_processes.h"
 
@@ -9,5 +13,9 @@ int main(int argc, char** argv) {
   const int worker_exit = cohort::test::run_named_worker(argc, argv);
   if (worker_exit >= 0) return worker_exit;
   testing::InitGoogleTest(&argc, argv);
+  for (const std::string& argument : std::vector<std::string>(argv + 1, argv + argc)) {
+    constexpr std::string_view kBackend = "--backend=";
+    if (argument.starts_with(kBackend)) cohort::base::set_env("COHORT_TEST_BACKEND", argument.substr(kBackend.size()));
+  }
   return RUN_ALL_TESTS();
 }

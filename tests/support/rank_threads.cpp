@@ -8,7 +8,9 @@
 #include <string>
 #include <thread>
 
+#include "cohort/base/env.h"
 #include "cohort/comm/gloo/make_gloo_backend.h"
+#include "cohort/comm/shm/make_shm_backend.h"
 
 namespace cohort::test {
 namespace {
@@ -24,13 +26,18 @@ Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int wor
                                      .global_ranks = {},
                                      .watch = nullptr,
                                      .device_id = std::nullopt};
-  const auto backend = options.make_backend ? options.make_backend(request) : comm::make_gloo_backend(request);
+  const auto make = options.make_backend          ? options.make_backend
+                    : backend_of_tests() == "shm" ? MakeBackend(comm::make_shm_backend)
+                                                  : MakeBackend(comm::make_gloo_backend);
+  const auto backend = make(request);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
   return group;
 }
 
 }  // namespace
+
+std::string backend_of_tests() { return base::get_env("COHORT_TEST_BACKEND").value_or("gloo"); }
 
 void run_rank_threads(int world_size, const std::function<void(int, const Group&)>& fn,
                       const RankThreadsOptions& options) {

@@ -14,7 +14,7 @@
 namespace cohort {
 
 struct CoalescingOptions {
-  Group group;
+  Group group = {};
   /// finish() returns a Work to wait for instead of waiting.
   bool async_ops = false;
 };

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
@@ -33,29 +34,29 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using TensorList = std::vector<at::Tensor>;
 
 struct CollectiveOptions {
-  Group group;
+  Group group = {};
   bool async_op = false;
 };
 
 struct ReduceOptions {
   ReduceOp op = ReduceOp::SUM;
-  Group group;
+  Group group = {};
   bool async_op = false;
 };
 
 struct BarrierOptions {
-  Group group;
+  Group group = {};
   bool async_op = false;
   /// NCCL: the device whose stream waits; empty: current_device().
-  std::vector<int64_t> device_ids;
+  std::vector<int64_t> device_ids = {};
   /// Instead of the group's.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 struct MonitoredBarrierOptions {
-  Group group;
+  Group group = {};
   /// Default: the group's.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = {};
   /// Rank 0 names every missing rank instead of the first.
   bool wait_all_ranks = false;
 };
@@ -77,6 +78,12 @@ inline RankArgument group_rank(int rank) {
 
 /// In place: every rank's `tensor` becomes the reduction of all. Sparse tensors: SUM only.
 COHORT_API WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options = {});
+/// The same by one operation: all_reduce(tensor, ReduceOp::AVG), all_reduce(tensor, premul_sum(0.5)).
+template <class Op>
+requires std::is_same_v<Op, ReduceOp> || std::is_same_v<Op, ReduceOp::RedOpType>
+inline WorkPtr all_reduce(const at::Tensor& tensor, const Op& op) {
+  return all_reduce(tensor, ReduceOptions{.op = op});
+}
 /// In place: every rank's `tensor` becomes rank `src`'s.
 COHORT_API WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOptions& options = {});
 /// In place on rank `dst`: its `tensor` becomes the reduction of all. The others' is undefined afterwards.

@@ -25,9 +25,9 @@ using ObjectList = std::vector<c10::IValue>;
 using BytesList = std::vector<std::string>;
 
 struct ObjectOptions {
-  Group group;
+  Group group = {};
   /// Where the pickles travel. Default: the CPU if the group serves it, else the group's first device.
-  std::optional<c10::Device> device;
+  std::optional<c10::Device> device = {};
   /// send_object_list and recv_object_list: by batch_isend_irecv, as NCCL groups may need.
   bool use_batch = false;
 };

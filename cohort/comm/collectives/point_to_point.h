@@ -12,7 +12,7 @@
 namespace cohort {
 
 struct PointToPointOptions {
-  Group group;
+  Group group = {};
   int tag = 0;
 };
 

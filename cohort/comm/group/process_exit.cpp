@@ -92,10 +92,11 @@ std::string explain_crash(const std::string& text) {
   return {};
 }
 
-// Empty where it is not known: before a group exists, and without a launcher.
+// Empty where it is not known: before a group exists, without a launcher, and where RANK is no number.
 std::string own_rank() {
   if (world().default_group) return std::to_string(world().default_group->getRank());
-  return base::get_env("RANK").value_or("");
+  const auto rank = base::env_int("RANK", 0);
+  return rank && *rank ? std::to_string(**rank) : "";
 }
 
 // As Python's ranks do: every line of an error that ends the process begins with [rankN].

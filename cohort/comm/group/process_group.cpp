@@ -113,6 +113,7 @@ bool is_initialized() { return static_cast<bool>(world().default_group); }
 bool is_torchelastic_launched() { return base::get_env("TORCHELASTIC_RUN_ID").has_value(); }
 
 Group default_group() {
+  if (!is_initialized()) comm::install_exit_handlers();  // the program will most likely end by what follows
   TORCH_CHECK_VALUE(is_initialized(),
                     "Default process group has not been initialized, please make sure to call init_process_group.");
   return world().default_group;

@@ -26,18 +26,18 @@ using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 struct InitOptions {
   /// "gloo", "nccl", "shm", one per device as in "cpu:gloo,cuda:nccl", a registered one (backend_registry.h), or empty for
   /// the default of the devices present: "nccl" with CUDA, else "shm" if all ranks can share memory, else "gloo".
-  std::string backend;
+  std::string backend = {};
   /// "env://" (default), "tcp://host:port", "file:///path"; rank and world size may follow as "?rank=0&world_size=2".
-  std::string init_method;
+  std::string init_method = {};
   /// How long an operation may wait for other ranks. Default: 30 minutes, 10 for NCCL, as in PyTorch.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = {};
   /// Both or neither; they win over the environment and the URL.
   int world_size = -1;
   int rank = -1;
   /// Used as it is, instead of `init_method`; needs `rank` and `world_size`.
-  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::Store> store = {};
   /// The accelerator this process works on, with its index: NCCL connects at once, and groups can be split.
-  std::optional<c10::Device> device_id;
+  std::optional<c10::Device> device_id = {};
 };
 
 /// Creates the default group. Collective: every rank must call this.

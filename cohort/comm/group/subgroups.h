@@ -19,11 +19,11 @@ namespace cohort {
 
 struct NewGroupOptions {
   /// Empty: the default group's backend.
-  std::string backend;
+  std::string backend = {};
   /// Default: 30 minutes, 10 for NCCL, as in PyTorch (not the default group's).
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = {};
   /// What errors and logs call the group; empty: its name.
-  std::string group_desc;
+  std::string group_desc = {};
   /// Only the members call; the group's name is then made from its ranks.
   bool use_local_synchronization = false;
   /// False: group ranks follow the order of `ranks`.
@@ -47,10 +47,10 @@ COHORT_API Subgroups new_subgroups_by_enumeration(const std::vector<std::vector<
                                                   const NewGroupOptions& options = {});
 
 struct SplitGroupOptions {
-  std::optional<std::chrono::milliseconds> timeout;
-  std::string group_desc;
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::string group_desc = {};
   /// A part of the parent's backends, such as "cpu:gloo"; empty: all of them.
-  std::string backend;
+  std::string backend = {};
 };
 
 /// Cuts `parent` (null: the default group) along `split_ranks`, lists of ranks *in the parent*; called by every rank of it.

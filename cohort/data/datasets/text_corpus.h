@@ -22,7 +22,7 @@ namespace cohort::data {
 
 struct TextCorpusOptions {
   /// Take only files whose name ends so, such as {".h", ".cpp"}. Empty: every file. Only for folders.
-  std::vector<std::string> extensions;
+  std::vector<std::string> extensions = {};
   /// Stop after so many bytes, inside a file if need be. 0: no limit.
   int64_t max_bytes = 0;
 };

@@ -36,13 +36,13 @@ struct DataLoaderOptions {
   /// A new random order each epoch. Not together with `sampler`.
   bool shuffle = false;
   /// The order of examples, such as a DistributedSampler.
-  std::shared_ptr<Sampler> sampler;
+  std::shared_ptr<Sampler> sampler = {};
   /// Forms whole batches. Not together with batch_size, shuffle, sampler and drop_last.
-  std::shared_ptr<BatchSampler> batch_sampler;
+  std::shared_ptr<BatchSampler> batch_sampler = {};
   /// Threads that read ahead. 0: read in the caller.
   int num_workers = 0;
   /// Batches each worker reads ahead; 2 unless given. Only with workers.
-  std::optional<int> prefetch_factor;
+  std::optional<int> prefetch_factor = {};
   /// Drop the last batch if it is not full.
   bool drop_last = false;
   /// How long to wait for a batch of a worker; 0: for ever.
@@ -50,9 +50,9 @@ struct DataLoaderOptions {
   /// False: give batches as they become ready, which need not be the sampler's order.
   bool in_order = true;
   /// Seeds shuffling and workers. Default: LibTorch's default CPU generator, which torch::manual_seed sets.
-  std::optional<at::Generator> generator;
+  std::optional<at::Generator> generator = {};
   /// Called in each worker thread before its first batch of an epoch.
-  std::function<void(int worker)> worker_init_fn;
+  std::function<void(int worker)> worker_init_fn = {};
 };
 
 namespace detail {

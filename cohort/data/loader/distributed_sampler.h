@@ -21,8 +21,8 @@ namespace cohort::data {
 
 struct DistributedSamplerOptions {
   /// Default: those of the default group (then cohort::init_process_group must have been called).
-  std::optional<int64_t> num_replicas;
-  std::optional<int64_t> rank;
+  std::optional<int64_t> num_replicas = {};
+  std::optional<int64_t> rank = {};
   bool shuffle = true;
   /// Must be the same on every rank.
   int64_t seed = 0;

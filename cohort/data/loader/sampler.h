@@ -44,9 +44,9 @@ struct RandomSamplerOptions {
   /// Draw each index independently, so that some come twice and some never.
   bool replacement = false;
   /// Default: the size of the dataset. More than that, without replacement, means several permutations in a row.
-  std::optional<int64_t> num_samples;
+  std::optional<int64_t> num_samples = {};
   /// Default: a private generator, seeded each epoch from LibTorch's default CPU generator (torch::manual_seed).
-  std::optional<at::Generator> generator;
+  std::optional<at::Generator> generator = {};
 };
 
 /// A random permutation each epoch, or draws with replacement.

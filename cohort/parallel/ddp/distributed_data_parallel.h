@@ -1,7 +1,7 @@
 /// DistributedDataParallel<Net>: trains one replica of a module per rank and keeps them equal.
 ///
 ///     auto net = Net();                                        // any torch::nn module
-///     cohort::DistributedDataParallel ddp(net);                // or (net, {.find_unused_parameters = true})
+///     cohort::DistributedDataParallel ddp(net);                // or (*net), or (net, {.find_unused_parameters = true})
 ///     torch::optim::SGD optimizer(ddp->parameters(), 0.01);
 ///     loss_fn(ddp(input), target).backward();                  // gradients are averaged when it returns
 ///     optimizer.step();
@@ -17,7 +17,10 @@
 /// Collective: construction, forward and backward. Thread-safety: as torch::nn::Module.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -46,6 +49,16 @@ class NoSync {
 };
 
 namespace detail {
+
+template <class Net>
+std::shared_ptr<Net> owner_of(Net& net) {
+  auto owner = std::dynamic_pointer_cast<Net>(net.weak_from_this().lock());
+  TORCH_CHECK_VALUE(
+      owner,
+      "DistributedDataParallel keeps the module that it wraps alive, but no std::shared_ptr owns this one; make "
+      "it by std::make_shared, or by its holder, such as torch::nn::Linear");
+  return owner;
+}
 
 /// The wrapper without forward.
 template <class Net>
@@ -101,6 +114,9 @@ class DistributedDataParallel : public parallel::WrapperHolder<DistributedDataPa
   /// parameter), c10::ValueError for devices that do not fit.
   explicit DistributedDataParallel(std::shared_ptr<Net> net, ddp::Options options = {})
       : Holder(std::make_shared<Impl>(std::move(net), std::move(options))) {}
+  /// Throws c10::ValueError for a module that no std::shared_ptr owns.
+  explicit DistributedDataParallel(std::type_identity_t<Net>& net, ddp::Options options = {})
+      : DistributedDataParallel(ddp::detail::owner_of(net), std::move(options)) {}
   template <class Wrapped>
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit DistributedDataParallel(const Wrapped& holder, ddp::Options options = {})
@@ -110,6 +126,9 @@ class DistributedDataParallel : public parallel::WrapperHolder<DistributedDataPa
 
 template <class Net>
 DistributedDataParallel(std::shared_ptr<Net>, ddp::Options = {}) -> DistributedDataParallel<Net>;
+template <class Net>
+requires std::is_base_of_v<torch::nn::Module, Net> DistributedDataParallel(Net&, ddp::Options = {})
+->DistributedDataParallel<Net>;
 template <class Wrapped>
 requires requires { typename Wrapped::ContainedType; }
 DistributedDataParallel(const Wrapped&, ddp::Options = {})->DistributedDataParallel<typename Wrapped::ContainedType>;

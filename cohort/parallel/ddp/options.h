@@ -23,9 +23,9 @@ enum class Engine {
 
 /// Options of the untyped core.
 struct ReducerOptions {
-  Group process_group;
+  Group process_group = {};
   /// MiB a bucket may hold. Absent: 25, with a first bucket of 1 MiB; given: also the size of the first.
-  std::optional<double> bucket_cap_mb;
+  std::optional<double> bucket_cap_mb = {};
   bool find_unused_parameters = false;
   /// The graph is the same in every step: unused parameters and several uses of one are then allowed without the flag above.
   bool static_graph = false;
@@ -35,19 +35,19 @@ struct ReducerOptions {
   /// Compare parameter shapes on all ranks at construction.
   bool verify_parameters = true;
   /// One flag per parameter whose gradient will be sparse; empty: none.
-  std::vector<bool> expect_sparse_gradient;
+  std::vector<bool> expect_sparse_gradient = {};
   /// Names for error messages, in parameter order; empty: indices only.
-  std::vector<std::string> parameter_names;
+  std::vector<std::string> parameter_names = {};
   Engine engine = Engine::kAuto;
 };
 
 /// Options of the module wrapper.
 struct Options {
   /// Empty, or the one device the module lives on; inputs are moved there. Must be empty on CPU.
-  std::vector<c10::Device> device_ids;
-  std::optional<c10::Device> output_device;
-  Group process_group;
-  std::optional<double> bucket_cap_mb;
+  std::vector<c10::Device> device_ids = {};
+  std::optional<c10::Device> output_device = {};
+  Group process_group = {};
+  std::optional<double> bucket_cap_mb = {};
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool gradient_as_bucket_view = false;

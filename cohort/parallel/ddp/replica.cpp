@@ -11,6 +11,8 @@
 #include <set>
 #include <unordered_set>
 
+#include "cohort/base/log.h"
+#include "cohort/parallel/module/gradient_hooks.h"
 #include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
@@ -115,7 +117,28 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   reducer_options.expect_sparse_gradient = std::move(parameters.is_sparse);
   reducer_options.parameter_names = std::move(parameters.names);
   reducer_options.engine = options_.engine;
-  reducer_ = std::make_unique<Reducer>(std::move(parameters.tensors), std::move(reducer_options));
+  reducer_ = std::make_unique<Reducer>(parameters.tensors, std::move(reducer_options));
+  // A static graph may reach a parameter several times in one backward pass.
+  if (options_.process_group->getSize() > 1 && !options_.static_graph) {
+    hook_ = std::make_unique<parallel::GradientHook>(
+        parallel::add_gradient_hook(parameters.tensors.front(), [this](const at::Tensor&) { note_gradient(); }));
+  }
+}
+
+Replica::~Replica() = default;
+
+// One warning where the module is trained by a forward pass of its own: ranks then drift apart, at full speed and without an
+// error.
+void Replica::note_gradient() {
+  if (num_forwards_ > 0) {
+    --num_forwards_;
+  } else if (!is_local_) {
+    base::warn_once(fmt::format(
+        "rank {} of {} has trained the module inside DistributedDataParallel without it: a backward pass came from a "
+        "forward pass of the module itself, so its gradients stay on this rank and the ranks' models differ from "
+        "now on. Call the wrapper instead: ddp(x) or ddp->forward(x)",
+        options_.process_group->getRank(), options_.process_group->getSize()));
+  }
 }
 
 std::optional<c10::Device> Replica::input_device() const {
@@ -131,6 +154,10 @@ void Replica::before_forward() {
 
 void Replica::after_forward(const std::vector<at::Tensor>& outputs) {
   const bool is_synchronised = at::GradMode::is_enabled() && synchronises_gradients_;
+  if (at::GradMode::is_enabled()) {
+    ++num_forwards_;
+    is_local_ = !synchronises_gradients_;
+  }
   synchronises_buffers_ = is_synchronised;
   if (is_synchronised) reducer_->prepare(outputs);
 }

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,12 +19,17 @@ namespace torch::nn {
 class Module;
 }
 
+namespace cohort::parallel {
+class GradientHook;
+}
+
 namespace cohort::ddp {
 
 class COHORT_API Replica {
  public:
   /// Collective. Throws as DistributedDataParallel's constructor.
   Replica(torch::nn::Module& module, Options options);
+  ~Replica();
 
   /// Collective when buffers are synchronised or buckets rebuilt.
   void before_forward();
@@ -40,11 +46,17 @@ class COHORT_API Replica {
   const Options& options() const { return options_; }
 
  private:
+  void note_gradient();
+
   Options options_;
   torch::nn::Module& module_;
   std::unique_ptr<Reducer> reducer_;
   bool synchronises_gradients_ = true;
   bool synchronises_buffers_ = true;  // off for the forward after a local one
+  // Forward passes under DDP whose backward has not come yet, and whether the last of them was local.
+  std::atomic<int> num_forwards_ = 0;
+  std::atomic<bool> is_local_ = false;
+  std::unique_ptr<parallel::GradientHook> hook_;
 };
 
 }  // namespace cohort::ddp

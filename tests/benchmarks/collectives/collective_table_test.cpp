@@ -20,7 +20,16 @@ Row with_figure(Row row, double rival, double ratio_of_means) {
   row.ratio = rival / *row.ours;
   row.bounds = Interval{*row.ratio - 0.5, *row.ratio + 0.5};
   row.ratio_of_means = ratio_of_means;
+  row.num_pairs = 20;
   return row;
+}
+
+TEST(CollectivesTable, CallsBoundsOfFewPairsARange) {
+  Row row = with_figure(make_row("all_reduce/float32/4KiB/ranks=2", "gloo", 50), 1000, 20);
+  for (const auto& [num_pairs, text] : {std::pair{5, "20.0 19.5..20.5 "}, std::pair{6, "20.0 [19.5 20.5]"}}) {
+    row.num_pairs = static_cast<size_t>(num_pairs);
+    EXPECT_NE(collectives_table({row}).find(text), std::string::npos) << collectives_table({row});
+  }
 }
 
 TEST(CollectivesTable, HasABlockPerOperationAndALinePerSize) {

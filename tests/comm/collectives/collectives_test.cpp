@@ -135,6 +135,22 @@ COHORT_WORKER(complex_sum) {
 
 TEST(Collectives, SumsComplexNumbers) { run_workers("complex_sum").expect_success(); }
 
+COHORT_WORKER(reduces_by_one_operation) {
+  init_process_group("gloo");
+  auto tensor = at::full({2}, get_rank() + 1.0);
+  all_reduce(tensor, ReduceOp::MAX);
+  check_equal(tensor, at::full({2}, 2.0), "MAX");
+  all_reduce(tensor, {});
+  check_equal(tensor, at::full({2}, 4.0), "nothing said: SUM");
+  all_reduce(tensor, premul_sum(0.25));
+  check_equal(tensor, at::full({2}, 2.0), "PREMUL_SUM");
+  tensor += get_rank();
+  all_reduce(tensor, ReduceOp::AVG);
+  check_equal(tensor, at::full({2}, 2.5), "AVG");
+}
+
+TEST(Collectives, ReducesByOneOperation) { run_workers("reduces_by_one_operation").expect_success(); }
+
 COHORT_WORKER(bad_arguments) {
   init_process_group("gloo");
   const auto expect = [](auto fn, const std::string& text) {

@@ -5,6 +5,11 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "cohort/base/atomic_file.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/point_to_point.h"
 #include "tests/support/rank_processes.h"
@@ -180,15 +185,26 @@ COHORT_WORKER(short_timeouts) {
 
 TEST(Subgroups, TimeOutsBelongToGroupsAndCanBeChanged) { run_workers("short_timeouts").expect_success(); }
 
+// argument 0: a file that rank 2, which is no member, writes before it comes to new_group, late.
 COHORT_WORKER(init_barrier) {
   init_process_group("gloo");
+  const auto& path = test::worker_arguments().at(0);
+  if (get_rank() == 2) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    REQUIRE(base::write_file_atomically(path, "").ok());
+  }
   new_group({0, 1});
+  REQUIRE(std::filesystem::exists(path));
   new_group({1, 2}, {.use_local_synchronization = true});
   barrier();
 }
 
 TEST(Subgroups, BarrierAfterInitWhenAskedFor) {
-  run_workers("init_barrier", {.world_size = 3, .environment = {{"TORCH_DIST_INIT_BARRIER", "1"}}}).expect_success();
+  const test::TemporaryFolder folder;
+  run_workers("init_barrier", {.world_size = 3,
+                               .environment = {{"TORCH_DIST_INIT_BARRIER", "1"}},
+                               .arguments = {folder.path() + "/rank_2_comes"}})
+      .expect_success();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <functional>
 #include <map>
 
@@ -83,10 +84,13 @@ TEST_F(RendezvousUrl, MissingVariableMessage) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     set_all();
     base::unset_env(name);
-    EXPECT_EQ(message_of("env://"),
-              std::string("Error initializing torch.distributed using env:// rendezvous: environment "
-                          "variable ") +
-                  name + " expected, but not set");
+    EXPECT_EQ(
+        message_of("env://"),
+        std::string("Error initializing torch.distributed using env:// rendezvous: environment "
+                    "variable ") +
+            name +
+            " expected, but not set\n  hint: start this program by a launcher, as in `cohort run --nproc-per-node 2 " +
+            program_invocation_name + "`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
   }
 }
 

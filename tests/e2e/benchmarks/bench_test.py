@@ -44,6 +44,7 @@ def test_rows_hold_figures_or_say_why_not(collectives):
             assert row["rival_name"] == "openmpi" and row["ratio"] is None and row["note"], row
             continue
         assert row["pairs"] >= 1 and row["ratio_low"] <= row["ratio"] <= row["ratio_high"], row
+        assert row["bounds"] == ("range" if row["pairs"] < 6 else "95 %"), row
 
 
 def test_openmpi_says_how_it_copies(collectives):

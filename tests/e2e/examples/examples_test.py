@@ -36,7 +36,7 @@ def losses(text, rank=None):
 
 def test_every_source_is_an_example_that_says_how_to_start_it():
     sources = sorted((SOURCE / "examples").glob("*.cpp"))
-    assert len(sources) == 9
+    assert len(sources) == 10
     for source in sources:
         name = source.stem.split("_", 1)[1]
         head = source.read_text().split("#include")[0]
@@ -155,7 +155,8 @@ def test_ranks_by_hand_without_its_variables():
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
     done = subprocess.run([EXAMPLES / "ranks_by_hand"], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "RANK expected, but not set" in done.stderr
+    assert ("RANK expected, but not set\n  hint: start this program by a launcher, as in `cohort run --nproc-per-node 2 "
+            f"{EXAMPLES / 'ranks_by_hand'}`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT\n") in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("name", ["train_single", "train_spawn", "train_run", "toy_model", "train_gpt", "hogwild"])
@@ -302,3 +303,37 @@ def test_train_gpt_refuses_a_checkpoint_of_another_model(whole_run, text_folder)
     code, _, err = train_gpt(whole_run[0], text_folder, "--steps", 24, "--resume", "--width", 32, ranks=1, check=False)
     assert code == 1
     assert '--resume: "train_gpt.safetensors" was made with width 16, this run has 32; give the same flags and text' in err
+
+
+def test_own_project_learns_and_goes_on_after_its_last_epoch(tmp_path):
+    code, out, err = launch("own_project", cwd=tmp_path)
+    assert code == 0, err
+    found = re.findall(r"(?m)^epoch (\d) \| lr (0\.\d{4}) \| held-out loss (\d+\.\d{4})$", out)
+    assert [(int(epoch), lr) for epoch, lr, _ in found] == list(enumerate(["0.0100"] * 3 + ["0.0050"] * 2 + ["0.0025"])), out
+    assert float(found[-1][2]) < float(found[0][2]) / 2
+
+    from safetensors import safe_open
+    with safe_open(tmp_path / "own_project.safetensors", "pt") as file:
+        assert file.metadata()["epoch"] == "6"
+    assert launch("own_project", cwd=tmp_path)[:2] == (0, "going on after epoch 5\n")
+
+
+def test_own_project_stopped_and_resumed_ends_as_one_that_was_not(tmp_path):
+    """Its file after three epochs is the same whether the run then goes on or another takes over."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, parts):
+        folder.mkdir()
+    code, out, err = launch("own_project", cwd=whole)
+    assert code == 0, err
+    worker = subprocess.Popen([COHORT, "run", "--standalone", "--nproc-per-node", "2", EXAMPLES / "own_project"], cwd=parts,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    end = time.monotonic() + 60
+    while not (parts / "own_project.safetensors").exists() and time.monotonic() < end:
+        time.sleep(0.005)
+    worker.kill()
+    worker.communicate(timeout=60)
+    code, again, err = launch("own_project", cwd=parts)
+    assert code == 0, err
+    assert lines(again, r"^going on after epoch \d$")
+    wanted = lines(out, r"^epoch \d")
+    assert lines(again, r"^epoch \d") == wanted[len(wanted) - len(lines(again, r"^epoch \d")):]

@@ -247,3 +247,34 @@ def test_needs_no_libtorch():
 
 if __name__ == "__main__":
     sys.exit(pytest.main([__file__]))
+
+
+def test_an_uncaught_exception_of_a_cpp_rank_is_the_report(tmp_path):
+    """Without any `@record`: the rank says so itself, leaves it in its error file, and the launcher's report quotes it."""
+    words = "the data set has no file train/0007"
+    ended = launch("cohort", ["--nproc-per-node=2", f"--log-dir={tmp_path}/logs", "--no-python",
+                              BUILD / "bin" / "tests" / "uncaught_rank"], tmp_path)
+    assert ended.returncode == 1
+    file, = tmp_path.glob("logs/*/attempt_0/1/error.json")
+    message = json.loads(file.read_text())["message"]
+    assert words in (message if isinstance(message, str) else message["message"])
+    assert re.search(rf"^\[rank1\]: .*{re.escape(words)}", ended.stderr, re.M), ended.stderr
+    report = ended.stderr[ended.stderr.index("Root Cause (first observed failure):"):]
+    assert "  rank      : 1 (local_rank: 1)" in report and words in report, ended.stderr
+
+
+def test_a_forgotten_init_is_said_without_frames(tmp_path):
+    words = "Default process group has not been initialized, please make sure to call init_process_group."
+    program = BUILD / "bin" / "tests" / "uncaught_rank"
+    ended = launch("cohort", ["--nproc-per-node=1", "--no-python", program, "forgets-init"], tmp_path)
+    assert ended.returncode == 1
+    assert f"[rank0]: c10::ValueError: {words}\n" in ended.stderr and "frame #" not in ended.stderr, ended.stderr
+    assert words in ended.stderr[ended.stderr.index("Root Cause (first observed failure):"):], ended.stderr
+
+
+@pytest.mark.parametrize("rank, prefix", [("3", r"\[rank3\]: "), ("foo", "")])
+def test_a_rank_that_is_no_number_is_no_prefix(rank, prefix, tmp_path):
+    program = BUILD / "bin" / "tests" / "uncaught_rank"
+    ended = subprocess.run([program, "forgets-init"], env=dict(os.environ, RANK=rank), capture_output=True, text=True, timeout=HANG_LIMIT)
+    assert ended.returncode == -signal.SIGABRT
+    assert re.match(prefix + r"c10::ValueError: Default process group", ended.stderr), ended.stderr

@@ -277,7 +277,10 @@ def train(case, result):
 
 def main(cases, results):
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    dist.init_process_group("gloo")
+    backend = os.environ.get("DDP_BACKEND", "gloo")
+    if backend != "gloo":
+        import torchcohort  # noqa: F401
+    dist.init_process_group(backend)
     for case in sorted(pathlib.Path(cases).iterdir()):
         train(case, pathlib.Path(results) / f"{case.stem}.python.{dist.get_rank()}.safetensors")
         gc.collect()  # a wrapper in a reference cycle keeps the group, and its threads, alive

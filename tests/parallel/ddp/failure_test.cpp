@@ -7,6 +7,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
 
 namespace cohort {
 namespace {
@@ -15,7 +16,7 @@ using testing::MatchesRegex;
 
 // argument 0: "backward" kills rank 1 from inside its own backward pass, "step" leaves that to the test.
 COHORT_WORKER(trains_until_a_rank_dies) {
-  init_process_group("gloo");
+  init_process_group({.backend = test::backend_of_tests()});
   auto net = test::Mlp(256);
   DistributedDataParallel ddp(net);
   const bool dies_in_backward = test::worker_arguments().at(0) == "backward";
@@ -34,19 +35,22 @@ COHORT_WORKER(trains_until_a_rank_dies) {
   }
 }
 
+std::string expected_text(int rank) {
+  const bool is_shm = test::backend_of_tests() == "shm";
+  const std::string head =
+      "training\n\\[cohort\\] (all_reduce|broadcast) #[0-9]+ on group \"default_pg\" failed\n  rank " +
+      std::to_string(rank) + " of 3 on [^ ]+, backend " + test::backend_of_tests() +
+      ", [0-9.]+ [KMi]*B float32\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) ";
+  return head + (is_shm ? "(was killed by signal 9 \\(SIGKILL\\)|has ended)\n" : "is gone\n  caused by: .*\n") +
+         "  hint: look at the output of rank 1 for the reason\n";
+}
+
 void expect_rank_one_named(const test::WorkerResults& results) {
   EXPECT_EQ(results[1].exit_code, -SIGKILL);
   for (const int rank : {0, 2}) {
     EXPECT_FALSE(results[rank].timed_out);
     EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
-    EXPECT_THAT(results[rank].output,
-                MatchesRegex("training\n\\[cohort\\] (all_reduce|broadcast) #[0-9]+ on group \"default_pg\" failed\n"
-                             "  rank " +
-                             std::to_string(rank) +
-                             " of 3 on [^ ]+, backend gloo, [0-9.]+ [KMi]*B float32\n"
-                             "  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) is gone\n"
-                             "  caused by: .*\n"
-                             "  hint: look at the output of rank 1 for the reason\n"));
+    EXPECT_THAT(results[rank].output, MatchesRegex(expected_text(rank)));
   }
 }
 

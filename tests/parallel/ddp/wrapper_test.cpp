@@ -98,6 +98,29 @@ TEST(Wrapper, TakesAnySignature) {
   });
 }
 
+TEST(Wrapper, TakesTheModuleInsideAHolderMessage) {
+  on_one_rank([](const Options& options) {
+    Mlp net;
+    DistributedDataParallel ddp(*net, options);
+    EXPECT_EQ(&ddp->module(), net.get());
+    EXPECT_EQ(ddp(torch::ones({1, 8})).size(1), 4);
+    auto* const alone = net.get();
+    net = nullptr;
+    EXPECT_EQ(&ddp->module(), alone) << "the wrapper shares it";
+    EXPECT_EQ(ddp(torch::ones({1, 8})).size(1), 4);
+    MlpImpl on_the_stack;
+    try {
+      DistributedDataParallel refused(on_the_stack, options);
+      FAIL() << "it would dangle";
+    } catch (const c10::ValueError& error) {
+      EXPECT_STREQ(
+          error.what_without_backtrace(),
+          "DistributedDataParallel keeps the module that it wraps alive, but no std::shared_ptr owns this one; make "
+          "it by std::make_shared, or by its holder, such as torch::nn::Linear");
+    }
+  });
+}
+
 TEST(Wrapper, FindsTensorsInOutputsOfEveryShape) {
   on_one_rank([](Options options) {
     options.find_unused_parameters = true;
@@ -135,6 +158,41 @@ TEST(Wrapper, RunsUnderDdpHoweverItIsCalled) {
     ddp->module().forward(x).backward();
     if (net->weight.grad().item<float>() != rank + 1) throw std::runtime_error("module() ran under DDP");
   });
+}
+
+TEST(Wrapper, SaysThatTheModuleWasTrainedWithoutItMessage) {
+  testing::internal::CaptureStderr();
+  run_rank_threads(2, [](int rank, const Group& group) {
+    Mlp net;
+    DistributedDataParallel ddp(net, {.process_group = group});
+    const auto x = torch::full({1, 8}, rank + 1.0);
+    for (int step = 0; step < 3; ++step) {
+      {
+        const auto local = ddp->no_sync();
+        ddp(x).sum().backward();
+      }
+      const auto first = ddp(x).sum(), second = ddp(x).sum();
+      (first + second).backward();
+      ddp->eval();
+      const torch::NoGradGuard no_grad;
+      (void)net->forward(x);
+      (void)ddp(x);
+      ddp->train();
+    }
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  testing::internal::CaptureStderr();
+  run_rank_threads(2, [](int rank, const Group& group) {
+    Mlp net;
+    DistributedDataParallel ddp(net, {.process_group = group});
+    ddp(torch::ones({1, 8})).sum().backward();
+    if (rank == 1) net->forward(torch::ones({1, 8})).sum().backward();
+  });
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "[cohort] warning: rank 1 of 2 has trained the module inside DistributedDataParallel without it: a backward pass "
+      "came from a forward pass of the module itself, so its gradients stay on this rank and the ranks' models differ "
+      "from now on. Call the wrapper instead: ddp(x) or ddp->forward(x)\n");
 }
 
 TEST(Wrapper, AnyModuleUsesDefaultArguments) {

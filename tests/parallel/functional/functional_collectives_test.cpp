@@ -6,6 +6,7 @@
 
 #include "cohort/comm/group/subgroups.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
 namespace cohort::functional {
@@ -17,7 +18,7 @@ using test::run_workers;
 at::Tensor numbers() { return at::arange(4, at::kDouble).add(10 * get_rank()).view({2, 2}); }
 
 COHORT_WORKER(functional_values) {
-  init_process_group("gloo");
+  init_process_group({.backend = test::backend_of_tests()});
   const int rank = get_rank();
   const auto mine = numbers();
   const auto sum = wait_tensor(all_reduce(mine, ReduceOp::SUM));
@@ -43,7 +44,7 @@ COHORT_WORKER(functional_values) {
 TEST(FunctionalCollectives, LeaveTheirInputAlone) { run_workers("functional_values").expect_success(); }
 
 COHORT_WORKER(functional_derivatives) {
-  init_process_group("gloo");
+  init_process_group({.backend = test::backend_of_tests()});
   const auto x = numbers().set_requires_grad(true);
   // loss = sum(y^3), y = sum over ranks: gradient on each rank 2 * 3 y^2, its derivative 2 * 2 * 6 y.
   const auto y = wait_tensor(all_reduce(x, ReduceOp::SUM));
@@ -61,7 +62,7 @@ COHORT_WORKER(functional_derivatives) {
 TEST(FunctionalCollectives, HaveDerivativesOfAnyOrder) { run_workers("functional_derivatives").expect_success(); }
 
 COHORT_WORKER(functional_arguments) {
-  init_process_group("gloo");
+  init_process_group({.backend = test::backend_of_tests()});
   const auto group = new_group({0});
   const auto mine = numbers();
   if (get_rank() == 1) {

@@ -7,6 +7,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/subgroups.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
 namespace cohort::nn::functional {
@@ -23,7 +24,7 @@ at::Tensor own_numbers() { return at::arange(2, at::kDouble).add(10 * get_rank()
 
 // What PyTorch gets wrong: roots and all_gather in a group whose ranks are not those of the world.
 COHORT_WORKER(nn_in_a_shifted_subgroup) {
-  init_process_group("gloo");
+  init_process_group({.backend = test::backend_of_tests()});
   const auto group = new_group({1, 2});
   if (get_rank() == 0) {
     REQUIRE_EQUAL(error_of([&] { all_reduce(at::ones({1}), ReduceOp::SUM, group); }),
@@ -63,7 +64,7 @@ TEST(NnFunctional, WorksInASubgroupThatDoesNotBeginAtZero) {
 }
 
 COHORT_WORKER(nn_all_gather_base) {
-  init_process_group("gloo");
+  init_process_group({.backend = test::backend_of_tests()});
   const auto x = own_numbers();
   const auto output = at::empty({4}, at::kDouble);
   const auto whole = _all_gather_base(output, x * x);
@@ -80,7 +81,7 @@ COHORT_WORKER(nn_all_gather_base) {
 TEST(NnFunctional, AllGatherBaseHasAGradientOnGloo) { run_workers("nn_all_gather_base").expect_success(); }
 
 COHORT_WORKER(nn_arguments) {
-  init_process_group("gloo");
+  init_process_group({.backend = test::backend_of_tests()});
   const auto x = own_numbers();
   REQUIRE_EQUAL(error_of([&] { scatter({x}, 0); }), "scatter needs one tensor per rank, 2, got 1");
   REQUIRE_EQUAL(error_of([&] {

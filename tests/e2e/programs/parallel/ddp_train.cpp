@@ -3,6 +3,7 @@
 #include <torch/nn/functional/loss.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -121,7 +122,8 @@ int main(int argc, char** argv) try {
     std::cerr << "usage: ddp_train CASES RESULTS ENGINE...\n";
     return 2;
   }
-  cohort::init_process_group("gloo");
+  const char* const backend = std::getenv("DDP_BACKEND");
+  cohort::init_process_group(backend ? backend : "gloo");
   std::vector<std::filesystem::path> cases;
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) cases.push_back(entry.path());
   std::sort(cases.begin(), cases.end());
