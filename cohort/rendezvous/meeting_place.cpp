@@ -45,7 +45,7 @@ Error without_hints(const Error& error) {
   return error.cause() ? std::move(bare).caused_by(without_hints(*error.cause())) : bare;
 }
 
-const Error& root_cause(const Error& error) { return error.cause() ? root_cause(*error.cause()) : error; }
+std::string root_cause(const Error& error) { return error.cause() ? root_cause(*error.cause()) : error.message(); }
 
 bool is_in_use(const Error& error) {
   for (const auto* each = &error; each; each = each->cause()) {
@@ -174,7 +174,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     }
     if (!was_said && elapsed >= kRendezvousSilence) {
       base::log_warning(fmt::format("no rendezvous store answers at {} yet ({}); trying for {} more", name(),
-                                    root_cause(client.error()).message(), base::format_duration(left)));
+                                    root_cause(client.error()), base::format_duration(left)));
       was_said = true;
     }
     // Something else than a store answers at once, each time.

@@ -46,7 +46,7 @@ TEST(File, FdClosesOnceWhenMoved) {
   Fd first(::open("/dev/null", O_RDONLY));
   const int number = first.get();
   Fd second = std::move(first);
-  EXPECT_FALSE(first);
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): what is left behind is what this is about
   EXPECT_EQ(second.get(), number);
   second.reset();
   EXPECT_EQ(::fcntl(number, F_GETFD), -1);

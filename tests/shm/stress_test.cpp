@@ -38,7 +38,7 @@ int num_runs(int usual) {
 unsigned new_seed() {
   const auto seed = static_cast<unsigned>(
       base::env_int("COHORT_STRESS_SEED").value().value_or(static_cast<long long>(std::random_device()())));
-  std::cout << "COHORT_STRESS_SEED=" << seed << std::endl;
+  std::cout << "COHORT_STRESS_SEED=" << seed << "\n" << std::flush;
   return seed;
 }
 
