@@ -19,8 +19,6 @@ int main() {
     optimizer.zero_grad();
     loss.backward();  // gradients are averaged over the ranks when it returns
     optimizer.step();
-    const at::Tensor mean = loss.detach().clone();
-    cohort::all_reduce(mean, {.op = cohort::ReduceOp::AVG});
     if (step % 50 == 0) std::printf("rank %d step %d loss %.6f\n", cohort::get_rank(), step, loss.item<float>());
   }
   cohort::destroy_process_group();
