@@ -92,7 +92,7 @@ Row measure_store(const StoreCase& what, int our_port, int their_port, const Set
   StoreLoad theirs(their_port, what.num_clients);
   const milliseconds duration(settings.is_quick ? 100 : 300);
   std::vector<double> our_times, their_times;
-  const int num_rounds = settings.rounds(25, 3);
+  const int num_rounds = settings.rounds(25, 9);
   for (int round = num_rounds > 1 ? -1 : 0; round < num_rounds; ++round) {
     const double one = what.measure(round % 2 ? ours : theirs, duration);
     const double other = what.measure(round % 2 ? theirs : ours, duration);

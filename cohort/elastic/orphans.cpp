@@ -33,9 +33,7 @@ std::set<pid_t> children_of(pid_t parent) {
 }
 
 void add_with_descendants(pid_t pid, std::vector<SessionMember>* found) {
-  const auto stat = base::read_file(fmt::format("/proc/{}/stat", pid));
-  SessionMember member;
-  if (stat && parse_process_stat(*stat, member)) found->push_back(member);
+  if (const auto member = read_member(pid)) found->push_back(*member);
   for (const pid_t child : children_of(pid)) add_with_descendants(child, found);
 }
 
@@ -71,12 +69,11 @@ std::vector<SessionMember> marked_processes(const std::string& mark) {
   std::vector<SessionMember> members;
   std::error_code error;
   for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
-    if (!base::parse_int(entry->path().filename().string())) continue;
+    const auto pid = base::parse_int(entry->path().filename().string());
+    if (!pid) continue;
     const auto environment = base::read_file(entry->path().string() + "/environ", kMostEnvironment);
     if (!environment || !has_mark(*environment, line)) continue;
-    const auto stat = base::read_file(entry->path().string() + "/stat");
-    SessionMember member;
-    if (stat && parse_process_stat(*stat, member)) members.push_back(member);
+    if (const auto member = read_member(static_cast<pid_t>(*pid))) members.push_back(*member);
   }
   return members;
 }

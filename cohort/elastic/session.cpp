@@ -86,6 +86,13 @@ bool parse_process_stat(const std::string& text, SessionMember& member) {
   return true;
 }
 
+std::optional<SessionMember> read_member(pid_t pid) {
+  const Result<std::string> stat = base::read_file(fmt::format("/proc/{}/stat", pid));
+  SessionMember member;
+  if (!stat || !parse_process_stat(*stat, member)) return std::nullopt;
+  return member;
+}
+
 std::vector<SessionMember> living_members(const std::set<pid_t>& sessions) {
   std::vector<SessionMember> members;
   std::error_code error;
@@ -95,9 +102,8 @@ std::vector<SessionMember> living_members(const std::set<pid_t>& sessions) {
     if (!pid) continue;
     const pid_t session = ::getsid(static_cast<pid_t>(*pid));
     if (session < 0 || !sessions.contains(session)) continue;
-    const Result<std::string> stat = base::read_file(entry->path().string() + "/stat");
-    SessionMember member;
-    if (stat && parse_process_stat(*stat, member) && sessions.contains(member.session)) members.push_back(member);
+    const auto member = read_member(static_cast<pid_t>(*pid));
+    if (member && sessions.contains(member->session)) members.push_back(*member);
   }
   return members;
 }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct SessionMember {
 
 /// Every living process of these sessions, zombies left out.
 std::vector<SessionMember> living_members(const std::set<pid_t>& sessions);
+
+/// What /proc tells of a living process; nothing for a zombie, or where there is none.
+std::optional<SessionMember> read_member(pid_t pid);
 
 /// Parses one /proc/<pid>/stat; false for a zombie or for any other text.
 bool parse_process_stat(const std::string& text, SessionMember& member);

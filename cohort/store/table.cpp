@@ -7,14 +7,12 @@
 
 namespace cohort::store {
 
-void Table::put(const std::string& key, std::string value) {
+void Table::set(const std::string& key, std::string value) {
   const auto [place, is_new] = values_.try_emplace(key);
   num_bytes_ += is_new ? size_of(key, value) : value.size() - place->second.size();
   place->second = std::move(value);
   arrived(key);
 }
-
-void Table::set(const std::string& key, std::string value) { put(key, std::move(value)); }
 
 const std::string* Table::get(const std::string& key) const {
   const auto found = values_.find(key);
@@ -40,7 +38,7 @@ base::Result<int64_t> Table::add(const std::string& key, int64_t number) {
 std::string Table::compare_set(const std::string& key, const std::string& expected, std::string desired) {
   const auto* const before = get(key);
   if (before ? *before == expected : expected.empty()) {
-    put(key, desired);
+    set(key, desired);
     return desired;
   }
   return before ? *before : expected;

@@ -71,7 +71,6 @@ class Table {
     return key.size() + value.size() + kEntryBytes;
   }
 
-  void put(const std::string& key, std::string value);
   bool has(const std::string& key) const;
   void arrived(const std::string& key);
   void wake_one(const std::string& key);

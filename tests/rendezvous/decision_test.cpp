@@ -54,6 +54,13 @@ class Decide : public ::testing::Test {
   void end_round(Reason reason) {
     state_.take(OverRecord{state_.round->number, reason, "it ended", state_.round->members[0].id, false});
   }
+  void begin_static_round_of_two() {
+    settings_.backend = Settings::Backend::kStatic;
+    settings_.min_nodes = settings_.max_nodes = 2;
+    come("node0", 0);
+    come("node1", 1);
+    (void)step();
+  }
 
   Settings settings_;
   State state_;
@@ -276,11 +283,7 @@ TEST_F(Decide, ANodeThatIsLostWhenAllOthersAreDoneIsAFailure) {
 }
 
 TEST_F(Decide, ANodeThatLeftWhenAllOthersAreDoneIsAFailure) {
-  settings_.backend = Settings::Backend::kStatic;
-  settings_.min_nodes = settings_.max_nodes = 2;
-  come("node0", 0);
-  come("node1", 1);
-  (void)step();
+  begin_static_round_of_two();
   tell(Kind::kDone, 0);
   tell(Kind::kGone, 1);
   EXPECT_EQ(step(),
@@ -343,11 +346,7 @@ TEST_F(Decide, StaticRanksAreThoseGiven) {
 }
 
 TEST_F(Decide, StaticNodesAreNotReplaced) {
-  settings_.backend = Settings::Backend::kStatic;
-  settings_.min_nodes = settings_.max_nodes = 2;
-  come("node0", 0);
-  come("node1", 1);
-  (void)step();
+  begin_static_round_of_two();
   state_.nodes[1].is_silent = true;
   EXPECT_EQ(step(), "over, job ends: node1 gave no sign of life for 15.0 s; the static rendezvous replaces no nodes");
 }
