@@ -73,18 +73,19 @@ bool StoreLoad::receive_step(Client* client, const Step& step) {
   return true;
 }
 
-double StoreLoad::run(Kind kind, std::chrono::milliseconds duration) {
+double StoreLoad::run(Kind kind, int num_clients, std::chrono::milliseconds duration) {
   const auto steps_of = [&](Client& client) -> const std::vector<Step>& {
     return kind == Kind::kMix ? client.mix : client.compare_set;
   };
   std::array<epoll_event, 256> events;
   const auto begin = Clock::now();
-  for (auto& client : clients_) {
+  for (int i = 0; i < num_clients; ++i) {
+    auto& client = clients_[static_cast<size_t>(i)];
     client.step = 0;
     send_step(&client, steps_of(client)[0]);
   }
   long num_operations = 0;
-  for (size_t num_busy = clients_.size(); num_busy > 0;) {
+  for (int num_busy = num_clients; num_busy > 0;) {
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 10'000);
     if (count == 0) throw std::runtime_error("a store is silent");
     const bool is_over = Clock::now() - begin >= duration;
@@ -104,11 +105,12 @@ double StoreLoad::run(Kind kind, std::chrono::milliseconds duration) {
   return seconds_since(begin) / static_cast<double>(num_operations);
 }
 
-double StoreLoad::wake_up() {
+double StoreLoad::wake_up(int num_clients) {
+  const auto end = static_cast<size_t>(num_clients);
   const auto key = "/wake/" + std::to_string(++num_wakes_);
   const Step wait{request(Query::kWait, {key}), std::string(1, store::kReady)};
   const Step ping{request(Query::kPing, {}, {}, 7), std::string("\7\0\0\0", 4)};
-  for (size_t i = 1; i < clients_.size(); ++i) send_step(&clients_[i], wait);
+  for (size_t i = 1; i < end; ++i) send_step(&clients_[i], wait);
   // A store may read from its clients in any order: the waits have arrived once a second round of requests has, too.
   for (int round = 0; round < 2; ++round) {
     send_step(&clients_[0], ping);
@@ -116,7 +118,7 @@ double StoreLoad::wake_up() {
   }
   const auto begin = Clock::now();
   send_step(&clients_[0], {request(Query::kSet, {key}, {"1"}), ""});
-  for (size_t i = 1; i < clients_.size(); ++i) {
+  for (size_t i = 1; i < end; ++i) {
     while (!receive_step(&clients_[i], wait)) continue;
   }
   return seconds_since(begin);

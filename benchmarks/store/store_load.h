@@ -12,7 +12,7 @@ namespace cohort::bench {
 
 class StoreLoad {
  public:
-  /// Connects to 127.0.0.1:port. All methods throw std::runtime_error when an answer is not what it must be.
+  /// Connects to 127.0.0.1:port, `num_clients` times. All methods throw std::runtime_error when an answer is not what it must be.
   StoreLoad(int port, int num_clients);
 
   /// A request and the answer it must get; what has an answer of length 0 goes out with the next one.
@@ -21,14 +21,12 @@ class StoreLoad {
     std::string answer;
     /// Only the length of the answer is known.
     bool is_any = false;
-    /// How many operations are done with this answer.
-    int num_operations = 1;
   };
   enum class Kind { kMix, kCompareSet };
-  /// Keeps all clients busy. Returns: seconds per operation.
-  double run(Kind kind, std::chrono::milliseconds duration);
-  /// All but one client wait for a key, which that one sets. Returns: seconds until all have heard of it.
-  double wake_up();
+  /// Keeps the first `num_clients` busy. Returns: seconds per operation.
+  double run(Kind kind, int num_clients, std::chrono::milliseconds duration);
+  /// All but the first of `num_clients` wait for a key, which that one sets. Returns: seconds until all have heard of it.
+  double wake_up(int num_clients);
 
  private:
   struct Client {
@@ -41,7 +39,6 @@ class StoreLoad {
   void send_step(Client* client, const Step& step);
   /// Returns: whether the answer is complete.
   bool receive_step(Client* client, const Step& step);
-  void receive_all(const Step& step);
 
   base::Fd epoll_;
   std::vector<Client> clients_;

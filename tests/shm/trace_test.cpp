@@ -248,8 +248,8 @@ TEST(Trace, ThreadsWriteWhileOthersRead) {
   for (int thread = 0; thread < kThreads; ++thread) {
     writers.emplace_back([&, thread] {
       for (int call = 0; call < kCalls; ++call) {
-        const uint64_t id =
-            trace.schedule(consistent_record(static_cast<uint64_t>(thread * kCalls + call), thread == 3));
+        const uint64_t id = trace.schedule(
+            consistent_record(static_cast<uint64_t>(thread) * kCalls + static_cast<uint64_t>(call), thread == 3));
         trace.start(id);
         call % 2 == 0 ? trace.complete(id) : trace.fail(id);
       }
@@ -289,17 +289,21 @@ std::byte* map_shared(const std::string& path) {
   return static_cast<std::byte*>(memory);
 }
 
+// On a busy machine the writer may not get a core again between its message and the kill.
+constexpr size_t kRecordsBeforeTheKill = 100;
+
 COHORT_WORKER(writes_trace_for_ever) {
   Trace trace(map_shared(test::worker_arguments().at(0)));
-  std::cout << "writing\n";
-  for (uint64_t value = 1;; ++value) trace.complete(trace.begin(consistent_record(value, value % 5 == 0)));
+  for (uint64_t value = 1;; ++value) {
+    trace.complete(trace.begin(consistent_record(value, value % 5 == 0)));
+    if (value == kRecordsBeforeTheKill) std::cout << "writing\n";
+  }
 }
 
 TEST(Trace, IsReadableAfterTheWriterWasKilled) {
   std::string path = "/tmp/cohort_trace_test_XXXXXX";
   const base::Fd fd(::mkstemp(path.data()));
   ASSERT_TRUE(fd);
-  size_t num_records = 0;
   for (int attempt = 0; attempt < 10; ++attempt) {
     ASSERT_EQ(::ftruncate(fd.get(), 0), 0);
     std::byte* const memory = map_shared(path);
@@ -311,13 +315,12 @@ TEST(Trace, IsReadableAfterTheWriterWasKilled) {
     workers.signal(0, SIGKILL);
     workers.wait();
     const std::vector<CallRecord> records = read_records(memory, 0);
-    num_records += records.size();
+    // At most one was cut off.
+    EXPECT_GE(records.size(), kRecordsBeforeTheKill - 1);
     for (const CallRecord& record : records) EXPECT_TRUE(is_consistent(record));
     ::munmap(memory, Trace::area_bytes());
   }
   ::unlink(path.c_str());
-  // At most one record was cut off each time.
-  EXPECT_GE(num_records, 10);
 }
 
 TEST(CallSites, NameModulePlaceAndFunction) {
