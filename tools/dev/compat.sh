@@ -3,7 +3,7 @@
 #
 #   tools/dev/compat.sh [OPTION] [RELEASE ...]   default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test` uses
 #     --fetch-only     enough for tests/e2e/store/store_releases_test.py
-#     --compile-only   all that includes LibTorch's headers compiles, without optimizing and without tests; .ci/run does this
+#     --compile-only   all that includes LibTorch's headers is read by the compiler, nothing is built; .ci/run does this
 #
 # cuda-RELEASE is the CUDA wheel with all it needs (4.6 GB): Cohort's NCCL backend is compiled, linked and loaded. Without a
 # GPU its tests show that it is there and that asking for it says what is missing.
@@ -87,24 +87,32 @@ fetch() {  # release
     touch "$folder/complete"
 }
 
-# The objects of the layers that include LibTorch, no library: that the headers fit is what can differ between releases.
+# The sources of the layers that include LibTorch, no objects: that the headers fit is what can differ between releases.
 # Without optimisation GCC does not see that TORCH_CHECK(false) never returns.
 compile() {  # release
   local build=$root/$1/compile
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -Wno-return-type" -DCOHORT_TORCH_ROOT="$root/$1/torch" \
     -DCOHORT_BUILD_TESTS=OFF -DCOHORT_BUILD_EXAMPLES=OFF -DCOHORT_BUILD_BENCHMARKS=OFF -DCOHORT_BUILD_PYTHON=OFF >/dev/null || return 1
-  local objects
-  mapfile -t objects < <(.venv/bin/python - "$build" <<'PY'
+  .venv/bin/python - "$build" <<'PY' || return 1
 import json, pathlib, shlex, sys
-for entry in json.loads(pathlib.Path(sys.argv[1], "compile_commands.json").read_text()):
+build = pathlib.Path(sys.argv[1])
+headers, commands = [], []
+for entry in json.loads((build / "compile_commands.json").read_text()):
     words = shlex.split(entry["command"])
-    if any("torch/include" in word for word in words):
-        print(words[words.index("-o") + 1])
+    if not any("torch/include" in word for word in words):
+        continue
+    output = words[words.index("-o") + 1]
+    if output.endswith(".gch"):
+        headers.append(output)
+    else:
+        commands.append(f"cd {shlex.quote(entry['directory'])} && {entry['command']} -fsyntax-only")
+(build / "precompiled.txt").write_text("\n".join(headers))
+(build / "commands.txt").write_text("\n".join(commands))
 PY
-  )
-  ((${#objects[@]})) || { say "error: no source in $build includes LibTorch"; return 1; }
-  say "compiling ${#objects[@]} objects with the headers of LibTorch $1"
-  ninja -C "$build" -k 0 -j "$CMAKE_BUILD_PARALLEL_LEVEL" "${objects[@]}"
+  [[ -s $build/commands.txt ]] || { say "error: no source in $build includes LibTorch"; return 1; }
+  say "compiling $(grep -c . "$build/commands.txt") sources with the headers of LibTorch $1"
+  xargs -r -a "$build/precompiled.txt" ninja -C "$build" &&
+    CCACHE_DISABLE=1 xargs -d '\n' -a "$build/commands.txt" -n 1 -P "$CMAKE_BUILD_PARALLEL_LEVEL" bash -c
 }
 
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
