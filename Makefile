@@ -8,12 +8,13 @@ TORCH_SUITE_BACKEND ?= cohort
 # One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
 
-.PHONY: help setup build demo test torch-suite bench asan tsan aarch64 compat format check tidy clean
+.PHONY: help setup build demo test torch-suite mutants bench asan tsan aarch64 compat format check tidy clean
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
 	@echo "make test     build everything, run ctest and pytest"
 	@echo "make torch-suite  PyTorch's own backend tests on backend cohort (TORCH_SUITE=fast: a part)"
+	@echo "make mutants  break the sources in many places, one at a time, and see whether the tests notice (MUTANTS=--help)"
 	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
 	@echo "make asan     address and undefined-behaviour sanitizers over the layers without LibTorch"
 	@echo "make tsan     thread sanitizer over the layers without LibTorch"
@@ -46,6 +47,9 @@ torch-suite: setup build/build.ninja
 	cmake --build --preset release --target torchcohort_module
 	PYTHONPATH=build/python .venv/bin/python tests/torch_suite/run.py --backend $(TORCH_SUITE_BACKEND) \
 	  --selection $(TORCH_SUITE) --json build/torch-suite.json
+
+mutants: setup
+	tools/dev/mutants.py $(MUTANTS)
 
 bench: build
 	@mkdir -p build/bench

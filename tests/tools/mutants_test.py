@@ -1,0 +1,148 @@
+"""tools/dev/mutants.py: what it refuses, how it changes sources, and its verdicts on a small project."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/dev"))
+import mutants
+
+SOURCE = """#include <cstdlib>
+#include <unistd.h>
+int times(int a, int b) {
+  int product = 0;
+  for (int i = 0; i < b; ++i) product += a;
+  if (product == 42) return 0;
+  return product;
+}
+int never() { return 1; }
+void end() { alarm(0); }
+"""
+CMAKE = """cmake_minimum_required(VERSION 3.25)
+project(times CXX)
+enable_testing()
+add_executable(times_test tests/times_test.cpp cohort/base/times.cpp)
+target_include_directories(times_test PRIVATE "${PROJECT_SOURCE_DIR}")
+add_test(NAME base.Times COMMAND times_test)
+add_test(NAME base.TimesThatFails COMMAND times_test wrong)
+"""
+TEST = """int times(int a, int b);
+void end();
+int main(int argc, char**) {
+  const bool is_right = times(3, 4) == 12 && argc == 1;
+  end();
+  return is_right ? 0 : 1;
+}
+"""
+
+
+def block(name, old, new, tests="  ctest base\\.Times$"):
+    return f"{name}\n  file cohort/base/times.cpp\n  old {old}\n  new {new}\n{tests}\n"
+
+
+def refusal(text, source=SOURCE):
+    with pytest.raises(mutants.Problem) as refused:
+        mutants.with_switches(source, mutants.read_list(text))
+    return str(refused.value).replace(mutants.LIST, "LIST")
+
+
+def test_an_expression_and_a_statement_become_choices_where_they_were():
+    listed = mutants.read_list("# a comment\n" + block("base.one", "a + b", "a - b") + block("base.two", "count(a); count(b);", ""))
+    assert mutants.with_switches("void f() {\n  count(a);\n  count(b);\n}\nint g() { return a  + b; }\n", listed) == (
+        '#include "tests/mutants/switch.h"\n#line 1\n'
+        'void f() {\n  { if (::cohort_mutant("base.two")) {  } else { count(a);\n  count(b); } }\n}\n'
+        'int g() { return (::cohort_mutant("base.one") ? (a - b) : (a  + b)); }\n')
+
+
+@pytest.mark.parametrize("text, message", [
+    (block("base.a", "product += b", "0"), "LIST:1: base.a: its old text must be in cohort/base/times.cpp once, but is not there"),
+    (block("base.a", "product", "0"), "LIST:1: base.a: its old text must be in cohort/base/times.cpp once, but is there 4 times"),
+    (block("base.a", "i < b", "i > b") + block("base.b", "< b; ++i", "< 1; ++i"), "LIST:6: base.b changes what base.a changes"),
+    (block("base.a", "return product;", "0"),
+     "LIST:1: base.a: a statement (it ends in a semicolon) is replaced by one or by nothing, an expression by another"),
+    (block("base.a", "i < b", ""),
+     "LIST:1: base.a: a statement (it ends in a semicolon) is replaced by one or by nothing, an expression by another"),
+    (block("base.a", "i < b", "i < b"), "LIST:1: base.a changes nothing"),
+    (block("base.a", "i < b", "i > b", ""), "LIST:1: base.a needs a file, an old text, and the tests that must notice"),
+    (block("base.a", "i < b", "i > b") * 2, 'LIST:6: there is a mutant "base.a" already'),
+    (block("base.a", "i < b", "i > b", "  gtest base"), "LIST:5: needs file, old, new, ctest or pytest below the name of a mutant"),
+    ("Base A\n", 'LIST:1: "Base A" is not a name of small letters, digits, points and hyphens'),
+])
+def test_lists_that_cannot_work_message(text, message):
+    assert refusal(text) == message
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """(exit code, output without times, errors) of the command for a list of mutants."""
+    root = tmp_path_factory.mktemp("project")
+    switch = (ROOT / mutants.SWITCH).read_text()
+    for name, text in {"CMakeLists.txt": CMAKE, "tests/times_test.cpp": TEST, "cohort/base/times.cpp": SOURCE,
+                       mutants.SWITCH: switch}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+    def run(text, *options):
+        (root / mutants.LIST).write_text(text)
+        done = subprocess.run([sys.executable, ROOT / "tools/dev/mutants.py", "--root", root, *options], capture_output=True,
+                              text=True, env={**os.environ, "GIT_DIR": "/nonexistent"})
+        lines = [re.sub(r" +\d+\.\d s", " TIME", line) for line in done.stdout.splitlines() if not re.match(r"\[|ninja:", line)]
+        return done.returncode, lines, done.stderr.replace(str(root), "ROOT").replace(mutants.LIST, "LIST")
+    return run
+
+
+LISTED = (block("base.off-by-one", "i < b", "i <= b") + block("base.dropped", "product += a;", "") +
+          block("base.unlucky", "product == 42", "product == 43") + block("base.unreached", "return 1;", "return 2;") +
+          block("base.hangs", "alarm(0);", 'std::system("setsid sleep 600 &"); for (;;) pause();'))
+
+
+def test_verdicts_of_a_project_that_misses_two(project):
+    code, lines, errors = project(LISTED, "--limit", "2")
+    assert (code, lines) == (1, [
+        "trying the tests of 5 mutants without any",
+        "killed   base.off-by-one TIME  base.Times",
+        "killed   base.dropped TIME  base.Times",
+        "survived base.unlucky TIME",
+        "survived base.unreached TIME  none of its tests comes by its place",
+        "killed   base.hangs TIME  no end within 2 s",
+        "",
+        "5 mutants: 3 killed, 2 survived",
+        "not killed: base.unlucky (cohort/base/times.cpp)",
+        "not killed: base.unreached (cohort/base/times.cpp)",
+    ]), errors
+    left = [path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.read_bytes() == b"sleep\x00600\x00"
+            and b"COHORT_MUTANT=base.hangs" in (path.parent / "environ").read_bytes()]
+    assert left == []
+
+
+def test_ends_with_zero_where_all_are_killed(project):
+    code, lines, errors = project(LISTED, "--only", "off|dropped", "--layers", "base", "--no-torch", "--jobs", "1")
+    assert (code, lines[-1]) == (0, "2 mutants: 2 killed"), errors
+
+
+@pytest.mark.parametrize("text, options, error", [
+    (block("base.a", "i < b", "i > b", "  ctest base\\.TimesThat"), [],
+     "a test fails without any mutant, so its verdicts mean nothing: base.TimesThatFails (ROOT/build/mutants/logs/none.txt)"),
+    (block("base.a", "i < b", "i > b", "  ctest base\\.Nothing"), [],
+     "LIST:1: base.a: ctest knows no test that begins with base\\.Nothing"),
+    (block("base.a", "i < b", "i > b").replace("times.cpp", "gone.cpp"), [],
+     "LIST:1: base.a: there is no file cohort/base/gone.cpp"),
+    (block("base.a", "i < b", "j < b"), [],
+     "the copy of the sources cannot be built: see what the compiler says; not every place can be a choice at run time"),
+    (LISTED, ["--layers", "base,soup"], "no mutant is in layer soup"),
+    (LISTED, ["--only", "soup"], "no mutant is chosen"),
+])
+def test_without_a_verdict_message(project, text, options, error):
+    code, _, errors = project(text, *options)
+    assert (code, errors.splitlines()[-1]) == (2, "error: " + error)
+
+
+def test_the_projects_own_list_fits_its_sources():
+    listed = mutants.read_list((ROOT / mutants.LIST).read_text())
+    for name in {mutant.file for mutant in listed}:
+        mutants.with_switches((ROOT / name).read_text(), [mutant for mutant in listed if mutant.file == name])
+    assert len(listed) >= 80
