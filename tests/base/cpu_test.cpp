@@ -24,9 +24,12 @@ TEST(Cpu, Version2QuotaOfOwnGroup) {
 
 TEST(Cpu, SmallestQuotaOnTheWayUpWins) {
   const test::TemporaryFolder root;
+  put(root, ".", "cpu.max", "400000 100000\n");
   put(root, "job", "cpu.max", "200000 100000\n");
   put(root, "job/step", "cpu.max", "max 100000\n");
   EXPECT_EQ(cgroup_core_limit(root.path(), "0::/job/step\n"), 2.0);
+  put(root, "job", "cpu.max", "600000 100000\n");
+  EXPECT_EQ(cgroup_core_limit(root.path(), "0::/job/step\n"), 4.0);
 }
 
 TEST(Cpu, ContainerSeesOnlyItsRoot) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "cohort/base/atomic_file.h"
 #include "cohort/base/cpu_topology.h"
@@ -98,6 +99,16 @@ TEST(Agent, WaitsBeforeARestartButNotForever) {
   EXPECT_EQ(launcher.finish(), 1);
   EXPECT_EQ(count_of(launcher.output(), "start"), 1);
   EXPECT_THAT(launcher.errors(), HasSubstr("[cohort] error: sh was stopped by SIGTERM"));
+}
+
+TEST(Agent, WaitsTwiceAsLongBeforeTheNextRestart) {
+  Launcher launcher({"--max-restarts=2", "--restart-backoff=0.2"}, "cut -d ' ' -f 1 /proc/uptime; exit 1");
+  EXPECT_EQ(launcher.finish(), 1);
+  std::istringstream starts(launcher.output());
+  double first = 0, second = 0, third = 0;
+  ASSERT_TRUE(starts >> first >> second >> third) << launcher.output();
+  EXPECT_GE(second - first, 0.19);  // the clock has steps of 0.01
+  EXPECT_GE(third - second, 0.39);
 }
 
 TEST(Agent, PassesUserSignalsOnAndGoesOn) {

@@ -44,7 +44,7 @@ TEST(CpuPlacement, NodesAreDealtInBlocks) {
 }
 
 TEST(CpuPlacement, NodeIsThatOfTheGpu) {
-  EXPECT_EQ(place(CpuBinding::kNode, 2, {1, 0})[0], (std::vector<int>{4, 5, 6, 7, 12, 13, 14, 15}));
+  EXPECT_EQ(place(CpuBinding::kNode, 2, {1, 0}), (Lists{{4, 5, 6, 7, 12, 13, 14, 15}, {0, 1, 2, 3, 8, 9, 10, 11}}));
   EXPECT_EQ(place(CpuBinding::kNode, 2, {-1, -1})[0], (std::vector<int>{0, 1, 2, 3, 8, 9, 10, 11}));
 }
 

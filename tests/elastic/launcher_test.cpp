@@ -335,6 +335,11 @@ TEST(Launcher, PetVariablesGiveDefaults) {
   Launcher launcher(command);
   EXPECT_EQ(launcher.finish(), 0);
   EXPECT_EQ(launcher.output(), "2 from_env\n2 from_env\n");
+
+  command.insert(command.end() - 4, "--role=typed");
+  Launcher typed(command);
+  EXPECT_EQ(typed.finish(), 0);
+  EXPECT_EQ(typed.output(), "2 typed\n2 typed\n");
 }
 
 }  // namespace

@@ -98,10 +98,13 @@ TEST(Peer, SurvivesTheStore) {
   peer.interfaces = "eth0 (10.0.0.1), eth1 (down)";
   peer.accelerator = "GPU-1 of 2";
   peer.start_count = 3;
+  peer.shm_scope = "boot 1, user 2";
+  peer.shm_obstacle = "memfd_create: not permitted";
   const auto text = encode(peer) + "\nlater news";
   const auto read = decode_peer({text.begin(), text.end()});
   EXPECT_TRUE(is_same_process(peer, read));
   EXPECT_EQ(encode(read), encode(peer));
+  EXPECT_EQ(read.shm_scope, peer.shm_scope);
   EXPECT_EQ(read.network_scope, peer.network_scope);
   EXPECT_FALSE(is_seen_gone(read));
   Peer reused = read;

@@ -99,6 +99,13 @@ TEST(Gpt, TopKKeepsTheLikeliest) {
   const at::Tensor prompt = at::zeros({1, 1}, at::kLong);
   const at::Tensor likeliest = model->generate(prompt, {.max_new_tokens = 5, .temperature = 0.0});
   EXPECT_TRUE(at::equal(likeliest, model->generate(prompt, {.max_new_tokens = 5, .top_k = 1})));
+
+  torch::manual_seed(0);
+  const at::Tensor both = std::get<1>(model(prompt)[0][0].topk(2));
+  const at::Tensor drawn =
+      model->generate(at::zeros({64, 1}, at::kLong), {.max_new_tokens = 1, .top_k = 2}).select(1, 1);
+  EXPECT_EQ(drawn.eq(both[0]).sum().item<int64_t>() + drawn.eq(both[1]).sum().item<int64_t>(), 64);
+  EXPECT_TRUE(drawn.eq(both[1]).any().item<bool>());
 }
 
 TEST(Gpt, TiedHeadIsOneParameterWithTwoNames) {

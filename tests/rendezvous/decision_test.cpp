@@ -209,6 +209,7 @@ TEST_F(Decide, ASecondEndOfARoundIsNoNews) {
   for (const auto* host : {"node0", "node1", "node2"}) come(host);
   (void)step();
   end_round(Reason::kWorkerFailed);
+  state_.take(OverRecord{0, Reason::kNodesWaiting, "said too late", 1, false});
   for (const auto id : {0, 1, 2}) tell(Kind::kReady, id);
   EXPECT_EQ(step(), "round 1 restart 1: node0 node1 node2");
   state_.take(OverRecord{0, Reason::kWorkerFailed, "said too late", 1, false});

@@ -60,7 +60,7 @@ TEST_F(FileStoreTest, EntriesAreTakenOnlyWhole) {
 
 // A writer that died in the middle: at every byte of an entry.
 TEST_F(FileStoreTest, ACrashInMidWriteCostsThatChangeAlone) {
-  const auto lost = encode_entry({"/k", "a value that was never whole"});
+  const auto lost = encode_entry({"/k", "longer than all that comes after it: a value that was never whole"});
   for (size_t size = 1; size < lost.size(); ++size) {
     unlink(path_.c_str());
     const auto store = open();

@@ -22,12 +22,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Linux gives even numbers to clients and odd ones to servers first, so an even one comes round in a few thousand tries.
+// Linux gives even numbers to clients and odd ones to servers first, so an even one comes round in some ten thousand tries.
 TEST(ConnectTo, AClientIsNotItsOwnServer) {
   const auto held = base::reserve_port().value();
   const int port = (held.port - 1) & ~1;
   if (base::look_up_port(port).is_listened_on) GTEST_SKIP() << "port " << port << " is another's";
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 100'000; ++i) {
     const auto socket = connect_to("127.0.0.1", port, milliseconds(0), base::IpFamily::kV4);
     ASSERT_FALSE(socket) << "try " << i << " has reached " << peer_name(socket->get());
   }

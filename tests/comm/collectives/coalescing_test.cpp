@@ -50,6 +50,11 @@ COHORT_WORKER(rooted_collectives) {
   scatter(tensor, inputs, group_rank(0), {.group = group});
   require_same(tensor, row(10 * rank));
   require_same(row(get_global_rank(group, rank)), row(get_rank()));
+
+  if (get_rank() == 0) send(row(7), 2, {.group = group});
+  if (get_rank() == 2) REQUIRE(recv(tensor, std::nullopt, {.group = group}) == 0);
+  if (get_rank() == 2) require_same(tensor, row(7));
+  barrier();
 }
 
 TEST(Coalescing, RootsAreGlobalOrGroupRanks) { run_workers("rooted_collectives", {.world_size = 3}).expect_success(); }

@@ -106,6 +106,7 @@ COHORT_WORKER(split) {
   }
   const auto halves = split_group({}, {{0, 1}, {3, 2}}, {.group_desc = "halves", .backend = "cpu:gloo"});
   REQUIRE(get_backend_config(halves) == "cpu:gloo");
+  REQUIRE(get_rank(halves) == rank % 2);
   REQUIRE(sum_over(halves, rank) == (rank < 2 ? 1 : 5));
   barrier();
 }

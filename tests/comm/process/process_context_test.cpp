@@ -86,9 +86,16 @@ TEST(ProcessContext, LearnsOfEndsThoughSigchldWasIgnored) {
 
 // The parent of a rank that is killed while ranks run leaves nobody behind, threads or not.
 COHORT_WORKER(context_parent) {
-  auto context = spawn(pause_for_ever, 2, false);
+  const auto leave_and_pause = [](int rank) {
+    setsid();  // or they would end with the session of their parent, which Workers kills
+    pause_for_ever(rank);
+  };
+  auto context = spawn(leave_and_pause, 2, false);
   std::jthread other([] { std::this_thread::sleep_for(1h); });
   const auto pids = context.pids();
+  for (const int pid : pids) {
+    while (getsid(pid) != pid) std::this_thread::yield();
+  }
   std::cout << pids[0] << " " << pids[1] << std::endl;
   pause_for_ever(0);
 }
@@ -100,7 +107,11 @@ TEST(ProcessContext, NoRankOutlivesAKilledParent) {
   std::istringstream pids(workers.wait()[0].output);
   int pid = 0;
   int count = 0;
-  for (; pids >> pid; ++count) EXPECT_TRUE(test::wait_until_gone(pid)) << pid;
+  for (; pids >> pid; ++count) {
+    const bool is_gone = test::wait_until_gone(pid);
+    EXPECT_TRUE(is_gone) << pid;
+    if (!is_gone) kill(pid, SIGKILL);
+  }
   EXPECT_EQ(count, 2);
 }
 

@@ -200,6 +200,7 @@ TEST_F(RendezvousUrl, TcpMessages) {
             "Error initializing torch.distributed using tcp:// rendezvous: port number missing");
   EXPECT_EQ(message_of("tcp://:123", 0, 1),
             "Error initializing torch.distributed using tcp:// rendezvous: host name missing");
+  EXPECT_EQ(message_of("tcp://node-a:65536", 0, 1), "port must have value from 0 to 65535 but was 65536.");
   EXPECT_EQ(message_of("tcp://node-a:1"),
             "Error initializing torch.distributed using tcp:// rendezvous: rank parameter missing");
   EXPECT_EQ(message_of("tcp://node-a:1", 0),

@@ -207,6 +207,29 @@ TEST(Reducer, RebuildsOnceInReadyOrder) {
   });
 }
 
+// Each rank's gradients become ready in an order of its own; the buckets follow rank 0's.
+TEST(Reducer, RanksThatAreReadyInAnotherOrderAgreeOnBuckets) {
+  std::vector<BucketPlan> plans(2);
+  std::vector<std::vector<at::Tensor>> gradients(2);
+  run_rank_threads(2, [&](int rank, const Group& group) {
+    auto net = seeded_net<Branches>();
+    Reducer reducer(net->parameters(), {.process_group = group, .bucket_cap_mb = 0.0001});
+    for (int step = 0; step < 3; ++step) {
+      reducer.prepare_forward();
+      const auto hidden = net->trunk->forward(batch_of(rank, step));
+      const auto earlier = (rank == 0 ? net->left : net->right)->forward(hidden);
+      const auto output = earlier + (rank == 0 ? net->right : net->left)->forward(hidden);
+      reducer.prepare({output});
+      output.pow(2).mean().backward();
+    }
+    plans[rank] = reducer.buckets();
+    for (const auto& parameter : net->parameters()) gradients[rank].push_back(parameter.grad());
+  });
+  EXPECT_EQ(plans[1], plans[0]);
+  EXPECT_GT(plans[0].size(), 1u);
+  for (size_t i = 0; i < gradients[0].size(); ++i) EXPECT_TRUE(at::equal(gradients[1][i], gradients[0][i])) << i;
+}
+
 // Not seen from the gradients in the end, which are as right where everything waits for the last of them.
 TEST(Reducer, LaunchesBucketsWhileBackwardStillRuns) {
   const auto body = [](int rank, const Group& group) {
