@@ -119,6 +119,17 @@ def test_verdicts_of_a_project_that_misses_two(project):
     assert left == []
 
 
+def test_what_is_slow_without_a_mutant_has_more_time_with_one():
+    runner = mutants.Runner.__new__(mutants.Runner)
+    runner.limit, runner.usual = 60, {"base.Slow/1  # GetParam() = 1": 20.0, "base.Times": 1.0, "pytest": 90.0}
+
+    def limit(**tests):
+        return runner.limit_of(mutants.Mutant("base.a", 1, **tests))
+    assert limit(ctest=["base\\.Times"]) == 60
+    assert limit(ctest=["base\\.Times", "base\\.Slow/"]) == 105
+    assert limit(pytest=["tests/a_test.py"]) == 90
+
+
 def test_ends_with_zero_where_all_are_killed(project):
     code, lines, errors = project(LISTED, "--only", "off|dropped", "--layers", "base", "--no-torch", "--jobs", "1")
     assert (code, lines[-1]) == (0, "2 mutants: 2 killed"), errors

@@ -160,6 +160,7 @@ class Runner:
         self.python = str(python if python.exists() else sys.executable)
         listed = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], capture_output=True, text=True)
         self.tests = [test["name"] for test in json.loads(listed.stdout)["tests"]]
+        self.usual = {}  # seconds of each test of ctest without a mutant, and of all of pytest's
         for part in ("logs", "reached"):
             shutil.rmtree(work / part, ignore_errors=True)
             (work / part).mkdir(parents=True)
@@ -193,7 +194,7 @@ class Runner:
                     if process.wait(limit) != 0:
                         failed = failed_test(log.read_text(errors="replace"))
                 except subprocess.TimeoutExpired:
-                    failed = f"no end within {limit:g} s"
+                    failed = f"no end within {limit:.0f} s"
                 finally:
                     end_processes(str(mark))
                     process.wait()
@@ -208,10 +209,20 @@ class Runner:
         passed, failed, _ = self.run("none", self.commands(ctest, pytest, jobs), 3600)
         if not passed:
             raise Problem(f"a test fails without any mutant, so its verdicts mean nothing: {failed} ({self.work}/logs/none.txt)")
+        text = (self.work / "logs/none.txt").read_text(errors="replace")
+        for name, seconds in re.findall(r"^ *\d+/\d+ Test +#\d+: (.*?) \.*\s+Passed +([\d.]+) sec", text, re.M):
+            self.usual[name] = float(seconds)
+        for seconds in re.findall(r"^\d+ passed.* in ([\d.]+)s", text, re.M):
+            self.usual["pytest"] = float(seconds)
+
+    def limit_of(self, mutant):
+        """What is slow without a mutant, or on a busy machine, does not hang with one."""
+        usual = sum(seconds for name, seconds in self.usual.items() if any(re.match(pattern, name) for pattern in mutant.ctest))
+        return max(self.limit, 5 * usual, self.usual.get("pytest", 0) if mutant.pytest else 0)
 
     def try_mutant(self, mutant):
         begin = time.monotonic()
-        passed, failed, was_reached = self.run(mutant.name, self.commands(mutant.ctest, mutant.pytest), self.limit)
+        passed, failed, was_reached = self.run(mutant.name, self.commands(mutant.ctest, mutant.pytest), self.limit_of(mutant))
         seconds = time.monotonic() - begin
         if passed:
             return "survived", seconds, "" if was_reached else "none of its tests comes by its place"
@@ -279,7 +290,7 @@ def options():
     parser.add_argument("--layers", default="", metavar="LAYER,...", help="mutants of these layers: base, store, ..., python, tools")
     parser.add_argument("--no-torch", action="store_true", help="the layers without LibTorch only: a much shorter build")
     parser.add_argument("--jobs", type=int, default=2, help="mutants tried at the same time (2)")
-    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="tests that take longer hang (60)")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="tests that take longer, and five times as long as usual, hang (60)")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     return parser.parse_args()
