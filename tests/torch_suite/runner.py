@@ -1,6 +1,7 @@
 """Runs the tests of one mode and world size, several side by side, each in a process of its own with a process per rank."""
 import dataclasses
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -9,6 +10,8 @@ import unittest
 from multiprocessing import connection, get_context
 
 FORK = get_context("fork")
+# How the suite tells what a rank has raised; the text of one ends where the next begins.
+RANK_RAISED = re.compile(r"^(?:RuntimeError: )?Process \d+ exited with error code -?\d+ and exception:\n", re.MULTILINE)
 NOISE = ("To execute this test", "    python ", "This message can be suppressed")
 
 
@@ -18,6 +21,7 @@ class Outcome:
     result: str  # passed, failed, skipped
     text: str = ""  # of a failed test: its end; of a skipped one: the reason
     seconds: float = 0.0
+    errors: tuple = ()  # of a failed test: what each rank says that failed, or the test's one error
 
 
 def result_of(result):
@@ -57,6 +61,10 @@ def last_lines(text, count):
     return "\n".join(lines[-count:])
 
 
+def errors_of(text):
+    return tuple(RANK_RAISED.split(text)[1:]) or (text,)
+
+
 class RunningTest:
     def __init__(self, cases, test, limit):
         self.test, self.limit, self.begin = test, limit, time.monotonic()
@@ -80,11 +88,13 @@ class RunningTest:
         result, text = self.received()
         if hangs:
             result, text = "failed", f"not done after {self.limit:g} s"
+        errors = ()
         if result == "failed":
             self.output.seek(0)
+            errors = errors_of(text)
             text = last_lines(f"{self.output.read()}\n{text}", 10)
         self.output.close()
-        return Outcome(self.test, result, text, round(time.monotonic() - self.begin, 2))
+        return Outcome(self.test, result, text, round(time.monotonic() - self.begin, 2), errors)
 
     def received(self):
         try:

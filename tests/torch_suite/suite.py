@@ -6,6 +6,7 @@ the backends that the profiler knows get the name as well, and spans of the engi
 Not one line of the tests themselves is changed.
 """
 import os
+import signal
 import sys
 import unittest
 
@@ -94,6 +95,12 @@ def show_spans_of_engine(suite, backend):
     suite.get_profiling_event = get_profiling_event
 
 
+def crashes(exit_codes, raised):
+    """In the suite's words: the ranks that have ended by more than an exception, or by the suite's SIGTERM after another's."""
+    return "".join(f"Process {rank} exited with error code {code} and exception:\nnone: it has crashed\n"
+                   for rank, code in enumerate(exit_codes) if code not in (0, None, raised, -signal.SIGTERM))
+
+
 def make_cases(suite, mode):
     class TestBackend(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
         def setUp(self):
@@ -108,9 +115,12 @@ def make_cases(suite, mode):
             super()._run(*args, **kwargs)
 
         def _check_return_codes(self, fn, elapsed_time):
-            """The suite looks at rank 0 alone; here no rank may crash."""
-            super()._check_return_codes(fn, elapsed_time)
+            """The suite looks at rank 0 alone, and at crashes not at all where a rank has raised; here no rank may crash."""
             codes = [process.exitcode for process in self.processes]
+            try:
+                super()._check_return_codes(fn, elapsed_time)
+            except RuntimeError as error:
+                raise RuntimeError(str(error) + crashes(codes, self.TEST_ERROR_EXIT_CODE)) from None
             if any(codes) and fn not in self.skip_return_code_checks:
                 raise RuntimeError(f"The ranks ended with exit codes {codes}, not all with 0.")
 
