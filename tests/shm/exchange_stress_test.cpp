@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <iostream>
 #include <random>
 #include <thread>
 
 #include "cohort/shm/channel.h"
 #include "cohort/shm/exchange.h"
 #include "tests/shm/exchange_ranks.h"
+#include "tests/shm/stress_seed.h"
 
 namespace cohort::shm {
 namespace {
@@ -86,14 +86,8 @@ void run_stress(Exchange& exchange, int rank, const std::vector<PlannedMessage>&
   for (const auto& [transfer, bytes] : sends) expect_done(exchange, transfer);
 }
 
-uint32_t print_seed() {
-  const uint32_t seed = std::random_device()() % 1'000'000;
-  std::cout << "seed " << seed << std::endl;
-  return seed;
-}
-
 TEST(ExchangeStress, RandomTrafficOfThreads) {
-  const auto seed = print_seed();
+  const auto seed = stress_seed();
   for (uint32_t round = 0; round < 3; ++round) {
     const int world_size = 2 + static_cast<int>(round);
     const auto plan = plan_messages(world_size, 400, seed + round);
@@ -103,7 +97,7 @@ TEST(ExchangeStress, RandomTrafficOfThreads) {
 }
 
 TEST(ExchangeStress, RandomTrafficOfProcesses) {
-  const auto seed = print_seed();
+  const auto seed = stress_seed();
   const auto plan = plan_messages(3, 600, seed);
   ExchangeRanks ranks(3);
   std::vector<pid_t> pids;
@@ -115,7 +109,7 @@ TEST(ExchangeStress, RandomTrafficOfProcesses) {
 
 // The other side learns of it, whatever state the channel was left in.
 void kill_one_of_two(bool is_sender_killed) {
-  std::mt19937 random(print_seed());
+  std::mt19937 random(stress_seed());
   const auto bytes = pattern(3'000'000, 1);
   for (int i = 0; i < 15; ++i) {
     ExchangeRanks ranks(2);

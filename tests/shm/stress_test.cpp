@@ -9,13 +9,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <random>
 #include <thread>
 
 #include "cohort/base/env.h"
 #include "tests/shm/checks.h"
 #include "tests/shm/ranks.h"
+#include "tests/shm/stress_seed.h"
 
 namespace cohort::shm {
 namespace {
@@ -33,13 +33,6 @@ constexpr int kShareOfRuns = 1;
 
 int num_runs(int usual) {
   return static_cast<int>(base::env_int("COHORT_STRESS_RUNS", 1).value().value_or(usual / kShareOfRuns));
-}
-
-unsigned new_seed() {
-  const auto seed = static_cast<unsigned>(
-      base::env_int("COHORT_STRESS_SEED").value().value_or(static_cast<long long>(std::random_device()())));
-  std::cout << "COHORT_STRESS_SEED=" << seed << "\n" << std::flush;
-  return seed;
 }
 
 unsigned pick(Random& random, unsigned below) { return static_cast<unsigned>(random() % below); }
@@ -102,7 +95,7 @@ void join_and_run(const std::vector<std::string>& addresses, int rank, int world
 }
 
 TEST(Stress, RandomOperationsOfThreadsInSeveralGroups) {
-  const auto seed = new_seed();
+  const auto seed = stress_seed();
   Random random(seed);
   for (int run = 0; run < num_runs(6); ++run) {
     const int world_size = 2 + run % 5;
@@ -119,7 +112,7 @@ TEST(Stress, RandomOperationsOfThreadsInSeveralGroups) {
 }
 
 TEST(Stress, RandomOperationsOfProcesses) {
-  const auto seed = new_seed();
+  const auto seed = stress_seed();
   Random random(seed);
   for (int run = 0; run < num_runs(6); ++run) {
     const auto run_seed = static_cast<unsigned>(random());
@@ -194,7 +187,7 @@ void run_until_failure(Group& group, unsigned seed) {
 
 // Several runs at a time, as they mostly sleep.
 TEST(Stress, RanksKilledAtRandomMoments) {
-  const auto seed = new_seed();
+  const auto seed = stress_seed();
   Random random(seed);
   constexpr int kAtATime = 8;
   const auto before = num_descriptors();
