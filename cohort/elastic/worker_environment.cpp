@@ -1,5 +1,7 @@
 #include "cohort/elastic/worker_environment.h"
 
+#include "cohort/elastic/orphans.h"
+
 namespace cohort::elastic {
 
 WorkerContext context_of(const rendezvous::Round& round) {
@@ -35,7 +37,7 @@ std::map<std::string, std::string> worker_environment(const WorkerContext& conte
   variables["TORCHELASTIC_ERROR_FILE"] = share.error_file;
   variables["TORCHELASTIC_SIGNALS_TO_HANDLE"] = context.handled_signals;
   if (!context.timer_file.empty()) variables["TORCHELASTIC_TIMER_FILE"] = context.timer_file;
-  if (!context.agent_mark.empty()) variables["COHORT_AGENT"] = context.agent_mark;
+  if (!context.agent_mark.empty()) variables[kAgentVariable] = context.agent_mark;
   // Clients that have not asked for it learn nothing of the agents' secret.
   variables.erase("COHORT_TOKEN");
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

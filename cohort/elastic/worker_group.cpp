@@ -317,7 +317,8 @@ void WorkerGroup::advance() {
   clean_sessions();
 }
 
-// The workers are zombies until we end, so their sessions' numbers still are theirs.
+// The workers are zombies until we end, so their sessions' numbers still are theirs. Both ways of looking are needed: some
+// kernels do not list children, and where they do, a list that is read while a child ends may leave out a living one.
 std::vector<SessionMember> WorkerGroup::left_behind() const {
   std::set<pid_t> sessions;
   for (const auto& worker : workers_) {

@@ -88,6 +88,7 @@ def test_sound_project_passes(project, name):
     ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects *_test.py only"),
     ("registered", "tests/e2e/store/demo_test.py", "def test_other():\n    pass\n", "tests/e2e/demo_test.py has the same name"),
     ("environment", "cohort/base/a.cpp", 'auto a = base::env_int("WORLD_SIZE", 1);\n', "WORLD_SIZE is not in docs"),
+    ("environment", "cohort/base/a.h", 'inline constexpr const char* kSizeVariable = "WORLD_SIZE";\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | yes |\n", 'status "yes" with 0 tests'),

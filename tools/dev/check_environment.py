@@ -6,7 +6,9 @@ import sys
 
 from sources import ROOT, files, report
 
-CALL = re.compile(r'\b(?:get_env|env_int|env_bool|required_env_int|set_env)\s*\(\s*"([A-Z][A-Z0-9_]+)"|variables(?:\.emplace\(|\[)"([A-Z][A-Z0-9_]+)"')
+# A call, an entry of a worker's environment, or the constant that such a one is given: `kAgentVariable = "COHORT_AGENT"`.
+CALL = re.compile(r'(?:\b(?:get_env|env_int|env_bool|required_env_int|set_env)\s*\(\s*|variables(?:\.emplace\(|\[)|\bk\w*Variable\s*=\s*)'
+                  r'"([A-Z][A-Z0-9_]+)"')
 RAW = re.compile(r"\b(?:std::)?(?:secure_)?getenv\s*\(")
 
 
@@ -17,7 +19,7 @@ def main(root=ROOT):
         name = path.relative_to(root).as_posix()
         for number, line in enumerate(path.read_text().splitlines(), 1):
             for match in CALL.finditer(line):
-                variable = match.group(1) or match.group(2)
+                variable = match.group(1)
                 names.add(variable)
                 if not re.search(rf"\b{variable}\b", documented):
                     errors.append(f"{name}:{number}: {variable} is not in docs/environment_variables.md")
