@@ -52,6 +52,7 @@ Meeting to_meeting(const GroupOptions& options, Clock::time_point deadline) {
     for (size_t i = 0; i < absent.size() && !options.pids.empty(); ++i) {
       const auto pid = options.pids[static_cast<size_t>(absent[i])];
       if (pid != getpid() && base::read_process_state(pid).gone()) {
+        if (options.has_lost_a_rank) *options.has_lost_a_rank = true;
         return fmt::format("rank {} (pid {}) has ended before it connected to the shared memory",
                            name_of_rank(options, absent[i]), pid);
       }
@@ -266,6 +267,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
   if (auto failure = announce(*state, deadline)) {
     auto text = failure->causes.front();
     state->record(*failure);
+    if (options.has_lost_a_rank && failure->kind == Failure::Kind::kLostRank) *options.has_lost_a_rank = true;
     return Error(what()).caused_by(Error(std::move(text)));
   }
   // Rank 0 wrote the header before it announced itself.
@@ -275,6 +277,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
   // From here on others read the state through these.
   auto* const raw = state.get();
   state->options.find_obstacle = nullptr;
+  state->options.has_lost_a_rank = nullptr;
   state->exchange = make_exchange(
       {.rank = options.rank,
        .world_size = options.world_size,

@@ -50,6 +50,8 @@ struct GroupOptions {
   std::vector<int> global_ranks = {};
   /// As CallOptions::find_obstacle, for join().
   const std::function<std::string()>* find_obstacle = nullptr;
+  /// join() sets it where it fails because a rank has ended: any other engine would wait for that rank, too.
+  bool* has_lost_a_rank = nullptr;
 };
 
 struct CallOptions {

@@ -195,9 +195,12 @@ TEST(Failures, ObstaclesAreAskedForNowAndThen) {
 
 TEST(Join, RankThatNeverComesMessage) {
   for (const int rank : {0, 1}) {
-    const auto options = group_options(new_address(), rank, 2, {.timeout = milliseconds(200)});
+    auto options = group_options(new_address(), rank, 2, {.timeout = milliseconds(200)});
+    bool has_lost_a_rank = false;
+    options.has_lost_a_rank = &has_lost_a_rank;
     const auto group = Group::join(options);
     ASSERT_FALSE(group);
+    EXPECT_FALSE(has_lost_a_rank);
     EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank " +
                                             std::to_string(1 - rank) +
                                             " did not connect to the shared memory in time\n"
@@ -211,8 +214,11 @@ TEST(Join, RankThatIsGoneIsNotWaitedFor) {
   waitpid(child, nullptr, 0);
   auto options = group_options(new_address(), 0, 2, {});
   options.pids = {getpid(), child};
+  bool has_lost_a_rank = false;
+  options.has_lost_a_rank = &has_lost_a_rank;
   const auto group = Group::join(options);
   ASSERT_FALSE(group);
+  EXPECT_TRUE(has_lost_a_rank);
   EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank 1 (pid " +
                                           std::to_string(child) +
                                           ") has ended before it connected to the shared memory");
@@ -225,8 +231,12 @@ TEST(Join, RankThatDiesBetweenConnectingAndJoiningMessage) {
     const Meeting meeting{address, 1, 2, std::chrono::steady_clock::now() + std::chrono::seconds(20), {}};
     _exit(receive_handed_over(meeting) ? 0 : 1);
   }
-  const auto group = Group::join(group_options(address, 0, 2, {}));
+  bool has_lost_a_rank = false;
+  auto options = group_options(address, 0, 2, {});
+  options.has_lost_a_rank = &has_lost_a_rank;
+  const auto group = Group::join(options);
   ASSERT_FALSE(group);
+  EXPECT_TRUE(has_lost_a_rank);
   EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank 1 (pid " +
                                           std::to_string(child) + ") has ended before it joined");
   waitpid(child, nullptr, 0);

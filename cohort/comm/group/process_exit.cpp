@@ -81,9 +81,10 @@ std::string current_exception_type() {
   return result;
 }
 
-// An engine's own thread meets data that does not fit, say because ranks call different collectives.
-std::string explain_crash(const std::string& text) {
-  if (text.find("gloo::") == std::string::npos) return {};
+// An engine's own thread meets data that does not fit, say because ranks call different collectives: of the engines, only Gloo
+// throws there.
+std::string explain_crash(const std::string& type, const std::string& text) {
+  if (!type.starts_with("gloo::")) return {};
   alarm(kCrashLimitSeconds);  // the process must end whatever the explanation waits for
   for (const auto& record : world().groups) {
     const auto explanation = record.watch->explain_crash(text);
@@ -102,8 +103,9 @@ std::string own_rank() {
 // As Python's ranks do: every line of an error that ends the process begins with [rankN].
 [[noreturn]] void report_and_terminate() {
   if (std::current_exception()) {
-    auto text = current_exception_type() + ": " + current_exception_text();
-    const auto explanation = explain_crash(text);
+    const auto type = current_exception_type();
+    auto text = type + ": " + current_exception_text();
+    const auto explanation = explain_crash(type, text);
     if (!explanation.empty()) text = explanation;
     job::write_error_file(text);
     std::istringstream lines(text);

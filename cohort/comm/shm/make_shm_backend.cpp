@@ -41,11 +41,12 @@ class Attachment {
                                     .pids = request_.pids,
                                     .trace_name = request_.c10d_name,
                                     .global_ranks = {request_.global_ranks.begin(), request_.global_ranks.end()},
-                                    .find_obstacle = &find_obstacle_};
+                                    .find_obstacle = &find_obstacle_,
+                                    .has_lost_a_rank = &has_lost_a_rank_};
     auto group = shm::Group::join(options);
     if (!group.ok()) {
       const auto cause = describe(group.error());
-      fail(is_absence(group.error()) ? absence(cause) : inability(fmt::format("rank {}: {}", own_name(), cause)));
+      fail(somebody_is_missing() ? absence(cause) : inability(fmt::format("rank {}: {}", own_name(), cause)));
     }
     agree();
     return std::move(*group);
@@ -69,10 +70,8 @@ class Attachment {
     return failure(cause, "use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can");
   }
 
-  // Somebody is missing; another backend would wait for that rank too.
-  bool is_absence(const base::Error& error) const {
-    return Clock::now() >= deadline_ || describe(error).find("has ended") != std::string::npos;
-  }
+  // Another backend would wait for that rank too.
+  bool somebody_is_missing() const { return has_lost_a_rank_ || Clock::now() >= deadline_; }
 
   milliseconds left() const { return std::chrono::ceil<milliseconds>(deadline_ - Clock::now()); }
   std::string key(const char* name) const { return prefix_ + name; }
@@ -162,6 +161,7 @@ class Attachment {
   const std::string prefix_;
   const Clock::time_point deadline_;
   const std::function<std::string()> find_obstacle_;
+  bool has_lost_a_rank_ = false;
 };
 
 Cores cores_of(const BackendRequest& request) {
