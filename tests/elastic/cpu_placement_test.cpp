@@ -60,6 +60,11 @@ TEST(CpuPlacement, SocketAndCoreComplex) {
 
 TEST(CpuPlacement, WordsMessage) {
   EXPECT_EQ(parse_cpu_binding("cores", "").value(), CpuBinding::kCores);
+  EXPECT_EQ(parse_cpu_binding("numa", "").value(), CpuBinding::kNode);
+  EXPECT_EQ(parse_cpu_binding("none", "").value(), CpuBinding::kNone);
+  EXPECT_EQ(parse_cpu_binding("none", "node").value(), CpuBinding::kNode);
+  EXPECT_EQ(parse_cpu_binding("none", "socket").value(), CpuBinding::kSocket);
+  EXPECT_EQ(parse_cpu_binding("none", "exclusive").value(), CpuBinding::kExclusive);
   EXPECT_EQ(parse_cpu_binding("none", "core-complex").value(), CpuBinding::kCoreComplex);
   EXPECT_EQ(parse_cpu_binding("core", "").error().describe(),
             "--cpu-bind=core must be one of cores, none, numa (did you mean \"cores\"?)");

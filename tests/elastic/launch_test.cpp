@@ -40,6 +40,28 @@ TEST(LaunchPlan, ThreadsAreThoseOfTheCpusBoundTo) {
   EXPECT_EQ(plan.num_threads, (std::vector<int>{2, 3, 3}));
 }
 
+// Two sockets of two nodes of two caches of two cores each; two workers have their GPUs on node 1, one on node 2.
+TEST(LaunchPlan, NumaBindingIsThatOfTheGpus) {
+  HostFacts facts = host();
+  facts.cpus.clear();
+  for (int id = 0; id < 16; ++id) {
+    facts.cpus.push_back({.id = id, .core = id, .cache = id / 2 * 2, .numa_node = id / 4, .socket = id / 8});
+  }
+  facts.gpu_nodes = {1, 1, 2};
+  LaunchOptions options = options_of("3");
+  const auto cpus_of = [&](const char* binding) {
+    options.numa_binding = binding;
+    return plan_launch(options, facts)->cpus;
+  };
+  using Lists = std::vector<std::vector<int>>;
+  const std::vector<int> first = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(cpus_of("node"), (Lists{{4, 5, 6, 7}, {4, 5, 6, 7}, {8, 9, 10, 11}}));
+  EXPECT_EQ(cpus_of("socket"), (Lists{first, first, {8, 9, 10, 11, 12, 13, 14, 15}}));
+  EXPECT_EQ(cpus_of("exclusive"), (Lists{{4, 5}, {6, 7}, {8, 9, 10, 11}}));
+  EXPECT_EQ(cpus_of("core-complex"), (Lists{{4, 5}, {6, 7}, {8, 9}}));
+  EXPECT_EQ(cpus_of(""), (Lists{{}, {}, {}}));
+}
+
 TEST(LaunchPlan, VirtualLocalRankGivesEachItsGpu) {
   LaunchOptions options = options_of("2");
   options.virtual_local_rank = true;

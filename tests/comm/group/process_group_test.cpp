@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <filesystem>
 
@@ -17,10 +20,12 @@
 #include "cohort/comm/registry/backend_registry.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
+#include "tests/support/temporary_folder.h"
 
 namespace cohort {
 namespace {
 
+using test::error_of;
 using test::run_workers;
 using testing::HasSubstr;
 
@@ -71,6 +76,67 @@ TEST(ProcessGroup, CanBeInitialisedAgainAfterDestroy) {
   ASSERT_NE(mkdtemp(folder), nullptr);
   run_workers("init_again", {.environment = {{"STORE_FILE", std::string(folder) + "/store"}}}).expect_success();
   std::filesystem::remove_all(folder);
+}
+
+// Arguments: a file per life of the group. A Python rank that makes the same groups is in tests/e2e/comm/mixed_start_test.py.
+COHORT_WORKER(groups_of_several_lives) {
+  for (const auto& path : test::worker_arguments()) {
+    const InitOptions options{.backend = "gloo",
+                              .init_method = "file://" + path,
+                              .timeout = std::chrono::seconds(20),
+                              .world_size = 2,
+                              .rank = std::stoi(getenv("RANK"))};
+    init_process_group(options);
+    const auto local = new_group({0, 1}, {.use_local_synchronization = true});
+    const auto first = new_group({0, 1});
+    auto ones = at::ones({1});
+    all_reduce(ones, {.group = first});
+    destroy_process_group(first);
+    const auto second = new_group({1, 0});
+    for (const auto& group : {default_group(), local, second}) {
+      all_reduce(ones, {.group = group});
+      std::cout << group->getGroupName() << " ";
+      REQUIRE(c10d::resolve_process_group(group->getGroupName()) == group);
+    }
+    std::cout << ones.item<float>() << std::endl;
+    destroy_process_group();
+    REQUIRE(error_of([] { c10d::resolve_process_group("2"); }).find("Could not resolve the process group") == 0);
+  }
+}
+
+// PyTorch's names: numbers, and of groups by local synchronisation the SHA-1 of "0_1_1".
+TEST(ProcessGroup, NamesBeginAnewAfterDestroy) {
+  const test::TemporaryFolder folder;
+  const auto results = run_workers("groups_of_several_lives", {.arguments = {folder / "first", folder / "second"}});
+  results.expect_success();
+  const std::string names = "0 4a2ad14e7181d5235b64cf37fcd715cb5ce5c8e7 2 16\n";
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(results[rank].output, names + names);
+}
+
+// Argument: the init_method. Says which of LibTorch's two servers the rank believes to hold the store.
+COHORT_WORKER(tells_the_stores_server) {
+  init_process_group({.backend = "gloo", .init_method = test::worker_arguments().at(0)});
+  auto store = default_group()->getStore();
+  while (const auto prefix = c10::dynamic_intrusive_pointer_cast<c10d::PrefixStore>(store)) {
+    store = prefix->getUnderlyingStore();
+  }
+  const auto tcp = c10::dynamic_intrusive_pointer_cast<c10d::TCPStore>(store);
+  REQUIRE(tcp);
+  std::cout << (tcp->isLibUvBackend() ? "libuv" : "older") << std::endl;
+  barrier();
+}
+
+TEST(ProcessGroup, VariableOrUrlChoosesTheStoresServer) {
+  const auto server = [](const std::string& variable, const std::string& url) {
+    const auto results =
+        run_workers("tells_the_stores_server", {.environment = {{"USE_LIBUV", variable}}, .arguments = {url}});
+    results.expect_success();
+    EXPECT_EQ(results[0].output, results[1].output);
+    return results[0].output;
+  };
+  EXPECT_EQ(server("1", "env://"), "libuv\n");
+  EXPECT_EQ(server("0", "env://"), "older\n");
+  EXPECT_EQ(server("0", "env://?use_libuv=1"), "libuv\n");
 }
 
 COHORT_WORKER(tcp_url) {
@@ -225,12 +291,14 @@ COHORT_WORKER(threads_per_rank) {
   unsetenv("LOCAL_WORLD_SIZE");
   init_process_group("gloo");
   REQUIRE(at::get_num_threads() == base::default_threads_per_rank(2));
+  barrier();
 }
 
 TEST(ProcessGroup, ThreadsDefaultToCoresPerRank) { run_workers("threads_per_rank").expect_success(); }
 
 COHORT_WORKER(forgets_everything) {
   init_process_group("gloo");
+  barrier();
   auto tensor = at::ones({1 << 20});
   if (get_rank() == 0) all_reduce(tensor, {.async_op = true});  // rank 1 never comes, nobody waits
 }

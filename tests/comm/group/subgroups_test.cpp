@@ -165,7 +165,10 @@ COHORT_WORKER(queries_and_registry) {
 
 TEST(Subgroups, QueriesAndNamesInTheRegistry) {
   const test::TemporaryFolder folder;
-  run_workers("queries_and_registry", {.arguments = {folder.path() + "/store"}}).expect_success();
+  // The ranks of the second group do nothing together, so none of them may end while another is still connecting.
+  run_workers("queries_and_registry",
+              {.environment = {{"TORCH_DIST_INIT_BARRIER", "1"}}, .arguments = {folder.path() + "/store"}})
+      .expect_success();
 }
 
 COHORT_WORKER(short_timeouts) {

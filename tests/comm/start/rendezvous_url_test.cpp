@@ -65,6 +65,21 @@ TEST_F(RendezvousUrl, EnvReadsTheFourVariables) {
   EXPECT_FALSE(plan.hosts_store);
 }
 
+// As PyTorch: the URL goes before the variable, and nothing but 1 means libuv.
+TEST_F(RendezvousUrl, VariableOrUrlChoosesTheStoresServer) {
+  set_all();
+  for (const auto& [variable, url, expected] :
+       std::vector<std::tuple<const char*, const char*, bool>>{{"1", "env://", true},
+                                                               {"0", "env://", false},
+                                                               {"true", "env://", false},
+                                                               {"0", "env://?use_libuv=1", true},
+                                                               {"1", "env://?use_libuv=0", false},
+                                                               {"0", "tcp://node-a:29500", false}}) {
+    base::set_env("USE_LIBUV", variable);
+    EXPECT_EQ(plan_rendezvous(url, 1, 4).use_libuv, expected) << "USE_LIBUV=" << variable << ", " << url;
+  }
+}
+
 TEST_F(RendezvousUrl, ExplicitRankAndWorldSizeWinOverTheEnvironment) {
   set_all();
   const auto plan = plan_rendezvous("env://", 0, 2);

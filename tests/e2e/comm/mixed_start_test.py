@@ -28,6 +28,28 @@ os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 """
 
 
+# The twin of groups_of_several_lives in tests/comm/group/process_group_test.cpp.
+GROUPS_OF_SEVERAL_LIVES = """
+import os, sys, torch, torch.distributed as dist
+from datetime import timedelta
+for path in sys.argv[1:]:
+    dist.init_process_group("gloo", init_method="file://" + path, rank=int(os.environ["RANK"]), world_size=2,
+                            timeout=timedelta(seconds=20))
+    local = dist.new_group([0, 1], use_local_synchronization=True)
+    first = dist.new_group([0, 1])
+    ones = torch.ones(1)
+    dist.all_reduce(ones, group=first)
+    dist.destroy_process_group(first)
+    second = dist.new_group([1, 0])
+    for group in (dist.group.WORLD, local, second):
+        dist.all_reduce(ones, group=group)
+        print(group.group_name, end=" ")
+    print(f"{ones.item():g}", flush=True)
+    dist.destroy_process_group()
+os._exit(0)
+"""
+
+
 class Job:
     """The ranks of one job; whatever still runs at the end is killed."""
 
@@ -129,6 +151,16 @@ def test_python_rank_that_died_is_named(agent):
         assert outcome(waiting) == (
             "DistStoreError: [cohort] init_process_group failed: rank 1 (a Python process on HOST) arrived but has ended since\n"
             "  still missing: rank 2\n  hint: look at the output of rank 1 for the reason\n")
+
+
+def test_groups_made_anew_have_pythons_names_and_barrier(tmp_path):
+    """They meet only under the same keys: those of the groups, and those of the barrier after each has been made."""
+    with Job("file://", 2, {"TORCH_DIST_INIT_BARRIER": "1"}) as job:
+        paths = [tmp_path / "first", tmp_path / "second"]
+        ranks = [job.start([sys.executable, "-c", GROUPS_OF_SEVERAL_LIVES, *paths], 0),
+                 job.start([BUILD / "bin/cohort_comm_test", "--worker=groups_of_several_lives", *paths], 1)]
+        names = "0 4a2ad14e7181d5235b64cf37fcd715cb5ce5c8e7 2 16\n"
+        assert [outcome(rank) for rank in ranks] == [names * 2] * 2
 
 
 @pytest.mark.parametrize("first", ["cpp", "python"])
