@@ -172,6 +172,7 @@ COHORT_WORKER(merged_wrongly) {
     CoalescingManager dropped;
     all_reduce(tensor);
   }
+  barrier();
   destroy_process_group();
 }
 
@@ -246,6 +247,7 @@ COHORT_WORKER(wrong_lists) {
                 "Invalid tensor for all_gather: number 2 of the list is undefined");
   REQUIRE_EQUAL(error_of([&] { monitored_barrier({.timeout = std::chrono::milliseconds(0)}); }),
                 "timeout must be positive, got 0 ms");
+  barrier();  // the other may still be connecting
   destroy_process_group();
 }
 

@@ -27,6 +27,7 @@ void train(int steps, bool exchanges) {
 
 COHORT_WORKER(trains_alone) {
   init_process_group("gloo");
+  barrier();
   train(5, /*exchanges=*/false);
   destroy_process_group();
 }
