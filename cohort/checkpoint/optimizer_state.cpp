@@ -250,7 +250,8 @@ class Loader {
       errors.push_back(c10::str("Missing key(s): ", base::quoted_list(problems_.missing), "."));
     if (!unexpected.empty()) errors.push_back(c10::str("Unexpected key(s): ", base::quoted_list(unexpected), "."));
     errors.insert(errors.end(), problems_.wrong_sizes.begin(), problems_.wrong_sizes.end());
-    TORCH_CHECK(errors.empty(), "Error(s) in loading the optimizer's state:\n\t", c10::Join("\n\t", errors));
+    TORCH_CHECK(errors.empty(), "[cohort] load_optimizer_state_dict: the state does not fit the optimizer\n\t",
+                c10::Join("\n\t", errors));
   }
 
   optim::Optimizer& optimizer_;

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -17,23 +18,24 @@
 #include "cohort/base/atomic_file.h"
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
-#include "cohort/checkpoint/safetensors_header.h"
+#include "cohort/checkpoint/tensor_file.h"
 
 namespace cohort::checkpoint {
 namespace {
 
+namespace fs = std::filesystem;
 using base::Error;
 using base::Result;
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-void check_storable(const std::string& name, const at::Tensor& tensor) {
+void check_storable(const char* function, const std::string& name, const at::Tensor& tensor) {
   const char* problem = !tensor.defined()                 ? "is undefined"
                         : tensor.layout() != at::kStrided ? "is sparse; call to_dense() first"
                         : tensor.is_meta()                ? "is on the meta device and has no data"
                                                           : nullptr;
-  TORCH_CHECK_VALUE(problem == nullptr, "[cohort] save_file: tensor \"", name, "\" ", problem);
-  TORCH_CHECK_VALUE(dtype_name(tensor.scalar_type()), "[cohort] save_file: tensor \"", name, "\" is ",
+  TORCH_CHECK_VALUE(problem == nullptr, "[cohort] ", function, ": tensor \"", name, "\" ", problem);
+  TORCH_CHECK_VALUE(dtype_name(tensor.scalar_type()), "[cohort] ", function, ": tensor \"", name, "\" is ",
                     tensor.scalar_type(), ", which the safetensors format does not know");
 }
 
@@ -51,7 +53,7 @@ Extent extent_of(const std::string& name, const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size()), &name};
 }
 
-void refuse_shared(const StateDict& tensors) {
+void refuse_shared(const char* function, const StateDict& tensors) {
   std::vector<Extent> extents;
   for (const auto& item : tensors) {
     if (item.value().numel() > 0) extents.push_back(extent_of(item.key(), item.value()));
@@ -64,9 +66,9 @@ void refuse_shared(const StateDict& tensors) {
     if (extents[i + 1].begin >= extents[widest].end) continue;
     shared += "\n  \"" + *extents[widest].name + "\" and \"" + *extents[i + 1].name + "\"";
   }
-  TORCH_CHECK_VALUE(shared.empty(),
-                    "[cohort] save_file: some tensors share memory; a file would hold copies that are no longer tied:",
-                    shared, "\n  hint: use save_model(), or clone() one of them, or set shared_tensors to kSaveEach");
+  TORCH_CHECK_VALUE(shared.empty(), "[cohort] ", function,
+                    ": some tensors share memory; a file would hold copies that are no longer tied:", shared,
+                    "\n  hint: use save_model(), or clone() one of them, or set shared_tensors to kSaveEach");
 }
 
 SafetensorsHeader plan_file(const StateDict& tensors, const FileMetadata& metadata) {
@@ -136,6 +138,11 @@ Result<OpenFile> open_file(const std::string& path) {
   OpenFile file;
   file.fd.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO would wait for a writer
   struct stat info {};
+  if (!file.fd && errno == ENOENT && !path.starts_with('/')) {
+    std::error_code ignored;
+    return Error(base::errno_text(errno))
+        .with_hint("the path is relative to \"" + fs::current_path(ignored).string() + "\"");
+  }
   if (!file.fd || fstat(file.fd.get(), &info) != 0) return Error(base::errno_text(errno));
   if (!S_ISREG(info.st_mode)) return Error("it is not a plain file");
   const auto file_size = static_cast<uint64_t>(info.st_size);
@@ -144,6 +151,9 @@ Result<OpenFile> open_file(const std::string& path) {
   uint64_t length = 0;
   Result<void> done = read_at(file.fd.get(), 0, reinterpret_cast<char*>(&length), sizeof(length));
   if (!done) return done.error();
+  if (std::memcmp(&length, "PK\3\4", 4) == 0) {
+    return Error("it is a zip archive, as torch::save and torch.save write").with_hint("torch::load reads such files");
+  }
   if (length > kMaxHeaderBytes) {
     return Error("it claims a header of " + std::to_string(length) + " bytes, the format allows " +
                  std::to_string(kMaxHeaderBytes))
@@ -176,23 +186,25 @@ OpenFile open_or_throw(const char* function, const std::string& path) {
 
 }  // namespace
 
-void save_file(const StateDict& tensors, const std::string& path, const FileMetadata& metadata,
-               const SaveOptions& options) {
-  for (const auto& item : tensors) check_storable(item.key(), item.value());
-  if (options.shared_tensors == SharedTensors::kRefuse) refuse_shared(tensors);
+namespace detail {
+
+void write_file(const char* function, const StateDict& tensors, const std::string& path, const FileMetadata& metadata,
+                const SaveOptions& options) {
+  for (const auto& item : tensors) check_storable(function, item.key(), item.value());
+  if (options.shared_tensors == SharedTensors::kRefuse) refuse_shared(function, tensors);
   const Result<void> done = write_tensors(tensors, plan_file(tensors, metadata), path);
-  if (!done) throw_error("save_file", "write", path, done.error());
+  if (!done) throw_error(function, "write", path, done.error());
 }
 
-StateDict load_file(const std::string& path, c10::Device device) {
-  const OpenFile file = open_or_throw("load_file", path);
+StateDict read_tensors(const char* function, const std::string& path, c10::Device device) {
+  const OpenFile file = open_or_throw(function, path);
   StateDict tensors;
   tensors.reserve(file.header.entries.size());
   for (const TensorEntry& entry : file.header.entries) {
     at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
     const Result<void> done = read_at(file.fd.get(), file.data_begin + entry.begin,
                                       static_cast<char*>(tensor.mutable_data_ptr()), entry.end - entry.begin);
-    if (!done) throw_error("load_file", "read", path, Error("tensor \"" + entry.name + "\"").caused_by(done.error()));
+    if (!done) throw_error(function, "read", path, Error("tensor \"" + entry.name + "\"").caused_by(done.error()));
     // Any byte may stand in a file, but a bool in memory must be 0 or 1.
     if (entry.dtype == at::kBool) tensor = tensor.view(at::kByte).ne(0);
     tensors.insert(entry.name, device.is_cpu() ? std::move(tensor) : tensor.to(device));
@@ -200,6 +212,21 @@ StateDict load_file(const std::string& path, c10::Device device) {
   return tensors;
 }
 
-FileMetadata load_metadata(const std::string& path) { return open_or_throw("load_metadata", path).header.metadata; }
+SafetensorsHeader read_header(const char* function, const std::string& path) {
+  return std::move(open_or_throw(function, path).header);
+}
+
+}  // namespace detail
+
+void save_file(const StateDict& tensors, const std::string& path, const FileMetadata& metadata,
+               const SaveOptions& options) {
+  detail::write_file("save_file", tensors, path, metadata, options);
+}
+
+StateDict load_file(const std::string& path, c10::Device device) {
+  return detail::read_tensors("load_file", path, device);
+}
+
+FileMetadata load_metadata(const std::string& path) { return detail::read_header("load_metadata", path).metadata; }
 
 }  // namespace cohort::checkpoint

@@ -36,7 +36,7 @@ struct SaveOptions {
 
 /// Writes all tensors into one file. They may lie on any device and need not be contiguous.
 /// The file appears whole or not at all: it is written beside `path`, synced to disk and renamed; on failure nothing is
-/// left and a file that was there before stays. An existing file's permissions are kept.
+/// left and a file that was there before stays. Only its owner may read it.
 /// Throws c10::ValueError for tensors that cannot be stored (undefined, sparse, unknown dtype, shared), c10::Error when
 /// the disk refuses.
 COHORT_API void save_file(const StateDict& tensors, const std::string& path, const FileMetadata& metadata = {},

@@ -14,6 +14,7 @@
 
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/optimizer_state.h"
+#include "cohort/checkpoint/tensor_file.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -35,14 +36,41 @@ StateDict take_prefix(const StateDict& from, const std::string& prefix) {
   return result;
 }
 
-int64_t take_number(FileMetadata& metadata, const std::string& key, const std::string& path) {
+bool has_prefix(const SafetensorsHeader& header, const char* prefix) {
+  return std::any_of(header.entries.begin(), header.entries.end(),
+                     [&](const TensorEntry& entry) { return entry.name.starts_with(prefix); });
+}
+
+int64_t take_number(FileMetadata& metadata, const std::string& key, const std::string& path, bool has_optimizer) {
   const auto found = metadata.find(key);
   const auto number = found == metadata.end() ? std::nullopt : base::parse_int(found->second);
   TORCH_CHECK(number.has_value(), "[cohort] load_checkpoint: \"", path,
-              "\" is not a training checkpoint: its metadata has no ", "number \"", key,
-              "\"\n  hint: weights alone are read by load_model() or load_file()");
+              "\" is not a training checkpoint: its metadata has no number \"", key, "\"",
+              has_optimizer ? "" : ", and it holds no optimizer state",
+              "\n  hint: weights alone are read by load_model() or load_file()");
   metadata.erase(found);
   return *number;
+}
+
+// What `load` throws, with the function that was called, the file and the way out; its type stays. `what`: does not fit.
+template <class Load>
+auto with_file(const char* function, const std::string& path, const char* what, const std::string& hint, Load load) {
+  const auto text = [&](const c10::Error& error) {
+    const std::string own_prefix = "[cohort] ";
+    std::string cause = error.what_without_backtrace();
+    if (cause.starts_with(own_prefix)) cause = cause.substr(own_prefix.size());
+    const auto way_out = cause.find("\n  hint: ") == std::string::npos ? "\n  hint: " + hint : "";
+    return c10::str("[cohort] ", function, ": \"", path, "\" does not fit ", what, "\n  caused by: ", cause, way_out);
+  };
+  try {
+    return load();
+  } catch (const c10::NotImplementedError& error) {
+    C10_THROW_ERROR(NotImplementedError, text(error));
+  } catch (const c10::ValueError& error) {
+    C10_THROW_ERROR(ValueError, text(error));
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, text(error));
+  }
 }
 
 // The tensors that are one and the same: same place, dtype, sizes and strides.
@@ -77,21 +105,38 @@ void save_checkpoint(const std::string& path, const torch::nn::Module& module, c
   metadata["step"] = std::to_string(progress.step);
   metadata["epoch"] = std::to_string(progress.epoch);
   metadata["batch"] = std::to_string(progress.batch);
-  save_file(tensors, path, metadata, {.shared_tensors = SharedTensors::kSaveEach});
+  detail::write_file("save_checkpoint", tensors, path, metadata, {.shared_tensors = SharedTensors::kSaveEach});
 }
 
 TrainingProgress load_checkpoint(const std::string& path, torch::nn::Module& module, torch::optim::Optimizer* optimizer,
                                  RestoreRng restore_rng) {
-  TrainingProgress progress{.metadata = load_metadata(path)};
-  progress.step = take_number(progress.metadata, "step", path);
-  progress.epoch = take_number(progress.metadata, "epoch", path);
-  progress.batch = take_number(progress.metadata, "batch", path);
-  const StateDict tensors = load_file(path);
+  constexpr const char* kFunction = "load_checkpoint";
+  const SafetensorsHeader header = detail::read_header(kFunction, path);
+  const bool has_optimizer = has_prefix(header, kOptimizer);
+  TrainingProgress progress{.metadata = header.metadata};
+  progress.step = take_number(progress.metadata, "step", path, has_optimizer);
+  progress.epoch = take_number(progress.metadata, "epoch", path, has_optimizer);
+  progress.batch = take_number(progress.metadata, "batch", path, has_optimizer);
+  TORCH_CHECK(!optimizer || has_optimizer, "[cohort] load_checkpoint: \"", path,
+              "\" holds no optimizer state\n  hint: it was saved without an optimizer; to go on with a fresh one, give "
+              "load_checkpoint() nullptr in its place");
+  const StateDict tensors = detail::read_tensors(kFunction, path);
   progress.extra = take_prefix(tensors, kExtra);
-  load_state_dict(module, take_prefix(tensors, kModel));
-  if (optimizer) load_optimizer_state_dict(*optimizer, module.named_parameters(), take_prefix(tensors, kOptimizer));
+  with_file(kFunction, path, "the model",
+            "construct the model as in the run that was saved; load_file() gives whatever the file holds, by name",
+            [&] { load_state_dict(module, take_prefix(tensors, kModel)); });
+  if (optimizer) {
+    with_file(
+        kFunction, path, "the optimizer",
+        "construct the same kind of optimizer over the same parameters as in the run that was saved; to go on with a "
+        "fresh one, give load_checkpoint() nullptr in its place",
+        [&] { load_optimizer_state_dict(*optimizer, module.named_parameters(), take_prefix(tensors, kOptimizer)); });
+  }
   const at::Tensor* rng = tensors.find(kRng);
-  if (rng && restore_rng == RestoreRng::kYes) set_rng_state(*rng);
+  if (rng && restore_rng == RestoreRng::kYes) {
+    with_file(kFunction, path, "LibTorch's CPU generator",
+              "RestoreRng::kNo leaves the random numbers of this process as they are", [&] { set_rng_state(*rng); });
+  }
   return progress;
 }
 
@@ -112,17 +157,24 @@ void save_model(const torch::nn::Module& module, const std::string& path, FileMe
       metadata.try_emplace(item.key(), found->second);
     }
   }
-  save_file(kept, path, metadata);
+  detail::write_file("save_model", kept, path, metadata, {});
 }
 
 IncompatibleKeys load_model(torch::nn::Module& module, const std::string& path, LoadStateDictOptions options) {
-  StateDict state = load_file(path);
+  constexpr const char* kFunction = "load_model";
+  const SafetensorsHeader header = detail::read_header(kFunction, path);
+  StateDict state = detail::read_tensors(kFunction, path);
   const StateDict own = state_dict(module);
-  for (const auto& [name, kept_name] : load_metadata(path)) {
+  for (const auto& [name, kept_name] : header.metadata) {
     const at::Tensor* kept = state.find(kept_name);
     if (kept && own.contains(name) && !state.contains(name)) state.insert(name, at::Tensor(*kept));
   }
-  return load_state_dict(module, state, options);
+  const bool is_checkpoint = has_prefix(header, kRng) && header.metadata.contains("step");
+  return with_file(kFunction, path, "the model",
+                   is_checkpoint ? "this is a training checkpoint, which load_checkpoint() reads"
+                                 : "construct the model as it was when the file was written, or take what fits by name "
+                                   "with {.strict = false}",
+                   [&] { return load_state_dict(module, state, options); });
 }
 
 }  // namespace cohort::checkpoint

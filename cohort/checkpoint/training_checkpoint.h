@@ -41,7 +41,8 @@ COHORT_API void save_checkpoint(const std::string& path, const torch::nn::Module
 
 /// Restores weights, optimizer and, unless told otherwise, LibTorch's default CPU generator. When one rank saved and
 /// several load, all get that rank's random numbers; keep each rank's rng_state() in `extra` where that matters.
-/// Throws c10::Error when the file is damaged or does not fit the model or the optimizer.
+/// Throws c10::Error, naming the file, when it is damaged, holds no optimizer state where `optimizer` is given, or does not fit
+/// the model or the optimizer.
 COHORT_API TrainingProgress load_checkpoint(const std::string& path, torch::nn::Module& module,
                                             torch::optim::Optimizer* optimizer,
                                             RestoreRng restore_rng = RestoreRng::kYes);

@@ -183,6 +183,15 @@ TEST_F(SafetensorsTest, DoesNotReplaceWhatIsNotAFile) {
               testing::HasSubstr("there is something other than a plain file at \"/dev/null\""));
 }
 
+TEST_F(SafetensorsTest, MissingFileSaysWhereItWasLookedForMessage) {
+  const auto here = std::filesystem::current_path().string();
+  EXPECT_EQ(
+      error_text<c10::Error>([] { load_metadata("none.safetensors"); }),
+      "[cohort] load_metadata: cannot read \"none.safetensors\"\n  caused by: No such file or directory (ENOENT)\n"
+      "  hint: the path is relative to \"" +
+          here + "\"");
+}
+
 TEST_F(SafetensorsTest, SharedTensorsMessage) {
   const at::Tensor weight = at::ones({4});
   StateDict tensors;
@@ -228,7 +237,7 @@ TEST_F(SafetensorsTest, TruncatedAndForeignFiles) {
             "it claims a header of 18446744073709551615 bytes, the format allows 100000000\n"
             "  hint: is this really a safetensors file?");
   EXPECT_EQ(reason_of(folder_.write("bad.safetensors", std::string("PK\3\4\0\0\0\0 zip", 12))),
-            "it claims a header of 67324752 bytes, but only 4 follow");
+            "it is a zip archive, as torch::save and torch.save write\n  hint: torch::load reads such files");
 }
 
 TEST_F(SafetensorsTest, HeadersThatAreNotWellFormed) {
