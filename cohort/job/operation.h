@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "cohort/base/purpose.h"
+
 namespace cohort::job {
 
 struct Operation {
@@ -21,6 +23,7 @@ struct Operation {
   std::string shape;      ///< "[2, 3]"; what must agree on every rank, so empty where ranks may differ (uneven splits)
   int root = -1;          ///< group rank, of a send or receive the peer; -1 where there is none
   std::string reduce_op;  ///< "SUM"; empty where there is none
+  base::Purpose purpose = base::Purpose::kOwn;
 };
 
 }  // namespace cohort::job

@@ -1,5 +1,6 @@
 #include "cohort/job/operation_log.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -10,6 +11,9 @@ constexpr size_t kKept = 16;
 // A peer's text is not believed beyond this.
 constexpr size_t kMaxLines = 64;
 constexpr size_t kMaxLineLength = 4096;
+constexpr const char* kWhichIs = ", which is ";
+
+size_t purpose_begin(const std::string& signature) { return std::min(signature.find(kWhichIs), signature.size()); }
 
 }  // namespace
 
@@ -19,7 +23,16 @@ std::string signature(const Operation& operation) {
   if (!operation.reduce_op.empty()) add(operation.reduce_op);
   if (operation.root >= 0) add("root " + std::to_string(operation.root));
   if (!operation.dtype.empty()) add(operation.dtype + (operation.shape.empty() ? "" : " " + operation.shape));
-  return operation.name + "(" + arguments + ")";
+  const bool is_own = operation.purpose == base::Purpose::kOwn;
+  return operation.name + "(" + arguments + ")" + (is_own ? "" : kWhichIs + std::string(in_words(operation.purpose)));
+}
+
+bool agree(const std::string& signature, const std::string& other) {
+  return signature.substr(0, purpose_begin(signature)) == other.substr(0, purpose_begin(other));
+}
+
+bool have_one_purpose(const std::string& signature, const std::string& other) {
+  return signature.substr(purpose_begin(signature)) == other.substr(purpose_begin(other));
 }
 
 std::string Account::encode() const {
@@ -69,7 +82,7 @@ std::optional<uint64_t> first_difference(const Account& mine, const Account& the
   if (mine.group != theirs.group) return std::nullopt;
   for (const auto& [number, text] : mine.signatures) {
     const auto found = theirs.signatures.find(number);
-    if (found != theirs.signatures.end() && found->second != text) return number;
+    if (found != theirs.signatures.end() && !agree(found->second, text)) return number;
   }
   return std::nullopt;
 }

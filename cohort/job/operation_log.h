@@ -13,8 +13,12 @@
 
 namespace cohort::job {
 
-/// What must agree on every rank: "broadcast(src 1, float32 [4])".
+/// What must agree on every rank: "broadcast(src 1, float32 [4])"; and, where the library calls it, for what: ", which is ...".
 std::string signature(const Operation& operation);
+/// Whether ranks that call them can do that together.
+bool agree(const std::string& signature, const std::string& other);
+/// Whether they are called for the same purpose.
+bool have_one_purpose(const std::string& signature, const std::string& other);
 
 /// One rank's account: which collective it waits in or failed at, and the signatures of its last ones.
 struct Account {

@@ -8,12 +8,30 @@ namespace cohort::shm {
 namespace {
 
 constexpr uint64_t kSharedBit = uint64_t{1} << 24;
+constexpr int kPurposeShift = 25;
+constexpr uint64_t kPurposeBits = uint64_t{7} << kPurposeShift;
+static_assert(base::kNumPurposes <= 8);
+
+base::Purpose purpose_in(uint64_t word) {
+  const auto number = (word & kPurposeBits) >> kPurposeShift;
+  return number < base::kNumPurposes ? static_cast<base::Purpose>(number) : base::Purpose::kOwn;
+}
+
+bool are_alike(const Signature& a, const Signature& b) {
+  return agree(a, b) && purpose_in(a.words[0]) == purpose_in(b.words[0]);
+}
+
+std::string describe_with_purpose(const Call& call) {
+  const bool is_own = call.purpose == base::Purpose::kOwn;
+  return describe(call) + (is_own ? "" : std::string(", which is ") + base::in_words(call.purpose));
+}
 
 }  // namespace
 
 Signature encode(const Call& call) {
   const auto word = static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
                     static_cast<uint64_t>(call.reduce_op) << 16 | (call.is_shared ? kSharedBit : 0) |
+                    static_cast<uint64_t>(call.purpose) << kPurposeShift |
                     static_cast<uint64_t>(static_cast<uint32_t>(call.root + 1)) << 32;
   return {{word, call.count}};
 }
@@ -24,12 +42,13 @@ Call decode_call(const Signature& signature) {
           .dtype = static_cast<DType>(word >> 8 & 0xff),
           .reduce_op = static_cast<ReduceOp>(word >> 16 & 0xff),
           .is_shared = (word & kSharedBit) != 0,
+          .purpose = purpose_in(word),
           .root = static_cast<int>(word >> 32) - 1,
           .count = signature.words[1]};
 }
 
 bool agree(const Signature& a, const Signature& b) {
-  return ((a.words[0] ^ b.words[0]) & ~kSharedBit) == 0 && a.words[1] == b.words[1];
+  return ((a.words[0] ^ b.words[0]) & ~(kSharedBit | kPurposeBits)) == 0 && a.words[1] == b.words[1];
 }
 
 std::string describe(const Call& call) {
@@ -51,14 +70,21 @@ std::vector<std::string> table_of(const std::vector<Signature>& calls, const std
     if (is_listed[i]) continue;
     std::vector<int> ranks;
     for (size_t j = i; j < calls.size(); ++j) {
-      if (!agree(calls[i], calls[j])) continue;
+      if (!are_alike(calls[i], calls[j])) continue;
       ranks.push_back(names.empty() ? static_cast<int>(j) : names[j]);
       is_listed[j] = true;
     }
     lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") +
-                    describe(decode_call(calls[i])));
+                    describe_with_purpose(decode_call(calls[i])));
   }
   return lines;
+}
+
+std::string hint_for(const std::vector<Signature>& calls) {
+  for (const auto& call : calls) {
+    if (purpose_in(call.words[0]) != purpose_in(calls.front().words[0])) return base::kUnevenStepsHint;
+  }
+  return "make every rank call the same operation with the same shapes, dtypes and roots, in the same order";
 }
 
 }  // namespace cohort::shm

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/purpose.h"
 #include "cohort/shm/types.h"
 
 namespace cohort::shm {
@@ -15,6 +16,8 @@ struct Call {
   ReduceOp reduce_op = ReduceOp::kNone;
   /// This rank's tensor lies in memory that all ranks map. May differ between ranks.
   bool is_shared = false;
+  /// May differ between ranks, too.
+  base::Purpose purpose = base::Purpose::kOwn;
   int root = -1;
   /// What must agree: of operations with uneven parts 0.
   uint64_t count = 0;
@@ -32,8 +35,10 @@ bool agree(const Signature& a, const Signature& b);
 /// "all_reduce(SUM) of 1024 float32", "broadcast from rank 1 of 3 int64", "barrier".
 std::string describe(const Call& call);
 
-/// Ranks with the same call in one line: "ranks 0, 2 and 3 call all_reduce(SUM) of 8 float32".
+/// Ranks with the same call for the same purpose in one line: "ranks 0, 2 and 3 call all_reduce(SUM) of 8 float32".
 /// `names`: what the ranks are called; empty: by their place.
 std::vector<std::string> table_of(const std::vector<Signature>& calls, const std::vector<int>& names = {});
+/// What to do about calls that do not agree.
+std::string hint_for(const std::vector<Signature>& calls);
 
 }  // namespace cohort::shm

@@ -79,9 +79,7 @@ Outcome Collective::compare() {
     const auto& words = mailbox(peer, group_.round).signature;
     calls.push_back({{words[0], words[1]}});
   }
-  return group_.record({Failure::Kind::kMismatch, table_of(calls, group_.options.global_ranks),
-                        "make every rank call the same operation with the same shapes, dtypes and roots, in the same "
-                        "order"});
+  return group_.record({Failure::Kind::kMismatch, table_of(calls, group_.options.global_ranks), hint_for(calls)});
 }
 
 // Ranks that offer parts of different regions go by staging: a region may be gone on ranks that do not use it.
@@ -124,7 +122,7 @@ Outcome Collective::look() {
   }
   const auto missing = group_.ranks_not_in(group_.round);
   for (const int peer : missing) {
-    if (auto failure = group_.look_after(peer)) return group_.record(*failure);
+    if (auto failure = group_.look_after(peer, call_.purpose)) return group_.record(*failure);
   }
   if (options_.find_obstacle && num_looks_ % kLooksPerObstacle == 0) {
     if (auto obstacle = (*options_.find_obstacle)(); !obstacle.empty()) {

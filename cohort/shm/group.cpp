@@ -160,7 +160,7 @@ std::vector<int> Group::State::ranks_not_in(uint64_t round_number) const {
   return missing;
 }
 
-Outcome Group::State::look_after(int peer) const {
+Outcome Group::State::look_after(int peer, base::Purpose purpose) const {
   const auto& block = segment.block(peer);
   const auto presence = block.presence.load(std::memory_order_acquire);
   if (const int pid = block.connected_pid.load(std::memory_order_relaxed);
@@ -170,18 +170,22 @@ Outcome Group::State::look_after(int peer) const {
                  fmt::format("look at the output of rank {} for the reason", name_of_rank(peer))});
   }
   if (presence != kAbsent && is_gone(block.peer)) {
+    const bool may_be_done = presence == kLeft && purpose != base::Purpose::kOwn;
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " " + how_it_ended(block.peer)},
-                 fmt::format("look at the output of rank {} for the reason", name_of_rank(peer))});
+                 fmt::format("look at the output of rank {} for the reason{}{}", name_of_rank(peer),
+                             may_be_done ? "; if it ended well, " : "", may_be_done ? base::kUnevenStepsHint : "")});
   }
   // A rank that leaves after a failure is not the cause; one that left and was missed is.
   auto first = first_failure_of_another();
   if (first && first->kind != Failure::Kind::kLostRank) return first;
   if (presence == kLeft) {
-    return fail(
-        {Failure::Kind::kLostRank,
-         {describe(peer) + " has left the group by destroying it"},
-         fmt::format("let rank {} make as many calls as the others before it destroys the group", name_of_rank(peer))});
+    return fail({Failure::Kind::kLostRank,
+                 {describe(peer) + " has left the group by destroying it"},
+                 purpose == base::Purpose::kOwn
+                     ? fmt::format("let rank {} make as many calls as the others before it destroys the group",
+                                   name_of_rank(peer))
+                     : base::kUnevenStepsHint});
   }
   return first;
 }

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/purpose.h"
 #include "cohort/base/result.h"
 #include "cohort/shm/failure.h"
 #include "cohort/shm/types.h"
@@ -60,6 +61,8 @@ struct CallOptions {
   uint64_t trace_id = 0;
   /// The address in the program that the call came from; null: unknown.
   const void* call_site = nullptr;
+  /// For errors.
+  base::Purpose purpose = base::Purpose::kOwn;
   /// Nothing else of this rank wants the core that the call runs on, nor does another rank: waiting may keep it for a while.
   bool keeps_core = false;
   /// Asked about every 250 ms while waiting: why the call can never end, or an empty text.

@@ -65,7 +65,8 @@ struct Group::State final : Neighbours {
   Outcome refusal();
   Outcome first_failure_of_another() const;
   /// Why `peer` will not come: it is gone, has left, or another rank has failed. Null: no reason.
-  Outcome look_after(int peer) const;
+  /// `purpose`: of the operation that waits for it.
+  Outcome look_after(int peer, base::Purpose purpose = base::Purpose::kOwn) const;
   std::vector<int> ranks_not_in(uint64_t round_number) const;
 
   /// For the exchange.
@@ -81,7 +82,9 @@ class Collective final : private Lookout {
   static constexpr size_t kInlineBytes = 24;
 
   Collective(Group::State& group, const Call& call, const CallOptions& options)
-      : group_(group), call_(call), options_(options) {}
+      : group_(group), call_(call), options_(options) {
+    call_.purpose = options.purpose;
+  }
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }

@@ -16,6 +16,21 @@ TEST(OperationLog, SignatureHoldsWhatMustAgree) {
   EXPECT_EQ(signature({.name = "barrier"}), "barrier()");
 }
 
+TEST(OperationLog, ThePurposeIsSaidButNeedNotAgreeMessage) {
+  auto operation = broadcast(1, 0);
+  const auto own = signature(operation);
+  operation.purpose = base::Purpose::kDdpBuffers;
+  const auto of_ddp = signature(operation);
+  EXPECT_EQ(
+      of_ddp,
+      "broadcast(root 0, float32 [4]), which is DistributedDataParallel's exchange of buffers before a forward pass");
+  EXPECT_TRUE(agree(own, of_ddp));
+  EXPECT_FALSE(agree(of_ddp, "barrier()"));
+  EXPECT_FALSE(have_one_purpose(own, of_ddp));
+  EXPECT_TRUE(have_one_purpose(own, "barrier()"));
+  EXPECT_EQ(first_difference({"dp", 1, {{1, own}}}, {"dp", 1, {{1, of_ddp}}}), std::nullopt);
+}
+
 TEST(OperationLog, AccountKeepsTheLastCollectivesOnly) {
   OperationLog log;
   for (uint64_t i = 1; i <= 40; ++i) log.add(broadcast(i, 0));

@@ -25,10 +25,12 @@ TEST(Call, SurvivesItsSignature) {
   EXPECT_EQ(decode_call(encode({.kind = OpKind::kBarrier})).root, -1);
 }
 
-TEST(Call, RanksAgreeUnlessSomethingButTheMemoryDiffers) {
+TEST(Call, RanksAgreeUnlessSomethingButMemoryAndPurposeDiffers) {
   const Call call{.kind = OpKind::kReduce, .dtype = DType::kInt8, .reduce_op = ReduceOp::kMax, .root = 1, .count = 5};
   auto other = call;
   other.is_shared = true;
+  other.purpose = base::Purpose::kReducerGradients;
+  EXPECT_EQ(decode_call(encode(other)).purpose, base::Purpose::kReducerGradients);
   EXPECT_TRUE(agree(encode(call), encode(other)));
   const auto differs = [&](auto change) {
     auto changed = call;
@@ -52,6 +54,28 @@ TEST(Call, TableMessage) {
               ElementsAre("ranks 0, 2 and 3 call all_reduce(SUM) of 8 float32",
                           "rank 1 calls broadcast from rank 2 of 3 int64", "rank 4 calls barrier",
                           "rank 5 calls reduce(MIN) to rank 0 of 1 int64", "rank 6 calls all_to_all of bool"));
+}
+
+TEST(Call, WhatTheLibraryCallsIsSaidMessage) {
+  const auto buffers = encode({.kind = OpKind::kBroadcast,
+                               .dtype = DType::kFloat32,
+                               .purpose = base::Purpose::kDdpBuffers,
+                               .root = 0,
+                               .count = 5});
+  const auto own = encode({.kind = OpKind::kBroadcast, .dtype = DType::kFloat32, .root = 0, .count = 5});
+  const auto barrier = encode({.kind = OpKind::kBarrier});
+  EXPECT_THAT(
+      table_of({buffers, own, barrier, buffers}),
+      ElementsAre("ranks 0 and 3 call broadcast from rank 0 of 5 float32, which is DistributedDataParallel's exchange "
+                  "of buffers before a forward pass",
+                  "rank 1 calls broadcast from rank 0 of 5 float32", "rank 2 calls barrier"));
+  EXPECT_EQ(
+      hint_for({buffers, barrier}),
+      "the ranks do not take the same steps; most often some have more batches than others. data::DistributedSampler "
+      "gives all ranks as many; without it, stop every epoch at the smallest number of batches, which all_reduce with "
+      "ReduceOp::MIN tells");
+  EXPECT_EQ(hint_for({own, barrier}),
+            "make every rank call the same operation with the same shapes, dtypes and roots, in the same order");
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ job::Operation GlooBackend::describe(const char* name, const Tensors& tensors, s
   }
   if (!tensors.empty()) operation.dtype = dtype_name(tensors.front().scalar_type());
   operation.shape = std::move(shape);
+  operation.purpose = base::CalledFor::current();
   return operation;
 }
 

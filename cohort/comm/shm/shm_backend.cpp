@@ -67,7 +67,8 @@ ShmCall ShmBackend::begin(const Request& request, const Tensors& shown, const Te
                      .root = request.root,
                      .tag = 0,
                      .reduce_op = request.reduce_op,
-                     .call_site = site ? site : request.caller};
+                     .call_site = site ? site : request.caller,
+                     .purpose = base::CalledFor::current()};
   if (request.reduce_op != c10d::ReduceOp::UNUSED) gradients_are_exchanged();
   if (checks_nan_) check_for_nan(describe(call, shown, session_->identity()), handed_in);
   return call;

@@ -28,6 +28,11 @@ std::string waits_in(const job::Account& account) {
 
 }  // namespace
 
+std::string lost_rank_hint(std::string hint, base::Purpose purpose) {
+  if (purpose != base::Purpose::kOwn) hint += std::string("; if it ended well, ") + base::kUnevenStepsHint;
+  return hint;
+}
+
 std::vector<int> Diagnostician::others() const {
   std::vector<int> result;
   for (int member = 0; member < static_cast<int>(ranks_.size()); ++member) {
@@ -52,8 +57,11 @@ std::vector<int> Diagnostician::lost_members(const job::Operation& operation) co
   return members;
 }
 
-Failure Diagnostician::lost(const std::vector<int>& members) const {
-  Failure failure{Kind::kLostRank, {}, "look at the output of " + base::ranks_in_words(members) + " for the reason"};
+Failure Diagnostician::lost(const std::vector<int>& members, base::Purpose purpose) const {
+  Failure failure{
+      Kind::kLostRank,
+      {},
+      lost_rank_hint("look at the output of " + base::ranks_in_words(members) + " for the reason", purpose)};
   for (const int rank : members) failure.causes.push_back(peers_.describe(rank) + " is gone");
   return failure;
 }
@@ -63,7 +71,7 @@ Failure Diagnostician::mismatch(uint64_t sequence, int member, const std::string
   return {Kind::kMismatch,
           {"Detected mismatch between collectives on ranks: #" + std::to_string(sequence) + " is " + mine + " on " +
            describe(rank_) + ", but " + theirs + " on " + describe(member)},
-          kAgreeHint};
+          job::have_one_purpose(mine, theirs) ? kAgreeHint : base::kUnevenStepsHint};
 }
 
 std::optional<Failure> Diagnostician::disagreement(const job::Account& mine, const std::vector<int>& candidates) const {

@@ -14,6 +14,9 @@
 
 namespace cohort::comm {
 
+/// `hint` of a failure by which a rank was lost; of a call that is not the program's own, with what such a loss most often means.
+std::string lost_rank_hint(std::string hint, base::Purpose purpose);
+
 /// Looks at the members of one group. `ranks`: their default-group ranks, in group order; `rank`: this process's in the group.
 class Diagnostician {
  public:
@@ -22,7 +25,8 @@ class Diagnostician {
 
   /// Members that `operation` needs and whose process is gone; never this one. As default-group ranks.
   std::vector<int> lost_members(const job::Operation& operation) const;
-  base::Failure lost(const std::vector<int>& members) const;
+  /// `purpose`: of the operation that needs them.
+  base::Failure lost(const std::vector<int>& members, base::Purpose purpose) const;
   /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
   base::Failure mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
   /// A member that called something else than this rank, among `candidates` (group ranks).

@@ -55,7 +55,7 @@ class ProcessWatch final : public OperationWatch {
     const std::lock_guard lock(mutex_);
     look_for_lost_members(operation);
     if (lost_since_ && Clock::now() - *lost_since_ > kLostGrace) {
-      obstacle_ = diagnostician_.lost(lost_);
+      obstacle_ = diagnostician_.lost(lost_, operation.purpose);
     } else if (!obstacle_) {
       obstacle_ = look_at_others(operation);
     }
@@ -143,7 +143,7 @@ class ProcessWatch final : public OperationWatch {
     {
       const std::lock_guard lock(mutex_);
       if (obstacle_) return *obstacle_;
-      if (!lost_.empty()) return followed_by_engine(diagnostician_.lost(lost_));
+      if (!lost_.empty()) return followed_by_engine(diagnostician_.lost(lost_, operation.purpose));
     }
     const bool timed_out = failure.kind == Kind::kTimeout;
     if (!timed_out) reports_->publish_waiting(log_.account(operation));
@@ -153,14 +153,14 @@ class ProcessWatch final : public OperationWatch {
       if (timed_out) return followed_by_engine(diagnostician_.timed_out(operation, timeout_));
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     } while (Clock::now() < deadline);
-    return {Kind::kEngine, {engine_text}, last_hint};
+    return {Kind::kEngine, {engine_text}, lost_rank_hint(last_hint, operation.purpose)};
   }
 
   std::optional<Failure> look_for_cause(const job::Operation& operation) const {
     // First: a rank that differs may have ended because of it.
     if (auto found = diagnostician_.disagreement(log_.account(operation), diagnostician_.others())) return found;
     const auto lost = diagnostician_.lost_members(operation);
-    if (!lost.empty()) return diagnostician_.lost(lost);
+    if (!lost.empty()) return diagnostician_.lost(lost, operation.purpose);
     return diagnostician_.earlier_failure(operation, timeout_);
   }
 
@@ -176,7 +176,7 @@ class ProcessWatch final : public OperationWatch {
       wait_for_signature(operation, member, key);
       const auto bytes = group_.store->get(key);
       const std::string theirs(bytes.begin(), bytes.end());
-      if (theirs != mine)
+      if (!job::agree(theirs, mine))
         throw_failure(failure_of(operation, diagnostician_.mismatch(operation.sequence, member, mine, theirs)));
     }
     if (operation.sequence < 2) return;
@@ -189,7 +189,7 @@ class ProcessWatch final : public OperationWatch {
     const auto deadline = Clock::now() + timeout_.load();
     while (!group_.store->check({key})) {
       if (peers_->is_gone(group_.ranks[member]))
-        throw_failure(failure_of(operation, diagnostician_.lost({group_.ranks[member]})));
+        throw_failure(failure_of(operation, diagnostician_.lost({group_.ranks[member]}, operation.purpose)));
       if (Clock::now() > deadline) throw_failure(failure_of(operation, diagnostician_.timed_out(operation, timeout_)));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

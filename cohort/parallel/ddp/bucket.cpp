@@ -30,8 +30,10 @@ at::Tensor make_alias(const at::Tensor& flat, int64_t offset, const at::Tensor& 
 }
 
 void check_matches(const at::Tensor& grad, const at::Tensor& slot) {
-  TORCH_CHECK(!grad.is_sparse(), "DistributedDataParallel: a parameter of sizes ", slot.sizes(),
-              " has a sparse gradient that was not announced; set expect_sparse_gradient for it");
+  TORCH_CHECK(!grad.is_sparse(), "a parameter of sizes ", slot.sizes(),
+              " has a sparse gradient that was not announced; give ddp::Reducer a flag for it in "
+              "ReducerOptions::expect_sparse_gradient (DistributedDataParallel knows those of torch::nn::Embedding and "
+              "EmbeddingBag only)");
   TORCH_CHECK(grad.scalar_type() == slot.scalar_type() && grad.device() == slot.device(), "Expected ", slot.toString(),
               ", got ", grad.toString());
 }
@@ -88,7 +90,10 @@ void Bucket::take(size_t slot, const at::Tensor& parameter, int world_size, Aver
 void Bucket::take_sparse(const at::Tensor& parameter, int world_size) {
   const auto& grad = parameter.grad();
   TORCH_CHECK(grad.defined(), "Expected sparse gradient to be defined.");
-  TORCH_CHECK(grad.is_sparse(), "Expected variable to have sparse gradient.");
+  TORCH_CHECK(grad.is_sparse(),
+              "Expected variable to have sparse gradient. (ReducerOptions::expect_sparse_gradient announces one "
+              "for a parameter of sizes ",
+              parameter.sizes(), ", whose gradient is dense.)");
   contents_ = grad;
   contents_.div_(world_size);
 }

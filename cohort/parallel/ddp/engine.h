@@ -8,6 +8,7 @@
 
 #include "cohort/parallel/ddp/bucket_plan.h"
 #include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/ddp/reducer_errors.h"
 
 namespace cohort::ddp {
 
@@ -26,6 +27,7 @@ class GradientEngine {
 struct EngineInput {
   std::vector<at::Tensor> parameters;
   ReducerOptions options;
+  Reader reader = Reader::kReducer;
   BucketCapacity capacity;
   std::vector<ParameterInfo> infos;
   /// First plan, in the order of reduction: PyTorch plans in parameter order and reverses the list of buckets.

@@ -17,6 +17,7 @@ class InlineEngine final : public GradientEngine {
   explicit InlineEngine(EngineInput input)
       : parameters_(std::move(input.parameters)),
         options_(std::move(input.options)),
+        reader_(input.reader),
         plan_(std::move(input.first_plan)),
         uses_(parameters_.size()),
         is_ready_(parameters_.size()) {
@@ -93,7 +94,13 @@ class InlineEngine final : public GradientEngine {
   }
 
   void check_all_used() const {
-    UnfinishedReduction state{.rank = options_.process_group->getRank(), .names = options_.parameter_names};
+    UnfinishedReduction state{.reader = reader_,
+                              .what = "the step cannot end",
+                              .rank = options_.process_group->getRank(),
+                              .world_size = options_.process_group->getSize(),
+                              .indices = {},
+                              .names = options_.parameter_names,
+                              .num_parameters = parameters_.size()};
     for (size_t i = 0; i < is_ready_.size(); ++i) {
       if (!is_ready_[i]) state.indices.push_back(i);
     }
@@ -102,6 +109,7 @@ class InlineEngine final : public GradientEngine {
 
   std::vector<at::Tensor> parameters_;
   ReducerOptions options_;
+  Reader reader_;
   BucketPlan plan_;
   std::vector<int> uses_;  // since the last reduction, local steps included
   std::vector<char> is_ready_;

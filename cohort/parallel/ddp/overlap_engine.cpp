@@ -18,6 +18,7 @@
 #include <mutex>
 
 #include "cohort/base/log.h"
+#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/ddp/agree_on_buckets.h"
@@ -69,7 +70,9 @@ class OverlapEngine final : public GradientEngine {
   void install_buckets(BucketPlan plan);
   at::Tensor make_contents(const std::vector<size_t>& indices) const;
   void check_prior_step_finished() const;
-  [[noreturn]] void throw_unfinished() const;
+  [[noreturn]] void throw_unfinished(const char* what) const;
+  ExtraGradient extra_gradient(size_t index) const;
+  base::CalledFor called_for(base::Purpose of_module, base::Purpose of_reducer) const;
   void on_gradient(size_t index);
   void mark_found_unused();
   void mark_ready(size_t index, bool is_used);
@@ -87,6 +90,7 @@ class OverlapEngine final : public GradientEngine {
 
   std::vector<at::Tensor> parameters_;
   ReducerOptions options_;
+  Reader reader_;
   BucketCapacity capacity_;
   std::vector<ParameterInfo> infos_;
   int world_size_;
@@ -123,6 +127,7 @@ class OverlapEngine final : public GradientEngine {
 OverlapEngine::OverlapEngine(EngineInput input)
     : parameters_(std::move(input.parameters)),
       options_(std::move(input.options)),
+      reader_(input.reader),
       capacity_(input.capacity),
       infos_(std::move(input.infos)),
       world_size_(options_.process_group->getSize()),
@@ -170,25 +175,38 @@ at::Tensor OverlapEngine::make_contents(const std::vector<size_t>& indices) cons
 }
 
 void OverlapEngine::check_prior_step_finished() const {
-  TORCH_CHECK(failure_.empty(), "this DistributedDataParallel cannot go on: an earlier step failed\n", failure_);
-  if (is_unfinished_) throw_unfinished();
+  TORCH_CHECK(failure_.empty(), failed_before_message(reader_, failure_));
+  if (is_unfinished_) throw_unfinished("prepare() cannot begin a step, because the one before is not finished");
 }
 
-void OverlapEngine::throw_unfinished() const {
-  UnfinishedReduction state{.rank = options_.process_group->getRank(),
+void OverlapEngine::throw_unfinished(const char* what) const {
+  UnfinishedReduction state{.reader = reader_,
+                            .what = what,
+                            .rank = options_.process_group->getRank(),
+                            .world_size = world_size_,
                             .find_unused_parameters = options_.find_unused_parameters,
                             .static_graph = options_.static_graph,
                             .indices = {},
-                            .names = options_.parameter_names};
+                            .names = options_.parameter_names,
+                            .num_parameters = parameters_.size()};
   for (size_t i = 0; i < is_ready_.size(); ++i) {
     if (!is_ready_[i]) state.indices.push_back(i);
   }
   TORCH_CHECK(false, unfinished_reduction_message(state));
 }
 
+ExtraGradient OverlapEngine::extra_gradient(size_t index) const {
+  return {reader_, options_.process_group->getRank(), world_size_, index, options_.parameter_names, searches_unused()};
+}
+
+base::CalledFor OverlapEngine::called_for(base::Purpose of_module, base::Purpose of_reducer) const {
+  return base::CalledFor(reader_ == Reader::kModule ? of_module : of_reducer);
+}
+
 void OverlapEngine::prepare_forward() {
   check_prior_step_finished();
   if (!should_rebuild() || ready_order_.size() != parameters_.size()) return;
+  const auto purpose = called_for(base::Purpose::kDdpBuckets, base::Purpose::kReducerBuckets);
   auto plan = plan_buckets_in_order(infos_, {capacity_.first_bytes, capacity_.bytes}, ready_order_);
   if (world_size_ > 1) plan = agree_on_buckets(options_.process_group, plan, parameters_.front().device());
   has_rebuilt_ = true;
@@ -212,10 +230,7 @@ void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
   if (outputs.empty()) return;
   unused_ = search_->unused(outputs);
   if (unused_.empty()) {
-    base::warn_once(
-        "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters "
-        "in the forward pass. The search walks the autograd graph in every iteration; turn it off if all "
-        "parameters always take part.");
+    base::warn_once(none_unused_message(reader_));
   }
 }
 
@@ -233,7 +248,7 @@ void OverlapEngine::on_gradient(size_t index) {
   }
   mark_found_unused();
   if (options_.static_graph) {
-    TORCH_CHECK(uses_left_[index] > 0, graph_changed_message());
+    TORCH_CHECK(uses_left_[index] > 0, graph_changed_message(extra_gradient(index)));
     if (--uses_left_[index] > 0) return;
   }
   if (should_rebuild()) ready_order_.push_back(index);
@@ -248,7 +263,7 @@ void OverlapEngine::mark_found_unused() {
 }
 
 void OverlapEngine::mark_ready(size_t index, bool is_used) {
-  TORCH_CHECK(!is_ready_[index], ready_twice_message(index, options_.parameter_names, searches_unused()));
+  TORCH_CHECK(!is_ready_[index], ready_twice_message(extra_gradient(index)));
   is_ready_[index] = 1;
   is_unfinished_ = true;
   const auto place = places_[index];
@@ -283,6 +298,7 @@ void OverlapEngine::reduce_rest() {
 
 void OverlapEngine::all_reduce(const at::Tensor& tensor, c10::intrusive_ptr<c10d::Work>& work) {
   std::vector<at::Tensor> tensors{tensor};
+  const auto purpose = called_for(base::Purpose::kDdpGradients, base::Purpose::kReducerGradients);
   c10d::AllreduceOptions options;
   options.asyncOp = is_expecting_;
   work = options_.process_group->getBackend(tensor.device().type())->allreduce(tensors, options);
@@ -296,7 +312,7 @@ void OverlapEngine::finalize() {
   if (!is_expecting_) return;
   TORCH_CHECK(failure_.empty(), failure_);
   if (is_first_static_step()) return finish_first_static_step();
-  if (!searches_unused() && !options_.static_graph) throw_unfinished();
+  if (!searches_unused() && !options_.static_graph) throw_unfinished("finalize() cannot end the step");
   mark_found_unused();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!is_ready_[i]) mark_ready(i, /*is_used=*/false);

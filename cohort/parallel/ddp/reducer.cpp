@@ -7,6 +7,7 @@
 
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
@@ -22,13 +23,14 @@ void settle_options(const std::vector<at::Tensor>& parameters, ReducerOptions& o
   TORCH_CHECK_VALUE(is_member(options.process_group), "ddp::Reducer: this rank is not a member of the process group");
   auto& sparse = options.expect_sparse_gradient;
   if (sparse.empty()) sparse.assign(parameters.size(), false);
-  TORCH_CHECK_VALUE(sparse.size() == parameters.size(), "expect_sparse_gradient needs one flag per parameter, ",
-                    parameters.size(), ", got ", sparse.size());
+  TORCH_CHECK_VALUE(sparse.size() == parameters.size(),
+                    "ddp::ReducerOptions: expect_sparse_gradient needs one flag per parameter, ", parameters.size(),
+                    ", got ", sparse.size());
   TORCH_CHECK_VALUE(options.parameter_names.empty() || options.parameter_names.size() == parameters.size(),
-                    "parameter_names needs one name per parameter, ", parameters.size(), ", got ",
+                    "ddp::ReducerOptions: parameter_names needs one name per parameter, ", parameters.size(), ", got ",
                     options.parameter_names.size());
-  TORCH_CHECK_VALUE(!options.bucket_cap_mb || *options.bucket_cap_mb > 0, "bucket_cap_mb must be positive, got ",
-                    options.bucket_cap_mb.value_or(0));
+  TORCH_CHECK_VALUE(!options.bucket_cap_mb || *options.bucket_cap_mb > 0,
+                    "ddp::ReducerOptions: bucket_cap_mb must be positive, got ", options.bucket_cap_mb.value_or(0));
 }
 
 std::vector<ParameterInfo> describe(const std::vector<at::Tensor>& parameters, const std::vector<bool>& sparse) {
@@ -37,6 +39,18 @@ std::vector<ParameterInfo> describe(const std::vector<at::Tensor>& parameters, c
     infos.push_back({parameters[i].scalar_type(), parameters[i].device(), parameters[i].nbytes(), sparse[i]});
   }
   return infos;
+}
+
+// Of ddp::Reducer's own users; DistributedDataParallel has verified its module's before.
+void verify_parameters(const Group& group, const std::vector<at::Tensor>& parameters) {
+  try {
+    parallel::verify_same_parameters(group, parameters);
+  } catch (const c10::DistError&) {  // the ranks' exchange has failed
+    throw;
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false,
+                different_parameters_message(group->getRank(), group->getSize(), error.what_without_backtrace()));
+  }
 }
 
 std::unique_ptr<GradientEngine> make_engine(EngineInput input) {
@@ -58,11 +72,14 @@ std::unique_ptr<GradientEngine> make_engine(EngineInput input) {
 
 }  // namespace
 
-Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options) {
+Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options)
+    : Reducer(std::move(parameters), std::move(options), Reader::kReducer) {}
+
+Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader) {
   comm::gradients_are_exchanged();
   settle_options(parameters, options);
   if (options.verify_parameters && options.process_group->getSize() > 1) {
-    parallel::verify_same_parameters(options.process_group, parameters);
+    verify_parameters(options.process_group, parameters);
   }
   EngineInput input;
   input.capacity = bucket_capacity(options.bucket_cap_mb);
@@ -73,6 +90,7 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options) {
   std::reverse(input.first_plan.begin(), input.first_plan.end());
   input.parameters = std::move(parameters);
   input.options = std::move(options);
+  input.reader = reader;
   engine_ = make_engine(std::move(input));
 }
 

@@ -28,6 +28,7 @@
 namespace cohort::ddp {
 
 class GradientEngine;
+enum class Reader;
 
 class COHORT_API Reducer {
  public:
@@ -46,8 +47,8 @@ class COHORT_API Reducer {
   /// Begins a step whose gradients will be reduced.
   /// `outputs`: tensors the loss is computed from; with find_unused_parameters, parameters they do not depend on are known
   /// to be unused at once. Without outputs finalize() tells.
-  /// Throws c10::Error with PyTorch's "Expected to have finished reduction in the prior iteration ..." when the step before
-  /// left parameters without gradients; the message names them.
+  /// Throws c10::Error when the step before left parameters without gradients; the message names them. (Texts of
+  /// Engine::kC10d are LibTorch's: "Expected to have finished reduction in the prior iteration ...".)
   void prepare(const std::vector<at::Tensor>& outputs = {});
 
   /// Ends a step explicitly: parameters without a gradient count as unused, which needs find_unused_parameters or
@@ -60,6 +61,9 @@ class COHORT_API Reducer {
   bool has_rebuilt_buckets() const;
 
  private:
+  friend class Replica;
+  Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader);
+
   std::unique_ptr<GradientEngine> engine_;
   bool is_forward_prepared_ = false;
 };

@@ -12,6 +12,8 @@
 #include <unordered_set>
 
 #include "cohort/base/log.h"
+#include "cohort/base/purpose.h"
+#include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "cohort/parallel/module/synchronize.h"
 
@@ -117,7 +119,7 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   reducer_options.expect_sparse_gradient = std::move(parameters.is_sparse);
   reducer_options.parameter_names = std::move(parameters.names);
   reducer_options.engine = options_.engine;
-  reducer_ = std::make_unique<Reducer>(parameters.tensors, std::move(reducer_options));
+  reducer_ = std::unique_ptr<Reducer>(new Reducer(parameters.tensors, std::move(reducer_options), Reader::kModule));
   // A static graph may reach a parameter several times in one backward pass.
   if (options_.process_group->getSize() > 1 && !options_.static_graph) {
     hook_ = std::make_unique<parallel::GradientHook>(
@@ -149,6 +151,7 @@ std::optional<c10::Device> Replica::input_device() const {
 void Replica::before_forward() {
   if (at::GradMode::is_enabled()) reducer_->prepare_forward();
   if (!synchronises_buffers_ || !options_.forward_sync_buffers || options_.process_group->getSize() == 1) return;
+  const base::CalledFor purpose(base::Purpose::kDdpBuffers);
   parallel::broadcast_from_first(options_.process_group, without_duplicates(module_.buffers()));
 }
 

@@ -40,7 +40,7 @@ TEST(ReducerErrors, UnfinishedReductionOfAStaticGraphMessage) {
 
 TEST(ReducerErrors, ReadyTwiceMessage) {
   EXPECT_EQ(
-      ready_twice_message(1, {"a", "b"}, false),
+      ready_twice_message({.index = 1, .names = {"a", "b"}}),
       "Expected to mark a variable ready only once. Either a parameter is used outside `forward` (for example shared "
       "by "
       "several forward and backward passes at a time), or several reentrant backward passes use it (for example "
@@ -48,15 +48,44 @@ TEST(ReducerErrors, ReadyTwiceMessage) {
       "this.\nParameter at index 1 with name b has been marked as ready twice. This means that multiple autograd "
       "engine "
       "hooks have fired for this particular parameter during this iteration.");
-  EXPECT_NE(ready_twice_message(1, {}, true).find("turn off find_unused_parameters.\nParameter at index 1 has been"),
+  EXPECT_NE(ready_twice_message({.index = 1, .names = {}, .searched = true})
+                .find("turn off find_unused_parameters.\nParameter at index 1 has been"),
             std::string::npos);
 }
 
 TEST(ReducerErrors, GraphChangedMessage) {
   EXPECT_EQ(
-      graph_changed_message(),
+      graph_changed_message({.names = {}}),
       "Your training graph has changed in this iteration, e.g., one parameter is unused in first iteration, but then "
       "got used in the second iteration. this is not compatible with static_graph set to True.");
+}
+
+TEST(ReducerErrors, LongListsAreCutForUsersOfReducerMessage) {
+  UnfinishedReduction state{
+      .reader = Reader::kReducer, .what = "finalize() cannot end the step", .names = {}, .num_parameters = 30};
+  for (size_t i = 0; i < 22; ++i) state.indices.push_back(i);
+  const auto text = unfinished_reduction_message(state);
+  EXPECT_NE(
+      text.find("\n  caused by: 22 of 30 parameters got no gradient: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, "
+                "15, 16, 17, 18, 19 and 2 more\n"),
+      std::string::npos)
+      << text;
+}
+
+TEST(ReducerErrors, StepsAfterAFailureAndNeedlessSearchesMessage) {
+  EXPECT_EQ(failed_before_message(Reader::kModule, "why"),
+            "this DistributedDataParallel cannot go on: an earlier step failed\nwhy");
+  EXPECT_EQ(failed_before_message(Reader::kReducer, "why"),
+            "this ddp::Reducer cannot go on: an earlier step failed\nwhy");
+  EXPECT_EQ(
+      none_unused_message(Reader::kModule),
+      "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters in the "
+      "forward pass. The search walks the autograd graph in every iteration; turn it off if all parameters always take "
+      "part.");
+  EXPECT_EQ(
+      none_unused_message(Reader::kReducer),
+      "ReducerOptions::find_unused_parameters is set, but the tensors given to ddp::Reducer::prepare() depend on every "
+      "parameter. The search walks the autograd graph in every step; turn it off if all parameters always take part.");
 }
 
 }  // namespace

@@ -1,0 +1,186 @@
+// LibTorch's own autocast, gradient clipping and learning-rate schedulers work with DistributedDataParallel as they are. Two
+// ranks end with the bits of one process that takes both ranks' shares one after the other (halving is exact), and close to one
+// that takes them as one batch.
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <mutex>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "tests/parallel/ddp/nets.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+constexpr int kNumTrainingSteps = 8;
+
+/// LibTorch's autocast has functions and no guard. The switch is the thread's.
+class CpuAutocast {
+ public:
+  CpuAutocast() {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  }
+  ~CpuAutocast() {
+    at::autocast::clear_cache();  // of weights in bfloat16, which the optimizer's step makes stale
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  }
+};
+
+using Schedule = std::function<void(float loss)>;
+
+struct Training {
+  bool autocasts = false;
+  double max_norm = 0;  // 0: no clipping
+  std::function<Schedule(torch::optim::Optimizer&)> make_schedule = {};
+};
+
+struct Trained {
+  std::vector<at::Tensor> weights;
+  std::vector<double> norms;  // before clipping
+  std::vector<double> rates;  // of each step
+};
+
+at::Tensor share_of(int rank, int step) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(100 * step + rank);
+  return at::randn({4, 8}, generator, at::kFloat);
+}
+
+test::Mlp equal_net() {
+  static std::mutex mutex;  // LibTorch's default generator is global
+  const std::lock_guard lock(mutex);
+  torch::manual_seed(5);
+  return test::Mlp();
+}
+
+template <class Model>
+at::Tensor loss_of(Model& model, const at::Tensor& x, const Training& training) {
+  at::Tensor output;
+  if (training.autocasts) {
+    const CpuAutocast autocast;
+    output = model(x);
+    REQUIRE(output.scalar_type() == at::kBFloat16);
+  } else {
+    output = model(x);
+  }
+  return (output.to(at::kFloat) - x.narrow(1, 0, 4)).pow(2).mean();
+}
+
+// `backward` computes the gradients of a step and returns its loss.
+Trained train_by(const test::Mlp& net, const Training& training, const std::function<at::Tensor(int step)>& backward) {
+  Trained trained;
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.2).momentum(0.9));
+  const auto schedule = training.make_schedule ? training.make_schedule(optimizer) : Schedule([](float) {});
+  for (int step = 0; step < kNumTrainingSteps; ++step) {
+    optimizer.zero_grad();
+    const auto loss = backward(step);
+    if (training.max_norm > 0) {
+      trained.norms.push_back(torch::nn::utils::clip_grad_norm_(net->parameters(), training.max_norm));
+    }
+    trained.rates.push_back(optimizer.param_groups()[0].options().get_lr());
+    optimizer.step();
+    schedule(loss.item<float>());
+  }
+  for (const auto& weight : net->parameters()) trained.weights.push_back(weight.detach());
+  return trained;
+}
+
+Trained in_one_process(const Training& training) {
+  auto net = equal_net();
+  return train_by(net, training, [&](int step) {
+    at::Tensor sum = at::zeros({});
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto loss = loss_of(net, share_of(rank, step), training) / 2;
+      loss.backward();
+      sum += loss.detach();
+    }
+    return sum;
+  });
+}
+
+Trained on_the_joined_batch(const Training& training) {
+  auto net = equal_net();
+  return train_by(net, training, [&](int step) {
+    const auto loss = loss_of(net, at::cat({share_of(0, step), share_of(1, step)}), training);
+    loss.backward();
+    return loss.detach();
+  });
+}
+
+Trained under_ddp(int rank, const Group& group, const Training& training) {
+  auto net = equal_net();
+  DistributedDataParallel ddp(net, {.process_group = group});
+  return train_by(net, training, [&](int step) {
+    const auto loss = loss_of(ddp, share_of(rank, step), training);
+    loss.backward();
+    const auto mean = loss.detach().clone();
+    all_reduce(mean, {.op = ReduceOp::AVG, .group = group});
+    return mean;
+  });
+}
+
+// Returns what one process did. `tolerance`: how far the weights may be from those of the joined batch.
+Trained expect_ranks_train_as_one_process(const Training& training, double tolerance) {
+  const auto alone = in_one_process(training);
+  test::run_rank_threads(2, [&](int rank, const Group& group) {
+    const auto trained = under_ddp(rank, group, training);
+    REQUIRE(trained.norms == alone.norms);
+    REQUIRE(trained.rates == alone.rates);
+    for (size_t i = 0; i < alone.weights.size(); ++i) REQUIRE(trained.weights[i].equal(alone.weights[i]));
+  });
+  const auto joined = on_the_joined_batch(training);
+  const auto untrained = equal_net()->parameters();
+  for (size_t i = 0; i < alone.weights.size(); ++i) {
+    EXPECT_TRUE(at::allclose(alone.weights[i], joined.weights[i], 0, tolerance)) << "parameter " << i;
+    EXPECT_FALSE(at::allclose(alone.weights[i], untrained[i], 0, 10 * tolerance))
+        << "parameter " << i << " has not moved";
+  }
+  return alone;
+}
+
+TEST(DdpWithLibTorch, AutocastOfTheForwardPass) {
+  const Training plain, autocast{.autocasts = true};
+  // bfloat16 has 8 bits: sums over a share and over the whole batch are rounded at different places.
+  const auto rounded = expect_ranks_train_as_one_process(autocast, 5e-3);
+  EXPECT_FALSE(rounded.weights[0].equal(in_one_process(plain).weights[0]));
+  EXPECT_EQ(rounded.weights[0].scalar_type(), at::kFloat);
+}
+
+TEST(DdpWithLibTorch, ClipGradNormSeesTheAveragedGradients) {
+  constexpr double kMaxNorm = 0.5;
+  const auto clipped = expect_ranks_train_as_one_process({.max_norm = kMaxNorm}, 1e-6);
+  EXPECT_GT(clipped.norms.front(), kMaxNorm) << "nothing was clipped";
+  EXPECT_FALSE(clipped.weights[0].equal(in_one_process({}).weights[0]));
+}
+
+// LibTorch's StepLR lowers the rate when step() is called for the (step_size + 1)th time, one epoch later than Python's.
+TEST(DdpWithLibTorch, StepLrLowersTheRateOfEachRank) {
+  const auto trained = expect_ranks_train_as_one_process(
+      {.make_schedule =
+           [](torch::optim::Optimizer& optimizer) {
+             auto schedule = std::make_shared<torch::optim::StepLR>(optimizer, /*step_size=*/2, /*gamma=*/0.5);
+             return Schedule([schedule](float) { schedule->step(); });
+           }},
+      1e-6);
+  EXPECT_EQ(trained.rates, (std::vector<double>{0.2, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05, 0.025}));
+}
+
+TEST(DdpWithLibTorch, ReduceLrOnPlateauFollowsTheMeanOfTheRanksLosses) {
+  const auto trained = expect_ranks_train_as_one_process(
+      {.make_schedule =
+           [](torch::optim::Optimizer& optimizer) {
+             using Plateau = torch::optim::ReduceLROnPlateauScheduler;
+             auto schedule = std::make_shared<Plateau>(optimizer, Plateau::min, /*factor=*/0.5f, /*patience=*/0);
+             return Schedule([schedule](float loss) { schedule->step(loss); });
+           }},
+      1e-6);
+  EXPECT_EQ(trained.rates.front(), 0.2);
+  EXPECT_LT(trained.rates.back(), 0.2) << "the losses fell in every step";
+}
+
+}  // namespace
+}  // namespace cohort
