@@ -1,6 +1,7 @@
 /// JSON by hand, for the few lines that a layer writes without a library for it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -8,5 +9,8 @@ namespace cohort::base {
 
 /// The text in quotes, with escapes for quotes, backslashes and control characters. Other bytes stay as they are.
 std::string json_string(std::string_view text);
+
+/// How many lists and objects lie within each other at most. Requires no valid JSON.
+size_t json_depth(std::string_view text);
 
 }  // namespace cohort::base

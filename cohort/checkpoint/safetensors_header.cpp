@@ -16,6 +16,8 @@ using base::Error;
 using base::Result;
 
 constexpr const char* kMetadataKey = "__metadata__";
+// A description needs 3.
+constexpr size_t kMaxDepth = 64;
 
 constexpr std::array<std::pair<std::string_view, c10::ScalarType>, 19> kDtypes{{
     {"F64", c10::ScalarType::Double},
@@ -56,17 +58,18 @@ Error tensor_error(const std::string& name, const std::string& reason) {
 
 std::string interval(const TensorEntry& entry) { return c10::str("[", entry.begin, ", ", entry.end, "]"); }
 
-// What a parsed object no longer tells: the order of its keys, and whether one came twice. Reads the text a second time; the
-// library's callbacks during the first would look at all tensors before, for each tensor.
+// What a parsed object does not tell: the order of its keys, whether one comes twice, and before it is parsed, whether it is
+// nested so deeply that the library's recursive functions would take more stack than there is. Reads the text by itself; the
+// library's callbacks while it parses would look at all tensors before, for each tensor.
 class KeyWatcher final : public nlohmann::json_sax<Json> {
  public:
   bool start_object(std::size_t) override {
     keys_.emplace_back();
-    return true;
+    return enter();
   }
   bool end_object() override {
     keys_.pop_back();
-    return true;
+    return leave();
   }
   bool key(std::string& text) override {
     const std::string& key = text;
@@ -84,14 +87,22 @@ class KeyWatcher final : public nlohmann::json_sax<Json> {
   bool number_float(Json::number_float_t, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
   bool binary(Json::binary_t&) override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override { return false; }
 
+  bool is_too_deep() const { return depth_ > kMaxDepth; }
   const std::optional<std::string>& duplicate() const { return duplicate_; }
   std::vector<std::string>& names() { return names_; }
 
  private:
+  bool enter() { return ++depth_ <= kMaxDepth; }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+
+  size_t depth_ = 0;
   std::vector<std::set<std::string>> keys_;
   std::vector<std::string> names_;
   std::optional<std::string> duplicate_;
@@ -106,8 +117,9 @@ Result<ParsedText> parse_json(std::string_view text) {
   if (text.empty() || text.front() != '{') return Error("the header does not begin with {");
   KeyWatcher watcher;
   try {
-    Json json = Json::parse(text.begin(), text.end());
     Json::sax_parse(text.begin(), text.end(), &watcher);
+    if (watcher.is_too_deep()) return Error("the header is nested deeper than any description of tensors");
+    Json json = Json::parse(text.begin(), text.end());
     if (watcher.duplicate()) return Error(*watcher.duplicate());
     return ParsedText{std::move(json), std::move(watcher.names())};
   } catch (const Json::exception& error) {
@@ -139,8 +151,8 @@ Result<std::vector<uint64_t>> parse_numbers(const std::string& tensor, const Jso
   std::vector<uint64_t> numbers;
   for (const Json& number : info[key]) {
     if (!number.is_number_unsigned() || number.get<uint64_t>() > INT64_MAX) {
-      return tensor_error(tensor,
-                          std::string(key) + " holds " + number.dump() + ", which is not a whole number in [0, 2^63)");
+      return tensor_error(tensor, std::string(key) + " holds " + shortened(number.dump()) +
+                                      ", which is not a whole number in [0, 2^63)");
     }
     numbers.push_back(number.get<uint64_t>());
   }

@@ -10,6 +10,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr size_t kMaxNames = 65'536;
+// No host's name is longer.
+constexpr size_t kMaxNameBytes = 255;
 // A width beyond this cannot be a zero-padded number.
 constexpr size_t kMaxDigits = 18;
 
@@ -51,27 +53,38 @@ base::Result<Names> expand_range(const std::string& range, std::string_view text
   return numbers;
 }
 
+// "01-03,7"; no more numbers than names are allowed.
+base::Result<Names> expand_ranges(std::string_view ranges, std::string_view text) {
+  Names numbers;
+  for (const auto& range : base::split(ranges, ',')) {
+    const auto expanded = expand_range(range, text);
+    if (!expanded) return expanded.error();
+    numbers.insert(numbers.end(), expanded->begin(), expanded->end());
+    if (numbers.size() > kMaxNames) return malformed(text, fmt::format("it has more than {} names", kMaxNames));
+  }
+  return numbers;
+}
+
 // Every beginning with every number; later brackets vary fastest.
 base::Result<Names> expand_name(const std::string& name, std::string_view text) {
   Names results(1);
   for (size_t begin = 0; begin < name.size();) {
     const auto open = name.find('[', begin);
     const auto plain = name.substr(begin, open - begin);
+    if (results.front().size() + plain.size() > kMaxNameBytes) {
+      return malformed(text, fmt::format("a name has more than {} letters", kMaxNameBytes));
+    }
     for (auto& result : results) result += plain;
     if (open == std::string::npos) break;
     const auto close = name.find(']', open);
-    Names longer;
-    for (const auto& range : base::split(name.substr(open + 1, close - open - 1), ',')) {
-      const auto numbers = expand_range(range, text);
-      if (!numbers) return numbers.error();
-      for (const auto& number : *numbers) longer.push_back(number);
-    }
-    if (longer.size() * results.size() > kMaxNames) {
+    const auto numbers = expand_ranges(std::string_view(name).substr(open + 1, close - open - 1), text);
+    if (!numbers) return numbers.error();
+    if (numbers->size() * results.size() > kMaxNames) {
       return malformed(text, fmt::format("it has more than {} names", kMaxNames));
     }
     Names products;
     for (const auto& result : results) {
-      for (const auto& number : longer) products.push_back(result + number);
+      for (const auto& number : *numbers) products.push_back(result + number);
     }
     results = std::move(products);
     begin = close + 1;

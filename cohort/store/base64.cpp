@@ -7,6 +7,8 @@
 namespace cohort::store {
 namespace {
 
+constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
@@ -22,9 +24,9 @@ std::string to_base64(std::string_view bytes) {
 std::optional<std::string> from_base64(std::string_view text) {
   const auto end = std::min(text.find('='), text.size());
   const auto num_padding = text.size() - end;
-  // OpenSSL takes white space at both ends and padding anywhere.
+  // OpenSSL takes white space at both ends, padding anywhere, and '-' as an end.
   if (text.size() % 4 != 0 || num_padding > 2 || text.find_first_not_of('=', end) != std::string_view::npos ||
-      text.find_first_of(" \t\r\n") != std::string_view::npos) {
+      text.substr(0, end).find_first_not_of(kAlphabet) != std::string_view::npos) {
     return std::nullopt;
   }
   std::string bytes(text.size() / 4 * 3, '\0');

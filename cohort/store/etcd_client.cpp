@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "cohort/base/json_text.h"
 #include "cohort/base/text.h"
 #include "cohort/store/base64.h"
 #include "cohort/store/waiting.h"
@@ -23,6 +24,9 @@ constexpr milliseconds kLongestRetryPause{250};
 // Of gRPC: the request took too long inside etcd; there is no leader, or the server is about to stop.
 constexpr int kDeadlineExceeded = 4;
 constexpr int kUnavailable = 14;
+
+// Answers have 6. Copying what is nested a hundred thousand times takes more stack than a thread has.
+constexpr size_t kMostDepth = 64;
 
 constexpr std::string_view kNoTls = "cannot speak TLS with ";
 
@@ -42,7 +46,8 @@ EtcdClient::Attempt EtcdClient::attempt(const std::string& path, const std::stri
     return {answer.error(), !is_hopeless, is_hopeless};
   }
   was_answered_ = true;
-  auto parsed = json::parse(answer->body, nullptr, false);
+  auto parsed = base::json_depth(answer->body) > kMostDepth ? json(json::value_t::discarded)
+                                                            : json::parse(answer->body, nullptr, false);
   if (answer->status == 200 && parsed.is_object()) return {std::move(parsed), false};
   if (!parsed.is_object()) {
     return {Error(fmt::format("it answers with HTTP status {} and no JSON", answer->status))

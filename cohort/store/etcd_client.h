@@ -25,9 +25,10 @@ class EtcdClient {
     std::chrono::milliseconds retry_time{30'000};
     /// Nothing: without TLS.
     std::optional<TlsOptions> tls;
+    OpenStream open = nullptr;
   };
   explicit EtcdClient(const Options& options)
-      : options_(options), http_(options.host, options.port, options.family, options.tls) {}
+      : options_(options), http_(options.host, options.port, options.family, options.tls, options.open) {}
 
   /// `path` such as "/v3/kv/range". Errors: etcd's own words, or that it gave no answer for so long; at once if TLS cannot work
   /// (is_tls_hopeless() of etcd_store.h) and never has: certificates may be renewed while a job runs.

@@ -21,6 +21,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLongestPollPause{100};
 constexpr size_t kKeysOfOneChange = 100;
 
+EtcdClient::Options client_options(const EtcdStoreOptions& options) {
+  return {options.host, options.port, options.family, options.retry_time, options.tls, options.open};
+}
+
 // Once, although whoever waits for etcd connects again and again.
 void warn_of_key(const TlsOptions& options) {
   static std::atomic<bool> was_said = false;
@@ -32,9 +36,8 @@ void warn_of_key(const TlsOptions& options) {
 
 EtcdStore::EtcdStore(const EtcdStoreOptions& options, std::shared_ptr<EtcdLease> lease)
     : options_(options),
-      session_(std::make_unique<EtcdSession>(
-          EtcdClient::Options{options.host, options.port, options.family, options.retry_time, options.tls},
-          EtcdKeys("cohort/" + options.job), std::move(lease))) {
+      session_(
+          std::make_unique<EtcdSession>(client_options(options), EtcdKeys("cohort/" + options.job), std::move(lease))) {
   set_timeout(options.timeout);
 }
 
@@ -51,8 +54,7 @@ Store::Result<std::unique_ptr<EtcdStore>> EtcdStore::connect(const EtcdStoreOpti
   }
   if (options.job.empty()) return Error("a store in etcd needs the name of a job");
   if (options.tls) warn_of_key(*options.tls);
-  auto lease = EtcdLease::take({options.host, options.port, options.family, options.retry_time, options.tls},
-                               EtcdKeys("cohort/" + options.job), options.time_to_live);
+  auto lease = EtcdLease::take(client_options(options), EtcdKeys("cohort/" + options.job), options.time_to_live);
   if (!lease) return Error("cannot open the store in etcd").caused_by(lease.error());
   return std::unique_ptr<EtcdStore>(new EtcdStore(options, std::move(*lease)));
 }
@@ -213,7 +215,10 @@ Store::Result<Store::Keys> EtcdStore::list_keys() {
   const auto found = session_->range(request);
   if (!found) return found.error();
   Keys keys;
-  for (const auto& entry : *found) keys.push_back(entry.key.substr(session_->keys().values().size()));
+  const auto prefix = session_->keys().values();
+  for (const auto& entry : *found) {
+    if (entry.key.starts_with(prefix)) keys.push_back(entry.key.substr(prefix.size()));
+  }
   return keys;
 }
 

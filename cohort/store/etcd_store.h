@@ -12,6 +12,7 @@
 
 #include "cohort/store/socket.h"
 #include "cohort/store/store.h"
+#include "cohort/store/stream.h"
 #include "cohort/store/tls_options.h"
 
 namespace cohort::store {
@@ -34,6 +35,7 @@ struct EtcdStoreOptions {
   std::chrono::seconds time_to_live{60};
   /// Nothing: without TLS, unless host says "https://".
   std::optional<TlsOptions> tls;
+  OpenStream open = nullptr;
 };
 
 /// An error of connect() that stays until files or certificates are put right.

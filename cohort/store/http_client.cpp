@@ -18,6 +18,8 @@ using std::chrono::milliseconds;
 namespace http = boost::beast::http;
 
 constexpr uint64_t kMaxBodyBytes = 64 * 1024 * 1024;
+/// What may come of a chunk's size, or of what follows the last chunk, before it is whole.
+constexpr size_t kMaxUnread = 64 * 1024;
 constexpr milliseconds kConnectTime = std::chrono::seconds(2);
 
 }  // namespace
@@ -42,6 +44,11 @@ Result<HttpAnswer> HttpClient::post(const std::string& path, const std::string& 
 }
 
 Result<void> HttpClient::connect(milliseconds timeout) {
+  is_proven_ = false;
+  if (open_) {
+    stream_ = open_();
+    return {};
+  }
   const auto deadline = Clock::now() + timeout;
   std::unique_ptr<TlsStream> tls;
   if (tls_) {
@@ -52,7 +59,6 @@ Result<void> HttpClient::connect(milliseconds timeout) {
   }
   auto socket = connect_to(host_, port_, std::min(timeout, kConnectTime), family_);
   if (!socket) return socket.error();
-  is_proven_ = false;
   stream_ = std::make_unique<SocketStream>(std::move(*socket));
   if (!tls) return {};
   auto done = tls->shake_hands(std::move(stream_), deadline);
@@ -88,6 +94,9 @@ Result<HttpAnswer> HttpClient::receive_answer(Clock::time_point deadline) {
         return Error(fmt::format("its answer is not HTTP: a body of {} bytes", *parser.content_length()));
       }
     } while (!problem && !unread.empty() && !parser.is_done());
+    if (unread.size() > kMaxUnread && !parser.is_done()) {
+      return Error(fmt::format("its answer is not HTTP: a line of more than {} bytes", kMaxUnread));
+    }
   }
   is_proven_ = true;
   HttpAnswer answer{static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};

@@ -24,8 +24,8 @@ struct HttpAnswer {
 class HttpClient {
  public:
   HttpClient(std::string host, int port, base::IpFamily family = base::IpFamily::kAny,
-             std::optional<TlsOptions> tls = std::nullopt)
-      : host_(std::move(host)), port_(port), family_(family), tls_(std::move(tls)) {}
+             std::optional<TlsOptions> tls = std::nullopt, OpenStream open = nullptr)
+      : host_(std::move(host)), port_(port), family_(family), tls_(std::move(tls)), open_(std::move(open)) {}
 
   /// Sends a body of JSON and returns whatever the server answers, 64 MiB at most. An error: there was no complete answer in
   /// time; whether the server has acted on the request is unknown then.
@@ -44,6 +44,7 @@ class HttpClient {
   const int port_;
   const base::IpFamily family_;
   const std::optional<TlsOptions> tls_;
+  const OpenStream open_;
   std::unique_ptr<Stream> stream_;
   /// This connection has brought an answer.
   bool is_proven_ = false;

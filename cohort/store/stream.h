@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string_view>
 
 #include "cohort/base/file.h"
@@ -23,6 +25,9 @@ class Stream {
   /// A new connection would fail in the same way as this one did.
   virtual bool is_hopeless() const { return false; }
 };
+
+/// Opens a connection in another way than by TCP: for tests that answer themselves.
+using OpenStream = std::function<std::unique_ptr<Stream>()>;
 
 /// A connected socket.
 class SocketStream final : public Stream {

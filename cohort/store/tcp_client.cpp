@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kProbeTime{300};
+constexpr size_t kFirstPiece = 64 * 1024;
 
 std::string end_of_connection(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address{};
@@ -49,14 +50,19 @@ std::string TcpClient::server_address() const { return end_of_connection(socket_
 Store::Result<std::unique_ptr<TcpClient>> TcpClient::connect(const TcpClientOptions& options) {
   auto socket = connect_to(options.host, options.port, options.timeout, options.family);
   if (!socket) return socket.error();
-  std::unique_ptr<TcpClient> client(new TcpClient(options, std::move(*socket)));
-  client->set_timeout(options.timeout);
+  auto client = on(std::move(*socket), options);
   if (auto begun = client->begin(); !begun) {
     return Error(fmt::format("{}:{} is not a store", options.host, options.port)).caused_by(begun.error());
   }
   if (!options.token.empty()) {
     if (auto proved = client->prove_token(); !proved) return proved.error();
   }
+  return client;
+}
+
+std::unique_ptr<TcpClient> TcpClient::on(base::Fd socket, const TcpClientOptions& options) {
+  std::unique_ptr<TcpClient> client(new TcpClient(options, std::move(socket)));
+  client->set_timeout(options.timeout);
   return client;
 }
 
@@ -208,8 +214,13 @@ Store::Result<std::string> TcpClient::receive_text() {
   const auto size = receive_number(8, options_.answer_timeout);
   if (!size) return size.error();
   if (*size > kMaxAnswerBytes) return lost(fmt::format("it announces a value of {} bytes", *size));
-  std::string text(static_cast<size_t>(*size), '\0');
-  if (auto got = receive(text.data(), text.size(), options_.answer_timeout); !got) return got.error();
+  // Memory is taken as bytes come: so many may be announced, and never sent.
+  std::string text;
+  while (text.size() < *size) {
+    const auto begin = text.size();
+    text.resize(std::min<size_t>(*size, std::max(2 * begin, kFirstPiece)));
+    if (auto got = receive(&text[begin], text.size() - begin, options_.answer_timeout); !got) return got.error();
+  }
   return text;
 }
 
@@ -355,9 +366,12 @@ Store::Result<Store::Keys> TcpClient::list_keys() {
   const auto count = receive_number(8, options_.answer_timeout);
   if (!count) return count.error();
   Keys keys;
+  uint64_t num_bytes = 0;
   for (uint64_t i = 0; i < *count; ++i) {
     auto key = receive_text();
     if (!key) return key.error();
+    num_bytes += sizeof(uint64_t) + key->size();
+    if (num_bytes > kMaxAnswerBytes) return lost(fmt::format("its keys take more than {} bytes", kMaxAnswerBytes));
     // Keys of clients that are not PyTorch's may lack the prefix.
     keys.push_back(key->substr(key->compare(0, 1, "/") == 0 ? 1 : 0));
   }

@@ -33,6 +33,8 @@ class TcpClient final : public Store {
  public:
   /// Waits until a server answers there.
   static Result<std::unique_ptr<TcpClient>> connect(const TcpClientOptions& options);
+  /// On a connection to a store that there is already; for tests, in which a store answers what it likes.
+  static std::unique_ptr<TcpClient> on(base::Fd socket, const TcpClientOptions& options);
 
   Result<void> set(const std::string& key, const std::string& value) override;
   Result<std::string> get(const std::string& key) override;

@@ -55,6 +55,13 @@ TEST(Text, DidYouMeanNamesOnlyNearWords) {
   EXPECT_EQ(did_you_mean("mpi", backends), "");
 }
 
+// Words that are far too long are not compared letter by letter, which would take minutes here.
+TEST(Text, NothingIsNearAWordOfMillionsOfLetters) {
+  const std::vector<std::string> candidates(1000, "nproc-per-node");
+  const std::string word = std::string(20'000'000, 'n');  // NOLINT(bugprone-string-constructor)
+  EXPECT_EQ(did_you_mean(word, candidates), "");
+}
+
 TEST(Text, FormatsBytes) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(1023), "1023 B");

@@ -43,6 +43,21 @@ TEST(SafetensorsHeader, HasAsManyTensorsAsItMay) {
   EXPECT_EQ(parsed->entries[299'999].name, "layer.299999");
 }
 
+// The library for JSON would take a frame of the stack for each bracket.
+TEST(SafetensorsHeader, NestedWithoutEndMessage) {
+  const auto deep = std::string(300'000, '[') + std::string(300'000, ']');
+  EXPECT_EQ(parse_header(R"({"a":{"dtype":"F32","data_offsets":[0,0],"shape":[)" + deep + "]}}", 0).error().message(),
+            "the header is nested deeper than any description of tensors");
+  EXPECT_EQ(parse_header(R"({"a":{"dtype":"F32","data_offsets":[0,0],"shape":[[1]]}})", 0).error().message(),
+            "tensor \"a\": shape holds [1], which is not a whole number in [0, 2^63)");
+}
+
+TEST(SafetensorsHeader, LongNonsenseIsShortenedMessage) {
+  const auto text = R"({"a":{"dtype":"F32","data_offsets":[0,0],"shape":[")" + std::string(100'000, 'x') + R"("]}})";
+  EXPECT_EQ(parse_header(text, 0).error().message(),
+            "tensor \"a\": shape holds \"" + std::string(199, 'x') + "..., which is not a whole number in [0, 2^63)");
+}
+
 TEST(SafetensorsHeader, KnowsNoNameForSomeDtypes) {
   EXPECT_EQ(dtype_name(at::kBFloat16), "BF16");
   EXPECT_EQ(dtype_name(at::kComplexDouble), std::nullopt);

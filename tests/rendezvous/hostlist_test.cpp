@@ -44,6 +44,18 @@ TEST(Hostlist, MalformedMessage) {
   EXPECT_EQ(message("a[0-999]b[0-999]"), "\"a[0-999]b[0-999]\" is not a list of hosts: it has more than 65536 names");
 }
 
+// What would take gigabytes, each from a text of some hundred bytes.
+TEST(Hostlist, WhatWouldGrowIsRefusedBeforeItDoesMessage) {
+  std::string ranges = "n[0-65535";
+  for (int i = 0; i < 20'000; ++i) ranges += ",0-65535";
+  EXPECT_EQ(expand_hostlist(ranges + "]").error().message(),
+            "\"" + ranges + "]\" is not a list of hosts: it has more than 65536 names");
+  const auto long_name = std::string(100'000, 'n') + "[0-65535]";
+  EXPECT_EQ(expand_hostlist(long_name).error().message(),
+            "\"" + long_name + "\" is not a list of hosts: a name has more than 255 letters");
+  EXPECT_THAT(*expand_hostlist(std::string(254, 'n') + "[1]"), ElementsAre(std::string(254, 'n') + "1"));
+}
+
 TEST(Hostlist, Counts) {
   EXPECT_THAT(*expand_counts("4"), ElementsAre(4));
   EXPECT_THAT(*expand_counts("2(x3),1"), ElementsAre(2, 2, 2, 1));

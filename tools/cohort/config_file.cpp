@@ -37,26 +37,27 @@ Result<void> add_entry(const CLI::ConfigItem& item, const std::vector<Flag>& fla
 
 }  // namespace
 
-Result<std::vector<std::string>> flags_from_file(const std::string& path, const std::vector<Flag>& flags) {
-  const auto failed = [&](Error cause) {
-    return Error(fmt::format("--config={} cannot be used", path)).caused_by(std::move(cause));
-  };
-  constexpr size_t kMostBytes = 1 << 20;
-  const Result<std::string> text = base::read_file(path, kMostBytes);
-  if (!text) return failed(text.error());
+Result<std::vector<std::string>> flags_from_text(const std::string& text, const std::vector<Flag>& flags) {
   std::vector<std::string> words;
   try {
-    std::istringstream stream(*text);
+    std::istringstream stream(text);
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
       if (!item.parents.empty() || item.name == "++" || item.name == "--") {
-        return failed(Error("it has sections, which are not supported here"));
+        return Error("it has sections, which are not supported here");
       }
-      if (Result<void> added = add_entry(item, flags, &words); !added) return failed(added.error());
+      if (Result<void> added = add_entry(item, flags, &words); !added) return added.error();
     }
   } catch (const CLI::Error& error) {
-    return failed(Error(error.what()));
+    return Error(error.what());
   }
   return words;
+}
+
+Result<std::vector<std::string>> flags_from_file(const std::string& path, const std::vector<Flag>& flags) {
+  const Result<std::string> text = base::read_file(path, kMostConfigBytes);
+  auto words = text ? flags_from_text(*text, flags) : Result<std::vector<std::string>>(text.error());
+  if (words) return words;
+  return Error(fmt::format("--config={} cannot be used", path)).caused_by(words.error());
 }
 
 }  // namespace cohort::cli

@@ -15,6 +15,7 @@
 #include "tools/cohort/commands.h"
 #include "tools/cohort/config_file.h"
 #include "tools/cohort/flags.h"
+#include "tools/cohort/run.h"
 
 namespace cohort::cli {
 
@@ -347,6 +348,14 @@ int run(const std::string& command, bool adds_local_rank, const std::vector<std:
 }
 
 }  // namespace
+
+Result<std::optional<std::string>> parse_run_flags(const std::vector<std::string>& arguments,
+                                                   elastic::LaunchOptions* options) {
+  RunFlags flags;
+  auto help = parse(arguments, flags);
+  *options = std::move(flags.options);
+  return help;
+}
 
 int run_command(const std::vector<std::string>& arguments) { return run("cohort run", false, arguments); }
 

@@ -69,6 +69,13 @@ std::vector<int64_t> to_ints(const IValue& tuple) {
   return result;
 }
 
+const at::Tensor& with_gradient(const at::Tensor& tensor, bool wanted) {
+  const bool is_possible = tensor.is_floating_point() || tensor.is_complex();
+  TORCH_CHECK_VALUE(is_possible || !wanted, "cannot unpickle a tensor: one of dtype ", tensor.scalar_type(),
+                    " has no gradient");
+  return tensor.set_requires_grad(wanted);
+}
+
 // (storage, offset, size, stride, requires_grad, hooks[, metadata])
 IValue rebuild_tensor(const PythonName& name, const Arguments& a) {
   check_arguments((a.size() == 6 || a.size() == 7) && a[0].isCapsule() && a[1].isInt() && a[1].toInt() >= 0 &&
@@ -79,16 +86,20 @@ IValue rebuild_tensor(const PythonName& name, const Arguments& a) {
   const auto sizes = to_ints(a[2]);
   const auto strides = to_ints(a[3]);
   check_arguments(storage && sizes.size() == strides.size(), name);
-  // Below autograd the result is a tensor of its own, not a view. as_strided checks that it lies inside the storage.
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  auto tensor = storage->flat.as_strided(sizes, strides, a[1].toInt());
-  if (a[4].toBool()) tensor.set_requires_grad(true);
-  return tensor;
+  at::Tensor tensor;
+  try {
+    // Below autograd the result is a tensor of its own, not a view. as_strided checks that it lies inside the storage.
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    tensor = storage->flat.as_strided(sizes, strides, a[1].toInt());
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_VALUE(false, "cannot unpickle a tensor: ", error.what_without_backtrace());
+  }
+  return with_gradient(tensor, a[4].toBool());
 }
 
 IValue rebuild_parameter(const PythonName& name, const Arguments& arguments) {
   check_arguments(arguments.size() == 3 && arguments[0].isTensor() && arguments[1].isBool(), name);
-  return arguments[0].toTensor().set_requires_grad(arguments[1].toBool());
+  return with_gradient(arguments[0].toTensor(), arguments[1].toBool());
 }
 
 struct Row {

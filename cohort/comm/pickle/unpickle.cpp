@@ -5,6 +5,8 @@
 #include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
+
 #include "cohort/base/pickle_opcodes.h"
 #include "cohort/comm/pickle/pickle.h"
 
@@ -35,6 +37,12 @@ c10::TypePtr common_type(bool first, const c10::TypePtr& so_far, const IValue& v
 }
 
 bool is_container(const IValue& value) { return value.isList() || value.isGenericDict() || value.isTuple(); }
+
+bool is_nan(const IValue& value) {
+  if (value.isDouble()) return std::isnan(value.toDouble());
+  return value.isComplexDouble() &&
+         (std::isnan(value.toComplexDouble().real()) || std::isnan(value.toComplexDouble().imag()));
+}
 
 std::string opcode_text(char opcode) {
   const auto number = static_cast<unsigned char>(opcode);
@@ -163,6 +171,8 @@ void Unpickler::insert(const IValue& target, const std::vector<IValue>& items) {
     const bool plain = key.isInt() || key.isString() || key.isDouble() || key.isBool() || key.isComplexDouble();
     if (!plain)
       fail(c10::str("a dict has a key of type ", key.tagKind(), "; str, int, float, complex and bool are possible"));
+    // Each would take a place of its own, and as all have one hash, the table doubles for each of them.
+    if (is_nan(key)) fail("a dict has NaN as a key");
     nest(container, items[i + 1]);
     if (container.opaque) fail("a Python function or storage stands as a value");
     dict.unsafeSetKeyType(common_type(dict.empty(), dict.keyType(), key));

@@ -44,7 +44,7 @@ TEST_F(ConfigFile, MissingFileMessage) {
 
 TEST_F(ConfigFile, FileThatNeverEndsMessage) {
   EXPECT_EQ(flags_from_file("/dev/zero", kConfigFlags).error().describe(),
-            "--config=/dev/zero cannot be used\n  caused by: \"/dev/zero\" has more than 1.0 MiB");
+            "--config=/dev/zero cannot be used\n  caused by: \"/dev/zero\" has more than 64.0 KiB");
 }
 
 }  // namespace

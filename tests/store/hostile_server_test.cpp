@@ -1,0 +1,165 @@
+// Servers that answer what no store and no etcd would: an error each time, soon and with little memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "cohort/store/base64.h"
+#include "cohort/store/etcd_client.h"
+#include "cohort/store/etcd_store.h"
+#include "cohort/store/http_client.h"
+#include "cohort/store/tcp_client.h"
+#include "tests/store/scripted_stream.h"
+#include "tests/store/times.h"
+
+namespace cohort::store {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr size_t kMiB = 1024 * 1024;
+
+size_t most_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<size_t>(usage.ru_maxrss) * 1024;
+}
+
+// A client, and the server's end of its connection.
+struct Connected {
+  std::unique_ptr<TcpClient> client;
+  base::Fd server;
+};
+
+Connected connect_pair() {
+  int ends[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  return {TcpClient::on(base::Fd(ends[0]), {.timeout = kHangLimit}), base::Fd(ends[1])};
+}
+
+void say(const base::Fd& socket, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto size = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (size <= 0) return;
+    bytes.remove_prefix(static_cast<size_t>(size));
+  }
+}
+
+std::string sized(size_t size) {
+  std::string bytes;
+  put_number(&bytes, size, 8);
+  return bytes;
+}
+
+TEST(HostileStore, WhatIsOnlyAnnouncedTakesNoMemory) {
+  auto [client, server] = connect_pair();
+  say(server, std::string(1, kReady) + sized(kMaxAnswerBytes) + "x");
+  shutdown(server.get(), SHUT_WR);
+  const auto before = most_memory();
+  EXPECT_THAT(client->get("key").error().message(), HasSubstr("is lost: it has closed the connection"));
+  EXPECT_LT(most_memory() - before, 64 * kMiB);
+}
+
+TEST(HostileStore, AListOfKeysHasAnEndMessage) {
+  auto [client, server] = connect_pair();
+  std::thread talker([&socket = server] {
+    say(socket, sized(1000));
+    const std::string key(32 * kMiB, 'k');
+    for (int i = 0; i < 9; ++i) say(socket, sized(key.size()) + key);
+  });
+  EXPECT_THAT(client->list_keys().error().message(), HasSubstr("is lost: its keys take more than 268435456 bytes"));
+  client.reset();
+  talker.join();
+}
+
+TEST(HostileStore, LongValuesComeInWhole) {
+  auto [client, server] = connect_pair();
+  std::string value(3 * kMiB + 17, 'v');
+  for (size_t i = 0; i < value.size(); i += 1000) value[i] = static_cast<char>(i / 1000);
+  std::thread talker([&, &socket = server] { say(socket, std::string(1, kReady) + sized(value.size()) + value); });
+  const auto got = client->get("key");
+  talker.join();
+  EXPECT_TRUE(got.ok() && *got == value);
+}
+
+std::string http_answer(const std::string& body) {
+  return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+// Gives these answers, one after the other, whichever connection asks, and then the last again and again.
+OpenStream answering(std::vector<std::string> answers) {
+  const auto next = std::make_shared<size_t>(0);
+  const auto answer = [answers = std::move(answers), next] {
+    *next = std::min(*next + 1, answers.size());
+    return answers[*next - 1];
+  };
+  return [answer] { return std::make_unique<ScriptedStream>(answer); };
+}
+
+TEST(HostileHttp, ALineOfAChunkHasAnEndMessage) {
+  const auto endless = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(kMiB, 'x');
+  HttpClient client("host", 80, base::IpFamily::kAny, std::nullopt, answering({endless}));
+  EXPECT_EQ(client.post("/", "", kHangLimit).error().message(),
+            "its answer is not HTTP: a line of more than 65536 bytes");
+}
+
+TEST(HostileHttp, ChunksOfAnySizeAreRead) {
+  const auto body = std::string(100'000, 'a');
+  const auto chunks =
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n" + body + "\r\n3;a=b\r\nbcd\r\n0\r\n\r\n";
+  for (const size_t piece : {1, 7, 1000, 1'000'000}) {
+    HttpClient client("host", 80, base::IpFamily::kAny, std::nullopt, [&chunks, piece] {
+      return std::make_unique<ScriptedStream>([&chunks] { return chunks; }, piece);
+    });
+    const auto answer = client.post("/", "", kHangLimit);
+    ASSERT_TRUE(answer.ok()) << answer.error().describe();
+    EXPECT_TRUE(answer->body == body + "bcd");
+  }
+}
+
+EtcdStoreOptions options_for(const std::vector<std::string>& bodies) {
+  std::vector<std::string> answers;
+  for (const auto& body : bodies) answers.push_back(http_answer(body));
+  return {.host = "host",
+          .job = "job",
+          .timeout = kHangLimit,
+          .retry_time = std::chrono::milliseconds(0),
+          .open = answering(answers)};
+}
+
+const std::string kLease =
+    R"({"kvs":[{"key":")" + to_base64("cohort/job/lease") + R"(","value":")" + to_base64("7") + R"("}]})";
+const std::string kAlive = R"({"result":{"TTL":"60"}})";
+
+TEST(HostileEtcd, KeysThatWereNotAskedForAreLeftOut) {
+  const auto key = [](const std::string& name) { return R"({"key":")" + to_base64(name) + R"("})"; };
+  const auto found = R"({"kvs":[{},)" + key("x") + "," + key("cohort/job/values/a") + "," +
+                     key("cohort/other/values/b") + R"(,[],"c"]})";
+  const auto store = EtcdStore::connect(options_for({kLease, kAlive, found}));
+  ASSERT_TRUE(store.ok()) << store.error().describe();
+  EXPECT_THAT(*(*store)->list_keys(), ElementsAre("a"));
+}
+
+TEST(HostileEtcd, AnswersNestedWithoutEndAreNoJsonMessage) {
+  const auto deep = R"({"kvs":)" + std::string(300'000, '[') + std::string(300'000, ']') + "}";
+  const auto error = EtcdStore::connect(options_for({deep})).error();
+  EXPECT_EQ(
+      error.describe(),
+      "cannot open the store in etcd\n  caused by: etcd on host:2379 refuses a request\n  caused by: it answers with "
+      "HTTP status 200 and no JSON\n  hint: see whether an etcd 3.4 or later runs there");
+}
+
+TEST(Base64, IsStrict) {
+  EXPECT_EQ(from_base64(to_base64("a\xff")), "a\xff");
+  EXPECT_EQ(from_base64(""), "");
+  for (const char* text : {"AAA", "AA=A", "A===", " AAA", "AAA\n", "AA==AAAA", "AAAA----", "AA*A"}) {
+    EXPECT_EQ(from_base64(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace cohort::store

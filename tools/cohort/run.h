@@ -1,0 +1,17 @@
+/// What `cohort run` makes of its words.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/base/result.h"
+#include "cohort/elastic/launch.h"
+
+namespace cohort::cli {
+
+/// Fills `options` from the words, PET_* variables and --config's file; the text is help to print, if that was asked for.
+base::Result<std::optional<std::string>> parse_run_flags(const std::vector<std::string>& arguments,
+                                                         elastic::LaunchOptions* options);
+
+}  // namespace cohort::cli
