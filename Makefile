@@ -8,7 +8,7 @@ TORCH_SUITE_BACKEND ?= cohort
 # One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
 
-.PHONY: help setup build demo test torch-suite mutants bench asan tsan aarch64 compat format check tidy clean
+.PHONY: help setup build demo test torch-suite mutants bench asan tsan fuzz aarch64 compat format check tidy clean
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
 	@echo "make asan     address and undefined-behaviour sanitizers over the layers without LibTorch"
 	@echo "make tsan     thread sanitizer over the layers without LibTorch"
+	@echo "make fuzz     hostile input for every parser (FUZZ_SECONDS=600: longer, FUZZ_TARGETS='http etcd': only these)"
 	@echo "make aarch64  cross-compile the shared-memory engine and run its tests under qemu-user"
 	@echo "make compat   build and test against the other supported releases of LibTorch"
 	@echo "make check    layers, budgets, registered tests, parity table, format"
@@ -60,6 +61,9 @@ asan tsan: setup
 	cmake --build --preset $@
 	@mkdir -p build/test-logs
 	ctest --preset $@ -j $$(($$(nproc) + 1)) --output-junit $(CURDIR)/build/test-logs/$@.xml
+
+fuzz: setup
+	tools/dev/fuzz.sh
 
 aarch64: setup
 	tools/dev/aarch64.sh

@@ -34,7 +34,9 @@ if(PROJECT_IS_TOP_LEVEL AND COHORT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_BASEDIR=${PROJECT_SOURCE_DIR};CCACHE_NOHASHDIR=1"
       "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${COHORT_CCACHE}")
   list(JOIN CMAKE_CXX_COMPILER_LAUNCHER ";" CMAKE_CXX_COMPILER_LAUNCHER)
-  add_compile_options(-fpch-preprocess)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fpch-preprocess)
+  endif()
 endif()
 
 find_program(COHORT_MOLD mold)
@@ -50,6 +52,9 @@ if(COHORT_SANITIZER)
     # Without what address finds as well: null and object-size, and vptr, are a quarter of the time to compile.
     add_compile_options(-fsanitize=undefined -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=undefined)
     add_link_options(-fsanitize=undefined)
+  endif()
+  if(COHORT_LIBFUZZER)
+    add_compile_options(-fsanitize=fuzzer-no-link)
   endif()
 endif()
 
