@@ -88,6 +88,47 @@ def test_time_out_message():
                  r"\(of new_group for a subgroup\), now 1\.5 s")
 
 
+def stopped_in_backward(rank, size):
+    """Rank 1 stops itself in the third backward pass; the others say why theirs did not end, then rank 0 ends it."""
+    pids = [torch.zeros(1, dtype=torch.long) for _ in range(size)]
+    dist.all_gather(pids, torch.tensor([os.getpid()]))
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+
+    def train(stops):
+        output = ddp(torch.ones(2, 4))
+        if stops:
+            output.register_hook(lambda _: os.kill(os.getpid(), signal.SIGSTOP))
+        output.sum().backward()
+
+    train(stops=False)
+    train(stops=False)
+    error = error_of(lambda: train(stops=rank == 1))
+    told = os.environ["COHORT_TEST_STORE"].removeprefix("file://") + ".told"
+    if rank == 2:
+        open(told, "w").close()
+    while rank == 0 and not os.path.exists(told):
+        time.sleep(0.01)
+    if rank == 0:
+        os.kill(pids[1].item(), signal.SIGKILL)
+    return error
+
+
+def test_stopped_rank_under_ddp_message():
+    import torch._dynamo  # noqa: F401  as DDP does, once here instead of in each rank
+    results = run_ranks(stopped_in_backward, 3, may_die=[1], timeout=datetime.timedelta(seconds=4),
+                        environment={"COHORT_TRACE_DUMP": "never"})
+    not_there = PROCESS.format(1) + r" has not arrived within 4\.0 s"
+    is_stopped = (rf"  caused by: {not_there}: it is stopped \(SIGSTOP or a debugger\)\n"
+                  r"  hint: continue the stopped rank \(kill -CONT PID\), or end it")
+    for rank in (0, 2):  # whose time is over first tells the other
+        told = (rf"  caused by: {PROCESS.format(2 - rank)} failed first: {not_there}\n"
+                r"  hint: see why that rank did not reach this operation; if it is only slow, raise the timeout of "
+                r"init_process_group \(of new_group for a subgroup\), now 4\.0 s")
+        assert_error(results[rank], "DistBackendError",
+                     head(r"all_reduce #\d+", rank, 3, ", 80 B float32") + f"({is_stopped}|{told})")
+    assert any("it is stopped" in results[rank][1] for rank in (0, 2))
+
+
 def failed_work(rank, size):
     work = dist.all_reduce(torch.ones(4), async_op=True) if rank == 0 else dist.broadcast(torch.ones(4), 0, async_op=True)
     waited = error_of(work.wait)
