@@ -297,7 +297,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
 Group::~Group() {
   // A forked child has none of the threads, and it is not this rank that leaves.
   if (getpid() != state_->owner) {
-    (void)state_.release();
+    [[maybe_unused]] const auto* left_alone = state_.release();
     return;
   }
   state_->exchange.reset();
