@@ -86,7 +86,7 @@ int run(int argc, char** argv) {
   Settings settings;
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
-  app.add_option("--rounds", settings.num_rounds, "launch, recovery, store: measure each side this often")
+  app.add_option("--rounds", settings.num_rounds, "launch, recovery, store, rendezvous: measure each side this often")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", settings.only_case, "ddp-step, python: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');

@@ -46,14 +46,21 @@ std::string CollectiveWorker::answer(const std::string& command) {
 
 std::string CollectiveWorker::answer_or_throw(const std::string& command) {
   std::istringstream words(command);
-  std::string verb, engine, name;
-  words >> verb >> engine >> name;
-  const auto what = parse_case(name);
-  if (!what) throw std::runtime_error("not a case: \"" + name + "\"");
-  if (verb == "verify") return verify(engine, *what);
+  std::string verb, name, case_text;
+  words >> verb >> name >> case_text;
+  if (verb == "describe") return engine(name).describe();
+  const auto what = parse_case(case_text);
+  if (!what) throw std::runtime_error("not a case: \"" + case_text + "\"");
+  if (verb == "verify") return verify(name, *what);
   int num_warm = 0, num_calls = 1;
   words >> num_warm >> num_calls;
-  return run(engine, *what, num_warm, num_calls);
+  return run(name, *what, num_warm, num_calls);
+}
+
+Engine& CollectiveWorker::engine(const std::string& name) {
+  const auto found = options_.engines.find(name);
+  if (found == options_.engines.end()) throw std::runtime_error("there is no engine \"" + name + "\"");
+  return *found->second;
 }
 
 // Arenas serve all cases and only grow, so that pages are touched once. Every rank grows its own at the same command.
@@ -82,20 +89,20 @@ std::vector<Buffers> CollectiveWorker::make_buffers(const CollectiveCase& what) 
   return buffers;
 }
 
-std::vector<Call>& CollectiveWorker::calls(const std::string& engine, const CollectiveCase& what) {
+std::vector<Call>& CollectiveWorker::calls(const std::string& name, const CollectiveCase& what) {
   if (without_memory(what) != last_) calls_.clear();
   last_ = without_memory(what);
-  const std::string key = engine + (what.memory == Memory::kShared ? " shared" : " private");
+  const std::string key = name + (what.memory == Memory::kShared ? " shared" : " private");
   if (const auto found = calls_.find(key); found != calls_.end()) return found->second;
-  if (!options_.engines.contains(engine)) throw std::runtime_error("there is no engine \"" + engine + "\"");
+  Engine& caller = engine(name);
   const auto buffers = make_buffers(what);
   std::vector<Call> prepared;
-  for (const Buffers& each : buffers) prepared.push_back(options_.engines.at(engine)->prepare(what, each));
+  for (const Buffers& each : buffers) prepared.push_back(caller.prepare(what, each));
   return calls_[key] = std::move(prepared);
 }
 
-std::string CollectiveWorker::verify(const std::string& engine, const CollectiveCase& what) {
-  const Call& call = calls(engine, what).front();
+std::string CollectiveWorker::verify(const std::string& name, const CollectiveCase& what) {
+  const Call& call = calls(name, what).front();
   const auto plan = plan_buffers(what, 0);
   const Buffers buffers = make_buffers(what).front();
   if (plan.output_bytes > 0) std::memset(buffers.output, 0x7f, plan.output_bytes);
@@ -112,10 +119,10 @@ std::string CollectiveWorker::verify(const std::string& engine, const Collective
   return difference.empty() ? "ok" : "error: " + difference;
 }
 
-std::string CollectiveWorker::run(const std::string& engine, const CollectiveCase& what, int num_warm, int num_calls) {
-  const auto& calls_of_case = calls(engine, what);
+std::string CollectiveWorker::run(const std::string& name, const CollectiveCase& what, int num_warm, int num_calls) {
+  const auto& calls_of_case = calls(name, what);
   const double ranks_per_core = static_cast<double>(what.num_ranks) / base::available_cores();
-  const bool is_timed_alone = ranks_per_core > 1 && !options_.engines.at(engine)->meets();
+  const bool is_timed_alone = ranks_per_core > 1 && !engine(name).meets();
   const size_t count = calls_of_case.size();
   const auto call_next = [&] {
     if (++next_buffer_ >= count) next_buffer_ = 0;

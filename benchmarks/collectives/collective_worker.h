@@ -31,6 +31,8 @@ class Engine {
   /// False: ranks work side by side without meeting. Where they share cores each would then be timed as if it were alone, so
   /// its time is the processor's, times the number of ranks per core.
   virtual bool meets() const { return true; }
+  /// What it is, for people; may be empty.
+  virtual std::string describe() const { return {}; }
 };
 
 struct WorkerOptions {
@@ -46,6 +48,7 @@ struct WorkerOptions {
 /// Commands:
 ///   "verify ENGINE CASE"          makes one call and checks its result: "ok"
 ///   "run ENGINE CASE WARM CALLS"  makes calls one after the other: the nanoseconds of each but the warm ones
+///   "describe ENGINE"             what the engine is
 /// A command that throws is answered with "error: why".
 class CollectiveWorker {
  public:
@@ -58,11 +61,12 @@ class CollectiveWorker {
     size_t num_bytes = 0;
   };
   std::string answer_or_throw(const std::string& command);
+  Engine& engine(const std::string& name);
   std::byte* arena(Memory memory, bool is_output, size_t num_bytes);
   std::vector<Buffers> make_buffers(const CollectiveCase& what);
-  std::vector<Call>& calls(const std::string& engine, const CollectiveCase& what);
-  std::string verify(const std::string& engine, const CollectiveCase& what);
-  std::string run(const std::string& engine, const CollectiveCase& what, int num_warm, int num_calls);
+  std::vector<Call>& calls(const std::string& name, const CollectiveCase& what);
+  std::string verify(const std::string& name, const CollectiveCase& what);
+  std::string run(const std::string& name, const CollectiveCase& what, int num_warm, int num_calls);
 
   WorkerOptions options_;
   std::map<std::pair<Memory, bool>, Arena> arenas_;

@@ -1,8 +1,8 @@
 // collectives: how long each operation takes between ranks of one machine.
 //
-// Our ranks hold our backend, Gloo and the roof probe in the same processes; OpenMPI's ranks are processes of their own. In
-// each round every engine makes a block of calls, in changing order, while the others sleep; a pair is one round. Each
-// engine's first call is checked on every rank, and calls take turns with buffers that no cache remembers (from 1 MiB on).
+// Our ranks hold our backend, LibTorch's own Gloo and the roof probe in the same processes; OpenMPI's ranks are processes of
+// their own. In each round every engine makes a block of calls while the others sleep; a pair is one round. Each engine's first
+// call is checked on every rank, and calls take turns with buffers that no cache remembers (from 1 MiB on).
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -18,6 +18,7 @@
 #include "benchmarks/support/block_times.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/team.h"
+#include "benchmarks/support/turn_order.h"
 #include "build_facts.h"
 #include "cohort/base/text.h"
 
@@ -65,6 +66,8 @@ struct Teams {
   std::optional<Team> mpi;
   /// What the MPI is, or why there is none.
   std::string mpi_note;
+  /// The class that is Gloo.
+  std::string gloo_note;
   /// Our backend has tensors in shared memory, and records that can be left out.
   bool is_shm = false;
 };
@@ -98,7 +101,8 @@ Teams start_teams(const std::string& folder, int num_ranks, const Settings& sett
                .num_ranks = num_ranks,
                .command = {settings.program, kCollectivesRank, std::to_string(num_ranks), settings.backend}});
   auto mpi = start_mpi(folder, num_ranks, settings, note);
-  return {std::move(cohort), std::move(mpi), note, settings.backend == "shm"};
+  const std::string gloo_note = cohort.ask("describe gloo").front();
+  return {std::move(cohort), std::move(mpi), note, gloo_note, settings.backend == "shm"};
 }
 
 // A rival that cannot do the case is left without a figure; our own failure is an error.
@@ -165,15 +169,17 @@ class Comparison {
 
   // Ends at the deadline, though not before a few rounds; at `end` after any round.
   void measure(Clock::time_point deadline, Clock::time_point end) {
-    std::vector<Contestant*> order;
+    std::vector<Contestant*> able;
     for (Contestant& variant : variants_) {
-      if (variant.failure.empty()) order.push_back(&variant);
+      if (variant.failure.empty()) able.push_back(&variant);
     }
+    TurnOrder order(able.size());
     for (int round = 0; round < effort_.most_rounds; ++round) {
       if (Clock::now() > (round < kFewestRounds ? end : deadline) && round > 0) break;
-      std::rotate(order.begin(), order.begin() + 1, order.end());
-      if (round % 2) std::reverse(order.begin(), order.end());
-      for (Contestant* variant : order) variant->times.add(variant->run(variant->num_warm, variant->num_calls));
+      for (const size_t side : order.next()) {
+        Contestant& variant = *able[side];
+        variant.times.add(variant.run(variant.num_warm, variant.num_calls));
+      }
     }
   }
 
@@ -181,7 +187,7 @@ class Comparison {
     for (const Memory memory : {Memory::kPrivate, Memory::kShared}) {
       const Contestant* ours = find("", memory);
       if (!ours) continue;
-      rows.push_back(row_of(*ours, "gloo", find("gloo", Memory::kPrivate), ""));
+      rows.push_back(row_of(*ours, "gloo", find("gloo", Memory::kPrivate), teams_.gloo_note));
       rows.push_back(row_of(*ours, "openmpi", find("openmpi", Memory::kPrivate), teams_.mpi_note));
       const Contestant* roof = find("roof", memory);
       if (roof) rows.push_back(row_of(*ours, "roof", roof, roof->engine));
@@ -289,7 +295,7 @@ std::vector<Row> run_collectives(const Settings& settings) {
       num_ranks = what.num_ranks;
       teams.reset();
       teams.emplace(start_teams(folder.path(), num_ranks, settings));
-      fmt::print("{} ranks: openmpi is {}\n", num_ranks, teams->mpi_note);
+      fmt::print("{} ranks: gloo is {}, openmpi is {}\n", num_ranks, teams->gloo_note, teams->mpi_note);
       std::fflush(stdout);
     }
     const auto deadline = schedule.deadline_of(what);

@@ -1,5 +1,5 @@
-// A C++ rank of `collectives`: the public calls of cohort, on groups of the same ranks that differ in their backend, and the
-// roof probe. Commands: collective_worker.h.
+// A C++ rank of `collectives`: the public calls of cohort, LibTorch's own Gloo, and the roof probe. Commands:
+// collective_worker.h.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -10,7 +10,9 @@
 #include <stdexcept>
 
 #include "benchmarks/collectives/collective_worker.h"
+#include "benchmarks/collectives/gloo_engine.h"
 #include "benchmarks/collectives/roof.h"
+#include "benchmarks/collectives/tensors.h"
 #include "benchmarks/support/question.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/collectives/point_to_point.h"
@@ -20,8 +22,6 @@
 
 namespace cohort::bench {
 namespace {
-
-at::ScalarType scalar_type(DType dtype) { return dtype == DType::kFloat32 ? at::kFloat : at::kBFloat16; }
 
 // Tensors in shared memory know it by their storage, so slices are taken from the tensor that owns the memory.
 class SharedTensors {
@@ -76,9 +76,8 @@ class CohortEngine : public Engine {
 
  private:
   at::Tensor tensor(const CollectiveCase& what, std::byte* data, size_t num_bytes) const {
-    const auto type = scalar_type(what.dtype);
-    if (what.memory == Memory::kShared) return shared_.slice(data, num_bytes).view(type);
-    return at::from_blob(data, {static_cast<int64_t>(num_bytes / size_of(what.dtype))}, type);
+    if (what.memory == Memory::kShared) return shared_.slice(data, num_bytes).view(scalar_type(what.dtype));
+    return tensor_over(what, data, num_bytes);
   }
   Call ping_pong(const at::Tensor& input, const at::Tensor& output) const {
     const PointToPointOptions options{.group = group_};
@@ -116,13 +115,12 @@ Group group_without_trace() {
   return group;
 }
 
-void serve(int rank, const std::string& commands, const std::string& ours_backend) {
-  const Group gloo = default_group();
-  const Group ours = new_group({}, {.backend = ours_backend});
+void serve(int rank, const std::string& commands, const std::string& ours_backend, const std::string& gloo_store) {
+  const Group ours = default_group();
   SharedTensors shared;
   Engines engines;
   engines.add("ours", std::make_unique<CohortEngine>(ours, shared));
-  engines.add("gloo", std::make_unique<CohortEngine>(gloo, shared));
+  engines.add("gloo", std::make_unique<GlooEngine>(gloo_store, rank, get_world_size()));
   if (ours_backend == "shm") engines.add("no-trace", std::make_unique<CohortEngine>(group_without_trace(), shared));
   for (const auto& style : all_roof_styles()) engines.add(style, std::make_unique<Roof>(rank, parse_roof_style(style)));
   const BarrierOptions barrier_options{.group = ours};
@@ -144,13 +142,13 @@ void serve(int rank, const std::string& commands, const std::string& ours_backen
 int run_collectives_rank(const std::vector<std::string>& arguments) {
   at::set_num_threads(1);
   InitOptions options;
-  options.backend = "gloo";
   options.world_size = std::stoi(arguments.at(0));
-  const std::string ours_backend = arguments.at(1);
+  options.backend = arguments.at(1);
   options.rank = std::stoi(arguments.at(2));
   options.init_method = arguments.at(4);
   init_process_group(options);
-  serve(options.rank, arguments.at(3), ours_backend);
+  const std::string path = options.init_method.substr(std::string("file://").size());
+  serve(options.rank, arguments.at(3), options.backend, path + "-gloo");
   destroy_process_group();
   return 0;
 }

@@ -1,5 +1,5 @@
 // ddp-overhead: what the reducer adds to a step on one rank, where there is nothing to reduce: preparing, a hook per
-// parameter, finishing. Two equal lists of scalar parameters, one with a reducer; blocks of steps alternate.
+// parameter, finishing. Two equal lists of scalar parameters, one with a reducer, take blocks of steps turn by turn.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "benchmarks/support/question.h"
+#include "benchmarks/support/turn_order.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/ddp/reducer.h"
 
@@ -57,13 +58,10 @@ Row measure(int count, int num_rounds) {
   time_block(hooked, num_steps);
   // Buckets are rebuilt from the order in which gradients arrived: proof that every hook ran.
   TORCH_CHECK(hooked.reducer->has_rebuilt_buckets(), "the reducer saw no gradients");
+  const auto times = measure_in_turns(
+      {[&] { return time_block(plain, num_steps); }, [&] { return time_block(hooked, num_steps); }}, num_rounds);
   std::vector<double> added;
-  for (int round = 0; round < num_rounds; ++round) {
-    const bool plain_first = round % 2 == 0;
-    const double first = time_block(plain_first ? plain : hooked, num_steps);
-    const double second = time_block(plain_first ? hooked : plain, num_steps);
-    added.push_back(plain_first ? second - first : first - second);
-  }
+  for (size_t round = 0; round < times[0].size(); ++round) added.push_back(times[1][round] - times[0][round]);
   const double budget = kBudgetBase + kBudgetPerParameter * count;
   const auto bounds = median_bounds(added);
   Row row;

@@ -106,8 +106,8 @@ Batch make_batch(const std::string& name, int rank) {
     return {input, at::randn({32, 1})};
   }
   if (name == "resnet18") {
-    const auto input = at::randn({4, 3, 32, 32});
-    return {input, at::randint(0, 10, {4}, at::kLong)};
+    const auto input = at::randn({2, 3, 32, 32});
+    return {input, at::randint(0, 10, {2}, at::kLong)};
   }
   const auto input = at::randn({32, mlp_width(name)});
   return {input, at::randn({32, mlp_width(name)})};

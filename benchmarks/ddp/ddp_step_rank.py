@@ -61,7 +61,7 @@ def make_batch(name, rank):
     if name == "linear-20x1":
         return torch.randn(32, 20), torch.randn(32, 1)
     if name == "resnet18":
-        return torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
+        return torch.randn(2, 3, 32, 32), torch.randint(0, 10, (2,))
     return torch.randn(32, mlp_width(name)), torch.randn(32, mlp_width(name))
 
 

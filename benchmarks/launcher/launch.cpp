@@ -1,10 +1,14 @@
-// launch: from the launcher's command line to the end of workers that do nothing, rendezvous and logs on, and the memory an agent
-// takes. Launchers alternate.
+// launch: from the launcher's command line to the end of workers that do nothing, rendezvous and logs on, and the memory that a
+// launcher takes.
 #include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <stdexcept>
 #include <thread>
 
+#include "benchmarks/launcher/agent_memory.h"
 #include "benchmarks/launcher/launchers.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/team.h"
@@ -13,66 +17,77 @@
 namespace cohort::bench {
 namespace {
 
+constexpr size_t kMemoryWorkers = 2;
+constexpr int kStartMilliseconds = 60'000;
+
 std::vector<std::string> with(std::vector<std::string> flags, const std::vector<std::string>& words) {
   flags.insert(flags.end(), words.begin(), words.end());
   return flags;
 }
 
-Row measure_start(const Settings& settings, int num_workers) {
+std::vector<Row> measure_start(const Settings& settings, int num_workers) {
   const ScratchFolder folder;
   const auto flags = [&] { return with(one_node_flags(num_workers, folder.path()), {"--no-python", "true"}); };
-  const bool has_rival = !torchrun({}).empty();
-  time_program(our_launcher(settings, flags()));  // afterwards programs and libraries come from the page cache
-  if (has_rival) time_program(torchrun(flags()));
-  std::vector<double> our_times, their_times;
-  for (int round = 0; round < settings.rounds(20, 4); ++round) {
-    our_times.push_back(time_program(our_launcher(settings, flags())) * 1e3);
-    if (has_rival) their_times.push_back(time_program(torchrun(flags())) * 1e3);
-  }
-  Row row;
-  if (has_rival) row = compare_times(our_times, their_times);
-  if (!has_rival) row.ours = median(our_times);
-  row.case_name = fmt::format("start/workers={}", num_workers);
-  row.unit = "ms";
-  return row;
+  return compare_launchers({.name = fmt::format("start/workers={}", num_workers),
+                            .unit = "ms",
+                            .ours = [&] { return time_program(our_launcher(settings, flags())) * 1e3; },
+                            .rivals = {{"torchrun", [&] { return time_program(torchrun(flags())) * 1e3; }}}},
+                           settings.rounds(20, 4),
+                           /*warms_up=*/true);  // afterwards programs and libraries come from the page cache
 }
 
-/// The most memory, in MiB, that an agent has held when its workers have run for a moment.
+// The workers, each of which has written its pid in a line.
+std::set<pid_t> read_workers(const base::Fd& output) {
+  std::set<pid_t> workers;
+  std::string line;
+  for (char letter = 0; workers.size() < kMemoryWorkers;) {
+    pollfd entry{.fd = output.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&entry, 1, kStartMilliseconds) != 1 || ::read(output.get(), &letter, 1) != 1) {
+      throw std::runtime_error("a launcher starts no workers");
+    }
+    if (letter != '\n') {
+      line.push_back(letter);
+      continue;
+    }
+    if (const auto pid = base::parse_int(line)) workers.insert(static_cast<pid_t>(*pid));
+    line.clear();
+  }
+  return workers;
+}
+
+/// MiB that a launcher has held at most when its workers have run for a moment.
 double memory_of(const std::vector<std::string>& launcher) {
   base::Process process =
       base::Process::start(
           {.arguments = launcher, .standard_output = base::Stream::pipe(), .standard_error = base::Stream::null()})
           .value();  // it is ended by a signal, and says so
-  char byte = 0;
-  if (::read(process.standard_output().get(), &byte, 1) != 1) throw std::runtime_error("a launcher has no workers");
+  const std::set<pid_t> workers = read_workers(process.standard_output());
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const std::string status = base::read_file("/proc/" + std::to_string(process.pid()) + "/status").value();
-  const size_t at = status.find("VmHWM:");
-  const auto kib = base::parse_int(base::trim(status.substr(at + 6, status.find("kB", at) - at - 6)));
+  const double memory = launcher_memory(process.pid(), workers);
   process.signal(SIGTERM);
   process.wait();
-  return static_cast<double>(kib.value()) / 1024;
+  return memory;
 }
 
-Row measure_memory(const Settings& settings) {
+std::vector<Row> measure_memory(const Settings& settings) {
+  // `cut` writes its parent's pid, which is the worker's; torchrun would make $ of $$.
   const std::vector<std::string> words = {
-      "--nnodes=1:1", "--nproc-per-node=2", "--standalone", "--no-python", "sh", "-c", "echo started; exec sleep 1000"};
-  Row row;
-  row.ours = memory_of(our_launcher(settings, words));
-  if (const auto rival = torchrun(words); !rival.empty()) {
-    row.rival = memory_of(rival);
-    row.ratio = *row.rival / *row.ours;
-  }
-  row.case_name = "agent-memory/workers=2";
-  row.unit = "MiB";
-  return row;
+      "--nnodes=1:1", fmt::format("--nproc-per-node={}", kMemoryWorkers), "--standalone", "--no-python", "sh",
+      "-c",           "cut -d' ' -f4 /proc/self/stat; exec sleep 1000"};
+  return compare_launchers({.name = fmt::format("agent-memory/workers={}", kMemoryWorkers),
+                            .unit = "MiB",
+                            .ours = [&] { return memory_of(our_launcher(settings, words)); },
+                            .rivals = {{"torchrun", [&] { return memory_of(torchrun(words)); }}}},
+                           settings.rounds(6, 1), /*warms_up=*/false);
 }
 
 }  // namespace
 
 std::vector<Row> run_launch(const Settings& settings) {
-  std::vector<Row> rows = {measure_start(settings, 2), measure_start(settings, 16), measure_memory(settings)};
-  for (Row& row : rows) row.rival_name = "torchrun";
+  std::vector<Row> rows;
+  for (auto& some : {measure_start(settings, 2), measure_start(settings, 16), measure_memory(settings)}) {
+    rows.insert(rows.end(), some.begin(), some.end());
+  }
   return rows;
 }
 

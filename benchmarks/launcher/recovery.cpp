@@ -1,15 +1,13 @@
-// recovery: from a worker's crash to the workers that take its place, and to their first finished collective. Launchers
-// alternate; all write the time of the one clock of this machine into a file.
+// recovery: from a worker's crash to the workers that take its place, and to their first finished collective. Workers write the
+// time of the one clock of this machine into a file.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
 #include <sstream>
 
 #include "benchmarks/launcher/launchers.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/team.h"
-#include "benchmarks/support/turns.h"
 #include "build_facts.h"
 
 namespace cohort::bench {
@@ -31,9 +29,9 @@ double gap_in(const std::string& path) {
   return static_cast<double>(done - crash) / 1e6;
 }
 
-/// The gap of one run of `launcher` with one restart. `words` is the worker's command line; the file's path follows it.
 using Launcher = std::vector<std::string> (*)(const Settings& settings, const std::vector<std::string>& words);
 
+/// The gap of one run of `launcher` with one restart. `words` is the worker's command line; the file's path follows it.
 double time_recovery(const Settings& settings, Launcher launcher, const std::vector<std::string>& words) {
   const ScratchFolder folder;
   std::vector<std::string> flags = one_node_flags(2, folder.path() + "/logs");
@@ -44,35 +42,12 @@ double time_recovery(const Settings& settings, Launcher launcher, const std::vec
   return gap_in(folder.path() + "/times");
 }
 
-/// torchrun's agent keeps one store for all restarts, and restarted ranks on Gloo meet the addresses of those that are gone: they
-/// fail. This switch gives them one of their own, hosted by worker 0.
+/// torchrun's agent keeps one store for all restarts, and restarted ranks, C++ and Python alike, meet there what those that are
+/// gone have left: they fail. This switch gives them one of their own, hosted by worker 0.
 std::vector<std::string> torchrun_with_new_stores(const Settings&, const std::vector<std::string>& words) {
   std::vector<std::string> command = torchrun(words);
   command.insert(command.begin(), {"env", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"});
   return command;
-}
-
-struct RecoveryCase {
-  const char* name;
-  const char* rival_name;
-  std::vector<std::string> ours;
-  std::vector<std::string> rival;
-};
-
-Row measure_case(const Settings& settings, const RecoveryCase& given) {
-  const bool has_rival = !torchrun({}).empty();
-  std::vector<double> our_times, their_times;
-  for (int round = 0; round < settings.rounds(12, 3); ++round) {
-    our_times.push_back(time_recovery(settings, our_launcher, given.ours));
-    if (has_rival) their_times.push_back(time_recovery(settings, torchrun_with_new_stores, given.rival));
-  }
-  Row row;
-  if (has_rival) row = compare_times(our_times, their_times);
-  if (!has_rival) row.ours = median(our_times);
-  row.case_name = given.name;
-  row.rival_name = given.rival_name;
-  row.unit = "ms";
-  return row;
 }
 
 }  // namespace
@@ -82,8 +57,25 @@ std::vector<Row> run_recovery(const Settings& settings) {
   const std::vector<std::string> plain = {"--no-python", folder + "/cohort-bench-crash-worker"};
   const std::vector<std::string> rank = {"--no-python", folder + "/cohort-bench-crash-rank"};
   const std::vector<std::string> python_rank = {std::string(kSourceDir) + "/benchmarks/launcher/crash_rank.py"};
-  return {measure_case(settings, {"crash-to-processes/workers=2", "torchrun", plain, plain}),
-          measure_case(settings, {"crash-to-collective/workers=2", "torchrun-python-gloo", rank, python_rank})};
+  const auto under = [&](Launcher launcher, const std::vector<std::string>& words) {
+    return [&settings, launcher, words] { return time_recovery(settings, launcher, words); };
+  };
+  const bool warms_up = !settings.is_quick;  // which has no time for it
+  auto rows = compare_launchers({.name = "crash-to-processes/workers=2",
+                                 .unit = "ms",
+                                 .ours = under(our_launcher, plain),
+                                 .rivals = {{"torchrun", under(torchrun_with_new_stores, plain)}}},
+                                settings.rounds(12, 3), warms_up);
+  // First the same ranks, so that only the launcher differs; then what PyTorch offers.
+  const auto collectives =
+      compare_launchers({.name = "crash-to-collective/workers=2",
+                         .unit = "ms",
+                         .ours = under(our_launcher, rank),
+                         .rivals = {{"torchrun-same-rank", under(torchrun_with_new_stores, rank)},
+                                    {"torchrun-python-gloo", under(torchrun_with_new_stores, python_rank)}}},
+                        settings.rounds(12, 2), warms_up);
+  rows.insert(rows.end(), collectives.begin(), collectives.end());
+  return rows;
 }
 
 }  // namespace cohort::bench

@@ -1,8 +1,8 @@
 // python: training steps of unmodified PyTorch programs on 2 ranks, one thread each, on backend "cohort", beside Gloo and beside
 // PyTorch's backend "fake", which communicates nothing: the floor.
 //
-// One team per backend runs the same program, python_step_rank.py. In each round every team takes a block of steps, in changing
-// order, while the others sleep; a pair is one round. Time of a block: that of the slower rank; the ranks of "fake" work at the
+// One team per backend runs the same program, python_step_rank.py. In each round every team takes a block of steps while the
+// others sleep; a pair is one round. Time of a block: that of the slower rank; the ranks of "fake" work at the
 // same time too, so that they share the memory's bandwidth as the others do. Before anything is timed, losses and gradients of
 // cohort and Gloo are compared.
 #include <fmt/core.h>

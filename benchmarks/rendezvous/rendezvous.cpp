@@ -6,6 +6,7 @@
 
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/team.h"
+#include "benchmarks/support/turn_order.h"
 #include "benchmarks/support/turns.h"
 #include "build_facts.h"
 
@@ -68,9 +69,11 @@ std::vector<Row> run_rendezvous(const Settings& settings) {
   for (const auto& [num_nodes, num_rounds, num_quick_rounds, has_rival] :
        {Case{10, 8, 2, true}, Case{100, 3, 1, !settings.is_quick}, Case{1000, 3, 1, false}}) {
     Meeting our_times, their_times;
-    for (int round = 0; round < (settings.is_quick ? num_quick_rounds : num_rounds); ++round) {
-      measure_meetings(ours, num_nodes, &our_times);
-      if (has_rival && rival) measure_meetings(*rival, num_nodes, &their_times);
+    TurnOrder order(has_rival && rival ? 2 : 1);
+    for (int round = 0; round < settings.rounds(num_rounds, num_quick_rounds); ++round) {
+      for (const size_t side : order.next()) {
+        measure_meetings(side == 0 ? ours : *rival, num_nodes, side == 0 ? &our_times : &their_times);
+      }
     }
     rows.push_back(make_row("meet", num_nodes, our_times.first, their_times.first));
     rows.push_back(make_row("meet-again", num_nodes, our_times.again, their_times.again));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/shm/interleaved.h"
 #include "cohort/shm/kernels/kernels.h"
 
 namespace {
@@ -80,8 +81,5 @@ int main(int argc, char** argv) {
     add_kernel(DType::kInt32, ReduceOp::kAvg, set, 2, sizes);
     add_kernel(DType::kInt8, ReduceOp::kAvg, set, 3, sizes);
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return cohort::bench::run_interleaved(argc, argv);
 }

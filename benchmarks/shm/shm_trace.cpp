@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "benchmarks/shm/interleaved.h"
 #include "cohort/shm/call.h"
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/read_trace.h"
@@ -99,4 +100,4 @@ BENCHMARK(compare_calls)->Arg(2)->Arg(8)->Arg(64);
 
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) { return cohort::bench::run_interleaved(argc, argv); }

@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <memory>
 #include <stdexcept>
 
 #include "benchmarks/store/store_load.h"
 #include "benchmarks/support/question.h"
+#include "benchmarks/support/turn_order.h"
 #include "cohort/base/cpu_topology.h"
 #include "cohort/base/env.h"
 #include "cohort/base/process.h"
@@ -96,16 +97,12 @@ std::vector<StoreCase> store_cases() {
 
 Row measure_store(const StoreCase& what, StoreLoad& ours, StoreLoad& theirs, const Settings& settings) {
   const milliseconds duration(settings.is_quick ? 100 : 300);
-  std::vector<double> our_times, their_times;
   const int num_rounds = settings.rounds(25, 9);
-  for (int round = num_rounds > 1 ? -1 : 0; round < num_rounds; ++round) {
-    const double one = what.measure(round % 2 ? ours : theirs, what.num_clients, duration);
-    const double other = what.measure(round % 2 ? theirs : ours, what.num_clients, duration);
-    if (round < 0) continue;  // to warm up
-    our_times.push_back(round % 2 ? one : other);
-    their_times.push_back(round % 2 ? other : one);
-  }
-  Row row = compare_times(our_times, their_times);
+  const std::vector<std::function<double()>> sides = {[&] { return what.measure(ours, what.num_clients, duration); },
+                                                      [&] { return what.measure(theirs, what.num_clients, duration); }};
+  if (num_rounds > 1) measure_in_turns(sides, 1);  // to warm up
+  const auto times = measure_in_turns(sides, num_rounds);
+  Row row = compare_times(times[0], times[1]);
   const bool is_wake_up = what.name == "wake-up";
   const int shown = is_wake_up ? what.num_clients - 1 : what.num_clients;
   row.case_name = what.name + (is_wake_up ? "/waiters=" : "/clients=") + std::to_string(shown);

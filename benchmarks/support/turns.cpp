@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "benchmarks/support/turn_order.h"
 #include "build_facts.h"
 #include "cohort/base/text.h"
 
@@ -19,13 +20,12 @@ constexpr int kFewestBlockRounds = 3;
 
 Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan) {
   Times times;
+  TurnOrder order(variants.size());
   for (int round = 0; round < plan.num_rounds; ++round) {
     const auto limit = round < kFewestBlockRounds ? plan.end : std::min(plan.deadline, plan.end);
     if (round > 0 && std::chrono::steady_clock::now() > limit) break;
-    auto order = variants;
-    std::rotate(order.begin(), order.begin() + round % static_cast<int>(order.size()), order.end());
-    if (round % 2) std::reverse(order.begin(), order.end());
-    for (const Variant& variant : order) {
+    for (const size_t side : order.next()) {
+      const Variant& variant = variants[side];
       const auto command = fmt::format("run {} {} {}", variant.command, plan.num_warm, plan.num_steps);
       times[variant.name].push_back(variant.team->ask_number(command));
     }

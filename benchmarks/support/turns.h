@@ -31,8 +31,8 @@ struct BlockPlan {
 /// By a variant's name: milliseconds per step, one figure for each round.
 using Times = std::map<std::string, std::vector<double>>;
 
-/// In each round every variant takes a block ("run COMMAND WARM STEPS"), in changing order, while the others sleep. The time of a
-/// block is that of its slower rank.
+/// In each round every variant takes a block ("run COMMAND WARM STEPS"), in an order of TurnOrder, while the others sleep. The
+/// time of a block is that of its slower rank.
 Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan);
 
 /// Whether two answers hold the same numbers, to eight digits. Something that is not a number agrees with nothing.

@@ -26,6 +26,7 @@ class Recorder : public Engine {
       if (is_wrong) std::memset(buffers.input, 1, 4);
     };
   }
+  std::string describe() const override { return "a recorder"; }
   int num_calls = 0;
   bool is_wrong = false;
   std::set<std::byte*> prepared, used;
@@ -71,6 +72,11 @@ TEST(CollectiveWorker, AnswersWithATimePerCall) {
   EXPECT_EQ(fixture.num_barriers, 1);
 }
 
+TEST(CollectiveWorker, SaysWhatAnEngineIs) {
+  Fixture fixture;
+  EXPECT_EQ(fixture.worker.answer("describe ours"), "a recorder");
+}
+
 TEST(CollectiveWorker, TakesTurnsWithBuffersOfLargeTensors) {
   Fixture fixture;
   fixture.worker.answer("run ours all_reduce/float32/64MiB/ranks=2 0 5");
@@ -94,6 +100,7 @@ TEST(CollectiveWorker, AnswersErrorsInOneLine) {
   EXPECT_EQ(fixture.worker.answer("run ours all_to_all_single/float32/64B/ranks=2 0 1"), "error: no all_to_all here");
   EXPECT_EQ(fixture.worker.answer("run theirs broadcast/float32/64B/ranks=2 0 1"),
             "error: there is no engine \"theirs\"");
+  EXPECT_EQ(fixture.worker.answer("describe theirs"), "error: there is no engine \"theirs\"");
   EXPECT_EQ(fixture.worker.answer("run ours broadcast/float32/64X/ranks=2 0 1"),
             "error: not a case: \"broadcast/float32/64X/ranks=2\"");
 }

@@ -51,7 +51,13 @@ def test_openmpi_says_how_it_copies(collectives):
     rows, table = collectives
     notes = {row["note"] for row in rows if row["rival_name"] == "openmpi"}
     assert len(notes) == 1
-    assert f"2 ranks: openmpi is {notes.pop()}\n" in table
+    assert f", openmpi is {notes.pop()}\n" in table
+
+
+def test_gloo_is_libtorchs_own(collectives):
+    rows, table = collectives
+    assert {row["note"] for row in rows if row["rival_name"] == "gloo"} == {"c10d::ProcessGroupGloo"}
+    assert "2 ranks: gloo is c10d::ProcessGroupGloo, openmpi is " in table
 
 
 def test_leaves_nothing_behind(collectives):
