@@ -44,7 +44,7 @@ constexpr StepCase kStepCases[] = {
     {"mlp-4x4096", 0, 1, 30, 1, 6, std::chrono::seconds(12), false},
 };
 // --quick promises an answer in 45 s: on a busy machine rounds are left out rather than the promise broken.
-constexpr auto kStepQuickLimit = std::chrono::seconds(40);
+constexpr auto kStepQuickLimit = std::chrono::seconds(38);
 
 std::optional<Team> start_python_team(const std::string& folder) {
   const std::string python = find_python();
