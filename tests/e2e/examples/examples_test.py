@@ -36,7 +36,7 @@ def losses(text, rank=None):
 
 def test_every_source_is_an_example_that_says_how_to_start_it():
     sources = sorted((SOURCE / "examples").glob("*.cpp"))
-    assert len(sources) == 10
+    assert len(sources) == 11
     for source in sources:
         name = source.stem.split("_", 1)[1]
         head = source.read_text().split("#include")[0]
@@ -337,3 +337,19 @@ def test_own_project_stopped_and_resumed_ends_as_one_that_was_not(tmp_path):
     assert lines(again, r"^going on after epoch \d$")
     wanted = lines(out, r"^epoch \d")
     assert lines(again, r"^epoch \d") == wanted[len(wanted) - len(lines(again, r"^epoch \d")):]
+
+
+def test_simulation_trains_alike_in_every_way():
+    code, out, err = launch("simulation", "--width", 32, "--layers", 2, "--solver-steps", 3, "--rounds", 6)
+    assert code == 0, err
+    found = re.findall(r"(?m)^(.{28}) median +(\d+\.\d{2}) ms  fastest +\d+\.\d{2} ms  loss (\d\.\d{4})$", out)
+    assert [name.strip() for name, _, _ in found] == ["nothing exchanged", "all_reduce of each gradient", "all_reduce_coalesced",
+                                                      "a Reducer per layer", "one Reducer"], out
+    assert len({loss for _, _, loss in found[1:]}) == 1, out
+
+
+@pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints"])
+def test_pieces_of_the_guide_run(page):
+    code, out, err = launch("guide_pieces", page)
+    assert code == 0, err
+    assert lines(out, "done") == [f"{page}: done"] * 2

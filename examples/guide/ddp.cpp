@@ -1,0 +1,146 @@
+// The programs of docs/guide/ddp.md (tests/tools/guide_test.py compares them), each run by two ranks.
+#include <cohort/comm/collectives/collectives.h>
+#include <cohort/parallel/ddp/distributed_data_parallel.h>
+#include <cohort/parallel/ddp/reducer.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include <vector>
+
+#include "guide.h"
+
+namespace guide {
+namespace {
+
+namespace F = torch::nn::functional;
+
+struct NetImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return output(norm(torch::relu(hidden(x)))); }
+  torch::nn::Linear hidden = register_module("hidden", torch::nn::Linear(8, 16));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(16));
+  torch::nn::Linear output = register_module("output", torch::nn::Linear(16, 1));
+};
+TORCH_MODULE(Net);
+
+void wrap_and_train() {
+  Net net;
+  cohort::DistributedDataParallel ddp(net);  // every rank starts with rank 0's parameters and buffers
+  torch::optim::SGD optimizer(ddp->parameters(), 0.1);
+
+  const at::Tensor x = torch::randn({4, 8}), y = torch::randn({4, 1});
+  const at::Tensor loss = F::mse_loss(ddp(x), y);  // or ddp->forward(x)
+  optimizer.zero_grad();
+  loss.backward();   // gradients are averaged over the ranks when it returns
+  optimizer.step();  // so every rank makes the same step
+
+  torch::NoGradGuard no_grad;
+  ddp->eval();
+  const at::Tensor prediction = ddp->module().forward(x);  // without DDP: nothing is exchanged
+  TORCH_CHECK(prediction.defined());
+}
+
+void choose_options() {
+  cohort::ddp::Options options;
+  options.bucket_cap_mb = 50;
+  options.find_unused_parameters = true;
+  cohort::DistributedDataParallel ddp(Net{}, options);
+
+  cohort::DistributedDataParallel same(Net{}, {.bucket_cap_mb = 50, .find_unused_parameters = true});
+}
+
+// What containers hold is a pointer, whose forward has one signature.
+void put_into_containers() {
+  using Wrapped = cohort::DistributedDataParallel<NetImpl>;
+  torch::nn::Sequential model(Wrapped(Net{}), torch::nn::Tanh());
+  const at::Tensor y = model->forward(torch::randn({4, 8}));
+  TORCH_CHECK(y.defined());
+}
+
+void accumulate() {
+  cohort::DistributedDataParallel ddp(Net{});
+  const auto batches = torch::randn({3, 4, 8}).unbind();
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (i + 1 < batches.size()) {
+      const auto local = ddp->no_sync();  // gradients stay here while it lives
+      (ddp(batches[i]).sum() / batches.size()).backward();
+    } else {
+      (ddp(batches[i]).sum() / batches.size()).backward();  // averages the sum of all
+    }
+  }
+}
+
+// A forward pass of which different ranks use different parts.
+struct BranchesImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x, bool uses_left) { return uses_left ? left(x) : right(x); }
+  torch::nn::Linear left = register_module("left", torch::nn::Linear(8, 1));
+  torch::nn::Linear right = register_module("right", torch::nn::Linear(8, 1));
+};
+TORCH_MODULE(Branches);
+
+void leave_parameters_out() {
+  cohort::DistributedDataParallel ddp(Branches{}, {.find_unused_parameters = true});
+  ddp(torch::randn({4, 8}), /*uses_left=*/cohort::get_rank() == 0).sum().backward();
+}
+
+void stop_at_the_smallest_number(const std::vector<at::Tensor>& batches) {
+  at::Tensor count = torch::tensor(static_cast<int64_t>(batches.size()));
+  cohort::all_reduce(count, cohort::ReduceOp::MIN);
+  cohort::DistributedDataParallel ddp(Net{});
+  for (int64_t i = 0; i < count.item<int64_t>(); ++i) ddp(batches[i]).sum().backward();
+}
+
+// Returns what forward computed in a type of its own.
+struct Output {
+  at::Tensor value;
+  at::Tensor penalty;
+};
+std::vector<at::Tensor> cohort_tensors(const Output& output) { return {output.value, output.penalty}; }
+
+struct PenalisedImpl : torch::nn::Module {
+  Output forward(const at::Tensor& x) { return {layer(x), layer->weight.pow(2).sum()}; }
+  torch::nn::Linear layer = register_module("layer", torch::nn::Linear(8, 1));
+};
+TORCH_MODULE(Penalised);
+
+void return_a_struct() {
+  cohort::DistributedDataParallel ddp(Penalised{}, {.find_unused_parameters = true});
+  const Output output = ddp(torch::randn({4, 8}));
+  (output.value.sum() + output.penalty).backward();
+}
+
+void reduce_without_a_module() {
+  std::vector<at::Tensor> parameters = {torch::randn({8, 1}, torch::requires_grad()),
+                                        torch::randn({1}, torch::requires_grad())};
+  for (auto& parameter : parameters) cohort::broadcast(parameter.detach(), /*src=*/0);  // equal at the start
+  cohort::ddp::Reducer reducer(parameters, {.parameter_names = {"weight", "bias"}});
+  for (int step = 0; step < 3; ++step) {
+    for (auto& parameter : parameters) parameter.mutable_grad() = at::Tensor();
+    reducer.prepare();
+    (torch::randn({4, 8}).mm(parameters[0]) + parameters[1]).sum().backward();  // averages the gradients
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : parameters) parameter -= 0.1 * parameter.grad();
+  }
+  TORCH_CHECK(reducer.has_rebuilt_buckets() && reducer.buckets().size() == 1);
+}
+
+}  // namespace
+
+void run_ddp() {
+  cohort::init_process_group();
+  wrap_and_train();
+  choose_options();
+  put_into_containers();
+  accumulate();
+  leave_parameters_out();
+  stop_at_the_smallest_number(torch::randn({3 + cohort::get_rank(), 4, 8}).unbind());
+  return_a_struct();
+  reduce_without_a_module();
+  cohort::destroy_process_group();
+}
+
+}  // namespace guide

@@ -1,0 +1,11 @@
+// What each page of docs/guide shows as pieces, one function per page.
+#pragma once
+
+namespace guide {
+
+void run_collectives();
+void run_ddp();
+void run_data();
+void run_checkpoints();
+
+}  // namespace guide

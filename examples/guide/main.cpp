@@ -1,0 +1,22 @@
+// The pieces of C++ that the pages of docs/guide show, as one program:
+//
+//   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/guide_pieces collectives|ddp|data|checkpoints
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "guide.h"
+
+int main(int argc, char** argv) {
+  const std::map<std::string, void (*)()> pages = {{"collectives", guide::run_collectives},
+                                                   {"ddp", guide::run_ddp},
+                                                   {"data", guide::run_data},
+                                                   {"checkpoints", guide::run_checkpoints}};
+  const auto page = pages.find(argc == 2 ? argv[1] : "");
+  if (page == pages.end()) {
+    std::fprintf(stderr, "give it the name of a page: collectives, ddp, data or checkpoints\n");
+    return 2;
+  }
+  page->second();
+  std::printf("%s: done\n", argv[1]);
+}

@@ -1,0 +1,92 @@
+"""The pages of docs/guide about an area: their code is that of examples/guide, which is compiled and run, and they leave out nothing of
+what the area's public headers offer."""
+import pathlib
+import re
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs/guide"
+
+# Each page, its source, and the headers of which it mentions every function, class and option.
+PAGES = {
+    "collectives": ("examples/guide/collectives.cpp", [
+        "comm/group/process_group.h", "comm/group/subgroups.h", "comm/group/device.h", "comm/collectives/collectives.h",
+        "comm/collectives/point_to_point.h", "comm/collectives/object_collectives.h", "comm/collectives/coalescing.h",
+        "comm/collectives/shm_empty.h", "comm/registry/backend_registry.h", "comm/report/flight_recorder.h",
+        "comm/report/worker_server.h", "comm/pickle/pickle.h", "parallel/functional/functional.h",
+        "parallel/functional/functional_collectives.h"]),
+    "ddp": ("examples/guide/ddp.cpp", [
+        "parallel/ddp/distributed_data_parallel.h", "parallel/ddp/options.h", "parallel/ddp/reducer.h"]),
+    "data": ("examples/guide/data.cpp", [
+        "data/datasets/tensor_dataset.h", "data/datasets/text_corpus.h", "data/datasets/token_dataset.h",
+        "data/loader/batch_stream.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
+        "data/loader/sampler.h"]),
+    "checkpoints": ("examples/guide/checkpoints.cpp", [
+        "checkpoint/safetensors.h", "checkpoint/state_dict.h", "checkpoint/training_checkpoint.h", "checkpoint/optimizer_state.h",
+        "checkpoint/named_tensors.h"]),
+    "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
+}
+
+
+def blocks_of(page):
+    return re.findall(r"(?ms)^ *```cpp\n(.*?)^ *```", (GUIDE / f"{page}.md").read_text())
+
+
+def stands_in(block, source):
+    """The block's lines stand in the source one after the other, all indented by the same amount."""
+    wanted = textwrap.dedent(block).splitlines()
+    lines = source.splitlines()
+    for i, line in enumerate(lines):
+        if line.strip() == wanted[0].strip() and textwrap.dedent("\n".join(lines[i:i + len(wanted)])).splitlines() == wanted:
+            return True
+    return False
+
+
+def names_in(header):
+    """What users can call, construct or set: functions, classes with their methods, and the fields of structs that hold options."""
+    text = (ROOT / "cohort" / header).read_text()
+    text = re.sub(r"(?s)namespace detail \{.*?\}  // namespace detail", "", text)
+    text = re.sub(r"//.*", "", text)
+    names = set(re.findall(r"(?:COHORT_API|^inline)\s+(?!\()[\w:<>,&* \n]*?\b(\w+)\(", text, re.M))
+    for name, body in re.findall(r"(?ms)^class (?:COHORT_API )?(\w+)[^;{]*\{\n(.*?)^\};", text):
+        names.add(name)
+        public = body.split(" private:")[0].split(" protected:")[0]
+        names |= set(re.findall(r"(?m)^  (?:static |virtual |\[\[nodiscard\]\] )*[\w:<>,&*]+(?: [\w:<>,&*]+)* [&*]?(\w+)\([^;]*(?:;|\{)", public))
+    for name, body in re.findall(r"(?ms)^struct (\w*Options|\w*Progress)(?: : \w+)? \{\n(.*?)^\};", text):
+        names.add(name)
+        names |= set(re.findall(r"(?m)^  [^\n;={]*[ >](\w+)(?: = [^;]*|\{[^;]*\})?;", body))
+    return {name for name in names if not name.endswith("Impl") and name != "operator" and "for" != name}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_of_a_page_is_compiled(page):
+    source = (ROOT / PAGES[page][0]).read_text()
+    blocks = blocks_of(page)
+    assert blocks
+    for block in blocks:
+        assert stands_in(block, source), f"{page}.md shows what {PAGES[page][0]} does not have:\n{block}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_mentions_all_that_its_headers_offer(page):
+    text = (GUIDE / f"{page}.md").read_text()
+    for header in PAGES[page][1]:
+        names = names_in(header)
+        assert names or header.endswith("named_tensors.h"), header
+        missing = sorted(name for name in names if not re.search(rf"\b{re.escape(name)}\b", text))
+        assert not missing, f"{page}.md does not mention {', '.join(missing)} of {header}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_found(page):
+    assert f"({page}.md)" in (GUIDE / "README.md").read_text()
+    assert f"{page}.md" in (ROOT / "README.md").read_text()
+
+
+def test_a_difference_is_seen():
+    source = "void f() {\n  int a = 1;\n  int b = 2;\n}\n"
+    assert stands_in("int a = 1;\nint b = 2;\n", source)
+    assert not stands_in("int a = 1;\nint b = 3;\n", source)
+    assert not stands_in("int b = 2;\nint a = 1;\n", source)
