@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
