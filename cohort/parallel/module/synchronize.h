@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
+#include "cohort/export.h"
 
 namespace cohort::parallel {
 
 /// Throws c10::Error on every rank that differs from rank 0 in number, sizes or strides of its parameters.
-void verify_same_parameters(const Group& group, const std::vector<at::Tensor>& parameters);
+COHORT_TEST_API void verify_same_parameters(const Group& group, const std::vector<at::Tensor>& parameters);
 
 /// Every rank's tensors become rank 0's, in pieces of at most 250 MiB.
 void broadcast_from_first(const Group& group, const std::vector<at::Tensor>& tensors);

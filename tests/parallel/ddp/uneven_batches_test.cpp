@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "cohort/comm/collectives/collectives.h"
@@ -11,6 +14,7 @@
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+#include "tests/support/temporary_folder.h"
 
 namespace cohort {
 namespace {
@@ -41,20 +45,25 @@ void train(int num_batches) {
   for (int i = 0; i < num_batches; ++i) ddp(torch::ones({2})).sum().backward();
 }
 
-// On Gloo each rank finds out by itself, and a rank that ended first would be "gone" to the other.
-void wait_for_the_other() {
-  if (test::backend_of_tests() == "gloo") std::this_thread::sleep_for(std::chrono::seconds(2));
+// Both ranks are there until both have said what they found: one that ends is "gone" to the other.
+void wait_for_the_other(int rank) {
+  const std::filesystem::path folder = test::worker_arguments().at(0);
+  std::ofstream(folder / std::to_string(rank)).close();
+  while (!std::filesystem::exists(folder / std::to_string(1 - rank))) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 // Rank 0 has four batches, rank 1 has three and goes on to a barrier.
 template <class Net>
 void meet_at_a_barrier() {
   init_process_group({.backend = test::backend_of_tests()});
-  test::print_error([] {
-    train<Net>(get_rank() == 0 ? 4 : 3);
+  const int rank = get_rank();
+  test::print_error([&] {
+    train<Net>(rank == 0 ? 4 : 3);
     barrier();
   });
-  wait_for_the_other();
+  wait_for_the_other(rank);
 }
 
 COHORT_WORKER(uneven_buffers) { meet_at_a_barrier<Counting>(); }
@@ -63,11 +72,12 @@ COHORT_WORKER(uneven_gradients) { meet_at_a_barrier<Scaled>(); }
 // The second forward pass of a job rearranges the buckets.
 COHORT_WORKER(uneven_from_the_second_batch_on) {
   init_process_group({.backend = test::backend_of_tests()});
-  test::print_error([] {
-    train<Scaled>(get_rank() == 0 ? 2 : 1);
+  const int rank = get_rank();
+  test::print_error([&] {
+    train<Scaled>(rank == 0 ? 2 : 1);
     barrier();
   });
-  wait_for_the_other();
+  wait_for_the_other(rank);
 }
 
 // Rank 1 is done and leaves; it ends when rank 0 has noticed.
@@ -76,7 +86,7 @@ COHORT_WORKER(uneven_and_left) {
   const int rank = get_rank();
   test::print_error([&] { train<Counting>(rank == 0 ? 4 : 3); });
   destroy_process_group();
-  if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+  wait_for_the_other(rank);
 }
 
 std::string head(const std::string& operation, int rank, const std::string& data) {
@@ -86,7 +96,9 @@ std::string head(const std::string& operation, int rank, const std::string& data
 
 void expect_mismatch(const char* worker, const std::string& operation, const std::string& data,
                      const std::string& on_shm, const std::string& on_gloo, const std::string& purpose) {
-  const auto results = test::run_workers(worker, {.time_limit = std::chrono::seconds(40)});
+  const test::TemporaryFolder folder;
+  const auto results =
+      test::run_workers(worker, {.arguments = {folder.path()}, .time_limit = std::chrono::seconds(40)});
   results.expect_success();
   for (const int rank : {0, 1}) {
     const auto begin = head(rank == 0 ? operation : "barrier", rank, rank == 0 ? data : "");
@@ -121,7 +133,9 @@ TEST(DdpUneven, BucketsMessage) {
 }
 
 TEST(DdpUneven, RankThatLeftMessage) {
-  const auto results = test::run_workers("uneven_and_left", {.time_limit = std::chrono::seconds(40)});
+  const test::TemporaryFolder folder;
+  const auto results =
+      test::run_workers("uneven_and_left", {.arguments = {folder.path()}, .time_limit = std::chrono::seconds(40)});
   results.expect_success();
   EXPECT_EQ(results[1].output, "(no error)\n");
   const std::string if_well = "[^\n]*; if it ended well, ";

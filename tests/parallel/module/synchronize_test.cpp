@@ -27,22 +27,26 @@ std::vector<std::string> said_by_ranks(int world_size, const std::function<Param
   return texts;
 }
 
-std::string differs(int rank, const std::string& parameter, const std::string& what, const std::string& values) {
-  return "[" + std::to_string(rank) + "]: params[" + parameter + "] in this process with " + what + " " + values +
-         " appears not to match " + what + " of the same param in process 0.";
+std::string differs(int rank, const std::string& parameter, const std::string& sizes) {
+  return "[" + std::to_string(rank) + "]: params[" + parameter + "] in this process with sizes " + sizes +
+         " appears not to match sizes of the same param in process 0.";
 }
+
+// PyTorch's words, sizes and all.
+constexpr const char* kStridesDiffer =
+    "params[0] in this process with sizes [3, 5] appears not to match strides of the same param in process 0.";
 
 at::Tensor transposed(int64_t rows, int64_t columns) { return torch::ones({columns, rows}).t(); }
 
 TEST(Synchronize, EveryRankWhoseSizesDifferFromRankZerosIsToldMessage) {
-  EXPECT_THAT(said_by_ranks(4,
-                            [](int rank) {
-                              return Parameters{torch::ones({2}), torch::ones({3, rank == 2 ? 4 : 5 + rank % 2})};
-                            }),
-              testing::ElementsAre("", differs(1, "1", "sizes", "[3, 6]"), differs(2, "1", "sizes", "[3, 4]"),
-                                   differs(3, "1", "sizes", "[3, 6]")));
+  EXPECT_THAT(
+      said_by_ranks(4,
+                    [](int rank) {
+                      return Parameters{torch::ones({2}), torch::ones({3, rank == 2 ? 4 : 5 + rank % 2})};
+                    }),
+      testing::ElementsAre("", differs(1, "1", "[3, 6]"), differs(2, "1", "[3, 4]"), differs(3, "1", "[3, 6]")));
   EXPECT_THAT(said_by_ranks(3, [](int rank) { return Parameters{torch::ones({rank == 0 ? 4 : 5})}; }),
-              testing::ElementsAre("", differs(1, "0", "sizes", "[5]"), differs(2, "0", "sizes", "[5]")));
+              testing::ElementsAre("", differs(1, "0", "[5]"), differs(2, "0", "[5]")));
 }
 
 TEST(Synchronize, EveryRankWhoseStridesDifferFromRankZerosIsToldMessage) {
@@ -50,12 +54,12 @@ TEST(Synchronize, EveryRankWhoseStridesDifferFromRankZerosIsToldMessage) {
                             [](int rank) {
                               return Parameters{rank == 1 ? transposed(3, 5) : torch::ones({3, 5})};
                             }),
-              testing::ElementsAre("", differs(1, "0", "strides", "[1, 3]"), ""));
+              testing::ElementsAre("", kStridesDiffer, ""));
   EXPECT_THAT(said_by_ranks(3,
                             [](int rank) {
                               return Parameters{rank == 0 ? transposed(3, 5) : torch::ones({3, 5})};
                             }),
-              testing::ElementsAre("", differs(1, "0", "strides", "[5, 1]"), differs(2, "0", "strides", "[5, 1]")));
+              testing::ElementsAre("", kStridesDiffer, kStridesDiffer));
 }
 
 TEST(Synchronize, EveryRankIsToldThatNumbersDifferMessage) {
