@@ -65,6 +65,8 @@ def http():
     return {
         "get": b"QGET /health HTTP/1.1\r\nHost: node:8080\r\nUser-Agent: kube-probe/1.29\r\nAccept: */*\r\nConnection: close\r\n\r\n",
         "query": b"QGET /handler/dump?json=true&rank=%31+2&x HTTP/1.1\r\nHost: a\r\n\r\n",
+        # Long enough to lie in memory of their own, so that a byte beyond the end is seen.
+        "open_escapes": b"QGET /x?" + b"k" * 40 + b"%&" + b"v" * 40 + b"%4&name=" + b"w" * 40 + b"% HTTP/1.1\r\nHost: a\r\n\r\n",
         "post": b"QPOST /handler/ping HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello",
         "head": b"QHEAD / HTTP/1.0\r\n\r\n",
         "request_chunks": b"QPOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
@@ -118,7 +120,8 @@ def hostlist():
     return {
         "ranges": b"node[01-03,7],gpu5", "product": b"r[1-2]n[1-2]-ib", "plain": b"node-a,node-b.example",
         "counts": b"2(x3),1", "backwards": b"n[3-1]", "open": b"n[1-3",
-        "many_ranges": b"n[" + b",".join([b"0-20000"] * 4) + b"]", "long_name": b"a" * 300 + b"[0-9]",
+        "many_ranges": b"n[" + b",".join([b"0-20000"] * 4) + b"]", "most_ranges": b"n[" + b",".join([b"0-65535"] * 99) + b"]",
+        "long_name": b"a" * 300 + b"[0-9]",
     }
 
 
