@@ -28,7 +28,7 @@ constexpr const char* kUnevenHint =
     "ReduceOp::MIN tells";
 
 struct ScaledImpl : torch::nn::Module {
-  at::Tensor forward(at::Tensor x) { return x * weight; }
+  at::Tensor forward(const at::Tensor& x) { return x * weight; }
   at::Tensor weight = register_parameter("weight", torch::ones({2}));
 };
 TORCH_MODULE(Scaled);
