@@ -77,8 +77,12 @@ class Agent:
                       if name not in ("cohort-guard", "cohort") and (state_of(child) or ("", 0))[1] == pid)
 
     def guard(self):
+        """Its pid. On a busy machine the first worker may run before the guard has given itself its name."""
         pid = self.pid
-        return next(child for child in self.job.processes("cohort-guard") if (state_of(child) or ("", 0))[1] == pid)
+
+        def found():
+            return [child for child in self.job.processes("cohort-guard") if (state_of(child) or ("", 0))[1] == pid]
+        return wait_until(found, lambda: f"a guard below {pid}: {self.job.processes()}")[0]
 
     def kill(self, number=signal.SIGKILL):
         os.kill(self.pid, number)
