@@ -52,7 +52,7 @@ TEST_F(FileStoreTest, EntriesAreTakenOnlyWhole) {
   const auto bytes = encode_entry({"/k", "value"}) + encode_entry({"", ""});
   for (size_t size = 0; size <= bytes.size(); ++size) {
     std::vector<std::string> keys;
-    const auto taken = take_entries(bytes.substr(0, size), [&](LogEntry entry) { keys.push_back(entry.key); });
+    const auto taken = take_entries(bytes.substr(0, size), [&](const LogEntry& entry) { keys.push_back(entry.key); });
     EXPECT_EQ(taken, size == bytes.size() ? size : size >= 15 ? 15 : 0);
     EXPECT_EQ(keys.size(), taken == 0 ? 0 : size == bytes.size() ? 2 : 1);
   }

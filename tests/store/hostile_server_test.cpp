@@ -113,7 +113,7 @@ TEST(HostileHttp, ChunksOfAnySizeAreRead) {
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n" + body + "\r\n3;a=b\r\nbcd\r\n0\r\n\r\n";
   for (const size_t piece : {1, 7, 1000, 1'000'000}) {
     HttpClient client("host", 80, base::IpFamily::kAny, std::nullopt, [&chunks, piece] {
-      return std::make_unique<ScriptedStream>([&chunks] { return chunks; }, piece);
+      return std::make_unique<ScriptedStream>([&chunks] { return std::string(chunks); }, piece);
     });
     const auto answer = client.post("/", "", kHangLimit);
     ASSERT_TRUE(answer.ok()) << answer.error().describe();

@@ -37,7 +37,7 @@ TEST(ConnectTo, AClientIsNotItsOwnServer) {
 // are taken in one family.
 void listen_where_ports_are_rare(std::vector<int>* ports) {
   if (unshare(CLONE_NEWNET) != 0) return;
-  std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40007" << std::endl;
+  std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40007" << '\n';
   for (const auto family : {base::IpFamily::kV4, base::IpFamily::kV6}) {
     const auto first = listen_on("", 40000, family);
     const auto second = listen_on("", 40001, family);
