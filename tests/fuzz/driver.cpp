@@ -3,8 +3,8 @@
 //     TARGET [--seconds=N] [--seed=N] [--dictionary=FILE] [--out=FOLDER] [--max-bytes=N] FILE or FOLDER ...
 //
 // The inputs run in a child process, which copies each into memory that it shares with its parent before it begins: however the
-// child dies, the parent still has the input, writes it to a file and says how to repeat it. One that takes a second of processor
-// time, or 128 MiB, is a fault, too. Without --seconds only the given inputs run.
+// child dies, the parent still has the input, writes it to a file and says how to repeat it. One that takes three seconds of
+// processor time, or 128 MiB, is a fault, too. Without --seconds only the given inputs run.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -46,7 +46,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostBytes = 4 << 20;
-constexpr int64_t kSlowMicroseconds = 1'000'000;
+constexpr int64_t kSlowMicroseconds = 3'000'000;
 /// For an input that sleeps, where processor time does not tell.
 constexpr std::chrono::seconds kHangTime{60};
 constexpr size_t kMaxMemory = 128 << 20;
@@ -202,7 +202,7 @@ int watch(pid_t child) {
 }
 
 std::string reason_of(int status) {
-  if (shared->fault == Fault::kSlow) return "it takes more than a second of processor time, or does not end";
+  if (shared->fault == Fault::kSlow) return "it takes more than three seconds of processor time, or does not end";
   if (shared->fault == Fault::kMemory) return "it takes more than " + base::format_bytes(kMaxMemory);
   if (WIFSIGNALED(status)) return "it dies of " + base::signal_name(WTERMSIG(status));
   return fmt::format("it ends with exit code {}", WEXITSTATUS(status));
