@@ -1,12 +1,9 @@
 #include "cohort/base/purpose.h"
 
-namespace cohort::base {
+#include <utility>
 
-const char* const kUnevenStepsHint =
-    "the ranks do not take the same steps; most often some have more batches than others. data::DistributedSampler "
-    "gives "
-    "all ranks as many; without it, stop every epoch at the smallest number of batches, which all_reduce with "
-    "ReduceOp::MIN tells";
+namespace cohort::base {
+namespace {
 
 const char* in_words(Purpose purpose) {
   switch (purpose) {
@@ -24,6 +21,21 @@ const char* in_words(Purpose purpose) {
       return "ddp::Reducer's exchange of gradients in a backward pass";
   }
   return "";
+}
+
+}  // namespace
+
+const char* const kUnevenStepsHint =
+    "the ranks do not take the same steps; most often some have more batches than others. "
+    "data::DistributedSampler gives all ranks as many; without it, stop every epoch at the smallest number of batches, "
+    "which all_reduce with ReduceOp::MIN tells";
+
+std::string with_purpose(std::string call, Purpose purpose) {
+  return purpose == Purpose::kOwn ? call : std::move(call) + kWhichIs + in_words(purpose);
+}
+
+std::string lost_rank_hint(std::string hint, Purpose purpose) {
+  return purpose == Purpose::kOwn ? hint : std::move(hint) + "; if it ended well, " + kUnevenStepsHint;
 }
 
 }  // namespace cohort::base

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace cohort::base {
 
@@ -17,11 +18,17 @@ enum class Purpose : uint8_t {
 };
 constexpr int kNumPurposes = 6;
 
-/// "DistributedDataParallel's exchange of buffers before a forward pass"; "" for kOwn.
-const char* in_words(Purpose purpose);
+/// Stands between a call and its purpose.
+inline constexpr const char* kWhichIs = ", which is ";
+
+/// "broadcast, which is DistributedDataParallel's exchange of buffers before a forward pass"; of kOwn the call alone.
+std::string with_purpose(std::string call, Purpose purpose);
 
 /// What to do where one rank is in a step of training and another one is not.
 extern const char* const kUnevenStepsHint;
+
+/// `hint` of a failure by which a rank was lost; of a call that is not the program's own, with what such a loss most often means.
+std::string lost_rank_hint(std::string hint, Purpose purpose);
 
 /// Says it of the collectives that this thread calls as long as it lives.
 class CalledFor {

@@ -11,9 +11,10 @@ constexpr size_t kKept = 16;
 // A peer's text is not believed beyond this.
 constexpr size_t kMaxLines = 64;
 constexpr size_t kMaxLineLength = 4096;
-constexpr const char* kWhichIs = ", which is ";
 
-size_t purpose_begin(const std::string& signature) { return std::min(signature.find(kWhichIs), signature.size()); }
+size_t purpose_begin(const std::string& signature) {
+  return std::min(signature.find(base::kWhichIs), signature.size());
+}
 
 }  // namespace
 
@@ -23,8 +24,7 @@ std::string signature(const Operation& operation) {
   if (!operation.reduce_op.empty()) add(operation.reduce_op);
   if (operation.root >= 0) add("root " + std::to_string(operation.root));
   if (!operation.dtype.empty()) add(operation.dtype + (operation.shape.empty() ? "" : " " + operation.shape));
-  const bool is_own = operation.purpose == base::Purpose::kOwn;
-  return operation.name + "(" + arguments + ")" + (is_own ? "" : kWhichIs + std::string(in_words(operation.purpose)));
+  return base::with_purpose(operation.name + "(" + arguments + ")", operation.purpose);
 }
 
 bool agree(const std::string& signature, const std::string& other) {

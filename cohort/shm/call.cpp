@@ -21,11 +21,6 @@ bool are_alike(const Signature& a, const Signature& b) {
   return agree(a, b) && purpose_in(a.words[0]) == purpose_in(b.words[0]);
 }
 
-std::string describe_with_purpose(const Call& call) {
-  const bool is_own = call.purpose == base::Purpose::kOwn;
-  return describe(call) + (is_own ? "" : std::string(", which is ") + base::in_words(call.purpose));
-}
-
 }  // namespace
 
 Signature encode(const Call& call) {
@@ -74,8 +69,9 @@ std::vector<std::string> table_of(const std::vector<Signature>& calls, const std
       ranks.push_back(names.empty() ? static_cast<int>(j) : names[j]);
       is_listed[j] = true;
     }
+    const Call call = decode_call(calls[i]);
     lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") +
-                    describe_with_purpose(decode_call(calls[i])));
+                    base::with_purpose(describe(call), call.purpose));
   }
   return lines;
 }

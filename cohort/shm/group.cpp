@@ -170,11 +170,11 @@ Outcome Group::State::look_after(int peer, base::Purpose purpose) const {
                  fmt::format("look at the output of rank {} for the reason", name_of_rank(peer))});
   }
   if (presence != kAbsent && is_gone(block.peer)) {
-    const bool may_be_done = presence == kLeft && purpose != base::Purpose::kOwn;
+    // Only one that has left may have ended well.
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " " + how_it_ended(block.peer)},
-                 fmt::format("look at the output of rank {} for the reason{}{}", name_of_rank(peer),
-                             may_be_done ? "; if it ended well, " : "", may_be_done ? base::kUnevenStepsHint : "")});
+                 base::lost_rank_hint(fmt::format("look at the output of rank {} for the reason", name_of_rank(peer)),
+                                      presence == kLeft ? purpose : base::Purpose::kOwn)});
   }
   // A rank that leaves after a failure is not the cause; one that left and was missed is.
   auto first = first_failure_of_another();

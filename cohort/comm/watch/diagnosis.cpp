@@ -28,11 +28,6 @@ std::string waits_in(const job::Account& account) {
 
 }  // namespace
 
-std::string lost_rank_hint(std::string hint, base::Purpose purpose) {
-  if (purpose != base::Purpose::kOwn) hint += std::string("; if it ended well, ") + base::kUnevenStepsHint;
-  return hint;
-}
-
 std::vector<int> Diagnostician::others() const {
   std::vector<int> result;
   for (int member = 0; member < static_cast<int>(ranks_.size()); ++member) {
@@ -61,7 +56,7 @@ Failure Diagnostician::lost(const std::vector<int>& members, base::Purpose purpo
   Failure failure{
       Kind::kLostRank,
       {},
-      lost_rank_hint("look at the output of " + base::ranks_in_words(members) + " for the reason", purpose)};
+      base::lost_rank_hint("look at the output of " + base::ranks_in_words(members) + " for the reason", purpose)};
   for (const int rank : members) failure.causes.push_back(peers_.describe(rank) + " is gone");
   return failure;
 }

@@ -14,9 +14,6 @@
 
 namespace cohort::comm {
 
-/// `hint` of a failure by which a rank was lost; of a call that is not the program's own, with what such a loss most often means.
-std::string lost_rank_hint(std::string hint, base::Purpose purpose);
-
 /// Looks at the members of one group. `ranks`: their default-group ranks, in group order; `rank`: this process's in the group.
 class Diagnostician {
  public:

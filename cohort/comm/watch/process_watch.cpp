@@ -153,7 +153,7 @@ class ProcessWatch final : public OperationWatch {
       if (timed_out) return followed_by_engine(diagnostician_.timed_out(operation, timeout_));
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     } while (Clock::now() < deadline);
-    return {Kind::kEngine, {engine_text}, lost_rank_hint(last_hint, operation.purpose)};
+    return {Kind::kEngine, {engine_text}, base::lost_rank_hint(last_hint, operation.purpose)};
   }
 
   std::optional<Failure> look_for_cause(const job::Operation& operation) const {
