@@ -66,15 +66,21 @@ base::Result<json> EtcdClient::try_call(const std::string& path, const json& req
 base::Result<json> EtcdClient::call(const std::string& path, const json& request) {
   const auto body = request.dump();
   Pauses pauses(options_.retry_time, kLongestRetryPause);
+  std::optional<Error> cause;
   while (true) {
-    auto last = attempt(path, body, std::clamp(pauses.left(), milliseconds(100), kAnswerTime));
+    const auto limit = std::clamp(pauses.left(), milliseconds(100), kAnswerTime);
+    const auto begin = Pauses::Clock::now();
+    auto last = attempt(path, body, limit);
     if (last.answer) return last.answer;
+    // An attempt that was cut short by the end of the retry time says nothing about the server: the one before it does.
+    const bool was_cut_short = limit < kAnswerTime && Pauses::Clock::now() - begin >= limit;
+    if (!cause || !was_cut_short) cause = last.answer.error();
     const auto where = fmt::format("etcd on {}:{}", options_.host, options_.port);
     if (last.is_hopeless) return Error(std::string(kNoTls) + where).caused_by(last.answer.error());
     if (!last.may_be_repeated) return Error(where + " refuses a request").caused_by(last.answer.error());
     if (!pauses.rest()) {
       return Error(where + " gave no answer for " + base::format_duration(options_.retry_time))
-          .caused_by(last.answer.error())
+          .caused_by(std::move(*cause))
           .with_hint("see whether etcd runs, and whether a majority of its members does");
     }
   }

@@ -1,10 +1,16 @@
 // EtcdStore over TLS: with a real etcd, and what is said of each way in which files and certificates can be wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+
+#include <stop_token>
+#include <thread>
 
 #include "cohort/base/text.h"
 #include "cohort/store/etcd_store.h"
+#include "cohort/store/socket.h"
 #include "cohort/store/tls_context.h"
 #include "tests/store/certificates.h"
 #include "tests/store/etcd_server.h"
@@ -99,6 +105,38 @@ TEST_F(EtcdTlsTest, AServerThatSaysNothingMessage) {
   EtcdStoreOptions impatient{.port = silent.port, .job = "job", .retry_time = 3 * kAWhile, .tls = TlsOptions{}};
   EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
               HasSubstr("gave no answer for 300 ms\n  caused by: it gave no answer in time\n"));
+}
+
+/// Closes each connection without having read what was sent: the kernel tells the client of a reset.
+class ResettingServer {
+ public:
+  int port() const { return listener_.port; }
+
+ private:
+  void serve(const std::stop_token& stop) const {
+    constexpr int kMilliseconds = 20;
+    while (!stop.stop_requested()) {
+      pollfd listening{listener_.socket.get(), POLLIN, 0};
+      if (poll(&listening, 1, kMilliseconds) <= 0) continue;
+      const base::Fd connection(accept4(listener_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      pollfd sent{connection.get(), POLLIN, 0};
+      while (poll(&sent, 1, kMilliseconds) == 0 && !stop.stop_requested()) {
+      }
+    }
+  }
+
+  Listener listener_ = std::move(listen_on("127.0.0.1", 0).value().front());
+  std::jthread thread_{[this](const std::stop_token& stop) { serve(stop); }};
+};
+
+TEST(EtcdTlsReset, IsToldLikeAClosedConnectionMessage) {
+  const ResettingServer server;
+  EtcdStoreOptions impatient{.port = server.port(), .job = "job", .retry_time = 3 * kAWhile};
+  EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
+              HasSubstr("caused by: it has closed the connection without an answer: perhaps it wants TLS\n"));
+  impatient.tls = TlsOptions{};
+  EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
+              HasSubstr("caused by: it has closed the connection instead of answering in TLS: perhaps it has none\n"));
 }
 
 TEST_F(EtcdTlsTest, CertificateAndKeyMayBeInOneFile) {
