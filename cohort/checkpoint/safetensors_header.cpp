@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "cohort/base/json_text.h"
+
 namespace cohort::checkpoint {
 namespace {
 
@@ -58,18 +60,17 @@ Error tensor_error(const std::string& name, const std::string& reason) {
 
 std::string interval(const TensorEntry& entry) { return c10::str("[", entry.begin, ", ", entry.end, "]"); }
 
-// What a parsed object does not tell: the order of its keys, whether one comes twice, and before it is parsed, whether it is
-// nested so deeply that the library's recursive functions would take more stack than there is. Reads the text by itself; the
+// What a parsed object does not tell: the order of its keys, and whether one comes twice. Reads the text by itself; the
 // library's callbacks while it parses would look at all tensors before, for each tensor.
 class KeyWatcher final : public nlohmann::json_sax<Json> {
  public:
   bool start_object(std::size_t) override {
     keys_.emplace_back();
-    return enter();
+    return true;
   }
   bool end_object() override {
     keys_.pop_back();
-    return leave();
+    return true;
   }
   bool key(std::string& text) override {
     const std::string& key = text;
@@ -87,22 +88,14 @@ class KeyWatcher final : public nlohmann::json_sax<Json> {
   bool number_float(Json::number_float_t, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
   bool binary(Json::binary_t&) override { return true; }
-  bool start_array(std::size_t) override { return enter(); }
-  bool end_array() override { return leave(); }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override { return false; }
 
-  bool is_too_deep() const { return depth_ > kMaxDepth; }
   const std::optional<std::string>& duplicate() const { return duplicate_; }
   std::vector<std::string>& names() { return names_; }
 
  private:
-  bool enter() { return ++depth_ <= kMaxDepth; }
-  bool leave() {
-    --depth_;
-    return true;
-  }
-
-  size_t depth_ = 0;
   std::vector<std::set<std::string>> keys_;
   std::vector<std::string> names_;
   std::optional<std::string> duplicate_;
@@ -115,10 +108,11 @@ struct ParsedText {
 
 Result<ParsedText> parse_json(std::string_view text) {
   if (text.empty() || text.front() != '{') return Error("the header does not begin with {");
+  // The library's functions call themselves for what is nested: too deep, and they take more stack than there is.
+  if (base::json_depth(text) > kMaxDepth) return Error("the header is nested deeper than any description of tensors");
   KeyWatcher watcher;
   try {
     Json::sax_parse(text.begin(), text.end(), &watcher);
-    if (watcher.is_too_deep()) return Error("the header is nested deeper than any description of tensors");
     Json json = Json::parse(text.begin(), text.end());
     if (watcher.duplicate()) return Error(*watcher.duplicate());
     return ParsedText{std::move(json), std::move(watcher.names())};
