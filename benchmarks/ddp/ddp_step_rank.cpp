@@ -49,7 +49,8 @@ void set_weights(const torch::nn::Module& module) {
   for (const auto& entry : module.named_parameters()) {
     auto parameter = entry.value();
     if (parameter.dim() > 1) {
-      const double bound = 1 / std::sqrt(static_cast<double>(parameter.numel() / parameter.size(0)));
+      const int64_t num_inputs = parameter.numel() / parameter.size(0);
+      const double bound = 1 / std::sqrt(static_cast<double>(num_inputs));
       parameter.uniform_(-bound, bound);
     } else {
       parameter.fill_(entry.key().ends_with("weight") ? 1.0 : 0.0);
@@ -63,7 +64,7 @@ struct Groups {
 };
 
 template <class Net>
-Trainee make_trainee(std::shared_ptr<Net> net, const std::string& variant, const Groups& groups) {
+Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& variant, const Groups& groups) {
   Trainee trainee{net, {}, std::make_unique<torch::optim::SGD>(net->parameters(), kLearningRate)};
   set_weights(*net);
   if (variant == "plain") {
@@ -180,7 +181,7 @@ class Rank {
 
 int run_ddp_step_rank(const std::vector<std::string>& arguments) {
   at::set_num_threads(1);
-  const std::string backend = arguments.at(0);
+  const std::string& backend = arguments.at(0);
   const int rank = std::stoi(arguments.at(1));
   InitOptions options;
   options.backend = "gloo";
