@@ -122,8 +122,8 @@ def test_stopped_rank_under_ddp_message():
                   r"  hint: continue the stopped rank \(kill -CONT PID\), or end it")
     for rank in (0, 2):  # whose time is over first tells the other
         told = (rf"  caused by: {PROCESS.format(2 - rank)} failed first: {not_there}\n"
-                r"  hint: see why that rank did not reach this operation; if it is only slow, raise the timeout of "
-                r"init_process_group \(of new_group for a subgroup\), now 4\.0 s")
+                rf"  caused by: {PROCESS.format(1)} is stopped \(SIGSTOP or a debugger\)\n"
+                r"  hint: continue the stopped rank \(kill -CONT PID\), or end it")
         assert_error(results[rank], "DistBackendError",
                      head(r"all_reduce #\d+", rank, 3, ", 80 B float32") + f"({is_stopped}|{told})")
     assert any("it is stopped" in results[rank][1] for rank in (0, 2))

@@ -19,6 +19,8 @@ std::string raise_timeout(std::chrono::milliseconds timeout) {
   return "raise the timeout of init_process_group (of new_group for a subgroup), now " + base::format_duration(timeout);
 }
 
+constexpr const char* kContinueHint = "continue the stopped rank (kill -CONT PID), or end it";
+
 std::string waits_in(const job::Account& account) {
   const auto found = account.signatures.find(account.sequence);
   const auto what =
@@ -81,6 +83,15 @@ std::optional<Failure> Diagnostician::disagreement(const job::Account& mine, con
   return std::nullopt;
 }
 
+Failure Diagnostician::with_stopped(Failure failure) const {
+  for (const int member : others()) {
+    if (!peers_.is_stopped(ranks_[member])) continue;
+    failure.causes.push_back(describe(member) + " " + base::in_words(base::ProcessActivity::kStopped));
+    failure.hint = kContinueHint;
+  }
+  return failure;
+}
+
 std::optional<Failure> Diagnostician::earlier_failure(const job::Operation& operation,
                                                       std::chrono::milliseconds timeout) const {
   for (const int member : others()) {
@@ -89,10 +100,10 @@ std::optional<Failure> Diagnostician::earlier_failure(const job::Operation& oper
     const auto& failure = report->failure;
     const auto cause = describe(member) + " gave up in " + failure.operation + ": " + failure.causes.front();
     if (failure.kind != Kind::kTimeout) return Failure{failure.kind, {cause}, "see the first cause"};
-    return Failure{Kind::kTimeout,
-                   {cause},
-                   "the ranks run at different speeds, but none is lost: this one came to " + operation.name +
-                       " later than the other waits; " + raise_timeout(timeout)};
+    return with_stopped({Kind::kTimeout,
+                         {cause},
+                         "the ranks run at different speeds, but none is lost: this one came to " + operation.name +
+                             " later than the other waits; " + raise_timeout(timeout)});
   }
   return std::nullopt;
 }
@@ -111,7 +122,7 @@ std::string Diagnostician::hint_for(const std::vector<Occupation>& occupations, 
   const auto somebody = [&](base::ProcessActivity activity) {
     return std::any_of(occupations.begin(), occupations.end(), [&](const auto& it) { return it.activity == activity; });
   };
-  if (somebody(base::ProcessActivity::kStopped)) return "continue the stopped rank (kill -CONT PID), or end it";
+  if (somebody(base::ProcessActivity::kStopped)) return kContinueHint;
   if (somebody(base::ProcessActivity::kComputing)) {
     return "the ranks run at different speeds, but none is lost; " + raise_timeout(timeout);
   }
@@ -127,7 +138,8 @@ Failure Diagnostician::complete(const job::Operation& operation, Failure failure
   }
   const auto more = operation.point_to_point || failure.hint.empty() ? "" : "; " + failure.hint;
   failure.hint = hint_for(occupations, failure.timeout) + more;
-  return failure;
+  // Another rank gave up first, and has written down who was missing, but not why.
+  return failure.missing.empty() ? with_stopped(std::move(failure)) : failure;
 }
 
 Failure Diagnostician::timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const {

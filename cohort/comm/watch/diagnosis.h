@@ -48,6 +48,8 @@ class Diagnostician {
     std::string text;
     std::optional<base::ProcessActivity> activity;
   };
+  /// Adds the members that a signal has stopped: with one of them, no other hint helps.
+  base::Failure with_stopped(base::Failure failure) const;
   Occupation occupation_of(int group_rank, const job::Operation& operation) const;
   static std::string hint_for(const std::vector<Occupation>& occupations, std::chrono::milliseconds timeout);
 

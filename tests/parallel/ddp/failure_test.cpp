@@ -1,4 +1,4 @@
-// Ranks that die while others train: the survivors end soon, with an error that names the lost rank.
+// Ranks that die or stop while others train: the others end soon, with an error that names that rank.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,18 +14,20 @@ namespace {
 
 using testing::MatchesRegex;
 
-// argument 0: "backward" kills rank 1 from inside its own backward pass, "step" leaves that to the test.
-COHORT_WORKER(trains_until_a_rank_dies) {
-  init_process_group({.backend = test::backend_of_tests()});
+// argument 0: "killed" and "stopped" do that to rank 1 inside its own backward pass, "neither" leaves it to the test.
+COHORT_WORKER(trains_until_a_rank_is_missing) {
+  InitOptions options{.backend = test::backend_of_tests()};
+  const auto& fate = test::worker_arguments().at(0);
+  if (fate == "stopped") options.timeout = std::chrono::seconds(4);
+  init_process_group(options);
   auto net = test::Mlp(256);
   DistributedDataParallel ddp(net);
-  const bool dies_in_backward = test::worker_arguments().at(0) == "backward";
   try {
     for (int step = 0;; ++step) {
       if (step == 3) std::cout << "training" << std::endl;
       auto output = ddp(at::ones({4, 8}));
-      if (dies_in_backward && step == 5 && get_rank() == 1) {
-        output.register_hook([](const at::Tensor&) { raise(SIGKILL); });
+      if (fate != "neither" && step == 5 && get_rank() == 1) {
+        output.register_hook([&](const at::Tensor&) { raise(fate == "killed" ? SIGKILL : SIGSTOP); });
       }
       ddp->zero_grad();
       output.sum().backward();
@@ -35,15 +37,37 @@ COHORT_WORKER(trains_until_a_rank_dies) {
   }
 }
 
-std::string expected_text(int rank) {
-  const bool is_shm = test::backend_of_tests() == "shm";
-  const std::string head =
-      "training\n\\[cohort\\] (all_reduce|broadcast) #[0-9]+ on group \"default_pg\" failed\n  rank " +
-      std::to_string(rank) + " of 3 on [^ ]+, backend " + test::backend_of_tests() +
-      ", [0-9.]+ [KMi]*B float32\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) ";
+bool is_shm() { return test::backend_of_tests() == "shm"; }
+
+std::string process(int rank) { return "rank " + std::to_string(rank) + " \\(pid [0-9]+ on [^ ]+\\) "; }
+
+std::string head(int rank) {
+  return "training\n\\[cohort\\] (all_reduce|broadcast) #[0-9]+ on group \"default_pg\" failed\n  rank " +
+         std::to_string(rank) + " of 3 on [^ ]+, backend " + test::backend_of_tests() +
+         ", [0-9.]+ [KMi]*B float32\n  caused by: ";
+}
+
+std::string text_of_the_killed(int rank) {
   const std::string hint = "  hint: look at the output of rank 1 for the reason";
-  if (is_shm) return head + "(was killed by signal 9 \\(SIGKILL\\)|has ended)\n" + hint + "\n";
-  return head + "is gone\n  caused by: .*\n" + hint + "; if it ended well, the ranks do not take the same steps; .*\n";
+  const auto begin = head(rank) + process(1);
+  if (is_shm()) return begin + "(was killed by signal 9 \\(SIGKILL\\)|has ended)\n" + hint + "\n";
+  return begin + "is gone\n  caused by: .*\n" + hint + "; if it ended well, the ranks do not take the same steps; .*\n";
+}
+
+// Whose time is over first tells the other.
+std::string text_of_the_stopped(int rank) {
+  const std::string is_stopped = "is stopped \\(SIGSTOP or a debugger\\)\n";
+  const std::string hint = "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n";
+  const auto told = "  caused by: " + process(1) + is_stopped;
+  if (is_shm()) {
+    const auto not_there = process(1) + "has not arrived within 4.0 s";
+    return head(rank) + "(" + not_there + ": it " + is_stopped + "|" + process(2 - rank) +
+           "failed first: " + not_there + "\n" + told + ")" + hint;
+  }
+  const std::string no_answer = "no answer from the other ranks within the group's time-out of 4.0 s\n";
+  return head(rank) + "(" + no_answer + "  caused by: " + process(1) + "has not arrived: it " + is_stopped + "|" +
+         process(2 - rank) + "gave up in (all_reduce|broadcast) #[0-9]+ on group \"default_pg\": " + no_answer + told +
+         ")  caused by: [^\n]*\n" + hint;
 }
 
 void expect_rank_one_named(const test::WorkerResults& results) {
@@ -51,22 +75,34 @@ void expect_rank_one_named(const test::WorkerResults& results) {
   for (const int rank : {0, 2}) {
     EXPECT_FALSE(results[rank].timed_out);
     EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
-    EXPECT_THAT(results[rank].output, MatchesRegex(expected_text(rank)));
+    EXPECT_THAT(results[rank].output, MatchesRegex(text_of_the_killed(rank)));
   }
 }
 
 TEST(DdpFailure, RankKilledInBackwardIsNamedMessage) {
-  test::Workers workers("trains_until_a_rank_dies",
-                        {.world_size = 3, .arguments = {"backward"}, .time_limit = std::chrono::seconds(40)});
+  test::Workers workers("trains_until_a_rank_is_missing",
+                        {.world_size = 3, .arguments = {"killed"}, .time_limit = std::chrono::seconds(40)});
   expect_rank_one_named(workers.wait());
 }
 
 TEST(DdpFailure, RankKilledAtARandomPointIsNamedMessage) {
-  test::Workers workers("trains_until_a_rank_dies",
-                        {.world_size = 3, .arguments = {"step"}, .time_limit = std::chrono::seconds(40)});
+  test::Workers workers("trains_until_a_rank_is_missing",
+                        {.world_size = 3, .arguments = {"neither"}, .time_limit = std::chrono::seconds(40)});
   for (int rank = 0; rank < 3; ++rank) workers.wait_for_output(rank, "training");
   workers.signal(1, SIGKILL);
   expect_rank_one_named(workers.wait());
+}
+
+TEST(DdpFailure, RankStoppedInBackwardIsNamedMessage) {
+  test::Workers workers("trains_until_a_rank_is_missing",
+                        {.world_size = 3, .arguments = {"stopped"}, .time_limit = std::chrono::seconds(40)});
+  for (const int rank : {0, 2}) workers.wait_for_output(rank, "  hint: ");
+  workers.signal(1, SIGKILL);
+  const auto results = workers.wait();
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
+    EXPECT_THAT(results[rank].output, MatchesRegex(text_of_the_stopped(rank)));
+  }
 }
 
 }  // namespace
