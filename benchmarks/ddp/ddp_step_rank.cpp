@@ -193,7 +193,7 @@ int run_ddp_step_rank(const std::vector<std::string>& arguments) {
     Rank state(rank, {.ours = new_group({}, {.backend = backend}), .gloo = default_group()});
     std::ifstream commands(arguments.at(2));
     for (std::string line; std::getline(commands, line) && line != "quit";) {
-      std::cout << "= " << state.answer(line) << std::endl;
+      std::cout << "= " << state.answer(line) << "\n" << std::flush;
     }
   }
   destroy_process_group();

@@ -123,11 +123,11 @@ int main(int, char** argv) {
     std::ifstream commands(argv[2]);
     std::string line;
     for (int number = 0; std::getline(commands, line) && line != "quit"; ++number) {
-      std::cout << "= " << meet(std::stoi(line.substr(5)), store.port(), number) << std::endl;
+      std::cout << "= " << meet(std::stoi(line.substr(5)), store.port(), number) << "\n" << std::flush;
     }
     return 0;
   } catch (const std::exception& error) {
-    std::cerr << error.what() << std::endl;
+    std::cerr << error.what() << "\n";
     return 1;
   }
 }

@@ -16,7 +16,7 @@ int run_torch_store_server() {
   options.waitWorkers = false;
   options.useLibUV = true;
   const auto server = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  std::cout << server->getPort() << std::endl;
+  std::cout << server->getPort() << "\n" << std::flush;
   while (true) pause();  // until it is killed
 }
 
