@@ -25,4 +25,4 @@ configure_package_config_file(cmake/CohortConfig.cmake.in "${PROJECT_BINARY_DIR}
                               INSTALL_DESTINATION ${cohort_package_dir})
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/CohortConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/CohortConfig.cmake" "${PROJECT_BINARY_DIR}/CohortConfigVersion.cmake"
-              cmake/CohortTorch.cmake DESTINATION ${cohort_package_dir})
+              cmake/CohortTorch.cmake cmake/CohortPrecompile.cmake cmake/user_precompiled.h DESTINATION ${cohort_package_dir})

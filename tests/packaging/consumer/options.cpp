@@ -1,6 +1,5 @@
 // Options of which some are named, and others left out: a user's -Wall -Wextra says nothing of it.
-#include <cohort/comm/collectives/collectives.h>
-#include <cohort/comm/group/subgroups.h>
+#include <cohort/cohort.h>
 
 void use_some_options(const at::Tensor& tensor) {
   const auto group = cohort::new_group({0, 1}, {.group_desc = "pair"});
