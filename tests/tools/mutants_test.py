@@ -157,3 +157,13 @@ def test_the_projects_own_list_fits_its_sources():
     for name in {mutant.file for mutant in listed}:
         mutants.with_switches((ROOT / name).read_text(), [mutant for mutant in listed if mutant.file == name])
     assert len(listed) >= 80
+
+
+def test_the_projects_own_list_names_tests_that_are_there():
+    listed = mutants.read_list((ROOT / mutants.LIST).read_text())
+    build = os.environ.get("COHORT_BINARY_DIR", ROOT / "build")
+    names = re.findall(r"Test +#\d+: (.*)", subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True).stdout)
+    assert [(mutant.name, pattern) for mutant in listed for pattern in mutant.ctest
+            if not any(re.match(pattern, name) for name in names)] == []
+    files = [test.split("::")[0] for mutant in listed for test in mutant.pytest]
+    assert [file for file in files if not (ROOT / file).exists()] == []
