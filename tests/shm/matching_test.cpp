@@ -39,6 +39,17 @@ TEST(Matching, ServesReceivesInTheOrderPosted) {
   EXPECT_EQ(matching.arrive(1, small_message(5, 2)), &named);
 }
 
+TEST(Matching, ReceivesWaitForTheirTag) {
+  Matching matching(2);
+  Wish first{1, 5};
+  Wish second{1, 6};
+  EXPECT_FALSE(matching.post(&first));
+  EXPECT_FALSE(matching.post(&second));
+  EXPECT_EQ(matching.arrive(1, small_message(7, 1)), nullptr);
+  EXPECT_EQ(matching.arrive(1, small_message(6, 2)), &second);
+  EXPECT_EQ(matching.arrive(1, small_message(5, 3)), &first);
+}
+
 TEST(Matching, TakesTurnsBetweenSources) {
   Matching matching(3);
   for (uint64_t number = 1; number <= 2; ++number) {
