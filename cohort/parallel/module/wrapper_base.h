@@ -58,12 +58,12 @@ class WrapperBase : public torch::nn::Module {
  public:
   /// `name`: what users know the wrapper as, in messages and when it is printed. Requires `net` to be set.
   WrapperBase(std::string name, std::shared_ptr<Net> net) : torch::nn::Module(std::move(name)), net_(std::move(net)) {
+    torch::nn::Module::train(net_->is_training());  // before there are children, which keep a mode of their own
     for (const auto& entry : net_->named_parameters(/*recurse=*/false)) {
       register_parameter(entry.key(), entry.value(), entry.value().requires_grad());
     }
     for (const auto& entry : net_->named_buffers(/*recurse=*/false)) register_buffer(entry.key(), entry.value());
     for (const auto& entry : net_->named_children()) register_module(entry.key(), entry.value());
-    torch::nn::Module::train(net_->is_training());
   }
 
   /// The inner module. Running its forward bypasses the strategy.

@@ -90,6 +90,14 @@ TEST(WrapperBase, StartsInTheInnerModulesModeAndPassesChangesOn) {
   EXPECT_TRUE(net->layer->is_training());
 }
 
+TEST(WrapperBase, LeavesTheModesOfTheLayersAsTheyAre) {
+  CountedNet net;
+  net->layer->eval();
+  const Counted<CountedNetImpl> wrapper(net.ptr());
+  EXPECT_TRUE(wrapper->is_training());
+  EXPECT_FALSE(net->layer->is_training());
+}
+
 TEST(WrapperBase, SavesAsTheInnerModule) {
   Counted<CountedNetImpl> wrapper(std::make_shared<CountedNetImpl>());
   std::stringstream file;
