@@ -27,12 +27,12 @@ constexpr const char* kHere = "IP:127.0.0.1,DNS:localhost";
 class EtcdTlsTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (Certificates::is_installed()) ours_ = std::make_unique<Certificates>("ours");
+    if (Certificates::is_installed()) ours = std::make_unique<Certificates>("ours");
   }
-  static void TearDownTestSuite() { ours_.reset(); }
+  static void TearDownTestSuite() { ours.reset(); }
   void SetUp() override {
     if (!EtcdServer::is_installed()) GTEST_SKIP() << EtcdServer::kSkipReason;
-    if (!ours_) GTEST_SKIP() << Certificates::kSkipReason;
+    if (!ours) GTEST_SKIP() << Certificates::kSkipReason;
   }
 
   static EtcdStoreOptions options(const EtcdServer& etcd, const TlsOptions& tls,
@@ -50,18 +50,18 @@ class EtcdTlsTest : public ::testing::Test {
     const auto store = EtcdStore::connect(options);
     if (store) return "none";
     EXPECT_TRUE(is_tls_hopeless(store.error())) << store.error().describe();
-    auto text = base::replace_all(store.error().describe(), *ours_ / "", "");
+    auto text = base::replace_all(store.error().describe(), *ours / "", "");
     const auto above = "cannot open the store in etcd\n  caused by: cannot speak TLS with etcd on " + options.host +
                        ":" + std::to_string(options.port) + "\n  caused by: ";
     EXPECT_THAT(text, testing::StartsWith(above));
     return base::replace_all(text, above, "");
   }
 
-  inline static std::unique_ptr<Certificates> ours_;
+  inline static std::unique_ptr<Certificates> ours;
 };
 
 TEST_F(EtcdTlsTest, ClientsWithACertificateAreServedAlsoAfterARestart) {
-  const auto files = ours_->add("served", kHere);
+  const auto files = ours->add("served", kHere);
   EtcdServer etcd(EtcdTls{.files = files, .asks_for_certificates = true});
   const auto store = connect(options(etcd, files, "https://localhost"));
   const std::string value(300'000, 'x');  // many records
@@ -77,7 +77,7 @@ TEST_F(EtcdTlsTest, ClientsWithACertificateAreServedAlsoAfterARestart) {
 }
 
 TEST_F(EtcdTlsTest, ACertificateMayBeRenewedWhileAJobRunsMessage) {
-  const auto files = ours_->add("renewed", kHere);
+  const auto files = ours->add("renewed", kHere);
   EtcdServer etcd(EtcdTls{.files = files});
   auto impatient = options(etcd, files);
   impatient.retry_time = 3 * kAWhile;
@@ -86,7 +86,7 @@ TEST_F(EtcdTlsTest, ACertificateMayBeRenewedWhileAJobRunsMessage) {
   ASSERT_TRUE(store->set("k", "1").ok());
   ASSERT_TRUE(hasty->set("k", "1").ok());
   etcd.stop();
-  ours_->add("renewed", kHere, -1);
+  ours->add("renewed", kHere, -1);
   etcd.start();
   // Not the end: it was right before, and may be so again.
   const auto late = hasty->set("k", "2");
@@ -95,7 +95,7 @@ TEST_F(EtcdTlsTest, ACertificateMayBeRenewedWhileAJobRunsMessage) {
   EXPECT_THAT(late.error().describe(),
               HasSubstr("gave no answer for 300 ms\n  caused by: its certificate has expired on"));
   etcd.stop();
-  ours_->add("renewed", kHere);
+  ours->add("renewed", kHere);
   etcd.start();
   EXPECT_TRUE(store->set("k", "3").ok());
 }
@@ -140,15 +140,15 @@ TEST(EtcdTlsReset, IsToldLikeAClosedConnectionMessage) {
 }
 
 TEST_F(EtcdTlsTest, CertificateAndKeyMayBeInOneFile) {
-  const auto files = ours_->add("one", kHere);
+  const auto files = ours->add("one", kHere);
   const EtcdServer etcd(EtcdTls{.files = files, .asks_for_certificates = true});
   const auto both =
-      ours_->write("both.pem", *base::read_file(files.certificate_file) + *base::read_file(files.key_file));
+      ours->write("both.pem", *base::read_file(files.certificate_file) + *base::read_file(files.key_file));
   EXPECT_TRUE(connect(options(etcd, {.ca_file = files.ca_file, .certificate_file = both}))->set("k", "1").ok());
 }
 
 TEST_F(EtcdTlsTest, AServerThatCannotBeTrustedMessage) {
-  const auto files = ours_->add("trusted", kHere);
+  const auto files = ours->add("trusted", kHere);
   const EtcdServer etcd(EtcdTls{.files = files});
   EXPECT_EQ(
       error_of(options(etcd, {})),
@@ -159,21 +159,21 @@ TEST_F(EtcdTlsTest, AServerThatCannotBeTrustedMessage) {
             "its certificate is signed by \"Authority of ours\", which the CA file \"" + others.ca_file() +
                 "\" does not hold\n"
                 "  hint: give the certificate of that authority: --rdzv-conf cacert=FILE");
-  const EtcdServer elsewhere(EtcdTls{.files = ours_->add("elsewhere", "DNS:etcd1.example,IP:10.0.0.1")});
+  const EtcdServer elsewhere(EtcdTls{.files = ours->add("elsewhere", "DNS:etcd1.example,IP:10.0.0.1")});
   for (const auto* host : {"127.0.0.1", "localhost"}) {
     EXPECT_EQ(error_of(options(elsewhere, files, host)),
               std::string("its certificate is for etcd1.example, 10.0.0.1, not for ") + host +
                   "\n  hint: name the server as its certificate does, or give it a certificate for this name "
                   "(subjectAltName)");
   }
-  const EtcdServer expired(EtcdTls{.files = ours_->add("expired", kHere, -1)});
+  const EtcdServer expired(EtcdTls{.files = ours->add("expired", kHere, -1)});
   EXPECT_THAT(error_of(options(expired, files)),
               MatchesRegex("its certificate has expired on [A-Z][a-z][a-z] [ 0-9][0-9] [0-9:]+ [0-9]+ GMT\n"
                            "  hint: renew it there, or set the clock of this host"));
 }
 
 TEST_F(EtcdTlsTest, AServerThatWantsAnotherCertificateMessage) {
-  const auto files = ours_->add("asking", kHere);
+  const auto files = ours->add("asking", kHere);
   const EtcdServer etcd(EtcdTls{.files = files, .asks_for_certificates = true});
   EXPECT_THAT(error_of(options(etcd, {.ca_file = files.ca_file})),
               MatchesRegex("it takes only clients with a certificate, and none was given \\(.*alert.*\\)\n"
@@ -188,7 +188,7 @@ TEST_F(EtcdTlsTest, AServerThatWantsAnotherCertificateMessage) {
 }
 
 TEST_F(EtcdTlsTest, OneSideWithoutTlsMessage) {
-  const auto files = ours_->add("mixed", kHere);
+  const auto files = ours->add("mixed", kHere);
   const EtcdServer safe(EtcdTls{.files = files});
   auto plainly = options(safe, {});
   plainly.tls.reset();
@@ -205,19 +205,19 @@ TEST_F(EtcdTlsTest, OneSideWithoutTlsMessage) {
 }
 
 TEST_F(EtcdTlsTest, FilesThatCannotBeUsedMessage) {
-  const auto files = ours_->add("files", kHere);
+  const auto files = ours->add("files", kHere);
   const EtcdServer etcd(EtcdTls{.files = files});
   const auto error_with = [&](const std::string& ca, const std::string& certificate, const std::string& key) {
-    const auto path = [](const std::string& name) { return name.empty() ? name : *ours_ / name; };
+    const auto path = [](const std::string& name) { return name.empty() ? name : *ours / name; };
     return error_of(options(etcd, {path(ca), path(certificate), path(key)}));
   };
-  ours_->write("text", "no certificate\n");
-  ours_->run({"pkey", "-in", files.key_file, "-aes128", "-passout", "pass:secret", "-out", *ours_ / "locked"});
-  ours_->run({"genrsa", "-out", *ours_ / "other_kind"});
+  ours->write("text", "no certificate\n");
+  ours->run({"pkey", "-in", files.key_file, "-aes128", "-passout", "pass:secret", "-out", *ours / "locked"});
+  ours->run({"genrsa", "-out", *ours / "other_kind"});
   EXPECT_EQ(error_with("none", "", ""), "cannot open the CA file \"none\": No such file or directory (ENOENT)");
   EXPECT_EQ(error_with(".", "", ""), "the CA file \".\" is not a regular file");
   EXPECT_EQ(error_with("text", "", ""), "the CA file \"text\" holds no certificate in PEM form");
-  ours_->write("damaged", "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n");
+  ours->write("damaged", "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n");
   EXPECT_EQ(error_with("ca.pem", "damaged", "files.key"),
             "the certificate file \"damaged\" holds no certificate that can be used: bad base64 decode");
   EXPECT_EQ(error_with("ca.pem", "none", "files.key"),
@@ -237,7 +237,7 @@ TEST_F(EtcdTlsTest, FilesThatCannotBeUsedMessage) {
 }
 
 TEST_F(EtcdTlsTest, AKeyThatEverybodyCanReadMessage) {
-  const auto path = ours_->write("key", "");
+  const auto path = ours->write("key", "");
   chmod(path.c_str(), 0640);  // a group may be meant to
   EXPECT_EQ(doubt_about_key({.key_file = path}), "");
   chmod(path.c_str(), 0644);
