@@ -44,7 +44,7 @@ struct CountedNetImpl : torch::nn::Module {
     seen = register_buffer("seen", torch::zeros({1}));
     layer = register_module("layer", torch::nn::Linear(2, 1));
   }
-  at::Tensor forward(at::Tensor x, double scale = 2) { return layer(x) * frozen * scale; }
+  at::Tensor forward(const at::Tensor& x, double scale = 2) { return layer(x) * frozen * scale; }
 
   at::Tensor frozen, seen;
   torch::nn::Linear layer{nullptr};
