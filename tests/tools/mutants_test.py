@@ -93,6 +93,7 @@ def project(tmp_path_factory):
                               text=True, env={**os.environ, "GIT_DIR": "/nonexistent"})
         lines = [re.sub(r" +\d+\.\d s", " TIME", line) for line in done.stdout.splitlines() if not re.match(r"\[|ninja:", line)]
         return done.returncode, lines, done.stderr.replace(str(root), "ROOT").replace(mutants.LIST, "LIST")
+    run.root = root
     return run
 
 
@@ -101,11 +102,13 @@ LISTED = (block("base.off-by-one", "i < b", "i <= b") + block("base.dropped", "p
           block("base.hangs", "alarm(0);", 'std::system("setsid sleep 600 &"); for (;;) pause();'))
 
 
-def left_of_the_hanging_test():
+def left_of_the_hanging_test(root):
+    mark = f"COHORT_MUTANT_REACHED={root}/build/mutants/reached/base.hangs".encode()
+
     def is_left(process):
         try:
             return ((process / "cmdline").read_bytes() == b"sleep\x00600\x00"
-                    and b"COHORT_MUTANT=base.hangs" in (process / "environ").read_bytes())
+                    and mark in (process / "environ").read_bytes())
         except OSError:  # it has just ended
             return False
     return [process for process in pathlib.Path("/proc").glob("[0-9]*") if is_left(process)]
@@ -126,7 +129,7 @@ def test_verdicts_of_a_project_that_misses_two(project):
         "not killed: base.unreached (cohort/base/times.cpp)",
     ]), errors
     deadline = time.monotonic() + 60
-    while left_of_the_hanging_test():  # a killed process takes a moment to go
+    while left_of_the_hanging_test(project.root):  # a killed process takes a moment to go
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
