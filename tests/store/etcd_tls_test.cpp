@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <limits>
 #include <stop_token>
 #include <thread>
 
@@ -107,36 +108,47 @@ TEST_F(EtcdTlsTest, AServerThatSaysNothingMessage) {
               HasSubstr("gave no answer for 300 ms\n  caused by: it gave no answer in time\n"));
 }
 
-/// Closes each connection without having read what was sent: the kernel tells the client of a reset.
+/// Closes the first `num_resets` connections without having read what was sent: the kernel tells the client of a reset. To later
+/// ones it says nothing.
 class ResettingServer {
  public:
+  explicit ResettingServer(int num_resets) : num_resets_(num_resets) {}
   int port() const { return listener_.port; }
 
  private:
   void serve(const std::stop_token& stop) const {
     constexpr int kMilliseconds = 20;
-    while (!stop.stop_requested()) {
+    for (int i = 0; i < num_resets_ && !stop.stop_requested();) {
       pollfd listening{listener_.socket.get(), POLLIN, 0};
       if (poll(&listening, 1, kMilliseconds) <= 0) continue;
       const base::Fd connection(accept4(listener_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
       pollfd sent{connection.get(), POLLIN, 0};
       while (poll(&sent, 1, kMilliseconds) == 0 && !stop.stop_requested()) {
       }
+      ++i;
     }
   }
 
+  const int num_resets_;
   Listener listener_ = std::move(listen_on("127.0.0.1", 0).value().front());
   std::jthread thread_{[this](const std::stop_token& stop) { serve(stop); }};
 };
 
 TEST(EtcdTlsReset, IsToldLikeAClosedConnectionMessage) {
-  const ResettingServer server;
+  const ResettingServer server(std::numeric_limits<int>::max());
   EtcdStoreOptions impatient{.port = server.port(), .job = "job", .retry_time = 3 * kAWhile};
   EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
               HasSubstr("caused by: it has closed the connection without an answer: perhaps it wants TLS\n"));
   impatient.tls = TlsOptions{};
   EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
               HasSubstr("caused by: it has closed the connection instead of answering in TLS: perhaps it has none\n"));
+}
+
+TEST(EtcdTlsReset, IsToldThoughTheLastAttemptWasCutShortMessage) {
+  const ResettingServer server(1);
+  const EtcdStoreOptions impatient{.port = server.port(), .job = "job", .retry_time = 10 * kAWhile};
+  EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
+              HasSubstr("gave no answer for 1.0 s\n  caused by: it has closed the connection without an answer"));
 }
 
 TEST_F(EtcdTlsTest, CertificateAndKeyMayBeInOneFile) {
