@@ -284,6 +284,7 @@ def main(cases, results):
     for case in sorted(pathlib.Path(cases).iterdir()):
         train(case, pathlib.Path(results) / f"{case.stem}.python.{dist.get_rank()}.safetensors")
         gc.collect()  # a wrapper in a reference cycle keeps the group, and its threads, alive
+        gc.freeze()  # what PyTorch's modules hold stays; walking through it again after each case takes longer than training
     dist.destroy_process_group()
     # PyTorch's Gloo threads may let go of a Python tensor while the interpreter ends, which aborts the process ("terminate
     # called without an active exception").
