@@ -8,7 +8,7 @@ TORCH_SUITE_BACKEND ?= cohort
 # One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
 
-.PHONY: help setup build demo test torch-suite mutants bench asan tsan fuzz aarch64 compat format check tidy clean
+.PHONY: help setup build demo test torch-suite mutants bench asan asan-torch tsan fuzz aarch64 compat format check tidy clean
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
@@ -17,6 +17,7 @@ help:
 	@echo "make mutants  break the sources in many places, one at a time, and see whether the tests notice (MUTANTS=--help)"
 	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
 	@echo "make asan     address and undefined-behaviour sanitizers over the layers without LibTorch"
+	@echo "make asan-torch  the same over the layers with LibTorch, which itself is not instrumented (slow; before each release)"
 	@echo "make tsan     thread sanitizer over the layers without LibTorch"
 	@echo "make fuzz     hostile input for every parser (FUZZ_SECONDS=600: longer, FUZZ_TARGETS='http etcd': only these)"
 	@echo "make aarch64  cross-compile the shared-memory engine and run its tests under qemu-user"
@@ -56,7 +57,7 @@ bench: build
 	@mkdir -p build/bench
 	build/bin/cohort-bench all --json build/bench/all.json
 
-asan tsan: setup
+asan asan-torch tsan: setup
 	cmake --preset $@
 	cmake --build --preset $@
 	@mkdir -p build/test-logs

@@ -14,12 +14,13 @@ std::string host_name() {
 }
 
 const std::string& boot_id() {
-  static const std::string id = [] {
+  // Never destroyed: operations that are completed at the program's end look for lost ranks after static objects are gone.
+  static const std::string& id = *new std::string([] {
     std::ifstream file("/proc/sys/kernel/random/boot_id");
     std::string line;
     std::getline(file, line);
     return line;
-  }();
+  }());
   return id;
 }
 

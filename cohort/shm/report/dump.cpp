@@ -133,7 +133,7 @@ std::string dump_traces(const std::string& prefix, const std::string& reason) no
 std::string note_timeout(const std::string& operation) noexcept {
   static std::mutex mutex;
   static std::optional<Clock::time_point> dumped_at;
-  static std::string path;
+  static std::string& path = *new std::string;  // never destroyed: operations run until the program's end
   try {
     const std::lock_guard lock(mutex);
     if (dumped_at) return Clock::now() - *dumped_at < std::chrono::seconds(10) ? path : "";
