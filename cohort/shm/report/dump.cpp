@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -24,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum class When { kTimeout, kExit, kNever };
+enum class When : uint8_t { kTimeout, kExit, kNever };
 
 When when_to_dump() {
   const std::string word = base::get_env("COHORT_TRACE_DUMP").value_or("");
@@ -49,7 +50,7 @@ std::optional<std::string> first_of(std::initializer_list<const char*> names) {
 /// A folder that only this user can write to: others may make one of that name in a temporary folder first.
 std::string private_folder() {
   const std::string parent = base::temporary_folder();
-  const std::string folder = fmt::format("{}/cohort_trace_{}", parent, ::geteuid());
+  std::string folder = fmt::format("{}/cohort_trace_{}", parent, ::geteuid());
   ::mkdir(folder.c_str(), 0700);
   struct stat status {};
   const bool is_ours = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
@@ -125,6 +126,7 @@ std::string dump_traces(const std::string& prefix, const std::string& reason) no
     try {
       base::log_warning(std::string("no flight recorder dump: ") + error.what());
     } catch (const std::exception&) {
+      return {};  // no memory for a line
     }
     return {};
   }
@@ -133,8 +135,8 @@ std::string dump_traces(const std::string& prefix, const std::string& reason) no
 std::string note_timeout(const std::string& operation) noexcept {
   static std::mutex mutex;
   static std::optional<Clock::time_point> dumped_at;
-  static std::string& path = *new std::string;  // never destroyed: operations run until the program's end
   try {
+    static std::string& path = *new std::string;  // never destroyed: operations run until the program's end
     const std::lock_guard lock(mutex);
     if (dumped_at) return Clock::now() - *dumped_at < std::chrono::seconds(10) ? path : "";
     if (when_to_dump() == When::kNever) return "";
@@ -152,7 +154,7 @@ void say_where(const std::string& text_path) noexcept {
         "[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)\n", ::getpid(), text_path);
     [[maybe_unused]] const base::Result<void> written = base::write_all(STDERR_FILENO, line);
   } catch (const std::exception&) {
-    // No memory for a line.
+    return;  // no memory for a line
   }
 }
 
