@@ -7,6 +7,7 @@
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/schedulers/step_lr.h>
 
 #include <unistd.h>
 
@@ -73,6 +74,13 @@ void keep_random_numbers(const std::string& path, torch::nn::Module& model, torc
   cohort::checkpoint::set_rng_state(progress.extra["rng." + std::to_string(cohort::get_rank())]);
 }
 
+void go_on_with_a_schedule(const std::string& path, torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
+  torch::optim::StepLR schedule(optimizer, /*step_size=*/2, /*gamma=*/0.5);
+  const int64_t num_epochs = std::stoll(cohort::checkpoint::load_metadata(path).at("epoch"));
+  for (int64_t epoch = 0; epoch < num_epochs; ++epoch) schedule.step();
+  cohort::checkpoint::load_checkpoint(path, model, &optimizer);
+}
+
 void save_the_optimizer_alone(const std::string& path) {
   namespace checkpoint = cohort::checkpoint;
   torch::nn::Linear model(4, 2);
@@ -109,6 +117,7 @@ void run_checkpoints() {
   torch::nn::Linear model(4, 1);
   torch::optim::AdamW optimizer(model->parameters());
   keep_random_numbers(shared, *model, optimizer);
+  go_on_with_a_schedule(shared, *model, optimizer);
   say_what_is_wrong(own, *model, optimizer);
   cohort::barrier();
   std::filesystem::remove(own);

@@ -138,6 +138,10 @@ WorkPtr all_reduce_coalesced(const TensorList& tensors, const ReduceOptions& opt
   const job::CallSite site(__builtin_return_address(0));
   if (comm::skips(options.group, "all_reduce_coalesced")) return {};
   TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced needs at least one tensor");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TORCH_CHECK_VALUE(tensors[i].defined(), "Invalid tensor for all_reduce_coalesced: tensors[", i,
+                      "] is undefined. A parameter that backward did not reach has no gradient.");
+  }
   CoalescingCollector collector{comm::resolve(options.group), {}};
   for (const auto& tensor : comm::as_real(tensors)) {
     collector.calls.push_back({Kind::kAllReduce, {}, tensor, options.op});

@@ -245,6 +245,12 @@ COHORT_WORKER(wrong_lists) {
                   all_gather({two, at::Tensor()}, two);
                 }),
                 "Invalid tensor for all_gather: number 2 of the list is undefined");
+  REQUIRE_EQUAL(
+      error_of([&] {
+        all_reduce_coalesced({two, at::Tensor()});
+      }),
+      "Invalid tensor for all_reduce_coalesced: tensors[1] is undefined. A parameter that backward did not reach "
+      "has no gradient.");
   REQUIRE_EQUAL(error_of([&] { monitored_barrier({.timeout = std::chrono::milliseconds(0)}); }),
                 "timeout must be positive, got 0 ms");
   barrier();  // the other may still be connecting

@@ -39,7 +39,8 @@ TEST(Forgotten, UnwrappedModelIsToldOnceMessage) {
     EXPECT_EQ(results[rank].errors,
               "[cohort] warning: rank " + std::to_string(rank) +
                   " of 2 has run two backward passes and exchanged no gradients: each rank trains its own copy of the "
-                  "model. Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself.\n");
+                  "model. Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself. If "
+                  "your program adds up the gradients of several backward passes before it does so, all is well.\n");
   }
 }
 
