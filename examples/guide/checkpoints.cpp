@@ -93,7 +93,7 @@ void say_what_is_wrong(const std::string& path, torch::nn::Module& model, torch:
   try {
     cohort::checkpoint::load_checkpoint(path, model, &optimizer);
   } catch (const c10::Error& error) {
-    std::cerr << error.what_without_backtrace() << std::endl;
+    std::cerr << error.what_without_backtrace() << "\n";
   }
 }
 

@@ -164,7 +164,7 @@ void explain_an_error() {
   try {
     cohort::monitored_barrier({.timeout = std::chrono::seconds(30), .wait_all_ranks = true});
   } catch (const c10::DistBackendError& error) {
-    std::cerr << error.what_without_backtrace() << std::endl;  // which ranks are missing, and what they do
+    std::cerr << error.what_without_backtrace() << "\n";  // which ranks are missing, and what they do
     throw;
   }
 }

@@ -136,7 +136,7 @@ class ResettingServer {
 
 TEST(EtcdTlsReset, IsToldLikeAClosedConnectionMessage) {
   const ResettingServer server(std::numeric_limits<int>::max());
-  EtcdStoreOptions impatient{.port = server.port(), .job = "job", .retry_time = 3 * kAWhile};
+  EtcdStoreOptions impatient{.port = server.port(), .job = "job", .retry_time = 10 * kAWhile};
   EXPECT_THAT(EtcdStore::connect(impatient).error().describe(),
               HasSubstr("caused by: it has closed the connection without an answer: perhaps it wants TLS\n"));
   impatient.tls = TlsOptions{};
