@@ -39,7 +39,8 @@ if(PROJECT_IS_TOP_LEVEL AND COHORT_CCACHE)
   endif()
 endif()
 
-# For programs whose time is not their own code's: tests, examples. Half of what -O2 costs them is optimizing what they run once.
+# For programs whose time is not their own code's: tests, examples. A third of what they cost at -O2 is optimizing code that
+# runs once.
 function(cohort_optimize_lightly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -39,8 +39,7 @@ std::unique_ptr<at::ObserverContext> on_backward_node(const at::RecordFunction& 
       "rank " + std::to_string(last_rank) + " of " + std::to_string(group_size) +
       " has run two backward passes and exchanged no gradients: each rank trains its own copy of the model. "
       "Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself. If your program adds "
-      "up the "
-      "gradients of several backward passes before it does so, all is well.");
+      "up the gradients of several backward passes before it does so, all is well.");
   return nullptr;
 }
 
