@@ -14,8 +14,9 @@ int main(int argc, char** argv) {
   if (worker_exit >= 0) return worker_exit;
   testing::InitGoogleTest(&argc, argv);
   for (const std::string& argument : std::vector<std::string>(argv + 1, argv + argc)) {
-    constexpr std::string_view kBackend = "--backend=";
+    constexpr std::string_view kBackend = "--backend=", kSim = "--sim=";
     if (argument.starts_with(kBackend)) cohort::base::set_env("COHORT_TEST_BACKEND", argument.substr(kBackend.size()));
+    if (argument.starts_with(kSim)) cohort::base::set_env("COHORT_TEST_SIM", argument.substr(kSim.size()));
   }
   return RUN_ALL_TESTS();
 }

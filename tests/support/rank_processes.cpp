@@ -208,7 +208,7 @@ int run_named_worker(int argc, char** argv) {
   if (!first.starts_with(kWorkerFlag)) return -1;
   const auto worker = registered_workers().find(first.substr(std::string(kWorkerFlag).size()));
   if (worker == registered_workers().end()) {
-    std::cerr << "no worker for " << first << std::endl;
+    std::cerr << "no worker for " << first << "\n" << std::flush;
     return 2;
   }
   stored_arguments().assign(argv + 2, argv + argc);
@@ -218,7 +218,7 @@ int run_named_worker(int argc, char** argv) {
   try {
     worker->second();
   } catch (const std::exception& error) {
-    std::cerr << error.what() << std::endl;
+    std::cerr << error.what() << "\n" << std::flush;
     return 1;
   }
   return 0;

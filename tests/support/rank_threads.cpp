@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -58,6 +59,17 @@ void run_rank_threads(int world_size, const std::function<void(int, const Group&
   }
   for (auto& thread : threads) thread.join();
   if (!first_error.empty()) throw std::runtime_error(first_error);
+}
+
+Group split_rank_threads(const Group& group, const std::vector<std::vector<int>>& lists) {
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const auto& ranks = lists[i];
+    const auto found = std::find(ranks.begin(), ranks.end(), group->getRank());
+    if (found == ranks.end()) continue;
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("list" + std::to_string(i) + "/", group->getStore());
+    return make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), {});
+  }
+  throw std::logic_error("rank " + std::to_string(group->getRank()) + " is in none of the lists");
 }
 
 }  // namespace cohort::test

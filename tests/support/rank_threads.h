@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cohort/comm/backend/backend_request.h"
 #include "cohort/comm/group/process_group.h"
@@ -27,5 +28,8 @@ struct RankThreadsOptions {
 /// Calls fn(rank, group) on `world_size` threads. The first exception is thrown again, with its rank before it.
 void run_rank_threads(int world_size, const std::function<void(int, const Group&)>& fn,
                       const RankThreadsOptions& options = {});
+
+/// The group of the list that this rank of `group` is in, as split_group() makes it of registered groups. Call it on all ranks.
+Group split_rank_threads(const Group& group, const std::vector<std::vector<int>>& lists);
 
 }  // namespace cohort::test

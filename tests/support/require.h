@@ -31,7 +31,7 @@ std::string error_of(Fn fn) {
 /// Prints it, as a worker does for its test.
 template <class Fn>
 void print_error(Fn fn) {
-  std::cout << error_of(fn) << std::endl;
+  std::cout << error_of(fn) << "\n" << std::flush;
 }
 
 /// Matches what our texts call a rank: "rank 1 (pid 4711 on node-a)".

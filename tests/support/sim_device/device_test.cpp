@@ -1,0 +1,39 @@
+#include "tests/support/sim_device/device_test.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "tests/support/rank_threads.h"
+#include "tests/support/sim_device/stream_backend.h"
+
+namespace cohort::sim {
+
+void DeviceTest::SetUp() {
+  install_requested_devices();
+  set_schedule(requested_schedule());
+}
+
+void DeviceTest::TearDown() { synchronize(); }
+
+void DeviceTest::run_late_work_on_demand_only() {
+  auto schedule = requested_schedule();
+  schedule.patience = std::chrono::hours(1);
+  set_schedule(schedule);
+}
+
+void run_ranks_with_devices(int world_size, const std::function<void(int, const Group&, const RankDevices&)>& fn) {
+  test::run_rank_threads(world_size, [&](int rank, const Group& group) {
+    const comm::BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>("sim/", group->getStore()),
+                                       .rank = rank,
+                                       .world_size = world_size,
+                                       .timeout = std::chrono::seconds(30),
+                                       .group_name = "devices",
+                                       .global_ranks = {},
+                                       .watch = nullptr,
+                                       .device_id = std::nullopt};
+    group->setBackend(type(), c10d::ProcessGroup::BackendType::CUSTOM, c10::make_intrusive<StreamBackend>(request));
+    fn(rank, group, {device(2 * rank), device(2 * rank + 1)});
+    synchronize();
+  });
+}
+
+}  // namespace cohort::sim

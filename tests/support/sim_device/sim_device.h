@@ -1,0 +1,46 @@
+/// A simulated accelerator: several devices in host memory, so that code for GPUs can be tested where there is none.
+///
+///     sim::install(sim::Place::kCuda, 4);   // once, before the first tensor on a device and before the first backward
+///     auto x = at::ones({3}, sim::device(1));
+///
+/// Like a GPU it has memory that host code must not touch (a stray access ends in SIGSEGV); kernels that run later, in streams
+/// with a thread each; events; an allocator per stream that gives a freed block to the next one in the same stream, filled
+/// with 0xFF (NaN); pinned host memory; a generator per device; errors that show at the next synchronisation. Kernels are
+/// LibTorch's CPU kernels, so results are those of the CPU, bit for bit.
+///
+/// What it cannot show: speed, the numerics of a GPU, NCCL's own behaviour, graphs, memory shared between processes. It has
+/// no sparse tensors and no fused LSTM.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <set>
+#include <string>
+
+namespace cohort::sim {
+
+constexpr int kMaxDevices = 8;
+
+/// What LibTorch takes the devices for.
+enum class Place {
+  kPrivateUse1,  ///< a device type of its own: "sim:1"
+  kCuda  ///< CUDA: "cuda:1", is_cuda() is true. Only where LibTorch was built without CUDA, which leaves its place empty
+};
+
+/// Registers the devices with LibTorch. Throws c10::Error when called twice, for a number that is not 1 to kMaxDevices, or for
+/// kCuda in a LibTorch that has CUDA.
+void install(Place place, int num_devices);
+bool is_installed();
+
+c10::DeviceType type();
+c10::Device device(int index);
+int num_devices();
+
+/// Waits for all streams of all devices; throws what their work threw.
+void synchronize();
+
+/// Operators that had to wait for their stream, because their results' shapes are not known before: what a test of asynchrony
+/// must not use.
+std::set<std::string> synchronous_operators();
+
+}  // namespace cohort::sim
