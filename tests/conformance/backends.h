@@ -19,6 +19,9 @@ struct BackendUnderTest {
   /// For init_process_group.
   std::string name;
   MakeBackend make;
+  /// How many ranks, as threads and as processes. 4 ranks have the short list of sizes.
+  std::vector<int> world_sizes_of_threads;
+  std::vector<int> world_sizes_of_processes;
   std::vector<Excuse> excused;
   /// Fewer cases than this on the ranks of one tier mean that the suite has lost some.
   int least_cases_in_threads;

@@ -26,9 +26,10 @@ void add(Report& total, const Report& report) {
 
 void expect_conformance(const Report& total, const BackendUnderTest& backend, const std::string& tier, int floor) {
   std::cout << "conformance " << backend.name << "/" << tier << ": " << total.num_run << " cases run, "
-            << total.num_skipped << " skipped" << std::endl;
+            << total.num_skipped << " skipped\n"
+            << std::flush;
   for (const auto& excuse : backend.excused) {
-    std::cout << "  without " << excuse.feature << ": " << excuse.reason << std::endl;
+    std::cout << "  without " << excuse.feature << ": " << excuse.reason << "\n" << std::flush;
   }
   for (const auto& problem : total.problems) ADD_FAILURE() << problem;
   EXPECT_EQ(total.num_problems, 0);
@@ -41,7 +42,7 @@ TEST_P(Conformance, InThreads) {
   const auto& under_test = GetParam();
   Report total;
   std::mutex mutex;
-  for (const int world_size : {1, 2, 3, 4}) {
+  for (const int world_size : under_test.world_sizes_of_threads) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     run_rank_threads(world_size,
                      [&](int, const Group& group) {
@@ -63,8 +64,9 @@ void run_and_print(c10d::ProcessGroup& group, const BackendUnderTest& under_test
   const auto store = c10::make_intrusive<c10d::PrefixStore>("conformance/", default_group()->getStore());
   const auto report = run_conformance(*group.getBackend(c10::DeviceType::CPU),
                                       {.excused = under_test.excused, .store = store, .extent = Extent::kShort});
-  for (const auto& problem : report.problems) std::cerr << problem << std::endl;
-  std::cout << "cases " << report.num_run << " " << report.num_skipped << " " << report.num_problems << std::endl;
+  for (const auto& problem : report.problems) std::cerr << problem << "\n" << std::flush;
+  std::cout << "cases " << report.num_run << " " << report.num_skipped << " " << report.num_problems << "\n"
+            << std::flush;
 }
 
 // Arguments: the backend's place in the table, and the ranks of a group to run in; none: the default group.
@@ -96,11 +98,10 @@ TEST_P(Conformance, InProcesses) {
   while (table.at(index).name != GetParam().name) ++index;
   Report total;
   const auto place = std::to_string(index);
-  add_output(total, run_workers("conforms", {.world_size = 2, .arguments = {place}}));
-  add_output(total, run_workers("conforms", {.world_size = 3, .arguments = {place, "1", "2"}}));
-  for (const int world_size : {3, 4}) {
+  for (const int world_size : GetParam().world_sizes_of_processes) {
     add_output(total, run_workers("conforms", {.world_size = world_size, .arguments = {place}}));
   }
+  add_output(total, run_workers("conforms", {.world_size = 3, .arguments = {place, "1", "2"}}));
   expect_conformance(total, GetParam(), "processes", GetParam().least_cases_in_processes);
 }
 

@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 status=0
-for check in layers public_headers budgets registered environment parity; do
+for check in layers public_headers budgets registered environment devices parity; do
   python3 "tools/dev/check_$check.py" || status=1
 done
 tools/dev/format.sh --check || status=1

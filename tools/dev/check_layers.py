@@ -38,7 +38,7 @@ ROOMS = {
         "process": ["backend", "watch", "group"],
         "report": [],
     },
-    "parallel": {"module": [], "functional": [], "ddp": ["module", "functional"]},
+    "parallel": {"module": [], "functional": [], "optim": [], "data_parallel": ["module"], "ddp": ["module", "functional"]},
     "data": {"datasets": [], "loader": ["datasets"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]

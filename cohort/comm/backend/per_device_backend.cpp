@@ -183,8 +183,9 @@ void PerDeviceBackend::setSequenceNumberForGroup() {
 uint64_t PerDeviceBackend::getSequenceNumberForGroup() { return parts_.front().backend->getSequenceNumberForGroup(); }
 
 bool PerDeviceBackend::supportsTensorAlloc(c10::DeviceIndex index) {
-  auto* const cuda = find(c10::DeviceType::CUDA);
-  return cuda && cuda->supportsTensorAlloc(index);
+  return std::any_of(parts_.begin(), parts_.end(), [&](const auto& part) {
+    return part.device != c10::DeviceType::CPU && part.backend->supportsTensorAlloc(index);
+  });
 }
 
 at::Tensor PerDeviceBackend::allocateTensor(long size, at::TensorOptions options) {

@@ -39,7 +39,8 @@ at::Device object_device(const Group& group, const std::optional<at::Device>& wa
   const bool serves_cpu =
       std::any_of(devices.begin(), devices.end(), [](const c10::Device& device) { return device.is_cpu(); });
   if (devices.empty() || serves_cpu) return at::kCPU;
-  return devices.front().is_cuda() ? current_device() : at::Device(devices.front().type());
+  const auto current = current_device();
+  return current.type() == devices.front().type() ? current : at::Device(devices.front().type());
 }
 
 at::Tensor size_tensor(int64_t size, at::Device device) { return at::full({1}, size, at::kLong).to(device); }

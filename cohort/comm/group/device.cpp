@@ -1,6 +1,6 @@
 #include "cohort/comm/group/device.h"
 
-#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <atomic>
@@ -9,6 +9,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/backend/accelerator.h"
 #include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort {
@@ -20,14 +21,9 @@ constexpr int kNone = -1;
 std::atomic<int> last_choice{kNone};
 thread_local bool thread_has_chosen = false;
 
-// Null without a GPU. CUDA's part of LibTorch registers itself, so no CUDA library is named here.
-const c10::impl::DeviceGuardImplInterface* gpus() {
-  if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return nullptr;
-  const auto* impl = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA);
-  return impl->deviceCount() > 0 ? impl : nullptr;
-}
+std::string type_name(c10::DeviceType type) { return c10::DeviceTypeName(type, /*lower_case=*/true); }
 
-c10::Device gpu(int index) { return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)}; }
+c10::Device device_at(c10::DeviceType type, int index) { return {type, static_cast<c10::DeviceIndex>(index)}; }
 
 int default_index(int count) {
   const int chosen = last_choice.load(std::memory_order_relaxed);
@@ -43,33 +39,38 @@ int default_index(int count) {
 
 void set_device(int index) {
   TORCH_CHECK_VALUE(index >= 0, "Invalid device index ", index, ": it must not be negative");
-  const auto* impl = gpus();
-  if (!impl) return;
-  const int count = impl->deviceCount();
-  TORCH_CHECK_VALUE(index < count, "Invalid device index ", index, ": this process sees ", count,
-                    count == 1 ? " GPU" : " GPUs", ", numbered from 0\n  hint: check CUDA_VISIBLE_DEVICES");
-  impl->setDevice(gpu(index));
+  const auto accelerator = comm::accelerator();
+  if (!accelerator) return;
+  const auto& [type, count] = *accelerator;
+  TORCH_CHECK_VALUE(index < count, "Invalid device index ", index, ": this process sees ", count, " ", type_name(type),
+                    count == 1 ? " device" : " devices",
+                    ", numbered from 0\n  hint: with NVIDIA GPUs check CUDA_VISIBLE_DEVICES");
+  c10::impl::VirtualGuardImpl(type).setDevice(device_at(type, index));
   thread_has_chosen = true;
   last_choice.store(index, std::memory_order_relaxed);
 }
 
 void set_device(c10::Device device) {
   if (device.is_cpu()) return;
-  TORCH_CHECK_VALUE(device.is_cuda(), "Invalid device ", device.str(), ": it must be cpu or cuda");
-  TORCH_CHECK_VALUE(gpus(), "Invalid device ", device.str(),
-                    ": this process sees no GPU\n  hint: check nvidia-smi, CUDA_VISIBLE_DEVICES and that LibTorch is a "
-                    "CUDA build");
+  const auto type = comm::accelerator_type();
+  TORCH_CHECK_VALUE(
+      type, "Invalid device ", device.str(),
+      ": this process sees no accelerator\n  hint: with NVIDIA GPUs check nvidia-smi, CUDA_VISIBLE_DEVICES "
+      "and that LibTorch is a CUDA build");
+  TORCH_CHECK_VALUE(device.type() == *type, "Invalid device ", device.str(), ": it must be cpu or ", type_name(*type),
+                    ", the accelerator of this process");
   if (device.has_index()) set_device(static_cast<int>(device.index()));
 }
 
 c10::Device current_device() {
-  const auto* impl = gpus();
-  if (!impl) return c10::DeviceType::CPU;
-  const auto current = impl->getDevice();
+  const auto accelerator = comm::accelerator();
+  if (!accelerator) return c10::DeviceType::CPU;
+  const c10::impl::VirtualGuardImpl guard(accelerator->type);
+  const auto current = guard.getDevice();
   // Number 0 is where every thread begins.
   if (thread_has_chosen || current.index() != 0) return current;
-  const auto wanted = gpu(default_index(impl->deviceCount()));
-  if (wanted != current) impl->setDevice(wanted);
+  const auto wanted = device_at(accelerator->type, default_index(accelerator->num_devices));
+  if (wanted != current) guard.setDevice(wanted);
   thread_has_chosen = true;
   return wanted;
 }

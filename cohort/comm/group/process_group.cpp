@@ -1,6 +1,5 @@
 #include "cohort/comm/group/process_group.h"
 
-#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -42,7 +41,7 @@ GroupRecord default_record(const InitOptions& options, int world_size) {
   GroupRecord record;
   record.name = "0";
   record.description = "default_pg";
-  record.config = comm::parse_backend(options.backend, at::hasCUDA(), comm::known_backends());
+  record.config = comm::backend_config(options.backend);
   record.backend = options.backend.empty() ? record.config.front().backend : options.backend;
   record.is_backend_chosen = comm::chooses_backend(options.backend, record.config);
   record.timeout = comm::checked_timeout(options.timeout, record.config);

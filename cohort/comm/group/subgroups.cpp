@@ -1,6 +1,5 @@
 #include "cohort/comm/group/subgroups.h"
 
-#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <c10/util/hash.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -10,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/group/group_creation.h"
 #include "cohort/comm/group/non_member.h"
 #include "cohort/comm/registry/backends.h"
@@ -89,7 +89,7 @@ void check_split_lists(const std::vector<std::vector<int>>& split_ranks, int par
 // The parent's backends, or those of them that `wanted` names.
 std::vector<comm::DeviceBackend> split_config(const GroupRecord& parent, const std::string& wanted) {
   if (wanted.empty()) return parent.config;
-  auto config = comm::parse_backend(wanted, at::hasCUDA(), comm::known_backends());
+  auto config = comm::backend_config(wanted);
   const bool by_device = wanted.find(':') != std::string::npos;
   std::vector<comm::DeviceBackend> kept;
   for (const auto& entry : config) {
@@ -116,7 +116,7 @@ Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
   const auto& defaults = record_of(parent);
   const bool is_chosen = options.backend.empty() && defaults.is_backend_chosen;
   auto backend = options.backend.empty() && !is_chosen ? defaults.backend : options.backend;
-  auto config = comm::parse_backend(backend, at::hasCUDA(), comm::known_backends());
+  auto config = comm::backend_config(backend);
   if (is_chosen) backend = config.front().backend;
   const auto listed = std::find(ranks.begin(), ranks.end(), parent->getRank()) != ranks.end();
   if (options.use_local_synchronization && !ranks.empty() && !listed) return comm::non_member();
@@ -137,11 +137,12 @@ Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
 
 Subgroups new_subgroups(int group_size, const Group& group, const NewGroupOptions& options) {
   if (group_size == 0) {
+    const auto accelerator = comm::accelerator();
     TORCH_CHECK_VALUE(
-        at::hasCUDA() && at::getNumGPUs() > 0,
+        accelerator,
         "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that "
         "does not depend on CUDA, please pass in 'group_size' correctly.");
-    group_size = static_cast<int>(at::getNumGPUs());
+    group_size = accelerator->num_devices;
   }
   TORCH_CHECK_VALUE(group_size > 0, "The arg 'group_size' (", group_size, ") must be positive");
   const int world_size = get_world_size(group);
@@ -201,7 +202,7 @@ Group split_group(const Group& parent, const std::vector<std::vector<int>>& spli
   std::vector<int> global_ranks;
   for (const int rank : members) global_ranks.push_back(record.ranks[rank]);
   const bool is_chosen = options.backend.empty() && record.is_backend_chosen;
-  if (is_chosen) config = comm::parse_backend("", at::hasCUDA(), comm::known_backends());
+  if (is_chosen) config = comm::backend_config("");
   const auto named = options.backend.empty() ? record.backend : options.backend;
   const auto backend = is_chosen ? config.front().backend : named;
   const auto description = options.group_desc.empty() ? record.description + ":split" : options.group_desc;

@@ -30,10 +30,30 @@ const BackendCapability& capability_in(const std::string& name, const std::vecto
   return *found;
 }
 
-c10::DeviceType parse_device(const std::string& name, const std::string& text) {
-  if (name == "cpu") return c10::DeviceType::CPU;
-  if (name == "cuda") return c10::DeviceType::CUDA;
-  TORCH_CHECK_VALUE(false, "Unknown device \"", name, "\" in the backend string \"", text, "\" (known: cpu, cuda)");
+bool contains(const std::vector<c10::DeviceType>& devices, c10::DeviceType device) {
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
+// Those that a backend serves.
+std::vector<c10::DeviceType> known_devices(const std::vector<BackendCapability>& known) {
+  std::vector<c10::DeviceType> devices;
+  for (const auto& backend : known) {
+    for (const auto device : backend.devices) {
+      if (!contains(devices, device)) devices.push_back(device);
+    }
+  }
+  return devices;
+}
+
+c10::DeviceType parse_device(const std::string& name, const std::string& text,
+                             const std::vector<BackendCapability>& known) {
+  std::vector<std::string> names;
+  for (const auto device : known_devices(known)) {
+    if (name == device_text(device)) return device;
+    names.push_back(device_text(device));
+  }
+  TORCH_CHECK_VALUE(false, "Unknown device \"", name, "\" in the backend string \"", text,
+                    "\" (known: ", base::join(names, ", "), ")");
 }
 
 std::vector<DeviceBackend> parse_pairs(const std::string& text, const std::vector<BackendCapability>& known) {
@@ -43,14 +63,13 @@ std::vector<DeviceBackend> parse_pairs(const std::string& text, const std::vecto
     TORCH_CHECK_VALUE(parts.size() == 2, "Invalid device:backend pairing: \"", pair, "\" in the backend string \"",
                       text,
                       "\"; the form is \"<device>:<backend>,<device>:<backend>\", such as \"cpu:gloo,cuda:nccl\"");
-    const auto device = parse_device(parts[0], text);
+    const auto device = parse_device(parts[0], text, known);
     for (const auto& earlier : config) {
       TORCH_CHECK_VALUE(earlier.device != device, "Duplicate device type ", parts[0], " in the backend string \"", text,
                         "\"");
     }
-    const auto& devices = capability_in(parts[1], known).devices;
-    TORCH_CHECK_VALUE(std::find(devices.begin(), devices.end(), device) != devices.end(), "backend \"", parts[1],
-                      "\" does not serve ", parts[0], " tensors (backend string \"", text, "\")");
+    TORCH_CHECK_VALUE(capability_in(parts[1], known).serves(device), "backend \"", parts[1], "\" does not serve ",
+                      parts[0], " tensors (backend string \"", text, "\")");
     config.push_back({device, parts[1]});
   }
   return config;
@@ -58,18 +77,23 @@ std::vector<DeviceBackend> parse_pairs(const std::string& text, const std::vecto
 
 }  // namespace
 
-std::string default_backend_for(c10::DeviceType device) {
-  if (device == c10::DeviceType::CPU) return "gloo";
-  if (device == c10::DeviceType::CUDA) return "nccl";
+bool BackendCapability::serves(c10::DeviceType device) const { return contains(devices, device); }
+
+bool BackendCapability::is_default_for(c10::DeviceType device) const { return contains(default_for, device); }
+
+std::string default_backend_for(c10::DeviceType device, const std::vector<BackendCapability>& known) {
+  for (const auto& backend : known) {
+    if (backend.is_default_for(device)) return backend.name;
+  }
   TORCH_CHECK_VALUE(false, "Default backend not registered for device : ", device_text(device));
 }
 
-std::vector<DeviceBackend> parse_backend(const std::string& text, bool has_cuda,
+std::vector<DeviceBackend> parse_backend(const std::string& text, std::optional<c10::DeviceType> accelerator,
                                          const std::vector<BackendCapability>& known) {
   const auto name = lower(text);
   if (name.empty()) {
-    const auto device = has_cuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
-    return {{device, default_backend_for(device)}};
+    const auto device = accelerator.value_or(c10::DeviceType::CPU);
+    return {{device, default_backend_for(device, known)}};
   }
   if (name.find(':') != std::string::npos) return parse_pairs(name, known);
   std::vector<DeviceBackend> config;

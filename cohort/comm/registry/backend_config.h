@@ -5,6 +5,7 @@
 #include <c10/core/DeviceType.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct BackendCapability {
   std::string name;
   /// Those that the name alone stands for.
   std::vector<c10::DeviceType> devices;
+  /// Those whose tensors it gets where nobody names a backend.
+  std::vector<c10::DeviceType> default_for = {};
   /// How long operations may wait where the user names no time-out. Of several backends in a group the longest counts.
   std::chrono::milliseconds default_timeout = std::chrono::minutes(30);
   /// Its ranks wait for each other at the start, with explanations (roll_call.h).
@@ -45,18 +48,22 @@ struct BackendCapability {
   /// gradient of all_gather of a reduce_scatter.
   bool scatters_all_to_all = false;
   bool reduces_gathered = false;
+
+  bool serves(c10::DeviceType device) const;
+  bool is_default_for(c10::DeviceType device) const;
 };
 
-/// "gloo" -> both devices it serves; "cpu:gloo,cuda:nccl" -> as it says; "" -> the default of the accelerator present, else
+/// "gloo" -> both devices it serves; "cpu:gloo,cuda:nccl" -> as it says; "" -> the default of the `accelerator` present, else
 /// Gloo for CPU tensors. Upper case is accepted.
 /// Throws c10::ValueError for malformed text, unknown devices or backends, and a backend on a device it does not serve.
-COHORT_TEST_API std::vector<DeviceBackend> parse_backend(const std::string& text, bool has_cuda,
+COHORT_TEST_API std::vector<DeviceBackend> parse_backend(const std::string& text,
+                                                         std::optional<c10::DeviceType> accelerator,
                                                          const std::vector<BackendCapability>& known);
 
 /// "cpu:gloo,cuda:nccl"
 COHORT_TEST_API std::string to_string(const std::vector<DeviceBackend>& config);
 
-/// The accelerator's default backend: "gloo" for CPU, "nccl" for CUDA. Throws c10::ValueError for other devices.
-COHORT_TEST_API std::string default_backend_for(c10::DeviceType device);
+/// "gloo" for CPU, "nccl" for CUDA. Throws c10::ValueError for a device that is the default of no backend.
+COHORT_TEST_API std::string default_backend_for(c10::DeviceType device, const std::vector<BackendCapability>& known);
 
 }  // namespace cohort::comm

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <list>
 
+#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/backend/per_device_backend.h"
 #include "cohort/comm/gloo/make_gloo_backend.h"
 #include "cohort/comm/nccl/nccl_backend.h"
@@ -23,6 +24,7 @@ std::list<BackendKind>& table() {
   static auto* const kinds = new std::list<BackendKind>{
       {{.name = "gloo",
         .devices = {DeviceType::CPU, DeviceType::CUDA},
+        .default_for = {DeviceType::CPU},
         .calls_roll = true,
         .listens = true,
         .has_monitored_barrier = true,
@@ -32,6 +34,7 @@ std::list<BackendKind>& table() {
        make_gloo_backend},
       {{.name = "nccl",
         .devices = {DeviceType::CUDA},
+        .default_for = {DeviceType::CUDA},
         .default_timeout = std::chrono::minutes(10),
         .owns_gpu = true,
         .reduces_gathered = true},
@@ -55,7 +58,10 @@ std::list<BackendKind>& table() {
         .has_monitored_barrier = true,
         .splits_bound_only = false},
        ProcessGroup::BackendType::CUSTOM,
-       make_cohort_backend},
+       make_cohort_backend,
+       /*is_available=*/nullptr,
+       /*is_registered=*/false,
+       /*serves_any_accelerator=*/true},
   };
   return *kinds;
 }
@@ -65,6 +71,19 @@ const BackendKind* find_kind(const std::string& name) {
     if (kind.capability.name == name) return &kind;
   }
   return nullptr;
+}
+
+bool is_usable(const BackendKind& kind) { return !kind.is_available || kind.is_available(); }
+
+// Those that no backend is the default for yet.
+std::vector<DeviceType> without_default(const std::vector<DeviceType>& devices) {
+  std::vector<DeviceType> result;
+  for (const auto device : devices) {
+    const bool is_taken = std::any_of(table().begin(), table().end(),
+                                      [&](const BackendKind& kind) { return kind.capability.is_default_for(device); });
+    if (!is_taken) result.push_back(device);
+  }
+  return result;
 }
 
 // Empty for a backend that has none: c10d's own answer is then an exception.
@@ -82,6 +101,26 @@ std::vector<BackendCapability> known_backends() {
   std::vector<BackendCapability> known;
   for (const auto& kind : table()) known.push_back(kind.capability);
   return known;
+}
+
+std::vector<DeviceBackend> backend_config(const std::string& text) {
+  const auto accelerator = accelerator_type();
+  auto known = known_backends();
+  for (auto& backend : known) {
+    const bool is_missing = accelerator && !backend.serves(*accelerator);
+    if (is_missing && backend_kind(backend.name).serves_any_accelerator) backend.devices.push_back(*accelerator);
+  }
+  return parse_backend(text, accelerator, known);
+}
+
+const BackendKind* kind_for_accelerator(c10::DeviceType device) {
+  for (const auto& kind : table()) {
+    if (kind.capability.is_default_for(device) && is_usable(kind)) return &kind;
+  }
+  for (const auto& kind : table()) {
+    if (kind.is_registered && kind.capability.serves(device)) return &kind;
+  }
+  return nullptr;
 }
 
 const BackendKind& backend_kind(const std::string& name) {
@@ -114,21 +153,27 @@ void register_backend(const std::string& name, BackendCreator creator, const std
   TORCH_CHECK_VALUE(!comm::find_kind(name), "backend \"", name, "\" is already registered");
   TORCH_CHECK_VALUE(!name.empty() && name.find_first_of(":, ") == std::string::npos, "\"", name,
                     "\" cannot be the name of a backend");
-  comm::table().push_back({.capability = {.name = name, .devices = devices},
+  static const std::vector<c10::DeviceType> unspecified{c10::DeviceType::CPU, c10::DeviceType::CUDA};
+  comm::table().push_back({.capability = {.name = name,
+                                          .devices = devices.empty() ? unspecified : devices,
+                                          .default_for = comm::without_default(devices)},
                            .type = c10d::ProcessGroup::BackendType::CUSTOM,
                            .create = std::move(creator),
-                           .is_registered = true});
+                           .is_registered = true,
+                           .serves_any_accelerator = devices.empty()});
 }
 
 bool is_backend_available(const std::string& name) {
   const auto* kind = comm::find_kind(name);
-  return kind && (!kind->is_available || kind->is_available());
+  return kind && comm::is_usable(*kind);
 }
 
 bool is_gloo_available() { return true; }
 
 bool is_nccl_available() { return comm::nccl_available(); }
 
-std::string get_default_backend_for_device(c10::DeviceType device) { return comm::default_backend_for(device); }
+std::string get_default_backend_for_device(c10::DeviceType device) {
+  return comm::default_backend_for(device, comm::known_backends());
+}
 
 }  // namespace cohort

@@ -18,11 +18,20 @@ struct BackendKind {
   /// Null: it is part of every build.
   bool (*is_available)() = nullptr;
   bool is_registered = false;  ///< by the program
+  /// It serves every accelerator, not only those in `capability.devices`.
+  bool serves_any_accelerator = false;
 };
 
 std::vector<BackendCapability> known_backends();
+/// parse_backend() with the known backends and the accelerator of this process, which backends that serve any have among their
+/// devices. Looks for devices: a process that forks afterwards has children that cannot use a GPU.
+std::vector<DeviceBackend> backend_config(const std::string& text);
 /// Throws c10::ValueError for a name that is not known.
 const BackendKind& backend_kind(const std::string& name);
+
+/// What serves the accelerator of backend "cohort": its default, where this build has it, else the backend that was registered
+/// for it first. Null: there is none.
+const BackendKind* kind_for_accelerator(c10::DeviceType device);
 
 /// The row of a name; of one that is not known, what holds of every backend.
 const BackendCapability& capability_of(const std::string& name);

@@ -1,20 +1,20 @@
 #include "cohort/comm/registry/cohort_backend.h"
 
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/backend/per_device_backend.h"
 #include "cohort/comm/gloo/make_gloo_backend.h"
-#include "cohort/comm/nccl/nccl_backend.h"
+#include "cohort/comm/registry/backends.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 
 namespace cohort::comm {
 namespace {
 
-BackendRequest with_own_keys(const BackendRequest& request, const char* prefix) {
+BackendRequest with_own_keys(const BackendRequest& request, const std::string& prefix) {
   auto own = request;
   own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
   return own;
@@ -41,11 +41,16 @@ CpuBackend make_cpu_backend(const BackendRequest& request) {
 c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request) {
   auto cpu = make_cpu_backend(request);
   std::vector<PerDeviceBackend::Part> parts{{c10::DeviceType::CPU, cpu.backend}};
-  const bool has_gpu = nccl_available() && at::detail::getCUDAHooks().deviceCount() > 0;
-  if (has_gpu) parts.push_back({c10::DeviceType::CUDA, make_nccl_backend(with_own_keys(request, "nccl"))});
+  std::string served;
+  const auto accelerator = accelerator_type();
+  if (const auto* kind = accelerator ? kind_for_accelerator(*accelerator) : nullptr) {
+    const auto& name = kind->capability.name;
+    parts.push_back({*accelerator, kind->create(with_own_keys(request, name))});
+    TORCH_CHECK(parts.back().backend, "the creator of backend \"", name, "\" returned no backend");
+    served = fmt::format(",{}:{}", c10::DeviceTypeName(*accelerator, /*lower_case=*/true), name);
+  }
   base::log_info(fmt::format("group \"{}\": rank {} of {}, backend cpu:{}{}{}", request.group_name, request.rank,
-                             request.world_size, cpu.name, has_gpu ? ",cuda:nccl" : "",
-                             cpu.reason.empty() ? "" : ", as " + cpu.reason));
+                             request.world_size, cpu.name, served, cpu.reason.empty() ? "" : ", as " + cpu.reason));
   return c10::make_intrusive<PerDeviceBackend>("cohort", std::move(parts), request.timeout);
 }
 

@@ -1,5 +1,6 @@
 /// The backend "cohort": the best there is for each device. CPU tensors go through shared memory where all ranks can share it,
-/// else over Gloo; CUDA tensors over NCCL where this build has it and a GPU is seen. Nobody else chooses: a group of which no
+/// else over Gloo; an accelerator's over what kind_for_accelerator() finds: NCCL for CUDA where this build has it, or a backend
+/// that the program has registered. Nobody else chooses: a group of which no
 /// backend is named gets its CPU backend from here, too.
 #pragma once
 
@@ -32,7 +33,7 @@ struct CpuBackend {
 /// that it cannot be, and make_gloo_backend.
 CpuBackend make_cpu_backend(const BackendRequest& request);
 
-/// Collective. Says at INFO what it chose. Throws as make_cpu_backend and make_nccl_backend.
+/// Collective. Says at INFO what it chose. Throws as make_cpu_backend and what makes the accelerator's.
 COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

@@ -181,10 +181,10 @@ COHORT_WORKER(loses_a_rank) {
   try {
     for (int i = 0;; ++i) {
       all_reduce(tensor);
-      if (i == 3) std::cout << "working" << std::endl;
+      if (i == 3) std::cout << "working\n" << std::flush;
     }
   } catch (const c10::DistBackendError& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
+    std::cout << error.what_without_backtrace() << "\n" << std::flush;
   }
 }
 
@@ -213,12 +213,12 @@ COHORT_WORKER(waits_for_a_stopped_rank) {
   init_process_group({.backend = "gloo", .timeout = std::chrono::seconds(2)});
   auto tensor = at::ones({4});
   all_reduce(tensor);
-  std::cout << "ready" << std::endl;
+  std::cout << "ready\n" << std::flush;
   if (get_rank() == 1) raise(SIGSTOP);
   try {
     all_reduce(tensor);
   } catch (const c10::DistBackendError& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
+    std::cout << error.what_without_backtrace() << "\n" << std::flush;
   }
 }
 

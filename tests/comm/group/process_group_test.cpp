@@ -98,7 +98,7 @@ COHORT_WORKER(groups_of_several_lives) {
       std::cout << group->getGroupName() << " ";
       REQUIRE(c10d::resolve_process_group(group->getGroupName()) == group);
     }
-    std::cout << ones.item<float>() << std::endl;
+    std::cout << ones.item<float>() << "\n" << std::flush;
     destroy_process_group();
     REQUIRE(error_of([] { c10d::resolve_process_group("2"); }).find("Could not resolve the process group") == 0);
   }
@@ -122,7 +122,7 @@ COHORT_WORKER(tells_the_stores_server) {
   }
   const auto tcp = c10::dynamic_intrusive_pointer_cast<c10d::TCPStore>(store);
   REQUIRE(tcp);
-  std::cout << (tcp->isLibUvBackend() ? "libuv" : "older") << std::endl;
+  std::cout << (tcp->isLibUvBackend() ? "libuv" : "older") << "\n" << std::flush;
   barrier();
 }
 
@@ -275,7 +275,7 @@ COHORT_WORKER(local_rank_missing) {
   try {
     get_node_local_rank();
   } catch (const c10::Error& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
+    std::cout << error.what_without_backtrace() << "\n" << std::flush;
   }
 }
 

@@ -75,7 +75,7 @@ COHORT_WORKER(context_without_sigchld) {
   try {
     context.join();
   } catch (const ProcessExitedError& error) {
-    std::cout << error.what() << std::endl;
+    std::cout << error.what() << "\n" << std::flush;
   }
 }
 
@@ -96,7 +96,7 @@ COHORT_WORKER(context_parent) {
   for (const int pid : pids) {
     while (getsid(pid) != pid) std::this_thread::yield();
   }
-  std::cout << pids[0] << " " << pids[1] << std::endl;
+  std::cout << pids[0] << " " << pids[1] << "\n" << std::flush;
   pause_for_ever(0);
 }
 
@@ -156,7 +156,7 @@ COHORT_WORKER(context_grandchild) {
   try {
     context.join();
   } catch (const ProcessExitedError& error) {
-    std::cout << error.what() << ", " << error.exit_code << ", " << error.signal_name << std::endl;
+    std::cout << error.what() << ", " << error.exit_code << ", " << error.signal_name << "\n" << std::flush;
   }
 }
 

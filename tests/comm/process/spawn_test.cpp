@@ -29,7 +29,7 @@ COHORT_WORKER(spawn_trains) {
         auto tensor = at::full({1}, rank);
         all_reduce(tensor);
         if (tensor.item<int64_t>() != 3 || greeting != "captured") throw std::runtime_error("wrong sum");
-        if (rank == 2) std::cout << "sum is right" << std::endl;
+        if (rank == 2) std::cout << "sum is right\n" << std::flush;
       },
       3);
 }
@@ -43,13 +43,14 @@ TEST(Spawn, RunsRanksThatCommunicate) {
 void print_failure(const std::function<void(int)>& fn, int nprocs) {
   try {
     spawn(fn, nprocs);
-    std::cout << "no error" << std::endl;
+    std::cout << "no error\n" << std::flush;
   } catch (const ProcessRaisedError& error) {
-    std::cout << "raised " << error.error_index << ":" << error.what() << std::endl;
+    std::cout << "raised " << error.error_index << ":" << error.what() << "\n" << std::flush;
   } catch (const ProcessExitedError& error) {
-    std::cout << "exited " << error.error_index << " (" << error.exit_code << "): " << error.what() << std::endl;
+    std::cout << "exited " << error.error_index << " (" << error.exit_code << "): " << error.what() << "\n"
+              << std::flush;
   } catch (const std::exception& error) {
-    std::cout << "other: " << error.what() << std::endl;
+    std::cout << "other: " << error.what() << "\n" << std::flush;
   }
 }
 
@@ -105,7 +106,7 @@ COHORT_WORKER(spawn_parent) {
   spawn(
       [](int rank) {
         setsid();  // or it would end with the session of its parent, which Workers kills
-        if (rank == 0) std::cout << "child " << getpid() << std::endl;
+        if (rank == 0) std::cout << "child " << getpid() << "\n" << std::flush;
         pause();
       },
       1);

@@ -109,12 +109,12 @@ COHORT_WORKER(channel_killed) {
     comm::TensorListener listener(channel_name());
     auto channel = listener.accept(60s);
     channel.send(at::ones({100}));
-    std::cout << "sent" << std::endl;
+    std::cout << "sent\n" << std::flush;
     pause();
   }
   auto channel = comm::TensorChannel::connect(channel_name());
   auto tensor = channel.receive();
-  std::cout << "waits" << std::endl;
+  std::cout << "waits\n" << std::flush;
   const auto error = error_of([&] { channel.receive(); });
   REQUIRE_EQUAL(error, "receive on a tensor channel: the other end (process " + std::to_string(channel.peer_pid()) +
                            ") is closed, and all that it has sent was received");

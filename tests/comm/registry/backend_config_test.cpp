@@ -9,13 +9,14 @@ namespace {
 using c10::DeviceType;
 
 const std::vector<BackendCapability>& known() {
-  static const std::vector<BackendCapability> backends{{"gloo", {DeviceType::CPU, DeviceType::CUDA}},
-                                                       {"nccl", {DeviceType::CUDA}}};
+  static const std::vector<BackendCapability> backends{
+      {.name = "gloo", .devices = {DeviceType::CPU, DeviceType::CUDA}, .default_for = {DeviceType::CPU}},
+      {.name = "nccl", .devices = {DeviceType::CUDA}, .default_for = {DeviceType::CUDA}}};
   return backends;
 }
 
-std::string parsed(const std::string& text, bool has_cuda = false) {
-  return to_string(parse_backend(text, has_cuda, known()));
+std::string parsed(const std::string& text, std::optional<DeviceType> accelerator = std::nullopt) {
+  return to_string(parse_backend(text, accelerator, known()));
 }
 
 std::string config_error(const std::string& text) {
@@ -32,8 +33,8 @@ TEST(BackendConfig, NameAloneServesAllItsDevices) {
 }
 
 TEST(BackendConfig, EmptyTakesTheDefaultOfTheAccelerator) {
-  EXPECT_EQ(parsed("", false), "cpu:gloo");
-  EXPECT_EQ(parsed("", true), "cuda:nccl");
+  EXPECT_EQ(parsed(""), "cpu:gloo");
+  EXPECT_EQ(parsed("", DeviceType::CUDA), "cuda:nccl");
 }
 
 TEST(BackendConfig, PairsSayWhatServesWhat) {
@@ -53,10 +54,10 @@ TEST(BackendConfig, RefusesMalformedTextMessage) {
 }
 
 TEST(BackendConfig, DefaultBackendForDeviceMessage) {
-  EXPECT_EQ(default_backend_for(DeviceType::CPU), "gloo");
-  EXPECT_EQ(default_backend_for(DeviceType::CUDA), "nccl");
+  EXPECT_EQ(default_backend_for(DeviceType::CPU, known()), "gloo");
+  EXPECT_EQ(default_backend_for(DeviceType::CUDA, known()), "nccl");
   try {
-    default_backend_for(DeviceType::XLA);
+    default_backend_for(DeviceType::XLA, known());
     FAIL();
   } catch (const c10::ValueError& error) {
     EXPECT_STREQ(error.what_without_backtrace(), "Default backend not registered for device : xla");

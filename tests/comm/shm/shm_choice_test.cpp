@@ -83,7 +83,8 @@ COHORT_WORKER(names_no_backend) {
   const auto halves = split_group({}, {{0, 1}, {2}});
   check_all_reduce(halves);
   std::cout << get_backend() << " " << get_backend_config() << " " << (is_member(group) ? get_backend(group) : "none")
-            << " " << get_backend(halves) << std::endl;
+            << " " << get_backend(halves) << "\n"
+            << std::flush;
   destroy_process_group();
 }
 
@@ -119,7 +120,8 @@ COHORT_WORKER(names_cohort) {
   if (is_member(pair)) check_all_reduce(pair);
   monitored_barrier();
   std::cout << get_backend() << " " << get_backend_config() << " " << (comm::has_shared_memory() ? "shared" : "sent")
-            << " " << (comm::has_shared_memory(pair) ? "shared" : "sent") << std::endl;
+            << " " << (comm::has_shared_memory(pair) ? "shared" : "sent") << "\n"
+            << std::flush;
   destroy_process_group();
 }
 
@@ -170,11 +172,11 @@ COHORT_WORKER(attaching_fails) {
   const auto named = test::worker_arguments().empty() ? "" : test::worker_arguments()[0];
   try {
     init_process_group({.backend = named});
-    std::cout << get_backend() << std::endl;
+    std::cout << get_backend() << "\n" << std::flush;
     check_all_reduce();
     destroy_process_group();
   } catch (const c10::DistBackendError& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
+    std::cout << error.what_without_backtrace() << "\n" << std::flush;
   }
 }
 
@@ -205,7 +207,7 @@ COHORT_WORKER(names_shm_on_two_hosts) {
     init_process_group("shm");
     REQUIRE(false);
   } catch (const c10::ValueError& error) {
-    std::cout << error.what_without_backtrace() << std::endl;
+    std::cout << error.what_without_backtrace() << "\n" << std::flush;
   }
 }
 

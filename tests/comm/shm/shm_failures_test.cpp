@@ -59,7 +59,7 @@ TEST(ShmFailures, DifferentOperationsMessage) {
 COHORT_WORKER(shm_waits_for_the_dead) {
   init_process_group("shm");
   barrier();
-  std::cout << "ready" << std::endl;
+  std::cout << "ready\n" << std::flush;
   if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::minutes(1));
   const auto begin = std::chrono::steady_clock::now();
   print_error([] { all_reduce(at::ones({4})); });
@@ -109,7 +109,7 @@ TEST(ShmFailures, SkewedSpeedsAreToldFromALostRankMessage) {
 COHORT_WORKER(shm_waits_for_the_stopped) {
   init_process_group({.backend = "shm", .timeout = std::chrono::milliseconds(1500)});
   barrier();
-  std::cout << "ready" << std::endl;
+  std::cout << "ready\n" << std::flush;
   if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::minutes(1));
   print_error([] { all_reduce(at::ones({4})); });
 }

@@ -75,14 +75,14 @@ COHORT_WORKER(start) {
   }
   options.timeout = std::chrono::milliseconds(std::stoi(orders["@timeout"]));
   sleep_ms(std::stoi(orders["@late"]));
-  std::cout << "begins" << std::endl;
+  std::cout << "begins\n" << std::flush;
   for (int i = 0; i <= (orders.contains("@again") ? 1 : 0); ++i) {
     std::cout << start_error([&] {
       init_process_group(options);
       auto one = at::ones({1});
       all_reduce(one);
       TORCH_CHECK(one.item<float>() == get_world_size());
-    }) << std::endl;
+    }) << "\n" << std::flush;
     if (orders.contains("@stay")) sleep_ms(100'000);
     if (is_initialized()) destroy_process_group();
   }
@@ -390,7 +390,7 @@ COHORT_WORKER(one_accelerator) {
                      .timeout = std::chrono::seconds(20),
                      .plan = {},
                      .accelerator = "GPU-made-up"});
-  }) << std::endl;
+  }) << "\n" << std::flush;
   store->set("done/" + std::to_string(rank), std::vector<uint8_t>{1});
   if (rank == 0) store->wait({"done/1"}, std::chrono::seconds(20));
 }
@@ -409,7 +409,8 @@ COHORT_WORKER(stays_out_of_new_group) {
     new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)});
   })
                                 : "out")
-            << std::endl;
+            << "\n"
+            << std::flush;
   barrier();
 }
 
@@ -430,7 +431,9 @@ COHORT_WORKER(ends_before_new_group) {
   barrier();
   if (get_rank() == 1) _exit(3);
   sleep_ms(300);
-  std::cout << start_error([] { new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+  std::cout << start_error([] {
+    new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)});
+  }) << "\n" << std::flush;
 }
 
 COHORT_WORKER(host_ends_before_new_group) {
@@ -438,7 +441,9 @@ COHORT_WORKER(host_ends_before_new_group) {
   barrier();
   if (get_rank() == 0) _exit(0);
   sleep_ms(300);
-  std::cout << start_error([] { new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)}); }) << std::endl;
+  std::cout << start_error([] {
+    new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)});
+  }) << "\n" << std::flush;
   _exit(0);
 }
 

@@ -1,0 +1,26 @@
+/// The accelerator of this process, of whatever type: everything else of the library asks whether a tensor is on the CPU or not.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+
+#include "cohort/export.h"
+
+namespace cohort::comm {
+
+struct Accelerator {
+  c10::DeviceType type;
+  int num_devices;
+};
+
+/// Nothing where LibTorch knows no accelerator or sees no device of it. Follows torch.accelerator.
+COHORT_TEST_API std::optional<Accelerator> accelerator();
+
+/// Its type alone.
+inline std::optional<c10::DeviceType> accelerator_type() {
+  const auto found = accelerator();
+  return found ? std::optional(found->type) : std::nullopt;
+}
+
+}  // namespace cohort::comm
