@@ -1,0 +1,49 @@
+/// Gradient clipping, with the names, arguments, defaults and numbers of torch/nn/utils/clip_grad.py.
+///
+///     loss.backward();
+///     const at::Tensor norm = cohort::nn::utils::clip_grad_norm_(net->parameters(), /*max_norm=*/1.0);
+///     optimizer.step();
+///
+/// LibTorch has a clip_grad_norm_ and a clip_grad_value_ of its own (torch/nn/utils/clip_grad.h), without the other two. Its norm
+/// is a number on the host, for which the host waits; it has no `foreach`; and of order 0 it counts parameters, not elements.
+///
+/// `parameters` and `tensors`: one tensor, a list in braces, or any range of tensors; parameters without a gradient are left out.
+/// They may lie on several devices and have several floating-point dtypes. Gradients are changed in place.
+/// `foreach`: as in PyTorch. Absent: one call for all tensors of a device and dtype, where the device has such calls (CPU, CUDA,
+/// XPU, MTIA and private devices); true: throws c10::Error on other devices; false: one call per tensor.
+/// Nothing here is recorded for autograd. Under DistributedDataParallel gradients are the averages once backward() has returned,
+/// so every rank gets the same norm.
+/// Thread-safety: no other thread may use the gradients meanwhile.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "cohort/export.h"
+#include "cohort/parallel/optim/tensors.h"
+
+namespace cohort::nn::utils {
+
+using optim::Tensors;
+
+/// The norm of order `norm_type` of all tensors, as if they were one vector: a tensor of no dimension on the first one's device,
+/// 0 on the CPU for no tensors. An order may be infinity.
+/// Throws c10::Error if `error_if_nonfinite` and the norm is not finite; the host then waits for the device.
+COHORT_API at::Tensor get_total_norm(const Tensors& tensors, double norm_type = 2.0, bool error_if_nonfinite = false,
+                                     std::optional<bool> foreach = std::nullopt);
+
+/// Multiplies every gradient by min(max_norm / (total_norm + 1e-6), 1).
+COHORT_API void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const at::Tensor& total_norm,
+                                      std::optional<bool> foreach = std::nullopt);
+
+/// Both: scales the gradients so that their norm is at most `max_norm`. Returns the norm that they had.
+/// Throws as get_total_norm; the gradients are then unchanged.
+COHORT_API at::Tensor clip_grad_norm_(const Tensors& parameters, double max_norm, double norm_type = 2.0,
+                                      bool error_if_nonfinite = false, std::optional<bool> foreach = std::nullopt);
+
+/// Brings every element of every gradient into [-clip_value, clip_value].
+COHORT_API void clip_grad_value_(const Tensors& parameters, double clip_value,
+                                 std::optional<bool> foreach = std::nullopt);
+
+}  // namespace cohort::nn::utils
