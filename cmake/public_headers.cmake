@@ -38,20 +38,31 @@ set(COHORT_PUBLIC_HEADERS
     cohort/data/loader/distributed_sampler.h
     cohort/data/loader/sampler.h
 
+    cohort/parallel/data_parallel/data_parallel.h
+    cohort/parallel/ddp/buffer_comm_hook.h
+    cohort/parallel/ddp/comm_hook.h
     cohort/parallel/ddp/distributed_data_parallel.h
+    cohort/parallel/ddp/grad_bucket.h
     cohort/parallel/ddp/options.h
     cohort/parallel/ddp/reducer.h
     cohort/parallel/functional/functional.h
     cohort/parallel/functional/functional_collectives.h
+    cohort/parallel/optim/clip_grad.h
+    cohort/parallel/module/join.h
 
     # Included by those above, not by users.
     cohort/base/file.h
     cohort/base/result.h
     cohort/comm/backend/backend_request.h
+    cohort/parallel/data_parallel/parallel_apply.h
+    cohort/parallel/data_parallel/placement.h
+    cohort/parallel/data_parallel/replicas.h
+    cohort/parallel/data_parallel/scatter_gather.h
     cohort/parallel/ddp/replica.h
     cohort/parallel/module/signature.h
     cohort/parallel/module/tensor_tree.h
-    cohort/parallel/module/wrapper_base.h)
+    cohort/parallel/module/wrapper_base.h
+    cohort/parallel/optim/tensors.h)
 
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
@@ -59,7 +70,18 @@ set(COHORT_NARROW_HEADERS
     cohort/models/gpt.h
     cohort/models/ngram.h
     cohort/models/resnet.h
+    cohort/parallel/ddp/hooks/all_reduce_hook.h
+    cohort/parallel/ddp/hooks/comm_hook_type.h
+    cohort/parallel/ddp/hooks/compress_hooks.h
+    cohort/parallel/ddp/hooks/noop_hook.h
+    cohort/parallel/ddp/hooks/post_local_sgd_hook.h
+    cohort/parallel/ddp/hooks/power_sgd_hook.h
+    cohort/parallel/ddp/hooks/power_sgd_state.h
+    cohort/parallel/ddp/hooks/quantization_hooks.h
     cohort/parallel/module/gradient_hooks.h
+    cohort/parallel/optim/average_parameters.h
+    cohort/parallel/optim/model_averager.h
+    cohort/parallel/optim/post_local_sgd_optimizer.h
     cohort/train/progress.h
     cohort/train/schedule.h
     cohort/train/text_split.h)

@@ -5,6 +5,10 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <utility>
+
+#include "cohort/parallel/ddp/device_streams.h"
+
 namespace cohort::ddp {
 namespace {
 
@@ -67,27 +71,56 @@ Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& param
   }
 }
 
-void Bucket::take(size_t slot, const at::Tensor& parameter, int world_size, Averaging averaging) {
+at::Tensor Bucket::take(size_t slot, const at::Tensor& parameter, int world_size, Averaging averaging) {
   const at::NoGradGuard no_grad;
-  if (is_sparse_) return take_sparse(parameter, world_size);
+  if (is_sparse_) {
+    take_sparse(parameter, world_size, averaging);
+    return {};
+  }
   const auto& alias = aliases_[slot];
   auto& grad = parameter.mutable_grad();
   if (!grad.defined()) {
     alias.zero_();
-    return;
+    return {};
   }
   check_matches(grad, alias);
   // Users may wrap the same memory in another tensor (detach, say), so data is compared, not identity.
   const bool in_place = grad.const_data_ptr() == alias.const_data_ptr() && grad.numel() > 0;
   if (in_place && averaging == Averaging::kDivideInPlace) {
     grad.div_(world_size);
-    return;
+    return {};
   }
-  scale_into(alias, grad, 1.0 / world_size);
-  if (!in_place) grad = alias;
+  if (averaging != Averaging::kNone) {
+    scale_into(alias, grad, 1.0 / world_size);
+  } else if (!in_place) {
+    alias.copy_(grad);
+  }
+  return in_place ? at::Tensor() : std::exchange(grad, alias);
 }
 
-void Bucket::take_sparse(const at::Tensor& parameter, int world_size) {
+std::vector<at::Tensor> Bucket::take_all(const std::vector<at::Tensor>& parameters, int world_size,
+                                         Averaging averaging) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> aliases;
+  std::vector<at::Tensor> gradients;
+  for (size_t slot = 0; slot < indices_.size(); ++slot) {
+    auto& grad = parameters[indices_[slot]].mutable_grad();
+    if (!grad.defined()) {
+      aliases_[slot].zero_();
+      continue;
+    }
+    check_matches(grad, aliases_[slot]);
+    if (grad.const_data_ptr() == aliases_[slot].const_data_ptr()) continue;
+    used_in_current_stream(grad);
+    aliases.push_back(aliases_[slot]);
+    gradients.push_back(std::exchange(grad, aliases_[slot]));
+  }
+  if (!aliases.empty()) at::_foreach_copy_(aliases, gradients);
+  if (averaging != Averaging::kNone) contents_.div_(world_size);
+  return gradients;
+}
+
+void Bucket::take_sparse(const at::Tensor& parameter, int world_size, Averaging averaging) {
   const auto& grad = parameter.grad();
   TORCH_CHECK(grad.defined(), "Expected sparse gradient to be defined.");
   TORCH_CHECK(grad.is_sparse(),
@@ -95,7 +128,22 @@ void Bucket::take_sparse(const at::Tensor& parameter, int world_size) {
               "for a parameter of sizes ",
               parameter.sizes(), ", whose gradient is dense.)");
   contents_ = grad;
+  if (averaging == Averaging::kNone) return;
   contents_.div_(world_size);
+}
+
+void Bucket::accept(const at::Tensor& result) {
+  if (result.is_same(contents_)) return;  // most hooks work in place
+  const at::NoGradGuard no_grad;
+  if (is_sparse_) {
+    contents_.copy_(result);
+    return;
+  }
+  TORCH_CHECK(result.defined() && result.numel() == contents_.numel(),
+              "DDP communication hook: the future's tensor must have as many elements as the bucket, ",
+              contents_.numel(), ", got ",
+              result.defined() ? c10::str("sizes ", result.sizes()) : "an undefined tensor");
+  contents_.copy_(result.reshape(-1));
 }
 
 void Bucket::give(size_t slot, const at::Tensor& parameter) const {

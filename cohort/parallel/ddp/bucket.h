@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cohort/export.h"
+#include "cohort/parallel/ddp/comm_hook.h"
 
 namespace c10d {
 class Work;
@@ -19,8 +20,9 @@ namespace cohort::ddp {
 
 /// How gradients are divided by the number of ranks; the two roundings of PyTorch.
 enum class Averaging {
-  kMultiply,      ///< times 1 / world size
-  kDivideInPlace  ///< divided by world size when the gradient is already in the bucket (gradient_as_bucket_view)
+  kMultiply,       ///< times 1 / world size
+  kDivideInPlace,  ///< divided by world size when the gradient is already in the bucket (gradient_as_bucket_view)
+  kNone            ///< not at all: a communication hook averages
 };
 
 class COHORT_TEST_API Bucket {
@@ -36,18 +38,24 @@ class COHORT_TEST_API Bucket {
   const at::Tensor& alias(size_t slot) const { return aliases_[slot]; }
 
   /// Puts the parameter's gradient, averaged, into the slot and makes it the parameter's gradient.
-  /// An undefined gradient counts as zeros and stays undefined.
-  void take(size_t slot, const at::Tensor& parameter, int world_size, Averaging averaging);
+  /// An undefined gradient counts as zeros and stays undefined. Returns the tensor that was the gradient before, if it was
+  /// another: its destructor is foreign code, so let it go where no lock is held.
+  at::Tensor take(size_t slot, const at::Tensor& parameter, int world_size, Averaging averaging);
+  /// What a communication hook has made of the bucket becomes its contents. Throws c10::Error for another number of elements.
+  void accept(const at::Tensor& result);
   /// After the reduction: makes the slot the parameter's gradient, whatever it was.
   void give(size_t slot, const at::Tensor& parameter) const;
+  /// take() for all slots of a dense bucket at once; averages by a division of the whole bucket.
+  std::vector<at::Tensor> take_all(const std::vector<at::Tensor>& parameters, int world_size, Averaging averaging);
   /// Keeps gradients that live in an older bucket when the buckets are rebuilt.
   void adopt(size_t slot, const at::Tensor& parameter);
 
   size_t num_pending = 0;  ///< gradients this step still waits for
   c10::intrusive_ptr<c10d::Work> work;
+  CommHookFuture future;  ///< in place of `work` where there is a communication hook
 
  private:
-  void take_sparse(const at::Tensor& parameter, int world_size);
+  void take_sparse(const at::Tensor& parameter, int world_size, Averaging averaging);
 
   std::vector<size_t> indices_;
   bool is_sparse_;

@@ -62,14 +62,26 @@ BucketPlan plan_buckets(const std::vector<ParameterInfo>& parameters, const Buck
   return plan;
 }
 
-BucketCapacity bucket_capacity(std::optional<double> bucket_cap_mb) {
+BucketCapacity bucket_capacity(std::optional<double> bucket_cap_mb, const std::vector<double>& bucket_cap_mb_list) {
   constexpr size_t kMiB = 1024 * 1024;
+  if (!bucket_cap_mb_list.empty()) {
+    BucketLimits list;
+    for (const double mb : bucket_cap_mb_list) list.push_back(static_cast<size_t>(mb * kMiB));
+    const auto largest = *std::max_element(list.begin(), list.end());
+    return {largest, largest, std::move(list)};
+  }
   if (!bucket_cap_mb) return {kMiB, 25 * kMiB};
   const auto bytes = static_cast<size_t>(*bucket_cap_mb * kMiB);
   return {bytes, bytes};
 }
 
+BucketLimits rebuild_limits(const BucketCapacity& capacity) {
+  if (!capacity.list.empty()) return capacity.list;
+  return {capacity.first_bytes, capacity.bytes};
+}
+
 BucketLimits initial_limits(const BucketCapacity& capacity, bool find_unused_parameters, bool static_graph) {
+  if (!capacity.list.empty()) return capacity.list;
   if (static_graph || !find_unused_parameters) return {std::numeric_limits<size_t>::max()};
   if (capacity.first_bytes < capacity.bytes) return {capacity.first_bytes, capacity.bytes};
   return {capacity.bytes};

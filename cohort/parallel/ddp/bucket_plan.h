@@ -40,8 +40,13 @@ COHORT_TEST_API BucketPlan plan_buckets_in_order(const std::vector<ParameterInfo
 struct BucketCapacity {
   size_t first_bytes = 0;
   size_t bytes = 0;
+  BucketLimits list = {};  ///< of bucket_cap_mb_list: these limits, in the first step too
 };
-COHORT_TEST_API BucketCapacity bucket_capacity(std::optional<double> bucket_cap_mb);
+COHORT_TEST_API BucketCapacity bucket_capacity(std::optional<double> bucket_cap_mb,
+                                               const std::vector<double>& bucket_cap_mb_list = {});
+
+/// Limits when buckets follow the order in which gradients became ready.
+COHORT_TEST_API BucketLimits rebuild_limits(const BucketCapacity& capacity);
 
 /// Limits of the first step. Without unused-parameter search one bucket per dtype and device: it is rebuilt anyway.
 COHORT_TEST_API BucketLimits initial_limits(const BucketCapacity& capacity, bool find_unused_parameters,

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 
 #include <memory>
 #include <type_traits>
@@ -50,19 +51,9 @@ class NoSync {
 
 namespace detail {
 
-template <class Net>
-std::shared_ptr<Net> owner_of(Net& net) {
-  auto owner = std::dynamic_pointer_cast<Net>(net.weak_from_this().lock());
-  TORCH_CHECK_VALUE(
-      owner,
-      "DistributedDataParallel keeps the module that it wraps alive, but no std::shared_ptr owns this one; make "
-      "it by std::make_shared, or by its holder, such as torch::nn::Linear");
-  return owner;
-}
-
 /// The wrapper without forward.
 template <class Net>
-class ReplicatedModule : public parallel::WrapperBase<Net> {
+class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
  public:
   ReplicatedModule(std::shared_ptr<Net> net, Options options)
       : parallel::WrapperBase<Net>("DistributedDataParallel", std::move(net)),
@@ -71,6 +62,52 @@ class ReplicatedModule : public parallel::WrapperBase<Net> {
   /// `{ auto local = ddp->no_sync(); ddp(x).backward(); }`
   [[nodiscard]] NoSync no_sync() { return NoSync(replica_); }
   Reducer& reducer() { return replica_.reducer(); }
+
+  /// `hook(state, bucket)` reduces the gradients from now on, bucket by bucket: see comm_hook.h, and ddp/hooks/ for ready ones.
+  /// Every rank must register the same one, once, and not while backward runs. Throws c10::Error otherwise.
+  template <class State, class Hook>
+  void register_comm_hook(State state, Hook hook) {
+    reducer().register_comm_hook(std::move(state), std::move(hook));
+  }
+
+  /// `hook(state, named_buffers)` synchronises the buffers from now on, instead of the broadcast from rank 0: see
+  /// buffer_comm_hook.h. Every rank must register the same one.
+  template <class State, class Hook>
+  void register_buffer_comm_hook(State state, Hook hook,
+                                 BufferCommHookLocation location = BufferCommHookLocation::kPostForward) {
+    TORCH_CHECK_TYPE(is_callable(hook), "Buffer communication hook must be callable.");
+    replica_.register_buffer_comm_hook([state = std::move(state), hook = std::move(hook)](
+                                           const NamedBuffers& buffers) mutable { return hook(state, buffers); },
+                                       location);
+  }
+
+  /// `{ const auto join = ddp->join(); for (...) ... }`: ranks may have different numbers of batches. See parallel/module/join.h.
+  [[nodiscard]] Join join(const JoinOptions& options = {}) { return Join({replica_}, options); }
+  /// For a Join over several.
+  Joinable& joinable() { return replica_; }
+
+  void register_builtin_comm_hook(BuiltinCommHookType comm_hook_type) {
+    reducer().register_builtin_comm_hook(comm_hook_type);
+  }
+
+  /// loss.backward() now finds the norm of the gradients, too: see Reducer::track_gradient_norm.
+  void track_gradient_norm(double norm_type = 2.0) { replica_.track_gradient_norm(norm_type); }
+  at::Tensor gradient_norm() { return reducer().gradient_norm(); }
+
+  /// Averages over another group from now on, as after ranks were lost: see Reducer::update_process_group.
+  void update_process_group(const Group& group) { replica_.update_process_group(group); }
+  /// Gradients stay on each rank from now on.
+  void remove_autograd_hooks() { replica_.remove_autograd_hooks(); }
+
+  /// What DDP is set to, and what its steps took, by PyTorch's names, and the same as a table: see logging_data.h.
+  c10::DDPLoggingData ddp_logging_data() const { return replica_.ddp_logging_data(); }
+  void set_ddp_runtime_logging_sample_rate(int64_t sample_rate) {
+    replica_.set_ddp_runtime_logging_sample_rate(sample_rate);
+  }
+  std::string ddp_report() const { return replica_.ddp_report(); }
+
+  /// loss.backward() now updates the parameters, too: see Reducer::fuse_step.
+  void fuse_step(torch::optim::Optimizer& optimizer) { reducer().fuse_step(optimizer); }
 
   /// Runs the inner module's forward under DDP.
   template <class... Arguments>
@@ -82,7 +119,7 @@ class ReplicatedModule : public parallel::WrapperBase<Net> {
                          : this->module().forward(std::forward<Arguments>(arguments)...);
     if (replica_.output_device()) result = move_tensors(std::move(result), *replica_.output_device());
     std::vector<at::Tensor> outputs;
-    if (replica_.options().find_unused_parameters) parallel::collect_tensors(result, outputs);
+    if (replica_.needs_outputs()) parallel::collect_tensors(result, outputs);
     replica_.after_forward(outputs);
     return result;
   }
@@ -116,7 +153,7 @@ class DistributedDataParallel : public parallel::WrapperHolder<DistributedDataPa
       : Holder(std::make_shared<Impl>(std::move(net), std::move(options))) {}
   /// Throws c10::ValueError for a module that no std::shared_ptr owns.
   explicit DistributedDataParallel(std::type_identity_t<Net>& net, ddp::Options options = {})
-      : DistributedDataParallel(ddp::detail::owner_of(net), std::move(options)) {}
+      : DistributedDataParallel(parallel::owner_of(net, "DistributedDataParallel"), std::move(options)) {}
   template <class Wrapped>
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit DistributedDataParallel(const Wrapped& holder, ddp::Options options = {})

@@ -4,11 +4,15 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cohort/parallel/ddp/bucket_plan.h"
+#include "cohort/parallel/ddp/comm_hook.h"
 #include "cohort/parallel/ddp/options.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/ddp/reduction_observer.h"
+#include "cohort/parallel/ddp/step_times.h"
 
 namespace cohort::ddp {
 
@@ -18,9 +22,33 @@ class GradientEngine {
   virtual ~GradientEngine() = default;
   virtual void prepare_forward() = 0;
   virtual void prepare(const std::vector<at::Tensor>& outputs) = 0;
+  /// If prepare() of the next step is to be given the outputs.
+  virtual bool needs_outputs() const = 0;
   virtual void finalize() = 0;
   virtual BucketPlan buckets() const = 0;
+  /// Those at construction, for an engine that notes times.
+  virtual BucketPlan first_buckets() const { return {}; }
   virtual bool has_rebuilt_buckets() const = 0;
+  virtual void register_comm_hook(CommHook hook) = 0;
+  virtual void divide_by_live_ranks(const c10::intrusive_ptr<c10d::Work>& count, int num_live) = 0;
+  virtual void shadow_step() = 0;
+  /// The end of the next backward pass waits for these too, and throws what they throw.
+  virtual void install_futures(const std::vector<CommHookFuture>& futures) = 0;
+  /// Forgets a step that was not finished. Gradients stay where they are.
+  virtual void reset() = 0;
+  /// Reduces over `group` from now on; buckets are made anew. Collective over `group`. Requires reset().
+  virtual void update_process_group(const Group& group) = 0;
+  /// Gradients are no longer reduced, nor waited for.
+  virtual void remove_hooks() = 0;
+  /// `observer`, which must outlive the engine, is told of each step's reduction.
+  virtual void observe(ReductionObserver& observer) = 0;
+
+  /// Null for an engine that notes none.
+  virtual StepTimes* times() { return nullptr; }
+  /// Of the step before, for an engine that knows: parameters that were not used.
+  virtual std::vector<size_t> unused() const { return {}; }
+  /// Why no further step can begin; empty: none has failed.
+  virtual std::string failure() const { return {}; }
 };
 
 /// What the engines share: parameters and settled options (group resolved, sparse flags of full length).

@@ -5,8 +5,12 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
+#include <utility>
+
+#include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/engine.h"
-#include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/ddp/unfinished_step.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 
 namespace cohort::ddp {
@@ -28,45 +32,82 @@ class InlineEngine final : public GradientEngine {
 
   void prepare_forward() override {}
 
-  void prepare(const std::vector<at::Tensor>&) override {
+  void prepare(const std::vector<at::Tensor>& outputs) override {
+    if (hooks_.empty()) return;  // they were removed
+    num_live_ = std::exchange(next_num_live_, 0);
     is_ready_.assign(parameters_.size(), 0);
     is_expecting_ = true;
     is_queued_ = false;
+    // At the end of their backward pass. One within it, such as a checkpointed layer's, may bring the first gradient.
+    for (const auto& output : outputs) {
+      if (!output.requires_grad() || output.is_leaf()) continue;
+      output.register_hook([this, alive = std::weak_ptr(alive_)](const at::Tensor&) {
+        if (!alive.expired() && is_expecting_) queue_end();
+      });
+    }
   }
 
+  bool needs_outputs() const override { return true; }
   void finalize() override {
     if (is_expecting_) reduce_all();
   }
 
+  void register_comm_hook(CommHook hook) override { hook_ = std::move(hook); }
+  void install_futures(const std::vector<CommHookFuture>& futures) override {
+    futures_.insert(futures_.end(), futures.begin(), futures.end());
+  }
+  void reset() override {
+    is_expecting_ = false;
+    futures_.clear();
+    next_num_live_ = 0;
+    uses_.assign(parameters_.size(), 0);
+  }
+  void update_process_group(const Group& group) override { options_.process_group = group; }
+  void remove_hooks() override { hooks_.clear(); }
+  void observe(ReductionObserver& observer) override { observer_ = &observer; }
   BucketPlan buckets() const override { return plan_; }
   bool has_rebuilt_buckets() const override { return false; }
+  void divide_by_live_ranks(const c10::intrusive_ptr<c10d::Work>&, int num_live) override { next_num_live_ = num_live; }
+  void shadow_step() override {
+    if (counts_uses()) all_reduce(at::zeros({static_cast<int64_t>(parameters_.size())}, int_options()));
+    for (size_t i = 0; i < plan_.size(); ++i) exchange(i, zeros_of_bucket(parameters_, plan_[i], is_sparse(i)));
+    wait_for_all(futures_);
+  }
 
  private:
   void on_gradient(size_t index) {
     uses_[index] = 1;
     if (!is_expecting_) return;
     is_ready_[index] = 1;
-    if (is_queued_) return;
-    is_queued_ = true;
+    queue_end();
+  }
+
+  void queue_end() {
+    if (std::exchange(is_queued_, true)) return;
     torch::autograd::Engine::get_default_engine().queue_callback([this] { reduce_all(); });
   }
 
   void reduce_all() {
     const at::NoGradGuard no_grad;
     is_expecting_ = false;
-    const bool may_skip = options_.find_unused_parameters || options_.static_graph;
+    const bool may_skip = counts_uses();
     if (!may_skip) check_all_used();
     auto counts = at::tensor(uses_, at::kInt).to(parameters_.front().device());
     if (may_skip) all_reduce(counts);
-    for (const auto& indices : plan_) reduce_bucket(indices, may_skip ? counts.to(at::kCPU) : at::Tensor());
+    for (size_t i = 0; i < plan_.size(); ++i) reduce_bucket(i, may_skip ? counts.to(at::kCPU) : at::Tensor());
     uses_.assign(parameters_.size(), 0);
+    if (observer_) observer_->on_end();
+    wait_for_all(futures_);
   }
 
-  void reduce_bucket(const std::vector<size_t>& indices, const at::Tensor& counts) {
-    const double factor = 1.0 / options_.process_group->getSize();
-    if (options_.expect_sparse_gradient[indices.front()]) {
-      auto gradient = parameters_[indices.front()].grad().div_(options_.process_group->getSize());
-      all_reduce(gradient);
+  void reduce_bucket(size_t bucket, const at::Tensor& counts) {
+    const auto& indices = plan_[bucket];
+    const int divisor = num_live_ > 0 ? num_live_ : options_.process_group->getSize();
+    const double factor = hook_ ? 1.0 : 1.0 / divisor;
+    if (is_sparse(bucket)) {
+      auto gradient = parameters_[indices.front()].grad();
+      if (!hook_) gradient.div_(divisor);
+      exchange(bucket, gradient);
       return;
     }
     std::vector<at::Tensor> pieces;
@@ -75,46 +116,59 @@ class InlineEngine final : public GradientEngine {
       pieces.push_back((grad.defined() ? grad * factor : at::zeros_like(parameters_[index])).reshape({-1}));
     }
     auto flat = at::cat(pieces);
-    all_reduce(flat);
+    exchange(bucket, flat);
+    std::vector<size_t> given;
     int64_t offset = 0;
     for (const size_t index : indices) {
       const auto& parameter = parameters_[index];
       const auto mean = flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
       offset += parameter.numel();
       if (counts.defined() && counts[static_cast<int64_t>(index)].item<int>() == 0) continue;
+      given.push_back(index);
       auto& grad = parameter.mutable_grad();
       if (!grad.defined()) grad = at::empty_like(parameter);
       grad.copy_(mean);
     }
+    if (observer_) observer_->on_bucket(given);
   }
 
-  void all_reduce(at::Tensor tensor) {
+  bool counts_uses() const { return options_.find_unused_parameters || options_.static_graph; }
+  bool is_sparse(size_t bucket) const { return options_.expect_sparse_gradient[plan_[bucket].front()]; }
+  at::TensorOptions int_options() const { return at::TensorOptions(at::kInt).device(parameters_.front().device()); }
+
+  void exchange(size_t bucket, const at::Tensor& tensor) {
+    if (!hook_) return all_reduce(tensor);
+    std::vector<at::Tensor> parameters;
+    for (const size_t index : plan_[bucket]) parameters.push_back(parameters_[index]);
+    GradBucket seen(bucket, plan_.size(), tensor, std::move(parameters));
+    const auto result = result_of(run_comm_hook(hook_, seen));
+    tensor.copy_(tensor.is_sparse() ? result : result.view_as(tensor));
+  }
+
+  void all_reduce(const at::Tensor& tensor) {
     std::vector<at::Tensor> tensors{tensor};
     options_.process_group->getBackend(tensor.device().type())->allreduce(tensors)->wait();
   }
 
   void check_all_used() const {
-    UnfinishedReduction state{.reader = reader_,
-                              .what = "the step cannot end",
-                              .rank = options_.process_group->getRank(),
-                              .world_size = options_.process_group->getSize(),
-                              .indices = {},
-                              .names = options_.parameter_names,
-                              .num_parameters = parameters_.size()};
-    for (size_t i = 0; i < is_ready_.size(); ++i) {
-      if (!is_ready_[i]) state.indices.push_back(i);
-    }
-    TORCH_CHECK(state.indices.empty(), unfinished_reduction_message(state));
+    if (std::count(is_ready_.begin(), is_ready_.end(), 0) == 0) return;
+    throw_unfinished(options_, reader_, "the step cannot end", is_ready_);
   }
 
   std::vector<at::Tensor> parameters_;
   ReducerOptions options_;
   Reader reader_;
   BucketPlan plan_;
+  CommHook hook_;
+  ReductionObserver* observer_ = nullptr;
+  std::vector<CommHookFuture> futures_;
+  int num_live_ = 0;       // ranks to divide by; 0: all
+  int next_num_live_ = 0;  // the same of the next step
   std::vector<int> uses_;  // since the last reduction, local steps included
   std::vector<char> is_ready_;
   bool is_expecting_ = false;
   bool is_queued_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::vector<parallel::GradientHook> hooks_;
 };
 

@@ -7,6 +7,10 @@
 
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/fused_step.h"
+#include "cohort/parallel/ddp/gradient_norm.h"
+#include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
+#include "cohort/parallel/ddp/hooks/compress_hooks.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/module/synchronize.h"
 
@@ -31,6 +35,9 @@ void settle_options(const std::vector<at::Tensor>& parameters, ReducerOptions& o
                     options.parameter_names.size());
   TORCH_CHECK_VALUE(!options.bucket_cap_mb || *options.bucket_cap_mb > 0,
                     "ddp::ReducerOptions: bucket_cap_mb must be positive, got ", options.bucket_cap_mb.value_or(0));
+  for (const double mb : options.bucket_cap_mb_list) {
+    TORCH_CHECK_VALUE(mb > 0, "ddp::ReducerOptions: each number of bucket_cap_mb_list must be positive, got ", mb);
+  }
 }
 
 std::vector<ParameterInfo> describe(const std::vector<at::Tensor>& parameters, const std::vector<bool>& sparse) {
@@ -54,13 +61,7 @@ void verify_parameters(const Group& group, const std::vector<at::Tensor>& parame
 }
 
 std::unique_ptr<GradientEngine> make_engine(EngineInput input) {
-  auto engine = input.options.engine;
-  if (engine == Engine::kAuto) {
-    const bool on_cpu = std::all_of(input.parameters.begin(), input.parameters.end(),
-                                    [](const at::Tensor& parameter) { return parameter.is_cpu(); });
-    engine = on_cpu ? Engine::kCohort : Engine::kC10d;
-  }
-  switch (engine) {
+  switch (input.options.engine) {
     case Engine::kC10d:
       return make_c10d_engine(std::move(input));
     case Engine::kInline:
@@ -78,11 +79,14 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options)
 Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader) {
   comm::gradients_are_exchanged();
   settle_options(parameters, options);
+  group_ = options.process_group;
+  parameters_ = parameters;
+  for (const bool is_sparse : options.expect_sparse_gradient) expects_sparse_ |= is_sparse;
   if (options.verify_parameters && options.process_group->getSize() > 1) {
     verify_parameters(options.process_group, parameters);
   }
   EngineInput input;
-  input.capacity = bucket_capacity(options.bucket_cap_mb);
+  input.capacity = bucket_capacity(options.bucket_cap_mb, options.bucket_cap_mb_list);
   input.infos = describe(parameters, options.expect_sparse_gradient);
   input.first_plan =
       plan_buckets(input.infos, initial_limits(input.capacity, options.find_unused_parameters, options.static_graph));
@@ -106,6 +110,84 @@ void Reducer::prepare(const std::vector<at::Tensor>& outputs) {
   is_forward_prepared_ = false;
   engine_->prepare(outputs);
 }
+
+void Reducer::register_comm_hook(CommHook hook) {
+  TORCH_CHECK_TYPE(hook, "Communication hook must be callable.");
+  TORCH_CHECK(!has_comm_hook_, "register_comm_hook or register_builtin_comm_hook can only be called once.");
+  engine_->register_comm_hook(std::move(hook));
+  has_comm_hook_ = true;
+  comm_hook_name_ = "custom";
+  if (gradient_norm_) gradient_norm_->look_at_all();
+}
+
+void Reducer::register_builtin_comm_hook(BuiltinCommHookType comm_hook_type) {
+  TORCH_CHECK(!has_comm_hook_, "register_builtin_comm_hook or register_comm_hook can only be called once.");
+  const auto register_as = [this](const char* name, auto hook) {
+    // With the group that the reducer has by then.
+    register_comm_hook([this, hook](GradBucket& bucket) { return hook(group_, bucket); });
+    comm_hook_name_ = name;
+  };
+  switch (comm_hook_type) {
+    case BuiltinCommHookType::kAllReduce:
+      return register_as("BuiltinCommHookType.ALLREDUCE", allreduce_hook);
+    case BuiltinCommHookType::kFp16Compress:
+      return register_as("BuiltinCommHookType.FP16_COMPRESS", fp16_compress_hook);
+  }
+  TORCH_CHECK_VALUE(false, "Unknown built-in DDP comm hook type is provided. No comm hook will be used.");
+}
+
+void Reducer::install_futures(const std::vector<CommHookFuture>& futures) { engine_->install_futures(futures); }
+
+void Reducer::update_process_group(const Group& group) {
+  engine_->reset();
+  is_forward_prepared_ = false;
+  if (!is_member(group)) return;
+  group_ = group;
+  engine_->update_process_group(group);
+  if (gradient_norm_) gradient_norm_->use_group(group);
+}
+
+void Reducer::remove_autograd_hooks() { engine_->remove_hooks(); }
+
+void Reducer::check_not_observed() const {
+  TORCH_CHECK(!fused_step_ && !gradient_norm_,
+              "fuse_step and track_gradient_norm exclude each other, and each can only be called once.");
+}
+
+void Reducer::fuse_step(torch::optim::Optimizer& optimizer) {
+  check_not_observed();
+  TORCH_CHECK(!expects_sparse_,
+              "fuse_step does not support sparse gradients. Call the optimizer's step() after backward instead.");
+  auto step = std::make_unique<FusedStep>(optimizer, parameters_);
+  engine_->observe(*step);
+  fused_step_ = std::move(step);
+}
+
+void Reducer::track_gradient_norm(double norm_type) {
+  check_not_observed();
+  TORCH_CHECK(!expects_sparse_,
+              "track_gradient_norm does not support sparse gradients. Use clip_grad_norm_ after backward.");
+  auto norm = std::make_unique<GradientNorm>(group_, parameters_, norm_type);
+  if (has_comm_hook_) norm->look_at_all();
+  engine_->observe(*norm);
+  gradient_norm_ = std::move(norm);
+}
+
+at::Tensor Reducer::gradient_norm() const {
+  TORCH_CHECK(gradient_norm_, "gradient_norm needs track_gradient_norm, once, before");
+  return gradient_norm_->value();
+}
+
+void Reducer::divide_by_live_ranks(const c10::intrusive_ptr<c10d::Work>& count, int num_live) {
+  engine_->divide_by_live_ranks(count, num_live);
+}
+
+void Reducer::shadow_step() {
+  is_forward_prepared_ = false;
+  engine_->shadow_step();
+}
+
+bool Reducer::needs_outputs() const { return engine_->needs_outputs(); }
 
 void Reducer::finalize() { engine_->finalize(); }
 

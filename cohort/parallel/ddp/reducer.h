@@ -23,11 +23,18 @@
 #include <vector>
 
 #include "cohort/export.h"
+#include "cohort/parallel/ddp/comm_hook.h"
 #include "cohort/parallel/ddp/options.h"
+
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace cohort::ddp {
 
+class FusedStep;
 class GradientEngine;
+class GradientNorm;
 enum class Reader;
 
 class COHORT_API Reducer {
@@ -55,6 +62,41 @@ class COHORT_API Reducer {
   /// static_graph; otherwise throws as prepare(). No effect if backward has already finished the step.
   void finalize();
 
+  /// Reduces every bucket by `hook` from now on, instead of by an all-reduce; see comm_hook.h. Once, and not while backward runs.
+  /// Throws c10::Error otherwise (of the first PyTorch's text).
+  void register_comm_hook(CommHook hook);
+  /// `hook`: called with `state` and a GradBucket, it gives a CommHookFuture.
+  template <class State, class Hook>
+  void register_comm_hook(State state, Hook hook) {
+    register_comm_hook(bind_state(std::move(state), std::move(hook)));
+  }
+  /// One of the two hooks that PyTorch has in C++, over the reducer's group (_register_builtin_comm_hook).
+  void register_builtin_comm_hook(BuiltinCommHookType comm_hook_type);
+
+  /// From now on the end of each backward pass updates the parameters by `optimizer`, bucket by bucket, and lets the gradients
+  /// go: optimizer.step() and zero_grad() have nothing left to do. See docs/guide/ddp.md. `optimizer` must live as long as
+  /// backward passes run.
+  /// Call it once, and on every rank.
+  /// Throws c10::TypeError, c10::ValueError as FusedStep; c10::Error on Engine::kC10d, for sparse gradients, and when called
+  /// again.
+  void fuse_step(torch::optim::Optimizer& optimizer);
+
+  /// From now on each step's reduction finds the norm of order `norm_type` of all averaged gradients, which gradient_norm()
+  /// gives: for clip_grads_with_norm_ (parallel/optim/clip_grad.h), without another pass over them. Once, and on every rank.
+  /// Throws as fuse_step, which it excludes, and c10::ValueError unless `norm_type` is positive.
+  void track_gradient_norm(double norm_type = 2.0);
+  /// A tensor of no dimension, the same on every rank; with a communication hook that of this rank's gradients.
+  /// Throws c10::Error if no step has ended since track_gradient_norm().
+  at::Tensor gradient_norm() const;
+
+  /// Reduces over `group` from now on, as after ranks were lost; a step that was not finished is forgotten, and buckets are
+  /// built anew. Collective over `group`; a rank that is no member of it only forgets the step. Not while backward runs.
+  /// Parameters are not made equal again: with fuse_step some ranks may have updated what others have not, so load a checkpoint
+  /// or broadcast them. The state of a communication hook keeps its group, but for the built-in ones.
+  void update_process_group(const Group& group);
+  /// Gradients stay on each rank from now on, for good (PyTorch's _remove_autograd_hooks).
+  void remove_autograd_hooks();
+
   /// Parameter indices per bucket, in the order in which the buckets are reduced.
   std::vector<std::vector<size_t>> buckets() const;
   /// True once the buckets follow the order in which gradients became ready.
@@ -62,9 +104,27 @@ class COHORT_API Reducer {
 
  private:
   friend class Replica;
+  friend class LoggingData;
+  friend class ReplicaJoinHook;
   Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader);
+  bool tracks_gradient_norm() const { return gradient_norm_ != nullptr; }
+  bool needs_outputs() const;
+  void check_not_observed() const;
+  // For Join, see parallel/module/join.h: the next step's gradients are divided by `num_live`, the number of ranks that have
+  // data, which the completed work `count` has found.
+  void divide_by_live_ranks(const c10::intrusive_ptr<c10d::Work>& count, int num_live);
+  void install_futures(const std::vector<CommHookFuture>& futures);
+  // On a rank without data, after prepare_forward(): takes part in the reduction of the other ranks' step, with zeros.
+  void shadow_step();
 
+  Group group_;
+  std::vector<at::Tensor> parameters_;
+  bool expects_sparse_ = false;
+  std::unique_ptr<FusedStep> fused_step_;
+  std::unique_ptr<GradientNorm> gradient_norm_;
   std::unique_ptr<GradientEngine> engine_;
+  bool has_comm_hook_ = false;
+  std::string comm_hook_name_;  // see logging_data.h
   bool is_forward_prepared_ = false;
 };
 

@@ -181,6 +181,14 @@ std::string none_unused_message(Reader reader) {
          "parameters always take part.";
 }
 
+std::string create_graph_message() {
+  return "Using DistributedDataParallel with create_graph=True is not well-supported: gradients are averaged over the "
+         "ranks, but "
+         "gradients of these gradients are each rank's own, as backward does not go through the averaging. Average "
+         "them "
+         "yourself, for instance by all_reduce.";
+}
+
 std::string different_parameters_message(int rank, int world_size, std::string reason) {
   const std::string of_modules = "DDP expects same model across all ranks, but ";
   if (reason.starts_with(of_modules)) reason = reason.substr(of_modules.size());

@@ -46,6 +46,7 @@ COHORT_TEST_API std::string graph_changed_message(const ExtraGradient& state);
 COHORT_TEST_API std::string failed_before_message(Reader reader, const std::string& failure);
 /// The search for unused parameters has found none.
 COHORT_TEST_API std::string none_unused_message(Reader reader);
+std::string create_graph_message();
 /// `reason`: LibTorch's text. Readers are ddp::Reducer's.
 COHORT_TEST_API std::string different_parameters_message(int rank, int world_size, std::string reason);
 

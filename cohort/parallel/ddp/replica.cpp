@@ -8,12 +8,16 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
 #include <set>
 #include <unordered_set>
 
+#include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/purpose.h"
+#include "cohort/parallel/ddp/delayed_all_reduce.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/ddp/replica_join.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "cohort/parallel/module/synchronize.h"
 
@@ -35,7 +39,7 @@ bool has_sparse_gradients(const Module& module) {
 }
 
 // Parameters that need gradients, module by module, each once: a shared parameter counts where it is met first.
-NamedParameters trainable_parameters(const Module& root) {
+NamedParameters trainable_parameters(const Module& root, const std::set<std::string>& ignored) {
   NamedParameters result;
   std::unordered_set<const void*> seen;
   for (const auto& item : root.named_modules(/*name_prefix=*/"")) {
@@ -44,7 +48,8 @@ NamedParameters trainable_parameters(const Module& root) {
     const auto prefix = item.key().empty() ? "" : item.key() + ".";
     for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
       const auto& tensor = parameter.value();
-      if (!tensor.requires_grad() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+      if (!tensor.requires_grad() || ignored.contains(prefix + parameter.key())) continue;
+      if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
       result.names.push_back(prefix + parameter.key());
       result.tensors.push_back(tensor);
       result.is_sparse.push_back(is_sparse);
@@ -53,11 +58,32 @@ NamedParameters trainable_parameters(const Module& root) {
   return result;
 }
 
-std::vector<at::Tensor> without_duplicates(const std::vector<at::Tensor>& tensors) {
+// Two reducers would each divide what the other one has divided.
+void check_averaged_once(const Module& root, const NamedParameters& parameters) {
+  for (const auto& item : root.named_modules(/*name_prefix=*/"")) {
+    if (!dynamic_cast<const Replicated*>(item.value().get())) continue;
+    for (const auto& inner : item.value()->parameters()) {
+      const auto is_inner = [&](const at::Tensor& parameter) { return parameter.is_same(inner); };
+      const auto found = std::find_if(parameters.tensors.begin(), parameters.tensors.end(), is_inner);
+      TORCH_CHECK_VALUE(found == parameters.tensors.end(), "DistributedDataParallel: the module ",
+                        item.key().empty() ? "" : "\"" + item.key() + "\" inside ",
+                        "is wrapped already, so that gradients such as that of \"",
+                        parameters.names[found - parameters.tensors.begin()],
+                        "\" would be averaged twice. Wrap it once, or list its parameters in "
+                        "parameters_and_buffers_to_ignore.");
+    }
+  }
+}
+
+// Those with other names, detached, each once.
+std::vector<at::Tensor> select(const torch::OrderedDict<std::string, at::Tensor>& tensors,
+                               const std::set<std::string>& ignored) {
   std::vector<at::Tensor> result;
   std::unordered_set<const void*> seen;
-  for (const auto& tensor : tensors) {
-    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) result.push_back(tensor.detach());
+  for (const auto& entry : tensors) {
+    const auto& tensor = entry.value();
+    if (!tensor.defined() || ignored.contains(entry.key())) continue;
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) result.push_back(tensor.detach());
   }
   return result;
 }
@@ -87,31 +113,52 @@ void check_devices(const std::vector<at::Tensor>& parameters, const Options& opt
                     device_list(devices), ".");
 }
 
-void synchronise_module(const Module& module, const std::vector<at::Tensor>& parameters, const Group& group) {
-  if (group->getSize() == 1) return;
-  parallel::verify_same_parameters(group, parameters);
-  auto states = without_duplicates(module.parameters());
-  const auto buffers = without_duplicates(module.buffers());
-  states.insert(states.end(), buffers.begin(), buffers.end());
-  parallel::broadcast_from_first(group, states);
-}
-
 }  // namespace
 
+Replica::~Replica() {
+  if (base::get_env("COHORT_DDP_REPORT") == "1") print_report();
+}
+
+std::vector<at::Tensor> Replica::exchanged_parameters() const {
+  return select(module_.named_parameters(), options_.parameters_and_buffers_to_ignore);
+}
+
+std::vector<at::Tensor> Replica::exchanged_buffers() const {
+  return select(module_.named_buffers(), options_.parameters_and_buffers_to_ignore);
+}
+
 Replica::Replica(Module& module, Options options) : options_(std::move(options)), module_(module) {
-  auto parameters = trainable_parameters(module_);
+  auto& delayed = options_.delay_all_reduce_named_params;
+  TORCH_CHECK_VALUE(delayed.empty() != options_.param_to_hook_all_reduce.defined(),
+                    "delay_all_reduce_named_params and param_to_hook_all_reduce need to be set at the same time.");
+  for (const auto& [name, parameter] : delayed) options_.parameters_and_buffers_to_ignore.insert(name);
+  auto parameters = trainable_parameters(module_, options_.parameters_and_buffers_to_ignore);
   TORCH_CHECK(
-      !parameters.tensors.empty(),
+      !parameters.tensors.empty() || !delayed.empty(),
       "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.");
-  check_devices(module_.parameters(), options_);
+  check_averaged_once(module_, parameters);
+  check_devices(parameters.tensors.empty() ? module_.parameters() : exchanged_parameters(), options_);
   if (!options_.device_ids.empty() && !options_.output_device) options_.output_device = options_.device_ids.front();
+  device_ = (parameters.tensors.empty() ? delayed.front().second : parameters.tensors.front()).device();
   if (!options_.process_group) options_.process_group = default_group();
   TORCH_CHECK_VALUE(is_member(options_.process_group),
                     "DistributedDataParallel: this rank is not a member of the process group");
-  if (options_.init_sync) synchronise_module(module_, parameters.tensors, options_.process_group);
+  if (!delayed.empty()) {
+    std::vector<at::Tensor> tensors;
+    for (const auto& [name, parameter] : delayed) tensors.push_back(parameter);
+    delayed_ = std::make_unique<DelayedAllReduce>(options_.process_group, tensors, options_.param_to_hook_all_reduce);
+  }
+  if (parameters.tensors.empty()) return;
+  if (options_.init_sync && options_.process_group->getSize() > 1) {
+    parallel::verify_same_parameters(options_.process_group, parameters.tensors);
+    broadcast_states(/*source=*/0, /*with_buffers=*/true);
+  }
   ReducerOptions reducer_options;
   reducer_options.process_group = options_.process_group;
   reducer_options.bucket_cap_mb = options_.bucket_cap_mb;
+  reducer_options.bucket_cap_mb_list = options_.bucket_cap_mb_list;
+  reducer_options.skip_all_reduce_unused_params = options_.skip_all_reduce_unused_params;
+  reducer_options.batched_grad_copy = options_.batched_grad_copy;
   reducer_options.find_unused_parameters = options_.find_unused_parameters;
   reducer_options.static_graph = options_.static_graph;
   reducer_options.gradient_as_bucket_view = options_.gradient_as_bucket_view;
@@ -127,7 +174,18 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   }
 }
 
-Replica::~Replica() = default;
+Reducer& Replica::reducer() {
+  TORCH_CHECK(reducer_,
+              "DistributedDataParallel: the all-reduce of every parameter is delayed, so there is no reducer.");
+  return *reducer_;
+}
+
+void Replica::broadcast_states(int source, bool with_buffers) const {
+  auto states = exchanged_parameters();
+  const auto buffers = with_buffers ? exchanged_buffers() : std::vector<at::Tensor>();
+  states.insert(states.end(), buffers.begin(), buffers.end());
+  parallel::broadcast_from(options_.process_group, states, source);
+}
 
 // One warning where the module is trained by a forward pass of its own: ranks then drift apart, at full speed and without an
 // error.
@@ -143,24 +201,138 @@ void Replica::note_gradient() {
   }
 }
 
+void Replica::update_process_group(const Group& group) {
+  if (reducer_) reducer_->update_process_group(group);
+  announcement_.reset();
+  num_live_work_.reset();
+  if (!is_member(group)) return;
+  if (delayed_) delayed_->use_group(group);
+  options_.process_group = group;
+}
+
+void Replica::remove_autograd_hooks() {
+  if (reducer_) reducer_->remove_autograd_hooks();
+  delayed_.reset();
+  is_removed_ = true;
+}
+
 std::optional<c10::Device> Replica::input_device() const {
   if (options_.device_ids.empty()) return std::nullopt;
   return options_.device_ids.front();
 }
 
 void Replica::before_forward() {
-  if (at::GradMode::is_enabled()) reducer_->prepare_forward();
-  if (!synchronises_buffers_ || !options_.forward_sync_buffers || options_.process_group->getSize() == 1) return;
+  if (!reducer_) return;
+  if (is_in_join()) {
+    num_live_work_ = Join::notify_join_context(*this);
+  } else {
+    num_live_work_.reset();  // of a forward pass in a Join that has thrown
+    announcement_.reset();
+  }
+  if (at::GradMode::is_enabled() || is_in_join()) reducer_->prepare_forward();
+  if (synchronises_buffers_at(BufferCommHookLocation::kPreForward)) synchronise_buffers(/*is_candidate=*/true);
+  if (is_in_join()) announce_step();
+}
+
+bool Replica::synchronises_buffers_at(BufferCommHookLocation location) const {
+  return synchronises_buffers_ && options_.forward_sync_buffers && location == buffer_hook_location_;
+}
+
+void Replica::register_buffer_comm_hook(BufferCommHook hook, BufferCommHookLocation location) {
+  TORCH_CHECK_TYPE(hook, "Buffer communication hook must be callable.");
+  buffer_hook_ = std::move(hook);
+  buffer_hook_location_ = location;
+}
+
+void Replica::synchronise_buffers(bool is_candidate) {
+  if (options_.process_group->getSize() == 1 && !buffer_hook_ && !is_in_join()) return;
+  const auto buffers = exchanged_buffers();
+  if (buffers.empty()) return;
   const base::CalledFor purpose(base::Purpose::kDdpBuffers);
-  parallel::broadcast_from_first(options_.process_group, without_duplicates(module_.buffers()));
+  const int source = is_in_join() ? find_common_rank(is_candidate) : 0;
+  if (buffer_hook_) return run_buffer_hook();
+  if (options_.process_group->getSize() > 1) parallel::broadcast_from(options_.process_group, buffers, source);
+}
+
+void Replica::run_buffer_hook() {
+  NamedBuffers buffers;
+  for (const auto& entry : module_.named_buffers()) {
+    const auto& buffer = entry.value();
+    if (!buffer.defined() || options_.parameters_and_buffers_to_ignore.contains(entry.key())) continue;
+    buffers.emplace_back(entry.key(), buffer.detach());
+  }
+  const auto futures = buffer_hook_(buffers);
+  if (!futures.empty()) reducer_->install_futures(futures);
+}
+
+// The largest rank among the candidates. Collective.
+int Replica::find_common_rank(bool is_candidate) const {
+  const auto rank = at::full({1}, is_candidate ? options_.process_group->getRank() : -1,
+                             at::TensorOptions(at::kLong).device(device_));
+  all_reduce(rank, {.op = ReduceOp::MAX, .group = options_.process_group});
+  return rank.item<int>();
+}
+
+bool Replica::reduces_gradients() const {
+  return at::GradMode::is_enabled() && synchronises_gradients_ && !is_removed_;
+}
+
+void Replica::track_gradient_norm(double norm_type) {
+  TORCH_CHECK(
+      !is_in_join(),
+      "track_gradient_norm cannot be called inside of a join, of which the other ranks may have no data any more. "
+      "Use clip_grad_norm_ after backward.");
+  TORCH_CHECK(
+      !delayed_,
+      "track_gradient_norm and delay_all_reduce_named_params exclude each other: delayed gradients are not in the "
+      "norm. Use clip_grad_norm_ after backward.");
+  reducer().track_gradient_norm(norm_type);
+}
+
+// Ranks without data learn if gradients will be exchanged in this step.
+void Replica::announce_step() {
+  const auto flag = at::full({1}, reduces_gradients() ? 1 : 0, at::TensorOptions(at::kFloat).device(device_));
+  announcement_ = all_reduce(flag, {.group = options_.process_group, .async_op = true});
+}
+
+void Replica::await_announcements() {
+  announcement_->wait();
+  announcement_.reset();
+  const auto count = std::exchange(num_live_work_, {});
+  if (!count) return;
+  count->wait();
+  if (divides_by_live_ranks_ && reduces_gradients()) {
+    reducer_->divide_by_live_ranks(count, static_cast<int>(count->result().front().item<float>()));
+  }
+}
+
+std::unique_ptr<JoinHook> Replica::join_hook(const JoinOptions& options) {
+  TORCH_CHECK(!reducer().tracks_gradient_norm(),
+              "join and track_gradient_norm exclude each other: ranks without data know nothing of their share of the "
+              "norm. Use "
+              "clip_grad_norm_ after backward.");
+  was_in_join_ = true;
+  TORCH_CHECK(
+      !options_.skip_all_reduce_unused_params,
+      "join and skip_all_reduce_unused_params exclude each other: ranks without data do not know which buckets the "
+      "others leave out.");
+  TORCH_CHECK(!delayed_,
+              "join and delay_all_reduce_named_params exclude each other: ranks without data take no part in delayed "
+              "all-reduces.");
+  divides_by_live_ranks_ = !options.divide_by_initial_world_size;
+  return std::make_unique<ReplicaJoinHook>(*this);
 }
 
 void Replica::after_forward(const std::vector<at::Tensor>& outputs) {
-  const bool is_synchronised = at::GradMode::is_enabled() && synchronises_gradients_;
+  if (delayed_ && at::GradMode::is_enabled()) delayed_->prepare();
+  if (!reducer_) return;
+  const bool is_synchronised = reduces_gradients();
   if (at::GradMode::is_enabled()) {
     ++num_forwards_;
     is_local_ = !synchronises_gradients_;
   }
+  if (announcement_) await_announcements();
+  if (synchronises_buffers_at(BufferCommHookLocation::kPostForward)) synchronise_buffers(/*is_candidate=*/true);
   synchronises_buffers_ = is_synchronised;
   if (is_synchronised) reducer_->prepare(outputs);
 }

@@ -9,11 +9,18 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cohort/export.h"
+#include "cohort/parallel/ddp/buffer_comm_hook.h"
 #include "cohort/parallel/ddp/options.h"
 #include "cohort/parallel/ddp/reducer.h"
+#include "cohort/parallel/module/join.h"
+
+namespace c10 {
+struct DDPLoggingData;
+}
 
 namespace torch::nn {
 class Module;
@@ -25,16 +32,25 @@ class GradientHook;
 
 namespace cohort::ddp {
 
-class COHORT_API Replica {
+/// What tells modules that average their gradients already from others.
+class COHORT_API Replicated {
+ public:
+  virtual ~Replicated() = default;
+};
+
+class DelayedAllReduce;
+
+class COHORT_API Replica final : public Joinable {
  public:
   /// Collective. Throws as DistributedDataParallel's constructor.
   Replica(torch::nn::Module& module, Options options);
-  ~Replica();
+  ~Replica() override;
 
   /// Collective when buffers are synchronised or buckets rebuilt.
   void before_forward();
-  /// `outputs`: every tensor that forward returned.
+  /// `outputs`: every tensor that forward returned, if needs_outputs().
   void after_forward(const std::vector<at::Tensor>& outputs);
+  bool needs_outputs() const { return reducer_ && reducer_->needs_outputs(); }
 
   bool synchronises_gradients() const { return synchronises_gradients_; }
   void set_synchronises_gradients(bool value) { synchronises_gradients_ = value; }
@@ -42,21 +58,64 @@ class COHORT_API Replica {
   /// Device to which inputs are moved, and outputs after forward; absent: they stay where they are.
   std::optional<c10::Device> input_device() const;
   std::optional<c10::Device> output_device() const { return options_.output_device; }
-  Reducer& reducer() { return *reducer_; }
+  std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;
+  c10::Device join_device() const override { return device_; }
+  Group join_process_group() const override { return options_.process_group; }
+  /// Throws c10::Error if delay_all_reduce_named_params leaves it nothing to do.
+  Reducer& reducer();
+  /// See buffer_comm_hook.h. Another call takes the place of the hook before. Throws c10::TypeError for an empty function.
+  void register_buffer_comm_hook(BufferCommHook hook, BufferCommHookLocation location);
+  /// As Reducer::update_process_group; buffers and joins follow.
+  void update_process_group(const Group& group);
+  /// As Reducer::track_gradient_norm. Throws c10::Error inside of a join, and with delayed gradients, too.
+  void track_gradient_norm(double norm_type);
+  /// As Reducer::remove_autograd_hooks, delayed gradients included.
+  void remove_autograd_hooks();
   const Options& options() const { return options_; }
+  /// See logging_data.h.
+  c10::DDPLoggingData ddp_logging_data() const;
+  /// Throws c10::ValueError unless `sample_rate` is positive.
+  void set_ddp_runtime_logging_sample_rate(int64_t sample_rate);
+  std::string ddp_report() const;
 
  private:
+  friend class ReplicaJoinHook;
+  friend class LoggingData;
   void note_gradient();
+  void print_report() const;
+  bool reduces_gradients() const;
+  // Inside of a Join `is_candidate` says if this rank's buffers may become everybody's.
+  void synchronise_buffers(bool is_candidate);
+  bool synchronises_buffers_at(BufferCommHookLocation location) const;
+  void run_buffer_hook();
+  // Without those to be ignored, detached, each once.
+  std::vector<at::Tensor> exchanged_parameters() const;
+  std::vector<at::Tensor> exchanged_buffers() const;
+  // Every rank's model becomes that of `source`.
+  void broadcast_states(int source, bool with_buffers) const;
+  int find_common_rank(bool is_candidate) const;
+  void announce_step();
+  void await_announcements();
 
   Options options_;
   torch::nn::Module& module_;
-  std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<DelayedAllReduce> delayed_;
+  std::unique_ptr<Reducer> reducer_;  // null if all gradients are delayed
+  bool was_in_join_ = false;
   bool synchronises_gradients_ = true;
+  bool is_removed_ = false;
+  BufferCommHook buffer_hook_;
+  BufferCommHookLocation buffer_hook_location_ = BufferCommHookLocation::kPreForward;
   bool synchronises_buffers_ = true;  // off for the forward after a local one
   // Forward passes under DDP whose backward has not come yet, and whether the last of them was local.
   std::atomic<int> num_forwards_ = 0;
   std::atomic<bool> is_local_ = false;
   std::unique_ptr<parallel::GradientHook> hook_;
+  // Inside of a Join: collectives that tell ranks without data of this forward pass. The first may count those that have some.
+  c10::Device device_ = c10::kCPU;
+  bool divides_by_live_ranks_ = false;
+  WorkPtr num_live_work_;
+  WorkPtr announcement_;
 };
 
 }  // namespace cohort::ddp

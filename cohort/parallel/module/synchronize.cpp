@@ -16,8 +16,8 @@ void verify_same_parameters(const Group& group, const std::vector<at::Tensor>& p
   c10d::verify_params_across_processes(group, parameters, std::nullopt);
 }
 
-void broadcast_from_first(const Group& group, const std::vector<at::Tensor>& tensors) {
-  if (!tensors.empty()) c10d::broadcast_coalesced(group, tensors, kBroadcastBytes, /*rank=*/0);
+void broadcast_from(const Group& group, const std::vector<at::Tensor>& tensors, int source) {
+  if (!tensors.empty()) c10d::broadcast_coalesced(group, tensors, kBroadcastBytes, source);
 }
 
 }  // namespace cohort::parallel

@@ -53,6 +53,17 @@ struct DefaultArguments : torch::nn::Module {
   }
 };
 
+/// The owner of a module from which `wrapper`, named as users know it, is made. Throws c10::ValueError where no std::shared_ptr
+/// owns the module.
+template <class Net>
+std::shared_ptr<Net> owner_of(Net& net, const char* wrapper) {
+  auto owner = std::dynamic_pointer_cast<Net>(net.weak_from_this().lock());
+  TORCH_CHECK_VALUE(owner, wrapper,
+                    " keeps the module that it wraps alive, but no std::shared_ptr owns this one; make it by "
+                    "std::make_shared, or by its holder, such as torch::nn::Linear");
+  return owner;
+}
+
 template <class Net>
 class WrapperBase : public torch::nn::Module {
  public:

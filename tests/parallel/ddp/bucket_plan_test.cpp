@@ -103,5 +103,16 @@ TEST(BucketPlan, EqualsLibTorchsOnRandomParameterLists) {
   }
 }
 
+TEST(BucketPlan, ListOfCapacitiesIsForEachBucketInTheFirstStepToo) {
+  const auto capacity = bucket_capacity(1.0, {0.5, 3, 2});
+  constexpr size_t kMiB = 1024 * 1024;
+  const BucketLimits expected{kMiB / 2, 3 * kMiB, 2 * kMiB};
+  EXPECT_EQ(initial_limits(capacity, false, false), expected);
+  EXPECT_EQ(initial_limits(capacity, true, true), expected);
+  EXPECT_EQ(rebuild_limits(capacity), expected);
+  EXPECT_EQ(capacity.bytes, 3 * kMiB);
+  EXPECT_EQ(rebuild_limits(bucket_capacity({})), (BucketLimits{kMiB, 25 * kMiB}));
+}
+
 }  // namespace
 }  // namespace cohort::ddp

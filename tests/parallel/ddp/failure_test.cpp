@@ -14,7 +14,8 @@ namespace {
 
 using testing::MatchesRegex;
 
-// argument 0: "killed" and "stopped" do that to rank 1 inside its own backward pass, "neither" leaves it to the test.
+// argument 0: "killed" and "stopped" do that to rank 1 inside its own backward pass, "neither" leaves it to the test; or where
+// rank 1 throws, "forward" or "backward".
 COHORT_WORKER(trains_until_a_rank_is_missing) {
   InitOptions options{.backend = test::backend_of_tests()};
   const auto& fate = test::worker_arguments().at(0);
@@ -28,14 +29,19 @@ COHORT_WORKER(trains_until_a_rank_is_missing) {
         std::cout << "training"
                   << "\n"
                   << std::flush;
+      if (fate == "forward" && step == 5 && get_rank() == 1) (void)ddp(at::ones({4, 9}));
       auto output = ddp(at::ones({4, 8}));
-      if (fate != "neither" && step == 5 && get_rank() == 1) {
+      if (fate == "backward" && step == 5 && get_rank() == 1) {
+        output.register_hook([](const at::Tensor&) { throw std::runtime_error("the data of rank 1 are bad"); });
+      }
+      if ((fate == "killed" || fate == "stopped") && step == 5 && get_rank() == 1) {
         output.register_hook([&](const at::Tensor&) { raise(fate == "killed" ? SIGKILL : SIGSTOP); });
       }
       ddp->zero_grad();
       output.sum().backward();
     }
   } catch (const c10::Error& error) {
+    if (get_rank() == 1) throw;
     std::cout << error.what_without_backtrace() << "\n" << std::flush;
   }
 }
@@ -50,12 +56,16 @@ std::string head(int rank) {
          ", [0-9.]+ [KMi]*B float32\n  caused by: ";
 }
 
-std::string text_of_the_killed(int rank) {
+std::string text_of_the_lost(int rank, const std::string& how) {
   const std::string hint = "  hint: look at the output of rank 1 for the reason";
   const auto begin = head(rank) + process(1);
-  if (is_shm()) return begin + "(was killed by signal 9 \\(SIGKILL\\)|has ended)\n" + hint + "\n";
+  if (is_shm()) return begin + how + "\n" + hint + "\n";
   return begin + "is gone\n(  caused by: [^\n]*\n)?" + hint +
          "; if it ended well, the ranks do not take the same steps; .*\n";
+}
+
+std::string text_of_the_killed(int rank) {
+  return text_of_the_lost(rank, "(was killed by signal 9 \\(SIGKILL\\)|has ended)");
 }
 
 // Whose time is over first tells the other.
@@ -106,6 +116,23 @@ TEST(DdpFailure, RankStoppedInBackwardIsNamedMessage) {
   for (const int rank : {0, 2}) {
     EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
     EXPECT_THAT(results[rank].output, MatchesRegex(text_of_the_stopped(rank)));
+  }
+}
+
+// It ends by its exception, in the middle of a step of the others.
+TEST(DdpFailure, RankThatThrowsIsNamedMessage) {
+  for (const std::string where : {"forward", "backward"}) {
+    const auto results =
+        test::run_workers("trains_until_a_rank_is_missing",
+                          {.world_size = 3, .arguments = {where}, .time_limit = std::chrono::seconds(40)});
+    EXPECT_EQ(results[1].exit_code, 1);
+    EXPECT_THAT(results[1].errors,
+                testing::HasSubstr(where == "forward" ? "mat1 and mat2 shapes cannot be multiplied (4x9 and 8x256)"
+                                                      : "the data of rank 1 are bad"));
+    for (const int rank : {0, 2}) {
+      EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
+      EXPECT_THAT(results[rank].output, MatchesRegex(text_of_the_lost(rank, "has ended( with exit code 1)?")));
+    }
   }
 }
 

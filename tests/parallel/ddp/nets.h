@@ -1,7 +1,11 @@
 /// Small networks that between them meet what DDP must handle.
 #pragma once
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
 #include <torch/nn.h>
+
+#include <mutex>
 
 namespace cohort::test {
 
@@ -51,6 +55,22 @@ struct MixedImpl : torch::nn::Module {
   torch::nn::Linear head{nullptr};
 };
 TORCH_MODULE(Mixed);
+
+/// With the same parameters at each call. LibTorch's default generator is one for all ranks that are threads, so none of them
+/// may draw from it while another does.
+template <class Net>
+Net seeded_net() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  torch::manual_seed(5);
+  return Net();
+}
+
+/// Another one for every rank and step.
+inline at::Tensor batch_of(int rank, int64_t step, int64_t features = 8) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(1000 * step + rank);
+  return at::randn({4, features}, generator, at::kFloat);
+}
 
 inline std::vector<at::Tensor> trainable(const torch::nn::Module& module) { return module.parameters(); }
 

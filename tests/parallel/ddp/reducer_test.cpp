@@ -5,29 +5,19 @@
 #include <torch/torch.h>
 
 #include "cohort/comm/shm/make_shm_backend.h"
+#include "cohort/parallel/ddp/bucket_plan.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
 
 namespace cohort::ddp {
 namespace {
 
+using test::batch_of;
 using test::Branches;
 using test::Mixed;
 using test::Mlp;
 using test::run_rank_threads;
-
-at::Tensor batch_of(int rank, int64_t step, int64_t features = 8) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(1000 * step + rank);
-  return at::randn({4, features}, generator, at::kFloat);
-}
-
-template <class Net>
-Net seeded_net() {
-  static std::mutex mutex;  // LibTorch's default generator is global
-  const std::lock_guard lock(mutex);
-  torch::manual_seed(5);
-  return Net();
-}
+using test::seeded_net;
 
 void expect_equal(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
   if (actual.defined() != expected.defined()) throw std::runtime_error(what + ": only one is defined");
@@ -58,7 +48,7 @@ Run run_engine(int world_size, ReducerOptions options, int64_t steps, const Step
     Reducer reducer(net->parameters(), rank_options);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     for (int64_t i = 0; i < steps; ++i) {
-      optimizer.zero_grad();
+      net->zero_grad();  // the optimizer's would detach views of buckets in place
       step(reducer, *net, rank, i);
       for (const auto& parameter : net->parameters()) {
         run.gradients[rank].push_back(parameter.grad().defined() ? parameter.grad().clone() : at::Tensor());
@@ -371,6 +361,65 @@ TEST(Reducer, LeavesNoHookBehind) {
     plain_step<Mlp>(second, *net, rank, 0);
     plain_step<Mlp>(second, *net, rank, 1);
   });
+}
+
+// `right` is used nowhere; its bucket is left out of the reduction, and its gradient stays what it was.
+TEST(Reducer, UnusedBucketsAreNotReducedIfAskedFor) {
+  for (const bool is_static : {false, true}) {
+    run_rank_threads(2,
+                     [&](int rank, const Group& group) {
+                       std::vector<uint64_t> num_operations;
+                       for (const bool skips : {false, true}) {
+                         auto net = seeded_net<Branches>();
+                         Reducer reducer(net->parameters(), {.process_group = group,
+                                                             .bucket_cap_mb = 0.00001,
+                                                             .find_unused_parameters = !is_static,
+                                                             .static_graph = is_static,
+                                                             .skip_all_reduce_unused_params = skips});
+                         const auto backend = group->getBackend(c10::DeviceType::CPU);
+                         for (int step = 0; step < 4; ++step) {
+                           net->zero_grad();
+                           net->right->bias.mutable_grad() = torch::full({4}, rank + 1.0);
+                           reducer.prepare_forward();
+                           const auto begin = backend->getSequenceNumberForGroup();
+                           const auto output = net->forward(batch_of(rank, step), true, false);
+                           reducer.prepare({output});
+                           output.sum().backward();
+                           num_operations.push_back(backend->getSequenceNumberForGroup() - begin);
+                           expect_equal(net->left->bias.grad(), torch::full({4}, 4.0), "used");
+                           expect_equal(net->right->bias.grad(), torch::full({4}, rank + 1.0), "unused");
+                         }
+                       }
+                       require(num_operations[7] + 2 == num_operations[3], "two buckets fewer");
+                     },
+                     {.make_backend = comm::make_shm_backend});
+  }
+}
+
+TEST_P(EngineAgreement, CopiesInBatchesEqualLibTorchs) {
+  auto with = [&](Engine engine, bool is_view) {
+    ReducerOptions options;
+    options.bucket_cap_mb = 0.0005;
+    options.gradient_as_bucket_view = is_view;
+    options.batched_grad_copy = true;
+    options.engine = engine;
+    return run_engine<Mlp>(GetParam(), options, 5, plain_step<Mlp>);
+  };
+  for (const bool is_view : {false, true}) expect_same(with(Engine::kCohort, is_view), with(Engine::kC10d, is_view));
+}
+
+TEST_P(EngineAgreement, ListsOfCapacitiesEqualLibTorchs) {
+  auto with = [&](Engine engine) {
+    ReducerOptions options;
+    options.bucket_cap_mb_list = {0.0001, 0.001};
+    options.engine = engine;
+    return run_engine<Mlp>(GetParam(), options, 5, plain_step<Mlp>);
+  };
+  const auto ours = with(Engine::kCohort);
+  const auto theirs = with(Engine::kC10d);
+  expect_same(ours, theirs);
+  EXPECT_EQ(ours.buckets, theirs.buckets);
+  EXPECT_EQ(ours.buckets[0].size(), 3u);
 }
 
 }  // namespace

@@ -82,6 +82,36 @@ TEST(Replica, BuffersFollowRankZeroBeforeEachSynchronisedForward) {
   });
 }
 
+// The future is waited for at the end of backward, when its value replaces what the ranks had.
+TEST(Replica, BufferHooksTakeThePlaceOfTheBroadcast) {
+  for (const auto engine : {Engine::kCohort, Engine::kC10d, Engine::kInline}) {
+    for (const auto location : {BufferCommHookLocation::kPreForward, BufferCommHookLocation::kPostForward}) {
+      run_rank_threads(2, [&](int rank, const Group& group) {
+        Buffered net;
+        DistributedDataParallel ddp(net, {.process_group = group, .engine = engine});
+        int num_calls = 0;
+        const auto hook = [&](const Group& state, const NamedBuffers& buffers) {
+          ++num_calls;
+          if (buffers.size() != 1 || buffers.front().first != "seen") throw std::runtime_error("other buffers");
+          auto buffer = buffers.front().second;
+          auto work = all_reduce(buffer, {.op = ReduceOp::MAX, .group = state, .async_op = true});
+          return std::vector<CommHookFuture>{work->getFuture()->then(
+              [buffer](c10::ivalue::Future&) {
+                buffer.add_(100);
+                return c10::IValue(buffer);
+              },
+              c10::TensorType::get())};
+        };
+        ddp->register_buffer_comm_hook(group, hook, location);
+        net->seen.fill_(rank + 5);
+        ddp(torch::ones({2})).sum().backward();
+        require_equal(net->seen, torch::full({1}, 106.0), "after the hook");
+        if (num_calls != 1) throw std::runtime_error(c10::str(num_calls, " calls"));
+      });
+    }
+  }
+}
+
 TEST(Replica, ForwardSyncBuffersOffLeavesBuffersLocal) {
   run_rank_threads(2, [](int rank, const Group& group) {
     Buffered net;
@@ -169,6 +199,26 @@ TEST(Replica, SparseEmbeddingsAreRecognised) {
     DistributedDataParallel<torch::nn::SequentialImpl> ddp(net, {.process_group = group});
     ddp(torch::tensor({rank, 3})).sum().backward();
     if (!net->parameters()[0].grad().is_sparse()) throw std::runtime_error("the gradient is not sparse");
+  });
+}
+
+TEST(Replica, IgnoredParametersAndBuffersStayEachRanksOwn) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    Mlp net;
+    net->first->bias.data().fill_(rank);
+    net->second->bias.data().fill_(rank);
+    const auto seen = net->second->register_buffer("seen", torch::full({1}, rank));
+    Options options;
+    options.process_group = group;
+    options.parameters_and_buffers_to_ignore = {"second.bias", "second.seen"};
+    DistributedDataParallel ddp(net, options);
+    require_equal(net->first->bias.detach(), torch::zeros({16}), "exchanged");
+    require_equal(net->second->bias.detach(), torch::full({16}, 1.0 * rank), "ignored");
+    (ddp(torch::ones({1, 8})).sum() * 0 + (net->first->bias.sum() + net->second->bias.sum()) * (rank + 1)).backward();
+    require_equal(net->first->bias.grad(), torch::full({16}, 1.5), "reduced");
+    require_equal(net->second->bias.grad(), torch::full({16}, rank + 1.0), "not reduced");
+    ddp(torch::ones({1, 8}));
+    require_equal(seen, torch::full({1}, rank), "buffer");
   });
 }
 

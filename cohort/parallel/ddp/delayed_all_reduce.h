@@ -1,0 +1,39 @@
+/// DelayedAllReduce: parameters whose gradients are averaged together, at one moment of the backward pass that the user chooses,
+/// instead of bucket by bucket (delay_all_reduce_named_params of torch/nn/parallel/distributed.py).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <vector>
+
+#include "cohort/comm/group/process_group.h"
+
+namespace cohort::ddp {
+
+class DelayedAllReduce {
+ public:
+  /// The gradients are averaged when that of `hooked` is computed: all others must have been by then. The parameters become rank
+  /// 0's. Collective. Throws c10::ValueError for parameters of several dtypes or devices.
+  DelayedAllReduce(Group group, std::vector<at::Tensor> parameters, const at::Tensor& hooked);
+  ~DelayedAllReduce();
+  DelayedAllReduce(const DelayedAllReduce&) = delete;
+  DelayedAllReduce& operator=(const DelayedAllReduce&) = delete;
+
+  /// Between forward and backward: gradients move into the common memory; those that are undefined are zeros there.
+  void prepare();
+  void use_group(const Group& group) { group_ = group; }
+
+ private:
+  void start();
+
+  Group group_;
+  std::vector<at::Tensor> parameters_;
+  at::Tensor memory_;
+  std::vector<at::Tensor> views_;  // of the gradients, in memory_
+  at::Tensor hooked_;
+  unsigned hook_ = 0;
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+}  // namespace cohort::ddp

@@ -1,0 +1,21 @@
+/// What a replica does in place of a step on a rank whose data has ended: _DDPJoinHook of torch/nn/parallel/distributed.py.
+#pragma once
+
+#include "cohort/parallel/ddp/replica.h"
+#include "cohort/parallel/module/join.h"
+
+namespace cohort::ddp {
+
+class ReplicaJoinHook final : public JoinHook {
+ public:
+  explicit ReplicaJoinHook(Replica& replica) : replica_(replica) {}
+
+  void main_hook() override;
+  /// All ranks' models become that of the last joiner; of several, of the one with the largest rank.
+  void post_hook(bool is_last_joiner) override;
+
+ private:
+  Replica& replica_;
+};
+
+}  // namespace cohort::ddp

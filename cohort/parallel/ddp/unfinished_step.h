@@ -1,0 +1,15 @@
+/// The error of a step that ends, or is followed by another one, before every parameter has got its gradient.
+#pragma once
+
+#include <vector>
+
+#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/ddp/reducer_errors.h"
+
+namespace cohort::ddp {
+
+/// `what`: what cannot be done now; see UnfinishedReduction. `is_ready`: a flag per parameter.
+[[noreturn]] void throw_unfinished(const ReducerOptions& options, Reader reader, const char* what,
+                                   const std::vector<char>& is_ready);
+
+}  // namespace cohort::ddp

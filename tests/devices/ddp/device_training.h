@@ -1,0 +1,70 @@
+/// Trains on ranks with devices of their own, and compares with ranks on the CPU.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <array>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cohort/parallel/ddp/options.h"
+#include "tests/support/require.h"
+#include "tests/support/sim_device/device_test.h"
+
+namespace cohort::sim {
+
+using Weights = std::vector<at::Tensor>;
+/// One rank's training; returns its parameters and buffers.
+using Training = std::function<Weights(int rank, const Group& group, const RankDevices& devices)>;
+
+inline const RankDevices kOnCpu{at::kCPU, at::kCPU};
+
+/// LibTorch's generator is the process's.
+template <class Net>
+Net make_net(int rank) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  torch::manual_seed(1 + rank);  // DDP makes them equal
+  return Net();
+}
+
+inline at::Generator data_of(int rank) { return at::make_generator<at::CPUGeneratorImpl>(7 + rank); }
+
+inline Weights weights_of(const torch::nn::Module& module) {
+  Weights result;
+  for (const auto& parameter : module.parameters()) result.push_back(parameter.detach().cpu());
+  for (const auto& buffer : module.buffers()) result.push_back(buffer.cpu());
+  return result;
+}
+
+inline bool are_equal(const Weights& first, const Weights& second) {
+  bool result = first.size() == second.size();
+  for (size_t i = 0; result && i < first.size(); ++i) result = first[i].equal(second[i]);
+  return result;
+}
+
+/// Two ranks end with the bits that they have on the CPU.
+inline void expect_bits_of_cpu(const Training& training) {
+  std::array<Weights, 2> expected;
+  run_ranks_with_devices(
+      2, [&](int rank, const Group& group, const RankDevices&) { expected[rank] = training(rank, group, kOnCpu); });
+  run_ranks_with_devices(2, [&](int rank, const Group& group, const RankDevices& devices) {
+    REQUIRE(are_equal(training(rank, group, devices), expected[rank]));
+  });
+}
+
+/// Each engine of DDP, by its name in messages.
+inline void for_each_engine(const std::function<void(ddp::Engine)>& fn) {
+  for (const auto& [engine, name] : {std::pair{ddp::Engine::kCohort, "kCohort"}, std::pair{ddp::Engine::kC10d, "kC10d"},
+                                     std::pair{ddp::Engine::kInline, "kInline"}}) {
+    SCOPED_TRACE(name);
+    fn(engine);
+  }
+}
+
+}  // namespace cohort::sim
