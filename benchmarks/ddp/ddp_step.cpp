@@ -40,6 +40,9 @@ struct StepCase {
 constexpr StepCase kStepCases[] = {
     {"linear-20x1", 5, 100, 60, 20, 30, std::chrono::seconds(4), true, true},
     {"mlp-4x1024", 1, 4, 60, 1, 16, std::chrono::seconds(6), true, true},
+    {"mlp-4x1024-unused", 1, 4, 60, 1, 16, std::chrono::seconds(6), false, false},
+    {"mlp-4x1024-view", 1, 4, 60, 1, 16, std::chrono::seconds(6), false, false},
+    {"mlp-4x1024-hook", 1, 4, 60, 1, 16, std::chrono::seconds(6), false, false},
     {"resnet18", 1, 1, 40, 1, 8, std::chrono::seconds(8), true, false},
     {"mlp-4x4096", 0, 1, 30, 1, 6, std::chrono::seconds(12), false, false},
 };
@@ -177,8 +180,9 @@ std::vector<Row> run_ddp_step(const Settings& settings) {
   }
   if (settings.is_quick) {
     fmt::print(
-        "quick: short blocks, 6 to 30 pairs a case, fewer where the machine is busy; without mlp-4x4096, and resnet18 "
-        "without gloo\n");
+        "quick: short blocks, 6 to 30 pairs a case, fewer where the machine is busy; without mlp-4x4096 and the cases "
+        "of "
+        "DDP's options, and resnet18 without gloo\n");
   }
   return rows;
 }

@@ -1,13 +1,16 @@
-// One C++ rank of ddp-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d" (c10d::Reducer on our
-// backend), "gloo" (ours on Gloo), "plain" (no DDP). Commands: "copy VARIANT CASE" builds a case's module and data; "verify
-// VARIANT" takes a first step and answers with its gradients' sums; "run VARIANT WARM STEPS" answers with the milliseconds per
-// step; "drop" frees all. ddp_step_rank.py is the same program in Python: same weights, same data, same steps.
+// One C++ rank of ddp-step and fused-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d"
+// (c10d::Reducer on our backend), "gloo" (ours on Gloo), "plain" (no DDP), "fused" (ours with the optimizer's step inside). Cases
+// whose name begins with "adamw-" train by AdamW, on one row, and verify parameters; the others by SGD, and gradients. Commands:
+// "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first step and answers with sums of what is
+// verified; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop" frees all. ddp_step_rank.py is the same
+// program in Python: same weights, same data, same steps.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
 #include <chrono>
@@ -24,6 +27,7 @@
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/models/resnet.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 
 namespace cohort::bench {
 namespace {
@@ -38,8 +42,9 @@ struct Batch {
 // A copy of the case's module, trained in one way.
 struct Trainee {
   std::shared_ptr<torch::nn::Module> module;
-  std::function<at::Tensor(const at::Tensor&)> forward;
-  std::unique_ptr<torch::optim::SGD> optimizer;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::function<at::Tensor(const at::Tensor&)> forward;  // has the wrapper, which has the optimizer
+  bool has_views = false;  // as gradients, which LibTorch's optimizers cannot detach where c10d::Reducer has made them
 };
 
 // The same in Python: matrices and filters drawn in order, norms at 1, biases at 0.
@@ -63,9 +68,17 @@ struct Groups {
   Group gloo;
 };
 
+bool is_adamw(const std::string& case_name) { return case_name.starts_with("adamw-"); }
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& case_name, const torch::nn::Module& net) {
+  if (is_adamw(case_name)) return std::make_unique<torch::optim::AdamW>(net.parameters(), kLearningRate);
+  return std::make_unique<torch::optim::SGD>(net.parameters(), kLearningRate);
+}
+
 template <class Net>
-Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& variant, const Groups& groups) {
-  Trainee trainee{net, {}, std::make_unique<torch::optim::SGD>(net->parameters(), kLearningRate)};
+Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& name, const std::string& variant,
+                     const Groups& groups) {
+  Trainee trainee{net, make_optimizer(name, *net), {}};
   set_weights(*net);
   if (variant == "plain") {
     trainee.forward = [net](const at::Tensor& x) { return net->forward(x); };
@@ -75,7 +88,11 @@ Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& variant
   options.init_sync = false;  // all weights are drawn from one seed
   options.process_group = variant == "gloo" ? groups.gloo : groups.ours;
   options.engine = variant == "c10d" ? ddp::Engine::kC10d : ddp::Engine::kCohort;
+  options.find_unused_parameters = name.ends_with("-unused");
+  options.gradient_as_bucket_view = trainee.has_views = name.ends_with("-view");
   DistributedDataParallel<Net> ddp(net, options);
+  if (name.ends_with("-hook")) ddp->register_comm_hook(options.process_group, ddp::allreduce_hook);
+  if (variant == "fused") ddp->fuse_step(*trainee.optimizer);
   trainee.forward = [ddp](const at::Tensor& x) mutable { return ddp(x); };
   return trainee;
 }
@@ -89,15 +106,15 @@ std::shared_ptr<torch::nn::SequentialImpl> make_mlp(int64_t width) {
   return net.ptr();
 }
 
-int64_t mlp_width(const std::string& name) { return name == "mlp-4x4096" ? 4096 : 1024; }
+int64_t mlp_width(const std::string& name) { return name.find("-4x4096") != std::string::npos ? 4096 : 1024; }
 
 Trainee make_trainee(const std::string& name, const std::string& variant, const Groups& groups) {
-  if (name == "linear-20x1") return make_trainee(torch::nn::Linear(20, 1).ptr(), variant, groups);
+  if (name == "linear-20x1") return make_trainee(torch::nn::Linear(20, 1).ptr(), name, variant, groups);
   if (name == "resnet18") {
     const models::ResNetOptions options{.num_classes = 10, .is_small_input = true};
-    return make_trainee(models::resnet18(options).ptr(), variant, groups);
+    return make_trainee(models::resnet18(options).ptr(), name, variant, groups);
   }
-  return make_trainee(make_mlp(mlp_width(name)), variant, groups);
+  return make_trainee(make_mlp(mlp_width(name)), name, variant, groups);
 }
 
 Batch make_batch(const std::string& name, int rank) {
@@ -110,8 +127,9 @@ Batch make_batch(const std::string& name, int rank) {
     const auto input = at::randn({2, 3, 32, 32});
     return {input, at::randint(0, 10, {2}, at::kLong)};
   }
-  const auto input = at::randn({32, mlp_width(name)});
-  return {input, at::randn({32, mlp_width(name)})};
+  const int64_t num_rows = is_adamw(name) ? 1 : 32;
+  const auto input = at::randn({num_rows, mlp_width(name)});
+  return {input, at::randn({num_rows, mlp_width(name)})};
 }
 
 class Rank {
@@ -126,6 +144,7 @@ class Rank {
       words >> name;
       trainees_.emplace(variant, make_trainee(name, variant, groups_));
       batch_ = make_batch(name, rank_);
+      verifies_parameters_ = is_adamw(name);
       return "ok";
     }
     if (verb == "drop") {
@@ -133,16 +152,21 @@ class Rank {
       return "ok";
     }
     auto& trainee = trainees_.at(variant);
-    if (verb == "verify") return gradient_sums(trainee);
+    if (verb == "verify") return sums_after_step(trainee);
     int num_warm = 0, num_steps = 0;
     words >> num_warm >> num_steps;
     return run_steps(trainee, num_warm, num_steps);
   }
 
  private:
+  static void clear_gradients(Trainee& trainee) {
+    if (!trainee.has_views) return trainee.optimizer->zero_grad();
+    for (const auto& parameter : trainee.optimizer->param_groups().front().params()) parameter.mutable_grad().reset();
+  }
+
   void step(Trainee& trainee) {
     namespace functional = torch::nn::functional;
-    trainee.optimizer->zero_grad();
+    clear_gradients(trainee);
     const auto output = trainee.forward(batch_.input);
     const auto loss = batch_.target.scalar_type() == at::kLong ? functional::cross_entropy(output, batch_.target)
                                                                : functional::mse_loss(output, batch_.target);
@@ -150,12 +174,13 @@ class Rank {
     trainee.optimizer->step();
   }
 
-  std::string gradient_sums(Trainee& trainee) {
+  std::string sums_after_step(Trainee& trainee) {
     step(trainee);
     double sum = 0, squares = 0;
     for (const auto& parameter : trainee.module->parameters()) {
-      sum += parameter.grad().sum(at::kDouble).item<double>();
-      squares += parameter.grad().square().sum(at::kDouble).item<double>();
+      const auto& tensor = verifies_parameters_ ? parameter : parameter.grad();
+      sum += tensor.sum(at::kDouble).item<double>();
+      squares += tensor.square().sum(at::kDouble).item<double>();
     }
     std::ostringstream text;
     text.precision(10);
@@ -175,6 +200,7 @@ class Rank {
   Groups groups_;
   std::map<std::string, Trainee> trainees_;
   Batch batch_;
+  bool verifies_parameters_ = false;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@ import sys
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -47,7 +48,7 @@ class ResNet18(nn.Module):
 
 
 def mlp_width(name):
-    return 4096 if name == "mlp-4x4096" else 1024
+    return 4096 if "-4x4096" in name else 1024
 
 
 def make_net(name):
@@ -69,7 +70,10 @@ def make_trainee(variant, name):
     net = make_net(name)
     set_weights(net)
     if variant == "ddp":
-        net = DistributedDataParallel(net, init_sync=False)
+        net = DistributedDataParallel(net, init_sync=False, find_unused_parameters=name.endswith("-unused"),
+                                      gradient_as_bucket_view=name.endswith("-view"))
+        if name.endswith("-hook"):
+            net.register_comm_hook(None, allreduce_hook)
     return Trainee(net, make_batch(name, dist.get_rank()))
 
 

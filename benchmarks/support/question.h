@@ -39,6 +39,7 @@ void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
+std::vector<Row> run_fused_step(const Settings& settings);
 std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_launch(const Settings& settings);

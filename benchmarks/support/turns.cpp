@@ -33,14 +33,14 @@ Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan) {
   return times;
 }
 
-bool agree(const std::string& a, const std::string& b) {
+bool agree(const std::string& a, const std::string& b, double tolerance) {
   const auto left = base::split(a, ' ');
   const auto right = base::split(b, ' ');
   if (left.size() != right.size()) return false;
   for (size_t i = 0; i < left.size(); ++i) {
     const double x = base::parse_double(left[i]).value_or(NAN);
     const double y = base::parse_double(right[i]).value_or(NAN);
-    if (!(std::abs(x - y) <= 1e-8 * (1 + std::abs(x)))) return false;
+    if (!(std::abs(x - y) <= tolerance * (1 + std::abs(x)))) return false;
   }
   return true;
 }

@@ -35,8 +35,9 @@ using Times = std::map<std::string, std::vector<double>>;
 /// time of a block is that of its slower rank.
 Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan);
 
-/// Whether two answers hold the same numbers, to eight digits. Something that is not a number agrees with nothing.
-bool agree(const std::string& a, const std::string& b);
+/// Whether two answers hold the same numbers, but for `tolerance`, relative to one plus the number. Something that is not a
+/// number agrees with nothing.
+bool agree(const std::string& a, const std::string& b, double tolerance = 1e-8);
 
 /// Throws std::runtime_error, which names the cases there are, for another name. Empty is all of them.
 void check_case(const std::string& name, const std::vector<std::string>& cases);
