@@ -10,12 +10,15 @@
 //   running the DDP checkpoint example on rank 1
 //   every rank loaded the checkpoint of rank 0
 //   skipping the model-parallel example: it needs 2 devices per rank, 2 ranks need 4, this machine has 0
+// or, where there are as many (GPUs, say),
+//   running the model-parallel DDP example on rank 0
+//   rank 0 has trained a model on cuda:0 and cuda:1
+#include <ATen/DeviceAccelerator.h>
 #include <cohort/checkpoint/safetensors.h>
 #include <cohort/checkpoint/state_dict.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/comm/process/spawn.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
-#include <torch/cuda.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -88,19 +91,33 @@ void demo_checkpoint(int rank, const fs::path& folder) {
 }
 
 void demo_model_parallel(int rank, const fs::path&) {
+  const int nprocs = cohort::get_world_size();
+  const int num_devices = at::accelerator::deviceCount();
+  if (num_devices < 2 * nprocs) {
+    if (rank == 0) {
+      std::printf(
+          "skipping the model-parallel example: it needs 2 devices per rank, %d ranks need %d, this machine has %d\n",
+          nprocs, 2 * nprocs, num_devices);
+    }
+    return;
+  }
   std::printf("running the model-parallel DDP example on rank %d\n", rank);
-  const at::Device dev0(at::kCUDA, static_cast<c10::DeviceIndex>(2 * rank));
-  const at::Device dev1(at::kCUDA, static_cast<c10::DeviceIndex>(2 * rank + 1));
+  const auto type = at::getAccelerator(/*checked=*/true).value();
+  const at::Device dev0(type, static_cast<c10::DeviceIndex>(2 * rank));
+  const at::Device dev1(type, static_cast<c10::DeviceIndex>(2 * rank + 1));
   // A model that spans devices is wrapped without device_ids.
   cohort::DistributedDataParallel model(ToyMpModel(dev0, dev1));
   train_one_step(model, dev1);
+  std::printf("rank %d has trained a model on %s and %s\n", rank, dev0.str().c_str(), dev1.str().c_str());
 }
 
+// Each demo has new processes, so that the parent never touches a GPU, which its children could then not use. Backend
+// "cohort" has the best that there is for each device.
 void run_demo(const std::function<void(int, const fs::path&)>& demo, int nprocs, const fs::path& folder) {
   fs::remove(folder / "meeting");
   cohort::spawn(
       [&](int rank) {
-        cohort::init_process_group({.backend = "gloo",
+        cohort::init_process_group({.backend = "cohort",
                                     .init_method = "file://" + (folder / "meeting").string(),
                                     .world_size = nprocs,
                                     .rank = rank});
@@ -124,14 +141,7 @@ int main(int argc, char** argv) {
   try {
     run_demo(demo_basic, nprocs, folder);
     run_demo(demo_checkpoint, nprocs, folder);
-    const int num_devices = static_cast<int>(torch::cuda::device_count());
-    if (num_devices >= 2 * nprocs) {
-      run_demo(demo_model_parallel, nprocs, folder);
-    } else {
-      std::printf(
-          "skipping the model-parallel example: it needs 2 devices per rank, %d ranks need %d, this machine has %d\n",
-          nprocs, 2 * nprocs, num_devices);
-    }
+    run_demo(demo_model_parallel, nprocs, folder);
   } catch (const cohort::ProcessFailedError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     status = 1;

@@ -1,15 +1,21 @@
 // The programs of docs/guide/ddp.md (tests/tools/guide_test.py compares them), each run by two ranks.
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
+#include <cohort/parallel/ddp/hooks/all_reduce_hook.h>
+#include <cohort/parallel/ddp/hooks/comm_hook_type.h>
+#include <cohort/parallel/ddp/hooks/compress_hooks.h>
+#include <cohort/parallel/ddp/hooks/power_sgd_hook.h>
 #include <cohort/parallel/ddp/reducer.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <memory>
 #include <vector>
 
 #include "guide.h"
@@ -94,6 +100,45 @@ void stop_at_the_smallest_number(const std::vector<at::Tensor>& batches) {
   for (int64_t i = 0; i < count.item<int64_t>(); ++i) ddp(batches[i]).sum().backward();
 }
 
+void train_until_all_have_ended(const std::vector<at::Tensor>& batches) {
+  cohort::DistributedDataParallel ddp(Net{});
+  torch::optim::SGD optimizer(ddp->parameters(), 0.1);
+  {
+    const auto join = ddp->join();
+    for (const auto& batch : batches) {
+      optimizer.zero_grad();
+      ddp(batch).sum().backward();
+      optimizer.step();
+    }
+  }  // ranks whose batches have ended wait here for the others
+}
+
+void register_a_ready_hook() {
+  cohort::DistributedDataParallel ddp(Net{});
+  cohort::ddp::register_ddp_comm_hook(cohort::ddp::DDPCommHookType::kFp16Compress, ddp);
+  ddp(torch::randn({4, 8})).sum().backward();
+}
+
+void compress_by_power_sgd() {
+  namespace ddp = cohort::ddp;
+  cohort::DistributedDataParallel model(Net{});
+  auto state = std::make_shared<ddp::PowerSGDState>(
+      ddp::PowerSGDOptions{.matrix_approximation_rank = 2, .start_power_sgd_iter = 2, .min_compression_rate = 1});
+  model->register_comm_hook(state, ddp::fp16_compress_wrapper(ddp::power_sgd_hook));
+  for (int step = 0; step < 3; ++step) model(torch::randn({4, 8})).sum().backward();
+  TORCH_CHECK(state->iter() == 3);
+}
+
+void write_a_hook() {
+  cohort::DistributedDataParallel ddp(Net{});
+  auto clipped = [](double limit, cohort::ddp::GradBucket& bucket) {
+    bucket.buffer().clamp_(-limit, limit);  // this rank's gradients, not divided yet
+    return cohort::ddp::allreduce_hook(cohort::default_group(), bucket);
+  };
+  ddp->register_comm_hook(/*state=*/0.5, clipped);
+  ddp(torch::randn({4, 8})).sum().backward();
+}
+
 // Returns what forward computed in a type of its own.
 struct Output {
   at::Tensor value;
@@ -128,6 +173,15 @@ void reduce_without_a_module() {
   TORCH_CHECK(reducer.has_rebuilt_buckets() && reducer.buckets().size() == 1);
 }
 
+void step_inside_backward() {
+  cohort::DistributedDataParallel ddp(Net{});
+  torch::optim::AdamW optimizer(ddp->parameters(), torch::optim::AdamWOptions(1e-3));
+  ddp->fuse_step(optimizer);
+  for (int step = 0; step < 3; ++step) {
+    ddp(torch::randn({4, 8})).sum().backward();  // averages gradients and updates the parameters
+  }
+}
+
 }  // namespace
 
 void run_ddp() {
@@ -138,8 +192,13 @@ void run_ddp() {
   accumulate();
   leave_parameters_out();
   stop_at_the_smallest_number(torch::randn({3 + cohort::get_rank(), 4, 8}).unbind());
+  train_until_all_have_ended(torch::randn({3 + cohort::get_rank(), 4, 8}).unbind());
+  register_a_ready_hook();
+  compress_by_power_sgd();
+  write_a_hook();
   return_a_struct();
   reduce_without_a_module();
+  step_inside_backward();
   cohort::destroy_process_group();
 }
 

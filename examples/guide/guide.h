@@ -7,5 +7,7 @@ void run_collectives();
 void run_ddp();
 void run_data();
 void run_checkpoints();
+void run_data_parallel();
+void run_optimizers();
 
 }  // namespace guide

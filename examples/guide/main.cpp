@@ -1,6 +1,6 @@
 // The pieces of C++ that the pages of docs/guide show, as one program:
 //
-//   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/guide_pieces collectives|ddp|data|checkpoints
+//   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/guide_pieces PAGE
 #include <cstdio>
 #include <map>
 #include <string>
@@ -11,10 +11,13 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)()> pages = {{"collectives", guide::run_collectives},
                                                    {"ddp", guide::run_ddp},
                                                    {"data", guide::run_data},
-                                                   {"checkpoints", guide::run_checkpoints}};
+                                                   {"checkpoints", guide::run_checkpoints},
+                                                   {"data_parallel", guide::run_data_parallel},
+                                                   {"optimizers", guide::run_optimizers}};
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
-    std::fprintf(stderr, "give it the name of a page: collectives, ddp, data or checkpoints\n");
+    std::fprintf(stderr,
+                 "give it the name of a page: collectives, ddp, data, checkpoints, data_parallel or optimizers\n");
     return 2;
   }
   page->second();
