@@ -48,7 +48,7 @@ def check(name, root, *options):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "parity"])
+@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "parity"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
@@ -88,6 +88,8 @@ def test_sound_project_passes(project, name):
     ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects *_test.py only"),
     ("registered", "tests/e2e/store/demo_test.py", "def test_other():\n    pass\n", "tests/e2e/demo_test.py has the same name"),
     ("environment", "cohort/base/a.cpp", 'auto a = base::env_int("WORLD_SIZE", 1);\n', "WORLD_SIZE is not in docs"),
+    ("devices", "cohort/comm/group/a.cpp", "bool f() { return x.is_cuda(); }\n", "cohort/comm/group/a.cpp:1: is_cuda is for one type"),
+    ("devices", "cohort/comm/group/a.h", "#pragma once\nconst auto kWhere = c10::DeviceType::CUDA;\n", "a.h:2: DeviceType::CUDA is for one"),
     ("environment", "cohort/base/a.h", 'inline constexpr const char* kSizeVariable = "WORLD_SIZE";\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),

@@ -18,7 +18,11 @@ PAGES = {
         "comm/report/worker_server.h", "comm/pickle/pickle.h", "parallel/functional/functional.h",
         "parallel/functional/functional_collectives.h"]),
     "ddp": ("examples/guide/ddp.cpp", [
-        "parallel/ddp/distributed_data_parallel.h", "parallel/ddp/options.h", "parallel/ddp/reducer.h"]),
+        "parallel/ddp/distributed_data_parallel.h", "parallel/ddp/options.h", "parallel/ddp/reducer.h", "parallel/ddp/comm_hook.h",
+        "parallel/ddp/grad_bucket.h", "parallel/ddp/hooks/all_reduce_hook.h", "parallel/ddp/hooks/comm_hook_type.h",
+        "parallel/ddp/hooks/compress_hooks.h", "parallel/ddp/hooks/noop_hook.h", "parallel/ddp/hooks/post_local_sgd_hook.h",
+        "parallel/ddp/hooks/power_sgd_hook.h", "parallel/ddp/hooks/power_sgd_state.h",
+        "parallel/ddp/hooks/quantization_hooks.h", "parallel/module/join.h"]),
     "data": ("examples/guide/data.cpp", [
         "data/datasets/tensor_dataset.h", "data/datasets/text_corpus.h", "data/datasets/token_dataset.h",
         "data/loader/batch_stream.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
@@ -26,6 +30,12 @@ PAGES = {
     "checkpoints": ("examples/guide/checkpoints.cpp", [
         "checkpoint/safetensors.h", "checkpoint/state_dict.h", "checkpoint/training_checkpoint.h", "checkpoint/optimizer_state.h",
         "checkpoint/named_tensors.h"]),
+    "data_parallel": ("examples/guide/data_parallel.cpp", [
+        "parallel/data_parallel/data_parallel.h", "parallel/data_parallel/parallel_apply.h", "parallel/data_parallel/placement.h",
+        "parallel/data_parallel/replicas.h", "parallel/data_parallel/scatter_gather.h"]),
+    "optimizers": ("examples/guide/optimizers.cpp", [
+        "parallel/optim/clip_grad.h", "parallel/optim/average_parameters.h", "parallel/optim/model_averager.h",
+        "parallel/optim/post_local_sgd_optimizer.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }
 

@@ -36,7 +36,7 @@ def losses(text, rank=None):
 
 def test_every_source_is_an_example_that_says_how_to_start_it():
     sources = sorted((SOURCE / "examples").glob("*.cpp"))
-    assert len(sources) == 11
+    assert len(sources) == 12
     for source in sources:
         name = source.stem.split("_", 1)[1]
         head = source.read_text().split("#include")[0]
@@ -122,6 +122,34 @@ def test_toy_model(tmp_path):
     assert "every rank loaded the checkpoint of rank 0" in out
     assert "skipping the model-parallel example: it needs 2 devices per rank, 2 ranks need 4, this machine has 0" in out
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_data_parallel(replicas):
+    code, out, err = run(EXAMPLES / "data_parallel", "--replicas", replicas, "--epochs", 20)
+    assert code == 0, err
+    assert out.splitlines()[0] == f"devices: {replicas} x cpu"
+    losses = [float(loss) for loss in re.findall(r"^epoch \d+: loss ([\d.]+), accuracy [\d.]+$", out, re.M)]
+    assert len(losses) == 20 and losses[-1] < 0.1 * losses[0], "it learns its 320 samples by heart"
+    assert out.splitlines()[-1] == "trained 20 epochs with DataParallel"
+
+
+def places_of_simulated_devices():
+    """CUDA's place is free in a LibTorch without CUDA only."""
+    libraries = subprocess.run(["ldd", EXAMPLES / "toy_model"], capture_output=True, text=True).stdout
+    return ["sim"] if "libtorch_cuda" in libraries else ["sim", "cuda"]
+
+
+# Its kernels and copies run as late as they may.
+def test_toy_model_on_two_devices_a_rank(tmp_path):
+    for place in places_of_simulated_devices():
+        code, out, err = run(EXAMPLES / "toy_model", "--nprocs", 2,
+                             env={"TMPDIR": str(tmp_path), "LD_PRELOAD": str(BUILD / "lib" / "libcohort_sim_preload.so"),
+                                  "COHORT_TEST_SIM": f"{place},late-default"})
+        assert code == 0, err
+        assert "skipping" not in out
+        assert f"rank 0 has trained a model on {place}:0 and {place}:1" in out
+        assert f"rank 1 has trained a model on {place}:2 and {place}:3" in out
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -348,7 +376,7 @@ def test_simulation_trains_alike_in_every_way():
     assert len({loss for _, _, loss in found[1:]}) == 1, out
 
 
-@pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints"])
+@pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints", "data_parallel", "optimizers"])
 def test_pieces_of_the_guide_run(page):
     code, out, err = launch("guide_pieces", page)
     assert code == 0, err

@@ -7,6 +7,7 @@ import gc
 import os
 import pathlib
 import sys
+import types
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,8 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 20
@@ -117,7 +120,8 @@ class CppAdamW(torch.optim.Optimizer):
 
 NETS = {"mlp": Mlp, "cnn": Cnn, "transformer": Transformer, "branches": Branches, "mixed": Mixed}
 DEFAULTS = dict(optimizer="sgd", lr="0.05", momentum="0.9", bucket_cap_mb="", find_unused_parameters="0", static_graph="0",
-                gradient_as_bucket_view="0", set_to_none="1", frozen="", sparse="0")
+                gradient_as_bucket_view="0", set_to_none="1", frozen="", sparse="0", hook="", join="",
+                bucket_cap_mb_list="", skip_all_reduce_unused_params="0", batched_grad_copy="0", ignored="")
 SMALL = dict(bucket_cap_mb="0.001")
 VIEW = dict(gradient_as_bucket_view="1")
 UNUSED = dict(find_unused_parameters="1")
@@ -156,7 +160,122 @@ CASES = {
     "mixed": ("mixed", 1, None, PLAIN),
     "mixed_small_buckets": ("mixed", 1, None, PLAIN | dict(bucket_cap_mb="0.0001")),
     "mixed_view": ("mixed", 1, None, PLAIN | VIEW),
+    "hook_allreduce": ("mlp", 1, None, SMALL | dict(hook="allreduce")),
+    "hook_allreduce_view": ("mlp", 1, None, SMALL | VIEW | dict(hook="allreduce", set_to_none="0")),
+    "hook_allreduce_sparse": ("transformer", 1, None, SMALL | PLAIN | dict(hook="allreduce", sparse="1")),
+    "hook_builtin_allreduce": ("mlp", 1, None, SMALL | dict(hook="builtin_allreduce")),
+    "hook_builtin_fp16": ("mlp", 1, None, SMALL | dict(hook="builtin_fp16")),
+    "hook_fp16": ("transformer", 1, None, SMALL | dict(hook="fp16")),
+    "hook_fp16_no_sync": ("mlp", 3, None, SMALL | dict(hook="fp16")),
+    "hook_fp16_unused": ("branches", 1, "differs", SMALL | UNUSED | dict(hook="fp16")),
+    "hook_fp16_static": ("branches", 1, "same", SMALL | STATIC | dict(hook="fp16")),
+    "hook_bf16": ("mlp", 1, None, SMALL | dict(hook="bf16")),
+    "hook_noop": ("mlp", 1, None, SMALL | dict(hook="noop")),
+    "hook_quantize_pertensor": ("mlp", 1, None, dict(hook="quantize_pertensor")),
+    "hook_quantize_perchannel": ("mlp", 1, None, dict(hook="quantize_perchannel")),
+    "hook_post_local_sgd": ("mlp", 1, None, SMALL | dict(hook="post_local_sgd")),
+    "hook_powersgd": ("mlp", 1, None, dict(hook="powersgd")),
+    "hook_powersgd_rank_3": ("transformer", 1, None, dict(hook="powersgd_rank_3")),
+    "hook_powersgd_batched_shapes": ("branches", 1, "same", STATIC | dict(hook="powersgd_batched_shapes")),
+    "hook_powersgd_cold": ("mlp", 1, None, dict(hook="powersgd_cold")),
+    "hook_powersgd_bf16_wrapper": ("mlp", 1, None, dict(hook="powersgd_bf16_wrapper")),
+    "hook_batched_powersgd": ("mlp", 1, None, dict(hook="batched_powersgd")),
+    "join": ("mlp", 1, None, SMALL | dict(join="initial")),
+    "join_live": ("mlp", 1, None, SMALL | dict(join="live")),
+    "join_live_view": ("mlp", 1, None, SMALL | VIEW | dict(join="live", set_to_none="0")),
+    "join_buffers": ("cnn", 1, None, SMALL | dict(join="initial")),
+    "join_no_sync": ("cnn", 2, None, SMALL | dict(join="initial")),
+    "join_hook": ("mlp", 1, None, SMALL | dict(join="initial", hook="fp16")),
+    "option_cap_list": ("mlp", 1, None, dict(bucket_cap_mb_list="0.0002 0.003 0.001")),
+    "option_cap_list_unused": ("branches", 1, "differs", UNUSED | dict(bucket_cap_mb_list="0.0001 0.0005")),
+    "option_cap_list_static": ("branches", 1, "same", STATIC | dict(bucket_cap_mb_list="0.0001 0.0005")),
+    "option_skip_unused": ("branches", 1, "same", UNUSED | SMALL | dict(skip_all_reduce_unused_params="1")),
+    "option_skip_unused_view": ("branches", 1, "same", UNUSED | SMALL | VIEW | dict(skip_all_reduce_unused_params="1")),
+    "option_skip_unused_hook": ("branches", 1, "same", UNUSED | SMALL | dict(skip_all_reduce_unused_params="1", hook="fp16")),
+    "option_batched_copy": ("transformer", 1, None, SMALL | dict(batched_grad_copy="1")),
+    "option_batched_copy_view": ("mlp", 1, None, SMALL | VIEW | dict(batched_grad_copy="1", set_to_none="0")),
+    "option_batched_copy_no_sync": ("mlp", 3, None, SMALL | dict(batched_grad_copy="1")),
+    "option_batched_copy_unused": ("branches", 1, "differs", SMALL | UNUSED | dict(batched_grad_copy="1")),
+    "option_batched_copy_mixed": ("mixed", 1, None, PLAIN | dict(batched_grad_copy="1")),
+    "option_batched_copy_hook": ("mlp", 1, None, SMALL | dict(batched_grad_copy="1", hook="fp16")),
+    "option_fused_sgd": ("mlp", 1, None, SMALL | dict(optimizer="sgd_fused")),
+    "option_fused_adamw": ("transformer", 1, None, SMALL | dict(optimizer="adamw_fused", lr="0.01")),
+    "option_fused_adamw_unused": ("branches", 1, "differs", SMALL | UNUSED | dict(optimizer="adamw_fused", lr="0.01")),
+    "option_ignored": ("cnn", 1, None, SMALL | dict(ignored="conv1.weight bn2.bias bn1.running_mean")),
 }
+
+
+def orthogonalize_one(matrices, epsilon=0, of_batch=powerSGD_hook._orthogonalize):
+    """batched_powerSGD_hook gives a matrix to a function that takes batches of them only."""
+    of_batch(matrices.unsqueeze(0) if matrices.dim() == 2 else matrices, epsilon)
+
+
+powerSGD_hook._orthogonalize = orthogonalize_one
+
+
+class GathersAsOnGpus:
+    """torch.distributed, for hooks that take a future of all_gather to hold one tensor of all ranks, as NCCL's does."""
+
+    def __getattr__(self, name):
+        return getattr(dist, name)
+
+    def all_gather(self, outputs, *arguments, **options):
+        work = dist.all_gather(outputs, *arguments, **options)
+        return types.SimpleNamespace(get_future=lambda: work.get_future().then(lambda done: [torch.stack(done.wait())]))
+
+
+quantization_hooks.dist = GathersAsOnGpus()
+
+
+def bf16_compress(state, bucket):
+    """By another name, since DistributedDataParallel refuses the hook's own without a GPU."""
+    return default_hooks.bf16_compress_hook(state, bucket)
+
+
+def powersgd_in_bf16(state, bucket, wrapped=default_hooks.bf16_compress_wrapper(powerSGD_hook.powerSGD_hook)):
+    return wrapped(state, bucket)
+
+
+def power_sgd(hook=powerSGD_hook.powerSGD_hook, **options):
+    return lambda ddp: ddp.register_comm_hook(powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2, **options), hook)
+
+
+def post_local_sgd(ddp):
+    alone, _ = dist.new_subgroups(1)
+    state = post_localSGD_hook.PostLocalSGDState(None, alone, start_localSGD_iter=5)
+    ddp.register_comm_hook(state, post_localSGD_hook.post_localSGD_hook)
+
+
+HOOKS = {
+    "": lambda ddp: None,
+    "allreduce": lambda ddp: ddp.register_comm_hook(None, default_hooks.allreduce_hook),
+    "builtin_allreduce": lambda ddp: ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE),
+    "builtin_fp16": lambda ddp: ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS),
+    "fp16": lambda ddp: ddp.register_comm_hook(None, default_hooks.fp16_compress_hook),
+    "bf16": lambda ddp: ddp.register_comm_hook(None, bf16_compress),
+    "noop": lambda ddp: ddp.register_comm_hook(None, debugging_hooks.noop_hook),
+    "quantize_pertensor": lambda ddp: ddp.register_comm_hook(None, quantization_hooks.quantization_pertensor_hook),
+    "quantize_perchannel": lambda ddp: ddp.register_comm_hook(None, quantization_hooks.quantization_perchannel_hook),
+    "post_local_sgd": post_local_sgd,
+    "powersgd": power_sgd(),
+    "powersgd_rank_3": power_sgd(matrix_approximation_rank=3, random_seed=5, orthogonalization_epsilon=1e-8),
+    "powersgd_batched_shapes": power_sgd(matrix_approximation_rank=2, batch_tensors_with_same_shape=True, min_compression_rate=1,
+                                         orthogonalization_epsilon=1e-8),
+    "powersgd_cold": power_sgd(use_error_feedback=False, warm_start=False),
+    "powersgd_bf16_wrapper": power_sgd(powersgd_in_bf16, matrix_approximation_rank=4),
+    "batched_powersgd": power_sgd(powerSGD_hook.batched_powerSGD_hook),
+}
+
+
+# Of four ranks, for the order in which rings add: what differs between three and two has shown all else.
+OF_FOUR = ["mlp_small_buckets", "mlp_no_sync_view", "cnn", "transformer_view", "unused", "unused_no_sync", "static", "mixed_small_buckets"]
+
+
+def cases_of(world_size):
+    """Hooks, options and uneven batches where two and where more ranks take part, which are all the ways they can differ."""
+    if world_size == 4:
+        return OF_FOUR
+    return [name for name in CASES if world_size in (2, 3) or not name.startswith(("hook_", "join", "option_"))]
 
 
 def data_of(net, lead):
@@ -169,9 +288,9 @@ def data_of(net, lead):
     return torch.randn(*lead, 5, width), torch.randn(*lead, 5, 8 if net == "branches" else 4)
 
 
-def write_cases(folder, world_size, names=CASES):
+def write_cases(folder, world_size, names=None):
     folder.mkdir()
-    for name in names:
+    for name in names or cases_of(world_size):
         net, micro_batches, use, settings = CASES[name]
         torch.manual_seed(len(name))
         settings = DEFAULTS | settings | {"net": net}
@@ -190,7 +309,7 @@ def write_cases(folder, world_size, names=CASES):
 
 class Record:
     def __init__(self, model):
-        self.model, self.values, self.buckets = model, {}, ""
+        self.model, self.values, self.buckets, self.logging = model, {}, "", ""
 
     def add(self, name, value):
         self.values.setdefault(name, []).append(value.detach().clone())
@@ -214,7 +333,7 @@ class Record:
         self.buckets += "\n"
 
     def save(self, path):
-        save_file({name: torch.stack(values) for name, values in self.values.items()}, path, {"buckets": self.buckets})
+        save_file({name: torch.stack(values) for name, values in self.values.items()}, path, {"buckets": self.buckets, "logging": self.logging})
 
 
 def initialise(model, tensors, settings):
@@ -228,9 +347,11 @@ def initialise(model, tensors, settings):
 
 
 def make_optimizer(parameters, settings):
-    lr = float(settings["lr"])
-    if settings["optimizer"] == "sgd":
-        return torch.optim.SGD(parameters, lr=lr, momentum=float(settings["momentum"]))
+    lr, fused = float(settings["lr"]), settings["optimizer"].endswith("_fused")
+    if settings["optimizer"].startswith("sgd"):
+        return torch.optim.SGD(parameters, lr=lr, momentum=float(settings["momentum"]), fused=fused)
+    if fused:
+        return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.1, fused=True)
     return (CppAdamW if settings["optimizer"] == "adamw" else torch.optim.AdamW)(parameters, lr=lr, weight_decay=0.1)
 
 
@@ -240,6 +361,11 @@ def loss_of(output, target):
     return F.cross_entropy(output.flatten(0, -2), target.flatten())
 
 
+def num_steps(settings, rank, most):
+    """With join the data of rank 1 ends before its first step, that of later ranks in the middle."""
+    return {0: most, 1: 0}.get(rank, 4 * rank) if settings["join"] else most
+
+
 def train(case, result):
     tensors = load_file(case)
     with safe_open(case, "pt") as file:
@@ -247,8 +373,12 @@ def train(case, result):
     model = NETS[settings["net"]](sparse=True) if settings["sparse"] == "1" else NETS[settings["net"]]()
     initialise(model, tensors, settings)
     cap = float(settings["bucket_cap_mb"]) if settings["bucket_cap_mb"] else None
-    ddp = DistributedDataParallel(model, bucket_cap_mb=cap, **{
-        name: settings[name] == "1" for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view")})
+    caps = [float(mb) for mb in settings["bucket_cap_mb_list"].split()]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, settings["ignored"].split())
+    ddp = DistributedDataParallel(model, bucket_cap_mb=cap, bucket_cap_mb_list=caps or None, **{
+        name: settings[name] == "1" for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view",
+                                                 "skip_all_reduce_unused_params", "batched_grad_copy")})
+    HOOKS[settings["hook"]](ddp)
     record, optimizer = Record(model), make_optimizer(ddp.parameters(), settings)
 
     def note_buckets():
@@ -259,19 +389,23 @@ def train(case, result):
     record.add_state()
     # Kernels round differently for other memory alignments: both sides clone what they take from the file.
     rank, micro_batches = dist.get_rank(), tensors["x"].shape[1]
-    for step in range(len(tensors["x"])):
-        for micro_batch in range(micro_batches):
-            place = (step, micro_batch, rank)
-            inputs = [tensors["x"][place].clone()] + [tensors["flags"][place].item()] * (settings["net"] == "branches")
-            with ddp.no_sync() if micro_batch + 1 < micro_batches else contextlib.nullcontext():
-                loss = loss_of(ddp(*inputs), tensors["y"][place].clone())
-                record.add("loss", loss)
-                loss.backward()
-        record.add_gradients()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=settings["set_to_none"] == "1")
-        record.add_state()
-        note_buckets()
+    with ddp.join(divide_by_initial_world_size=settings["join"] == "initial") if settings["join"] else contextlib.nullcontext():
+        for step in range(num_steps(settings, rank, len(tensors["x"]))):
+            for micro_batch in range(micro_batches):
+                place = (step, micro_batch, rank)
+                inputs = [tensors["x"][place].clone()] + [tensors["flags"][place].item()] * (settings["net"] == "branches")
+                with ddp.no_sync() if micro_batch + 1 < micro_batches else contextlib.nullcontext():
+                    loss = loss_of(ddp(*inputs), tensors["y"][place].clone())
+                    record.add("loss", loss)
+                    loss.backward()
+            if not settings["optimizer"].endswith("_fused"):  # which our DDP lets go in backward
+                record.add_gradients()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=settings["set_to_none"] == "1")
+            record.add_state()
+            note_buckets()
+    record.add_state()
+    record.logging = "".join(f"{name}={value}\n" for name, value in ddp._get_ddp_logging_data().items())
     record.save(result)
 
 

@@ -12,9 +12,9 @@ int main(int, char** argv) {
     auto own = at::arange(6, at::kFloat).view({2, 3}).t();
     channel.send(own);
     channel.receive();
-    std::cout << tensor.sizes() << tensor.strides() << " " << own.sum().item<float>() << std::endl;
+    std::cout << tensor.sizes() << tensor.strides() << " " << own.sum().item<float>() << "\n" << std::flush;
   } catch (const std::exception& error) {
-    std::cerr << error.what() << std::endl;
+    std::cerr << error.what() << "\n" << std::flush;
     return 1;
   }
 }

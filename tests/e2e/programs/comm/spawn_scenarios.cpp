@@ -47,7 +47,7 @@ void join_all(const std::string& name, cohort::ProcessContext& context, Limit gr
   while (last != "True") {
     last = in_words(context, [&] { return context.join({}, grace); });
     // How many ends one call sees is chance.
-    if (last != "False") std::cout << name << ": " << last << std::endl;
+    if (last != "False") std::cout << name << ": " << last << "\n" << std::flush;
   }
 }
 
@@ -59,9 +59,9 @@ void run(const std::string& name, const std::function<void(int)>& fn, int nprocs
 void one_by_one() {
   auto context = cohort::spawn([](int rank) { wait_for("go" + std::to_string(rank)); }, 2, false);
   const auto say = [&](Limit timeout) {
-    std::cout << "one by one: " << in_words(context, [&] { return context.join(timeout); }) << std::endl;
+    std::cout << "one by one: " << in_words(context, [&] { return context.join(timeout); }) << "\n" << std::flush;
   };
-  std::cout << "one by one: " << context.pids().size() << " pids" << std::endl;
+  std::cout << "one by one: " << context.pids().size() << " pids\n" << std::flush;
   say(milliseconds(0));
   say(milliseconds(20));
   touch("go0");

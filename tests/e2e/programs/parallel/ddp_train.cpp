@@ -9,6 +9,7 @@
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "hooks_by_name.h"
 #include "nets.h"
 #include "training_case.h"
 
@@ -32,23 +33,22 @@ class Training {
         engine_(engine),
         ddp_(initialised(net, given), given.ddp_options(engine)),
         record_(ddp_->module()),
-        optimizer_(given.optimizer(unique_parameters(ddp_->module()).values())) {}
+        optimizer_(given.optimizer(unique_parameters(ddp_->module()).values())) {
+    register_hook(given.setting("hook"), ddp_->reducer());
+    if (has_fused_step() && engine != ddp::Engine::kC10d) ddp_->fuse_step(*optimizer_);
+  }
 
   void run(const std::string& result_path) {
     note_buckets();
     record_.add_state();
-    for (int64_t step = 0; step < given_.num_steps(); ++step) {
-      for (int64_t micro_batch = 0; micro_batch + 1 < given_.num_micro_batches(); ++micro_batch) {
-        const auto local = ddp_->no_sync();
-        backward(step, micro_batch);
-      }
-      backward(step, given_.num_micro_batches() - 1);
-      record_.add_gradients();
-      optimizer_->step();
-      zero_gradients();
-      record_.add_state();
-      note_buckets();
+    if (given_.setting("join").empty()) {
+      train_all_steps();
+    } else {
+      const auto join = ddp_->join({.divide_by_initial_world_size = given_.setting("join") == "initial"});
+      train_all_steps();
     }
+    record_.add_state();
+    record_.set_logging_data(ddp_->ddp_logging_data());
     record_.save(result_path);
   }
 
@@ -56,6 +56,23 @@ class Training {
   static Net& initialised(Net& net, const TrainingCase& given) {
     given.initialise(*net);
     return net;
+  }
+
+  bool has_fused_step() const { return given_.setting("optimizer").ends_with("_fused"); }
+
+  void train_all_steps() {
+    for (int64_t step = 0; step < given_.num_steps(); ++step) {
+      for (int64_t micro_batch = 0; micro_batch + 1 < given_.num_micro_batches(); ++micro_batch) {
+        const auto local = ddp_->no_sync();
+        backward(step, micro_batch);
+      }
+      backward(step, given_.num_micro_batches() - 1);
+      if (!has_fused_step()) record_.add_gradients();
+      optimizer_->step();
+      zero_gradients();
+      record_.add_state();
+      note_buckets();
+    }
   }
 
   void backward(int64_t step, int64_t micro_batch) {
@@ -86,7 +103,7 @@ class Training {
 
   // c10d::Reducer cannot list a bucket whose gradient is sparse.
   void note_buckets() {
-    if (!given_.flag("sparse")) record_.add_buckets(ddp_->reducer().buckets());
+    if (!given_.flag("sparse")) record_.add_buckets(ddp_->reducer().buckets(), given_.words("ignored"));
   }
 
   const TrainingCase& given_;

@@ -5,6 +5,9 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
+#include <iterator>
+#include <sstream>
 #include <unordered_set>
 
 namespace cohort::proof {
@@ -18,6 +21,19 @@ const std::string& TrainingCase::setting(const std::string& key) const {
   return found->second;
 }
 
+std::vector<std::string> TrainingCase::words(const std::string& key) const {
+  std::istringstream text(setting(key));
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
+// num_steps() of ddp_reference.py.
+int64_t TrainingCase::num_steps() const {
+  const auto most = tensors_["x"].size(0);
+  const int rank = get_rank();
+  if (setting("join").empty() || rank == 0) return most;
+  return rank == 1 ? 0 : 4 * rank;
+}
+
 at::Tensor TrainingCase::batch(const std::string& key, int64_t step, int64_t micro_batch) const {
   return tensors_[key][step][micro_batch][get_rank()].clone();
 }
@@ -28,6 +44,11 @@ ddp::Options TrainingCase::ddp_options(ddp::Engine engine) const {
   options.find_unused_parameters = flag("find_unused_parameters");
   options.static_graph = flag("static_graph");
   options.gradient_as_bucket_view = flag("gradient_as_bucket_view");
+  for (const auto& mb : words("bucket_cap_mb_list")) options.bucket_cap_mb_list.push_back(std::stod(mb));
+  options.skip_all_reduce_unused_params = flag("skip_all_reduce_unused_params");
+  options.batched_grad_copy = flag("batched_grad_copy");
+  const auto ignored = words("ignored");
+  options.parameters_and_buffers_to_ignore = {ignored.begin(), ignored.end()};
   options.engine = engine;
   return options;
 }
@@ -75,10 +96,11 @@ void Record::add_gradients() {
   }
 }
 
-void Record::add_buckets(const std::vector<std::vector<size_t>>& buckets) {
+void Record::add_buckets(const std::vector<std::vector<size_t>>& buckets, const std::vector<std::string>& ignored) {
   std::vector<std::string> names;
   for (const auto& entry : unique_parameters(module_)) {
-    if (entry.value().requires_grad()) names.push_back(entry.key());
+    const bool is_ignored = std::find(ignored.begin(), ignored.end(), entry.key()) != ignored.end();
+    if (entry.value().requires_grad() && !is_ignored) names.push_back(entry.key());
   }
   for (const auto& bucket : buckets) {
     buckets_ += "[";
@@ -88,10 +110,15 @@ void Record::add_buckets(const std::vector<std::vector<size_t>>& buckets) {
   buckets_ += "\n";
 }
 
+void Record::set_logging_data(const c10::DDPLoggingData& data) {
+  for (const auto& [name, value] : data.strs_map) logging_ += name + "=" + value + "\n";
+  for (const auto& [name, value] : data.ints_map) logging_ += name + "=" + std::to_string(value) + "\n";
+}
+
 void Record::save(const std::string& path) const {
   checkpoint::StateDict stacked;
   for (const auto& [name, values] : values_) stacked.insert(name, at::stack(values));
-  checkpoint::save_file(stacked, path, {{"buckets", buckets_}});
+  checkpoint::save_file(stacked, path, {{"buckets", buckets_}, {"logging", logging_}});
 }
 
 }  // namespace cohort::proof

@@ -1,6 +1,7 @@
 // A training case that ddp_reference.py has written, and the record of how a rank trained it.
 #pragma once
 
+#include <c10/util/Logging.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
@@ -22,7 +23,9 @@ class TrainingCase {
   const std::string& setting(const std::string& key) const;
   double number(const std::string& key) const { return std::stod(setting(key)); }
   bool flag(const std::string& key) const { return setting(key) == "1"; }
-  int64_t num_steps() const { return tensors_["x"].size(0); }
+  std::vector<std::string> words(const std::string& key) const;
+  /// Of this rank.
+  int64_t num_steps() const;
   int64_t num_micro_batches() const { return tensors_["x"].size(1); }
   /// This rank's part of "x", "y" or "flags".
   at::Tensor batch(const std::string& key, int64_t step, int64_t micro_batch) const;
@@ -48,14 +51,17 @@ class Record {
   void add(const std::string& name, const at::Tensor& value) { values_[name].push_back(value.detach().clone()); }
   void add_state();
   void add_gradients();
-  /// `buckets`: indices of the parameters that require gradients.
-  void add_buckets(const std::vector<std::vector<size_t>>& buckets);
+  /// `buckets`: indices of the parameters that require gradients, without the ignored ones.
+  void add_buckets(const std::vector<std::vector<size_t>>& buckets, const std::vector<std::string>& ignored);
+  /// What DDP says of itself: a line "name=value" each.
+  void set_logging_data(const c10::DDPLoggingData& data);
   void save(const std::string& path) const;
 
  private:
   const torch::nn::Module& module_;
   std::map<std::string, std::vector<at::Tensor>> values_;
   std::string buckets_;
+  std::string logging_;
 };
 
 }  // namespace cohort::proof

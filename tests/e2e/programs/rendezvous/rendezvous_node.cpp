@@ -53,7 +53,7 @@ bool take_flag(const std::string& argument, rendezvous::Flags* flags) {
   return true;
 }
 
-void say(const std::string& line) { std::cout << line << std::endl; }
+void say(const std::string& line) { std::cout << line << "\n" << std::flush; }
 
 // Returns: the exit code, or -1 while there is more to come.
 int show(const rendezvous::Event& event) {

@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   using namespace cohort::store;
   const auto client = TcpClient::connect({.port = std::atoi(argv[argc - 1]), .timeout = std::chrono::seconds(20)});
   if (!client) {
-    std::cout << client.error().describe() << std::endl;
+    std::cout << client.error().describe() << "\n" << std::flush;
     return 1;
   }
   call_values(**client);

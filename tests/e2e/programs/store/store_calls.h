@@ -29,11 +29,11 @@ inline std::string text_of(std::vector<std::string> values) {
 inline std::string text_of(const std::optional<std::string>& value) { return value.value_or("queue is empty"); }
 
 inline void say(const char* what, const base::Result<void>& result) {
-  std::cout << what << " -> " << (result ? "done" : result.error().message()) << std::endl;
+  std::cout << what << " -> " << (result ? "done" : result.error().message()) << "\n" << std::flush;
 }
 template <class T>
 void say(const char* what, const base::Result<T>& result) {
-  std::cout << what << " -> " << (result ? text_of(*result) : result.error().message()) << std::endl;
+  std::cout << what << " -> " << (result ? text_of(*result) : result.error().message()) << "\n" << std::flush;
 }
 
 template <class Store>

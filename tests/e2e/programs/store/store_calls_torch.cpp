@@ -122,7 +122,7 @@ void serve() {
   options.isServer = true;
   options.waitWorkers = false;
   const auto server = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  std::cout << server->getPort() << std::endl;
+  std::cout << server->getPort() << "\n" << std::flush;
   std::string rest;
   while (std::getline(std::cin, rest)) continue;
 }
