@@ -47,7 +47,7 @@ test: build
 
 torch-suite: setup build/build.ninja
 	cmake --build --preset release --target torchcohort_module
-	PYTHONPATH=build/python .venv/bin/python tests/torch_suite/run.py --backend $(TORCH_SUITE_BACKEND) \
+	COHORT_TEST_RARE_GC=1 PYTHONPATH=build/python .venv/bin/python tests/torch_suite/run.py --backend $(TORCH_SUITE_BACKEND) \
 	  --selection $(TORCH_SUITE) --json build/torch-suite.json
 
 mutants: setup

@@ -15,6 +15,9 @@ rm -f $logs/*-failed.txt $logs/second-tries.txt $logs/{ctest,pytest,alone}.{txt,
 # What tests choose at random, they choose from these.
 export COHORT_STRESS_SEED=${COHORT_STRESS_SEED:-$SRANDOM} COHORT_TEST_SEED=${COHORT_TEST_SEED:-$SRANDOM}
 
+# For Python's ranks (see setup.sh).
+export COHORT_TEST_RARE_GC=1
+
 # Many tests wait more than they compute.
 cores=$(nproc)
 workers=$(((cores < 8 ? cores : 8) + 1))

@@ -127,6 +127,14 @@ install_python_packages() {
   For another build: COHORT_TORCH_REQUIREMENT=torch==$torch_version tools/dev/setup.sh"
 }
 
+# A Python that imports PyTorch spends a third of its time on collections that find nothing, most of it at its end. Where
+# COHORT_TEST_RARE_GC=1 (the tests: there are hundreds), it collects rarely, and not what is left at the end.
+install_switch_for_tests() {
+  local packages
+  packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  cp tests/support/python/cohort_tests.pth "$packages/"
+}
+
 # The fast path: this very script has run to its end here, and nothing was removed since.
 checksum=$(cksum <"$0")
 if [[ -f $stamp && $(<"$stamp") == "$checksum" && -x .venv/bin/pytest ]] &&
@@ -142,5 +150,6 @@ if ! cmake_is_recent; then
   .venv/bin/pip install -q "cmake>=3.25,<4" >&2 || fail "pip could not install cmake >= 3.25"
 fi
 python_packages_are_there || fail "the Python packages in .venv are incomplete; remove .venv and run this again"
+install_switch_for_tests
 echo "$checksum" >"$stamp"
 say "everything is installed"

@@ -5,6 +5,7 @@
 #   tools/dev/smoke_bench.sh      after `make build`; rows in build/bench/smoke/
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+export COHORT_TEST_RARE_GC=1  # see setup.sh
 folder=build/bench/smoke
 rm -rf "$folder"
 mkdir -p "$folder"
