@@ -55,6 +55,7 @@ set(COHORT_PUBLIC_HEADERS
     cohort/base/result.h
     cohort/comm/backend/backend_request.h
     cohort/parallel/data_parallel/parallel_apply.h
+    cohort/parallel/data_parallel/parallel_backward.h
     cohort/parallel/data_parallel/placement.h
     cohort/parallel/data_parallel/replicas.h
     cohort/parallel/data_parallel/scatter_gather.h
@@ -70,6 +71,7 @@ set(COHORT_NARROW_HEADERS
     cohort/models/gpt.h
     cohort/models/ngram.h
     cohort/models/resnet.h
+    cohort/parallel/data_parallel/broadcast_reduce.h
     cohort/parallel/ddp/hooks/all_reduce_hook.h
     cohort/parallel/ddp/hooks/comm_hook_type.h
     cohort/parallel/ddp/hooks/compress_hooks.h

@@ -44,6 +44,11 @@ constexpr StepCase kStepCases[] = {
     {"mlp-4x1024-view", 1, 4, 60, 1, 16, std::chrono::seconds(6), false, false},
     {"mlp-4x1024-hook", 1, 4, 60, 1, 16, std::chrono::seconds(6), false, false},
     {"resnet18", 1, 1, 40, 1, 8, std::chrono::seconds(8), true, false},
+    {"resnet18-unused", 1, 1, 40, 1, 8, std::chrono::seconds(8), false, false},
+    {"resnet18-view", 1, 1, 40, 1, 8, std::chrono::seconds(8), false, false},
+    {"resnet18-hook", 1, 1, 40, 1, 8, std::chrono::seconds(8), false, false},
+    {"resnet50-parameters", 1, 1, 40, 1, 8, std::chrono::seconds(8), false, false},
+    {"gpt-124m-parameters", 0, 1, 20, 1, 4, std::chrono::seconds(20), false, false},
     {"mlp-4x4096", 0, 1, 30, 1, 6, std::chrono::seconds(12), false, false},
 };
 // --quick promises an answer in 45 s: on a busy machine rounds are left out rather than the promise broken.
@@ -97,6 +102,8 @@ struct Rival {
   const char* why_absent;
 };
 constexpr Rival kRivals[] = {{"c10d-reducer", "plain", ""},
+                             {"beside-backward", "plain", "left out by --quick"},
+                             {"after-backward", "plain", "left out by --quick"},
                              {"gloo", "plain", "left out by --quick"},
                              {"python-ddp-gloo", "python-plain", "there is no Python with PyTorch in .venv"}};
 
@@ -172,6 +179,8 @@ std::vector<Row> run_ddp_step(const Settings& settings) {
     }
     std::vector<Variant> variants{{"ours", &cpp, "ours"}, {"c10d-reducer", &cpp, "c10d"}, {"plain", &cpp, "plain"}};
     if (!settings.is_quick || what.is_quick_with_gloo) variants.push_back({"gloo", &cpp, "gloo"});
+    if (!settings.is_quick) variants.push_back({"beside-backward", &cpp, "beside"});
+    if (!settings.is_quick) variants.push_back({"after-backward", &cpp, "after"});
     if (python) variants.push_back({"python-ddp-gloo", &*python, "ddp"});
     if (python) variants.push_back({"python-plain", &*python, "plain"});
     for (Row& row : rows_of(what.name, run_step_case(what, variants, settings.is_quick, deadline))) {
@@ -180,9 +189,8 @@ std::vector<Row> run_ddp_step(const Settings& settings) {
   }
   if (settings.is_quick) {
     fmt::print(
-        "quick: short blocks, 6 to 30 pairs a case, fewer where the machine is busy; without mlp-4x4096 and the cases "
-        "of "
-        "DDP's options, and resnet18 without gloo\n");
+        "quick: short blocks, 6 to 30 pairs a case, fewer where the machine is busy; linear-20x1, mlp-4x1024 and "
+        "resnet18 only, and resnet18 without gloo\n");
   }
   return rows;
 }

@@ -1,5 +1,6 @@
 // One C++ rank of ddp-step and fused-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d"
-// (c10d::Reducer on our backend), "gloo" (ours on Gloo), "plain" (no DDP), "fused" (ours with the optimizer's step inside). Cases
+// (c10d::Reducer on our backend), "gloo" (ours on Gloo), "beside" and "after" (ours, whose buckets are reduced while backward runs,
+// or after it), "plain" (no DDP), "fused" (ours with the optimizer's step inside). Cases
 // whose name begins with "adamw-" train by AdamW, on one row, and verify parameters; the others by SGD, and gradients. Commands:
 // "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first step and answers with sums of what is
 // verified; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop" frees all. ddp_step_rank.py is the same
@@ -16,13 +17,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <sstream>
 
+#include "benchmarks/ddp/parameter_set.h"
 #include "benchmarks/support/question.h"
+#include "cohort/base/env.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/models/resnet.h"
@@ -90,7 +94,10 @@ Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& name, c
   options.engine = variant == "c10d" ? ddp::Engine::kC10d : ddp::Engine::kCohort;
   options.find_unused_parameters = name.ends_with("-unused");
   options.gradient_as_bucket_view = trainee.has_views = name.ends_with("-view");
+  if (variant == "beside") base::set_env("COHORT_DDP_OVERLAP", "1");
+  if (variant == "after") base::set_env("COHORT_DDP_OVERLAP", "0");
   DistributedDataParallel<Net> ddp(net, options);
+  base::unset_env("COHORT_DDP_OVERLAP");
   if (name.ends_with("-hook")) ddp->register_comm_hook(options.process_group, ddp::allreduce_hook);
   if (variant == "fused") ddp->fuse_step(*trainee.optimizer);
   trainee.forward = [ddp](const at::Tensor& x) mutable { return ddp(x); };
@@ -106,11 +113,27 @@ std::shared_ptr<torch::nn::SequentialImpl> make_mlp(int64_t width) {
   return net.ptr();
 }
 
+// The case without DDP's option, which follows the last dash.
+std::string net_of(const std::string& name) {
+  for (const char* option : {"-unused", "-view", "-hook"}) {
+    if (name.ends_with(option)) return name.substr(0, name.size() - std::strlen(option));
+  }
+  return name;
+}
+
+Shapes shapes_of(const std::string& name) {
+  return name == "resnet50-parameters" ? resnet50_shapes() : gpt_124m_shapes();
+}
+
 int64_t mlp_width(const std::string& name) { return name.find("-4x4096") != std::string::npos ? 4096 : 1024; }
 
 Trainee make_trainee(const std::string& name, const std::string& variant, const Groups& groups) {
   if (name == "linear-20x1") return make_trainee(torch::nn::Linear(20, 1).ptr(), name, variant, groups);
-  if (name == "resnet18") {
+  const auto net = net_of(name);
+  if (net.ends_with("-parameters")) {
+    return make_trainee(std::make_shared<ParameterSet>(shapes_of(net)), name, variant, groups);
+  }
+  if (net == "resnet18") {
     const models::ResNetOptions options{.num_classes = 10, .is_small_input = true};
     return make_trainee(models::resnet18(options).ptr(), name, variant, groups);
   }
@@ -123,7 +146,11 @@ Batch make_batch(const std::string& name, int rank) {
     const auto input = at::randn({32, 20});
     return {input, at::randn({32, 1})};
   }
-  if (name == "resnet18") {
+  if (net_of(name).ends_with("-parameters")) {
+    const auto input = at::randn({16, num_inputs(shapes_of(net_of(name)))});
+    return {input, at::randn({})};
+  }
+  if (net_of(name) == "resnet18") {
     const auto input = at::randn({2, 3, 32, 32});
     return {input, at::randint(0, 10, {2}, at::kLong)};
   }

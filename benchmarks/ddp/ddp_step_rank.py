@@ -1,5 +1,7 @@
 """One Python rank of ddp-step: the same commands, weights, data and steps as ddp_step_rank.cpp."""
+import math
 import pathlib
+import re
 import sys
 
 import torch
@@ -47,6 +49,51 @@ class ResNet18(nn.Module):
         return self.fc(nn.functional.adaptive_avg_pool2d(x, (1, 1)).flatten(1))
 
 
+def resnet50_shapes():
+    def convolution(outputs, inputs, size):
+        return [(outputs, inputs, size, size), (outputs,), (outputs,)]
+
+    shapes, inputs = convolution(64, 3, 7), 64
+    for num_blocks, width in ((3, 64), (4, 128), (6, 256), (3, 512)):
+        for block in range(num_blocks):
+            shapes += convolution(width, inputs, 1) + convolution(width, width, 3) + convolution(4 * width, width, 1)
+            shapes += convolution(4 * width, inputs, 1) if block == 0 else []
+            inputs = 4 * width
+    return shapes + [(1000, inputs), (1000,)]
+
+
+def gpt_124m_shapes(width=768):
+    layer = [(width,), (width,), (3 * width, width), (3 * width,), (width, width), (width,)]
+    layer += [(width,), (width,), (4 * width, width), (4 * width,), (width, 4 * width), (width,)]
+    return [(50257, width), (1024, width)] + 12 * layer + [(width,), (width,)]
+
+
+SHAPES = {"resnet50-parameters": resnet50_shapes(), "gpt-124m-parameters": gpt_124m_shapes()}
+
+
+class ParameterSet(nn.Module):
+    """parameter_set.h."""
+
+    def __init__(self, shapes):
+        super().__init__()
+        for i, shape in enumerate(shapes):
+            self.register_parameter(f"p{i}", nn.Parameter(torch.empty(shape)))
+
+    def forward(self, x):
+        mean = torch.zeros(())
+        for parameter in self.parameters():
+            if parameter.dim() == 1:
+                mean = mean + parameter.mean()
+            else:
+                matrix = parameter.flatten(1)
+                mean = (x.narrow(1, 0, matrix.size(1)) + mean).matmul(matrix.t()).mean()
+        return mean
+
+
+def net_of(name):
+    return re.sub("-(unused|view|hook)$", "", name)
+
+
 def mlp_width(name):
     return 4096 if "-4x4096" in name else 1024
 
@@ -54,14 +101,19 @@ def mlp_width(name):
 def make_net(name):
     if name == "linear-20x1":
         return nn.Linear(20, 1)
-    return ResNet18() if name == "resnet18" else make_mlp(mlp_width(name))
+    if net_of(name) in SHAPES:
+        return ParameterSet(SHAPES[net_of(name)])
+    return ResNet18() if net_of(name) == "resnet18" else make_mlp(mlp_width(name))
 
 
 def make_batch(name, rank):
     torch.manual_seed(100 + rank)
     if name == "linear-20x1":
         return torch.randn(32, 20), torch.randn(32, 1)
-    if name == "resnet18":
+    if net_of(name) in SHAPES:
+        num_inputs = max(math.prod(shape[1:]) for shape in SHAPES[net_of(name)])
+        return torch.randn(16, num_inputs), torch.randn(())
+    if net_of(name) == "resnet18":
         return torch.randn(2, 3, 32, 32), torch.randint(0, 10, (2,))
     return torch.randn(32, mlp_width(name)), torch.randn(32, mlp_width(name))
 

@@ -37,6 +37,7 @@ struct Question {
 std::vector<Row> run_collectives(const Settings& settings);
 void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
+std::vector<Row> run_data_parallel(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
 std::vector<Row> run_fused_step(const Settings& settings);

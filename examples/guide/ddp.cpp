@@ -59,6 +59,16 @@ void choose_options() {
   cohort::DistributedDataParallel same(Net{}, {.bucket_cap_mb = 50, .find_unused_parameters = true});
 }
 
+void compute_in_bfloat16() {
+  namespace ddp = cohort::ddp;
+  const ddp::MixedPrecision precision{.param_dtype = torch::kBFloat16, .reduce_dtype = torch::kFloat};
+  cohort::DistributedDataParallel model(Net{}, {.mixed_precision = precision});
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  const at::Tensor y = model(torch::randn({4, 8}));  // bfloat16, as are inputs and parameters from here
+  y.to(torch::kFloat).square().mean().backward();
+  optimizer.step();  // parameters and gradients are float again
+}
+
 // What containers hold is a pointer, whose forward has one signature.
 void put_into_containers() {
   using Wrapped = cohort::DistributedDataParallel<NetImpl>;
@@ -188,6 +198,7 @@ void run_ddp() {
   cohort::init_process_group();
   wrap_and_train();
   choose_options();
+  compute_in_bfloat16();
   put_into_containers();
   accumulate();
   leave_parameters_out();

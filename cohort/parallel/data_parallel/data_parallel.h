@@ -18,8 +18,7 @@
 /// (torch::nn::Cloneable), forward's arguments copyable, and its results tensors in any nesting.
 ///
 /// Semantics and texts follow torch/nn/parallel/data_parallel.py; differences are listed in docs/parity.md. For several
-/// processes, which is faster, see ddp/distributed_data_parallel.h. On CPUs autograd runs backward in one thread, whatever the
-/// devices are.
+/// processes, which is faster, see ddp/distributed_data_parallel.h. Backward runs in threads like forward.
 /// Thread-safety: as torch::nn::Module.
 #pragma once
 
@@ -35,10 +34,12 @@
 #include <vector>
 
 #include "cohort/parallel/data_parallel/parallel_apply.h"
+#include "cohort/parallel/data_parallel/parallel_backward.h"
 #include "cohort/parallel/data_parallel/placement.h"
 #include "cohort/parallel/data_parallel/replicas.h"
 #include "cohort/parallel/data_parallel/scatter_gather.h"
 #include "cohort/parallel/module/signature.h"
+#include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/parallel/module/wrapper_base.h"
 
 namespace cohort {
@@ -46,18 +47,34 @@ namespace cohort {
 namespace nn::parallel {
 namespace detail {
 
+// For backward, where it can be parallel: on CPUs.
+template <class Net, class Inputs>
+std::vector<ReplicaPass> begin_passes(const std::vector<std::shared_ptr<Net>>& replicas,
+                                      const std::vector<Inputs>& parts, const Devices& devices) {
+  std::vector<ReplicaPass> passes;
+  if (!at::GradMode::is_enabled() || devices.size() < 2 || !devices.front().is_cpu()) return passes;
+  for (size_t k = 0; k < replicas.size(); ++k) {
+    passes.push_back({{}, replicas[k]->parameters()});
+    cohort::parallel::collect_tensors(parts[k], passes.back().inputs);
+  }
+  return passes;
+}
+
 // forward on the replicas that `replicate(devices)` gives. Requires devices.
 template <class Net, class Inputs, class Replicate>
-auto forward_in_parallel(Net& net, const Inputs& inputs, const Placement& placement, ReplicaThreads& threads,
-                         Replicate replicate) {
+auto forward_in_parallel(Net& net, const Inputs& inputs, const Placement& placement,
+                         const std::shared_ptr<ReplicaThreads>& threads, Replicate replicate) {
   check_module_device(net, placement.devices.front());
   std::vector<Inputs> parts{inputs};  // without arguments the first device works alone
   if constexpr (std::tuple_size_v<Inputs> != 0) parts = scatter(inputs, placement.devices, placement.dim);
   if (placement.devices.size() == 1) return forward(net, std::move(parts.front()));
   const Devices used(placement.devices.begin(), placement.devices.begin() + static_cast<int64_t>(parts.size()));
   const auto replicas = replicate(used);
-  auto outputs = parallel_apply(replicas, std::move(parts), used, threads);
+  auto passes = begin_passes(replicas, parts, used);
+  auto outputs = parallel_apply(replicas, std::move(parts), used, *threads);
   if constexpr (!std::is_void_v<typename OutputFor<Net, Inputs>::type>) {
+    for (size_t k = 0; k < passes.size(); ++k) cohort::parallel::collect_tensors(outputs[k], passes[k].outputs);
+    run_backward_in_parallel(passes, threads);
     return gather(outputs, placement.output_device, placement.dim);
   }
 }
@@ -98,7 +115,7 @@ class ParallelModule : public cohort::parallel::WrapperBase<Net> {
  private:
   Placement placement_;
   ReplicaCache replicas_;
-  ReplicaThreads threads_;
+  std::shared_ptr<ReplicaThreads> threads_ = std::make_shared<ReplicaThreads>();
 };
 
 }  // namespace detail
@@ -162,7 +179,7 @@ auto data_parallel(const std::shared_ptr<Net>& module, Inputs inputs, const nn::
   } else {
     const auto placement = nn::parallel::place(device_ids, output_device, dim);
     TORCH_CHECK(!placement.devices.empty(), "device type could not be determined");
-    nn::parallel::ReplicaThreads threads;
+    const auto threads = std::make_shared<nn::parallel::ReplicaThreads>();
     return nn::parallel::detail::forward_in_parallel(
         *module, inputs, placement, threads,
         [&](const nn::parallel::Devices& used) { return nn::parallel::replicate(module, used); });

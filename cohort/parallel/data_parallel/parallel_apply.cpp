@@ -100,6 +100,13 @@ ReplicaThreads::ReplicaThreads() = default;
 ReplicaThreads::~ReplicaThreads() = default;
 
 void ReplicaThreads::run(const Devices& devices, const std::function<void(size_t)>& task) {
+  if (is_busy_.exchange(true)) return ReplicaThreads().run(devices, task);
+  const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool>*)> busy(&is_busy_,
+                                                                              [](auto* flag) { *flag = false; });
+  run_on_workers(devices, task);
+}
+
+void ReplicaThreads::run_on_workers(const Devices& devices, const std::function<void(size_t)>& task) {
   const auto streams = current_streams(devices);
   const at::ThreadLocalState caller;
   const int num_threads = at::get_num_threads();

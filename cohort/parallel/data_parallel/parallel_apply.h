@@ -4,6 +4,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -19,7 +20,8 @@
 
 namespace cohort::nn::parallel {
 
-/// Threads that are kept from one call to the next. Thread-safety: one call at a time.
+/// Threads that are kept from one call to the next. Thread-safety: full; a call that comes while another runs, or from within it,
+/// has threads of its own.
 class COHORT_API ReplicaThreads {
  public:
   ReplicaThreads();
@@ -33,6 +35,9 @@ class COHORT_API ReplicaThreads {
 
  private:
   class Worker;
+  void run_on_workers(const Devices& devices, const std::function<void(size_t)>& task);
+
+  std::atomic<bool> is_busy_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

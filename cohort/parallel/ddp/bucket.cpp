@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/device_streams.h"
 
 namespace cohort::ddp {
@@ -25,21 +26,14 @@ bool has_plain_layout(const at::Tensor& destination, const at::Tensor& source) {
          destination.strides() == source.strides() && source.is_non_overlapping_and_dense() && !source.is_neg();
 }
 
-at::Tensor make_alias(const at::Tensor& flat, int64_t offset, const at::Tensor& parameter) {
-  auto alias = at::empty({0}, flat.options());
-  if (parameter.is_non_overlapping_and_dense()) {
-    return alias.set_(flat.storage(), offset, parameter.sizes(), parameter.strides());
-  }
-  return alias.set_(flat.storage(), offset, parameter.sizes(), at::empty(parameter.sizes(), at::kMeta).strides());
-}
-
-void check_matches(const at::Tensor& grad, const at::Tensor& slot) {
-  TORCH_CHECK(!grad.is_sparse(), "a parameter of sizes ", slot.sizes(),
+// `place` is what the gradient is copied to, `alias` where it lives after the reduction.
+void check_matches(const at::Tensor& grad, const at::Tensor& place, const at::Tensor& alias) {
+  TORCH_CHECK(!grad.is_sparse(), "a parameter of sizes ", place.sizes(),
               " has a sparse gradient that was not announced; give ddp::Reducer a flag for it in "
               "ReducerOptions::expect_sparse_gradient (DistributedDataParallel knows those of torch::nn::Embedding and "
               "EmbeddingBag only)");
-  TORCH_CHECK(grad.scalar_type() == slot.scalar_type() && grad.device() == slot.device(), "Expected ", slot.toString(),
-              ", got ", grad.toString());
+  const bool has_dtype = grad.scalar_type() == place.scalar_type() || grad.scalar_type() == alias.scalar_type();
+  TORCH_CHECK(has_dtype && grad.device() == place.device(), "Expected ", place.toString(), ", got ", grad.toString());
 }
 
 }  // namespace
@@ -61,12 +55,17 @@ void scale_into(const at::Tensor& destination, const at::Tensor& source, double 
   at::mul_out(result, source, scalar);
 }
 
-Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents)
-    : indices_(std::move(indices)), is_sparse_(!contents.defined()), contents_(std::move(contents)) {
+Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents,
+               at::Tensor gradients)
+    : indices_(std::move(indices)),
+      is_sparse_(!contents.defined()),
+      contents_(std::move(contents)),
+      gradients_(gradients.defined() ? std::move(gradients) : contents_) {
   if (is_sparse_) return;
   int64_t offset = 0;
   for (const size_t index : indices_) {
-    aliases_.push_back(make_alias(contents_, offset, parameters[index]));
+    slots_.push_back(alias_of(contents_, offset, parameters[index]));
+    aliases_.push_back(gradients_.is_same(contents_) ? slots_.back() : alias_of(gradients_, offset, parameters[index]));
     offset += parameters[index].numel();
   }
 }
@@ -77,45 +76,45 @@ at::Tensor Bucket::take(size_t slot, const at::Tensor& parameter, int world_size
     take_sparse(parameter, world_size, averaging);
     return {};
   }
-  const auto& alias = aliases_[slot];
+  const auto& place = slots_[slot];
   auto& grad = parameter.mutable_grad();
   if (!grad.defined()) {
-    alias.zero_();
+    place.zero_();
     return {};
   }
-  check_matches(grad, alias);
+  check_matches(grad, place, aliases_[slot]);
   // Users may wrap the same memory in another tensor (detach, say), so data is compared, not identity.
-  const bool in_place = grad.const_data_ptr() == alias.const_data_ptr() && grad.numel() > 0;
+  const bool in_place = grad.const_data_ptr() == place.const_data_ptr() && grad.numel() > 0;
   if (in_place && averaging == Averaging::kDivideInPlace) {
     grad.div_(world_size);
     return {};
   }
   if (averaging != Averaging::kNone) {
-    scale_into(alias, grad, 1.0 / world_size);
+    scale_into(place, grad, 1.0 / world_size);
   } else if (!in_place) {
-    alias.copy_(grad);
+    place.copy_(grad);
   }
-  return in_place ? at::Tensor() : std::exchange(grad, alias);
+  return in_place ? at::Tensor() : std::exchange(grad, aliases_[slot]);
 }
 
 std::vector<at::Tensor> Bucket::take_all(const std::vector<at::Tensor>& parameters, int world_size,
                                          Averaging averaging) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> aliases;
+  std::vector<at::Tensor> places;
   std::vector<at::Tensor> gradients;
   for (size_t slot = 0; slot < indices_.size(); ++slot) {
     auto& grad = parameters[indices_[slot]].mutable_grad();
     if (!grad.defined()) {
-      aliases_[slot].zero_();
+      slots_[slot].zero_();
       continue;
     }
-    check_matches(grad, aliases_[slot]);
-    if (grad.const_data_ptr() == aliases_[slot].const_data_ptr()) continue;
+    check_matches(grad, slots_[slot], aliases_[slot]);
+    if (grad.const_data_ptr() == slots_[slot].const_data_ptr()) continue;
     used_in_current_stream(grad);
-    aliases.push_back(aliases_[slot]);
+    places.push_back(slots_[slot]);
     gradients.push_back(std::exchange(grad, aliases_[slot]));
   }
-  if (!aliases.empty()) at::_foreach_copy_(aliases, gradients);
+  if (!places.empty()) at::_foreach_copy_(places, gradients);
   if (averaging != Averaging::kNone) contents_.div_(world_size);
   return gradients;
 }
@@ -133,7 +132,7 @@ void Bucket::take_sparse(const at::Tensor& parameter, int world_size, Averaging 
 }
 
 void Bucket::accept(const at::Tensor& result) {
-  if (result.is_same(contents_)) return;  // most hooks work in place
+  if (result.is_same(is_sparse_ ? contents_ : gradients_)) return;  // most hooks work in place
   const at::NoGradGuard no_grad;
   if (is_sparse_) {
     contents_.copy_(result);
@@ -143,7 +142,7 @@ void Bucket::accept(const at::Tensor& result) {
               "DDP communication hook: the future's tensor must have as many elements as the bucket, ",
               contents_.numel(), ", got ",
               result.defined() ? c10::str("sizes ", result.sizes()) : "an undefined tensor");
-  contents_.copy_(result.reshape(-1));
+  gradients_.copy_(result.reshape(-1));
 }
 
 void Bucket::give(size_t slot, const at::Tensor& parameter) const {

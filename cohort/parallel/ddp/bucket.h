@@ -1,8 +1,6 @@
 /// Bucket: one flat tensor in which the gradients of several parameters live side by side, reduced in one operation.
 ///
-/// Gradients are aliases of the flat tensor, made by set_() and not by narrow(): to autograd they are ordinary tensors, so
-/// zero_grad (both modes), accumulation and `grad = {}` work as without DDP. Layout follows autograd's gradient layout
-/// contract: a dense parameter's strides, else row-major.
+/// Gradients are aliases of the flat tensor: see alias_of() of bucket_memory.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,13 +26,17 @@ enum class Averaging {
 class COHORT_TEST_API Bucket {
  public:
   /// Requires parameters of one dtype on one device, or a single one with a sparse gradient. `contents`: a flat tensor of all
-  /// their elements for the gradients to live in; undefined for a sparse one.
-  Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents);
+  /// their elements for the gradients to live in; undefined for a sparse one. Gradients that arrive in another dtype than that
+  /// of the parameters are reduced in `contents`, of the dtype they have, and live in `gradients`, another flat tensor.
+  Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents,
+         at::Tensor gradients = {});
 
   const std::vector<size_t>& indices() const { return indices_; }
   bool is_sparse() const { return is_sparse_; }
   /// The tensor to reduce. Sparse: the parameter's gradient itself.
   const at::Tensor& contents() const { return contents_; }
+  /// Where the gradients live after the reduction; undefined for a sparse one.
+  const at::Tensor& gradients() const { return gradients_; }
   const at::Tensor& alias(size_t slot) const { return aliases_[slot]; }
 
   /// Puts the parameter's gradient, averaged, into the slot and makes it the parameter's gradient.
@@ -60,7 +62,9 @@ class COHORT_TEST_API Bucket {
   std::vector<size_t> indices_;
   bool is_sparse_;
   at::Tensor contents_;
-  std::vector<at::Tensor> aliases_;
+  at::Tensor gradients_;             // contents_, or apart from it
+  std::vector<at::Tensor> slots_;    // in contents_
+  std::vector<at::Tensor> aliases_;  // in gradients_
 };
 
 /// destination = source * factor, bitwise as at::mul computes it. Same shape, dtype and device.

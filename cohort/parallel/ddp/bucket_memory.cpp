@@ -10,7 +10,9 @@ namespace {
 // Smaller buckets are reduced in one round through the staging area, which is as fast.
 constexpr int64_t kLeastSharedBytes = 16 << 10;
 
-at::TensorOptions options_of(const at::Tensor& parameter) { return parameter.options().requires_grad(false); }
+at::TensorOptions options_of(const at::Tensor& parameter, std::optional<at::ScalarType> dtype) {
+  return parameter.options().requires_grad(false).dtype(dtype.value_or(parameter.scalar_type()));
+}
 
 int64_t num_elements(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& indices) {
   int64_t count = 0;
@@ -21,8 +23,8 @@ int64_t num_elements(const std::vector<at::Tensor>& parameters, const std::vecto
 }  // namespace
 
 at::Tensor make_bucket_memory(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& indices,
-                              const Group& group) {
-  const auto options = options_of(parameters[indices.front()]);
+                              const Group& group, std::optional<at::ScalarType> dtype) {
+  const auto options = options_of(parameters[indices.front()], dtype);
   const auto count = num_elements(parameters, indices);
   const auto num_bytes = count * static_cast<int64_t>(options.dtype().itemsize());
   if (num_bytes < kLeastSharedBytes || !options.device().is_cpu() || !comm::has_shared_memory(group)) {
@@ -31,12 +33,20 @@ at::Tensor make_bucket_memory(const std::vector<at::Tensor>& parameters, const s
   return comm::shm_empty({count}, options, group);
 }
 
+at::Tensor alias_of(const at::Tensor& flat, int64_t offset, const at::Tensor& parameter) {
+  auto alias = at::empty({0}, flat.options());
+  if (parameter.is_non_overlapping_and_dense()) {
+    return alias.set_(flat.storage(), offset, parameter.sizes(), parameter.strides());
+  }
+  return alias.set_(flat.storage(), offset, parameter.sizes(), at::empty(parameter.sizes(), at::kMeta).strides());
+}
+
 at::Tensor zeros_of_bucket(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& indices,
-                           bool is_sparse) {
+                           bool is_sparse, std::optional<at::ScalarType> dtype) {
   const auto& first = parameters[indices.front()];
-  if (!is_sparse) return at::zeros({num_elements(parameters, indices)}, options_of(first));
+  if (!is_sparse) return at::zeros({num_elements(parameters, indices)}, options_of(first, dtype));
   // Rows of the parameter, as Embedding makes them.
-  auto zeros = at::zeros(first.sizes(), options_of(first).layout(at::kSparse));
+  auto zeros = at::zeros(first.sizes(), options_of(first, dtype).layout(at::kSparse));
   return zeros.sparse_resize_(first.sizes(), /*sparse_dim=*/1, first.dim() - 1);
 }
 

@@ -32,6 +32,9 @@ class HookOfC10d final : public c10d::CommHookInterface {
 class C10dEngine final : public GradientEngine {
  public:
   explicit C10dEngine(EngineInput input) : parameters_(input.parameters), options_(input.options) {
+    TORCH_CHECK(!input.gradient_dtype,
+                "mixed_precision needs Engine::kCohort or kInline: until its buckets are rebuilt, LibTorch's reducer "
+                "averages memory in which there are no gradients.");
     comm::C10dReducerArguments arguments;
     arguments.parameters = input.parameters;
     arguments.buckets = input.first_plan;

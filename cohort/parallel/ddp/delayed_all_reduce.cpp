@@ -10,6 +10,7 @@
 
 #include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
@@ -29,7 +30,7 @@ DelayedAllReduce::DelayedAllReduce(Group group, std::vector<at::Tensor> paramete
   memory_ = at::zeros({count}, first.options().requires_grad(false));
   int64_t offset = 0;
   for (const auto& parameter : parameters_) {
-    views_.push_back(memory_.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+    aliases_.push_back(alias_of(memory_, offset, parameter));
     offset += parameter.numel();
   }
   if (group_->getSize() > 1) parallel::broadcast_from_first(group_, values);
@@ -47,11 +48,11 @@ void DelayedAllReduce::prepare() {
     auto& gradient = parameters_[i].mutable_grad();
     if (gradient.defined() && gradient.is_alias_of(memory_)) continue;
     if (gradient.defined()) {
-      views_[i].copy_(gradient);
+      aliases_[i].copy_(gradient);
     } else if (!are_all_undefined) {
-      views_[i].zero_();
+      aliases_[i].zero_();
     }
-    gradient = views_[i];
+    gradient = aliases_[i];
   }
 }
 

@@ -30,7 +30,7 @@ class DelayedAllReduce {
   Group group_;
   std::vector<at::Tensor> parameters_;
   at::Tensor memory_;
-  std::vector<at::Tensor> views_;  // of the gradients, in memory_
+  std::vector<at::Tensor> aliases_;  // of the gradients, in memory_
   at::Tensor hooked_;
   unsigned hook_ = 0;
   c10::intrusive_ptr<c10d::Work> work_;

@@ -114,9 +114,9 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
   decltype(auto) call(Arguments&&... arguments) {
     using parallel::move_tensors;
     replica_.before_forward();
-    const auto device = replica_.input_device();
-    auto result = device ? this->module().forward(move_tensors(std::decay_t<Arguments>(arguments), *device)...)
-                         : this->module().forward(std::forward<Arguments>(arguments)...);
+    const bool moves_inputs = replica_.input_device() || replica_.input_dtype();
+    auto result = moves_inputs ? this->module().forward(moved(std::decay_t<Arguments>(arguments))...)
+                               : this->module().forward(std::forward<Arguments>(arguments)...);
     if (replica_.output_device()) result = move_tensors(std::move(result), *replica_.output_device());
     std::vector<at::Tensor> outputs;
     if (replica_.needs_outputs()) parallel::collect_tensors(result, outputs);
@@ -125,6 +125,14 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
   }
 
  private:
+  template <class Argument>
+  Argument moved(Argument argument) const {
+    using parallel::move_tensors;
+    if (const auto device = replica_.input_device()) argument = move_tensors(std::move(argument), *device);
+    if (const auto dtype = replica_.input_dtype()) argument = move_tensors(std::move(argument), *dtype);
+    return argument;
+  }
+
   Replica replica_;
 };
 

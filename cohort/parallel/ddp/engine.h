@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ struct EngineInput {
   std::vector<at::Tensor> parameters;
   ReducerOptions options;
   Reader reader = Reader::kReducer;
+  /// Of gradients that do not arrive in their parameters' dtype: see low_precision.h. Needs a communication hook.
+  std::optional<at::ScalarType> gradient_dtype = {};
   BucketCapacity capacity;
   std::vector<ParameterInfo> infos;
   /// First plan, in the order of reduction: PyTorch plans in parameter order and reverses the list of buckets.

@@ -23,6 +23,7 @@ class InlineEngine final : public GradientEngine {
         options_(std::move(input.options)),
         reader_(input.reader),
         plan_(std::move(input.first_plan)),
+        gradient_dtype_(input.gradient_dtype),
         uses_(parameters_.size()),
         is_ready_(parameters_.size()) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -70,7 +71,8 @@ class InlineEngine final : public GradientEngine {
   void divide_by_live_ranks(const c10::intrusive_ptr<c10d::Work>&, int num_live) override { next_num_live_ = num_live; }
   void shadow_step() override {
     if (counts_uses()) all_reduce(at::zeros({static_cast<int64_t>(parameters_.size())}, int_options()));
-    for (size_t i = 0; i < plan_.size(); ++i) exchange(i, zeros_of_bucket(parameters_, plan_[i], is_sparse(i)));
+    for (size_t i = 0; i < plan_.size(); ++i)
+      exchange(i, zeros_of_bucket(parameters_, plan_[i], is_sparse(i), gradient_dtype_));
     wait_for_all(futures_);
   }
 
@@ -107,16 +109,17 @@ class InlineEngine final : public GradientEngine {
     if (is_sparse(bucket)) {
       auto gradient = parameters_[indices.front()].grad();
       if (!hook_) gradient.div_(divisor);
-      exchange(bucket, gradient);
+      gradient.copy_(exchange(bucket, gradient));
       return;
     }
     std::vector<at::Tensor> pieces;
     for (const size_t index : indices) {
-      const auto& grad = parameters_[index].grad();
-      pieces.push_back((grad.defined() ? grad * factor : at::zeros_like(parameters_[index])).reshape({-1}));
+      const auto& parameter = parameters_[index];
+      const auto& grad = parameter.grad();
+      const auto piece = grad.defined() ? grad * factor : at::zeros_like(parameter);
+      pieces.push_back(piece.reshape({-1}).to(gradient_dtype_.value_or(parameter.scalar_type())));
     }
-    auto flat = at::cat(pieces);
-    exchange(bucket, flat);
+    const auto flat = exchange(bucket, at::cat(pieces));
     std::vector<size_t> given;
     int64_t offset = 0;
     for (const size_t index : indices) {
@@ -136,13 +139,16 @@ class InlineEngine final : public GradientEngine {
   bool is_sparse(size_t bucket) const { return options_.expect_sparse_gradient[plan_[bucket].front()]; }
   at::TensorOptions int_options() const { return at::TensorOptions(at::kInt).device(parameters_.front().device()); }
 
-  void exchange(size_t bucket, const at::Tensor& tensor) {
-    if (!hook_) return all_reduce(tensor);
+  at::Tensor exchange(size_t bucket, const at::Tensor& tensor) {
+    if (!hook_) {
+      all_reduce(tensor);
+      return tensor;
+    }
     std::vector<at::Tensor> parameters;
     for (const size_t index : plan_[bucket]) parameters.push_back(parameters_[index]);
     GradBucket seen(bucket, plan_.size(), tensor, std::move(parameters));
     const auto result = result_of(run_comm_hook(hook_, seen));
-    tensor.copy_(tensor.is_sparse() ? result : result.view_as(tensor));
+    return tensor.is_sparse() ? result : result.reshape(tensor.sizes());
   }
 
   void all_reduce(const at::Tensor& tensor) {
@@ -159,6 +165,7 @@ class InlineEngine final : public GradientEngine {
   ReducerOptions options_;
   Reader reader_;
   BucketPlan plan_;
+  std::optional<at::ScalarType> gradient_dtype_;
   CommHook hook_;
   ReductionObserver* observer_ = nullptr;
   std::vector<CommHookFuture> futures_;

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,18 @@ enum class Engine {
   kCohort,  ///< our reducer: overlaps with backward, gradients live in the buckets
   kC10d,    ///< LibTorch's c10d::Reducer, the engine behind Python's DDP
   kInline,  ///< all-reduces each bucket after backward; short, slow, the readable reference
+};
+
+/// Dtypes of forward, backward and reduction, PyTorch's _MixedPrecision; an absent one leaves what is there. Floating-point
+/// parameters, buffers and inputs only.
+struct MixedPrecision {
+  /// Of inputs and, from forward to the end of backward, of parameters and gradients. The optimizer sees parameters, and
+  /// gradients, in their own dtype.
+  std::optional<at::ScalarType> param_dtype = {};
+  /// Of the sum over the ranks. Absent: param_dtype.
+  std::optional<at::ScalarType> reduce_dtype = {};
+  /// Buffers become it, once, at construction.
+  std::optional<at::ScalarType> buffer_dtype = {};
 };
 
 /// Options of the untyped core.
@@ -69,6 +82,8 @@ struct Options {
   /// param_to_hook_all_reduce is computed in backward: one whose gradient comes after all of theirs. Both or neither.
   std::vector<std::pair<std::string, at::Tensor>> delay_all_reduce_named_params = {};
   at::Tensor param_to_hook_all_reduce = {};
+  /// Takes the place of a communication hook. See docs/guide/ddp.md.
+  std::optional<MixedPrecision> mixed_precision = {};
   /// Broadcast rank 0's buffers before every forward (PyTorch's forward_sync_buffers).
   bool forward_sync_buffers = true;
   /// Verify shapes and broadcast rank 0's parameters and buffers at construction.

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "cohort/base/cpu.h"
+#include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/ddp/agree_on_buckets.h"
@@ -17,6 +19,16 @@
 
 namespace cohort::ddp {
 namespace {
+
+// Besides the one on which backward runs.
+bool has_core_to_overlap(const Group& group) {
+  const auto wanted = base::env_bool("COHORT_DDP_OVERLAP");
+  TORCH_CHECK_VALUE(wanted.ok(), wanted.error().describe());
+  if (wanted.value()) return *wanted.value();
+  const auto local_world_size = base::env_int("LOCAL_WORLD_SIZE");
+  const auto num_local = local_world_size.ok() ? local_world_size->value_or(1) : 1;
+  return base::default_threads_per_rank(std::max(group->getSize(), static_cast<int>(num_local))) > 1;
+}
 
 bool runs_in_caller(const ReducerOptions& options, const std::vector<at::Tensor>& parameters) {
   return comm::capability_of(options.process_group, parameters.front().device().type()).runs_in_caller;
@@ -29,10 +41,12 @@ OverlapEngine::OverlapEngine(EngineInput input)
       options_(std::move(input.options)),
       reader_(input.reader),
       capacity_(input.capacity),
+      gradient_dtype_(input.gradient_dtype),
       infos_(std::move(input.infos)),
       world_size_(options_.process_group->getSize()),
       divisor_(world_size_),
       runs_in_caller_(runs_in_caller(options_, parameters_)),
+      has_core_to_overlap_(has_core_to_overlap(options_.process_group)),
       caller_streams_(parameters_) {
   const auto count = parameters_.size();
   if (searches_unused()) search_.emplace(parameters_);
@@ -49,25 +63,33 @@ OverlapEngine::OverlapEngine(EngineInput input)
 void OverlapEngine::install_buckets(BucketPlan plan) {
   plan_ = std::move(plan);
   std::vector<Bucket> old = std::move(buckets_);  // gradients may still live there
-  for (const auto& bucket : old) used_in_current_stream(bucket.contents());
+  for (const auto& bucket : old) {
+    used_in_current_stream(bucket.contents());
+    used_in_current_stream(bucket.gradients());
+  }
   buckets_.clear();
   times_.set_buckets(plan_.size());
   filling_.assign(plan_.size(), {});
   places_.resize(parameters_.size());
   for (const auto& indices : plan_) {
-    const bool is_sparse = infos_[indices.front()].is_sparse;
-    TORCH_CHECK(!is_sparse || indices.size() == 1,
-                "Buckets with more than one variable cannot include variables that expect a sparse gradient.");
-    const bool is_dense = !is_sparse && fills_buckets();
-    auto& bucket = buckets_.emplace_back(
-        indices, parameters_,
-        is_dense ? make_bucket_memory(parameters_, indices, options_.process_group) : at::Tensor());
+    auto& bucket = buckets_.emplace_back(make_bucket(indices));
     bucket.num_pending = indices.size();
     for (size_t slot = 0; slot < indices.size(); ++slot) {
       places_[indices[slot]] = {buckets_.size() - 1, slot};
       bucket.adopt(slot, parameters_[indices[slot]]);
     }
   }
+}
+
+Bucket OverlapEngine::make_bucket(const std::vector<size_t>& indices) const {
+  const bool is_sparse = infos_[indices.front()].is_sparse;
+  TORCH_CHECK(!is_sparse || indices.size() == 1,
+              "Buckets with more than one variable cannot include variables that expect a sparse gradient.");
+  if (is_sparse || !fills_buckets()) return {indices, parameters_, at::Tensor()};
+  auto contents = make_bucket_memory(parameters_, indices, options_.process_group, gradient_dtype_);
+  if (contents.scalar_type() == infos_[indices.front()].dtype) return {indices, parameters_, std::move(contents)};
+  return {indices, parameters_, contents,
+          at::empty(contents.sizes(), contents.options().dtype(infos_[indices.front()].dtype))};
 }
 
 void OverlapEngine::reset() {
@@ -95,6 +117,7 @@ void OverlapEngine::update_process_group(const Group& group) {
   options_.process_group = group;
   world_size_ = group->getSize();
   runs_in_caller_ = runs_in_caller(options_, parameters_);
+  has_core_to_overlap_ = has_core_to_overlap(group);
   install_buckets(BucketPlan(first_plan_));  // which ranks have that were lost in the middle of an agreement, too
 }
 
@@ -148,6 +171,7 @@ void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
   use_counts_.forget();
   unused_.clear();
   if (outputs.empty()) return;
+  if (gradient_dtype_) search_.emplace(parameters_);  // another dtype is another accumulator
   unused_ = search_->unused(outputs);
   if (unused_.empty()) {
     base::warn_once(none_unused_message(reader_));
@@ -196,7 +220,7 @@ void OverlapEngine::mark_ready(size_t index, bool is_used) {
     // See [Note: streams].
     const c10::OptionalStreamGuard guard(is_used ? std::nullopt : caller_streams_.on(parameter.device()));
     used_in_current_stream(parameter.grad());  // which the bucket replaces
-    if (!is_used && !infos_[index].is_sparse) saved_.add(index, parameter.grad());
+    if (!is_used && !infos_[index].is_sparse) saved_.add(index, parameter.grad(), infos_[index].dtype);
     if (!takes_all(bucket)) let_go(bucket.take(place.slot, parameter, divisor_, averaging()));
     filling_[place.bucket].add_current(parameter.device(), bucket.contents());
   }
@@ -274,14 +298,17 @@ void OverlapEngine::launch_full_buckets() {
 }
 
 // See [Note: last bucket].
+void OverlapEngine::reduce_at_end(size_t bucket) {
+  if (hook_ || !reduces_at_end(bucket) || buckets_[bucket].work || is_skipped(buckets_[bucket])) return;
+  times_.launched(bucket);
+  buckets_[bucket].work = all_reduce(buckets_[bucket].contents());
+  times_.finished(bucket);  // this thread has reduced it
+}
+
+// What tells which gradients are nobody's comes after all buckets.
 void OverlapEngine::reduce_rest() {
-  auto& last = buckets_.back();
-  if (!hook_ && !is_skipped(last)) {
-    times_.launched(buckets_.size() - 1);
-    last.work = all_reduce(last.contents());
-    times_.finished(buckets_.size() - 1);  // this thread has reduced it
-  }
-  if (searches_unused()) reduce_use_counts();
+  for (size_t i = 0; i < buckets_.size(); ++i) reduce_at_end(i);
+  reduce_use_counts();
 }
 
 c10::intrusive_ptr<c10d::Work> OverlapEngine::all_reduce(const at::Tensor& tensor) {

@@ -9,7 +9,8 @@
 /// every rank left unused is known from the reduced use counts; those keep the gradient they had, bit for bit.
 ///
 /// [Note: last bucket] When the last bucket is full, nothing is left to overlap its reduction with. On a backend that runs
-/// synchronous operations in the calling thread ("shm"), finish() reduces it that way, which wakes no other thread.
+/// synchronous operations in the calling thread ("shm"), finish() reduces it that way, which wakes no other thread. With one core
+/// per rank there is nothing to overlap any bucket with: finish() reduces them all.
 ///
 /// [Note: streams] On accelerators a hook runs in the stream of its parameter's forward function, so that a bucket may be filled
 /// in several streams, and launched by a hook in yet another: it is reduced in the stream that filled it last, after the others.
@@ -95,6 +96,7 @@ class OverlapEngine final : public GradientEngine {
   bool should_rebuild() const { return !has_rebuilt_ && !searches_unused(); }
 
   void install_buckets(BucketPlan plan);
+  Bucket make_bucket(const std::vector<size_t>& indices) const;
   void check_prior_step_finished() const;
   ExtraGradient extra_gradient(size_t index) const;
   base::CalledFor called_for(base::Purpose of_module, base::Purpose of_reducer) const;
@@ -106,8 +108,11 @@ class OverlapEngine final : public GradientEngine {
   void run_hook(std::unique_lock<std::mutex>& lock);
   CommHookFuture call_hook(size_t bucket, const at::Tensor& buffer);
   void note_failure(const std::exception& error);
-  bool reduces_at_end(size_t bucket) const { return runs_in_caller_ && bucket + 1 == buckets_.size(); }
+  bool reduces_at_end(size_t bucket) const {
+    return runs_in_caller_ && (bucket + 1 == buckets_.size() || !has_core_to_overlap_);
+  }
   c10::intrusive_ptr<c10d::Work> all_reduce(const at::Tensor& tensor);
+  void reduce_at_end(size_t bucket);
   void reduce_rest();
   void await_reduction(Bucket& bucket);
   void watch(const std::vector<at::Tensor>& outputs);
@@ -126,11 +131,13 @@ class OverlapEngine final : public GradientEngine {
   ReducerOptions options_;
   Reader reader_;
   BucketCapacity capacity_;
+  std::optional<at::ScalarType> gradient_dtype_;
   std::vector<ParameterInfo> infos_;
   int world_size_;
   int divisor_;           // of this step's gradients: the ranks that have data
   int next_divisor_ = 0;  // 0: all ranks
   bool runs_in_caller_;
+  bool has_core_to_overlap_;
   std::optional<UnusedSearch> search_;
   CommHook hook_;
   ReductionObserver* observer_ = nullptr;

@@ -123,7 +123,7 @@ void OverlapEngine::shadow_step() {
   const bool is_first = options_.static_graph && !std::exchange(has_shared_graph_, true);
   if (is_first) shadow_use_counts();
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    const auto zeros = zeros_of_bucket(parameters_, plan_[i], infos_[plan_[i].front()].is_sparse);
+    const auto zeros = zeros_of_bucket(parameters_, plan_[i], infos_[plan_[i].front()].is_sparse, gradient_dtype_);
     if (hook_) {
       result_of(call_hook(i, zeros));
     } else if (world_size_ > 1) {
@@ -158,13 +158,15 @@ void OverlapEngine::await_reduction(Bucket& bucket) {
 
 void OverlapEngine::hand_out_gradients() {
   const at::NoGradGuard no_grad;
-  if (runs_in_caller_) reduce_rest();
+  if (runs_in_caller_ && searches_unused()) reduce_rest();
   for (size_t i = 0; i < buckets_.size(); ++i) {
     auto& bucket = buckets_[i];
+    reduce_at_end(i);  // one after the other: who reads the gradients finds them in the cache
     await_reduction(bucket);
     if (!is_skipped(bucket)) times_.finished(i);
     if (bucket.is_sparse()) continue;
-    used_in_current_stream(bucket.contents());  // by whoever reads the gradients
+    used_in_current_stream(bucket.contents());
+    used_in_current_stream(bucket.gradients());  // by whoever reads them
     std::vector<size_t> given;
     for (size_t slot = 0; slot < bucket.indices().size(); ++slot) {
       const auto index = bucket.indices()[slot];

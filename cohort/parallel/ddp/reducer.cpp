@@ -74,9 +74,10 @@ std::unique_ptr<GradientEngine> make_engine(EngineInput input) {
 }  // namespace
 
 Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options)
-    : Reducer(std::move(parameters), std::move(options), Reader::kReducer) {}
+    : Reducer(std::move(parameters), std::move(options), Reader::kReducer, /*gradient_dtype=*/{}) {}
 
-Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader) {
+Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader,
+                 std::optional<at::ScalarType> gradient_dtype) {
   comm::gradients_are_exchanged();
   settle_options(parameters, options);
   group_ = options.process_group;
@@ -95,6 +96,7 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Rea
   input.parameters = std::move(parameters);
   input.options = std::move(options);
   input.reader = reader;
+  input.gradient_dtype = gradient_dtype;
   engine_ = make_engine(std::move(input));
 }
 

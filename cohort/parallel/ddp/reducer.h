@@ -19,6 +19,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,7 +107,9 @@ class COHORT_API Reducer {
   friend class Replica;
   friend class LoggingData;
   friend class ReplicaJoinHook;
-  Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader);
+  // `gradient_dtype`: see EngineInput.
+  Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader,
+          std::optional<at::ScalarType> gradient_dtype);
   bool tracks_gradient_norm() const { return gradient_norm_ != nullptr; }
   bool needs_outputs() const;
   void check_not_observed() const;

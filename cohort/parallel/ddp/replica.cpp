@@ -16,6 +16,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/purpose.h"
 #include "cohort/parallel/ddp/delayed_all_reduce.h"
+#include "cohort/parallel/ddp/low_precision.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/replica_join.h"
 #include "cohort/parallel/module/gradient_hooks.h"
@@ -132,6 +133,7 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   TORCH_CHECK_VALUE(delayed.empty() != options_.param_to_hook_all_reduce.defined(),
                     "delay_all_reduce_named_params and param_to_hook_all_reduce need to be set at the same time.");
   for (const auto& [name, parameter] : delayed) options_.parameters_and_buffers_to_ignore.insert(name);
+  if (options_.mixed_precision) check_dtypes(*options_.mixed_precision);
   auto parameters = trainable_parameters(module_, options_.parameters_and_buffers_to_ignore);
   TORCH_CHECK(
       !parameters.tensors.empty() || !delayed.empty(),
@@ -163,14 +165,41 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   reducer_options.static_graph = options_.static_graph;
   reducer_options.gradient_as_bucket_view = options_.gradient_as_bucket_view;
   reducer_options.verify_parameters = false;  // done above, before anything is broadcast
+  std::optional<at::ScalarType> gradient_dtype;
+  if (options_.mixed_precision) {
+    const bool has_sparse = std::count(parameters.is_sparse.begin(), parameters.is_sparse.end(), true) > 0;
+    TORCH_CHECK_VALUE(!has_sparse,
+                      "mixed_precision does not support sparse gradients. Make the embedding with sparse=false.");
+    gradient_dtype = options_.mixed_precision->param_dtype;
+  }
   reducer_options.expect_sparse_gradient = std::move(parameters.is_sparse);
   reducer_options.parameter_names = std::move(parameters.names);
   reducer_options.engine = options_.engine;
-  reducer_ = std::unique_ptr<Reducer>(new Reducer(parameters.tensors, std::move(reducer_options), Reader::kModule));
+  reducer_ = std::unique_ptr<Reducer>(
+      new Reducer(parameters.tensors, std::move(reducer_options), Reader::kModule, gradient_dtype));
+  if (options_.mixed_precision) set_up_mixed_precision();
   // A static graph may reach a parameter several times in one backward pass.
   if (options_.process_group->getSize() > 1 && !options_.static_graph) {
     hook_ = std::make_unique<parallel::GradientHook>(
         parallel::add_gradient_hook(parameters.tensors.front(), [this](const at::Tensor&) { note_gradient(); }));
+  }
+}
+
+void Replica::set_up_mixed_precision() {
+  const auto& precision = *options_.mixed_precision;
+  const auto& ignored = options_.parameters_and_buffers_to_ignore;
+  std::vector<at::Tensor> parameters;
+  for (const auto& entry : module_.named_parameters()) {
+    if (!ignored.contains(entry.key())) parameters.push_back(entry.value());
+  }
+  low_precision_ = std::make_unique<LowPrecision>(parameters, precision);
+  reducer_->register_comm_hook(
+      [this](GradBucket& bucket) { return low_precision_->reduce(options_.process_group, bucket); });
+  if (!precision.buffer_dtype) return;
+  for (auto& entry : module_.named_buffers()) {
+    auto& buffer = entry.value();
+    const bool is_cast = buffer.defined() && buffer.is_floating_point() && !ignored.contains(entry.key());
+    if (is_cast) buffer.set_data(buffer.to(*precision.buffer_dtype));
   }
 }
 
@@ -221,6 +250,10 @@ std::optional<c10::Device> Replica::input_device() const {
   return options_.device_ids.front();
 }
 
+std::optional<at::ScalarType> Replica::input_dtype() const {
+  return low_precision_ ? options_.mixed_precision->param_dtype : std::nullopt;
+}
+
 void Replica::before_forward() {
   if (!reducer_) return;
   if (is_in_join()) {
@@ -232,6 +265,7 @@ void Replica::before_forward() {
   if (at::GradMode::is_enabled() || is_in_join()) reducer_->prepare_forward();
   if (synchronises_buffers_at(BufferCommHookLocation::kPreForward)) synchronise_buffers(/*is_candidate=*/true);
   if (is_in_join()) announce_step();
+  if (low_precision_) low_precision_->lower();
 }
 
 bool Replica::synchronises_buffers_at(BufferCommHookLocation location) const {
@@ -331,6 +365,7 @@ void Replica::after_forward(const std::vector<at::Tensor>& outputs) {
     ++num_forwards_;
     is_local_ = !synchronises_gradients_;
   }
+  if (low_precision_) low_precision_->watch(outputs);
   if (announcement_) await_announcements();
   if (synchronises_buffers_at(BufferCommHookLocation::kPostForward)) synchronise_buffers(/*is_candidate=*/true);
   synchronises_buffers_ = is_synchronised;

@@ -39,6 +39,7 @@ class COHORT_API Replicated {
 };
 
 class DelayedAllReduce;
+class LowPrecision;
 
 class COHORT_API Replica final : public Joinable {
  public:
@@ -50,7 +51,7 @@ class COHORT_API Replica final : public Joinable {
   void before_forward();
   /// `outputs`: every tensor that forward returned, if needs_outputs().
   void after_forward(const std::vector<at::Tensor>& outputs);
-  bool needs_outputs() const { return reducer_ && reducer_->needs_outputs(); }
+  bool needs_outputs() const { return low_precision_ || (reducer_ && reducer_->needs_outputs()); }
 
   bool synchronises_gradients() const { return synchronises_gradients_; }
   void set_synchronises_gradients(bool value) { synchronises_gradients_ = value; }
@@ -58,6 +59,8 @@ class COHORT_API Replica final : public Joinable {
   /// Device to which inputs are moved, and outputs after forward; absent: they stay where they are.
   std::optional<c10::Device> input_device() const;
   std::optional<c10::Device> output_device() const { return options_.output_device; }
+  /// Dtype that floating-point inputs become; absent: they keep theirs.
+  std::optional<at::ScalarType> input_dtype() const;
   std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;
   c10::Device join_device() const override { return device_; }
   Group join_process_group() const override { return options_.process_group; }
@@ -81,6 +84,7 @@ class COHORT_API Replica final : public Joinable {
  private:
   friend class ReplicaJoinHook;
   friend class LoggingData;
+  void set_up_mixed_precision();
   void note_gradient();
   void print_report() const;
   bool reduces_gradients() const;
@@ -100,6 +104,7 @@ class COHORT_API Replica final : public Joinable {
   Options options_;
   torch::nn::Module& module_;
   std::unique_ptr<DelayedAllReduce> delayed_;
+  std::unique_ptr<LowPrecision> low_precision_;
   std::unique_ptr<Reducer> reducer_;  // null if all gradients are delayed
   bool was_in_join_ = false;
   bool synchronises_gradients_ = true;

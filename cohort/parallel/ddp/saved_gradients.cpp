@@ -4,8 +4,8 @@
 
 namespace cohort::ddp {
 
-void SavedGradients::add(size_t index, const at::Tensor& gradient) {
-  if (gradient.defined()) saved_.push_back({index, gradient, gradient.detach().clone()});
+void SavedGradients::add(size_t index, const at::Tensor& gradient, at::ScalarType dtype) {
+  if (gradient.defined()) saved_.push_back({index, gradient.to(dtype), gradient.detach().clone()});
 }
 
 void SavedGradients::restore(const std::vector<at::Tensor>& parameters, const std::function<bool(size_t)>& is_wanted) {

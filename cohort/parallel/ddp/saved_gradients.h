@@ -11,8 +11,8 @@ namespace cohort::ddp {
 
 class SavedGradients {
  public:
-  /// Copies `gradient` of parameter number `index` in the current stream. An undefined one is not kept.
-  void add(size_t index, const at::Tensor& gradient);
+  /// Copies `gradient` of parameter number `index`, which is of `dtype`, in the current stream. An undefined one is not kept.
+  void add(size_t index, const at::Tensor& gradient, at::ScalarType dtype);
   /// Gives the saved gradients back, bit for bit, to those parameters for which `is_wanted(index)` holds.
   void restore(const std::vector<at::Tensor>& parameters, const std::function<bool(size_t)>& is_wanted);
   void clear() { saved_.clear(); }

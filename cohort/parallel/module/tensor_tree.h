@@ -69,22 +69,29 @@ void collect_tensors(const T& value, std::vector<at::Tensor>& found) {
   }
 }
 
-/// Returns `value` with its tensors on `device`.
-template <class T>
-T move_tensors(T value, const c10::Device& device) {
+inline at::Tensor moved(const at::Tensor& tensor, const c10::Device& device) {
+  return tensor.to(device, /*non_blocking=*/true);
+}
+inline at::Tensor moved(const at::Tensor& tensor, const c10::ScalarType& dtype) {
+  return tensor.is_floating_point() ? tensor.to(dtype) : tensor;
+}
+
+/// Returns `value` with its tensors at `place`: on a c10::Device, or, floating-point ones, of a c10::ScalarType.
+template <class T, class Place>
+T move_tensors(T value, const Place& place) {
   if constexpr (std::is_same_v<T, at::Tensor>) {
-    return value.defined() ? value.to(device, /*non_blocking=*/true) : value;
+    return value.defined() ? moved(value, place) : value;
   } else if constexpr (IsOptional<T>::value) {
-    if (value) *value = move_tensors(std::move(*value), device);
+    if (value) *value = move_tensors(std::move(*value), place);
   } else if constexpr (MapLike<T>) {
-    for (auto& entry : value) entry.second = move_tensors(std::move(entry.second), device);
+    for (auto& entry : value) entry.second = move_tensors(std::move(entry.second), place);
   } else if constexpr (RangeLike<T>) {
     if constexpr (requires { *value.begin() = std::declval<typename T::value_type>(); } &&
                   !std::is_same_v<typename T::value_type, bool>) {
-      for (auto& element : value) element = move_tensors(std::move(element), device);
+      for (auto& element : value) element = move_tensors(std::move(element), place);
     }
   } else if constexpr (TupleLike<T>) {
-    std::apply([&](auto&... parts) { ((parts = move_tensors(std::move(parts), device)), ...); }, value);
+    std::apply([&](auto&... parts) { ((parts = move_tensors(std::move(parts), place)), ...); }, value);
   }
   return value;
 }

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "cohort/parallel/data_parallel/broadcast_reduce.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"
 #include "tests/devices/ddp/device_training.h"
 #include "tests/devices/in_stream.h"
@@ -92,6 +93,20 @@ TEST_F(DataParallelDevices, TwoPassesBeforeOneBackward) {
 TEST_F(DataParallelDevices, InStreamsOfTheProgram) {
   expect_bits_of_replicas_on_the_cpu(
       {.devices = {}, .output_device = {}, .has_two_passes = true, .is_in_side_stream = true});
+}
+
+TEST_F(DataParallelDevices, ManyTensorsCopiedAndAddedTogether) {
+  std::vector<at::Tensor> given, tensors;
+  for (int i = 1; i < 20; ++i) given.push_back(at::arange(100 * i, i % 2 ? at::kFloat : at::kDouble).to(device(0)));
+  const InStream on_first(new_stream(0)), on_second(new_stream(1));
+  for (const auto& tensor : given) tensors.push_back(tensor + 1);  // which may be late
+  const auto copies = nn::parallel::broadcast_coalesced(tensors, {device(0), device(1)}, /*buffer_size=*/2000);
+  for (const auto& copy : copies[1]) EXPECT_EQ(copy.device(), device(1));
+  const auto sums = nn::parallel::reduce_add_coalesced(copies, device(0), /*buffer_size=*/3000);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(sums[i].device(), device(0));
+    EXPECT_TRUE(at::equal(sums[i].cpu(), 2 * tensors[i].cpu())) << i;
+  }
 }
 
 TEST_F(DataParallelDevices, ModuleOnAnotherDeviceMessage) {

@@ -200,6 +200,12 @@ def same_variables(ours, theirs, permitted=PERMITTED):
         assert differing == {}, place
 
 
+def same_errors(ours, theirs, expected):
+    """On a busy machine torchrun may mix up a line with another one, so that some of its lines are missing."""
+    assert ours.errors_of_workers() == expected
+    assert theirs.errors_of_workers() and set(theirs.errors_of_workers()) <= set(expected)
+
+
 FLAGS = {
     "nnodes": "1", "nproc-per-node": "2", "rdzv-backend": "c10d", "rdzv-endpoint": "127.0.0.1:PORT", "rdzv-id": "job",
     "rdzv-conf": "join_timeout=60,last_call_timeout=1", "max-restarts": "2", "monitor-interval": "0.05", "start-method": "spawn",
@@ -228,7 +234,7 @@ def test_all_flags_of_a_job_that_restarts_once(side_by_side, spelling):
     assert ours.log_files() == theirs.log_files()
     assert "job_X/attempt_1/filtered_stdout.log" in ours.log_files()
     assert ours.console() == theirs.console()
-    assert ours.errors_of_workers() == theirs.errors_of_workers()
+    same_errors(ours, theirs, [f"[trainer0]:rank 0 attempt {attempt} {word}" for attempt in (0, 1) for word in ("err", "pin")])
 
 
 def test_the_command_line_wins_over_variables_and_ours_over_its_config(side_by_side, tmp_path):
@@ -369,7 +375,7 @@ def test_variables_that_the_agent_reads(side_by_side):
     assert ours.workers()[0, 0]["env"]["TORCHELASTIC_USE_AGENT_STORE"] == "False"
     assert ours.console() == theirs.console() == sorted(f"<default {rank} {rank}> rank {rank} attempt 0 {word}"
                                                         for rank in range(2) for word in ("out", "needle"))
-    assert ours.errors_of_workers() == theirs.errors_of_workers() != []
+    same_errors(ours, theirs, [f"<default {rank} {rank}> rank {rank} attempt 0 {word}" for rank in range(2) for word in ("err", "pin")])
 
 
 def test_a_node_that_comes_later_restarts_all_and_uses_up_no_restart(side_by_side):

@@ -18,6 +18,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook
 from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _MixedPrecision
 
 STEPS = 20
 
@@ -121,9 +122,13 @@ class CppAdamW(torch.optim.Optimizer):
 NETS = {"mlp": Mlp, "cnn": Cnn, "transformer": Transformer, "branches": Branches, "mixed": Mixed}
 DEFAULTS = dict(optimizer="sgd", lr="0.05", momentum="0.9", bucket_cap_mb="", find_unused_parameters="0", static_graph="0",
                 gradient_as_bucket_view="0", set_to_none="1", frozen="", sparse="0", hook="", join="",
-                bucket_cap_mb_list="", skip_all_reduce_unused_params="0", batched_grad_copy="0", ignored="")
+                bucket_cap_mb_list="", skip_all_reduce_unused_params="0", batched_grad_copy="0", ignored="", delayed="",
+                param_dtype="", reduce_dtype="", buffer_dtype="", dropped_passes="0")
 SMALL = dict(bucket_cap_mb="0.001")
 VIEW = dict(gradient_as_bucket_view="1")
+# Until its buckets are rebuilt, PyTorch's reducer averages uninitialised memory in mixed precision (2.13).
+# Not the transformer: LibTorch's C++ Linear adds the bias of a three-dimensional input after rounding the product.
+LOW = dict(param_dtype="bfloat16", bucket_cap_mb="0.001", dropped_passes="2")
 UNUSED = dict(find_unused_parameters="1")
 STATIC = dict(static_graph="1")
 # LibTorch's C++ SGD multiplies a bfloat16 average by its momentum rounded to bfloat16 (overload mul_.Scalar), Python's by
@@ -201,6 +206,17 @@ CASES = {
     "option_fused_sgd": ("mlp", 1, None, SMALL | dict(optimizer="sgd_fused")),
     "option_fused_adamw": ("transformer", 1, None, SMALL | dict(optimizer="adamw_fused", lr="0.01")),
     "option_fused_adamw_unused": ("branches", 1, "differs", SMALL | UNUSED | dict(optimizer="adamw_fused", lr="0.01")),
+    "option_fused_adam": ("mlp", 1, None, SMALL | dict(optimizer="adam_fused", lr="0.01")),
+    "option_delayed": ("mlp", 1, None, dict(delayed="third.bias second.weight third.weight")),
+    "option_delayed_zero_in_place": ("mlp", 1, None, dict(delayed="second.weight third.weight second.bias", set_to_none="0")),
+    "precision": ("mlp", 1, None, LOW),
+    "precision_float_sum": ("mlp", 1, None, LOW | dict(reduce_dtype="float32")),
+    "precision_double_sum": ("mlp", 1, None, LOW | dict(reduce_dtype="float64", set_to_none="0")),
+    "precision_half": ("mlp", 1, None, LOW | dict(param_dtype="float16", reduce_dtype="float32")),
+    "precision_static": ("mlp", 1, None, LOW | STATIC),
+    "precision_frozen": ("mlp", 1, None, LOW | dict(frozen="second.weight")),
+    "precision_adamw": ("mlp", 1, None, LOW | dict(optimizer="adamw", lr="0.01")),
+    "precision_buffers": ("cnn", 1, None, LOW | dict(buffer_dtype="bfloat16", ignored="bn1.num_batches_tracked bn2.num_batches_tracked")),
     "option_ignored": ("cnn", 1, None, SMALL | dict(ignored="conv1.weight bn2.bias bn1.running_mean")),
 }
 
@@ -211,6 +227,15 @@ def orthogonalize_one(matrices, epsilon=0, of_batch=powerSGD_hook._orthogonalize
 
 
 powerSGD_hook._orthogonalize = orthogonalize_one
+
+
+class WaitsForDelayedGradients(DistributedDataParallel):
+    """On GPUs the stream does; on the CPU nobody waits."""
+
+    def _delayed_all_reduce_hook(self, gradient):
+        self._delay_grad_buffer.div_(dist.get_world_size(self.process_group))
+        dist.all_reduce(self._delay_grad_buffer, group=self.process_group)
+        return gradient
 
 
 class GathersAsOnGpus:
@@ -275,7 +300,7 @@ def cases_of(world_size):
     """Hooks, options and uneven batches where two and where more ranks take part, which are all the ways they can differ."""
     if world_size == 4:
         return OF_FOUR
-    return [name for name in CASES if world_size in (2, 3) or not name.startswith(("hook_", "join", "option_"))]
+    return [name for name in CASES if world_size in (2, 3) or not name.startswith(("hook_", "join", "option_", "precision"))]
 
 
 def data_of(net, lead):
@@ -346,12 +371,39 @@ def initialise(model, tensors, settings):
                 value.add_(dist.get_rank())
 
 
+class CpuStream:
+    """Also an event. DistributedDataParallel asks for these in mixed precision, and PyTorch has none for the CPU."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def wait_stream(self, other):
+        pass
+
+    def record(self):
+        pass
+
+    def wait(self, stream):
+        pass
+
+
+def mixed_precision(settings):
+    dtypes = {name: getattr(torch, settings[name]) for name in ("param_dtype", "reduce_dtype", "buffer_dtype") if settings[name]}
+    if dtypes:
+        torch.Stream = torch.Event = torch.accelerator.current_stream = CpuStream
+    return _MixedPrecision(**dtypes) if dtypes else None
+
+
 def make_optimizer(parameters, settings):
     lr, fused = float(settings["lr"]), settings["optimizer"].endswith("_fused")
     if settings["optimizer"].startswith("sgd"):
         return torch.optim.SGD(parameters, lr=lr, momentum=float(settings["momentum"]), fused=fused)
     if fused:
-        return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.1, fused=True)
+        optimizer = torch.optim.AdamW if settings["optimizer"] == "adamw_fused" else torch.optim.Adam
+        return optimizer(parameters, lr=lr, weight_decay=0.1, fused=True)
     return (CppAdamW if settings["optimizer"] == "adamw" else torch.optim.AdamW)(parameters, lr=lr, weight_decay=0.1)
 
 
@@ -375,7 +427,10 @@ def train(case, result):
     cap = float(settings["bucket_cap_mb"]) if settings["bucket_cap_mb"] else None
     caps = [float(mb) for mb in settings["bucket_cap_mb_list"].split()]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, settings["ignored"].split())
-    ddp = DistributedDataParallel(model, bucket_cap_mb=cap, bucket_cap_mb_list=caps or None, **{
+    delayed = [(name, model.get_parameter(name)) for name in settings["delayed"].split()]
+    ddp = WaitsForDelayedGradients(model, bucket_cap_mb=cap, bucket_cap_mb_list=caps or None, delay_all_reduce_named_params=delayed or None,
+                                  param_to_hook_all_reduce=model.first.weight if delayed else None,
+                                  mixed_precision=mixed_precision(settings), **{
         name: settings[name] == "1" for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view",
                                                  "skip_all_reduce_unused_params", "batched_grad_copy")})
     HOOKS[settings["hook"]](ddp)
@@ -389,6 +444,9 @@ def train(case, result):
     record.add_state()
     # Kernels round differently for other memory alignments: both sides clone what they take from the file.
     rank, micro_batches = dist.get_rank(), tensors["x"].shape[1]
+    for _ in range(int(settings["dropped_passes"])):
+        loss_of(ddp(tensors["x"][0, 0, rank].clone()), tensors["y"][0, 0, rank].clone()).backward()
+        optimizer.zero_grad()
     with ddp.join(divide_by_initial_world_size=settings["join"] == "initial") if settings["join"] else contextlib.nullcontext():
         for step in range(num_steps(settings, rank, len(tensors["x"]))):
             for micro_batch in range(micro_batches):

@@ -20,8 +20,8 @@ HANG_LIMIT = 240
 # Cases whose optimizer is the same on both sides.
 CASES = [name for name in ddp_reference.CASES if name != "mlp_adamw_of_python"]
 # For what two ranks on Gloo have shown in full: every strategy of reduction, and of the rest what comes by another way.
-FEW_CASES = [name for name in CASES if not name.startswith(("option_", "hook_"))
-             or name in ("hook_allreduce", "hook_fp16_unused", "hook_powersgd", "option_cap_list", "option_batched_copy")]
+FEW_CASES = [name for name in CASES if not name.startswith(("option_", "hook_", "precision"))
+             or name in ("hook_allreduce", "hook_fp16_unused", "hook_powersgd", "option_cap_list", "option_batched_copy", "precision_float_sum")]
 # What depends on the order of the gradients in a bucket, which the reference engine never changes.
 IN_READY_ORDER = ("hook_powersgd", "hook_batched_powersgd", "hook_quantize_perchannel")
 
@@ -34,8 +34,8 @@ def cpp_rank(programs, cases, results, *engines):
     return [programs / "ddp_train", cases, results, *engines]
 
 
-def run_all(commands, backend="gloo"):
-    results = run_ranks(commands, {"DDP_BACKEND": backend, "PYTHONPATH": str(BUILD / "python")}, timeout=HANG_LIMIT)
+def run_all(commands, backend="gloo", overlap="1"):
+    results = run_ranks(commands, {"DDP_BACKEND": backend, "COHORT_DDP_OVERLAP": overlap, "PYTHONPATH": str(BUILD / "python")}, timeout=HANG_LIMIT)
     failures = [f"rank {rank} of {len(commands)} ended with {code}:\n{out}{err}"
                 for rank, (code, out, err) in enumerate(results) if code != 0]
     assert not failures, "\n".join(failures)
@@ -94,7 +94,7 @@ def check_bitwise(results, case, engine, world_size, other="python"):
 
 @pytest.mark.parametrize("world_size, engine, case", [
     (world_size, engine, case) for world_size, engine, case in itertools.product(WORLD_SIZES, ["cohort", "c10d"], CASES)
-    if case in ddp_reference.cases_of(world_size) and not (engine == "c10d" and case.startswith("option_fused"))
+    if case in ddp_reference.cases_of(world_size) and not (engine == "c10d" and case.startswith(("option_fused", "precision")))
     and (world_size, engine, case) != (1, "cohort", "transformer_sparse")])  # has a test of its own
 def test_training_equals_pythons_bit_by_bit(trained, world_size, engine, case):
     check_bitwise(trained(world_size) / "results", case, engine, world_size)
@@ -130,7 +130,7 @@ def trained_on_shm(trained, tmp_path_factory):
             if world_size > 2:
                 cases = tmp_path_factory.mktemp("few") / "cases"
                 ddp_reference.write_cases(cases, world_size, FEW_CASES)
-            run_all([cpp_rank(BUILD / "bin" / "tests", cases, results, "cohort")] * world_size, "shm")
+            run_all([cpp_rank(BUILD / "bin" / "tests", cases, results, "cohort")] * world_size, "shm", overlap=str(world_size % 2))
             if world_size > 2:
                 run_all([python_rank(sys.executable, cases, results)] * world_size, "cohort")
             for path in (trained(world_size) / "results").glob("*.python.*") if world_size == 2 else ():

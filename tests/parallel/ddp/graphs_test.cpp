@@ -64,11 +64,12 @@ std::vector<at::Tensor> train_checkpointed(int rank, const Options& options, boo
 class Graphs : public testing::TestWithParam<Engine> {};
 
 TEST_P(Graphs, BackwardWithinBackward) {
-  for (const bool is_static : {false, true}) {
+  for (const auto& [is_static, is_low] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
     run_rank_threads(2, [&](int rank, const Group& group) {
       Options options;
       options.process_group = group;
       options.static_graph = is_static;
+      if (is_low) options.mixed_precision = MixedPrecision{.param_dtype = at::kBFloat16};
       options.bucket_cap_mb = 0.0005;
       const auto expected = train_checkpointed(rank, options, false);
       options.engine = GetParam();

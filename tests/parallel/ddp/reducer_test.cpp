@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "cohort/base/env.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/ddp/bucket_plan.h"
+#include "cohort/parallel/module/gradient_hooks.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
 
 namespace cohort::ddp {
 namespace {
@@ -212,6 +215,15 @@ TEST(Reducer, RanksThatAreReadyInAnotherOrderAgreeOnBuckets) {
 }
 
 // Not seen from the gradients in the end, which are as right where everything waits for the last of them.
+// COHORT_DDP_OVERLAP for as long as it lives. Not beside threads that read the environment.
+class Overlap {
+ public:
+  explicit Overlap(const char* value) { base::set_env("COHORT_DDP_OVERLAP", value); }
+  ~Overlap() { base::unset_env("COHORT_DDP_OVERLAP"); }
+  Overlap(const Overlap&) = delete;
+  Overlap& operator=(const Overlap&) = delete;
+};
+
 TEST(Reducer, LaunchesBucketsWhileBackwardStillRuns) {
   const auto body = [](int rank, const Group& group) {
     auto net = seeded_net<Mlp>();
@@ -231,7 +243,38 @@ TEST(Reducer, LaunchesBucketsWhileBackwardStillRuns) {
             "the third layer's gradients travel before the first one's are computed");
     require(backend->getSequenceNumberForGroup() - num_before == reducer.buckets().size(), "each bucket once");
   };
+  const Overlap overlap("1");  // whatever cores there are
   run_rank_threads(2, body, {.make_backend = comm::make_shm_backend});
+}
+
+TEST(Reducer, ReducesAfterBackwardWhereThereIsNothingToOverlapWith) {
+  const auto body = [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    Reducer reducer(net->parameters(), {.process_group = group, .bucket_cap_mb = 0.0001});
+    for (int step = 0; step < 2; ++step) plain_step<Mlp>(reducer, *net, rank, step);
+    const auto backend = group->getBackend(c10::DeviceType::CPU);
+    reducer.prepare_forward();
+    const auto output = net->forward(batch_of(rank, 2));
+    uint64_t num_before = 0, num_at_the_end = 0;
+    const auto hook = parallel::add_gradient_hook(
+        net->first->weight, [&](const at::Tensor&) { num_at_the_end = backend->getSequenceNumberForGroup(); });
+    reducer.prepare({output});
+    num_before = backend->getSequenceNumberForGroup();
+    output.pow(2).mean().backward();
+    require(num_at_the_end == num_before, "backward is over but for a gradient, and none has travelled");
+    require(backend->getSequenceNumberForGroup() - num_before == reducer.buckets().size(), "each bucket once");
+  };
+  const Overlap overlap("0");
+  run_rank_threads(2, body, {.make_backend = comm::make_shm_backend});
+}
+
+TEST(Reducer, OverlapThatIsNoBooleanMessage) {
+  const Overlap overlap("maybe");
+  run_rank_threads(1, [](int, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    test::require_equal(test::error_of([&] { Reducer reducer(net->parameters(), {.process_group = group}); }),
+                        "environment variable COHORT_DDP_OVERLAP=\"maybe\" must be 1 or 0");
+  });
 }
 
 TEST(Reducer, GradientsSurviveEveryWayOfClearingThem) {

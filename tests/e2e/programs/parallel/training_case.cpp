@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
@@ -38,7 +39,17 @@ at::Tensor TrainingCase::batch(const std::string& key, int64_t step, int64_t mic
   return tensors_[key][step][micro_batch][get_rank()].clone();
 }
 
-ddp::Options TrainingCase::ddp_options(ddp::Engine engine) const {
+std::optional<at::ScalarType> TrainingCase::dtype(const std::string& key) const {
+  const auto& name = setting(key);
+  if (name.empty()) return std::nullopt;
+  if (name == "bfloat16") return at::kBFloat16;
+  if (name == "float16") return at::kHalf;
+  if (name == "float32") return at::kFloat;
+  TORCH_CHECK(name == "float64", path_, " has an unknown dtype \"", name, "\"");
+  return at::kDouble;
+}
+
+ddp::Options TrainingCase::ddp_options(ddp::Engine engine, torch::nn::Module& module) const {
   ddp::Options options;
   if (!setting("bucket_cap_mb").empty()) options.bucket_cap_mb = number("bucket_cap_mb");
   options.find_unused_parameters = flag("find_unused_parameters");
@@ -47,14 +58,24 @@ ddp::Options TrainingCase::ddp_options(ddp::Engine engine) const {
   for (const auto& mb : words("bucket_cap_mb_list")) options.bucket_cap_mb_list.push_back(std::stod(mb));
   options.skip_all_reduce_unused_params = flag("skip_all_reduce_unused_params");
   options.batched_grad_copy = flag("batched_grad_copy");
+  if (!setting("param_dtype").empty()) {
+    options.mixed_precision = ddp::MixedPrecision{dtype("param_dtype"), dtype("reduce_dtype"), dtype("buffer_dtype")};
+  }
   const auto ignored = words("ignored");
   options.parameters_and_buffers_to_ignore = {ignored.begin(), ignored.end()};
+  for (const auto& name : words("delayed")) {
+    options.delay_all_reduce_named_params.emplace_back(name, module.named_parameters()[name]);
+    options.param_to_hook_all_reduce = module.named_parameters()["first.weight"];
+  }
   options.engine = engine;
   return options;
 }
 
 std::unique_ptr<torch::optim::Optimizer> TrainingCase::optimizer(std::vector<at::Tensor> parameters) const {
   using namespace torch::optim;
+  if (setting("optimizer") == "adam_fused") {
+    return std::make_unique<Adam>(std::move(parameters), AdamOptions(number("lr")).weight_decay(0.1));
+  }
   if (setting("optimizer").starts_with("adamw")) {
     return std::make_unique<AdamW>(std::move(parameters), AdamWOptions(number("lr")).weight_decay(0.1));
   }

@@ -29,7 +29,9 @@ class TrainingCase {
   int64_t num_micro_batches() const { return tensors_["x"].size(1); }
   /// This rank's part of "x", "y" or "flags".
   at::Tensor batch(const std::string& key, int64_t step, int64_t micro_batch) const;
-  ddp::Options ddp_options(ddp::Engine engine) const;
+  std::optional<at::ScalarType> dtype(const std::string& key) const;
+  /// `module`: that of the parameters named in setting "delayed".
+  ddp::Options ddp_options(ddp::Engine engine, torch::nn::Module& module) const;
   std::unique_ptr<torch::optim::Optimizer> optimizer(std::vector<at::Tensor> parameters) const;
   /// The file's weights on rank 0; others on other ranks, so that only DDP's broadcast can make them equal.
   void initialise(torch::nn::Module& module) const;

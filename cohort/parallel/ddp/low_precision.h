@@ -1,0 +1,63 @@
+/// LowPrecision: the parameters of a module in a narrower dtype while forward and backward run, and the communication hook that
+/// takes their gradients back. The mechanics of Options::mixed_precision; follows _root_copy_hook of
+/// torch/nn/parallel/distributed.py and torch/distributed/algorithms/ddp_comm_hooks/mixed_precision_hooks.py.
+///
+/// A parameter stays the same tensor: its data are exchanged (set_data), so optimizers and autograd keep what they hold. What a
+/// program writes into a parameter meanwhile is kept.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "cohort/comm/group/process_group.h"
+#include "cohort/parallel/ddp/comm_hook.h"
+#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/module/gradient_hooks.h"
+
+namespace cohort::ddp {
+
+/// Throws c10::ValueError unless each dtype of `precision` is floating-point.
+void check_dtypes(const MixedPrecision& precision);
+
+/// Thread-safety: lower() and watch() as forward, reduce() as a communication hook.
+class LowPrecision {
+ public:
+  /// Those of `parameters` that are floating-point, and of another dtype than precision.param_dtype. No effect until lower().
+  LowPrecision(const std::vector<at::Tensor>& parameters, const MixedPrecision& precision);
+  ~LowPrecision();
+  LowPrecision(const LowPrecision&) = delete;
+  LowPrecision& operator=(const LowPrecision&) = delete;
+
+  /// Before forward: parameters, and the gradients they have, become low.
+  void lower();
+  /// After forward: the end of the backward pass from `outputs` restores the parameters; where autograd is off, this does.
+  void watch(const std::vector<at::Tensor>& outputs);
+  /// The communication hook: averages in the dtype of the reduction, and restores the bucket's parameters.
+  CommHookFuture reduce(const Group& group, GradBucket& bucket);
+
+ private:
+  struct Entry {
+    at::Tensor parameter;
+    at::Tensor full;  // its data; undefined while it has them itself
+    at::Tensor low;
+    uint32_t version = 0;  // of the parameter when it was lowered
+  };
+
+  void lower(Entry& entry) const;
+  void restore(Entry& entry) const;
+  void restore_all();
+  void restore_after_backward();
+
+  MixedPrecision precision_;
+  std::vector<Entry> entries_;
+  std::unordered_map<const void*, size_t> index_of_;
+  std::atomic<bool> is_restoring_ = false;  // a callback at the end of backward will
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::vector<parallel::GradientHook> hooks_;
+};
+
+}  // namespace cohort::ddp
