@@ -1,7 +1,7 @@
 // One C++ rank of ddp-step and fused-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d"
-// (c10d::Reducer on our backend), "gloo" (ours on Gloo), "beside" and "after" (ours, whose buckets are reduced while backward runs,
-// or after it), "plain" (no DDP), "fused" (ours with the optimizer's step inside). Cases
-// whose name begins with "adamw-" train by AdamW, on one row, and verify parameters; the others by SGD, and gradients. Commands:
+// (c10d::Reducer on our backend), "gloo" (ours on Gloo), "beside" and "after" (ours, whose buckets are reduced while backward
+// runs, or after it), "plain" (no DDP), "fused" (ours with the optimizer's step inside). Cases whose name begins with "adamw-"
+// train by AdamW, on one row, and verify parameters; the others by SGD, and gradients. Commands:
 // "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first step and answers with sums of what is
 // verified; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop" frees all. ddp_step_rank.py is the same
 // program in Python: same weights, same data, same steps.

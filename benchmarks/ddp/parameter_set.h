@@ -24,8 +24,8 @@ int64_t num_inputs(const Shapes& shapes);
 class ParameterSet : public torch::nn::Module {
  public:
   explicit ParameterSet(const Shapes& shapes);
-  /// `x` [rows, num_inputs(shapes)] -> a number. A parameter of several dimensions is a matrix that multiplies the first columns of x,
-  /// plus the mean of what the one before it gave, so that gradients become ready one after the other, from the last to the first.
+  /// `x` [rows, num_inputs(shapes)] -> a number. A parameter of several dimensions is a matrix that multiplies the first columns
+  /// of x, plus the mean of what the one before it gave: gradients become ready one after the other, from the last to the first.
   at::Tensor forward(const at::Tensor& x);
 };
 

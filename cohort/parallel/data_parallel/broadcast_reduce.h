@@ -27,12 +27,12 @@ COHORT_API std::vector<std::vector<at::Tensor>> broadcast_coalesced(const std::v
                                                                     const Devices& devices,
                                                                     size_t buffer_size = kCoalescedBytes);
 
-/// The sum on `destination`, which must be the device of one of them: that one, then the others in their order. A single tensor is
-/// returned as it is. Throws c10::ValueError for tensors of other sizes, c10::Error for another device.
+/// The sum on `destination`, which must be the device of one of them: that one, then the others in their order. A single tensor
+/// is returned as it is. Throws c10::ValueError for tensors of other sizes, c10::Error for another device.
 COHORT_API at::Tensor reduce_add(const std::vector<at::Tensor>& tensors, const c10::Device& destination);
 
-/// inputs[k][i]: tensor i of device k. The sum over the devices of each i, on `destination`. Sums of sparse tensors are sparse where
-/// all are. Throws as reduce_add, and c10::ValueError where devices have different numbers of tensors.
+/// inputs[k][i]: tensor i of device k. The sum over the devices of each i, on `destination`. Sums of sparse tensors are sparse
+/// where all are. Throws as reduce_add, and c10::ValueError where devices have different numbers of tensors.
 COHORT_API std::vector<at::Tensor> reduce_add_coalesced(const std::vector<std::vector<at::Tensor>>& inputs,
                                                         const c10::Device& destination,
                                                         size_t buffer_size = kCoalescedBytes);

@@ -55,8 +55,8 @@ bool is_closed(const Graph& graph) {
   return true;
 }
 
-// A pass that makes a graph of its own (create_graph) leads later ones straight into the replicas' graphs, through what these have
-// saved for backward: from then on this node hands gradients on to them, and one thread runs all.
+// A pass that makes a graph of its own (create_graph) leads later ones straight into the replicas' graphs, through what these
+// have saved for backward: from then on this node hands gradients on to them, and one thread runs all.
 class ParallelBackward final : public Node {
  public:
   ParallelBackward(std::vector<Graph> graphs, std::shared_ptr<ReplicaThreads> threads)

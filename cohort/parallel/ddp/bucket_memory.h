@@ -15,8 +15,8 @@ namespace cohort::ddp {
 at::Tensor make_bucket_memory(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& indices,
                               const Group& group, std::optional<at::ScalarType> dtype);
 
-/// The parameter's gradient in a flat tensor, beginning at element `offset`. Made by set_() and not by narrow(): to autograd it is
-/// an ordinary tensor, so zero_grad (both modes), accumulation and `grad = {}` work as without DDP. Layout follows autograd's
+/// The parameter's gradient in a flat tensor, beginning at element `offset`. Made by set_() and not by narrow(): to autograd it
+/// is an ordinary tensor, so zero_grad (both modes), accumulation and `grad = {}` work as without DDP. Layout follows autograd's
 /// gradient layout contract: a dense parameter's strides, else row-major.
 at::Tensor alias_of(const at::Tensor& flat, int64_t offset, const at::Tensor& parameter);
 
