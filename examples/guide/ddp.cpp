@@ -61,7 +61,8 @@ void choose_options() {
 
 void compute_in_bfloat16() {
   namespace ddp = cohort::ddp;
-  const ddp::MixedPrecision precision{.param_dtype = torch::kBFloat16, .reduce_dtype = torch::kFloat};
+  ddp::MixedPrecision precision{.param_dtype = torch::kBFloat16, .reduce_dtype = torch::kFloat};
+  precision.buffer_dtype = torch::kBFloat16;  // as Net's BatchNorm needs
   cohort::DistributedDataParallel model(Net{}, {.mixed_precision = precision});
   torch::optim::SGD optimizer(model->parameters(), 0.1);
   const at::Tensor y = model(torch::randn({4, 8}));  // bfloat16, as are inputs and parameters from here
