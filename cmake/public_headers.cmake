@@ -54,6 +54,7 @@ set(COHORT_PUBLIC_HEADERS
     cohort/base/file.h
     cohort/base/result.h
     cohort/comm/backend/backend_request.h
+    cohort/parallel/data_parallel/gather_log.h
     cohort/parallel/data_parallel/parallel_apply.h
     cohort/parallel/data_parallel/parallel_backward.h
     cohort/parallel/data_parallel/placement.h

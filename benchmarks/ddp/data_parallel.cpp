@@ -41,7 +41,7 @@ TORCH_MODULE(Cnn);
 class CnnTraining {
  public:
   explicit CnnTraining(size_t num_replicas)
-      : parallel_(net_, num_replicas == 1 ? nn::parallel::Devices() : nn::parallel::Devices(num_replicas, at::kCPU)),
+      : parallel_(net_, nn::parallel::Devices(num_replicas, at::kCPU)),
         optimizer_(net_->parameters(), 1e-4),
         is_parallel_(num_replicas > 1) {
     torch::manual_seed(3);
@@ -51,7 +51,8 @@ class CnnTraining {
     labels_ = at::randint(10, {32}, at::kLong);
   }
 
-  double time_step() {
+  double time_step(int num_threads = 1) {
+    at::set_num_threads(num_threads);
     const auto begin = std::chrono::steady_clock::now();
     optimizer_.zero_grad();
     const auto scores = is_parallel_ ? parallel_(images_) : net_(images_);
@@ -79,25 +80,25 @@ class CnnTraining {
 }  // namespace
 
 std::vector<Row> run_data_parallel(const Settings& settings) {
-  at::set_num_threads(1);
   CnnTraining two(2), one(1);
   two.time_step();
   one.time_step();
   TORCH_CHECK(at::allclose(two.gradients(), one.gradients(), 1e-3, 1e-5),
               "gradients of two replicas and of one differ");
-  const auto times = measure_in_turns({[&] { return two.time_step(); }, [&] { return one.time_step(); }},
+  const auto times = measure_in_turns({[&] { return two.time_step(); }, [&] { return one.time_step(); },
+                                       [&] { return one.time_step(/*num_threads=*/2); }},
                                       settings.is_quick ? 20 : 100);
-  Row row = compare_times(times[0], times[1]);
-  row.case_name = "cnn/replicas=2";
-  row.rival_name = "one-replica";
-  row.unit = "ms";
-  Row python;
-  python.case_name = row.case_name;
-  python.ours = row.ours;
-  python.rival_name = "python-data-parallel";
-  python.unit = "ms";
-  python.note = "Python's DataParallel does not run on the CPU";
-  return {row, python};
+  std::vector<Row> rows{compare_times(times[0], times[1]), compare_times(times[0], times[2]), Row()};
+  rows[0].rival_name = "one-replica";
+  rows[1].rival_name = "one-replica-2-threads";
+  rows[2].rival_name = "python-data-parallel";
+  rows[2].ours = rows[0].ours;
+  rows[2].note = "Python's DataParallel does not run on the CPU";
+  for (Row& row : rows) {
+    row.case_name = "cnn/replicas=2";
+    row.unit = "ms";
+  }
+  return rows;
 }
 
 }  // namespace cohort::bench

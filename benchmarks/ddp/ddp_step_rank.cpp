@@ -97,7 +97,7 @@ Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& name, c
   if (variant == "beside") base::set_env("COHORT_DDP_OVERLAP", "1");
   if (variant == "after") base::set_env("COHORT_DDP_OVERLAP", "0");
   DistributedDataParallel<Net> ddp(net, options);
-  base::unset_env("COHORT_DDP_OVERLAP");
+  if (variant == "beside" || variant == "after") base::unset_env("COHORT_DDP_OVERLAP");
   if (name.ends_with("-hook")) ddp->register_comm_hook(options.process_group, ddp::allreduce_hook);
   if (variant == "fused") ddp->fuse_step(*trainee.optimizer);
   trainee.forward = [ddp](const at::Tensor& x) mutable { return ddp(x); };

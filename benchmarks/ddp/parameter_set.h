@@ -1,5 +1,5 @@
 /// ParameterSet: the parameters of a known model, each with the matrix work of a layer, and nothing else: what DDP has to do with
-/// large models, without their other layers. training_rank.py's ParameterSet is the same in Python.
+/// large models, without their other layers. ddp_step_rank.py has the same in Python.
 #pragma once
 
 #include <ATen/core/Tensor.h>

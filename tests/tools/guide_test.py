@@ -31,7 +31,7 @@ PAGES = {
         "checkpoint/safetensors.h", "checkpoint/state_dict.h", "checkpoint/training_checkpoint.h", "checkpoint/optimizer_state.h",
         "checkpoint/named_tensors.h"]),
     "data_parallel": ("examples/guide/data_parallel.cpp", [
-        "parallel/data_parallel/broadcast_reduce.h", "parallel/data_parallel/data_parallel.h", "parallel/data_parallel/parallel_apply.h",
+        "parallel/data_parallel/broadcast_reduce.h", "parallel/data_parallel/data_parallel.h", "parallel/data_parallel/gather_log.h", "parallel/data_parallel/parallel_apply.h",
         "parallel/data_parallel/parallel_backward.h", "parallel/data_parallel/placement.h",
         "parallel/data_parallel/replicas.h", "parallel/data_parallel/scatter_gather.h"]),
     "optimizers": ("examples/guide/optimizers.cpp", [

@@ -24,6 +24,13 @@ TensorVector cut_like(const at::Tensor& flat, const TensorVector& tensors) {
   return parts;
 }
 
+// Their lists are cut by dtype and type of device, and must be so alike.
+void check_alike(const at::Tensor& first, const at::Tensor& other) {
+  TORCH_CHECK_VALUE(first.dtype() == other.dtype() && first.device().type() == other.device().type(),
+                    "reduce_add_coalesced: tensors to be added must have one dtype and type of device, got ",
+                    first.dtype(), " on ", first.device(), " and ", other.dtype(), " on ", other.device());
+}
+
 void check_buffer_size(size_t buffer_size) {
   TORCH_CHECK_VALUE(buffer_size > 0, "buffer_size must be positive, got ", buffer_size);
 }
@@ -44,6 +51,10 @@ std::vector<TensorVector> broadcast_coalesced(const TensorVector& tensors, const
   const at::NoGradGuard no_grad;
   TORCH_CHECK_VALUE(!devices.empty(), "broadcast_coalesced needs at least one device");
   check_buffer_size(buffer_size);
+  for (const auto& device : devices) {
+    TORCH_CHECK_VALUE(device.type() == devices.front().type(), "broadcast_coalesced: devices must be of one type, got ",
+                      devices.front(), " and ", device);
+  }
   for (const auto& tensor : tensors) {
     TORCH_CHECK(tensor.device() == devices.front(), "All tensors must be on devices[0]: ", devices.front(),
                 ", got one on ", tensor.device());
@@ -101,6 +112,7 @@ TensorVector reduce_add_coalesced(const std::vector<TensorVector>& inputs, const
                         "reduce_add_coalesced: devices have different numbers of tensors, ", inputs.front().size(),
                         " and ", of_device.size());
       at_devices.push_back(of_device[i]);
+      check_alike(at_devices.front(), of_device[i]);
     }
     if (std::all_of(at_devices.begin(), at_devices.end(),
                     [](const at::Tensor& tensor) { return tensor.is_sparse(); })) {

@@ -22,7 +22,8 @@ inline constexpr size_t kCoalescedBytes = 10 << 20;
 COHORT_API std::vector<at::Tensor> broadcast(const at::Tensor& tensor, const Devices& devices);
 
 /// Of each device the list of all tensors, those of the first device the given ones themselves.
-/// Throws c10::Error for tensors that are not on the first device, c10::ValueError for no device or no buffer.
+/// Throws c10::Error for tensors that are not on the first device, c10::ValueError for devices of several types, none, or no
+/// buffer.
 COHORT_API std::vector<std::vector<at::Tensor>> broadcast_coalesced(const std::vector<at::Tensor>& tensors,
                                                                     const Devices& devices,
                                                                     size_t buffer_size = kCoalescedBytes);
@@ -32,7 +33,7 @@ COHORT_API std::vector<std::vector<at::Tensor>> broadcast_coalesced(const std::v
 COHORT_API at::Tensor reduce_add(const std::vector<at::Tensor>& tensors, const c10::Device& destination);
 
 /// inputs[k][i]: tensor i of device k. The sum over the devices of each i, on `destination`. Sums of sparse tensors are sparse
-/// where all are. Throws as reduce_add, and c10::ValueError where devices have different numbers of tensors.
+/// where all are. Throws as reduce_add, and c10::ValueError where devices have different numbers of tensors, or others in dtype.
 COHORT_API std::vector<at::Tensor> reduce_add_coalesced(const std::vector<std::vector<at::Tensor>>& inputs,
                                                         const c10::Device& destination,
                                                         size_t buffer_size = kCoalescedBytes);

@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/parallel/data_parallel/gather_log.h"
 #include "cohort/parallel/data_parallel/parallel_apply.h"
 #include "cohort/parallel/data_parallel/parallel_backward.h"
 #include "cohort/parallel/data_parallel/placement.h"
@@ -49,33 +50,34 @@ namespace detail {
 
 // For backward, where it can be parallel: on CPUs.
 template <class Net, class Inputs>
-std::vector<ReplicaPass> begin_passes(const std::vector<std::shared_ptr<Net>>& replicas,
-                                      const std::vector<Inputs>& parts, const Devices& devices) {
-  std::vector<ReplicaPass> passes;
-  if (!at::GradMode::is_enabled() || devices.size() < 2 || !devices.front().is_cpu()) return passes;
+std::vector<TensorsOfReplica> ends_of_backward(const std::vector<std::shared_ptr<Net>>& replicas,
+                                               const std::vector<Inputs>& parts, const Devices& devices) {
+  std::vector<TensorsOfReplica> ends;
+  if (!at::GradMode::is_enabled() || devices.size() < 2 || !devices.front().is_cpu()) return ends;
   for (size_t k = 0; k < replicas.size(); ++k) {
-    passes.push_back({{}, replicas[k]->parameters()});
-    cohort::parallel::collect_tensors(parts[k], passes.back().inputs);
+    ends.push_back(replicas[k]->parameters());
+    cohort::parallel::collect_tensors(parts[k], ends.back());
   }
-  return passes;
+  return ends;
 }
 
 // forward on the replicas that `replicate(devices)` gives. Requires devices.
 template <class Net, class Inputs, class Replicate>
-auto forward_in_parallel(Net& net, const Inputs& inputs, const Placement& placement,
-                         const std::shared_ptr<ReplicaThreads>& threads, Replicate replicate) {
+auto forward_in_parallel(Net& net, const Inputs& inputs, const Placement& placement, ReplicaThreads& threads,
+                         std::shared_ptr<ReplicaThreads> backward_threads, Replicate replicate) {
   check_module_device(net, placement.devices.front());
   std::vector<Inputs> parts{inputs};  // without arguments the first device works alone
   if constexpr (std::tuple_size_v<Inputs> != 0) parts = scatter(inputs, placement.devices, placement.dim);
   if (placement.devices.size() == 1) return forward(net, std::move(parts.front()));
   const Devices used(placement.devices.begin(), placement.devices.begin() + static_cast<int64_t>(parts.size()));
   const auto replicas = replicate(used);
-  auto passes = begin_passes(replicas, parts, used);
-  auto outputs = parallel_apply(replicas, std::move(parts), used, *threads);
+  const auto ends = ends_of_backward(replicas, parts, used);
+  auto outputs = parallel_apply(replicas, std::move(parts), used, threads);
   if constexpr (!std::is_void_v<typename OutputFor<Net, Inputs>::type>) {
-    for (size_t k = 0; k < passes.size(); ++k) cohort::parallel::collect_tensors(outputs[k], passes[k].outputs);
-    run_backward_in_parallel(passes, threads);
-    return gather(outputs, placement.output_device, placement.dim);
+    GatherLog log;
+    auto gathered = gather(outputs, placement.output_device, placement.dim);
+    if (!ends.empty()) run_backward_in_parallel(log.tensors(), ends, std::move(backward_threads));
+    return gathered;
   }
 }
 
@@ -107,7 +109,7 @@ class ParallelModule : public cohort::parallel::WrapperBase<Net> {
   auto call(Arguments&&... arguments) -> OutputOf<Net, Arguments&&...> {
     if (placement_.devices.empty()) return this->module().forward(std::forward<Arguments>(arguments)...);
     const std::tuple<std::decay_t<Arguments>...> inputs(std::forward<Arguments>(arguments)...);
-    return forward_in_parallel(this->module(), inputs, placement_, threads_, [&](const Devices& used) {
+    return forward_in_parallel(this->module(), inputs, placement_, *threads_, threads_, [&](const Devices& used) {
       return as_type<Net>(replicas_.take(used.size(), !at::GradMode::is_enabled()).modules(), used.size());
     });
   }
@@ -179,9 +181,9 @@ auto data_parallel(const std::shared_ptr<Net>& module, Inputs inputs, const nn::
   } else {
     const auto placement = nn::parallel::place(device_ids, output_device, dim);
     TORCH_CHECK(!placement.devices.empty(), "device type could not be determined");
-    const auto threads = std::make_shared<nn::parallel::ReplicaThreads>();
+    nn::parallel::ReplicaThreads threads;
     return nn::parallel::detail::forward_in_parallel(
-        *module, inputs, placement, threads,
+        *module, inputs, placement, threads, std::make_shared<nn::parallel::ReplicaThreads>(),
         [&](const nn::parallel::Devices& used) { return nn::parallel::replicate(module, used); });
   }
 }

@@ -1,13 +1,14 @@
 #include "cohort/parallel/data_parallel/parallel_backward.h"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <mutex>
+#include <atomic>
 #include <unordered_set>
 #include <utility>
 
@@ -26,37 +27,57 @@ struct Graph {
   edge_list ends;
 };
 
+bool contains(const edge_list& edges, const Edge& edge) {
+  return std::find(edges.begin(), edges.end(), edge) != edges.end();
+}
+
 // Each once.
 edge_list edges_of(const std::vector<at::Tensor>& tensors) {
   edge_list edges;
   for (const auto& tensor : tensors) {
     if (!tensor.defined() || !tensor.requires_grad()) continue;
     const auto edge = torch::autograd::impl::gradient_edge(tensor);
-    if (std::find(edges.begin(), edges.end(), edge) == edges.end()) edges.push_back(edge);
+    if (!contains(edges, edge)) edges.push_back(edge);
   }
   return edges;
 }
 
+// Hooks on inputs and parameters belong to both sides of the cut. Inputs of two histories may depend on each other.
+bool can_be_cut_at(const edge_list& ends) {
+  std::unordered_set<const Node*> nodes;
+  for (const auto& end : ends) {
+    auto& node = *end.function;
+    if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() || !node.pre_hooks().empty())
+      return false;
+    nodes.insert(&node);
+  }
+  return nodes.size() <= 2;  // that of all parameters, and one of inputs
+}
+
 // Whether every path ends at the graph's ends, so that no gradient is lost.
 bool is_closed(const Graph& graph) {
+  std::unordered_set<const Node*> ends;
+  for (const auto& end : graph.ends) ends.insert(end.function.get());
   std::unordered_set<const Node*> seen;
-  for (const auto& end : graph.ends) seen.insert(end.function.get());
   std::vector<const Node*> open;
   const auto visit = [&](const Edge& edge) {
+    if (ends.contains(edge.function.get())) return contains(graph.ends, edge);
     if (edge.function && seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
+    return true;
   };
-  for (const auto& root : graph.roots) visit(root);
+  const auto visit_all = [&](const edge_list& edges) { return std::all_of(edges.begin(), edges.end(), visit); };
+  if (!visit_all(graph.roots)) return false;
   while (!open.empty()) {
     const auto* node = open.back();
     open.pop_back();
-    if (node->next_edges().empty()) return false;
-    for (const auto& edge : node->next_edges()) visit(edge);
+    if (node->next_edges().empty() || !visit_all(node->next_edges())) return false;
   }
   return true;
 }
 
 // A pass that makes a graph of its own (create_graph) leads later ones straight into the replicas' graphs, through what these
-// have saved for backward: from then on this node hands gradients on to them, and one thread runs all.
+// have saved for backward: from then on this node hands gradients on to them, and one thread runs all. Not while another pass
+// runs through it.
 class ParallelBackward final : public Node {
  public:
   ParallelBackward(std::vector<Graph> graphs, std::shared_ptr<ReplicaThreads> threads)
@@ -75,44 +96,29 @@ class ParallelBackward final : public Node {
     if (at::GradMode::is_enabled()) {
       torch::autograd::Engine::get_default_engine().queue_callback([this, alive = getptr()] { hand_on(); });
     }
-    std::vector<Graph> graphs;
-    {
-      const std::lock_guard lock(mutex_);
-      TORCH_CHECK(!graphs_.empty(),
-                  "Trying to backward through the graph a second time, after the graph of DataParallel's replicas was "
-                  "freed. Specify retain_graph=true if you need to backward through the graph a second time.");
-      graphs = graphs_;
-    }
-    std::vector<variable_list> results(graphs.size());
-    threads_->run(Devices(graphs.size(), at::kCPU),
-                  [&](size_t k) { results[k] = backward_through(graphs[k], part_of(gradients, graphs, k)); });
+    const bool keeps_graph = torch::autograd::get_current_graph_task_keep_graph();
+    std::vector<variable_list> results(graphs_.size());
+    threads_->run(Devices(graphs_.size(), at::kCPU),
+                  [&](size_t k) { results[k] = backward_through(graphs_[k], part_of(gradients, k), keeps_graph); });
     variable_list all;
     for (auto& result : results) all.insert(all.end(), result.begin(), result.end());
     return all;
   }
 
-  void release_variables() override {
-    std::vector<Graph> released;  // destroyed without the lock: what they hold is foreign
-    const std::lock_guard lock(mutex_);
-    released.swap(graphs_);
-    if (!at::GradMode::is_enabled()) roots_.clear();
-  }
-
  private:
   void hand_on() {
-    if (std::exchange(hands_on_, true)) return;
-    next_edges() = roots_;
+    if (!hands_on_.exchange(true)) next_edges() = roots_;
   }
 
-  static variable_list part_of(const variable_list& gradients, const std::vector<Graph>& graphs, size_t k) {
+  variable_list part_of(const variable_list& gradients, size_t k) const {
     size_t begin = 0;
-    for (size_t i = 0; i < k; ++i) begin += graphs[i].roots.size();
+    for (size_t i = 0; i < k; ++i) begin += graphs_[i].roots.size();
     const auto first = gradients.begin() + static_cast<int64_t>(begin);
-    return {first, first + static_cast<int64_t>(graphs[k].roots.size())};
+    return {first, first + static_cast<int64_t>(graphs_[k].roots.size())};
   }
 
   // The engine of this thread runs it: a backward pass of its own.
-  static variable_list backward_through(const Graph& graph, const variable_list& gradients) {
+  static variable_list backward_through(const Graph& graph, const variable_list& gradients, bool keeps_graph) {
     edge_list roots;
     variable_list of_roots;
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -122,14 +128,13 @@ class ParallelBackward final : public Node {
     }
     if (roots.empty()) return variable_list(graph.ends.size());
     const bool creates_graph = at::GradMode::is_enabled();
-    return torch::autograd::Engine::get_default_engine().execute(roots, of_roots, /*keep_graph=*/true, creates_graph,
+    return torch::autograd::Engine::get_default_engine().execute(roots, of_roots, keeps_graph, creates_graph,
                                                                  /*accumulate_grad=*/false, graph.ends);
   }
 
-  std::mutex mutex_;
-  std::vector<Graph> graphs_;
+  const std::vector<Graph> graphs_;
   edge_list roots_;
-  bool hands_on_ = false;
+  std::atomic<bool> hands_on_ = false;
   std::shared_ptr<ReplicaThreads> threads_;
 };
 
@@ -142,39 +147,64 @@ Pointer make_node(Arguments&&... arguments) {
   }
 }
 
-// Gradients of these outputs go to `node` from now on.
-void lead_to(const NodePointer& node, const std::vector<at::Tensor>& outputs) {
-  edge_list seen;
-  std::vector<uint32_t> numbers;
-  for (const auto& output : outputs) {
-    if (output.is_leaf()) continue;
-    const auto edge = torch::autograd::impl::gradient_edge(output);
-    if (edge.function == node) continue;  // the same tensor, twice among the outputs
-    const auto found = std::find(seen.begin(), seen.end(), edge);
-    const auto place = found - seen.begin();
-    if (found == seen.end()) {
-      seen.push_back(edge);
-      numbers.push_back(node->add_input_metadata(output));
+// The nodes that joined the replicas' tensors; empty if one is of another kind.
+std::vector<Node*> joints_of(const std::vector<at::Tensor>& gathered, size_t num_replicas) {
+  std::vector<Node*> joints;
+  for (const auto& tensor : gathered) {
+    if (!tensor.defined() || !tensor.grad_fn()) continue;
+    auto* const node = tensor.grad_fn().get();
+    if (node->num_outputs() != num_replicas) return {};
+    joints.push_back(node);
+  }
+  return joints;
+}
+
+// Each once, in the order of the joints.
+edge_list roots_of(const std::vector<Node*>& joints, size_t replica, const edge_list& ends) {
+  edge_list roots;
+  for (auto* const joint : joints) {
+    const auto& edge = joint->next_edge(replica);
+    if (edge.is_valid() && !contains(roots, edge) && !contains(ends, edge)) roots.push_back(edge);
+  }
+  return roots;
+}
+
+// Of the last graph, with one before it.
+bool shares_roots(const std::vector<Graph>& graphs) {
+  return std::any_of(graphs.begin(), graphs.end() - 1, [&](const Graph& graph) {
+    return std::any_of(graph.roots.begin(), graph.roots.end(),
+                       [&](const Edge& root) { return contains(graphs.back().roots, root); });
+  });
+}
+
+// Gradients for the roots go to `node` from now on.
+void lead_to(const NodePointer& node, const std::vector<Graph>& graphs, const std::vector<Node*>& joints) {
+  for (size_t k = 0; k < graphs.size(); ++k) {
+    for (const auto& root : graphs[k].roots) {
+      const auto number = node->add_input_metadata(root.function->input_metadata(root.input_nr).zeros_like());
+      for (auto* const joint : joints) {
+        auto& edge = joint->next_edges()[k];
+        if (edge == root) edge = {node, number};
+      }
     }
-    torch::autograd::impl::set_gradient_edge(output, {node, numbers[place]});
   }
 }
 
 }  // namespace
 
-void run_backward_in_parallel(const std::vector<ReplicaPass>& passes, std::shared_ptr<ReplicaThreads> threads) {
+void run_backward_in_parallel(const std::vector<at::Tensor>& gathered, const std::vector<TensorsOfReplica>& inputs,
+                              std::shared_ptr<ReplicaThreads> threads) {
+  const auto joints = joints_of(gathered, inputs.size());
   std::vector<Graph> graphs;
   size_t num_with_roots = 0;
-  for (const auto& pass : passes) {
-    auto roots = pass.outputs;
-    std::erase_if(roots, [](const at::Tensor& output) { return !output.defined() || output.is_leaf(); });
-    graphs.push_back({edges_of(roots), edges_of(pass.inputs)});
-    if (!is_closed(graphs.back())) return;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const auto ends = edges_of(inputs[k]);
+    graphs.push_back({roots_of(joints, k, ends), ends});
+    if (!can_be_cut_at(ends) || !is_closed(graphs.back()) || shares_roots(graphs)) return;
     num_with_roots += graphs.back().roots.empty() ? 0 : 1;
   }
   if (num_with_roots < 2) return;
-  const auto node = make_node(std::move(graphs), std::move(threads));
-  for (const auto& pass : passes) lead_to(node, pass.outputs);
+  lead_to(make_node(graphs, std::move(threads)), graphs, joints);
 }
 
 }  // namespace cohort::nn::parallel

@@ -3,6 +3,9 @@
 /// Autograd has one thread per accelerator, but runs all of the CPU's backward in the thread that called it. So the graphs of the
 /// replicas are cut off from the graph of the loss: one node stands for them there, which runs each in a thread and hands on what
 /// reaches the replicas' inputs and parameters. Numbers, hooks and higher derivatives are those of the whole graph.
+///
+/// What a replica computes must leave it by its results: a loss that also depends on a tensor that forward put elsewhere needs
+/// backward with retain_graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,16 +18,14 @@
 
 namespace cohort::nn::parallel {
 
-/// What gradients of one replica's pass begin and end at.
-struct ReplicaPass {
-  std::vector<at::Tensor> outputs;
-  /// Inputs and parameters.
-  std::vector<at::Tensor> inputs;
-};
+using TensorsOfReplica = std::vector<at::Tensor>;
 
-/// Makes backward through these passes parallel, on `threads`. No effect where one replica works alone, and where a graph ends at
-/// another leaf than at `inputs`, such as a tensor that is no registered parameter.
-COHORT_API void run_backward_in_parallel(const std::vector<ReplicaPass>& passes,
+/// Makes backward through `gathered`, all that gather_tensors() made of the replicas' results, parallel, on `threads`. `inputs`:
+/// of each replica what its gradients may end at, inputs and parameters. No effect where one replica works alone, where a graph
+/// ends at another leaf, such as a tensor that is no registered parameter, where inputs or parameters have hooks in the replica,
+/// and for inputs of several histories.
+COHORT_API void run_backward_in_parallel(const std::vector<at::Tensor>& gathered,
+                                         const std::vector<TensorsOfReplica>& inputs,
                                          std::shared_ptr<ReplicaThreads> threads);
 
 }  // namespace cohort::nn::parallel

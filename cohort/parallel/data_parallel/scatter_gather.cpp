@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cohort/base/log.h"
+#include "cohort/parallel/data_parallel/gather_log.h"
 
 namespace cohort::nn::parallel {
 namespace {
@@ -110,7 +111,9 @@ at::Tensor gather_tensors(const std::vector<at::Tensor>& tensors, const c10::Dev
   dim = at::maybe_wrap_dim(dim, parts.front().dim());
   check_shapes(parts, dim);
   for (auto& part : parts) part = moved_to(part, target);
-  return at::cat(parts, dim);
+  auto joined = at::cat(parts, dim);
+  GatherLog::note(joined);
+  return joined;
 }
 
 std::vector<c10::IValue> scatter_ivalue(const c10::IValue& value, const Devices& devices, int64_t dim) {

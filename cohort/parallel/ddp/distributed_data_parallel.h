@@ -128,9 +128,11 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
   template <class Argument>
   Argument moved(Argument argument) const {
     using parallel::move_tensors;
-    if (const auto device = replica_.input_device()) argument = move_tensors(std::move(argument), *device);
-    if (const auto dtype = replica_.input_dtype()) argument = move_tensors(std::move(argument), *dtype);
-    return argument;
+    const auto device = replica_.input_device();
+    const auto dtype = replica_.input_dtype();
+    if (device && dtype) return move_tensors(move_tensors(std::move(argument), *device), *dtype);
+    if (device) return move_tensors(std::move(argument), *device);
+    return dtype ? move_tensors(std::move(argument), *dtype) : std::move(argument);
   }
 
   Replica replica_;

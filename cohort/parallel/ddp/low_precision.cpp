@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include "cohort/comm/collectives/collectives.h"
@@ -29,23 +30,28 @@ LowPrecision::LowPrecision(const std::vector<at::Tensor>& parameters, const Mixe
   for (const auto& parameter : parameters) {
     if (!parameter.is_floating_point() || parameter.scalar_type() == *precision.param_dtype) continue;
     if (!index_of_.emplace(parameter.unsafeGetTensorImpl(), entries_.size()).second) continue;  // has two names
-    entries_.push_back({parameter, {}, {}});
+    entries_.push_back({parameter, parameter.scalar_type()});
     if (!parameter.requires_grad()) continue;
     // Where outputs do not lead to the backward pass: in a type of the user's own, say.
-    hooks_.push_back(parallel::add_gradient_hook(parameter, [this](const at::Tensor&) { restore_after_backward(); }));
+    hooks_.push_back(parallel::add_gradient_hook(parameter, [this](const at::Tensor&) {
+      has_gradients_ = true;
+      restore_after_backward();
+    }));
   }
 }
 
-LowPrecision::~LowPrecision() { restore_all(); }
+LowPrecision::~LowPrecision() { restore(); }
 
 void LowPrecision::lower() {
+  const bool has_backward = at::GradMode::is_enabled();
   const c10::InferenceMode no_inference(false);  // parameters must stay what backward can use
   const at::NoGradGuard no_grad;
-  is_restoring_ = false;  // a backward pass that threw has left it
+  is_watching_ = false;  // a backward pass that threw has left it
+  was_low_ = std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.full.defined(); });
   for (auto& entry : entries_) {
     lower(entry);
     auto& gradient = entry.parameter.mutable_grad();  // as autograd will add to it
-    if (gradient.defined()) gradient = gradient.to(*precision_.param_dtype);
+    if (has_backward && gradient.defined()) gradient = gradient.to(*precision_.param_dtype);
   }
 }
 
@@ -61,37 +67,44 @@ void LowPrecision::lower(Entry& entry) const {
   entry.version = parameter._version();
 }
 
-void LowPrecision::restore(Entry& entry) const {
-  if (!entry.full.defined()) return;
+void LowPrecision::restore(Entry& entry) {
   const c10::InferenceMode no_inference(false);
   const at::NoGradGuard no_grad;
-  if (entry.parameter._version() != entry.version) entry.full.copy_(entry.parameter);  // somebody has written into it
+  if (entry.full.defined()) {
+    if (entry.parameter._version() != entry.version) entry.full.copy_(entry.parameter);  // somebody has written into it
+    entry.parameter.set_data(std::exchange(entry.full, {}));
+    entry.low.reset();
+  }
   auto& gradient = entry.parameter.mutable_grad();
-  const auto dtype = entry.full.scalar_type();
-  entry.parameter.set_data(std::exchange(entry.full, {}));
-  if (gradient.defined() && gradient.scalar_type() != dtype) gradient.set_data(gradient.to(dtype));
-  entry.low.reset();
+  if (gradient.defined() && gradient.scalar_type() != entry.dtype) gradient.set_data(gradient.to(entry.dtype));
 }
 
-void LowPrecision::restore_all() {
-  is_restoring_ = false;
+void LowPrecision::restore() {
+  is_watching_ = false;
+  has_gradients_ = false;
   for (auto& entry : entries_) restore(entry);
 }
 
-// After whatever else waits for the end of backward: the engine may take gradients then, and takes low ones.
+// After whatever else waits for the end of backward: the engine may take gradients then, and takes low ones. A pass that brings
+// none, such as that of a gradient penalty, leaves the parameters to the pass that does.
 void LowPrecision::restore_after_backward() {
-  if (is_restoring_.exchange(true)) return;
+  if (is_watching_.exchange(true)) return;
   auto& autograd = torch::autograd::Engine::get_default_engine();
   autograd.queue_callback([this, &autograd, alive = std::weak_ptr(alive_)] {
     autograd.queue_callback([this, alive] {
-      if (!alive.expired()) restore_all();
+      if (alive.expired()) return;
+      is_watching_ = false;
+      if (has_gradients_) restore();
     });
   });
 }
 
 // At the outputs, so that the end is that of the whole pass: one within it, such as a checkpointed layer's, ends earlier.
 void LowPrecision::watch(const std::vector<at::Tensor>& outputs) {
-  if (!at::GradMode::is_enabled()) return restore_all();
+  if (!at::GradMode::is_enabled()) {
+    if (!was_low_) restore();
+    return;
+  }
   for (const auto& output : outputs) {
     if (!output.requires_grad() || output.is_leaf()) continue;
     output.register_hook([this, alive = std::weak_ptr(alive_)](const at::Tensor&) {

@@ -32,30 +32,35 @@ class LowPrecision {
   LowPrecision(const LowPrecision&) = delete;
   LowPrecision& operator=(const LowPrecision&) = delete;
 
-  /// Before forward: parameters, and the gradients they have, become low.
+  /// Before forward: parameters become low, and where autograd is on, the gradients they have.
   void lower();
-  /// After forward: the end of the backward pass from `outputs` restores the parameters; where autograd is off, this does.
+  /// After forward: the end of the backward pass from `outputs` that brings gradients restores the parameters; where autograd is
+  /// off, this does, unless they were low before.
   void watch(const std::vector<at::Tensor>& outputs);
+  /// Gives parameters and gradients their own dtype back. Not while forward or backward runs.
+  void restore();
   /// The communication hook: averages in the dtype of the reduction, and restores the bucket's parameters.
   CommHookFuture reduce(const Group& group, GradBucket& bucket);
 
  private:
   struct Entry {
     at::Tensor parameter;
-    at::Tensor full;  // its data; undefined while it has them itself
-    at::Tensor low;
+    at::ScalarType dtype;
+    at::Tensor full = {};  // its data; undefined while it has them itself
+    at::Tensor low = {};
     uint32_t version = 0;  // of the parameter when it was lowered
   };
 
   void lower(Entry& entry) const;
-  void restore(Entry& entry) const;
-  void restore_all();
+  static void restore(Entry& entry);
   void restore_after_backward();
 
   MixedPrecision precision_;
   std::vector<Entry> entries_;
   std::unordered_map<const void*, size_t> index_of_;
-  std::atomic<bool> is_restoring_ = false;  // a callback at the end of backward will
+  bool was_low_ = false;                     // before the last lower()
+  std::atomic<bool> is_watching_ = false;    // a callback at the end of backward is queued
+  std::atomic<bool> has_gradients_ = false;  // of this backward pass
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::vector<parallel::GradientHook> hooks_;
 };

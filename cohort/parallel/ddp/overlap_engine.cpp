@@ -6,9 +6,10 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 
-#include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/group/group_backend.h"
@@ -20,14 +21,15 @@
 namespace cohort::ddp {
 namespace {
 
-// Besides the one on which backward runs.
+// Besides the one on which backward runs. By the machine's cores, so that all ranks decide alike: they must, as it is the order
+// of their operations.
 bool has_core_to_overlap(const Group& group) {
   const auto wanted = base::env_bool("COHORT_DDP_OVERLAP");
   TORCH_CHECK_VALUE(wanted.ok(), wanted.error().describe());
   if (wanted.value()) return *wanted.value();
   const auto local_world_size = base::env_int("LOCAL_WORLD_SIZE");
   const auto num_local = local_world_size.ok() ? local_world_size->value_or(1) : 1;
-  return base::default_threads_per_rank(std::max(group->getSize(), static_cast<int>(num_local))) > 1;
+  return ::sysconf(_SC_NPROCESSORS_ONLN) / std::max<long long>(group->getSize(), num_local) > 1;
 }
 
 bool runs_in_caller(const ReducerOptions& options, const std::vector<at::Tensor>& parameters) {

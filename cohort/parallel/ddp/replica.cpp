@@ -133,7 +133,12 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   TORCH_CHECK_VALUE(delayed.empty() != options_.param_to_hook_all_reduce.defined(),
                     "delay_all_reduce_named_params and param_to_hook_all_reduce need to be set at the same time.");
   for (const auto& [name, parameter] : delayed) options_.parameters_and_buffers_to_ignore.insert(name);
-  if (options_.mixed_precision) check_dtypes(*options_.mixed_precision);
+  if (options_.mixed_precision) {
+    check_dtypes(*options_.mixed_precision);
+    TORCH_CHECK_VALUE(delayed.empty(),
+                      "mixed_precision and delay_all_reduce_named_params exclude each other: delayed parameters would "
+                      "keep their dtype, and inputs would not.");
+  }
   auto parameters = trainable_parameters(module_, options_.parameters_and_buffers_to_ignore);
   TORCH_CHECK(
       !parameters.tensors.empty() || !delayed.empty(),
@@ -168,6 +173,9 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   std::optional<at::ScalarType> gradient_dtype;
   if (options_.mixed_precision) {
     const bool has_sparse = std::count(parameters.is_sparse.begin(), parameters.is_sparse.end(), true) > 0;
+    const bool has_complex = std::any_of(parameters.tensors.begin(), parameters.tensors.end(),
+                                         [](const at::Tensor& parameter) { return parameter.is_complex(); });
+    TORCH_CHECK_VALUE(!has_complex, "mixed_precision does not support complex parameters.");
     TORCH_CHECK_VALUE(!has_sparse,
                       "mixed_precision does not support sparse gradients. Make the embedding with sparse=false.");
     gradient_dtype = options_.mixed_precision->param_dtype;
@@ -210,6 +218,7 @@ Reducer& Replica::reducer() {
 }
 
 void Replica::broadcast_states(int source, bool with_buffers) const {
+  if (low_precision_) low_precision_->restore();  // after a forward pass without backward
   auto states = exchanged_parameters();
   const auto buffers = with_buffers ? exchanged_buffers() : std::vector<at::Tensor>();
   states.insert(states.end(), buffers.begin(), buffers.end());
@@ -231,6 +240,7 @@ void Replica::note_gradient() {
 }
 
 void Replica::update_process_group(const Group& group) {
+  if (low_precision_) low_precision_->restore();  // after a step that failed
   if (reducer_) reducer_->update_process_group(group);
   announcement_.reset();
   num_live_work_.reset();

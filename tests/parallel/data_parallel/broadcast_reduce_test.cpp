@@ -102,6 +102,15 @@ TEST(BroadcastReduce, ErrorsMessages) {
   EXPECT_EQ(error_of([&] { reduce_add({pair}, meta); }),
             "reduce_add expects destination to be on the same device with one of the tensors, got meta");
   EXPECT_EQ(error_of([&] { reduce_add({}, at::kCPU); }), "reduce_add needs at least one tensor");
+  EXPECT_EQ(error_of([&] {
+              reduce_add_coalesced({{pair}, {pair.to(at::kDouble)}}, at::kCPU);
+            }),
+            "reduce_add_coalesced: tensors to be added must have one dtype and type of device, got float on cpu and "
+            "double on cpu");
+  EXPECT_EQ(error_of([&] {
+              broadcast_coalesced({pair}, {at::kCPU, meta});
+            }),
+            "broadcast_coalesced: devices must be of one type, got cpu and meta");
   EXPECT_EQ(error_of([&] { reduce_add_coalesced({}, at::kCPU); }),
             "reduce_add_coalesced needs the tensors of at least one device");
   EXPECT_EQ(error_of([&] {

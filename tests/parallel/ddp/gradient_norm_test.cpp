@@ -62,7 +62,7 @@ TEST(GradientNorm, LeavesOutWhatNoRankUses) {
     for (const auto& entry : net->named_parameters()) {
       if (!entry.key().starts_with("right")) gradients.push_back(entry.value().grad());
     }
-    REQUIRE(at::allclose(ddp->gradient_norm(), nn::utils::get_total_norm(gradients)));
+    REQUIRE(at::allclose(ddp->gradient_norm(), nn::utils::get_total_norm(gradients), 1e-4, 1e-5));
   });
 }
 

@@ -109,7 +109,7 @@ TEST(DdpGraphs, EmptyBatchesCountAsZero) {
     const auto averaged = net->third->weight.grad().clone();
     net->zero_grad();
     net->forward(x).sum().backward();
-    REQUIRE(at::allclose(averaged, net->third->weight.grad() / 2));
+    REQUIRE(at::allclose(averaged, net->third->weight.grad() / 2, 1e-4, 1e-5));
   });
 }
 
@@ -149,7 +149,7 @@ TEST(DdpGraphs, PartsInDifferentGroups) {
     REQUIRE(at::equal(of_own, single->weight.grad()));
     auto sum = shared->second->weight.grad().clone();
     all_reduce(sum, {.group = group});
-    REQUIRE(at::allclose(averaged, sum / 2));
+    REQUIRE(at::allclose(averaged, sum / 2, 1e-4, 1e-5));
   });
 }
 
@@ -186,7 +186,7 @@ TEST(DdpGraphs, DelayedGradientsAreAveragedAtOnce) {
         for (size_t i = 0; i < own.size(); ++i) {
           auto sum = own[i].clone();
           all_reduce(sum, {.group = group});
-          REQUIRE(at::allclose(averaged[i], sum / 2));
+          REQUIRE(at::allclose(averaged[i], sum / 2, 1e-4, 1e-5));
         }
       }
     });
@@ -209,7 +209,7 @@ TEST(DdpGraphs, DelayedGradientsThatWereThereBefore) {
     ddp(x).sum().backward();
     auto sum = own + (rank + 1);
     all_reduce(sum, {.group = group});
-    REQUIRE(at::allclose(net->third->weight.grad(), sum / 2));
+    REQUIRE(at::allclose(net->third->weight.grad(), sum / 2, 1e-4, 1e-5));
     ddp->remove_autograd_hooks();
     net->zero_grad();
     ddp(x).sum().backward();
@@ -260,7 +260,7 @@ TEST_P(OtherGroups, GoOnWithFewerRanks) {
       }
       auto sum = net->second->weight.grad().clone();
       all_reduce(sum, {.group = fewer});
-      REQUIRE(at::allclose(averaged, sum / fewer->getSize()));
+      REQUIRE(at::allclose(averaged, sum / fewer->getSize(), 1e-4, 1e-5));
     }
     ddp->remove_autograd_hooks();
     net->zero_grad();
@@ -299,7 +299,7 @@ TEST_P(OtherGroups, LearnAStaticGraphAgain) {
       net->forward(x, true, false).sum().backward();
       auto sum = net->left->weight.grad().clone();
       all_reduce(sum, {.group = fewer});
-      REQUIRE(at::allclose(averaged, sum / fewer->getSize()));
+      REQUIRE(at::allclose(averaged, sum / fewer->getSize(), 1e-4, 1e-5));
     }
   });
 }

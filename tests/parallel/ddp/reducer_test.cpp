@@ -214,7 +214,6 @@ TEST(Reducer, RanksThatAreReadyInAnotherOrderAgreeOnBuckets) {
   for (size_t i = 0; i < gradients[0].size(); ++i) EXPECT_TRUE(at::equal(gradients[1][i], gradients[0][i])) << i;
 }
 
-// Not seen from the gradients in the end, which are as right where everything waits for the last of them.
 // COHORT_DDP_OVERLAP for as long as it lives. Not beside threads that read the environment.
 class Overlap {
  public:
@@ -224,6 +223,7 @@ class Overlap {
   Overlap& operator=(const Overlap&) = delete;
 };
 
+// Not seen from the gradients in the end, which are as right where everything waits for the last of them.
 TEST(Reducer, LaunchesBucketsWhileBackwardStillRuns) {
   const auto body = [](int rank, const Group& group) {
     auto net = seeded_net<Mlp>();
