@@ -29,7 +29,7 @@ LowPrecision::LowPrecision(const std::vector<at::Tensor>& parameters, const Mixe
   if (!precision.param_dtype) return;
   for (const auto& parameter : parameters) {
     if (!parameter.is_floating_point() || parameter.scalar_type() == *precision.param_dtype) continue;
-    if (!index_of_.emplace(parameter.unsafeGetTensorImpl(), entries_.size()).second) continue;  // has two names
+    index_of_.emplace(parameter.unsafeGetTensorImpl(), entries_.size());
     entries_.push_back({parameter, parameter.scalar_type()});
     if (!parameter.requires_grad()) continue;
     // Where outputs do not lead to the backward pass: in a type of the user's own, say.

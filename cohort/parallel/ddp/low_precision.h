@@ -26,7 +26,8 @@ void check_dtypes(const MixedPrecision& precision);
 /// Thread-safety: lower() and watch() as forward, reduce() as a communication hook.
 class LowPrecision {
  public:
-  /// Those of `parameters` that are floating-point, and of another dtype than precision.param_dtype. No effect until lower().
+  /// Those of `parameters`, each listed once, that are floating-point, and of another dtype than precision.param_dtype. No
+  /// effect until lower().
   LowPrecision(const std::vector<at::Tensor>& parameters, const MixedPrecision& precision);
   ~LowPrecision();
   LowPrecision(const LowPrecision&) = delete;

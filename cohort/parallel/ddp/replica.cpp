@@ -76,7 +76,7 @@ void check_averaged_once(const Module& root, const NamedParameters& parameters) 
   }
 }
 
-// Those with other names, detached, each once.
+// Those with other names, each once.
 std::vector<at::Tensor> select(const torch::OrderedDict<std::string, at::Tensor>& tensors,
                                const std::set<std::string>& ignored) {
   std::vector<at::Tensor> result;
@@ -84,9 +84,14 @@ std::vector<at::Tensor> select(const torch::OrderedDict<std::string, at::Tensor>
   for (const auto& entry : tensors) {
     const auto& tensor = entry.value();
     if (!tensor.defined() || ignored.contains(entry.key())) continue;
-    if (seen.insert(tensor.unsafeGetTensorImpl()).second) result.push_back(tensor.detach());
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) result.push_back(tensor);
   }
   return result;
+}
+
+std::vector<at::Tensor> detached(std::vector<at::Tensor> tensors) {
+  for (auto& tensor : tensors) tensor = tensor.detach();
+  return tensors;
 }
 
 std::string device_list(const std::set<std::string>& devices) {
@@ -121,11 +126,11 @@ Replica::~Replica() {
 }
 
 std::vector<at::Tensor> Replica::exchanged_parameters() const {
-  return select(module_.named_parameters(), options_.parameters_and_buffers_to_ignore);
+  return detached(select(module_.named_parameters(), options_.parameters_and_buffers_to_ignore));
 }
 
 std::vector<at::Tensor> Replica::exchanged_buffers() const {
-  return select(module_.named_buffers(), options_.parameters_and_buffers_to_ignore);
+  return detached(select(module_.named_buffers(), options_.parameters_and_buffers_to_ignore));
 }
 
 Replica::Replica(Module& module, Options options) : options_(std::move(options)), module_(module) {
@@ -196,18 +201,12 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
 void Replica::set_up_mixed_precision() {
   const auto& precision = *options_.mixed_precision;
   const auto& ignored = options_.parameters_and_buffers_to_ignore;
-  std::vector<at::Tensor> parameters;
-  for (const auto& entry : module_.named_parameters()) {
-    if (!ignored.contains(entry.key())) parameters.push_back(entry.value());
-  }
-  low_precision_ = std::make_unique<LowPrecision>(parameters, precision);
+  low_precision_ = std::make_unique<LowPrecision>(select(module_.named_parameters(), ignored), precision);
   reducer_->register_comm_hook(
       [this](GradBucket& bucket) { return low_precision_->reduce(options_.process_group, bucket); });
   if (!precision.buffer_dtype) return;
-  for (auto& entry : module_.named_buffers()) {
-    auto& buffer = entry.value();
-    const bool is_cast = buffer.defined() && buffer.is_floating_point() && !ignored.contains(entry.key());
-    if (is_cast) buffer.set_data(buffer.to(*precision.buffer_dtype));
+  for (auto& buffer : select(module_.named_buffers(), ignored)) {
+    if (buffer.is_floating_point()) buffer.set_data(buffer.to(*precision.buffer_dtype));
   }
 }
 
