@@ -37,10 +37,12 @@ struct StepCase {
   bool is_quick_with_gloo;
   /// Whether the full form measures both: reduction while backward runs, and after it.
   bool shows_overlap = false;
+  /// Whether the full form measures steps in which ranks only meet.
+  bool shows_meeting = false;
 };
 
 constexpr StepCase kStepCases[] = {
-    {"linear-20x1", 5, 100, 60, 20, 30, std::chrono::seconds(4), true, true},
+    {"linear-20x1", 5, 100, 60, 20, 30, std::chrono::seconds(4), true, true, false, true},
     {"mlp-4x1024", 1, 4, 60, 1, 16, std::chrono::seconds(6), true, true, true},
     {"mlp-4x1024-unused", 1, 4, 60, 1, 16, std::chrono::seconds(6), false, false},
     {"mlp-4x1024-view", 1, 4, 60, 1, 16, std::chrono::seconds(6), false, false},
@@ -68,7 +70,7 @@ void verify_gradients(const std::vector<Variant>& variants) {
   std::string expected;
   for (const Variant& variant : variants) {
     const auto sums = variant.team->ask("verify " + variant.command);
-    const bool is_plain = variant.command == "plain";
+    const bool is_plain = variant.command == "plain" || variant.command == "meeting";
     if (agree(sums[0], sums[1]) == is_plain) {
       throw std::runtime_error(fmt::format("{}: gradients of the ranks are {} ({}; {})", variant.name,
                                            is_plain ? "equal without DDP" : "not equal", sums[0], sums[1]));
@@ -106,6 +108,7 @@ struct Rival {
 constexpr Rival kRivals[] = {{"c10d-reducer", "plain", ""},
                              {"beside-backward", "plain", ""},
                              {"after-backward", "plain", ""},
+                             {"meeting", "plain", ""},
                              {"gloo", "plain", "left out by --quick"},
                              {"python-ddp-gloo", "python-plain", "there is no Python with PyTorch in .venv"}};
 
@@ -185,6 +188,7 @@ std::vector<Row> run_ddp_step(const Settings& settings) {
     const bool shows_overlap = what.shows_overlap && !settings.is_quick && settings.backend == "shm";
     if (shows_overlap) variants.push_back({"beside-backward", &cpp, "beside"});
     if (shows_overlap) variants.push_back({"after-backward", &cpp, "after"});
+    if (what.shows_meeting && !settings.is_quick) variants.push_back({"meeting", &cpp, "meeting"});
     if (python) variants.push_back({"python-ddp-gloo", &*python, "ddp"});
     if (python) variants.push_back({"python-plain", &*python, "plain"});
     for (Row& row : rows_of(what.name, run_step_case(what, variants, settings.is_quick, deadline))) {

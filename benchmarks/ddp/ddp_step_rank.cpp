@@ -1,7 +1,8 @@
 // One C++ rank of ddp-step and fused-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d"
 // (c10d::Reducer on our backend), "gloo" (ours on Gloo), "beside" and "after" (ours, whose buckets are reduced while backward
-// runs, or after it), "plain" (no DDP), "fused" (ours with the optimizer's step inside). Cases whose name begins with "adamw-"
-// train by AdamW, on one row, and verify parameters; the others by SGD, and gradients. Commands:
+// runs, or after it), "plain" (no DDP), "meeting" (no DDP, but an all-reduce of as many numbers after each backward: what any
+// step costs in which ranks wait for each other), "fused" (ours with the optimizer's step inside). Cases whose name begins with
+// "adamw-" train by AdamW, on one row, and verify parameters; the others by SGD, and gradients. Commands:
 // "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first step and answers with sums of what is
 // verified; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop" frees all. ddp_step_rank.py is the same
 // program in Python: same weights, same data, same steps.
@@ -13,6 +14,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
 #include <cmath>
@@ -48,6 +50,7 @@ struct Trainee {
   std::shared_ptr<torch::nn::Module> module;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::function<at::Tensor(const at::Tensor&)> forward;  // has the wrapper, which has the optimizer
+  std::function<void()> meet = [] {};                    // after each backward
   bool has_views = false;  // as gradients, which LibTorch's optimizers cannot detach where c10d::Reducer has made them
 };
 
@@ -79,12 +82,27 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& case_
   return std::make_unique<torch::optim::SGD>(net.parameters(), kLearningRate);
 }
 
+int64_t num_numbers(const torch::nn::Module& module) {
+  int64_t total = 0;
+  for (const auto& parameter : module.parameters()) total += parameter.numel();
+  return total;
+}
+
+std::function<void()> all_reduce_of(int64_t count, const Group& group) {
+  c10d::AllreduceOptions options;
+  options.asyncOp = false;
+  return [group, options, tensors = std::vector<at::Tensor>{at::zeros({count})}]() mutable {
+    group->getBackend(at::kCPU)->allreduce(tensors, options)->wait();
+  };
+}
+
 template <class Net>
 Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& name, const std::string& variant,
                      const Groups& groups) {
   Trainee trainee{net, make_optimizer(name, *net), {}};
   set_weights(*net);
-  if (variant == "plain") {
+  if (variant == "plain" || variant == "meeting") {
+    if (variant == "meeting") trainee.meet = all_reduce_of(num_numbers(*net), groups.ours);
     trainee.forward = [net](const at::Tensor& x) { return net->forward(x); };
     return trainee;
   }
@@ -198,6 +216,7 @@ class Rank {
     const auto loss = batch_.target.scalar_type() == at::kLong ? functional::cross_entropy(output, batch_.target)
                                                                : functional::mse_loss(output, batch_.target);
     loss.backward();
+    trainee.meet();
     trainee.optimizer->step();
   }
 
