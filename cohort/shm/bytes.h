@@ -14,4 +14,16 @@ inline void copy_bytes(void* to, const void* from, size_t num_bytes) {
   if (to != from && num_bytes > 0) std::memcpy(to, from, num_bytes);
 }
 
+/// True if part after part of `num_bytes` lies behind each other.
+inline bool are_adjacent(const void* const* parts, size_t num_bytes, int num_parts) {
+  for (int i = 1; i < num_parts; ++i) {
+    if (parts[i] != at(parts[0], static_cast<size_t>(i) * num_bytes)) return false;
+  }
+  return true;
+}
+
+inline bool do_overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
+  return a_bytes > 0 && b_bytes > 0 && a < at(b, b_bytes) && b < at(a, a_bytes);
+}
+
 }  // namespace cohort::shm

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cohort/base/text.h"
+#include "cohort/shm/arena/process_arena.h"
 #include "cohort/shm/group_state.h"
 #include "cohort/shm/peer_record.h"
 #include "cohort/shm/report/dump.h"
@@ -14,6 +15,13 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kFactorOffset = Collective::kInlineBytes;
+// What a rank offers, in the mailbox.
+struct MailedOffer {
+  Place place;
+  uint64_t num_bytes;
+};
+static_assert(sizeof(MailedOffer) <= Collective::kInlineBytes);
+
 // Ranks that compute between two operations come apart by about as much.
 constexpr auto kKeepTime = std::chrono::microseconds(500);
 // A slice of sleep takes 50 ms.
@@ -25,8 +33,10 @@ void Collective::offer(const void* memory, size_t num_bytes) {
   const auto place = group_.regions.find(memory, num_bytes);
   if (place.region == 0) return;
   call_.is_shared = true;
-  std::memcpy(inline_payload(), &place, sizeof(place));
-  static_assert(sizeof(place) <= kInlineBytes);
+  offered_ = memory;
+  num_offered_bytes_ = num_bytes;
+  const MailedOffer offer{place, num_bytes};
+  std::memcpy(inline_payload(), &offer, sizeof(offer));
 }
 
 void Collective::set_factor(double factor) { std::memcpy(inline_payload() + kFactorOffset, &factor, sizeof(factor)); }
@@ -62,17 +72,38 @@ Outcome Collective::meet() {
   return nullptr;
 }
 
+Outcome Collective::check() {
+  // Relaxed: the line is written once in the life of a group; first_failure_of_another() acquires it.
+  if (group_.segment.header().failed_rank.load(std::memory_order_relaxed) == 0) return nullptr;
+  const auto first = group_.first_failure_of_another();
+  return first ? group_.record(*first) : group_.failure();
+}
+
+Outcome Collective::finish() {
+  if (auto failure = meet()) return failure;
+  return check();
+}
+
+void Collective::quarantine_offer() const {
+  if (!offered_) return;
+  if (auto* const arena = arena_of(offered_)) arena->quarantine(offered_, num_offered_bytes_);
+}
+
 Outcome Collective::compare() {
   const auto mine = encode(call_);
   bool all_agree = true;
   bool all_share = true;
+  bool any_shares = false;
   for (int peer = 0; peer < size(); ++peer) {
     const auto& words = mailbox(peer, group_.round).signature;
     const Signature theirs{{words[0], words[1]}};
     all_agree = all_agree && agree(mine, theirs);
-    all_share = all_share && decode_call(theirs).is_shared;
+    const bool shares = decode_call(theirs).is_shared;
+    all_share = all_share && shares;
+    any_shares = any_shares || shares;
   }
   is_all_shared_ = all_share;
+  is_any_shared_ = any_shares;
   if (all_agree) return nullptr;
   std::vector<Signature> calls;
   for (int peer = 0; peer < size(); ++peer) {
@@ -82,19 +113,19 @@ Outcome Collective::compare() {
   return group_.record({Failure::Kind::kMismatch, table_of(calls, group_.options.global_ranks), hint_for(calls)});
 }
 
-// Ranks that offer parts of different regions go by staging: a region may be gone on ranks that do not use it.
+// Ranks that offer parts of different regions go by staging: a region may be gone on ranks that do not use it. All ranks see all
+// offers and so find the same.
 void Collective::find_offers() {
   if (!is_all_shared_) return;
-  Place mine;
-  std::memcpy(&mine, inline_payload_of(rank()), sizeof(mine));
   offers_.resize(static_cast<size_t>(size()));
-  const auto num_bytes = call_.count * size_of(call_.dtype);
+  MailedOffer first{};
+  std::memcpy(&first, inline_payload_of(0), sizeof(first));
   for (int peer = 0; peer < size(); ++peer) {
-    Place theirs;
+    MailedOffer theirs{};
     std::memcpy(&theirs, inline_payload_of(peer), sizeof(theirs));
-    // The same on every rank, as all see all offers.
-    if (theirs.region != mine.region) is_all_shared_ = false;
-    offers_[static_cast<size_t>(peer)] = group_.regions.address(peer, theirs, num_bytes);
+    const bool is_even = are_offers_uneven_ || theirs.num_bytes == first.num_bytes;
+    if (theirs.place.region != first.place.region || !is_even) is_all_shared_ = false;
+    offers_[static_cast<size_t>(peer)] = group_.regions.address(peer, theirs.place, theirs.num_bytes);
   }
 }
 

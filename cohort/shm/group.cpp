@@ -9,6 +9,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
+#include "cohort/base/log.h"
 #include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
 #include "cohort/shm/group_state.h"
@@ -25,7 +26,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMagic = 0x636f686f72742d31;  // "cohort-1"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 Result<void> check(const GroupOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
@@ -81,12 +82,12 @@ Result<SharedMemoryPtr> meet_in_memory(const GroupOptions& options, size_t num_b
   return SharedMemory::open(*fd, num_bytes);
 }
 
-// The first round: everybody has written who it is.
+// What a rank looks after in the rounds of join().
 class Arrival final : public Lookout {
  public:
   Arrival(Group::State& state, Clock::time_point deadline) : state_(state), deadline_(deadline) {}
   Outcome look() override {
-    const auto missing = state_.ranks_not_in(1);
+    const auto missing = state_.ranks_not_in(state_.round);
     for (const int peer : missing) {
       if (auto failure = state_.look_after(peer)) return failure;
     }
@@ -104,20 +105,61 @@ class Arrival final : public Lookout {
   Clock::time_point deadline_;
 };
 
+Outcome meet(Group::State& state, Clock::time_point deadline) {
+  const auto round = ++state.round;
+  state.segment.block(state.rank()).mailboxes[round & 1].round.raise(round);
+  Arrival arrival(state, deadline);
+  for (int peer = 0; peer < state.size(); ++peer) {
+    auto& counter = state.segment.block(peer).mailboxes[round & 1].round;
+    if (auto failure = wait_for(counter, round, state.patience, arrival)) return failure;
+  }
+  return nullptr;
+}
+
+// The first round: everybody has written who it is.
 Outcome announce(Group::State& state, Clock::time_point deadline) {
   auto& block = state.segment.block(state.rank());
   block.peer = this_process();
   block.presence.store(kJoined, std::memory_order_release);
-  block.mailboxes[1].round.raise(1);
-  state.round = 1;
-  Arrival arrival(state, deadline);
-  for (int peer = 0; peer < state.size(); ++peer) {
-    auto& counter = state.segment.block(peer).mailboxes[1].round;
-    if (auto failure = wait_for(counter, 1, state.patience, arrival)) return failure;
-  }
+  if (auto failure = meet(state, deadline)) return failure;
   std::vector<PeerRecord> peers;
   for (int peer = 0; peer < state.size(); ++peer) peers.push_back(state.segment.block(peer).peer);
   state.patience = have_cores_of_their_own(peers) ? Patience::own_core() : Patience::shared_cores();
+  return nullptr;
+}
+
+base::Result<std::vector<SharedMemoryPtr>> map_arenas(const Group::State& state) {
+  std::vector<SharedMemoryPtr> arenas;
+  for (int peer = 0; peer < state.size(); ++peer) {
+    const auto& record = state.segment.block(peer).peer;
+    auto arena = map_arena(record.pid, record.arena);
+    if (!arena) {
+      return Error(fmt::format(
+                       "group \"{}\" copies tensors through its own shared memory, because the memory of rank {}'s "
+                       "tensors cannot be mapped",
+                       state.options.name, state.name_of_rank(peer)))
+          .caused_by(arena.error());
+    }
+    arenas.push_back(std::move(*arena));
+  }
+  return arenas;
+}
+
+// The second round, if every rank has an arena: everybody says whether it could map those of all others.
+Outcome exchange_arenas(Group::State& state, Clock::time_point deadline) {
+  for (int peer = 0; peer < state.size(); ++peer) {
+    if (state.segment.block(peer).peer.arena.fd < 0) return nullptr;
+  }
+  const auto payload = [&state](int rank) -> std::byte& { return state.segment.block(rank).mailboxes[0].payload[0]; };
+  constexpr std::byte kMapped{1};
+  auto arenas = map_arenas(state);
+  if (!arenas) base::log_warning(arenas.error().describe());
+  if (arenas) payload(state.rank()) = kMapped;
+  if (auto failure = meet(state, deadline)) return failure;
+  for (int peer = 0; peer < state.size(); ++peer) {
+    if (payload(peer) != kMapped) return nullptr;
+  }
+  state.regions.set_arenas(std::move(*arenas));
   return nullptr;
 }
 
@@ -268,7 +310,9 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
     header.slot_bytes = options.slot_bytes;
     header.magic = kMagic;
   }
-  if (auto failure = announce(*state, deadline)) {
+  auto failure = announce(*state, deadline);
+  if (!failure) failure = exchange_arenas(*state, deadline);
+  if (failure) {
     auto text = failure->causes.front();
     state->record(*failure);
     if (options.has_lost_a_rank && failure->kind == Failure::Kind::kLostRank) *options.has_lost_a_rank = true;

@@ -101,7 +101,7 @@ class Collective final : private Lookout {
   const std::byte* inline_payload_of(int peer) const { return mailbox(peer, group_.round).payload; }
 
   /// Before open(): `memory` is what the others will read or write if every rank's lies in shared memory. Not for what fits
-  /// into the mailbox.
+  /// into the mailbox. What lies in none, nobody is offered.
   void offer(const void* memory, size_t num_bytes);
   /// Before open(): this rank's factor.
   void set_factor(double factor);
@@ -111,10 +111,30 @@ class Collective final : private Lookout {
   /// The first round, in which the calls are compared.
   Outcome open();
   Outcome meet();
-  /// After open(): every rank has offered shared memory.
+  /// open() with what `stage()` writes into the slots, which is left out if the offers make it needless.
+  template <class Stage>
+  Outcome open_with(Stage stage) {
+    if (!offered_) stage();
+    if (auto failure = open()) return failure;
+    if (is_all_shared_ || !is_any_shared_) return nullptr;
+    stage();  // into the slots of one more round
+    return meet();
+  }
+  /// Null: the group still stands. What works in other ranks' memory asks before each block that it reads or writes: they may
+  /// have given the operation up while this rank was stopped.
+  Outcome check();
+  /// The end of an operation in other ranks' memory: meet(), and nobody has given up.
+  Outcome finish();
+  /// The operation has failed. Others may still write to what this rank has offered, or not have read it yet.
+  void quarantine_offer() const;
+  /// After open(): every rank has offered shared memory, of one kind, and, unless sizes may differ, as many bytes.
   bool is_all_shared() const { return is_all_shared_; }
+  /// Before open(): ranks may offer different numbers of bytes.
+  void expect_uneven_offers() { are_offers_uneven_ = true; }
   /// `peer`'s offer.
   std::byte* offer_of(int peer) const { return offers_[static_cast<size_t>(peer)]; }
+  /// How many bytes every rank has offered, if they are even.
+  size_t num_offered_bytes() const { return num_offered_bytes_; }
 
  private:
   Outcome look() override;
@@ -130,6 +150,10 @@ class Collective final : private Lookout {
   Call call_;
   const CallOptions& options_;
   bool is_all_shared_ = false;
+  bool is_any_shared_ = false;
+  bool are_offers_uneven_ = false;
+  const void* offered_ = nullptr;
+  size_t num_offered_bytes_ = 0;
   std::vector<std::byte*> offers_;
   std::chrono::steady_clock::time_point first_look_{};
   int num_looks_ = 0;
@@ -147,6 +171,7 @@ Outcome run_collective(Group::State& group, const Call& call, const TraceRecord&
   Collective collective(group, call, options);
   const Outcome outcome = body(collective);
   if (outcome) {
+    collective.quarantine_offer();
     group.trace.fail(id);
     return outcome;
   }

@@ -13,6 +13,21 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 
+// Every rank copies its chunk of the root's tensor to all others.
+Outcome share_broadcast(Collective& collective, size_t num_bytes, int root) {
+  const auto mine = chunk_of({0, num_bytes}, collective.rank(), collective.size(), 1);
+  const Windows blocks{mine.count, kBlockBytes};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (auto failure = collective.check()) return failure;
+    const auto begin = mine.begin + blocks[i].begin;
+    for (int peer = 0; peer < collective.size(); ++peer) {
+      if (peer != root)
+        copy_bytes(collective.offer_of(peer) + begin, collective.offer_of(root) + begin, blocks[i].count);
+    }
+  }
+  return collective.finish();
+}
+
 Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int root) {
   const bool is_root = collective.rank() == root;
   const Windows windows{num_bytes, collective.slot_bytes()};
@@ -20,41 +35,80 @@ Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int 
   if (windows.size() == 0) return collective.open();
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto window = windows[i];
-    if (is_root) copy_bytes(collective.input_slot(), at(data, window.begin), window.count);
-    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
-    if (collective.is_all_shared()) {
-      if (!is_root) copy_bytes(data, collective.offer_of(root), num_bytes);
-      return collective.meet();
-    }
+    const auto stage = [&] {
+      if (is_root) copy_bytes(collective.input_slot(), at(data, window.begin), window.count);
+    };
+    if (i > 0) stage();
+    if (auto failure = i == 0 ? collective.open_with(stage) : collective.meet()) return failure;
+    if (collective.is_all_shared()) return share_broadcast(collective, num_bytes, root);
     if (!is_root) copy_bytes(at(data, window.begin), collective.input_of(root), window.count);
   }
   return nullptr;
 }
 
-Outcome run_all_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes) {
-  const int rank = collective.rank();
-  const Windows windows{num_bytes, collective.slot_bytes()};
-  if (num_bytes > kStagedBytes) collective.offer(in, num_bytes);
-  if (windows.size() == 0) return collective.open();
-  for (size_t i = 0; i < windows.size(); ++i) {
-    const auto window = windows[i];
-    copy_bytes(collective.input_slot(), at(in, window.begin), window.count);
-    copy_bytes(at(outs[rank], window.begin), at(in, window.begin), window.count);
-    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
-    for (int peer = 0; peer < collective.size(); ++peer) {
-      if (peer == rank) continue;
-      if (collective.is_all_shared()) {
-        copy_bytes(outs[peer], collective.offer_of(peer), num_bytes);
-      } else {
-        copy_bytes(at(outs[peer], window.begin), collective.input_of(peer), window.count);
+struct AllGather {
+  Collective& collective;
+  const void* in;
+  void* const* outs;
+  size_t num_bytes;
+
+  int rank() const { return collective.rank(); }
+  int size() const { return collective.size(); }
+  size_t total() const { return num_bytes * static_cast<size_t>(size()); }
+
+  // To have one's part written to all is less to read than to read everybody's, but needs all of the results in one piece.
+  void offer() const {
+    if (num_bytes <= kStagedBytes) return;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer != rank() && do_overlap(in, num_bytes, outs[peer], num_bytes)) return;
+    }
+    const bool is_one_piece = are_adjacent(outs, num_bytes, size());
+    if (is_one_piece) collective.offer(outs[0], total());
+    if (!is_one_piece) collective.offer(in, num_bytes);
+  }
+
+  // Offered: the results.
+  Outcome write_to_all() const {
+    const Windows blocks{num_bytes, kBlockBytes};
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (auto failure = collective.check()) return failure;
+      const auto begin = static_cast<size_t>(rank()) * num_bytes + blocks[i].begin;
+      for (int step = 0; step < size(); ++step) {
+        const int peer = (rank() + step) % size();
+        copy_bytes(collective.offer_of(peer) + begin, at(in, blocks[i].begin), blocks[i].count);
       }
     }
-    if (!collective.is_all_shared()) continue;
-    copy_bytes(outs[rank], in, num_bytes);
-    return collective.meet();
+    return collective.finish();
   }
-  return nullptr;
-}
+
+  // Offered: what is gathered.
+  Outcome read_from_all() const {
+    for (int peer = 0; peer < size(); ++peer) {
+      copy_bytes(outs[peer], peer == rank() ? in : collective.offer_of(peer), num_bytes);
+    }
+    return collective.finish();
+  }
+
+  Outcome run() const {
+    const Windows windows{num_bytes, collective.slot_bytes()};
+    offer();
+    if (windows.size() == 0) return collective.open();
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const auto window = windows[i];
+      const auto stage = [&] { copy_bytes(collective.input_slot(), at(in, window.begin), window.count); };
+      if (i > 0) stage();
+      if (auto failure = i == 0 ? collective.open_with(stage) : collective.meet()) return failure;
+      if (collective.is_all_shared()) {
+        return collective.num_offered_bytes() == num_bytes ? read_from_all() : write_to_all();
+      }
+      for (int peer = 0; peer < size(); ++peer) {
+        const void* const source = peer == rank() ? at(in, window.begin) : collective.input_of(peer);
+        copy_bytes(at(outs[peer], window.begin), source, window.count);
+      }
+    }
+    return nullptr;
+  }
+};
 
 Outcome run_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes, int root) {
   const int rank = collective.rank();
@@ -63,15 +117,18 @@ Outcome run_gather(Collective& collective, const void* in, void* const* outs, si
   if (windows.size() == 0) return collective.open();
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto window = windows[i];
-    if (rank != root) copy_bytes(collective.input_slot(), at(in, window.begin), window.count);
-    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
+    const auto stage = [&] {
+      if (rank != root) copy_bytes(collective.input_slot(), at(in, window.begin), window.count);
+    };
+    if (i > 0) stage();
+    if (auto failure = i == 0 ? collective.open_with(stage) : collective.meet()) return failure;
     const bool in_place = collective.is_all_shared();
     const Range range = in_place ? Range{0, num_bytes} : window;
     for (int peer = 0; rank == root && peer < collective.size(); ++peer) {
       const void* const staged = in_place ? collective.offer_of(peer) : collective.input_of(peer);
       copy_bytes(at(outs[peer], range.begin), peer == rank ? at(in, range.begin) : staged, range.count);
     }
-    if (in_place) return collective.meet();
+    if (in_place) return collective.finish();
   }
   return nullptr;
 }
@@ -108,12 +165,14 @@ struct AllToAll {
 
   size_t size() const { return static_cast<size_t>(collective.size()); }
 
+  void stage_counts() const {
+    auto* const slot = collective.input_slot();
+    std::memcpy(slot, in_counts, size() * sizeof(size_t));
+    std::memcpy(slot + size() * sizeof(size_t), out_counts, size() * sizeof(size_t));
+  }
+
   void stage(size_t window_index) const {
     auto* const slot = collective.input_slot();
-    if (window_index == 0) {
-      std::memcpy(slot, in_counts, size() * sizeof(size_t));
-      std::memcpy(slot + size() * sizeof(size_t), out_counts, size() * sizeof(size_t));
-    }
     for (size_t peer = 0; peer < size(); ++peer) {
       if (static_cast<int>(peer) == collective.rank()) continue;
       const auto window = Windows{in_counts[peer] * element_size, part}[window_index];
@@ -128,6 +187,31 @@ struct AllToAll {
       const auto* const staged = collective.input_of(static_cast<int>(peer)) + header_bytes + rank * part;
       copy_bytes(at(outs[peer], window.begin), peer == rank ? at(ins[peer], window.begin) : staged, window.count);
     }
+  }
+
+  // What is sent, if it lies in one piece, and nothing is received there.
+  void offer() const {
+    collective.expect_uneven_offers();
+    size_t total = 0;
+    for (size_t peer = 0; peer < size(); ++peer) {
+      if (ins[peer] != at(ins[0], total) && in_counts[peer] > 0) return;
+      total += in_counts[peer] * element_size;
+    }
+    for (size_t peer = 0; peer < size(); ++peer) {
+      if (do_overlap(ins[0], total, outs[peer], out_counts[peer] * element_size)) return;
+    }
+    if (total > kStagedBytes) collective.offer(ins[0], total);
+  }
+
+  Outcome read_from_all() const {
+    const auto rank = static_cast<size_t>(collective.rank());
+    for (size_t peer = 0; peer < size(); ++peer) {
+      size_t before = 0;
+      for (size_t to = 0; to < rank; ++to) before += sent(peer, to);
+      const auto* const source = collective.offer_of(static_cast<int>(peer)) + before * element_size;
+      copy_bytes(outs[peer], source, sent(peer, rank) * element_size);
+    }
+    return collective.finish();
   }
 
   size_t sent(size_t from, size_t to) const { return header_entry(from, to); }
@@ -159,10 +243,16 @@ struct AllToAll {
 };
 
 Outcome run_all_to_all(AllToAll& plan) {
-  plan.stage(0);
-  if (auto failure = plan.collective.open()) return failure;
+  plan.offer();
+  plan.stage_counts();
+  const auto stage = [&] {
+    plan.stage_counts();
+    plan.stage(0);
+  };
+  if (auto failure = plan.collective.open_with(stage)) return failure;
   size_t num_windows = 0;
   if (auto failure = plan.find_mismatch(&num_windows)) return failure;
+  if (plan.collective.is_all_shared()) return plan.read_from_all();
   for (size_t i = 0; i < std::max<size_t>(num_windows, 1); ++i) {
     if (i > 0) {
       plan.stage(i);
@@ -192,9 +282,10 @@ Outcome Group::broadcast(void* data, Elements elements, int root, const CallOpti
 Outcome Group::all_gather(const void* in, void* const* outs, Elements elements, const CallOptions& options) {
   const Call call{.kind = OpKind::kAllGather, .dtype = elements.dtype, .count = elements.count};
   const auto total = elements.count * static_cast<size_t>(world_size());
-  return run_collective(
-      *state_, call, make_record(call, elements.count, total, options), options,
-      [&](Collective& collective) { return run_all_gather(collective, in, outs, elements.num_bytes()); });
+  return run_collective(*state_, call, make_record(call, elements.count, total, options), options,
+                        [&](Collective& collective) {
+                          return AllGather{collective, in, outs, elements.num_bytes()}.run();
+                        });
 }
 
 Outcome Group::gather(const void* in, void* const* outs, Elements elements, int root, const CallOptions& options) {

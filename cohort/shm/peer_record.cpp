@@ -42,6 +42,7 @@ PeerRecord this_process() {
   if (membership) peer.quota = base::cgroup_core_limit("/sys/fs/cgroup", *membership).value_or(0);
   read_affinity(peer);
   gethostname(peer.host, sizeof(peer.host) - 1);
+  peer.arena = address_of_process_arena();
   return peer;
 }
 

@@ -21,8 +21,6 @@
 namespace cohort::shm {
 namespace {
 
-// Small enough for a first-level cache, so that a result is still there when it is copied on.
-constexpr size_t kBlockBytes = 16 << 10;
 // Small enough for a second-level cache, with the tensors' windows beside it.
 constexpr size_t kDirectWindowBytes = 256 << 10;
 
@@ -90,15 +88,16 @@ struct AllReduce {
   bool has_result() const { return root == kEveryRank || root == rank(); }
   size_t bytes(size_t elements) const { return elements * reducer.element_size(); }
 
-  Outcome open() const {
-    if (auto failure = collective.open()) return failure;
+  template <class Stage>
+  Outcome open_with(Stage stage) const {
+    if (auto failure = collective.open_with(stage)) return failure;
     reducer.learn_factors(collective);
     return nullptr;
   }
 
   Outcome run_inline() const {
     copy_bytes(collective.inline_payload(), in, bytes(count));
-    if (auto failure = open()) return failure;
+    if (auto failure = open_with([] {})) return failure;
     if (!has_result()) return nullptr;
     Sources sources(size());
     for (int peer = 0; peer < size(); ++peer) sources[peer] = collective.inline_payload_of(peer);
@@ -110,8 +109,11 @@ struct AllReduce {
     Sources sources(size());
     for (size_t i = 0; i < windows.size(); ++i) {
       const auto begin = bytes(windows[i].begin);
-      if (root != rank()) copy_bytes(collective.input_slot(), at(in, begin), bytes(windows[i].count));
-      if (auto failure = i == 0 ? open() : collective.meet()) return failure;
+      const auto stage = [&] {
+        if (root != rank()) copy_bytes(collective.input_slot(), at(in, begin), bytes(windows[i].count));
+      };
+      if (i > 0) stage();
+      if (auto failure = i == 0 ? open_with(stage) : collective.meet()) return failure;
       if (i == 0 && collective.is_all_shared()) return run_shared();
       if (!has_result()) continue;
       for (int peer = 0; peer < size(); ++peer) {
@@ -159,8 +161,8 @@ struct AllReduce {
 
   Outcome run_pipelined(const Windows& windows) const {
     for (size_t i = 0; i <= windows.size(); ++i) {
-      if (i < windows.size()) stage(windows[i]);
-      if (auto failure = i == 0 ? open() : collective.meet()) return failure;
+      if (0 < i && i < windows.size()) stage(windows[i]);
+      if (auto failure = i == 0 ? open_with([&] { stage(windows[0]); }) : collective.meet()) return failure;
       if (i == 0 && collective.is_all_shared()) return run_shared();
       if (i > 0) collect(windows[i - 1]);
       if (i < windows.size()) combine(windows[i]);
@@ -168,12 +170,13 @@ struct AllReduce {
     return nullptr;
   }
 
-  // in == out on every rank.
+  // in == out on every rank that has a result.
   Outcome run_shared() const {
     const auto mine = chunk({0, count}, rank());
     const auto block = kBlockBytes / reducer.element_size();
     Sources sources(size());
     for (size_t begin = 0; begin < mine.count; begin += block) {
+      if (auto failure = collective.check()) return failure;
       const auto num_elements = std::min(block, mine.count - begin);
       const auto offset = bytes(mine.begin + begin);
       for (int peer = 0; peer < size(); ++peer) sources[peer] = collective.offer_of(peer) + offset;
@@ -184,7 +187,7 @@ struct AllReduce {
         copy_bytes(collective.offer_of((first + i) % size()) + offset, target, bytes(num_elements));
       }
     }
-    return collective.meet();
+    return collective.finish();
   }
 
   Range chunk(const Range& window, int peer) const { return chunk_of(window, peer, size(), reducer.element_size()); }
@@ -198,37 +201,77 @@ struct AllReduce {
   Outcome run() const {
     const auto num_bytes = bytes(count);
     if (num_bytes <= Collective::kInlineBytes) return run_inline();
-    if (in == out && num_bytes > kStagedBytes) collective.offer(out, num_bytes);
+    const bool is_in_place = in == out || !has_result();
+    if (is_in_place && num_bytes > kStagedBytes) collective.offer(in, num_bytes);
     if (is_direct()) return run_direct(direct_windows());
     return run_pipelined({count, collective.slot_bytes() / reducer.element_size()});
   }
 };
 
-Outcome run_reduce_scatter(Collective& collective, Reducer& reducer, const void* const* ins, void* out, size_t count) {
-  const auto size = static_cast<size_t>(collective.size());
-  const auto rank = static_cast<size_t>(collective.rank());
-  const auto element_size = reducer.element_size();
-  const auto part = collective.slot_bytes() / size / 64 * 64;
-  const Windows windows{count, part / element_size};
-  Sources sources(collective.size());
-  for (size_t i = 0; i < std::max<size_t>(windows.size(), 1); ++i) {
-    const auto window = windows[i];
-    const auto num_bytes = window.count * element_size;
-    for (size_t peer = 0; peer < size; ++peer) {
-      if (peer != rank)
-        copy_bytes(collective.input_slot() + peer * part, at(ins[peer], window.begin * element_size), num_bytes);
+struct ReduceScatter {
+  Collective& collective;
+  Reducer& reducer;
+  const void* const* ins;
+  void* out;
+  size_t count;
+
+  int rank() const { return collective.rank(); }
+  int size() const { return collective.size(); }
+  size_t bytes(size_t elements) const { return elements * reducer.element_size(); }
+  size_t part_bytes() const { return collective.slot_bytes() / static_cast<size_t>(size()) / 64 * 64; }
+
+  void stage(const Range& window) const {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      copy_bytes(collective.input_slot() + static_cast<size_t>(peer) * part_bytes(), at(ins[peer], bytes(window.begin)),
+                 bytes(window.count));
     }
-    if (auto failure = i == 0 ? collective.open() : collective.meet()) return failure;
-    if (i == 0) reducer.learn_factors(collective);
-    for (size_t peer = 0; peer < size; ++peer) {
-      const auto* const staged = collective.input_of(static_cast<int>(peer)) + rank * part;
-      sources[static_cast<int>(peer)] = peer == rank ? at(ins[rank], window.begin * element_size) : staged;
-    }
-    if (window.count > 0)
-      reducer(at(out, window.begin * element_size), sources.data(), collective.size(), window.count);
   }
-  return nullptr;
-}
+
+  void combine(const Range& window) const {
+    Sources sources(size());
+    for (int peer = 0; peer < size(); ++peer) {
+      const auto* const staged = collective.input_of(peer) + static_cast<size_t>(rank()) * part_bytes();
+      sources[peer] = peer == rank() ? at(ins[rank()], bytes(window.begin)) : staged;
+    }
+    reducer(at(out, bytes(window.begin)), sources.data(), size(), window.count);
+  }
+
+  // Offered: all parts, one after the other.
+  Outcome run_shared() const {
+    const auto mine = bytes(count) * static_cast<size_t>(rank());
+    const Windows blocks{count, kBlockBytes / reducer.element_size()};
+    Sources sources(size());
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      for (int peer = 0; peer < size(); ++peer) {
+        sources[peer] = collective.offer_of(peer) + mine + bytes(blocks[i].begin);
+      }
+      reducer(at(out, bytes(blocks[i].begin)), sources.data(), size(), blocks[i].count);
+    }
+    return collective.finish();
+  }
+
+  // All parts, if they lie in one piece, and the result goes to none that others read.
+  void offer() const {
+    const auto total = bytes(count) * static_cast<size_t>(size());
+    if (total <= kStagedBytes || !are_adjacent(ins, bytes(count), size())) return;
+    if (out != ins[rank()] && do_overlap(out, bytes(count), ins[0], total)) return;
+    collective.offer(ins[0], total);
+  }
+
+  Outcome run() const {
+    offer();
+    const Windows windows{count, part_bytes() / reducer.element_size()};
+    for (size_t i = 0; i < std::max<size_t>(windows.size(), 1); ++i) {
+      if (i > 0) stage(windows[i]);
+      if (auto failure = i == 0 ? collective.open_with([&] { stage(windows[0]); }) : collective.meet()) return failure;
+      if (i == 0) reducer.learn_factors(collective);
+      if (i == 0 && collective.is_all_shared()) return run_shared();
+      combine(windows[i]);
+    }
+    return nullptr;
+  }
+};
 
 Call to_call(OpKind kind, Elements elements, Reduction reduction, int root = -1) {
   return {.kind = kind, .dtype = elements.dtype, .reduce_op = reduction.op, .root = root, .count = elements.count};
@@ -271,7 +314,7 @@ Outcome Group::reduce_scatter(const void* const* ins, void* out, Elements elemen
                         [&](Collective& collective) {
                           Reducer reducer(elements, reduction);
                           collective.set_factor(reduction.factor);
-                          return run_reduce_scatter(collective, reducer, ins, out, elements.count);
+                          return ReduceScatter{collective, reducer, ins, out, elements.count}.run();
                         });
 }
 

@@ -37,6 +37,11 @@ std::byte* Regions::add(SharedMemoryPtr memory, size_t part_bytes) {
 }
 
 Place Regions::find(const void* memory, size_t num_bytes) const {
+  if (has_arenas()) {
+    const auto& own = *arenas_[static_cast<size_t>(rank_)];
+    const auto offset = static_cast<size_t>(static_cast<const std::byte*>(memory) - own.data());
+    if (memory >= own.data() && offset < own.size()) return {Place::kInArena, offset};
+  }
   // Ranks add regions in calls of their own, so the thread that asks has seen them.
   if (num_added_.load(std::memory_order_relaxed) == 0) return {};
   const auto* const begin = static_cast<const std::byte*>(memory);
@@ -53,6 +58,12 @@ Place Regions::find(const void* memory, size_t num_bytes) const {
 }
 
 std::byte* Regions::address(int rank, const Place& place, size_t num_bytes) const {
+  if (place.region == Place::kInArena) {
+    if (!has_arenas()) return nullptr;
+    const auto& arena = *arenas_[static_cast<size_t>(rank)];
+    const bool fits = place.offset <= arena.size() && num_bytes <= arena.size() - place.offset;
+    return fits ? arena.data() + place.offset : nullptr;
+  }
   const std::lock_guard lock(mutex_);
   for (const auto& known : entries_) {
     const auto entry = known.lock();

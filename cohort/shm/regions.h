@@ -1,4 +1,4 @@
-/// Regions: the memory of Group::allocate, one part per rank, all parts mapped by every rank.
+/// Regions: the memory of Group::allocate, one part per rank, all parts mapped by every rank; and the ranks' arenas.
 #pragma once
 
 #include <atomic>
@@ -6,14 +6,16 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cohort/shm/shared_memory.h"
 
 namespace cohort::shm {
 
-/// Where some bytes lie: in which of the group's regions (from 1; 0: in none), and how far from the part's begin.
+/// Where some bytes lie: in which of the group's regions (from 1; 0: in none; kInArena), and how far from the part's begin.
 struct Place {
+  static constexpr uint64_t kInArena = ~uint64_t{0};
   uint64_t region = 0;
   uint64_t offset = 0;
 };
@@ -25,7 +27,10 @@ class Regions {
 
   /// Takes the next region; every rank adds the same ones in the same order. Returns this rank's part.
   std::byte* add(SharedMemoryPtr memory, size_t part_bytes);
-  /// Nothing is found while there is no region: one relaxed load.
+  /// Every rank's arena. Before any operation.
+  void set_arenas(std::vector<SharedMemoryPtr> arenas) { arenas_ = std::move(arenas); }
+  bool has_arenas() const { return !arenas_.empty(); }
+  /// Nothing is found while there is neither: one relaxed load.
   Place find(const void* memory, size_t num_bytes) const;
   /// Where the bytes are that `rank` calls `place`; null if they are not wholly in its part, or the region is gone here.
   std::byte* address(int rank, const Place& place, size_t num_bytes) const;
@@ -43,6 +48,7 @@ class Regions {
   };
 
   int rank_;
+  std::vector<SharedMemoryPtr> arenas_;
   mutable std::mutex mutex_;
   std::atomic<uint64_t> num_added_ = 0;
   /// Shared with release(), which may come after the group.

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 
+#include "cohort/shm/arena/peer_arenas.h"
 #include "cohort/shm/waiting.h"
 
 namespace cohort::shm {
@@ -34,6 +35,7 @@ struct PeerRecord {
   double quota;           ///< cores that its cgroup allows; 0: no limit
   uint64_t affinity[16];  ///< the first 1024 cores
   char host[64];
+  ArenaAddress arena;
 };
 
 constexpr size_t kFailureTextBytes = 1024;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,10 +35,19 @@ Mappings& mappings() {
   return *all;
 }
 
+// Nothing where there is no limit.
+std::string limit_in_words(decltype(RLIMIT_AS) resource, const char* what, const char* flag) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format("{} is limited to {}; raise that by \"ulimit {}\"", what, base::format_bytes(limit.rlim_cur),
+                     flag);
+}
+
 Result<std::byte*> map(int fd, size_t size) {
   auto* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (data == MAP_FAILED) {
-    return Error(fmt::format("cannot map {} of shared memory: {}", base::format_bytes(size), errno_text(errno)));
+    return Error(fmt::format("cannot map {} of shared memory: {}", base::format_bytes(size), errno_text(errno)))
+        .with_hint(limit_in_words(RLIMIT_AS, "this process's address space", "-v"));
   }
   // Only a wish: most kernels have huge pages for shared memory switched off. Page faults are cheaper with them.
   madvise(data, size, MADV_HUGEPAGE);
@@ -53,11 +63,17 @@ size_t whole_pages(size_t num_bytes) {
 
 Result<SharedMemoryPtr> SharedMemory::create(size_t num_bytes, base::Fd* fd) {
   const auto size = whole_pages(num_bytes);
+  // Beyond it the kernel would end the process (SIGXFSZ).
+  if (rlimit limit{}; getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur) {
+    return Error(fmt::format("cannot make {} of shared memory", base::format_bytes(size)))
+        .with_hint(limit_in_words(RLIMIT_FSIZE, "the size of this process's files", "-f"));
+  }
   *fd = base::Fd(memfd_create("cohort", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!*fd) {
     return Error(fmt::format("cannot create shared memory (memfd_create): {}", errno_text(errno)))
         .with_hint("a container's seccomp profile may forbid memfd_create; allow it, or choose backend \"gloo\"");
   }
+  fchmod(fd->get(), 0600);
   if (ftruncate(fd->get(), static_cast<off_t>(size)) != 0 || fcntl(fd->get(), F_ADD_SEALS, kSeals) != 0) {
     return Error(fmt::format("cannot size shared memory to {}: {}", base::format_bytes(size), errno_text(errno)));
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "cohort/shm/arena/process_arena.h"
 #include "tests/shm/checks.h"
 #include "tests/shm/ranks.h"
 
@@ -69,6 +70,19 @@ TEST_P(Collectives, AreRightOnSharedTensors) {
                 Group::release(memory);
               },
               {.slot_bytes = 4096});
+}
+
+TEST_P(Collectives, AreRightOnTensorsInArenas) {
+  run_threads(GetParam(),
+              [](Group& group) {
+                constexpr size_t kBytes = 2 << 20;
+                auto* const memory = process_arena()->take(kBytes);
+                run_all(group, static_cast<std::byte*>(memory), kBytes);
+                ASSERT_EQ(text_of(group.barrier()), "success");
+                run_all(group, group.rank() == 0 ? static_cast<std::byte*>(memory) : nullptr, kBytes);
+                process_arena()->release(memory);
+              },
+              {.slot_bytes = 4096, .arena_bytes = 64 << 20});
 }
 
 TEST_P(Collectives, AreRightWhereOnlySomeTensorsAreShared) {

@@ -12,6 +12,8 @@
 #include <new>
 #include <thread>
 
+#include "cohort/shm/arena/process_arena.h"
+
 namespace cohort::shm {
 
 GroupOptions group_options(const std::string& address, int rank, int world_size, const RankOptions& options) {
@@ -32,8 +34,10 @@ void run_rank(const GroupOptions& options, const std::function<void(Group&)>& fn
 }
 
 [[noreturn]] void run_child(const GroupOptions& options, const std::function<void(Group&)>& fn, int output,
-                            std::atomic<int>& num_joined) {
+                            std::atomic<int>& num_joined, const RankOptions& rank_options) {
   dup2(output, STDOUT_FILENO);
+  EXPECT_TRUE(rank_options.arena_bytes == 0 || make_process_arena(rank_options.arena_bytes));
+  if (rank_options.before_join) rank_options.before_join(options.rank);
   run_rank(options, [&](Group& group) {
     ++num_joined;
     fn(group);
@@ -45,6 +49,7 @@ void run_rank(const GroupOptions& options, const std::function<void(Group&)>& fn
 }  // namespace
 
 void run_threads(int world_size, const std::function<void(Group&)>& fn, const RankOptions& options) {
+  ASSERT_TRUE(options.arena_bytes == 0 || make_process_arena(options.arena_bytes));
   const auto address = new_address();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -62,7 +67,7 @@ ForkedRanks::ForkedRanks(int world_size, const std::function<void(Group&)>& fn, 
     int ends[2] = {-1, -1};
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     const auto pid = fork();
-    if (pid == 0) run_child(group_options(address, rank, world_size, options), fn, ends[1], *num_joined_);
+    if (pid == 0) run_child(group_options(address, rank, world_size, options), fn, ends[1], *num_joined_, options);
     close(ends[1]);
     ranks_.push_back({.pid = pid, .output = ends[0]});
   }

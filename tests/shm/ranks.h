@@ -17,6 +17,10 @@ struct RankOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   /// Small, so that little data takes many rounds.
   size_t slot_bytes = 8192;
+  /// Each rank (each process) makes an arena of so many bytes before it joins; 0: none.
+  size_t arena_bytes = 0;
+  /// Called in each forked rank before it joins; may be empty.
+  std::function<void(int)> before_join = {};
 };
 
 GroupOptions group_options(const std::string& address, int rank, int world_size, const RankOptions& options);

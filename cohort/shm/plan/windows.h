@@ -6,6 +6,9 @@
 
 namespace cohort::shm {
 
+/// Small enough for a first-level cache, so that what was read or combined is still there when it is copied on.
+constexpr size_t kBlockBytes = 16 << 10;
+
 /// A range of elements.
 struct Range {
   size_t begin = 0;

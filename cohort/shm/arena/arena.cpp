@@ -1,0 +1,143 @@
+#include "cohort/shm/arena/arena.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cohort/shm/arena/memory_tools.h"
+
+namespace cohort::shm {
+namespace {
+
+// For the handlers around a fork. Leaked on purpose, as arenas are.
+struct Arenas {
+  std::mutex mutex;
+  std::vector<Arena*> all;
+};
+
+Arenas& arenas() {
+  static auto* const all = new Arenas;
+  return *all;
+}
+
+}  // namespace
+
+Arena::Arena(SharedMemoryPtr memory, base::Fd fd)
+    : memory_(std::move(memory)), base_(memory_->data()), reserved_(memory_->size()), fd_(std::move(fd)) {
+  empty_.add({0, reserved_});
+  stats_.reserved_bytes = reserved_;
+}
+
+base::Result<Arena*> Arena::create(size_t reserved_bytes) {
+  base::Fd fd;
+  auto memory = SharedMemory::create(reserved_bytes, &fd);
+  if (!memory) return memory.error();
+  madvise((*memory)->data(), (*memory)->size(), MADV_DONTDUMP);
+  watch_forks();
+  auto* const arena = new Arena(std::move(*memory), std::move(fd));
+  auto& known = arenas();
+  const std::lock_guard lock(known.mutex);
+  known.all.push_back(arena);
+  return arena;
+}
+
+void* Arena::take(size_t num_bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto bytes = whole_pages(std::clamp<size_t>(num_bytes, 1, reserved_));
+  auto begin = num_bytes > reserved_ ? std::nullopt : cached_.take(bytes);
+  if (begin) {
+    ++stats_.num_recycled;
+  } else {
+    begin = num_bytes > reserved_ ? std::nullopt : take_fresh(bytes);
+    ++(begin ? stats_.num_fresh : stats_.num_refused);
+    if (!begin) return nullptr;
+  }
+  blocks_.emplace(*begin, Block{bytes});
+  stats_.used_bytes += bytes;
+  stats_.peak_used_bytes = std::max(stats_.peak_used_bytes, stats_.used_bytes);
+  show_block(base_ + *begin, num_bytes);
+  return base_ + *begin;
+}
+
+// First makes room for its pages, so that the bound holds.
+std::optional<size_t> Arena::take_fresh(size_t bytes) {
+  const auto used = stats_.used_bytes + bytes;
+  const auto peak = std::max(stats_.peak_used_bytes, used);
+  const auto footprint = static_cast<size_t>(static_cast<double>(peak) * kFootprintFactor) + kSlackBytes;
+  give_back_locked(footprint - used);
+  if (const auto begin = empty_.take(bytes)) return begin;
+  give_back_locked(0);  // what is cached may join with what is empty
+  return empty_.take(bytes);
+}
+
+void Arena::release(void* block) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(static_cast<size_t>(static_cast<std::byte*>(block) - base_));
+  const auto begin = found->first;
+  const auto [bytes, is_quarantined] = found->second;
+  hide_block(block, bytes);
+  stats_.used_bytes -= bytes;
+  blocks_.erase(found);
+  if (!is_quarantined) cached_.add({begin, bytes});
+}
+
+void Arena::quarantine(const void* memory, size_t num_bytes) {
+  const auto begin = static_cast<size_t>(static_cast<const std::byte*>(memory) - base_);
+  const std::lock_guard lock(mutex_);
+  for (auto& [block_begin, block] : blocks_) {
+    if (block_begin >= begin + num_bytes || block_begin + block.bytes <= begin || block.is_quarantined) continue;
+    block.is_quarantined = true;
+    stats_.quarantined_bytes += block.bytes;
+  }
+}
+
+void Arena::give_back(size_t most_cached) {
+  const std::lock_guard lock(mutex_);
+  give_back_locked(most_cached);
+}
+
+// The longest first: fewer calls.
+void Arena::give_back_locked(size_t most_cached) {
+  while (cached_.bytes() > most_cached) {
+    const auto range = cached_.take_from_longest(cached_.bytes() - most_cached);
+    madvise(base_ + range.begin, range.bytes, fd_ ? MADV_REMOVE : MADV_DONTNEED);
+    empty_.add(range);
+  }
+}
+
+ArenaStats Arena::stats() const {
+  const std::lock_guard lock(mutex_);
+  auto stats = stats_;
+  stats.cached_bytes = cached_.bytes();
+  return stats;
+}
+
+void Arena::watch_forks() {
+  static const int registered = pthread_atfork(
+      [] {
+        arenas().mutex.lock();
+        for (auto* arena : arenas().all) arena->mutex_.lock();
+      },
+      [] {
+        for (auto* arena : arenas().all) arena->mutex_.unlock();
+        arenas().mutex.unlock();
+      },
+      [] {
+        for (auto* arena : arenas().all) arena->after_fork_in_child();
+        arenas().mutex.unlock();
+      });
+  (void)registered;
+}
+
+// Without this both processes would write the same pages.
+void Arena::after_fork_in_child() {
+  mutex_.unlock();
+  if (!fd_) return;
+  mmap(base_, reserved_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_.get(), 0);
+  madvise(base_, reserved_, MADV_DONTDUMP);
+  fd_.reset();
+}
+
+}  // namespace cohort::shm

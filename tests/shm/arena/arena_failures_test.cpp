@@ -1,0 +1,151 @@
+// Ranks that stop, or die, while they write in another rank's memory.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "cohort/base/env.h"
+#include "cohort/shm/arena/process_arena.h"
+#include "tests/shm/ranks.h"
+#include "tests/shm/stress_seed.h"
+
+namespace cohort::shm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kFailureArena = size_t{1} << 30;
+constexpr size_t kManyFloats = size_t{8} << 20;  // 32 MiB of float32: some milliseconds
+constexpr float kUntouched = 42;
+
+// What the ranks tell each other beside the group.
+struct Stage {
+  std::atomic<bool> has_given_up = false;
+  std::atomic<bool> is_over = false;
+};
+
+class SharedStage {
+ public:
+  SharedStage() : stage_(new (mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Stage) {}
+  ~SharedStage() { munmap(stage_, 4096); }
+  Stage* operator->() const { return stage_; }
+
+ private:
+  Stage* stage_;
+};
+
+void wait_for_flag(const std::atomic<bool>& flag) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!flag && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+}
+
+void stop_after(std::chrono::microseconds delay) {
+  signal(SIGALRM, [](int) { raise(SIGSTOP); });
+  const itimerval timer{{0, 0}, {0, std::max<suseconds_t>(delay.count(), 1)}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+float* take_filled(float value) {
+  auto* const data = static_cast<float*>(process_arena()->take(kManyFloats * sizeof(float)));
+  std::fill_n(data, kManyFloats, value);
+  return data;
+}
+
+using Operation = Outcome (*)(Group&, float*);
+
+Outcome all_reduce(Group& group, float* data) {
+  return group.all_reduce(data, data, {DType::kFloat32, kManyFloats}, {});
+}
+
+Outcome broadcast(Group& group, float* data) { return group.broadcast(data, {DType::kFloat32, kManyFloats}, 1); }
+
+Outcome all_gather(Group& group, float* data) {
+  constexpr size_t kPart = kManyFloats / 2;
+  void* const outs[2] = {data, data + kPart};
+  return group.all_gather(outs[group.rank()], outs, {DType::kFloat32, kPart});
+}
+
+// Rank 1 is stopped somewhere in the operation, rank 0 gives it up and uses its memory for something else; rank 1 goes on.
+// Returns whether rank 1 was stopped within the operation.
+bool stop_one(Operation operation, std::chrono::microseconds delay) {
+  SharedStage stage;
+  ForkedRanks ranks(
+      2,
+      [&](Group& group) {
+        auto* data = take_filled(static_cast<float>(group.rank() + 1));
+        ASSERT_EQ(text_of(group.barrier({.timeout = std::chrono::seconds(30)})), "success");
+        if (group.rank() == 1) stop_after(delay);
+        const auto outcome = operation(group, data);
+        std::cout << (outcome ? "failed" : "succeeded") << std::flush;
+        if (group.rank() == 1) {
+          setitimer(ITIMER_REAL, nullptr, nullptr);
+          stage->is_over = true;
+          return;
+        }
+        process_arena()->release(data);
+        auto* const other = take_filled(kUntouched);
+        stage->has_given_up = true;
+        wait_for_flag(stage->is_over);
+        EXPECT_TRUE(std::all_of(other, other + kManyFloats, [](float each) { return each == kUntouched; }));
+        EXPECT_EQ(outcome != nullptr, process_arena()->stats().quarantined_bytes > 0);
+      },
+      {.timeout = milliseconds(100), .slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
+  wait_for_flag(stage->has_given_up);
+  // It may stop only now, when all is over.
+  for (int i = 0; i < 100 && !stage->is_over; ++i) {
+    ranks.signal(1, SIGCONT);
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  ranks.expect_success();
+  const bool has_failed = ranks.output(0) == "failed";
+  EXPECT_TRUE(!has_failed || ranks.output(1) == "failed") << ranks.output(1);
+  return has_failed;
+}
+
+void stop_often(Operation operation) {
+  const auto num_runs = base::env_int("COHORT_STRESS_RUNS").value().value_or(6);
+  std::mt19937 random(stress_seed());
+  int num_within = 0;
+  for (int run = 0; run < num_runs; ++run) {
+    num_within += stop_one(operation, std::chrono::microseconds(random() % 5000)) ? 1 : 0;
+    if (testing::Test::HasFailure()) return;
+  }
+  std::cout << num_within << " of " << num_runs << " within the operation\n";
+  EXPECT_GT(num_within, 0);
+}
+
+TEST(ArenaFailures, AStoppedRankWritesInNoOtherTensorAndReportsNoSuccess) { stop_often(all_reduce); }
+TEST(ArenaFailures, TheSameInABroadcast) { stop_often(broadcast); }
+TEST(ArenaFailures, TheSameInAnAllGather) { stop_often(all_gather); }
+
+TEST(ArenaFailures, AKilledRankLeavesItsNameAndItsMemory) {
+  ForkedRanks ranks(2,
+                    [](Group& group) {
+                      auto* const data = take_filled(static_cast<float>(group.rank() + 1));
+                      ASSERT_EQ(text_of(group.barrier()), "success");
+                      if (group.rank() == 1) {
+                        signal(SIGALRM, [](int) { raise(SIGKILL); });
+                        const itimerval timer{{0, 0}, {0, 2000}};
+                        setitimer(ITIMER_REAL, &timer, nullptr);
+                      }
+                      Outcome outcome;
+                      while (!outcome) outcome = all_reduce(group, data);
+                      std::cout << text_of(outcome);
+                      EXPECT_GE(process_arena()->stats().quarantined_bytes, kManyFloats * sizeof(float));
+                    },
+                    {.slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
+  EXPECT_NE(ranks.output(0).find(" was killed by signal 9 (SIGKILL)\n"), std::string::npos) << ranks.output(0);
+}
+
+}  // namespace
+}  // namespace cohort::shm
