@@ -19,6 +19,7 @@ set(COHORT_PUBLIC_HEADERS
     cohort/comm/group/device.h
     cohort/comm/group/process_group.h
     cohort/comm/group/subgroups.h
+    cohort/comm/memory/shared_allocator.h
     cohort/comm/pickle/pickle.h
     cohort/comm/process/expires.h
     cohort/comm/process/process_context.h

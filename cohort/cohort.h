@@ -12,6 +12,7 @@
 #include "cohort/comm/group/device.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
+#include "cohort/comm/memory/shared_allocator.h"
 #include "cohort/comm/process/expires.h"
 #include "cohort/comm/process/share_memory.h"
 #include "cohort/comm/process/spawn.h"

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cohort/comm/group/backend_maker.h"
+#include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/roll_call.h"
 
@@ -48,6 +49,7 @@ std::shared_ptr<Roster> roll_call_of(const JoinRequest& request, const GroupReco
 }
 
 BackendPtr join_group(const JoinRequest& request, const StorePtr& store) {
+  apply_shared_allocator(false);
   auto& joined = world().joined;
   const bool is_default = request.global_ranks.empty();
   auto record = record_to_join(request, store);

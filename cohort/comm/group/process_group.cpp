@@ -14,6 +14,7 @@
 #include "cohort/comm/group/group_creation.h"
 #include "cohort/comm/group/non_member.h"
 #include "cohort/comm/group/threads.h"
+#include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/registry/cohort_backend.h"
 #include "cohort/comm/registry/default_timeout.h"
@@ -69,6 +70,7 @@ void init_process_group(const InitOptions& options) {
   // First, so that what goes wrong from here on is reported with its rank.
   comm::install_exit_handlers();
   check_init_options(options);
+  comm::apply_shared_allocator(options.shared_allocator);
   if (base::get_env("TORCH_DISTRIBUTED_DEBUG")) c10d::setDebugLevelFromEnvironment();
   auto record = default_record(options, 0);
   const auto timeout = record.timeout;

@@ -38,6 +38,8 @@ struct InitOptions {
   c10::intrusive_ptr<c10d::Store> store = {};
   /// The accelerator this process works on, with its index: NCCL connects at once, and groups can be split.
   std::optional<c10::Device> device_id = {};
+  /// use_shared_allocator() first; see cohort/comm/memory/shared_allocator.h. False: COHORT_SHARED_ALLOCATOR decides.
+  bool shared_allocator = false;
 };
 
 /// Creates the default group. Collective: every rank must call this.

@@ -1,0 +1,88 @@
+#include "cohort/comm/memory/shared_allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <mutex>
+#include <stdexcept>
+
+#include "cohort/base/env.h"
+#include "cohort/comm/memory/apply_shared_allocator.h"
+#include "cohort/shm/arena/process_arena.h"
+
+namespace cohort {
+namespace {
+
+// Below it malloc recycles blocks itself, and operations copy what they move.
+constexpr size_t kLeastBytes = 64 << 10;
+
+std::atomic<bool> is_installed = false;
+
+// What was LibTorch's allocator before: for small tensors, and where there is no room.
+c10::Allocator& fallback() {
+  static auto* const allocator = c10::GetCPUAllocator();
+  return *allocator;
+}
+
+void release_block(void* block) {
+  auto* const arena = shm::arena_of(block);
+  if (!arena) return fallback().raw_deleter()(block);
+  c10::profiledCPUMemoryReporter().Delete(block);
+  arena->release(block);
+}
+
+class SharedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t num_bytes) override {
+    auto* const arena = num_bytes < kLeastBytes ? nullptr : shm::process_arena();
+    auto* const block = arena ? arena->take(num_bytes) : nullptr;
+    if (!block) return owned(fallback().raw_allocate(num_bytes));
+    c10::profiledCPUMemoryReporter().New(block, num_bytes);
+    return owned(block);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release_block; }
+  void copy_data(void* to, const void* from, size_t num_bytes) const override {
+    default_copy_data(to, from, num_bytes);
+  }
+
+ private:
+  // Whatever the block is: LibTorch compares deleters.
+  static c10::DataPtr owned(void* block) { return {block, block, &release_block, c10::Device(c10::kCPU)}; }
+};
+
+}  // namespace
+
+void use_shared_allocator(const SharedAllocatorOptions& options) {
+  const auto arena = shm::make_process_arena(options.reserved_bytes);
+  if (!arena) {
+    throw std::runtime_error(
+        base::Error("use_shared_allocator cannot reserve memory for tensors").caused_by(arena.error()).describe());
+  }
+  if (is_installed.exchange(true)) return;
+  fallback();  // before it is replaced
+  c10::SetCPUAllocator(new SharedAllocator, /*priority=*/100);
+}
+
+bool has_shared_allocator() { return is_installed && shm::process_arena() != nullptr; }
+
+void empty_shared_allocator_cache() {
+  if (auto* const arena = shm::process_arena()) arena->give_back();
+}
+
+SharedAllocatorStats shared_allocator_stats() {
+  const auto* const arena = shm::process_arena();
+  if (!arena) return {};
+  const auto stats = arena->stats();
+  return {stats.reserved_bytes,    stats.used_bytes,   stats.peak_used_bytes, stats.cached_bytes,
+          stats.quarantined_bytes, stats.num_recycled, stats.num_fresh,       stats.num_refused};
+}
+
+void comm::apply_shared_allocator(bool is_wanted) {
+  const auto variable = base::env_bool("COHORT_SHARED_ALLOCATOR");
+  TORCH_CHECK_VALUE(variable.ok(), variable.error().describe());
+  if (is_wanted || is_installed || variable.value().value_or(false)) use_shared_allocator();
+}
+
+}  // namespace cohort

@@ -1,0 +1,210 @@
+// The allocator behind LibTorch's tensors, and what operations make of it. Ranks are processes.
+#include "cohort/comm/memory/shared_allocator.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cohort/base/env.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/subgroups.h"
+#include "cohort/comm/process/spawn.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::run_workers;
+
+constexpr int64_t kLarge = 1 << 20;  // floats: 4 MiB
+constexpr size_t kLargeBytes = kLarge * sizeof(float);
+
+COHORT_WORKER(allocator_of_one_process) {
+  REQUIRE(!has_shared_allocator());
+  REQUIRE(shared_allocator_stats().reserved_bytes == 0);
+  auto before = at::full({kLarge}, 1.0f);
+  use_shared_allocator({.reserved_bytes = size_t{256} << 20});
+  use_shared_allocator();
+  REQUIRE(has_shared_allocator());
+  REQUIRE(shared_allocator_stats().reserved_bytes == size_t{256} << 20);
+  auto small = at::full({16 * 1024 - 1}, 2.0f);  // a number less than 64 KiB
+  REQUIRE(shared_allocator_stats().used_bytes == 0);
+  auto large = at::full({kLarge}, 3.0f);
+  REQUIRE(shared_allocator_stats().used_bytes == kLargeBytes);
+  large.reset();
+  REQUIRE(shared_allocator_stats().cached_bytes == kLargeBytes);
+  large = at::full({kLarge}, 4.0f);
+  REQUIRE(shared_allocator_stats().num_recycled == 1);
+  // Resized, cloned, appended to; what does not fit comes from malloc.
+  large.resize_({2 * kLarge}).fill_(5);
+  const auto huge = at::full({int64_t{80} << 20}, 1.0f);
+  REQUIRE(shared_allocator_stats().num_refused >= 1);
+  REQUIRE(at::equal(at::cat({large, before}).slice(0, 0, 2 * kLarge), at::full({2 * kLarge}, 5.0f)));
+  REQUIRE(large.clone().sum().item<double>() == 10.0 * kLarge && huge.numel() == int64_t{80} << 20);
+  before.reset();
+  small.reset();
+  const auto raw = c10::GetCPUAllocator()->raw_allocate(kLargeBytes);
+  c10::GetCPUAllocator()->raw_deallocate(raw);
+  c10::GetCPUAllocator()->raw_deallocate(c10::GetCPUAllocator()->raw_allocate(100));
+  REQUIRE(at::empty({0}).numel() == 0);
+  large.reset();
+  empty_shared_allocator_cache();
+  REQUIRE(shared_allocator_stats().cached_bytes == 0);
+  REQUIRE(shared_allocator_stats().used_bytes == 0);
+}
+
+TEST(SharedAllocator, ServesLargeTensorsOfOneProcess) {
+  run_workers("allocator_of_one_process", {.world_size = 1}).expect_success();
+}
+
+COHORT_WORKER(allocator_in_all_operations) {
+  init_process_group({.backend = "shm", .shared_allocator = true});
+  const int rank = get_rank();
+  const int size = get_world_size();
+  const auto sum = static_cast<float>(size * (size + 1) / 2);
+  const auto shift = at::empty({kLarge / 4 * (rank + 1)});  // other offsets on other ranks
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto one = at::full({kLarge}, rank + 1.0f);
+    all_reduce(one);
+    REQUIRE(at::equal(one, at::full({kLarge}, sum)));
+    one.fill_(rank + 1);
+    broadcast(one, 1);
+    REQUIRE(at::equal(one, at::full({kLarge}, 2.0f)));
+    one.fill_(rank + 1);
+    reduce(one, 1);
+    REQUIRE(rank != 1 || at::equal(one, at::full({kLarge}, sum)));
+    one.fill_(rank + 1);
+    const auto all = at::empty({kLarge * size});
+    all_gather_single(all, one);
+    for (int r = 0; r < size; ++r) REQUIRE(at::equal(all.view({size, -1})[r], at::full({kLarge}, r + 1.0f)));
+    std::vector<at::Tensor> apart;
+    for (int r = 0; r < size; ++r) apart.push_back(at::empty({kLarge}));
+    all_gather(apart, one);
+    for (int r = 0; r < size; ++r) REQUIRE(at::equal(apart[r], at::full({kLarge}, r + 1.0f)));
+    const auto part = at::empty({kLarge});
+    reduce_scatter_single(part, all);
+    REQUIRE(at::equal(part, at::full({kLarge}, size * (rank + 1.0f))));
+    const auto exchanged = at::empty({kLarge * size});
+    all_to_all_single(exchanged, all);
+    REQUIRE(at::equal(exchanged.view({size, -1})[size - 1], at::full({kLarge}, rank + 1.0f)));
+    all_reduce(at::full({kLarge}, rank + 1, at::kBFloat16));
+  }
+  // A part of another group, and tensors that some ranks have elsewhere.
+  const auto pair = new_group({0, 1});
+  const auto theirs = rank == 2 ? at::Tensor() : at::full({kLarge}, rank + 1.0f);
+  if (rank != 2) all_reduce(theirs, {.group = pair});
+  REQUIRE(rank == 2 || at::equal(theirs, at::full({kLarge}, 3.0f)));
+  std::vector<float> ordinary(kLarge, static_cast<float>(rank + 1));
+  const auto mixed =
+      rank == 0 ? at::from_blob(ordinary.data(), {kLarge}) : at::full({kLarge}, static_cast<float>(rank + 1));
+  all_reduce(mixed);
+  REQUIRE(at::equal(mixed, at::full({kLarge}, sum)));
+  const auto region = comm::shm_empty({kLarge}, at::kFloat);
+  all_reduce(rank == 0 ? region.fill_(1) : at::full({kLarge}, rank + 1.0f));
+  REQUIRE(rank != 0 || at::equal(region, at::full({kLarge}, sum)));
+  destroy_process_group();
+}
+
+TEST(SharedAllocator, ServesAllOperations) {
+  run_workers("allocator_in_all_operations", {.world_size = 3}).expect_success();
+}
+
+// Only a rank that maps the others' tensors has their pages.
+COHORT_WORKER(allocator_by_the_environment) {
+  const int rank = std::stoi(*base::get_env("RANK"));
+  const bool is_on = base::get_env("COHORT_TEST_ALLOCATOR") != "1" || rank == 0;
+  base::set_env("COHORT_SHARED_ALLOCATOR", is_on ? "1" : "0");
+  init_process_group("shm");
+  REQUIRE(has_shared_allocator() == is_on);
+  const auto one = at::full({kLarge}, rank + 1.0f);
+  all_reduce(one);
+  REQUIRE(at::equal(one, at::full({kLarge}, 3.0f)));
+  destroy_process_group();
+}
+
+TEST(SharedAllocator, IsAskedForByTheEnvironment) {
+  run_workers("allocator_by_the_environment", {.world_size = 2}).expect_success();
+}
+
+TEST(SharedAllocator, OneRankWithoutItIsNoObstacle) {
+  run_workers("allocator_by_the_environment", {.world_size = 2, .environment = {{"COHORT_TEST_ALLOCATOR", "1"}}})
+      .expect_success();
+}
+
+COHORT_WORKER(allocator_of_spawned_ranks) {
+  at::set_num_threads(1);
+  use_shared_allocator();
+  const auto inherited = at::full({kLarge}, 7.0f);
+  const auto file = std::filesystem::temp_directory_path() / ("allocator." + std::to_string(::getpid()));
+  spawn(
+      [&](int rank) {
+        REQUIRE(!has_shared_allocator());
+        REQUIRE(at::equal(inherited, at::full({kLarge}, 7.0f)));
+        init_process_group({.backend = "shm", .init_method = "file://" + file.string(), .world_size = 2, .rank = rank});
+        REQUIRE(has_shared_allocator());
+        inherited.fill_(rank);
+        const auto one = at::full({kLarge}, rank + 1.0f);
+        all_reduce(one);
+        REQUIRE(at::equal(one, at::full({kLarge}, 3.0f)));
+        all_reduce(inherited);
+        REQUIRE(at::equal(inherited, at::full({kLarge}, 1.0f)));
+        destroy_process_group();
+      },
+      2);
+  REQUIRE(at::equal(inherited, at::full({kLarge}, 7.0f)));
+}
+
+TEST(SharedAllocator, SpawnedRanksHaveOneEach) {
+  run_workers("allocator_of_spawned_ranks", {.world_size = 1}).expect_success();
+}
+
+COHORT_WORKER(allocator_beyond_limits) {
+  const rlimit both{size_t{1} << 20, size_t{1} << 20};
+  setrlimit(RLIMIT_FSIZE, &both);
+  init_process_group({.backend = "gloo", .shared_allocator = true});
+}
+
+TEST(SharedAllocator, LimitsMessage) {
+  const auto ranks = run_workers("allocator_beyond_limits", {.world_size = 1});
+  EXPECT_NE(ranks[0].errors.find("use_shared_allocator cannot reserve memory for tensors\n"), std::string::npos)
+      << ranks[0].errors;
+  EXPECT_NE(ranks[0].errors.find("the size of this process's files is limited to 1.0 MiB; raise that by \"ulimit -f\""),
+            std::string::npos);
+}
+
+// LibTorch's profiler hears of the blocks.
+class Listener final : public c10::MemoryReportingInfoBase {
+ public:
+  bool memoryProfilingEnabled() const override { return true; }
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override { total_ += bytes; }
+  int64_t total() const { return total_; }
+
+ private:
+  int64_t total_ = 0;
+};
+
+COHORT_WORKER(allocator_and_profiler) {
+  use_shared_allocator();
+  const auto listener = std::make_shared<Listener>();
+  c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE, listener);
+  auto one = at::empty({kLarge});
+  REQUIRE(listener->total() == static_cast<int64_t>(kLargeBytes));
+  one.reset();
+  REQUIRE(listener->total() == 0);
+  c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
+}
+
+TEST(SharedAllocator, TellsTheProfiler) { run_workers("allocator_and_profiler", {.world_size = 1}).expect_success(); }
+
+}  // namespace
+}  // namespace cohort
