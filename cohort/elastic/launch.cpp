@@ -11,6 +11,7 @@
 #include "cohort/elastic/agent.h"
 #include "cohort/elastic/cpu_placement.h"
 #include "cohort/elastic/orphans.h"
+#include "cohort/elastic/worker_allocator.h"
 
 namespace cohort::elastic {
 
@@ -161,6 +162,10 @@ Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& ho
   Result<std::vector<std::string>> gpus = plan_gpus(options, plan, host);
   if (!gpus) return gpus.error();
   plan.gpus = std::move(*gpus);
+  const auto environment = base::environment();
+  auto variables = allocator_variables(options.allocator, environment, library_folders(environment));
+  if (!variables) return variables.error();
+  plan.allocator_variables = std::move(*variables);
   return plan;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ struct LaunchOptions {
   /// "0,2,3": the GPUs of this node that workers may see.
   std::string gpus;
   bool virtual_local_rank = false;
+  /// default, shared, tcmalloc or jemalloc; see worker_allocator.h.
+  std::string allocator = "default";
   WorkerProgram program;
 };
 
@@ -69,9 +72,11 @@ struct LaunchPlan {
   std::vector<int> num_threads;
   std::vector<std::vector<int>> cpus;
   std::vector<std::string> gpus;
+  /// What --allocator adds to the workers' environment.
+  std::map<std::string, std::string> allocator_variables;
 };
 
-/// Checks the options. Pure; errors name the flag and its value.
+/// Checks the options. Pure, but for a look for the library that --allocator names; errors name the flag and its value.
 base::Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& host);
 
 /// Runs the job and prints the report of a failure to stderr.

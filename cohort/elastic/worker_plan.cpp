@@ -30,6 +30,8 @@ Result<std::vector<WorkerSpec>> plan_workers(const LaunchOptions& options, const
   context.virtual_local_rank = options.virtual_local_rank;
   context.timer_file = files.timer_file;
   context.agent_mark = files.mark;
+  auto inherited = base::environment();
+  for (const auto& [name, value] : plan.allocator_variables) inherited[name] = value;
   const std::vector<WorkerRoutes> routes = plan_worker_routes(plan.logs, files.folder);
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < plan.local_world_size; ++local_rank) {
@@ -43,7 +45,7 @@ Result<std::vector<WorkerSpec>> plan_workers(const LaunchOptions& options, const
     specs.push_back({.rank = context.layout.first_rank + local_rank,
                      .local_rank = local_rank,
                      .command = std::move(*command),
-                     .environment = worker_environment(context, share, base::environment()),
+                     .environment = worker_environment(context, share, inherited),
                      .routes = routes[place],
                      .line_prefix = line_prefix(context, local_rank),
                      .cpus = plan.cpus[place]});

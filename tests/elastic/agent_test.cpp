@@ -229,6 +229,19 @@ TEST(Agent, WorkersRunWhereTheyAreBoundTo) {
   EXPECT_EQ(cpus_of_workers("--cpu-bind=none"), unbound);
 }
 
+TEST(Agent, WorkersUseTheAllocatorTheyAreGiven) {
+  const std::string program = "echo allocator=$COHORT_SHARED_ALLOCATOR.";
+  Launcher shared({"--allocator=shared"}, program);
+  EXPECT_EQ(shared.finish(), 0) << shared.errors();
+  EXPECT_EQ(shared.output(), "allocator=1.\n");
+  Launcher ordinary({}, program);
+  EXPECT_EQ(ordinary.finish(), 0) << ordinary.errors();
+  EXPECT_EQ(ordinary.output(), "allocator=.\n");
+  Launcher wrong({"--allocator=mimalloc"}, program);
+  EXPECT_NE(wrong.finish(), 0);
+  EXPECT_THAT(wrong.errors(), HasSubstr("--allocator=mimalloc must be one of default, shared, tcmalloc, jemalloc"));
+}
+
 TEST(Agent, WorkersSeeTheGpusTheyAreGiven) {
   Launcher all({"--nproc-per-node=2", "--gpus=5,7"}, "echo gpus=$CUDA_VISIBLE_DEVICES");
   EXPECT_EQ(all.finish(), 0) << all.errors();

@@ -63,6 +63,11 @@ void add_size_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--numa-binding", flags.options.numa_binding,
                  "CPUs near the worker's GPU: node, socket, exclusive or core-complex")
       ->group(group);
+  app.add_option(
+         "--allocator", flags.options.allocator,
+         "Memory of the workers' tensors: default, shared (recycled, and mapped by all ranks of this node), tcmalloc "
+         "or jemalloc")
+      ->group(group);
   app.add_option("--gpus", flags.options.gpus, "GPUs the workers may see, such as 0,2,3")->group(group);
   app.add_flag("--virtual-local-rank", flags.options.virtual_local_rank,
                "Every worker is local rank 0 and sees only its own GPU")
