@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/join_backend.h"
+#include "cohort/comm/memory/apply_shared_allocator.h"
+#include "cohort/comm/memory/shared_allocator.h"
 #include "cohort/comm/process/share_memory.h"
 #include "cohort/comm/process/tensor_channel.h"
 #include "cohort/comm/report/flight_recorder.h"
@@ -89,6 +92,30 @@ void define_channels(py::module_& module) {
       .def("accept", wrap_pybind_function_no_gil(accept), py::arg("timeout") = py::none());
 }
 
+std::map<std::string, size_t> shared_allocator_stats() {
+  const auto stats = cohort::shared_allocator_stats();
+  return {{"reserved_bytes", stats.reserved_bytes},
+          {"used_bytes", stats.used_bytes},
+          {"peak_used_bytes", stats.peak_used_bytes},
+          {"cached_bytes", stats.cached_bytes},
+          {"quarantined_bytes", stats.quarantined_bytes},
+          {"num_recycled", stats.num_recycled},
+          {"num_fresh", stats.num_fresh},
+          {"num_refused", stats.num_refused}};
+}
+
+void define_allocator(py::module_& module) {
+  module.def("apply_shared_allocator", wrap_pybind_function(cohort::comm::apply_shared_allocator),
+             py::arg("is_wanted"));
+  module.def("use_shared_allocator", wrap_pybind_function([](size_t reserved_bytes) {
+               cohort::use_shared_allocator({.reserved_bytes = reserved_bytes});
+             }),
+             py::arg("reserved_bytes") = 0);
+  module.def("has_shared_allocator", wrap_pybind_function(cohort::has_shared_allocator));
+  module.def("empty_shared_allocator_cache", wrap_pybind_function_no_gil(cohort::empty_shared_allocator_cache));
+  module.def("shared_allocator_stats", wrap_pybind_function(shared_allocator_stats));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -112,6 +139,7 @@ PYBIND11_MODULE(_C, module) {
              wrap_pybind_function_no_gil([](const std::vector<at::Tensor>& tensors) { cohort::share_memory(tensors); }),
              py::arg("tensors"));
   define_channels(module);
+  define_allocator(module);
   find_main_thread();
   cohort::comm::set_interruption(check_signals);
   cohort::comm::set_host_lock({[]() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; },

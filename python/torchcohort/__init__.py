@@ -35,13 +35,28 @@ if not dist.is_available():
 
 from . import _C  # noqa: E402
 from ._C import (  # noqa: E402
-    TensorChannel, TensorListener, dump_flight_recorder, dump_flight_recorder_text, shm_memory_allocated, write_chrome_trace,
-    write_flight_recorder)
+    TensorChannel, TensorListener, dump_flight_recorder, dump_flight_recorder_text, empty_shared_allocator_cache,
+    has_shared_allocator, shared_allocator_stats, shm_memory_allocated, write_chrome_trace, write_flight_recorder)
 
 _DEVICES = _C.joinable_backends()
 
-__all__ = ["TensorChannel", "TensorListener", "dump_flight_recorder", "dump_flight_recorder_text", "has_shared_memory",
-           "share_memory", "shm_empty", "shm_memory_allocated", "write_chrome_trace", "write_flight_recorder"]
+__all__ = ["TensorChannel", "TensorListener", "dump_flight_recorder", "dump_flight_recorder_text",
+           "empty_shared_allocator_cache", "has_shared_allocator", "has_shared_memory", "share_memory",
+           "shared_allocator_stats", "shm_empty", "shm_memory_allocated", "use_shared_allocator", "write_chrome_trace",
+           "write_flight_recorder"]
+
+_C.apply_shared_allocator(False)  # COHORT_SHARED_ALLOCATOR=1: as early as can be
+
+
+def use_shared_allocator(reserved_bytes: int = 0) -> None:
+    """From now on CPU tensors of 64 KiB and more come from memory that is recycled and that the ranks of this host map.
+
+    Steps of a training loop then make no new pages, and collectives of backends "cohort" and "shm" work where tensors lie, if
+    all ranks of the group call this before the group is made. Call it before the model is built; COHORT_SHARED_ALLOCATOR=1
+    does it when torchcohort is imported. `reserved_bytes` of address space are reserved, 0: as much as the host has memory.
+    RuntimeError where limits forbid that. See docs/guide/memory.md for forks, limits and figures.
+    """
+    _C.use_shared_allocator(reserved_bytes)
 
 
 def shm_empty(*size: int, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:
