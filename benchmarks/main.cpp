@@ -6,7 +6,9 @@
 
 #include "benchmarks/support/hardware.h"
 #include "benchmarks/support/question.h"
+#include "cohort/base/env.h"
 #include "cohort/base/text.h"
+#include "cohort/elastic/worker_allocator.h"
 
 namespace cohort::bench {
 namespace {
@@ -16,6 +18,8 @@ constexpr int kUsageError = 2;
 constexpr Question kQuestions[] = {
     {"collectives", "all operations between ranks of one machine, beside Gloo, OpenMPI and the memory's limit",
      run_collectives, print_collectives},
+    {"allocator", "a training step of one process on the shared allocator, beside glibc, tcmalloc and jemalloc",
+     run_allocator},
     {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"fused-step", "AdamW inside of DDP's reduction on 2 ranks, beside LibTorch's step after it", run_fused_step},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
@@ -81,6 +85,15 @@ int answer(const Request& request, const Settings& settings) {
   return status;
 }
 
+// All that is started from here on inherits it.
+base::Result<void> apply_allocator(const std::string& name) {
+  const auto environment = base::environment();
+  const auto variables = elastic::allocator_variables(name, environment, elastic::library_folders(environment));
+  if (!variables) return variables.error();
+  for (const auto& [variable, value] : *variables) base::set_env(variable.c_str(), value);
+  return {};
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Benchmarks of Cohort, each beside its rivals", "cohort-bench");
   app.footer(question_list());
@@ -90,13 +103,16 @@ int run(int argc, char** argv) {
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds, "launch, recovery, store, rendezvous: measure each side this often")
       ->check(CLI::PositiveNumber);
-  app.add_option("--case", settings.only_case, "ddp-step, python: only this case, such as resnet18");
+  app.add_option("--case", settings.only_case, "ddp-step, python, allocator: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');
   app.add_option("--dtype", settings.dtypes, "collectives: only these, such as float32,bfloat16")->delimiter(',');
   app.add_option("--ranks", settings.ranks, "collectives: only these numbers of ranks, such as 2,4")->delimiter(',');
   app.add_option("--backend", settings.backend, "collectives, ddp-step: the backend that is measured")
+      ->capture_default_str();
+  app.add_option("--allocator", settings.allocator,
+                 "ddp-step, python: default, shared, tcmalloc or jemalloc, for all ranks of all sides")
       ->capture_default_str();
   app.add_option("--json", request.json_file, "Write all rows to this file");
   app.add_option("--json-dir", request.json_folder, "Write one file per question into this folder")
@@ -107,6 +123,10 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsageError;
   }
   if (questions_named(request.question).empty()) return unknown_question(request.question);
+  if (const auto applied = apply_allocator(settings.allocator); !applied) {
+    fmt::print(stderr, "cohort-bench: {}\n", applied.error().describe());
+    return kUsageError;
+  }
   settings.program = std::filesystem::read_symlink("/proc/self/exe").string();
   settings.program_folder = std::filesystem::path(settings.program).parent_path().string();
   return answer(request, settings);
@@ -120,6 +140,9 @@ int main(int argc, char** argv) {
   try {
     if (!arguments.empty() && arguments.front() == cohort::bench::kDdpStepRank) {
       return cohort::bench::run_ddp_step_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kAllocatorRank) {
+      return cohort::bench::run_allocator_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});

@@ -119,19 +119,25 @@ std::optional<size_t> parse_size(std::string_view text) {
   return std::nullopt;
 }
 
+const char* name_of(Memory memory) {
+  return memory == Memory::kPrivate ? "private" : memory == Memory::kShared ? "shm" : "allocator";
+}
+
 std::string case_name(const CollectiveCase& what) {
   std::string name = name_of(what.op);
   if (what.op != Op::kBarrier) name += std::string("/") + name_of(what.dtype) + "/" + format_size(what.num_bytes);
   name += "/ranks=" + std::to_string(what.num_ranks);
-  return what.memory == Memory::kShared ? name + "/memory=shm" : name;
+  return what.memory == Memory::kPrivate ? name : name + "/memory=" + name_of(what.memory);
 }
 
 std::optional<CollectiveCase> parse_case(std::string_view name) {
   auto parts = base::split(name, '/');
   CollectiveCase what;
-  if (parts.back() == "memory=shm") {
-    what.memory = Memory::kShared;
+  for (const Memory memory : {Memory::kShared, Memory::kAllocator}) {
+    if (parts.back() != std::string("memory=") + name_of(memory)) continue;
+    what.memory = memory;
     parts.pop_back();
+    break;
   }
   const auto op = parse_op(parts.front());
   if (!op || parts.size() != (*op == Op::kBarrier ? 2U : 4U) || !parts.back().starts_with("ranks="))

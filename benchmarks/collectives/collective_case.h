@@ -15,7 +15,8 @@ inline constexpr Op kAllOps[] = {Op::kAllReduce,     Op::kBroadcast, Op::kReduce
                                  Op::kReduceScatter, Op::kAllToAll,  Op::kSendRecv, Op::kBarrier};
 enum class DType { kFloat32, kBFloat16 };
 /// Where tensors live: each rank's own memory, or memory that all ranks share (shm_empty).
-enum class Memory { kPrivate, kShared };
+/// Whose tensors: of this process alone; of shm_empty; ordinary ones, from the shared allocator.
+enum class Memory { kPrivate, kShared, kAllocator };
 
 /// "all_gather_single", "send_recv": the public function's name.
 const char* name_of(Op op);
@@ -42,7 +43,9 @@ struct CollectiveCase {
   bool operator==(const CollectiveCase&) const = default;
 };
 
-/// "all_reduce/float32/64MiB/ranks=2", "/memory=shm" at the end for shared memory; "barrier/ranks=2".
+/// "shm"
+const char* name_of(Memory memory);
+/// "all_reduce/float32/64MiB/ranks=2", "/memory=shm" or "/memory=allocator" at the end; "barrier/ranks=2".
 std::string case_name(const CollectiveCase& what);
 /// The reverse; nothing for what is not such a name.
 std::optional<CollectiveCase> parse_case(std::string_view name);

@@ -23,7 +23,9 @@ std::string title_of(const CollectiveCase& what) {
   std::string title = name_of(what.op);
   if (what.op != Op::kBarrier) title += std::string(", ") + name_of(what.dtype);
   title += fmt::format(", {} ranks", what.num_ranks);
-  return what.memory == Memory::kShared ? title + ", tensors in shared memory" : title;
+  if (what.memory == Memory::kShared) title += ", tensors in shared memory";
+  if (what.memory == Memory::kAllocator) title += ", tensors of the shared allocator";
+  return title;
 }
 
 // Rows of the same case.

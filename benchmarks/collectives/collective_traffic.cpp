@@ -115,8 +115,8 @@ std::vector<Move> plan_traffic(const CollectiveCase& what, int rank, TrafficPlan
                     .rest = part * static_cast<size_t>(what.num_ranks - 1),
                     .num_others = what.num_ranks - 1,
                     .is_root = rank == 0};
-  return what.memory == Memory::kShared ? in_shared_memory(what.op, shape, what.num_ranks)
-                                        : in_private_memory(what.op, shape, plan);
+  return what.memory != Memory::kPrivate ? in_shared_memory(what.op, shape, what.num_ranks)
+                                         : in_private_memory(what.op, shape, plan);
 }
 
 bool has_two_plans(const CollectiveCase& what) {

@@ -92,12 +92,16 @@ std::vector<Buffers> CollectiveWorker::make_buffers(const CollectiveCase& what) 
 std::vector<Call>& CollectiveWorker::calls(const std::string& name, const CollectiveCase& what) {
   if (without_memory(what) != last_) calls_.clear();
   last_ = without_memory(what);
-  const std::string key = name + (what.memory == Memory::kShared ? " shared" : " private");
+  const std::string key = name + " " + name_of(what.memory);
   if (const auto found = calls_.find(key); found != calls_.end()) return found->second;
   Engine& caller = engine(name);
   const auto buffers = make_buffers(what);
   std::vector<Call> prepared;
   for (const Buffers& each : buffers) prepared.push_back(caller.prepare(what, each));
+  // Where tensors are shared, a rank touches the pages of others as well, which the system puts into its tables one by one.
+  if (what.memory != Memory::kPrivate) {
+    for (const Call& call : prepared) call();
+  }
   return calls_[key] = std::move(prepared);
 }
 

@@ -154,11 +154,13 @@ class Comparison {
     const bool has_roof = what.num_bytes >= kSmallestWithRoof;
     const bool is_also_shared = has_roof && teams.is_shm;
     const auto shared = with_memory(what, Memory::kShared);
+    const auto allocator = with_memory(what, Memory::kAllocator);
     add("", "ours", what);
     add("gloo", "gloo", what);
     if (teams.mpi) add("openmpi", "openmpi", what);
     if (teams.is_shm && shows_trace(what)) add("no-trace", "no-trace", what);
     if (is_also_shared) add("", "ours", shared);
+    if (is_also_shared) add("", "ours", allocator);
     for (Contestant& variant : variants_) verify(variant);
     if (has_roof) variants_.push_back(fastest_roof(teams.cohort, what));
     if (is_also_shared) variants_.push_back(fastest_roof(teams.cohort, shared));
@@ -184,13 +186,14 @@ class Comparison {
   }
 
   void add_rows(std::vector<Row>& rows) const {
-    for (const Memory memory : {Memory::kPrivate, Memory::kShared}) {
+    for (const Memory memory : {Memory::kPrivate, Memory::kShared, Memory::kAllocator}) {
       const Contestant* ours = find("", memory);
       if (!ours) continue;
       rows.push_back(row_of(*ours, "gloo", find("gloo", Memory::kPrivate), teams_.gloo_note));
       rows.push_back(row_of(*ours, "openmpi", find("openmpi", Memory::kPrivate), teams_.mpi_note));
-      const Contestant* roof = find("roof", memory);
+      const Contestant* roof = find("roof", memory == Memory::kPrivate ? memory : Memory::kShared);
       if (roof) rows.push_back(row_of(*ours, "roof", roof, roof->engine));
+      if (memory == Memory::kAllocator) rows.push_back(row_of(*ours, "shm_empty", find("", Memory::kShared), ""));
       const Contestant* no_trace = find("no-trace", memory);
       if (no_trace) rows.push_back(row_of(*ours, "no-trace", no_trace, "the same group without its records"));
     }
@@ -252,10 +255,10 @@ class Schedule {
   double weight_left_ = 0;
 };
 
-// OpenMPI, and private and shared tensors of ours, have buffers of their own; half of the machine's memory is enough.
+// OpenMPI, and three kinds of tensors of ours, have buffers of their own; half of the machine's memory is enough.
 bool fits_into_memory(const CollectiveCase& what) {
   const auto plan = plan_buffers(what, default_fresh_bytes());
-  const size_t num_engines = 3;
+  const size_t num_engines = 4;
   const size_t needed =
       num_engines * static_cast<size_t>(what.num_ranks) * plan.num_buffers * (plan.input_bytes + plan.output_bytes);
   const size_t memory = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));

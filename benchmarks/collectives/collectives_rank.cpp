@@ -26,8 +26,10 @@ namespace {
 // Tensors in shared memory know it by their storage, so slices are taken from the tensor that owns the memory.
 class SharedTensors {
  public:
-  std::shared_ptr<std::byte> allocate(size_t num_bytes, const Group& group) {
-    const auto tensor = comm::shm_empty({static_cast<int64_t>(num_bytes)}, at::TensorOptions().dtype(at::kByte), group);
+  std::shared_ptr<std::byte> allocate(Memory memory, size_t num_bytes, const Group& group) {
+    const std::vector<int64_t> sizes{static_cast<int64_t>(num_bytes)};
+    const auto options = at::TensorOptions().dtype(at::kByte);
+    const auto tensor = memory == Memory::kShared ? comm::shm_empty(sizes, options, group) : at::empty(sizes, options);
     auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
     tensors_[data] = tensor;
     return {data, [this](std::byte* pointer) { tensors_.erase(pointer); }};
@@ -76,7 +78,7 @@ class CohortEngine : public Engine {
 
  private:
   at::Tensor tensor(const CollectiveCase& what, std::byte* data, size_t num_bytes) const {
-    if (what.memory == Memory::kShared) return shared_.slice(data, num_bytes).view(scalar_type(what.dtype));
+    if (what.memory != Memory::kPrivate) return shared_.slice(data, num_bytes).view(scalar_type(what.dtype));
     return tensor_over(what, data, num_bytes);
   }
   Call ping_pong(const at::Tensor& input, const at::Tensor& output) const {
@@ -128,8 +130,8 @@ void serve(int rank, const std::string& commands, const std::string& ours_backen
                            .engines = engines.by_name,
                            .allocate =
                                [&](Memory memory, size_t num_bytes) {
-                                 return memory == Memory::kShared ? shared.allocate(num_bytes, ours)
-                                                                  : allocate_private(num_bytes);
+                                 return memory == Memory::kPrivate ? allocate_private(num_bytes)
+                                                                   : shared.allocate(memory, num_bytes, ours);
                                },
                            .barrier = [&] { barrier(barrier_options); }});
   const auto send_line = [](const std::string& line) { std::cout << line << std::flush; };
@@ -146,6 +148,7 @@ int run_collectives_rank(const std::vector<std::string>& arguments) {
   options.backend = arguments.at(1);
   options.rank = std::stoi(arguments.at(2));
   options.init_method = arguments.at(4);
+  options.shared_allocator = options.backend == "shm";  // private tensors are of none of LibTorch's allocators
   init_process_group(options);
   const std::string path = options.init_method.substr(std::string("file://").size());
   serve(options.rank, arguments.at(3), options.backend, path + "-gloo");

@@ -142,7 +142,7 @@ std::vector<std::string> roof_styles(const CollectiveCase& what) {
   for (const std::string& name : all_roof_styles()) {
     const auto style = parse_roof_style(name);
     if (style.plan == TrafficPlan::kCut && !has_two_plans(what)) continue;
-    if (style.stage_bytes != kStageBytes && what.memory == Memory::kShared) continue;
+    if (style.stage_bytes != kStageBytes && what.memory != Memory::kPrivate) continue;
     names.push_back(name);
   }
   return names;

@@ -14,12 +14,14 @@ struct Settings {
   /// launch, recovery, store and rendezvous: how often each side is measured; 0: as often as the question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step and python know it.
+  /// Measure only cases with this name; empty: all. ddp-step, python and allocator know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
   /// What is "ours": a backend's name.
   std::string backend = "shm";
+  /// Of all ranks of all sides, of ddp-step and python.
+  std::string allocator = "default";
   /// This program, to be started again as a rank, and the folder it lies in.
   std::string program;
   std::string program_folder;
@@ -34,6 +36,7 @@ struct Question {
   void (*print)(const std::vector<Row>& rows) = nullptr;
 };
 
+std::vector<Row> run_allocator(const Settings& settings);
 std::vector<Row> run_collectives(const Settings& settings);
 void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
@@ -52,6 +55,11 @@ std::vector<Row> run_rendezvous(const Settings& settings);
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
 /// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_ddp_step_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a process of allocator.
+inline constexpr const char* kAllocatorRank = "--allocator-rank";
+/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+int run_allocator_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of collectives.
 inline constexpr const char* kCollectivesRank = "--collectives-rank";

@@ -1,6 +1,7 @@
 """What the Python ranks of benchmarks share: weights, the timed step, and the commands of a team (team.h)."""
 import math
 import os
+import pathlib
 import sys
 import time
 
@@ -8,6 +9,10 @@ import torch
 from torch import nn
 
 LEARNING_RATE = 1e-4
+
+if os.environ.get("COHORT_SHARED_ALLOCATOR") == "1":  # cohort-bench --allocator=shared: for the rivals, too
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
+    import torchcohort  # noqa: F401
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expec
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev libboost-dev libssl-dev)
 optional=(ccache mold clang-format iproute2 libopenmpi-dev openmpi-bin
+          libtcmalloc-minimal4 libjemalloc2  # rivals of cohort-bench allocator
           mpich slurm-wlm munge python3-yaml etcd-server openssl)  # the last line: for the tests of schedulers and etcd
 python=${PYTHON:-python3}
 stamp=.venv/.cohort-setup
