@@ -9,5 +9,6 @@ void run_data();
 void run_checkpoints();
 void run_data_parallel();
 void run_optimizers();
+void run_memory();
 
 }  // namespace guide

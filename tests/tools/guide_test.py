@@ -37,6 +37,7 @@ PAGES = {
     "optimizers": ("examples/guide/optimizers.cpp", [
         "parallel/optim/clip_grad.h", "parallel/optim/average_parameters.h", "parallel/optim/model_averager.h",
         "parallel/optim/post_local_sgd_optimizer.h"]),
+    "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }
 
