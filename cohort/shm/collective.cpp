@@ -80,7 +80,7 @@ Outcome Collective::check() {
 }
 
 Outcome Collective::finish() {
-  if (auto failure = meet()) return failure;
+  if (auto missed = meet()) return missed;
   return check();
 }
 
