@@ -41,12 +41,12 @@ void Collective::offer(const void* memory, size_t num_bytes) {
 
 void Collective::set_factor(double factor) { std::memcpy(inline_payload() + kFactorOffset, &factor, sizeof(factor)); }
 
-std::vector<double> Collective::factors() const {
-  std::vector<double> all(static_cast<size_t>(size()));
+// In the first round: another one's mailboxes have none.
+void Collective::learn_factors() {
+  factors_.resize(static_cast<size_t>(size()));
   for (int peer = 0; peer < size(); ++peer) {
-    std::memcpy(&all[static_cast<size_t>(peer)], inline_payload_of(peer) + kFactorOffset, sizeof(double));
+    std::memcpy(&factors_[static_cast<size_t>(peer)], inline_payload_of(peer) + kFactorOffset, sizeof(double));
   }
-  return all;
 }
 
 Outcome Collective::open() {
@@ -55,6 +55,7 @@ Outcome Collective::open() {
   if (auto failure = meet()) return failure;
   if (auto failure = compare()) return failure;
   if (call_.is_shared) find_offers();
+  if (call_.reduce_op == ReduceOp::kPremulSum) learn_factors();
   return nullptr;
 }
 
@@ -124,8 +125,9 @@ void Collective::find_offers() {
     MailedOffer theirs{};
     std::memcpy(&theirs, inline_payload_of(peer), sizeof(theirs));
     const bool is_even = are_offers_uneven_ || theirs.num_bytes == first.num_bytes;
-    if (theirs.place.region != first.place.region || !is_even) is_all_shared_ = false;
-    offers_[static_cast<size_t>(peer)] = group_.regions.address(peer, theirs.place, theirs.num_bytes);
+    auto* const address = group_.regions.address(peer, theirs.place, theirs.num_bytes);
+    if (theirs.place.region != first.place.region || !is_even || !address) is_all_shared_ = false;
+    offers_[static_cast<size_t>(peer)] = address;
   }
 }
 

@@ -105,8 +105,8 @@ class Collective final : private Lookout {
   void offer(const void* memory, size_t num_bytes);
   /// Before open(): this rank's factor.
   void set_factor(double factor);
-  /// After open(): every rank's, in order.
-  std::vector<double> factors() const;
+  /// After open(): every rank's, in order; none unless the operation is kPremulSum.
+  const std::vector<double>& factors() const { return factors_; }
 
   /// The first round, in which the calls are compared.
   Outcome open();
@@ -139,6 +139,7 @@ class Collective final : private Lookout {
  private:
   Outcome look() override;
   Outcome compare();
+  void learn_factors();
   void find_offers();
   Failure timed_out(std::chrono::milliseconds limit, const std::vector<int>& missing) const;
   Mailbox& mailbox(int peer, uint64_t round) const { return group_.segment.block(peer).mailboxes[round & 1]; }
@@ -155,6 +156,7 @@ class Collective final : private Lookout {
   const void* offered_ = nullptr;
   size_t num_offered_bytes_ = 0;
   std::vector<std::byte*> offers_;
+  std::vector<double> factors_;
   std::chrono::steady_clock::time_point first_look_{};
   int num_looks_ = 0;
 };

@@ -40,7 +40,9 @@ Place Regions::find(const void* memory, size_t num_bytes) const {
   if (has_arenas()) {
     const auto& own = *arenas_[static_cast<size_t>(rank_)];
     const auto offset = static_cast<size_t>(static_cast<const std::byte*>(memory) - own.data());
-    if (memory >= own.data() && offset < own.size()) return {Place::kInArena, offset};
+    if (memory >= own.data() && offset < own.size()) {
+      return num_bytes <= own.size() - offset ? Place{Place::kInArena, offset} : Place{};
+    }
   }
   // Ranks add regions in calls of their own, so the thread that asks has seen them.
   if (num_added_.load(std::memory_order_relaxed) == 0) return {};

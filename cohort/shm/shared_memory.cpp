@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -39,15 +40,14 @@ Mappings& mappings() {
 std::string limit_in_words(decltype(RLIMIT_AS) resource, const char* what, const char* flag) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
-  return fmt::format("{} is limited to {}; raise that by \"ulimit {}\"", what, base::format_bytes(limit.rlim_cur),
-                     flag);
+  return fmt::format("; {} is limited to {} (ulimit {})", what, base::format_bytes(limit.rlim_cur), flag);
 }
 
 Result<std::byte*> map(int fd, size_t size) {
   auto* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (data == MAP_FAILED) {
-    return Error(fmt::format("cannot map {} of shared memory: {}", base::format_bytes(size), errno_text(errno)))
-        .with_hint(limit_in_words(RLIMIT_AS, "this process's address space", "-v"));
+    return Error(fmt::format("cannot map {} of shared memory: {}{}", base::format_bytes(size), errno_text(errno),
+                             limit_in_words(RLIMIT_AS, "this process's address space", "-v")));
   }
   // Only a wish: most kernels have huge pages for shared memory switched off. Page faults are cheaper with them.
   madvise(data, size, MADV_HUGEPAGE);
@@ -57,16 +57,25 @@ Result<std::byte*> map(int fd, size_t size) {
 }  // namespace
 
 size_t whole_pages(size_t num_bytes) {
-  constexpr size_t kPage = 4096;
-  return (num_bytes + kPage - 1) / kPage * kPage;
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (num_bytes + page - 1) / page * page;
+}
+
+void SharedMemory::watch_forks() {
+  [[maybe_unused]] static const int registered =
+      pthread_atfork([] { mappings().mutex.lock(); }, [] { mappings().mutex.unlock(); },
+                     [] {
+                       mappings().by_file.clear();
+                       mappings().mutex.unlock();
+                     });
 }
 
 Result<SharedMemoryPtr> SharedMemory::create(size_t num_bytes, base::Fd* fd) {
   const auto size = whole_pages(num_bytes);
   // Beyond it the kernel would end the process (SIGXFSZ).
   if (rlimit limit{}; getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur) {
-    return Error(fmt::format("cannot make {} of shared memory", base::format_bytes(size)))
-        .with_hint(limit_in_words(RLIMIT_FSIZE, "the size of this process's files", "-f"));
+    return Error(fmt::format("cannot make {} of shared memory: {}{}", base::format_bytes(size), errno_text(EFBIG),
+                             limit_in_words(RLIMIT_FSIZE, "the size of this process's files", "-f")));
   }
   *fd = base::Fd(memfd_create("cohort", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!*fd) {
@@ -89,6 +98,7 @@ Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes)
     return Error(
         fmt::format("was given something other than shared memory of {} with a fixed size", base::format_bytes(size)));
   }
+  watch_forks();
   auto& all = mappings();
   const std::lock_guard lock(all.mutex);
   auto& entry = all.by_file[{status.st_dev, status.st_ino}];

@@ -23,6 +23,8 @@ class SharedMemory {
   static base::Result<SharedMemoryPtr> create(size_t num_bytes, base::Fd* fd);
   /// Maps what another rank created. Fails unless it is a memfd of exactly this size that cannot be resized.
   static base::Result<SharedMemoryPtr> open(const base::Fd& fd, size_t num_bytes);
+  /// From now on a forked child maps files anew: what it inherits may be private there, or not mapped at all.
+  static void watch_forks();
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;

@@ -164,6 +164,40 @@ TEST(Collectives, EveryRankHasItsOwnFactor) {
   });
 }
 
+// Where some tensors are shared and others not, there is a round more.
+TEST(Collectives, EveryRankHasItsOwnFactorWhereverTensorsLie) {
+  run_threads(
+      3,
+      [](Group& group) {
+        constexpr size_t kCount = 3000, kTotal = 3 * kCount;
+        void* region = nullptr;
+        ASSERT_EQ(text_of(group.allocate(kTotal * sizeof(double), &region)), "success");
+        auto* const block = process_arena()->take(kTotal * sizeof(double));
+        std::vector<double> ordinary(kTotal);
+        for (int turn = 0; turn < 27; ++turn) {  // each of the three memories on each rank
+          const int choice = turn / (group.rank() == 0 ? 1 : group.rank() == 1 ? 3 : 9) % 3;
+          void* const memories[3] = {ordinary.data(), region, block};
+          auto* const data = static_cast<double*>(memories[choice]);
+          const Reduction reduction{ReduceOp::kPremulSum, 1.0 + group.rank() + turn};
+          const double sum = 6.0 + 3 * turn;
+          std::fill_n(data, kTotal, 1.0);
+          ASSERT_EQ(text_of(group.all_reduce(data, data, {DType::kFloat64, kTotal}, reduction)), "success");
+          for (size_t i = 0; i < kTotal; ++i) ASSERT_EQ(data[i], sum);
+          std::fill_n(data, kTotal, 2.0);
+          ASSERT_EQ(text_of(group.reduce(data, data, {DType::kFloat64, kTotal}, reduction, 1)), "success");
+          for (size_t i = 0; group.rank() == 1 && i < kTotal; ++i) ASSERT_EQ(data[i], 2 * sum);
+          std::fill_n(data, kTotal, 3.0);
+          const void* const ins[3] = {data, data + kCount, data + 2 * kCount};
+          std::vector<double> out(kCount);
+          ASSERT_EQ(text_of(group.reduce_scatter(ins, out.data(), {DType::kFloat64, kCount}, reduction)), "success");
+          ASSERT_EQ(out, std::vector<double>(kCount, 3 * sum));
+        }
+        Group::release(region);
+        process_arena()->release(block);
+      },
+      {.arena_bytes = 64 << 20});
+}
+
 TEST(Collectives, WrongArgumentsLeaveTheGroupUsable) {
   run_threads(2, [](Group& group) {
     float one = 1;

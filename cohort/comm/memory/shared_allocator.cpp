@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kLeastBytes = 64 << 10;
 
 std::atomic<bool> is_installed = false;
+std::atomic<size_t> reserved_bytes = 0;  // as asked for, also for a forked child's
 
 // What was LibTorch's allocator before: for small tensors, and where there is no room.
 c10::Allocator& fallback() {
@@ -55,7 +56,8 @@ class SharedAllocator final : public c10::Allocator {
 }  // namespace
 
 void use_shared_allocator(const SharedAllocatorOptions& options) {
-  const auto arena = shm::make_process_arena(options.reserved_bytes);
+  if (options.reserved_bytes > 0) reserved_bytes = options.reserved_bytes;
+  const auto arena = shm::make_process_arena(reserved_bytes);
   if (!arena) {
     throw std::runtime_error(
         base::Error("use_shared_allocator cannot reserve memory for tensors").caused_by(arena.error()).describe());

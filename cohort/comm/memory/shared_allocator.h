@@ -9,13 +9,13 @@
 /// Install it early: in the first line of main, by InitOptions::shared_allocator, by `cohort run --allocator=shared`, or with
 /// COHORT_SHARED_ALLOCATOR=1, which init_process_group reads. Groups from before it are not faster.
 ///
-/// - **Memory.** Free blocks keep pages up to a quarter of the most that was ever in use, and 32 MiB. Peers' pages count in a
-///   process's RSS once it has touched them: compare PSS.
+/// - **Memory.** Free blocks keep their pages: with those in use at most 1.25 times the most that was ever in use, and 32 MiB.
+///   Peers' pages count in a process's RSS once it has touched them: compare PSS.
 /// - **fork.** A child sees its parent's tensors, and its own writes are its own; but on pages that it has not written it also
 ///   sees what the parent writes after the fork. A child shares no memory with others until it installs the allocator itself,
 ///   which init_process_group does where the parent had it.
-/// - **Failures.** Tensors of an operation that failed may still be written by ranks that do not know yet: their memory is never
-///   used again.
+/// - **Failures.** Tensors of an operation that failed may still be written by a rank that was stopped in it: their memory is
+///   never used for others. Go on with new tensors.
 /// - **Core dumps** do not have the tensors.
 /// - **Security.** Processes of the same user can map the memory, as they can read each other's (ptrace). No one else can.
 #pragma once

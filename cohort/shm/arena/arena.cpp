@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "cohort/shm/arena/memory_tools.h"
@@ -36,6 +38,7 @@ base::Result<Arena*> Arena::create(size_t reserved_bytes) {
   if (!memory) return memory.error();
   madvise((*memory)->data(), (*memory)->size(), MADV_DONTDUMP);
   watch_forks();
+  SharedMemory::watch_forks();
   auto* const arena = new Arena(std::move(*memory), std::move(fd));
   auto& known = arenas();
   const std::lock_guard lock(known.mutex);
@@ -45,15 +48,17 @@ base::Result<Arena*> Arena::create(size_t reserved_bytes) {
 
 void* Arena::take(size_t num_bytes) {
   const std::lock_guard lock(mutex_);
+  const bool is_possible = fd_ && num_bytes <= reserved_;
   const auto bytes = whole_pages(std::clamp<size_t>(num_bytes, 1, reserved_));
-  auto begin = num_bytes > reserved_ ? std::nullopt : cached_.take(bytes);
+  auto begin = is_possible ? cached_.take(bytes) : std::nullopt;
   if (begin) {
     ++stats_.num_recycled;
   } else {
-    begin = num_bytes > reserved_ ? std::nullopt : take_fresh(bytes);
+    begin = is_possible ? take_fresh(bytes) : std::nullopt;
     ++(begin ? stats_.num_fresh : stats_.num_refused);
     if (!begin) return nullptr;
   }
+  end_of_used_ = std::max(end_of_used_, *begin + bytes);
   blocks_.emplace(*begin, Block{bytes});
   stats_.used_bytes += bytes;
   stats_.peak_used_bytes = std::max(stats_.peak_used_bytes, stats_.used_bytes);
@@ -68,7 +73,8 @@ std::optional<size_t> Arena::take_fresh(size_t bytes) {
   const auto footprint = static_cast<size_t>(static_cast<double>(peak) * kFootprintFactor) + kSlackBytes;
   give_back_locked(footprint - used);
   if (const auto begin = empty_.take(bytes)) return begin;
-  give_back_locked(0);  // what is cached may join with what is empty
+  if (!would_fit_joined(cached_, empty_, bytes)) return std::nullopt;
+  give_back_locked(0);
   return empty_.take(bytes);
 }
 
@@ -98,11 +104,14 @@ void Arena::give_back(size_t most_cached) {
   give_back_locked(most_cached);
 }
 
-// The longest first: fewer calls.
+// The longest first: fewer calls. In whole pages: the system rounds up what it takes.
 void Arena::give_back_locked(size_t most_cached) {
   while (cached_.bytes() > most_cached) {
-    const auto range = cached_.take_from_longest(cached_.bytes() - most_cached);
-    madvise(base_ + range.begin, range.bytes, fd_ ? MADV_REMOVE : MADV_DONTNEED);
+    const auto range = cached_.take_from_longest(whole_pages(cached_.bytes() - most_cached));
+    if (madvise(base_ + range.begin, range.bytes, fd_ ? MADV_REMOVE : MADV_DONTNEED) != 0) {
+      cached_.add(range);  // the pages are there as before
+      return;
+    }
     empty_.add(range);
   }
 }
@@ -114,6 +123,7 @@ ArenaStats Arena::stats() const {
   return stats;
 }
 
+// One order of locks for all that fork: process_arena.cpp.
 void Arena::watch_forks() {
   static const int registered = pthread_atfork(
       [] {
@@ -131,11 +141,19 @@ void Arena::watch_forks() {
   (void)registered;
 }
 
-// Without this both processes would write the same pages.
+// Without this both processes would write the same pages. Where the system refuses (it may count private pages at once:
+// vm.overcommit_memory=2), the child has no tensors of its parent, rather than the parent's own.
 void Arena::after_fork_in_child() {
   mutex_.unlock();
   if (!fd_) return;
-  mmap(base_, reserved_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_.get(), 0);
+  constexpr int kFlags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+  mmap(base_, reserved_, PROT_NONE, kFlags | MAP_ANONYMOUS, -1, 0);
+  if (end_of_used_ > 0 && mmap(base_, end_of_used_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                               fd_.get(), 0) == MAP_FAILED) {
+    constexpr const char* kText =
+        "[cohort] warning: a forked process cannot use the tensors of its parent: no memory\n";
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, kText, std::strlen(kText));
+  }
   madvise(base_, reserved_, MADV_DONTDUMP);
   fd_.reset();
 }

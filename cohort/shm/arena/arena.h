@@ -34,7 +34,7 @@ struct ArenaStats {
   size_t quarantined_bytes = 0;  ///< blocks that are never used again, see quarantine()
   size_t num_recycled = 0;       ///< blocks that found their pages
   size_t num_fresh = 0;          ///< blocks whose pages had to be made
-  size_t num_refused = 0;        ///< times that there was no room
+  size_t num_refused = 0;        ///< times that there was no room, or the process had been forked
 };
 
 /// Thread-safe. Never destroyed: its blocks may be let go while the process exits.
@@ -48,7 +48,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A block of at least `num_bytes`, aligned to 4 KiB, of any content; null: no room.
+  /// A block of at least `num_bytes`, aligned to a page, of any content; null: no room, or the process was forked since.
   void* take(size_t num_bytes);
   /// Requires a block from take().
   void release(void* block);
@@ -62,6 +62,8 @@ class Arena {
   /// The descriptor that others map it by; -1 in a forked child.
   int fd() const { return fd_.get(); }
   const SharedMemoryPtr& memory() const { return memory_; }
+  /// From now on the lock of arenas is held over a fork.
+  static void watch_forks();
 
  private:
   Arena(SharedMemoryPtr memory, base::Fd fd);
@@ -72,7 +74,6 @@ class Arena {
 
   std::optional<size_t> take_fresh(size_t bytes);
   void give_back_locked(size_t most_cached);
-  static void watch_forks();
   void after_fork_in_child();
 
   const SharedMemoryPtr memory_;
@@ -83,6 +84,7 @@ class Arena {
   FreeRanges cached_;  ///< with pages
   FreeRanges empty_;   ///< without
   std::unordered_map<size_t, Block> blocks_;
+  size_t end_of_used_ = 0;  ///< no page beyond it was ever made
   ArenaStats stats_;
 };
 

@@ -52,4 +52,17 @@ Extent FreeRanges::take_from_longest(size_t most) {
   return {begin + length - taken, taken};
 }
 
+bool would_fit_joined(const FreeRanges& a, const FreeRanges& b, size_t bytes) {
+  auto one = a.by_begin_.begin();
+  auto other = b.by_begin_.begin();
+  Extent joined;
+  while (one != a.by_begin_.end() || other != b.by_begin_.end()) {
+    const bool takes_one = other == b.by_begin_.end() || (one != a.by_begin_.end() && one->first < other->first);
+    const auto [begin, length] = takes_one ? *one++ : *other++;
+    joined = joined.begin + joined.bytes == begin ? Extent{joined.begin, joined.bytes + length} : Extent{begin, length};
+    if (joined.bytes >= bytes) return true;
+  }
+  return false;
+}
+
 }  // namespace cohort::shm

@@ -26,6 +26,8 @@ class FreeRanges {
   Extent take_from_longest(size_t most);
   /// All free bytes.
   size_t bytes() const { return bytes_; }
+  /// Whether ranges of `a` and `b` that lie beside each other would hold `bytes` together. Linear in their number.
+  friend bool would_fit_joined(const FreeRanges& a, const FreeRanges& b, size_t bytes);
 
  private:
   using ByBegin = std::map<size_t, size_t>;
@@ -36,5 +38,7 @@ class FreeRanges {
   std::set<std::pair<size_t, size_t>> by_bytes_;  ///< bytes, begin
   size_t bytes_ = 0;
 };
+
+bool would_fit_joined(const FreeRanges& a, const FreeRanges& b, size_t bytes);
 
 }  // namespace cohort::shm

@@ -1,5 +1,6 @@
 #include "cohort/shm/arena/process_arena.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,11 +23,24 @@ size_t memory_of_host() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+// Held over a fork, as the locks that are taken while it is held: those handlers are registered before, so they come after it.
+std::mutex& making() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+void watch_forks_while_making() {
+  Arena::watch_forks();
+  SharedMemory::watch_forks();
+  [[maybe_unused]] static const int registered =
+      pthread_atfork([] { making().lock(); }, [] { making().unlock(); }, [] { making().unlock(); });
+}
+
 }  // namespace
 
 base::Result<Arena*> make_process_arena(size_t reserved_bytes) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  watch_forks_while_making();
+  const std::lock_guard lock(making());
   if (auto* const arena = process_arena()) return arena;
   const auto arena = Arena::create(reserved_bytes > 0 ? reserved_bytes : std::min(memory_of_host(), kMostReserved));
   if (arena) newest.store(new Made{*arena, newest.load()}, std::memory_order_release);

@@ -143,7 +143,9 @@ TEST(SharedAllocator, OneRankWithoutItIsNoObstacle) {
 
 COHORT_WORKER(allocator_of_spawned_ranks) {
   at::set_num_threads(1);
-  use_shared_allocator();
+  const rlimit both{size_t{256} << 20, size_t{256} << 20};
+  setrlimit(RLIMIT_FSIZE, &both);
+  use_shared_allocator({.reserved_bytes = size_t{256} << 20});  // and not more in the ranks
   const auto inherited = at::full({kLarge}, 7.0f);
   const auto file = std::filesystem::temp_directory_path() / ("allocator." + std::to_string(::getpid()));
   spawn(
@@ -178,7 +180,7 @@ TEST(SharedAllocator, LimitsMessage) {
   const auto ranks = run_workers("allocator_beyond_limits", {.world_size = 1});
   EXPECT_NE(ranks[0].errors.find("use_shared_allocator cannot reserve memory for tensors\n"), std::string::npos)
       << ranks[0].errors;
-  EXPECT_NE(ranks[0].errors.find("the size of this process's files is limited to 1.0 MiB; raise that by \"ulimit -f\""),
+  EXPECT_NE(ranks[0].errors.find("; the size of this process's files is limited to 1.0 MiB (ulimit -f)\n"),
             std::string::npos);
 }
 

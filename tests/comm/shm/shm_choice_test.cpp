@@ -185,7 +185,8 @@ TEST(ShmChoice, FailureToAttachMeansGlooForAllMessage) {
   results.expect_success();
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(results[rank].output, "gloo\n");
-    EXPECT_THAT(results[rank].errors, testing::ContainsRegex("backend cpu:gloo, as rank 0: [^\n]*File too large"));
+    EXPECT_THAT(results[rank].errors,
+                testing::ContainsRegex("backend cpu:gloo, as rank 0: [^\n]*File too large [^\n]*ulimit -f"));
   }
 }
 
@@ -196,7 +197,7 @@ TEST(ShmChoice, FailureToAttachEndsANamedBackendOnAllRanksMessage) {
     EXPECT_THAT(
         results[rank].output,
         MatchesRegex("\\[cohort\\] the ranks of group \"default_pg\" cannot share memory\n"
-                     "  caused by: rank 0: [^\n]*File too large \\(EFBIG\\)\n"
+                     "  caused by: rank 0: [^\n]*File too large \\(EFBIG\\); [^\n]* \\(ulimit -f\\)\n"
                      "  hint: use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can\n"));
   }
 }

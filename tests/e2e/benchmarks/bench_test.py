@@ -27,7 +27,7 @@ def test_every_case_has_every_rival(collectives):
     rows, _ = collectives
     large = {"all_reduce/float32/64KiB/ranks=2"}
     small = {"all_reduce/float32/4B/ranks=2", "barrier/ranks=2"}
-    shared = {name + "/memory=shm" for name in large}
+    shared = {name + memory for name in large for memory in ("/memory=shm", "/memory=allocator")}
     assert {row["case"] for row in rows} == large | small | shared
     for case in large | small | shared:
         rivals = {row["rival_name"] for row in rows if row["case"] == case}

@@ -1,6 +1,7 @@
 // Operations on blocks of arenas: where they lie, and where some of them cannot be mapped.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "cohort/shm/arena/process_arena.h"
+#include "tests/shm/checks.h"
 #include "tests/shm/ranks.h"
 
 namespace cohort::shm {
@@ -123,11 +125,98 @@ TEST(ArenaGroups, OneThatCannotMapTheOthersIsNoObstacleMessage) {
       ranks.output(1),
       "[cohort] warning: group \"test\" copies tensors through its own shared memory, because the memory of rank 0's "
       "tensors cannot be mapped\n"
-      "  caused by: cannot map 64.0 GiB of shared memory: Cannot allocate memory (ENOMEM)\n"
-      "  hint: this process's address space is limited to 128.0 GiB; raise that by \"ulimit -v\"\n");
+      "  caused by: cannot map 64.0 GiB of shared memory: Cannot allocate memory (ENOMEM); this process's address "
+      "space is limited to 128.0 GiB (ulimit -v)\n");
   ranks.expect_success();
 }
 #endif
+
+// A process and its fork: what the child inherits of its parent's arena is a mapping of its own.
+TEST(ArenaGroups, AProcessAndItsForkAreRanksOfOneGroup) {
+  ForkedRanks outer(1, [](Group&) {
+    ASSERT_TRUE(make_process_arena(kArena));
+    const auto address = new_address();
+    const auto pid = fork();
+    const int rank = pid == 0 ? 1 : 0;
+    ASSERT_TRUE(make_process_arena(kArena));
+    auto group = Group::join(group_options(address, rank, 2, {}));
+    ASSERT_TRUE(group);
+    expect_sum(**group, take_floats(**group, kCount), kCount);
+    if (pid == 0) _exit(testing::Test::HasFailure() ? 1 : 0);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
+  });
+  outer.expect_success();
+}
+
+TEST(ArenaGroups, ProcessesDoEverythingWhereTensorsLie) {
+  ForkedRanks ranks(
+      3,
+      [](Group& group) {
+        constexpr size_t kBytes = 4 << 20;
+        auto* const memory = static_cast<std::byte*>(process_arena()->take(kBytes));
+        int turn = 0;
+        for (const size_t count : {5000, 33000, 100}) {
+          for (const auto kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kReduceScatter, OpKind::kBroadcast,
+                                  OpKind::kAllGather, OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll}) {
+            for (const int with_arena : {3, 1}) {
+              Case test_case{.kind = kind, .count = count, .root = ++turn % 3, .salt = turn};
+              test_case.in_place = turn % 2 == 0 && kind <= OpKind::kReduce;
+              test_case.shared = group.rank() < with_arena ? memory : nullptr;
+              test_case.shared_bytes = kBytes;
+              ASSERT_EQ(text_of(run_case(group, test_case)), "success");
+            }
+          }
+        }
+      },
+      {.arena_bytes = kArena});
+  ranks.expect_success();
+}
+
+// Rank a sends (a + 1) * (b + 2) * scale elements to rank b, all in one piece.
+void expect_exchange(Group& group, size_t scale, bool is_small_on_rank_2) {
+  const auto size = static_cast<size_t>(group.world_size());
+  const auto rank = static_cast<size_t>(group.rank());
+  const auto sent = [&](size_t from, size_t to) {
+    return (from + 1) * (to + 2) * (is_small_on_rank_2 && from == 2 ? 1 : scale);
+  };
+  auto* const in = take_floats(group, 64 * scale);
+  auto* const out = take_floats(group, 64 * scale);
+  std::vector<const void*> ins;
+  std::vector<void*> outs;
+  std::vector<size_t> in_counts, out_counts;
+  size_t num_in = 0, num_out = 0;
+  for (size_t peer = 0; peer < size; ++peer) {
+    ins.push_back(in + num_in);
+    outs.push_back(out + num_out);
+    in_counts.push_back(sent(rank, peer));
+    out_counts.push_back(sent(peer, rank));
+    for (size_t i = 0; i < sent(rank, peer); ++i)
+      in[num_in++] = static_cast<float>(rank * 10 + peer) + 100.0f * (i % 9);
+    num_out += sent(peer, rank);
+  }
+  ASSERT_EQ(text_of(group.all_to_all(ins.data(), in_counts.data(), outs.data(), out_counts.data(), DType::kFloat32)),
+            "success");
+  size_t place = 0;
+  for (size_t peer = 0; peer < size; ++peer) {
+    for (size_t i = 0; i < sent(peer, rank); ++i) {
+      ASSERT_EQ(out[place++], static_cast<float>(peer * 10 + rank) + 100.0f * (i % 9));
+    }
+  }
+}
+
+TEST(ArenaGroups, UnevenExchangesInOnePiece) {
+  ForkedRanks ranks(3,
+                    [](Group& group) {
+                      expect_exchange(group, 3000, false);
+                      expect_exchange(group, 3000, true);  // which offers nothing, so that all stage
+                      expect_exchange(group, 1, false);
+                      expect_exchange(group, 5000, false);
+                    },
+                    {.arena_bytes = kArena});
+  ranks.expect_success();
+}
 
 // Which tensors were offered shows in what is quarantined when an operation fails.
 TEST(ArenaGroups, TensorsAreOfferedFromSixteenKibibytesOn) {

@@ -129,6 +129,54 @@ TEST(Arena, FreePagesStayWithinTheBoundAndContentIsKept) {
   EXPECT_GT(arena.stats().num_recycled, 100u);
 }
 
+size_t bytes_with_pages(const Arena& arena) {
+  struct stat status {};
+  EXPECT_EQ(fstat(arena.fd(), &status), 0);
+  return static_cast<size_t>(status.st_blocks) * 512;
+}
+
+// A bound that is no whole number of pages must not cut pages: the neighbour would lose its own.
+TEST(Arena, WholePagesGoBackAndNeighboursKeepTheirs) {
+  constexpr size_t kPage = 4096;
+  auto& arena = make_arena(1024 * kMiB);
+  auto* const first = take(arena, 10000 * kPage, 1);
+  auto* const between = take(arena, kPage, 2);
+  auto* const last = take(arena, 10000 * kPage, 3);
+  arena.release(first);
+  arena.release(last);
+  auto* const large = take(arena, 20000 * kPage, 4);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(large) % kPage, 0u);
+  const auto stats = arena.stats();
+  EXPECT_LT(stats.cached_bytes, 20000 * kPage);
+  EXPECT_EQ(bytes_with_pages(arena), stats.used_bytes + stats.cached_bytes);
+  arena.give_back();
+  EXPECT_EQ(bytes_with_pages(arena), arena.stats().used_bytes);
+  EXPECT_TRUE(holds(large, 20000 * kPage, 4));
+  EXPECT_TRUE(holds(between, kPage, 2));
+}
+
+TEST(Arena, HolesThatFitNobodyAreGivenBack) {
+  auto& arena = make_arena(2048 * kMiB);
+  std::vector<char*> blocks;
+  for (int i = 0; i < 256; ++i) blocks.push_back(take(arena, kMiB, i));
+  for (size_t i = 0; i < blocks.size(); i += 2) arena.release(blocks[i]);
+  for (int i = 0; i < 128; ++i) take(arena, kMiB + kMiB / 2, i);
+  const auto stats = arena.stats();
+  const auto bound = static_cast<double>(stats.peak_used_bytes) * Arena::kFootprintFactor + Arena::kSlackBytes;
+  EXPECT_LE(static_cast<double>(stats.used_bytes + stats.cached_bytes), bound + 4096);
+  EXPECT_EQ(bytes_with_pages(arena), stats.used_bytes + stats.cached_bytes);
+  for (size_t i = 1; i < blocks.size(); i += 2) ASSERT_TRUE(holds(blocks[i], kMiB, static_cast<char>(i)));
+}
+
+TEST(Arena, ARequestThatCannotFitLeavesTheCacheAlone) {
+  auto& arena = make_arena(16 * kMiB);
+  auto* const first = take(arena, 6 * kMiB, 1);
+  take(arena, 4 * kMiB, 2);
+  arena.release(first);
+  EXPECT_EQ(arena.take(12 * kMiB), nullptr);
+  EXPECT_EQ(arena.stats().cached_bytes, 6 * kMiB);
+}
+
 TEST(Arena, AQuarantinedBlockNeverComesAgain) {
   auto& arena = make_arena(64 * kMiB);
   auto* const before = take(arena, kMiB, 1);
@@ -150,9 +198,7 @@ TEST(Arena, AForkedChildWritesPagesOfItsOwn) {
   const auto text = in_child([&] {
     std::string report = holds(block, kMiB, 1) ? "sees it, " : "does not see it, ";
     std::memset(block, 2, kMiB);
-    auto* const own = take(arena, kMiB, 3);
-    report += own != block && holds(block, kMiB, 2) ? "writes, " : "cannot write, ";
-    arena.release(own);
+    report += holds(block, kMiB, 2) && !arena.take(kMiB) ? "writes, " : "cannot write, ";
     arena.release(block);
     arena.give_back();
     return report + (arena.fd() < 0 ? "shares nothing" : "shares");
@@ -231,17 +277,19 @@ std::string error_with_limit(decltype(RLIMIT_AS) resource, size_t limit, size_t 
 }
 
 TEST(Arena, LimitOfFilesMessage) {
-  EXPECT_EQ(error_with_limit(RLIMIT_FSIZE, 16 * kMiB, 64 * kMiB),
-            "cannot make 64.0 MiB of shared memory\n"
-            "  hint: the size of this process's files is limited to 16.0 MiB; raise that by \"ulimit -f\"");
+  EXPECT_EQ(
+      error_with_limit(RLIMIT_FSIZE, 16 * kMiB, 64 * kMiB),
+      "cannot make 64.0 MiB of shared memory: File too large (EFBIG); the size of this process's files is limited to "
+      "16.0 MiB (ulimit -f)");
 }
 
 // Sanitizers take terabytes of address space for themselves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(Arena, LimitOfAddressSpaceMessage) {
-  EXPECT_EQ(error_with_limit(RLIMIT_AS, 4096 * kMiB, size_t{1} << 40),
-            "cannot map 1.0 TiB of shared memory: Cannot allocate memory (ENOMEM)\n"
-            "  hint: this process's address space is limited to 4.0 GiB; raise that by \"ulimit -v\"");
+  EXPECT_EQ(
+      error_with_limit(RLIMIT_AS, 4096 * kMiB, size_t{1} << 40),
+      "cannot map 1.0 TiB of shared memory: Cannot allocate memory (ENOMEM); this process's address space is limited "
+      "to 4.0 GiB (ulimit -v)");
 }
 #endif
 

@@ -48,6 +48,19 @@ TEST(FreeRanges, GivesFromTheEndOfTheLongest) {
   EXPECT_EQ(ranges.bytes(), 0u);
 }
 
+TEST(FreeRanges, TellsWhatTwoWouldHoldTogether) {
+  FreeRanges one, other;
+  EXPECT_FALSE(would_fit_joined(one, other, 1));
+  one.add({0, 10});
+  other.add({10, 10});
+  one.add({20, 5});
+  other.add({30, 10});
+  one.add({50, 15});
+  EXPECT_TRUE(would_fit_joined(one, other, 25));
+  EXPECT_FALSE(would_fit_joined(one, other, 26));
+  EXPECT_TRUE(would_fit_joined(other, one, 25));
+}
+
 // Beside a plain list of which byte is free.
 TEST(FreeRanges, NeverGivesAByteTwiceAndLosesNone) {
   constexpr size_t kBytes = 1000;
