@@ -12,6 +12,8 @@ packages=(g++-aarch64-linux-gnu qemu-user libgtest-dev libfmt-dev nlohmann-json3
 # Not the tests whose ranks are processes: qemu-user cannot start a program of the emulated machine from within, does not fork
 # reliably while there are threads, and its parent sees other exit codes and signals than the program has.
 processes='*Process*:*Forked*:CallSites.NameTheProgramHoweverItWasStarted:*Killed*'
+# And it passes MADV_REMOVE by.
+processes+=':ArenaGroups.*:ArenaFailures.*:Arena.Limit*:Arena.IsItsOwners*:Arena.*Back*'
 processes+=':*RankThat*:*StoppedRank*:Dump.OfEveryOperation:DumpSignal.*:DumpAtExit.*:DumpOnTimeout.*'
 filter=${COHORT_AARCH64_FILTER:-*:-$processes}
 build=$PWD/build/aarch64
