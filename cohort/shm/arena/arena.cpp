@@ -147,8 +147,10 @@ void Arena::after_fork_in_child() {
   mutex_.unlock();
   if (!fd_) return;
   const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
-  mmap(base_, reserved_, PROT_NONE, flags | MAP_ANONYMOUS, -1, 0);
-  if (end_of_used_ > 0 && mmap(base_, end_of_used_, PROT_READ | PROT_WRITE, flags, fd_.get(), 0) == MAP_FAILED) {
+  const bool is_hidden = mmap(base_, reserved_, PROT_NONE, flags | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+  const bool is_mapped =
+      end_of_used_ == 0 || mmap(base_, end_of_used_, PROT_READ | PROT_WRITE, flags, fd_.get(), 0) != MAP_FAILED;
+  if (!is_hidden || !is_mapped) {
     constexpr const char* kText =
         "[cohort] warning: a forked process cannot use the tensors of its parent: no memory\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, kText, std::strlen(kText));
