@@ -71,7 +71,8 @@ COHORT_WORKER(allocator_in_all_operations) {
   init_process_group({.backend = "shm", .shared_allocator = true});
   const int rank = get_rank();
   const int size = get_world_size();
-  const auto sum = static_cast<float>(size * (size + 1) / 2);
+  const int sum_of_numbers = size * (size + 1) / 2;
+  const auto sum = static_cast<float>(sum_of_numbers);
   const auto shift = at::empty({kLarge / 4 * (rank + 1)});  // other offsets on other ranks
   for (int turn = 0; turn < 3; ++turn) {
     const auto one = at::full({kLarge}, rank + 1.0f);
