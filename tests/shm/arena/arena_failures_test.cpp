@@ -75,6 +75,15 @@ Outcome all_gather(Group& group, float* data) {
   return group.all_gather(outs[group.rank()], outs, {DType::kFloat32, kPart});
 }
 
+// In which ranks only read each other's memory.
+Outcome exchange(Group& group, float* data) {
+  constexpr size_t kPart = kManyFloats / 4;
+  const void* const ins[2] = {data, data + kPart};
+  void* const outs[2] = {data + 2 * kPart, data + 3 * kPart};
+  const size_t counts[2] = {kPart, kPart};
+  return group.all_to_all(ins, counts, outs, counts, DType::kFloat32);
+}
+
 // Rank 1 is stopped somewhere in the operation, rank 0 gives it up and uses its memory for something else; rank 1 goes on.
 // Returns whether rank 1 was stopped within the operation.
 bool stop_one(Operation operation, std::chrono::microseconds delay) {
@@ -116,7 +125,8 @@ void stop_often(Operation operation) {
   const auto num_runs = base::env_int("COHORT_STRESS_RUNS").value().value_or(6);
   std::mt19937 random(stress_seed());
   int num_within = 0;
-  for (int run = 0; run < num_runs; ++run) {
+  constexpr int kMostRuns = 40;  // until one falls within the operation
+  for (int run = 0; run < num_runs || (num_within == 0 && run < kMostRuns); ++run) {
     num_within += stop_one(operation, std::chrono::microseconds(random() % 5000)) ? 1 : 0;
     if (testing::Test::HasFailure()) return;
   }
@@ -127,6 +137,7 @@ void stop_often(Operation operation) {
 TEST(ArenaFailures, AStoppedRankWritesInNoOtherTensorAndReportsNoSuccess) { stop_often(all_reduce); }
 TEST(ArenaFailures, TheSameInABroadcast) { stop_often(broadcast); }
 TEST(ArenaFailures, TheSameInAnAllGather) { stop_often(all_gather); }
+TEST(ArenaFailures, TheSameInAnExchange) { stop_often(exchange); }
 
 TEST(ArenaFailures, AKilledRankLeavesItsNameAndItsMemory) {
   ForkedRanks ranks(2,
