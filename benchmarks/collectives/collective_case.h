@@ -14,8 +14,7 @@ enum class Op { kAllReduce, kBroadcast, kReduce, kAllGather, kReduceScatter, kAl
 inline constexpr Op kAllOps[] = {Op::kAllReduce,     Op::kBroadcast, Op::kReduce,   Op::kAllGather,
                                  Op::kReduceScatter, Op::kAllToAll,  Op::kSendRecv, Op::kBarrier};
 enum class DType { kFloat32, kBFloat16 };
-/// Where tensors live: each rank's own memory, or memory that all ranks share (shm_empty).
-/// Whose tensors: of this process alone; of shm_empty; ordinary ones, from the shared allocator.
+/// Where tensors live: each rank's own memory; memory that all ranks share, by shm_empty or by the shared allocator.
 enum class Memory { kPrivate, kShared, kAllocator };
 
 /// "all_gather_single", "send_recv": the public function's name.

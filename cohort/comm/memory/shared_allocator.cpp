@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
-#include <mutex>
 #include <stdexcept>
 
 #include "cohort/base/env.h"

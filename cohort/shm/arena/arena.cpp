@@ -38,7 +38,6 @@ base::Result<Arena*> Arena::create(size_t reserved_bytes) {
   if (!memory) return memory.error();
   madvise((*memory)->data(), (*memory)->size(), MADV_DONTDUMP);
   watch_forks();
-  SharedMemory::watch_forks();
   auto* const arena = new Arena(std::move(*memory), std::move(fd));
   auto& known = arenas();
   const std::lock_guard lock(known.mutex);
