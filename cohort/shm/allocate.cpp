@@ -76,5 +76,7 @@ Outcome Group::allocate(size_t num_bytes, void** memory, const CallOptions& opti
 
 void Group::release(void* memory) { Regions::release(memory); }
 size_t Group::num_allocated_bytes() { return Regions::num_bytes(); }
+bool Group::has_arenas() const { return state_->regions.has_arenas(); }
+void Group::set_staged_bytes(size_t num_bytes) { staged_bytes = num_bytes; }
 
 }  // namespace cohort::shm

@@ -129,6 +129,12 @@ class Group {
   static void release(void* memory);
   /// Bytes of allocate()d memory that this process holds, its own parts alone. Any thread.
   static size_t num_allocated_bytes();
+  /// Whether operations find tensors in the ranks' arenas (arena/process_arena.h). Settled when the group was joined, the same
+  /// on all ranks. Any thread.
+  bool has_arenas() const;
+  /// Up to this many bytes operations copy tensors although they lie in shared memory, as one round with copies is faster than
+  /// two without. For tests; the default is 16 KiB. All ranks alike.
+  static void set_staged_bytes(size_t num_bytes);
 
   /// For a thread that has something else to do while others are not there. Not collective. Tells them that this rank is about
   /// to run its next operation, which it must do in any case, and soon; returns true as soon as all have said so or are in that

@@ -21,8 +21,8 @@
 
 namespace cohort::shm {
 
-/// Up to here one round with copies is faster than two without.
-constexpr size_t kStagedBytes = 16 << 10;
+/// See Group::set_staged_bytes().
+inline std::atomic<size_t> staged_bytes = size_t{16} << 10;
 
 inline int name_of_rank(const GroupOptions& options, int rank) {
   return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];

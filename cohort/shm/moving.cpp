@@ -31,7 +31,7 @@ Outcome share_broadcast(Collective& collective, size_t num_bytes, int root) {
 Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int root) {
   const bool is_root = collective.rank() == root;
   const Windows windows{num_bytes, collective.slot_bytes()};
-  if (num_bytes > kStagedBytes) collective.offer(data, num_bytes);
+  if (num_bytes > staged_bytes) collective.offer(data, num_bytes);
   if (windows.size() == 0) return collective.open();
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto window = windows[i];
@@ -58,7 +58,7 @@ struct AllGather {
 
   // To have one's part written to all is less to read than to read everybody's, but needs all of the results in one piece.
   void offer() const {
-    if (num_bytes <= kStagedBytes) return;
+    if (num_bytes <= staged_bytes) return;
     for (int peer = 0; peer < size(); ++peer) {
       if (peer != rank() && do_overlap(in, num_bytes, outs[peer], num_bytes)) return;
     }
@@ -113,7 +113,7 @@ struct AllGather {
 Outcome run_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes, int root) {
   const int rank = collective.rank();
   const Windows windows{num_bytes, collective.slot_bytes()};
-  if (num_bytes > kStagedBytes) collective.offer(in, num_bytes);
+  if (num_bytes > staged_bytes) collective.offer(in, num_bytes);
   if (windows.size() == 0) return collective.open();
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto window = windows[i];
@@ -200,7 +200,7 @@ struct AllToAll {
     for (size_t peer = 0; peer < size(); ++peer) {
       if (do_overlap(ins[0], total, outs[peer], out_counts[peer] * element_size)) return;
     }
-    if (total > kStagedBytes) collective.offer(ins[0], total);
+    if (total > staged_bytes) collective.offer(ins[0], total);
   }
 
   Outcome read_from_all() const {

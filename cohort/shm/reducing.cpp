@@ -202,7 +202,7 @@ struct AllReduce {
     const auto num_bytes = bytes(count);
     if (num_bytes <= Collective::kInlineBytes) return run_inline();
     const bool is_in_place = in == out || !has_result();
-    if (is_in_place && num_bytes > kStagedBytes) collective.offer(in, num_bytes);
+    if (is_in_place && num_bytes > staged_bytes) collective.offer(in, num_bytes);
     if (is_direct()) return run_direct(direct_windows());
     return run_pipelined({count, collective.slot_bytes() / reducer.element_size()});
   }
@@ -254,7 +254,7 @@ struct ReduceScatter {
   // All parts, if they lie in one piece, and the result goes to none that others read.
   void offer() const {
     const auto total = bytes(count) * static_cast<size_t>(size());
-    if (total <= kStagedBytes || !are_adjacent(ins, bytes(count), size())) return;
+    if (total <= staged_bytes || !are_adjacent(ins, bytes(count), size())) return;
     if (out != ins[rank()] && do_overlap(out, bytes(count), ins[0], total)) return;
     collective.offer(ins[0], total);
   }

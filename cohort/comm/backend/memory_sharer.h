@@ -10,6 +10,8 @@ class MemorySharer {
   virtual ~MemorySharer() = default;
   /// Collective. See shm_empty.h.
   virtual at::Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) = 0;
+  /// Not collective. See shm_empty.h.
+  virtual bool shares_tensors() const = 0;
 };
 
 }  // namespace cohort::comm

@@ -15,6 +15,13 @@ bool has_shared_memory(const Group& group) {
   return is_member(group) && capability_of(group, c10::DeviceType::CPU).shares_memory;
 }
 
+bool shares_tensors(const Group& group) {
+  if (!has_shared_memory(group)) return false;
+  const auto backend = any_backend(group);
+  const auto* const sharer = dynamic_cast<const MemorySharer*>(find_serving(*backend, c10::DeviceType::CPU));
+  return sharer && sharer->shares_tensors();
+}
+
 at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, const Group& group) {
   const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(is_member(group), "shm_empty: this rank is not a member of the given group");

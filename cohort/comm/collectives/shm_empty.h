@@ -20,6 +20,10 @@ COHORT_API at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& 
 /// True if shm_empty works on `group`. The same on all of its ranks.
 COHORT_API bool has_shared_memory(const Group& group = {});
 
+/// True if every rank of `group` has the shared allocator (comm/memory/shared_allocator.h) and the others can map it: operations
+/// on ordinary CPU tensors in it move each byte once, too. The same on all of its ranks.
+COHORT_API bool shares_tensors(const Group& group = {});
+
 /// Bytes of shm_empty's tensors that this process holds. Any thread.
 COHORT_API size_t shm_memory_allocated();
 

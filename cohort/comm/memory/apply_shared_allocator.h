@@ -9,4 +9,7 @@ namespace cohort::comm {
 /// Throws c10::ValueError for a malformed variable, and as use_shared_allocator().
 COHORT_BINDING_API void apply_shared_allocator(bool is_wanted);
 
+/// shm::Group::set_staged_bytes().
+COHORT_TEST_API void set_staged_bytes(size_t num_bytes);
+
 }  // namespace cohort::comm

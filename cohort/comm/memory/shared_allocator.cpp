@@ -4,21 +4,22 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 
 #include "cohort/base/env.h"
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/shm/arena/process_arena.h"
+#include "cohort/shm/group.h"
 
 namespace cohort {
 namespace {
 
-// Below it malloc recycles blocks itself, and operations copy what they move.
-constexpr size_t kLeastBytes = 64 << 10;
-
 std::atomic<bool> is_installed = false;
-std::atomic<size_t> reserved_bytes = 0;  // as asked for, also for a forked child's
+// As asked for, also for a forked child's.
+std::atomic<size_t> reserved_bytes = 0;
+std::atomic<size_t> least_bytes = SharedAllocatorOptions().least_bytes;
 
 // What was LibTorch's allocator before: for small tensors, and where there is no room.
 c10::Allocator& fallback() {
@@ -36,7 +37,7 @@ void release_block(void* block) {
 class SharedAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t num_bytes) override {
-    auto* const arena = num_bytes < kLeastBytes ? nullptr : shm::process_arena();
+    auto* const arena = num_bytes < least_bytes ? nullptr : shm::process_arena();
     auto* const block = arena ? arena->take(num_bytes) : nullptr;
     if (!block) return owned(fallback().raw_allocate(num_bytes));
     c10::profiledCPUMemoryReporter().New(block, num_bytes);
@@ -62,6 +63,7 @@ void use_shared_allocator(const SharedAllocatorOptions& options) {
         base::Error("use_shared_allocator cannot reserve memory for tensors").caused_by(arena.error()).describe());
   }
   if (is_installed.exchange(true)) return;
+  least_bytes = std::max<size_t>(options.least_bytes, 1);
   fallback();  // before it is replaced
   c10::SetCPUAllocator(new SharedAllocator, /*priority=*/100);
 }
@@ -85,5 +87,7 @@ void comm::apply_shared_allocator(bool is_wanted) {
   TORCH_CHECK_VALUE(variable.ok(), variable.error().describe());
   if (is_wanted || is_installed || variable.value().value_or(false)) use_shared_allocator();
 }
+
+void comm::set_staged_bytes(size_t num_bytes) { shm::Group::set_staged_bytes(num_bytes); }
 
 }  // namespace cohort

@@ -30,6 +30,8 @@ struct SharedAllocatorOptions {
   /// Address space that is reserved, once. 0: as much as the host has memory, at most 256 GiB. Tensors that find no room there
   /// come from malloc.
   size_t reserved_bytes = 0;
+  /// Smaller tensors come from malloc, which recycles blocks of that size itself.
+  size_t least_bytes = 64 << 10;
 };
 
 /// Makes it LibTorch's allocator for CPU tensors from now on. Does nothing if it is already. Thread-safe.

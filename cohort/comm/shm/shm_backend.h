@@ -73,6 +73,7 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
   void shutdown() override { session_->complete_and_close(); }
 
   Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) override;
+  bool shares_tensors() const override { return session_->shares_tensors(); }
 
  private:
   struct Request {

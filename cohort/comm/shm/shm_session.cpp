@@ -72,6 +72,7 @@ ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& 
       identity_{request.group_name, base::host_name(), request.rank, request.world_size},
       watch_(request.watch),
       cores_(cores),
+      shares_tensors_(group->has_arenas()),
       timeout_(request.timeout),
       group_(std::move(group)),
       find_obstacle_([this] { return find_obstacle(); }) {}

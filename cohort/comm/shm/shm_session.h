@@ -60,6 +60,8 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   ~ShmSession() override;
 
   const ShmIdentity& identity() const { return identity_; }
+  /// shm::Group::has_arenas().
+  bool shares_tensors() const { return shares_tensors_; }
   void set_timeout(std::chrono::milliseconds timeout);
 
   /// Runs a work that nobody else knows, unless others are queued before it: then returns false.
@@ -154,6 +156,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   const ShmIdentity identity_;
   const std::shared_ptr<OperationWatch> watch_;
   const Cores cores_;
+  const bool shares_tensors_;
   std::atomic<std::chrono::milliseconds> timeout_;
 
   /// Held while group_ is used by other threads than the one that runs operations, and (alone) while it is destroyed.

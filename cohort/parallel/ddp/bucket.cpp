@@ -9,6 +9,7 @@
 
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/device_streams.h"
+#include "cohort/parallel/ddp/in_place.h"
 
 namespace cohort::ddp {
 namespace {
@@ -56,7 +57,7 @@ void scale_into(const at::Tensor& destination, const at::Tensor& source, double 
 }
 
 Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents,
-               at::Tensor gradients)
+               at::Tensor gradients, const std::vector<char>& in_place)
     : indices_(std::move(indices)),
       is_sparse_(!contents.defined()),
       contents_(std::move(contents)),
@@ -64,6 +65,13 @@ Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& param
   if (is_sparse_) return;
   int64_t offset = 0;
   for (const size_t index : indices_) {
+    is_in_place_.push_back(!in_place.empty() && in_place[index]);
+    if (is_in_place_.back()) {
+      has_in_place_ = true;
+      slots_.emplace_back();
+      aliases_.emplace_back();
+      continue;
+    }
     slots_.push_back(alias_of(contents_, offset, parameters[index]));
     aliases_.push_back(gradients_.is_same(contents_) ? slots_.back() : alias_of(gradients_, offset, parameters[index]));
     offset += parameters[index].numel();
@@ -76,6 +84,8 @@ at::Tensor Bucket::take(size_t slot, const at::Tensor& parameter, int world_size
     take_sparse(parameter, world_size, averaging);
     return {};
   }
+  if (is_in_place_[slot]) return take_in_place(slot, parameter);
+  if (has_in_place_) averaging = Averaging::kNone;
   const auto& place = slots_[slot];
   auto& grad = parameter.mutable_grad();
   if (!grad.defined()) {
@@ -95,6 +105,40 @@ at::Tensor Bucket::take(size_t slot, const at::Tensor& parameter, int world_size
     place.copy_(grad);
   }
   return in_place ? at::Tensor() : std::exchange(grad, aliases_[slot]);
+}
+
+at::Tensor Bucket::take_in_place(size_t slot, const at::Tensor& parameter) {
+  auto& grad = parameter.mutable_grad();
+  auto& taken = aliases_[slot];
+  if (!grad.defined()) {
+    taken = at::zeros_like(parameter, at::MemoryFormat::Preserve);
+    return {};
+  }
+  check_matches(grad, parameter, parameter);
+  if (can_be_reduced_in_place(grad, parameter)) {
+    taken = grad;
+    return {};
+  }
+  taken = at::empty_like(parameter, at::MemoryFormat::Preserve).copy_(grad);
+  return std::exchange(grad, taken);
+}
+
+std::vector<at::Tensor> Bucket::parts() const {
+  std::vector<at::Tensor> parts;
+  if (!has_in_place_ || contents_.numel() > 0) parts.push_back(contents_);
+  for (size_t slot = 0; slot < indices_.size(); ++slot) {
+    if (is_in_place_[slot]) parts.push_back(in_order_of_memory(aliases_[slot]));
+  }
+  return parts;
+}
+
+std::vector<at::Tensor> Bucket::zero_parts(const std::vector<at::Tensor>& parameters) const {
+  std::vector<at::Tensor> parts;
+  if (!has_in_place_ || contents_.numel() > 0) parts.push_back(at::zeros_like(contents_));
+  for (size_t slot = 0; slot < indices_.size(); ++slot) {
+    if (is_in_place_[slot]) parts.push_back(at::zeros({parameters[indices_[slot]].numel()}, contents_.options()));
+  }
+  return parts;
 }
 
 std::vector<at::Tensor> Bucket::take_all(const std::vector<at::Tensor>& parameters, int world_size,
@@ -145,16 +189,20 @@ void Bucket::accept(const at::Tensor& result) {
   gradients_.copy_(result.reshape(-1));
 }
 
-void Bucket::give(size_t slot, const at::Tensor& parameter) const {
+void Bucket::give(size_t slot, const at::Tensor& parameter) {
   if (is_sparse_) return;
   auto& grad = parameter.mutable_grad();
-  if (grad.defined() && grad.const_data_ptr() == aliases_[slot].const_data_ptr()) return;
-  grad = aliases_[slot];
+  if (!grad.defined() || grad.const_data_ptr() != aliases_[slot].const_data_ptr()) grad = aliases_[slot];
+  forget(slot);
+}
+
+void Bucket::forget(size_t slot) {
+  if (!is_sparse_ && is_in_place_[slot]) aliases_[slot].reset();
 }
 
 void Bucket::adopt(size_t slot, const at::Tensor& parameter) {
   auto& grad = parameter.mutable_grad();
-  if (is_sparse_ || !grad.defined() || grad.is_sparse()) return;
+  if (is_sparse_ || is_in_place_[slot] || !grad.defined() || grad.is_sparse()) return;
   const at::NoGradGuard no_grad;
   aliases_[slot].copy_(grad);
   grad = aliases_[slot];

@@ -1,6 +1,5 @@
-/// Bucket: one flat tensor in which the gradients of several parameters live side by side, reduced in one operation.
-///
-/// Gradients are aliases of the flat tensor: see alias_of() of bucket_memory.h.
+/// Bucket: gradients of several parameters that are reduced in one operation. They live side by side in one flat tensor, as
+/// aliases of it (alias_of() of bucket_memory.h), or each where autograd has put it (in_place.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,12 +27,19 @@ class COHORT_TEST_API Bucket {
   /// Requires parameters of one dtype on one device, or a single one with a sparse gradient. `contents`: a flat tensor of all
   /// their elements for the gradients to live in; undefined for a sparse one. Gradients that arrive in another dtype than that
   /// of the parameters are reduced in `contents`, of the dtype they have, and live in `gradients`, another flat tensor.
+  /// `in_place`: a flag per parameter, or none: gradients that take no room in `contents`. The reduction of a bucket that has
+  /// such divides, so that take() does not.
   Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& parameters, at::Tensor contents,
-         at::Tensor gradients = {});
+         at::Tensor gradients = {}, const std::vector<char>& in_place = {});
 
   const std::vector<size_t>& indices() const { return indices_; }
   bool is_sparse() const { return is_sparse_; }
-  /// The tensor to reduce. Sparse: the parameter's gradient itself.
+  bool has_in_place() const { return has_in_place_; }
+  /// What to reduce: plain tensors, in the same order on all ranks. Once all gradients are taken.
+  std::vector<at::Tensor> parts() const;
+  /// Zeros in place of parts(): of a rank that takes part without gradients.
+  std::vector<at::Tensor> zero_parts(const std::vector<at::Tensor>& parameters) const;
+  /// The flat tensor. Sparse: the parameter's gradient itself.
   const at::Tensor& contents() const { return contents_; }
   /// Where the gradients live after the reduction; undefined for a sparse one.
   const at::Tensor& gradients() const { return gradients_; }
@@ -46,7 +52,9 @@ class COHORT_TEST_API Bucket {
   /// What a communication hook has made of the bucket becomes its contents. Throws c10::Error for another number of elements.
   void accept(const at::Tensor& result);
   /// After the reduction: makes the slot the parameter's gradient, whatever it was.
-  void give(size_t slot, const at::Tensor& parameter) const;
+  void give(size_t slot, const at::Tensor& parameter);
+  /// After the reduction, in place of give(): the parameter keeps the gradient it has.
+  void forget(size_t slot);
   /// take() for all slots of a dense bucket at once; averages by a division of the whole bucket.
   std::vector<at::Tensor> take_all(const std::vector<at::Tensor>& parameters, int world_size, Averaging averaging);
   /// Keeps gradients that live in an older bucket when the buckets are rebuilt.
@@ -58,13 +66,17 @@ class COHORT_TEST_API Bucket {
 
  private:
   void take_sparse(const at::Tensor& parameter, int world_size, Averaging averaging);
+  at::Tensor take_in_place(size_t slot, const at::Tensor& parameter);
 
   std::vector<size_t> indices_;
   bool is_sparse_;
+  bool has_in_place_ = false;
+  std::vector<char> is_in_place_;  // by slot
   at::Tensor contents_;
-  at::Tensor gradients_;             // contents_, or apart from it
-  std::vector<at::Tensor> slots_;    // in contents_
-  std::vector<at::Tensor> aliases_;  // in gradients_
+  at::Tensor gradients_;           // contents_, or apart from it
+  std::vector<at::Tensor> slots_;  // in contents_
+  std::vector<at::Tensor>
+      aliases_;  // in gradients_; of a slot in place: what was taken, until it is given or forgotten
 };
 
 /// destination = source * factor, bitwise as at::mul computes it. Same shape, dtype and device.

@@ -9,12 +9,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/ddp/agree_on_buckets.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
+#include "cohort/parallel/ddp/in_place.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/unfinished_step.h"
 
@@ -73,8 +76,9 @@ void OverlapEngine::install_buckets(BucketPlan plan) {
   times_.set_buckets(plan_.size());
   filling_.assign(plan_.size(), {});
   places_.resize(parameters_.size());
+  const auto in_place = hook_ ? std::vector<char>(parameters_.size()) : find_in_place(parameters_, infos_, options_);
   for (const auto& indices : plan_) {
-    auto& bucket = buckets_.emplace_back(make_bucket(indices));
+    auto& bucket = buckets_.emplace_back(make_bucket(indices, in_place));
     bucket.num_pending = indices.size();
     for (size_t slot = 0; slot < indices.size(); ++slot) {
       places_[indices[slot]] = {buckets_.size() - 1, slot};
@@ -83,11 +87,18 @@ void OverlapEngine::install_buckets(BucketPlan plan) {
   }
 }
 
-Bucket OverlapEngine::make_bucket(const std::vector<size_t>& indices) const {
+Bucket OverlapEngine::make_bucket(const std::vector<size_t>& indices, const std::vector<char>& in_place) const {
   const bool is_sparse = infos_[indices.front()].is_sparse;
   TORCH_CHECK(!is_sparse || indices.size() == 1,
               "Buckets with more than one variable cannot include variables that expect a sparse gradient.");
   if (is_sparse || !fills_buckets()) return {indices, parameters_, at::Tensor()};
+  std::vector<size_t> packed;
+  std::copy_if(indices.begin(), indices.end(), std::back_inserter(packed), [&](size_t i) { return !in_place[i]; });
+  if (packed.size() < indices.size()) {
+    auto contents = packed.empty() ? at::empty({0}, parameters_[indices.front()].options().requires_grad(false))
+                                   : make_bucket_memory(parameters_, packed, options_.process_group, gradient_dtype_);
+    return {indices, parameters_, std::move(contents), {}, in_place};
+  }
   auto contents = make_bucket_memory(parameters_, indices, options_.process_group, gradient_dtype_);
   if (contents.scalar_type() == infos_[indices.front()].dtype) return {indices, parameters_, std::move(contents)};
   return {indices, parameters_, contents,
@@ -112,6 +123,7 @@ void OverlapEngine::reset() {
   for (auto& bucket : buckets_) {
     bucket.work.reset();
     bucket.future.reset();
+    for (size_t slot = 0; slot < bucket.indices().size(); ++slot) bucket.forget(slot);
   }
 }
 
@@ -247,7 +259,9 @@ void OverlapEngine::register_comm_hook(CommHook hook) {
       "register_comm_hook cannot be called while backward runs, or after one that is not finished: buckets have "
       "gradients already. Register the communication hook before backward().");
   hook_ = std::move(hook);
-  if (world_size_ == 1) install_buckets(BucketPlan(plan_));
+  const bool has_in_place =
+      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.has_in_place(); });
+  if (world_size_ == 1 || has_in_place) install_buckets(BucketPlan(plan_));
 }
 
 // See [Note: communication hook].
@@ -294,7 +308,7 @@ void OverlapEngine::launch_full_buckets() {
     auto& bucket = buckets_[next_bucket_];
     if (world_size_ == 1 || reduces_at_end(next_bucket_) || is_skipped(bucket)) continue;
     times_.launched(next_bucket_);
-    bucket.work = all_reduce(bucket.contents());
+    bucket.work = reduce(bucket);
   }
   if (next_bucket_ == buckets_.size() && searches_unused() && !runs_in_caller_) reduce_use_counts();
 }
@@ -303,7 +317,7 @@ void OverlapEngine::launch_full_buckets() {
 void OverlapEngine::reduce_at_end(size_t bucket) {
   if (hook_ || !reduces_at_end(bucket) || buckets_[bucket].work || is_skipped(buckets_[bucket])) return;
   times_.launched(bucket);
-  buckets_[bucket].work = all_reduce(buckets_[bucket].contents());
+  buckets_[bucket].work = reduce(buckets_[bucket]);
   times_.finished(bucket);  // this thread has reduced it
 }
 
@@ -319,6 +333,20 @@ c10::intrusive_ptr<c10d::Work> OverlapEngine::all_reduce(const at::Tensor& tenso
   c10d::AllreduceOptions options;
   options.asyncOp = is_expecting_;
   return options_.process_group->getBackend(tensor.device().type())->allreduce(tensors, options);
+}
+
+// See [Note: in place].
+c10::intrusive_ptr<c10d::Work> OverlapEngine::reduce_parts(std::vector<at::Tensor> parts) {
+  const auto purpose = called_for(base::Purpose::kDdpGradients, base::Purpose::kReducerGradients);
+  const auto backend = options_.process_group->getBackend(c10::DeviceType::CPU);
+  c10d::AllreduceCoalescedOptions options;
+  options.reduceOp = premul_sum(1.0 / divisor_);
+  options.asyncOp = is_expecting_;
+  return parts.size() == 1 ? backend->allreduce(parts, options) : backend->allreduce_coalesced(parts, options);
+}
+
+c10::intrusive_ptr<c10d::Work> OverlapEngine::reduce(const Bucket& bucket) {
+  return bucket.has_in_place() ? reduce_parts(bucket.parts()) : all_reduce(bucket.contents());
 }
 
 std::unique_ptr<GradientEngine> make_overlap_engine(EngineInput input) {

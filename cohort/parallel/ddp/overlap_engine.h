@@ -17,6 +17,9 @@
 /// What no hook brings, the gradients of unused parameters, is saved and zeroed in the caller's streams of prepare(): the
 /// optimizer's last step may still be pending there, and whichever hook comes first runs elsewhere.
 ///
+/// [Note: in place] Large gradients stay where autograd has put them on hosts that are one memory, see in_place.h; a bucket is
+/// then reduced in several parts, by one operation.
+///
 /// [Note: communication hook] It is foreign code: it runs without the lock, in one thread at a time, so that it is given the
 /// buckets in order. A thread that fills a bucket meanwhile leaves it to the one that is in the hook.
 #pragma once
@@ -96,7 +99,7 @@ class OverlapEngine final : public GradientEngine {
   bool should_rebuild() const { return !has_rebuilt_ && !searches_unused(); }
 
   void install_buckets(BucketPlan plan);
-  Bucket make_bucket(const std::vector<size_t>& indices) const;
+  Bucket make_bucket(const std::vector<size_t>& indices, const std::vector<char>& in_place) const;
   void check_prior_step_finished() const;
   ExtraGradient extra_gradient(size_t index) const;
   base::CalledFor called_for(base::Purpose of_module, base::Purpose of_reducer) const;
@@ -112,6 +115,8 @@ class OverlapEngine final : public GradientEngine {
     return runs_in_caller_ && (bucket + 1 == buckets_.size() || !has_core_to_overlap_);
   }
   c10::intrusive_ptr<c10d::Work> all_reduce(const at::Tensor& tensor);
+  c10::intrusive_ptr<c10d::Work> reduce_parts(std::vector<at::Tensor> parts);
+  c10::intrusive_ptr<c10d::Work> reduce(const Bucket& bucket);
   void reduce_at_end(size_t bucket);
   void reduce_rest();
   void await_reduction(Bucket& bucket);

@@ -123,6 +123,10 @@ void OverlapEngine::shadow_step() {
   const bool is_first = options_.static_graph && !std::exchange(has_shared_graph_, true);
   if (is_first) shadow_use_counts();
   for (size_t i = 0; i < buckets_.size(); ++i) {
+    if (buckets_[i].has_in_place()) {
+      reduce_parts(buckets_[i].zero_parts(parameters_))->wait();
+      continue;
+    }
     const auto zeros = zeros_of_bucket(parameters_, plan_[i], infos_[plan_[i].front()].is_sparse, gradient_dtype_);
     if (hook_) {
       result_of(call_hook(i, zeros));
@@ -170,7 +174,10 @@ void OverlapEngine::hand_out_gradients() {
     std::vector<size_t> given;
     for (size_t slot = 0; slot < bucket.indices().size(); ++slot) {
       const auto index = bucket.indices()[slot];
-      if (counts_uses() && is_unused_everywhere(index)) continue;
+      if (counts_uses() && is_unused_everywhere(index)) {
+        bucket.forget(slot);
+        continue;
+      }
       bucket.give(slot, parameters_[index]);
       if (observer_) given.push_back(index);
     }

@@ -51,7 +51,8 @@ bool is_shm() { return test::backend_of_tests() == "shm"; }
 std::string process(int rank) { return "rank " + std::to_string(rank) + " \\(pid [0-9]+ on [^ ]+\\) "; }
 
 std::string head(int rank) {
-  return "training\n\\[cohort\\] (all_reduce|broadcast) #[0-9]+ on group \"default_pg\" failed\n  rank " +
+  return "training\n\\[cohort\\] (all_reduce|all_reduce_coalesced|broadcast) #[0-9]+ on group \"default_pg\" failed\n  "
+         "rank " +
          std::to_string(rank) + " of 3 on [^ ]+, backend " + test::backend_of_tests() +
          ", [0-9.]+ [KMi]*B float32\n  caused by: ";
 }
@@ -80,7 +81,8 @@ std::string text_of_the_stopped(int rank) {
   }
   const std::string no_answer = "no answer from the other ranks within the group's time-out of 4.0 s\n";
   return head(rank) + "(" + no_answer + "  caused by: " + process(1) + "has not arrived: it " + is_stopped + "|" +
-         process(2 - rank) + "gave up in (all_reduce|broadcast) #[0-9]+ on group \"default_pg\": " + no_answer + told +
+         process(2 - rank) +
+         "gave up in (all_reduce|all_reduce_coalesced|broadcast) #[0-9]+ on group \"default_pg\": " + no_answer + told +
          ")  caused by: [^\n]*\n" + hint;
 }
 

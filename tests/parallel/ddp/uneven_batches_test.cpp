@@ -121,7 +121,7 @@ TEST(DdpUneven, BuffersMessage) {
 }
 
 TEST(DdpUneven, GradientsMessage) {
-  expect_mismatch("uneven_gradients", "all_reduce", ", 8 B float32", "all_reduce\\(SUM\\) of 2 float32",
+  expect_mismatch("uneven_gradients", "all_reduce", ", 8 B float32", "all_reduce\\((PREMUL_)?SUM\\) of 2 float32",
                   "all_reduce\\(SUM, float32 \\[2\\]\\)",
                   "DistributedDataParallel's exchange of gradients in a backward pass");
 }
