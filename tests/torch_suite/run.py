@@ -68,6 +68,8 @@ def combinations(options):
 
 def run_combination(options, explanations, mode, world_size, answer):
     """In a process of its own, as the suite reads the world size while it is imported. Sends outcomes, then None."""
+    if world_size == 3:  # once with the shared allocator
+        os.environ.setdefault("COHORT_SHARED_ALLOCATOR", "1")
     cases, names = suite.load(options.backend, world_size, mode)
     if stale := [each for each in explanations if not hasattr(cases, each.test)]:
         raise SystemExit(f"{options.explained.name}:{stale[0].line}: PyTorch {torch.__version__} has no test {stale[0].test}")
