@@ -45,6 +45,12 @@ TensorList as_real(const TensorList& tensors) {
   return result;
 }
 
+TensorList real_list(const at::Tensor& tensor) {
+  TensorList list(1, tensor);
+  if (tensor.defined() && tensor.is_complex()) list[0] = at::view_as_real(tensor);
+  return list;
+}
+
 WorkPtr finish(WorkPtr work, bool async_op) {
   if (!async_op && work) work->wait();
   return work;

@@ -15,6 +15,8 @@ int to_group_rank(const Group& group, RankArgument rank);
 /// Complex numbers travel as pairs of reals, as in PyTorch.
 at::Tensor as_real(const at::Tensor& tensor);
 TensorList as_real(const TensorList& tensors);
+/// as_real(tensor) alone in a list.
+TensorList real_list(const at::Tensor& tensor);
 /// Waits unless `async_op`.
 WorkPtr finish(WorkPtr work, bool async_op);
 

@@ -13,6 +13,8 @@ struct CoalescedCall {
   ReduceOp op = ReduceOp::SUM;
 };
 
+/// True if the calling thread coalesces on any group.
+bool coalesces();
 /// True if the calling thread coalesces on `group` (not null): the call has been kept.
 bool keep_for_coalescing(const Group& group, CoalescedCall call);
 

@@ -85,6 +85,8 @@ WorkPtr run(const CoalescingCollector& collector, bool async_op) {
 
 namespace comm {
 
+bool coalesces() { return !collectors().empty(); }
+
 bool keep_for_coalescing(const Group& group, CoalescedCall call) {
   for (auto* collector : collectors()) {
     if (collector->group != group) continue;

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/coalesced_calls.h"
 #include "cohort/comm/group/world.h"
@@ -17,14 +18,15 @@ using comm::as_real;
 using comm::backend_for;
 using comm::CoalescedCall;
 using comm::finish;
+using comm::real_list;
 using comm::resolve;
 using comm::skips;
 using comm::to_group_rank;
 
 void check_reducible(const at::Tensor& tensor, const ReduceOp& op, const char* operation) {
+  if (!tensor.defined() || !tensor.is_complex()) return;
   const bool sums = op == ReduceOp::SUM || op == ReduceOp::AVG || op == ReduceOp::PREMUL_SUM;
-  TORCH_CHECK_VALUE(!tensor.defined() || !tensor.is_complex() || sums, operation,
-                    " does not support this ReduceOp on complex tensors");
+  TORCH_CHECK_VALUE(sums, operation, " does not support this ReduceOp on complex tensors");
 }
 
 // The supplement's name is the one that all supported releases have; ReduceOp's own constructor forgets it.
@@ -94,12 +96,13 @@ ReduceOp premul_sum(const at::Tensor& factor) {
 
 WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_reduce")) return {};
   check_reducible(tensor, options.op, "all_reduce");
-  TensorList tensors{as_real(tensor)};
+  auto tensors = real_list(tensor);
   const auto backend = backend_for(options.group, tensor, "all_reduce");
-  if (comm::keep_for_coalescing(resolve(options.group),
-                                {CoalescedCall::Kind::kAllReduce, {}, tensors[0], options.op})) {
+  if (comm::coalesces() && comm::keep_for_coalescing(resolve(options.group),
+                                                     {CoalescedCall::Kind::kAllReduce, {}, tensors[0], options.op})) {
     return {};
   }
   c10d::AllreduceOptions engine_options;
@@ -110,9 +113,10 @@ WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
 
 WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "broadcast")) return {};
   const auto backend = backend_for(options.group, tensor, "broadcast");
-  TensorList tensors{as_real(tensor)};
+  auto tensors = real_list(tensor);
   c10d::BroadcastOptions engine_options;
   engine_options.rootRank = to_group_rank(options.group, src);
   engine_options.asyncOp = options.async_op;
@@ -121,10 +125,11 @@ WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOp
 
 WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "reduce")) return {};
   check_reducible(tensor, options.op, "reduce");
   const auto backend = backend_for(options.group, tensor, "reduce");
-  TensorList tensors{as_real(tensor)};
+  auto tensors = real_list(tensor);
   c10d::ReduceOptions engine_options;
   engine_options.reduceOp = options.op;
   engine_options.rootRank = to_group_rank(options.group, dst);
@@ -134,11 +139,12 @@ WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& 
 
 WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input, const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_gather")) return {};
   const auto backend = backend_for(options.group, input, "all_gather");
   check_list(outputs, input, options.group, "all_gather");
   std::vector<TensorList> output_lists{as_real(outputs)};
-  TensorList inputs{as_real(input)};
+  auto inputs = real_list(input);
   c10d::AllgatherOptions engine_options;
   engine_options.asyncOp = options.async_op;
   return finish(backend->allgather(output_lists, inputs, engine_options), options.async_op);
@@ -146,13 +152,14 @@ WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input, const Col
 
 WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_gather_single")) return {};
   const auto backend = backend_for(options.group, input, "all_gather_single");
   check_elements(output, input, options.group, "all_gather_single");
   auto real_output = as_real(output);
   auto real_input = as_real(input);
-  if (comm::keep_for_coalescing(resolve(options.group),
-                                {CoalescedCall::Kind::kAllGatherSingle, real_output, real_input})) {
+  if (comm::coalesces() && comm::keep_for_coalescing(resolve(options.group), {CoalescedCall::Kind::kAllGatherSingle,
+                                                                              real_output, real_input})) {
     return {};
   }
   c10d::AllgatherOptions engine_options;
@@ -162,6 +169,7 @@ WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, con
 
 WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument dst, const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "gather")) return {};
   const auto backend = backend_for(options.group, input, "gather");
   c10d::GatherOptions engine_options;
@@ -169,13 +177,14 @@ WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument 
   engine_options.asyncOp = options.async_op;
   const bool is_root = engine_options.rootRank == get_rank(options.group);
   auto output_lists = root_list(outputs, input, options.group, is_root, "gather", "outputs");
-  TensorList inputs{as_real(input)};
+  auto inputs = real_list(input);
   return finish(backend->gather(output_lists, inputs, engine_options), options.async_op);
 }
 
 WorkPtr scatter(const at::Tensor& output, const TensorList& inputs, RankArgument src,
                 const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "scatter")) return {};
   const auto backend = backend_for(options.group, output, "scatter");
   c10d::ScatterOptions engine_options;
@@ -183,17 +192,18 @@ WorkPtr scatter(const at::Tensor& output, const TensorList& inputs, RankArgument
   engine_options.asyncOp = options.async_op;
   const bool is_root = engine_options.rootRank == get_rank(options.group);
   auto input_lists = root_list(inputs, output, options.group, is_root, "scatter", "inputs");
-  TensorList outputs{as_real(output)};
+  auto outputs = real_list(output);
   return finish(backend->scatter(outputs, input_lists, engine_options), options.async_op);
 }
 
 WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "reduce_scatter")) return {};
   const auto backend = backend_for(options.group, output, "reduce_scatter");
   check_list(inputs, output, options.group, "reduce_scatter");
   check_reducible(output, options.op, "reduce_scatter");
-  TensorList outputs{as_real(output)};
+  auto outputs = real_list(output);
   std::vector<TensorList> input_lists{as_real(inputs)};
   c10d::ReduceScatterOptions engine_options;
   engine_options.reduceOp = options.op;
@@ -203,14 +213,15 @@ WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs, const
 
 WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "reduce_scatter_single")) return {};
   const auto backend = backend_for(options.group, output, "reduce_scatter_single");
   check_elements(input, output, options.group, "reduce_scatter_single");
   check_reducible(output, options.op, "reduce_scatter_single");
   auto real_output = as_real(output);
   auto real_input = as_real(input);
-  if (comm::keep_for_coalescing(resolve(options.group),
-                                {CoalescedCall::Kind::kReduceScatterSingle, real_output, real_input, options.op})) {
+  if (comm::coalesces() && comm::keep_for_coalescing(resolve(options.group), {CoalescedCall::Kind::kReduceScatterSingle,
+                                                                              real_output, real_input, options.op})) {
     return {};
   }
   c10d::ReduceScatterOptions engine_options;
@@ -221,6 +232,7 @@ WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
 
 WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs, const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_to_all")) return {};
   const auto size = static_cast<size_t>(resolve(options.group)->getSize());
   TORCH_CHECK_VALUE(inputs.size() == size, "all_to_all needs one tensor per rank, ", size, ", got ", inputs.size());
@@ -238,6 +250,7 @@ WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                           const std::vector<int64_t>& output_split_sizes, const std::vector<int64_t>& input_split_sizes,
                           const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_to_all_single")) return {};
   const auto backend = backend_for(options.group, input, "all_to_all_single");
   comm::check_alike({output, input}, "all_to_all_single");
@@ -265,6 +278,7 @@ WorkPtr reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input,
 
 WorkPtr barrier(const BarrierOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
+  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "barrier")) return {};
   c10d::BarrierOptions engine_options;
   engine_options.asyncOp = options.async_op;

@@ -2,8 +2,9 @@
 /// `group` is the default group. Sends and receives: point_to_point.h; objects: object_collectives.h; merged calls:
 /// coalescing.h.
 ///
-/// Each returns the operation's Work. Without `async_op` it has completed (or thrown) already; with it, call wait()
-/// before reading the tensors. Tensors must stay alive and untouched until then; shapes and dtypes must agree on all ranks.
+/// Each returns the operation's Work. Without `async_op` it has completed (or thrown) already, and may be one that knows
+/// nothing of the operation; with it, call wait() before reading the tensors. Tensors must stay alive and untouched until
+/// then; shapes and dtypes must agree on all ranks.
 /// Any layout and dtype: what an engine lacks is composed from what it has.
 ///
 /// Throws: c10::ValueError for arguments that can never work, c10::DistBackendError (with operation, group, rank, size and

@@ -20,11 +20,15 @@ std::string where_group_works(const Group& group) {
 
 }  // namespace
 
-Group resolve(const Group& group) { return group ? group : default_group(); }
+const Group& resolve(const Group& group) {
+  if (group) return group;
+  if (!world().default_group) default_group();  // throws
+  return world().default_group;
+}
 
 c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tensor& tensor, const char* operation) {
   TORCH_CHECK_VALUE(tensor.defined(), "Invalid tensor for ", operation, ": it is undefined");
-  const auto owner = resolve(group);
+  const auto& owner = resolve(group);
   const auto type = tensor.device().type();
   try {
     return owner->getBackend(type);

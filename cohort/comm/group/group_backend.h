@@ -9,8 +9,8 @@
 
 namespace cohort::comm {
 
-/// The default group for null.
-Group resolve(const Group& group);
+/// The default group for null. Stays as long as that group is the default one.
+const Group& resolve(const Group& group);
 /// The group's backend for the tensor's device, without a trip through the dispatcher.
 /// Throws c10::ValueError for undefined tensors and devices the group has no backend for.
 c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tensor& tensor, const char* operation);

@@ -20,6 +20,7 @@
 #include "cohort/comm/backend/backend_request.h"
 #include "cohort/comm/backend/memory_sharer.h"
 #include "cohort/comm/backend/stand_ins.h"
+#include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_session.h"
 
@@ -88,9 +89,14 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
   /// Every collective passes here. `shown`: the tensors that texts tell of; `handed_in`: those whose content leaves this
   /// rank; `body(group, options)` calls the engine, now or later, at most once.
   template <class Body>
-  WorkPtr run(const Request& request, const Tensors& shown, const Tensors& handed_in, Tensors results, Body body) {
+  WorkPtr run(const Request& request, const Tensors& shown, const Tensors& handed_in, const Tensors& results,
+              Body body) {
     const auto call = begin(request, shown, handed_in);
-    auto work = c10::make_intrusive<ShmWork>(rank_, call, std::move(results), profiled(shown));
+    const auto inputs = profiled(shown);
+    if (!request.is_async && !inputs && UnwantedWork::here() && session_->run_now(call, shown, body)) {
+      return finished_work();
+    }
+    auto work = c10::make_intrusive<ShmWork>(rank_, call, results, inputs);
     if (!request.is_async && session_->run_now(*work, shown, body)) return work;
     work->prepare(session_, shown, std::move(body));
     session_->enqueue(work);

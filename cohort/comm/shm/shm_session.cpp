@@ -182,14 +182,28 @@ Failure ShmSession::refusal() const { return is_forked_child() ? forked() : clos
 
 bool ShmSession::is_forked_child() const { return num_forks.load(std::memory_order_relaxed) != num_forks_; }
 
-bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {
+bool ShmSession::run_now(const ShmCall& call, const Tensors& shown, BodyRef body, std::exception_ptr& exception) {
   if (is_forked_child()) [[unlikely]] {
-    work.finish_unseen(to_exception(work.call(), shown, forked()));
+    exception = to_exception(call, shown, forked());
     return true;
   }
   const auto run = wait_to_run();
   if (num_queued_.load(std::memory_order_relaxed) > 0) return false;
-  work.finish_unseen(execute(work.call(), shown, body, Runner::kCaller));
+  exception = execute(call, shown, body, Runner::kCaller);
+  return true;
+}
+
+bool ShmSession::run_now(const ShmCall& call, const Tensors& shown, BodyRef body) {
+  std::exception_ptr exception;
+  const bool has_run = run_now(call, shown, body, exception);
+  if (exception) std::rethrow_exception(exception);
+  return has_run;
+}
+
+bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {
+  std::exception_ptr exception;
+  if (!run_now(work.call(), shown, body, exception)) return false;
+  work.finish_unseen(std::move(exception));
   return true;
 }
 

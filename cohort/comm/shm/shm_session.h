@@ -64,7 +64,9 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   bool shares_tensors() const { return shares_tensors_; }
   void set_timeout(std::chrono::milliseconds timeout);
 
-  /// Runs a work that nobody else knows, unless others are queued before it: then returns false.
+  /// Runs a call, unless others are queued before it: then returns false. Throws what a Work's wait() would.
+  bool run_now(const ShmCall& call, const Tensors& shown, BodyRef body);
+  /// The same for a work that nobody else knows, and which keeps the exception.
   bool run_now(ShmWork& work, const Tensors& shown, BodyRef body);
   /// Takes a prepared work.
   void enqueue(WorkPtr work);
@@ -123,6 +125,8 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores);
 
   static const base::Failure& closed();
+  /// The same again: false, or what to throw, or null.
+  bool run_now(const ShmCall& call, const Tensors& shown, BodyRef body, std::exception_ptr& exception);
   std::exception_ptr execute(const ShmCall& call, const Tensors& shown, BodyRef body, Runner runner);
   bool keeps_core(Runner runner) const;
   std::string find_obstacle();

@@ -9,6 +9,7 @@
 #include <latch>
 #include <thread>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "tests/comm/shm/shm_threads.h"
 #include "tests/support/require.h"
@@ -33,6 +34,24 @@ TEST(ShmWork, SynchronousWorkIsDoneWhenItIsHandedOut) {
     REQUIRE(tensor[2].item<float>() == 2);
     REQUIRE(work->result().size() == 1 && work->result()[0].is_same(tensor));
     REQUIRE(work->getSequencenumber() == 1 && backend.getSequenceNumberForGroup() == 1);
+  });
+}
+
+TEST(ShmWork, IsNotMadeWhereNobodyLooksAtIt) {
+  run_shm_threads(2, [](int rank, const Group& group, c10d::Backend& backend) {
+    const auto tensor = at::full({3}, rank + 1.0);
+    const auto first = all_reduce(tensor, {.group = group});
+    REQUIRE(first->isCompleted() && first->isSuccess() && first->wait() && first->result().empty());
+    REQUIRE(first->getFuture()->completed());
+    REQUIRE(all_reduce(tensor, {.group = group}).get() == first.get());
+    // One that others look at, one that is not done, and one behind it in the queue.
+    REQUIRE(reduce_on(backend, {tensor})->result()[0].is_same(tensor));
+    const auto queued = all_reduce(tensor, {.group = group, .async_op = true});
+    REQUIRE(queued.get() != first.get());
+    const auto behind = all_reduce(tensor, {.group = group});
+    REQUIRE(queued->isCompleted() && behind->isCompleted());
+    REQUIRE(tensor[2].item<double>() == 3 * 2 * 2 * 2 * 2);
+    REQUIRE(backend.getSequenceNumberForGroup() == 5);
   });
 }
 
