@@ -24,7 +24,7 @@ bool nan_check_wanted() {
   return wanted.value().value_or(false);
 }
 
-void check_for_nan(const job::Operation& operation, const std::vector<at::Tensor>& tensors) {
+void check_for_nan(const job::Operation& operation, at::TensorList tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto dtype = tensors[i].scalar_type();
     if (!at::isFloatingType(dtype) && !at::isComplexType(dtype)) continue;

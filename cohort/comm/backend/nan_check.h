@@ -12,6 +12,6 @@ namespace cohort::comm {
 /// True if the environment asks for the check. Throws c10::ValueError for a value that is neither true nor false.
 bool nan_check_wanted();
 /// Throws c10::DistBackendError naming operation, rank, how many and the first, for floating or complex tensors with NaN.
-void check_for_nan(const job::Operation& operation, const std::vector<at::Tensor>& tensors);
+void check_for_nan(const job::Operation& operation, at::TensorList tensors);
 
 }  // namespace cohort::comm

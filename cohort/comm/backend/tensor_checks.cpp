@@ -70,7 +70,7 @@ void check_peer(const char* name, int peer, int rank, int world_size) {
   TORCH_CHECK_VALUE(peer != rank, name, ": a rank cannot ", name, name[0] == 's' ? " to" : " from", " itself");
 }
 
-std::string shapes_text(const std::vector<at::Tensor>& tensors) {
+std::string shapes_text(at::TensorList tensors) {
   std::string text;
   for (const auto& tensor : tensors) text += (text.empty() ? "" : ", ") + shape_text(tensor.sizes());
   return text;

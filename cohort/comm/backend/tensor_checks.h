@@ -24,6 +24,6 @@ void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, 
 void check_peer(const char* name, int peer, int rank, int world_size);
 
 /// "[2, 3], [4]".
-std::string shapes_text(const std::vector<at::Tensor>& tensors);
+std::string shapes_text(at::TensorList tensors);
 
 }  // namespace cohort::comm

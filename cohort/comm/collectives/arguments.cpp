@@ -26,6 +26,13 @@ void check_alike(const TensorList& tensors, const char* operation) {
   }
 }
 
+// A list costs more than the look.
+void check_alike(const at::Tensor& first, const at::Tensor& second, const char* operation) {
+  const bool are_alike = first.defined() && second.defined() && first.device() == second.device() &&
+                         first.scalar_type() == second.scalar_type();
+  if (!are_alike) check_alike(TensorList{first, second}, operation);
+}
+
 int to_group_rank(const Group& group, RankArgument rank) {
   if (!rank.in_group && group && group != default_group()) return get_group_rank(group, rank.value);
   const int size = resolve(group)->getSize();

@@ -10,6 +10,7 @@ namespace cohort::comm {
 bool skips(const Group& group, const char* operation);
 /// Throws c10::ValueError for tensors of several devices or dtypes, or undefined ones.
 void check_alike(const TensorList& tensors, const char* operation);
+void check_alike(const at::Tensor& first, const at::Tensor& second, const char* operation);
 /// Rank in the group. Throws c10::ValueError when there is none.
 int to_group_rank(const Group& group, RankArgument rank);
 /// Complex numbers travel as pairs of reals, as in PyTorch.

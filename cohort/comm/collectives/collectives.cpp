@@ -39,7 +39,7 @@ ReduceOp with_factor(const Factor& factor) {
 }
 
 void check_elements(const at::Tensor& whole, const at::Tensor& part, const Group& group, const char* operation) {
-  comm::check_alike({whole, part}, operation);
+  comm::check_alike(whole, part, operation);
   const auto size = resolve(group)->getSize();
   TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, operation, " needs a tensor of world_size times ",
                     part.numel(), " = ", part.numel() * size, " elements, got ", whole.numel());
@@ -253,7 +253,7 @@ WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
   const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_to_all_single")) return {};
   const auto backend = backend_for(options.group, input, "all_to_all_single");
-  comm::check_alike({output, input}, "all_to_all_single");
+  comm::check_alike(output, input, "all_to_all_single");
   check_splits(output, output_split_sizes, options.group, "output");
   check_splits(input, input_split_sizes, options.group, "input");
   auto real_output = as_real(output);

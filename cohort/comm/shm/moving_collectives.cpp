@@ -7,6 +7,7 @@
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/shm/shm_checks.h"
+#include "cohort/comm/shm/simple_pair.h"
 
 namespace cohort::comm {
 namespace {
@@ -79,6 +80,12 @@ struct Parts {
   }
   std::vector<const void*> const_pointers() const { return {pointers.begin(), pointers.end()}; }
 };
+
+// By rows, as all_to_all_single splits.
+bool are_exchanged_evenly(const at::Tensor& output, const at::Tensor& input, int world_size) {
+  return is_simple_pair(output, input, 1) && input.dim() > 0 && output.dim() > 0 && input.size(0) % world_size == 0 &&
+         output.size(0) % world_size == 0;
+}
 
 Tensors flattened(const std::vector<Tensors>& lists) {
   Tensors all;
@@ -167,13 +174,17 @@ ShmBackend::WorkPtr ShmBackend::gather_uneven(const Request& request, const Tens
 }
 
 ShmBackend::WorkPtr ShmBackend::_allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& opts) {
-  Tensors outputs{output};
-  Tensors inputs{input};
   const Request request{.operation = kAllGatherSingle,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
-  return gather_into(request, outputs, inputs);
+  if (!is_simple_pair(output, input, size_)) return gather_into(request, {output}, {input});
+  const EqualParts<void*> parts(output.data_ptr(), input.nbytes(), size_);
+  return run(request, input, input, output,
+             [parts, in = input.const_data_ptr(), elements = elements_of(input)](shm::Group& group,
+                                                                                 const shm::CallOptions& options) {
+               return group.all_gather(in, parts.data(), elements, options);
+             });
 }
 
 ShmBackend::WorkPtr ShmBackend::gather_into(const Request& request, const Tensors& outputs, const Tensors& inputs) {
@@ -295,14 +306,26 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
 
 ShmBackend::WorkPtr ShmBackend::alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_splits,
                                               std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
-  check_tensors("all_to_all_single", {output, input});
-  check_dense("all_to_all_single", {output, input});
-  check_splits(output, output_splits, size_, "output");
-  check_splits(input, input_splits, size_, "input");
   const Request request{.operation = kAllToAllSingle,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
+  if (output_splits.empty() && input_splits.empty() && are_exchanged_evenly(output, input, size_)) {
+    const auto elements = elements_of(input);
+    const size_t part = elements.count / static_cast<size_t>(size_);
+    const auto part_bytes = input.nbytes() / static_cast<size_t>(size_);
+    const EqualParts<void*> outs(output.data_ptr(), part_bytes, size_);
+    const EqualParts<const void*> ins(input.const_data_ptr(), part_bytes, size_);
+    const c10::SmallVector<size_t, 8> counts(static_cast<size_t>(size_), part);
+    return run(request, input, input, output,
+               [outs, ins, counts, dtype = elements.dtype](shm::Group& group, const shm::CallOptions& options) {
+                 return group.all_to_all(ins.data(), counts.data(), outs.data(), counts.data(), dtype, options);
+               });
+  }
+  check_tensors("all_to_all_single", {output, input});
+  check_dense("all_to_all_single", {output, input});
+  check_splits(output, output_splits, size_, "output");
+  check_splits(input, input_splits, size_, "input");
   StandIns stand_ins;
   check_can_be_written("all_to_all_single", {output});
   auto sent = stand_ins.sent(input);

@@ -8,6 +8,7 @@
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/shm/shm_checks.h"
+#include "cohort/comm/shm/simple_pair.h"
 #include "cohort/comm/shm/sparse_reduction.h"
 
 namespace cohort::comm {
@@ -254,7 +255,16 @@ ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(Tensor& output, Tensor& inp
                         .timeout = opts.timeout,
                         .reduce_op = opts.reduceOp.op_,
                         .caller = __builtin_return_address(0)};
-  return scatter_from(request, opts.reduceOp, {output}, {input});
+  if (!is_simple_pair(input, output, size_) || is_reduced_as_float(output.scalar_type())) {
+    return scatter_from(request, opts.reduceOp, {output}, {input});
+  }
+  const auto reduction = engine_reduction(request.operation.name, opts.reduceOp, output.scalar_type());
+  const EqualParts<const void*> parts(input.const_data_ptr(), output.nbytes(), size_);
+  return run(request, output, input, output,
+             [parts, input, out = output.data_ptr(), elements = elements_of(output), reduction](
+                 shm::Group& group, const shm::CallOptions& options) {
+               return group.reduce_scatter(parts.data(), out, elements, reduction, options);
+             });
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,

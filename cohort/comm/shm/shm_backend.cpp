@@ -59,7 +59,7 @@ void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
   session_->set_timeout(timeout);
 }
 
-ShmCall ShmBackend::begin(const Request& request, const Tensors& shown, const Tensors& handed_in) {
+ShmCall ShmBackend::begin(const Request& request, at::TensorList shown, at::TensorList handed_in) {
   const auto* site = job::CallSite::current();
   const ShmCall call{.operation = &request.operation,
                      .sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed) + 1,
@@ -74,9 +74,9 @@ ShmCall ShmBackend::begin(const Request& request, const Tensors& shown, const Te
   return call;
 }
 
-std::optional<ShmBackend::Tensors> ShmBackend::profiled(const Tensors& tensors) {
+std::optional<ShmBackend::Tensors> ShmBackend::profiled(at::TensorList tensors) {
   if (!at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) return std::nullopt;
-  return tensors;
+  return tensors.vec();
 }
 
 ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& opts) {

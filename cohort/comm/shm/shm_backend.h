@@ -89,22 +89,22 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
   /// Every collective passes here. `shown`: the tensors that texts tell of; `handed_in`: those whose content leaves this
   /// rank; `body(group, options)` calls the engine, now or later, at most once.
   template <class Body>
-  WorkPtr run(const Request& request, const Tensors& shown, const Tensors& handed_in, const Tensors& results,
+  WorkPtr run(const Request& request, at::TensorList shown, at::TensorList handed_in, at::TensorList results,
               Body body) {
     const auto call = begin(request, shown, handed_in);
     const auto inputs = profiled(shown);
     if (!request.is_async && !inputs && UnwantedWork::here() && session_->run_now(call, shown, body)) {
       return finished_work();
     }
-    auto work = c10::make_intrusive<ShmWork>(rank_, call, results, inputs);
+    auto work = c10::make_intrusive<ShmWork>(rank_, call, results.vec(), inputs);
     if (!request.is_async && session_->run_now(*work, shown, body)) return work;
-    work->prepare(session_, shown, std::move(body));
+    work->prepare(session_, shown.vec(), std::move(body));
     session_->enqueue(work);
     if (!request.is_async) session_->run_through(*work);
     return work;
   }
-  ShmCall begin(const Request& request, const Tensors& shown, const Tensors& handed_in);
-  static std::optional<Tensors> profiled(const Tensors& tensors);
+  ShmCall begin(const Request& request, at::TensorList shown, at::TensorList handed_in);
+  static std::optional<Tensors> profiled(at::TensorList tensors);
 
   WorkPtr gather_each(const Request& request, const Tensors& inputs, std::vector<std::vector<void*>> outputs,
                       StandIns stand_ins, Tensors kept, Tensors results);

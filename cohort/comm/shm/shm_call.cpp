@@ -5,7 +5,7 @@
 
 namespace cohort::comm {
 
-job::Operation describe(const ShmCall& call, const std::vector<at::Tensor>& shown, const ShmIdentity& identity) {
+job::Operation describe(const ShmCall& call, at::TensorList shown, const ShmIdentity& identity) {
   job::Operation operation{.name = call.operation->name,
                            .sequence = call.sequence,
                            .point_to_point = call.operation->is_point_to_point,

@@ -45,6 +45,6 @@ struct ShmIdentity {
 };
 
 /// `shown`: the tensors whose sizes and shapes the text tells.
-job::Operation describe(const ShmCall& call, const std::vector<at::Tensor>& shown, const ShmIdentity& identity);
+job::Operation describe(const ShmCall& call, at::TensorList shown, const ShmIdentity& identity);
 
 }  // namespace cohort::comm

@@ -114,13 +114,13 @@ std::string ShmSession::find_obstacle() {
   }
   if (is_completing_ && ++num_looks_while_completing_ == kLooksBeforeWarning) warn_of_long_wait();
   if (!watch_) return {};
-  const auto operation = describe(*running_, *running_shown_, identity_);
+  const auto operation = describe(*running_, running_shown_, identity_);
   if (delayed_ != operation.sequence) watch_->delayed(operation);
   delayed_ = operation.sequence;
   return watch_->find_obstacle(operation);
 }
 
-std::exception_ptr ShmSession::to_exception(const ShmCall& call, const Tensors& shown, Failure failure) const {
+std::exception_ptr ShmSession::to_exception(const ShmCall& call, at::TensorList shown, Failure failure) const {
   try {
     if (failure.kind == Failure::Kind::kArgument) {
       throw_failure({.kind = failure.kind, .causes = {argument_text(call, failure)}});
@@ -141,14 +141,14 @@ bool ShmSession::keeps_core(Runner runner) const {
   return cores_ == Cores::kSpare || (cores_ == Cores::kOwn && runner == Runner::kCaller);
 }
 
-std::exception_ptr ShmSession::execute(const ShmCall& call, const Tensors& shown, BodyRef body, Runner runner) {
+std::exception_ptr ShmSession::execute(const ShmCall& call, at::TensorList shown, BodyRef body, Runner runner) {
   const Running running(num_running_);
   if (!group_) return to_exception(call, shown, closed());
   auto options = options_of(call);
   options.keeps_core = keeps_core(runner);
   options.find_obstacle = &find_obstacle_;
   running_ = &call;
-  running_shown_ = &shown;
+  running_shown_ = shown;
   std::exception_ptr exception;
   try {
     const auto outcome = body(*group_, options);
@@ -182,7 +182,7 @@ Failure ShmSession::refusal() const { return is_forked_child() ? forked() : clos
 
 bool ShmSession::is_forked_child() const { return num_forks.load(std::memory_order_relaxed) != num_forks_; }
 
-bool ShmSession::run_now(const ShmCall& call, const Tensors& shown, BodyRef body, std::exception_ptr& exception) {
+bool ShmSession::run_now(const ShmCall& call, at::TensorList shown, BodyRef body, std::exception_ptr& exception) {
   if (is_forked_child()) [[unlikely]] {
     exception = to_exception(call, shown, forked());
     return true;
@@ -193,14 +193,14 @@ bool ShmSession::run_now(const ShmCall& call, const Tensors& shown, BodyRef body
   return true;
 }
 
-bool ShmSession::run_now(const ShmCall& call, const Tensors& shown, BodyRef body) {
+bool ShmSession::run_now(const ShmCall& call, at::TensorList shown, BodyRef body) {
   std::exception_ptr exception;
   const bool has_run = run_now(call, shown, body, exception);
   if (exception) std::rethrow_exception(exception);
   return has_run;
 }
 
-bool ShmSession::run_now(ShmWork& work, const Tensors& shown, BodyRef body) {
+bool ShmSession::run_now(ShmWork& work, at::TensorList shown, BodyRef body) {
   std::exception_ptr exception;
   if (!run_now(work.call(), shown, body, exception)) return false;
   work.finish_unseen(std::move(exception));

@@ -65,9 +65,9 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   void set_timeout(std::chrono::milliseconds timeout);
 
   /// Runs a call, unless others are queued before it: then returns false. Throws what a Work's wait() would.
-  bool run_now(const ShmCall& call, const Tensors& shown, BodyRef body);
+  bool run_now(const ShmCall& call, at::TensorList shown, BodyRef body);
   /// The same for a work that nobody else knows, and which keeps the exception.
-  bool run_now(ShmWork& work, const Tensors& shown, BodyRef body);
+  bool run_now(ShmWork& work, at::TensorList shown, BodyRef body);
   /// Takes a prepared work.
   void enqueue(WorkPtr work);
   /// Blocks until `work` is done, running it and what is queued before it.
@@ -111,7 +111,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   shm::CallOptions options_of(const ShmCall& call) const;
   OperationWatch* watch() const { return watch_.get(); }
   /// The exception that users get.
-  std::exception_ptr to_exception(const ShmCall& call, const Tensors& shown, base::Failure failure) const;
+  std::exception_ptr to_exception(const ShmCall& call, at::TensorList shown, base::Failure failure) const;
 
  private:
   enum class Runner { kCaller, kProgressThread };
@@ -126,8 +126,8 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
 
   static const base::Failure& closed();
   /// The same again: false, or what to throw, or null.
-  bool run_now(const ShmCall& call, const Tensors& shown, BodyRef body, std::exception_ptr& exception);
-  std::exception_ptr execute(const ShmCall& call, const Tensors& shown, BodyRef body, Runner runner);
+  bool run_now(const ShmCall& call, at::TensorList shown, BodyRef body, std::exception_ptr& exception);
+  std::exception_ptr execute(const ShmCall& call, at::TensorList shown, BodyRef body, Runner runner);
   bool keeps_core(Runner runner) const;
   std::string find_obstacle();
   WorkPtr take();
@@ -171,7 +171,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   std::timed_mutex run_mutex_;
   std::function<std::string()> find_obstacle_;
   const ShmCall* running_ = nullptr;
-  const Tensors* running_shown_ = nullptr;
+  at::TensorList running_shown_;
   uint64_t delayed_ = 0;
   int num_looks_while_completing_ = 0;
   std::exception_ptr first_lost_;
