@@ -17,15 +17,15 @@ void check_tensors(const char* name, const std::vector<at::Tensor>& tensors) {
   }
 }
 
-void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                 int factor) {
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), name, " needs as many outputs as inputs, got ", outputs.size(),
-                    " and ", inputs.size());
-  TORCH_CHECK_VALUE(!inputs.empty(), name, " needs at least one tensor");
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    check_tensors(name, {inputs[i], outputs[i]});
-    TORCH_CHECK_VALUE(outputs[i].numel() == inputs[i].numel() * factor, name, " needs an output of ",
-                      inputs[i].numel() * factor, " elements, got ", outputs[i].numel());
+void check_pairs(const char* name, const std::vector<at::Tensor>& wholes, const std::vector<at::Tensor>& parts,
+                 int factor, const char* whole) {
+  TORCH_CHECK_VALUE(wholes.size() == parts.size(), name, " needs as many outputs as inputs, got ", wholes.size(),
+                    " and ", parts.size());
+  TORCH_CHECK_VALUE(!parts.empty(), name, " needs at least one tensor");
+  for (size_t i = 0; i < parts.size(); ++i) {
+    check_tensors(name, {parts[i], wholes[i]});
+    TORCH_CHECK_VALUE(wholes[i].numel() == parts[i].numel() * factor, name, " needs an ", whole, " of ",
+                      parts[i].numel() * factor, " elements, got ", wholes[i].numel());
   }
 }
 

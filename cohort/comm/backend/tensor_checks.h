@@ -10,9 +10,9 @@ namespace cohort::comm {
 
 /// There are tensors, all defined and of one dtype.
 void check_tensors(const char* name, const std::vector<at::Tensor>& tensors);
-/// Each output has its input's dtype and `factor` times its elements.
-void check_pairs(const char* name, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                 int factor);
+/// Each whole has its part's dtype and `factor` times its elements. `whole`: what texts call one, "output" or "input".
+void check_pairs(const char* name, const std::vector<at::Tensor>& wholes, const std::vector<at::Tensor>& parts,
+                 int factor, const char* whole = "output");
 enum class Sizes { kEven, kUneven };
 /// One list of one tensor per rank, of the dtype of `like`; rank `own`'s has the elements of `like`. kUneven: some of the others
 /// have not.

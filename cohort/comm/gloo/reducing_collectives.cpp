@@ -97,7 +97,7 @@ GlooBackend::WorkPtr GlooBackend::reduce_sparse(const char* name, Tensors& tenso
 // PyTorch's Gloo reduces every part on every rank. So do these, or Python ranks could not take part.
 GlooBackend::WorkPtr GlooBackend::scatter_reduced(const char* name, const Tensors& outputs, const Tensors& inputs,
                                                   const c10d::ReduceScatterOptions& opts) {
-  check_pairs(name, inputs, outputs, getSize());
+  check_pairs(name, inputs, outputs, getSize(), "input");
   std::vector<Reduction> reductions;
   for (const auto& input : inputs) reductions.emplace_back(name, opts.reduceOp, input.scalar_type());
   return run(describe(name, outputs, shapes_text(outputs), opts.reduceOp), inputs, [&](Completion& completion) {

@@ -239,7 +239,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
 
 ShmBackend::WorkPtr ShmBackend::scatter_from(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs,
                                              const Tensors& inputs) {
-  check_pairs(request.operation.name, inputs, outputs, size_);
+  check_pairs(request.operation.name, inputs, outputs, size_, "input");
   check_dense(request.operation.name, outputs);
   check_dense(request.operation.name, inputs);
   check_tensors(request.operation.name, outputs);

@@ -42,6 +42,25 @@ TEST(ShmArguments, RefusesWhatCannotWorkMessage) {
   });
 }
 
+TEST(ShmArguments, RefusesPairsThatDoNotFitMessage) {
+  run_shm_threads(1, [](int, const Group&, c10d::Backend& backend) {
+    auto three = at::ones({3});
+    auto two = at::ones({2});
+    auto doubles = at::ones({2}, at::kDouble);
+    std::vector<int64_t> splits;
+    EXPECT_EQ(value_error([&] { backend._allgather_base(three, two, {}); }),
+              "all_gather_single needs an output of 2 elements, got 3");
+    EXPECT_EQ(value_error([&] { backend._allgather_base(two, doubles, {}); }),
+              "all_gather_single needs tensors of one dtype, got float64 and float32");
+    EXPECT_EQ(value_error([&] { backend._reduce_scatter_base(two, three, {}); }),
+              "reduce_scatter_single needs an input of 2 elements, got 3");
+    EXPECT_EQ(value_error([&] { backend._reduce_scatter_base(two, doubles, {}); }),
+              "reduce_scatter_single needs tensors of one dtype, got float32 and float64");
+    EXPECT_EQ(value_error([&] { backend.alltoall_base(two, doubles, splits, splits, {}); }),
+              "all_to_all_single needs tensors of one dtype, got float32 and float64");
+  });
+}
+
 TEST(ShmArguments, MovesDtypesThatNobodyCanReduce) {
   run_shm_threads(2, [](int rank, const Group&, c10d::Backend& backend) {
     const auto bytes = rank == 0 ? at::arange(6, at::kByte) : at::zeros({6}, at::kByte);
