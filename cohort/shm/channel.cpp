@@ -27,6 +27,14 @@ StoredHeader stored(const MessageHeader& header) {
   return {header.num_bytes, header.tag, static_cast<uint8_t>(header.dtype)};
 }
 MessageHeader loaded(const StoredHeader& header) { return {header.num_bytes, header.tag, checked(header.dtype)}; }
+MessageHeader loaded(const Offer& offer) {
+  auto header = loaded(offer.header);
+  if (!header.is_inline()) std::memcpy(&header.place, offer.payload, sizeof(header.place));
+  return header;
+}
+
+// In the word `accepted`, beside the number.
+constexpr uint64_t kJointBit = 1;
 
 // Stores, so that the reader sees everything written before, and wakes it if it sleeps.
 void announce_to(std::atomic<uint64_t>& word, uint64_t value, Bell& bell) {
@@ -34,7 +42,13 @@ void announce_to(std::atomic<uint64_t>& word, uint64_t value, Bell& bell) {
   bell.ring();
 }
 
-size_t bytes_of_chunk(size_t num_bytes, size_t num_done) { return std::min(kChunkBytes, num_bytes - num_done); }
+// Two chunks at least, so that the receiver copies one while the sender copies the next, but no small ones: each is handed over.
+size_t bytes_of_chunk(size_t num_bytes, size_t num_done) {
+  constexpr size_t kLeast = size_t{16} << 10;
+  constexpr size_t kUnit = size_t{4} << 10;
+  const auto half = (num_bytes / 2 + kUnit) / kUnit * kUnit;
+  return std::min(std::clamp(half, kLeast, kChunkBytes), num_bytes - num_done);
+}
 
 }  // namespace
 
@@ -42,15 +56,23 @@ struct ChannelMemory {
   // The receiver's. On lines of their own, so that each end polls lines that change only for its sake.
   alignas(64) std::atomic<uint64_t> accepted;
   std::atomic<uint64_t> num_consumed;
+  std::atomic<uint64_t> num_taken;
+  // Relaxed: a sender that reads them late copies nothing, see JointCopy::claim().
+  std::atomic<uint64_t> target_region;
+  std::atomic<uint64_t> target_offset;
   alignas(64) std::atomic<uint64_t> num_released;
   // The sender's.
   alignas(64) std::atomic<uint64_t> num_produced;
+  std::atomic<uint64_t> num_taken_seen;
+  JointCopyMemory joint;
   // The receiver's, written once; is_refused after the rest.
   alignas(64) std::atomic<uint64_t> is_refused;
   StoredHeader refused;
   uint64_t expected_bytes;
   uint8_t expected_dtype;
 
+  // The receiver's: what num_taken counts, the last ones.
+  alignas(64) uint64_t taken[kNumOffers];
   Offer offers[kNumOffers];
   alignas(4096) std::byte ring[kNumChunks * kChunkBytes];
 
@@ -72,11 +94,27 @@ uint64_t ChannelSource::offer(const MessageHeader& header, const void* data) {
   auto& offer = memory_->offer(number);
   offer.header = stored(header);
   if (header.is_inline() && header.num_bytes > 0) std::memcpy(offer.payload, data, header.num_bytes);
+  if (!header.is_inline()) std::memcpy(offer.payload, &header.place, sizeof(header.place));
   announce_to(offer.number, number, *bell_);
   return number;
 }
 
-uint64_t ChannelSource::accepted() const { return memory_->accepted.load(); }
+Accepted ChannelSource::accepted() const {
+  const auto word = memory_->accepted.load();
+  return {
+      word >> 1,
+      (word & kJointBit) != 0,
+      {memory_->target_region.load(std::memory_order_relaxed), memory_->target_offset.load(std::memory_order_relaxed)}};
+}
+
+uint64_t ChannelSource::next_taken() {
+  if (memory_->num_taken.load() == num_taken_seen_) return 0;
+  const auto number = memory_->taken[num_taken_seen_ % kNumOffers];
+  memory_->num_taken_seen.store(++num_taken_seen_);
+  return number;
+}
+
+JointCopyMemory& ChannelSource::joint() const { return memory_->joint; }
 
 size_t ChannelSource::produce(const std::byte* data, size_t num_bytes, size_t num_done) {
   const auto begin = num_done;
@@ -102,7 +140,7 @@ std::optional<MessageHeader> ChannelDestination::next() {
   auto& offer = memory_->offer(num_seen_ + 1);
   if (offer.number.load() != num_seen_ + 1) return {};
   ++num_seen_;
-  return loaded(offer.header);
+  return loaded(offer);
 }
 
 void ChannelDestination::read_inline(uint64_t number, void* data, size_t num_bytes) const {
@@ -115,7 +153,20 @@ void ChannelDestination::release(uint64_t number) {
   announce_to(memory_->num_released, number, *bell_);
 }
 
-void ChannelDestination::accept(uint64_t number) { announce_to(memory_->accepted, number, *bell_); }
+void ChannelDestination::accept(const Accepted& message) {
+  memory_->target_region.store(message.target.region, std::memory_order_relaxed);
+  memory_->target_offset.store(message.target.offset, std::memory_order_relaxed);
+  announce_to(memory_->accepted, message.number << 1 | (message.is_joint ? kJointBit : 0), *bell_);
+}
+
+bool ChannelDestination::can_note_taken() const { return num_taken_ - memory_->num_taken_seen.load() < kNumOffers; }
+
+void ChannelDestination::note_taken(uint64_t number) {
+  memory_->taken[num_taken_ % kNumOffers] = number;
+  announce_to(memory_->num_taken, ++num_taken_, *bell_);
+}
+
+JointCopyMemory& ChannelDestination::joint() const { return memory_->joint; }
 
 size_t ChannelDestination::consume(std::byte* data, size_t num_bytes, size_t num_done) {
   const auto begin = num_done;

@@ -1,9 +1,10 @@
 /// Channel: how one rank hands messages to one other rank.
 ///
-///     receiver's words | sender's words | refusal | 32 offers with 224 bytes each | ring of chunks
+///     receiver's words | sender's words | joint copy | refusal | numbers taken | 32 offers with 224 bytes each | ring of chunks
 ///
 /// The sender offers messages in order, numbered from 1: number n lies in offer (n - 1) % 32. Messages of up to kInlineBytes
-/// travel inside their offer. Of the larger ones the receiver accepts one at a time; that one streams through the ring.
+/// travel inside their offer. Of the larger ones the receiver accepts one at a time: that one streams through the ring, or, if
+/// it lies where both ranks reach it, is copied to its place at once (joint_copy.h), and noted as taken.
 ///
 ///     sender    offer 1 (4 B), offer 2 (1 MiB)                      chunk chunk . chunk ...
 ///     receiver                      takes 1, releases, accepts 2          takes chunk, chunk ...
@@ -21,6 +22,8 @@
 #include <optional>
 
 #include "cohort/shm/bell.h"
+#include "cohort/shm/joint_copy.h"
+#include "cohort/shm/place.h"
 #include "cohort/shm/types.h"
 
 namespace cohort::shm {
@@ -28,6 +31,7 @@ namespace cohort::shm {
 constexpr uint64_t kNumOffers = 32;
 constexpr size_t kInlineBytes = 224;
 constexpr uint64_t kNumChunks = 2;
+/// The largest; messages of less than 128 KiB go in smaller ones.
 constexpr size_t kChunkBytes = size_t{64} << 10;
 
 /// What a message says about itself.
@@ -35,6 +39,8 @@ struct MessageHeader {
   uint64_t num_bytes = 0;
   int32_t tag = 0;
   DType dtype = DType::kBytes;
+  /// Of one that is not inline: where it lies, if the receiver may read it there.
+  Place place = {};
   bool is_inline() const { return num_bytes <= kInlineBytes; }
 };
 
@@ -43,6 +49,14 @@ struct Refusal {
   MessageHeader sent;
   uint64_t expected_bytes = 0;
   DType expected_dtype = DType::kBytes;
+};
+
+/// The message that the receiver takes.
+struct Accepted {
+  uint64_t number = 0;  ///< 0: none yet
+  bool is_joint = false;
+  /// Where it goes, if the sender may write there.
+  Place target = {};
 };
 
 /// In shared memory, zero at first; see channel.cpp.
@@ -58,11 +72,16 @@ class ChannelSource {
   bool has_room() const;
   /// Requires has_room(). Returns the message's number. An inline message is copied now.
   uint64_t offer(const MessageHeader& header, const void* data);
-  /// The number of the message that the receiver takes from the ring; 0: none yet.
-  uint64_t accepted() const;
+  /// Once a later message is accepted, the target may be that one's.
+  Accepted accepted() const;
   /// Copies chunks of the accepted message, from byte `num_done` on, while there is room and not more than the ring holds.
   /// Returns their bytes.
   size_t produce(const std::byte* data, size_t num_bytes, size_t num_done);
+  /// The number of the next message that has been taken from where it lies; 0: none.
+  uint64_t next_taken();
+  JointCopyMemory& joint() const;
+  /// After a change of joint().
+  void ring() { bell_->ring(); }
   /// The first one.
   std::optional<Refusal> refusal() const;
 
@@ -71,6 +90,7 @@ class ChannelSource {
   Bell* bell_;
   uint64_t num_offered_ = 0;
   uint64_t num_produced_ = 0;
+  uint64_t num_taken_seen_ = 0;
 };
 
 /// The destination's end.
@@ -86,8 +106,13 @@ class ChannelDestination {
   /// The sender may overwrite all offers up to this one.
   void release(uint64_t number);
   uint64_t num_released() const { return num_released_; }
-  /// Lets the sender stream this message. Requires that the one accepted before has been consumed.
-  void accept(uint64_t number);
+  /// Lets the sender stream this message, or help to copy it. Requires that the one accepted before has been consumed or taken.
+  void accept(const Accepted& message);
+  /// False: the sender has not seen yet what was noted. Such messages can be streamed.
+  bool can_note_taken() const;
+  /// Tells the sender that this message has been taken. Requires can_note_taken() when it was accepted.
+  void note_taken(uint64_t number);
+  JointCopyMemory& joint() const;
   /// Copies what lies in the ring of the accepted message, to byte `num_done` and on, not more than the ring holds. Returns
   /// how many bytes.
   size_t consume(std::byte* data, size_t num_bytes, size_t num_done);
@@ -100,6 +125,7 @@ class ChannelDestination {
   uint64_t num_seen_ = 0;
   uint64_t num_released_ = 0;
   uint64_t num_consumed_ = 0;
+  uint64_t num_taken_ = 0;
 };
 
 }  // namespace cohort::shm

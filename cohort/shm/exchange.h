@@ -3,9 +3,14 @@
 /// A receive takes the oldest message with its tag from its source; other tags may overtake, and a receive from any source
 /// takes turns. Message and receive must agree in dtype and size, else both sides fail with kMismatch.
 ///
-/// A send is done when all of its bytes are in shared memory: messages of up to 224 bytes while the receiver has not more
-/// than 31 older ones lying there, longer ones when the receiver has taken all but the last 128 KiB. The memory given to
-/// send() and receive() must stay until is_done(), and is not touched afterwards, whatever the outcome.
+/// A send is done when nobody needs its memory any more. Messages of up to 224 bytes: while the receiver has not more than 31
+/// older ones lying there. Longer ones: when the receiver has taken all but the last 128 KiB. Those of more than 16 KiB, if
+/// `regions` says that one of the two reaches the other's memory: when the receiver has taken all; they are copied once, by
+/// both (joint_copy.h).
+///
+/// The memory given to send() and receive() must stay until is_done(), and is not touched afterwards, with one exception: a
+/// sender that was stopped while the receiver gave up may still write one block of 32 KiB into what was to be received. That
+/// memory goes into quarantine (Arena::quarantine). A receiver that was stopped while the sender gave up never reports success.
 ///
 /// Time-outs count from the call. A transfer that failed in the middle, or a mismatch, parts the two ranks: later transfers
 /// between them fail with the same cause. Others go on, unless Neighbours says that the group has failed.
@@ -76,6 +81,7 @@ class Neighbours {
   virtual void report(const Outcome&) {}
 };
 
+class Regions;
 class Trace;
 
 struct ExchangeOptions {
@@ -88,6 +94,8 @@ struct ExchangeOptions {
   std::function<std::byte*(int source, int destination)> channel;
   /// What failures call the ranks: GroupOptions::global_ranks. Empty: by their numbers.
   std::vector<int> global_ranks = {};
+  /// Where the ranks' tensors may lie so that the others reach them. May be null; must outlive the exchange.
+  const Regions* regions = nullptr;
   /// Must outlive the exchange.
   Neighbours* neighbours = nullptr;
   /// May be null.

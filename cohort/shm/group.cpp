@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMagic = 0x636f686f72742d31;  // "cohort-1"
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 Result<void> check(const GroupOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
@@ -333,6 +333,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
        .timeout = options.timeout,
        .channel = [raw](int source, int destination) { return raw->segment.channel(source, destination); },
        .global_ranks = options.global_ranks,
+       .regions = &raw->regions,
        .neighbours = raw,
        .trace = &raw->trace});
   return std::unique_ptr<Group>(new Group(std::move(state)));

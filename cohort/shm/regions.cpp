@@ -59,19 +59,19 @@ Place Regions::find(const void* memory, size_t num_bytes) const {
   return {};
 }
 
-std::byte* Regions::address(int rank, const Place& place, size_t num_bytes) const {
+std::shared_ptr<std::byte> Regions::hold(int rank, const Place& place, size_t num_bytes) const {
   if (place.region == Place::kInArena) {
     if (!has_arenas()) return nullptr;
-    const auto& arena = *arenas_[static_cast<size_t>(rank)];
-    const bool fits = place.offset <= arena.size() && num_bytes <= arena.size() - place.offset;
-    return fits ? arena.data() + place.offset : nullptr;
+    const auto& arena = arenas_[static_cast<size_t>(rank)];
+    const bool fits = place.offset <= arena->size() && num_bytes <= arena->size() - place.offset;
+    return fits ? std::shared_ptr<std::byte>(arena, arena->data() + place.offset) : nullptr;
   }
   const std::lock_guard lock(mutex_);
   for (const auto& known : entries_) {
     const auto entry = known.lock();
     if (!entry || entry->number != place.region) continue;
     if (place.offset > entry->part_bytes || num_bytes > entry->part_bytes - place.offset) return nullptr;
-    return entry->memory->data() + static_cast<size_t>(rank) * entry->part_bytes + place.offset;
+    return {entry->memory, entry->memory->data() + static_cast<size_t>(rank) * entry->part_bytes + place.offset};
   }
   return nullptr;
 }

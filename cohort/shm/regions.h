@@ -9,16 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/shm/place.h"
 #include "cohort/shm/shared_memory.h"
 
 namespace cohort::shm {
-
-/// Where some bytes lie: in which of the group's regions (from 1; 0: in none; kInArena), and how far from the part's begin.
-struct Place {
-  static constexpr uint64_t kInArena = ~uint64_t{0};
-  uint64_t region = 0;
-  uint64_t offset = 0;
-};
 
 /// The regions of one group, on one rank. Thread-safe.
 class Regions {
@@ -33,7 +27,11 @@ class Regions {
   /// Nothing is found while there is neither: one relaxed load.
   Place find(const void* memory, size_t num_bytes) const;
   /// Where the bytes are that `rank` calls `place`; null if they are not wholly in its part, or the region is gone here.
-  std::byte* address(int rank, const Place& place, size_t num_bytes) const;
+  std::byte* address(int rank, const Place& place, size_t num_bytes) const {
+    return hold(rank, place, num_bytes).get();
+  }
+  /// The same, and it stays mapped here as long as the result is there.
+  std::shared_ptr<std::byte> hold(int rank, const Place& place, size_t num_bytes) const;
 
   /// Unmaps the region of which `memory` is this rank's part, whichever group it belongs to.
   static void release(void* memory);

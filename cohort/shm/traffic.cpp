@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "cohort/base/text.h"
+#include "cohort/shm/arena/process_arena.h"
+#include "cohort/shm/regions.h"
 #include "cohort/shm/trace.h"
 #include "cohort/shm/transfer_text.h"
 
@@ -18,6 +20,7 @@ Traffic::Traffic(const ExchangeOptions& options)
     : rank_(options.rank),
       world_size_(options.world_size),
       global_ranks_(options.global_ranks),
+      regions_(options.regions),
       neighbours_(*options.neighbours),
       trace_(options.trace),
       own_bell_(*reinterpret_cast<Bell*>(options.channel(options.rank, options.rank))),
@@ -77,6 +80,7 @@ PendingTransferPtr Traffic::post(Kind kind, void* data, Elements elements, int p
   }
   add(transfer, options);
   if (kind == Kind::kSend) {
+    if (regions_ && JointCopy::suits(transfer->num_bytes)) transfer->place = regions_->find(data, transfer->num_bytes);
     peers_[peer].unposted.push_back(transfer.get());
     progress_sends(peer);
   } else {
@@ -126,6 +130,16 @@ void Traffic::begin_receive(PendingTransfer& transfer) {
 
 // ---- progress
 
+namespace {
+
+PendingTransfer* find_number(const std::deque<PendingTransfer*>& transfers, uint64_t number) {
+  const auto found = std::find_if(transfers.begin(), transfers.end(),
+                                  [&](const PendingTransfer* transfer) { return transfer->number == number; });
+  return found == transfers.end() ? nullptr : *found;
+}
+
+}  // namespace
+
 bool Traffic::progress() {
   if (pending_.empty()) return false;
   bool has_moved = false;
@@ -143,6 +157,7 @@ bool Traffic::progress() {
 bool Traffic::progress_sends(int rank) {
   auto& peer = peers_[rank];
   if (peer.parted) return false;
+  const bool has_finished = finish_taken(peer);
   if (const auto refusal = peer.out.refusal()) {
     const auto failure = transfer_mismatch(name_of(rank_), name_of(rank), *refusal);
     neighbours_.report(failure);
@@ -150,19 +165,50 @@ bool Traffic::progress_sends(int rank) {
     return true;
   }
   const bool has_offered = offer_sends(peer);
-  if (peer.offered.empty()) return has_offered;
+  if (peer.offered.empty()) return has_finished || has_offered;
   const auto accepted = peer.out.accepted();
-  const auto found = std::find_if(peer.offered.begin(), peer.offered.end(),
-                                  [&](const PendingTransfer* transfer) { return transfer->number == accepted; });
-  if (found == peer.offered.end()) return has_offered;
-  auto& transfer = **found;
-  const auto num_new = peer.out.produce(transfer.data, transfer.num_bytes, transfer.num_moved);
-  transfer.num_moved += num_new;
-  if (transfer.num_moved == transfer.num_bytes) {
-    peer.offered.erase(found);
-    finish(transfer, nullptr);
+  auto* const send = find_number(peer.offered, accepted.number);
+  const bool has_moved = send && move_send(rank, *send, accepted);
+  return has_finished || has_offered || has_moved;
+}
+
+// Returns true if something has moved.
+bool Traffic::move_send(int rank, PendingTransfer& send, const Accepted& accepted) {
+  auto& peer = peers_[rank];
+  if (!accepted.is_joint) {
+    const auto num_new = peer.out.produce(send.data, send.num_bytes, send.num_moved);
+    send.num_moved += num_new;
+    if (send.num_moved == send.num_bytes) {
+      std::erase(peer.offered, &send);
+      finish(send, nullptr);
+    }
+    return num_new > 0;
   }
-  return has_offered || num_new > 0;
+  if (!send.joint) {
+    const bool can_help = regions_ && accepted.target.is_shared();
+    auto target = can_help ? regions_->hold(rank, accepted.target, send.num_bytes) : nullptr;
+    send.joint.emplace(peer.out.joint(), JointCopy::End::kSender, send.number,
+                       JointCopy::Way{send.data, target.get(), send.num_bytes, target});
+  }
+  const auto num_new = send.joint->copy_some();
+  if (num_new > 0) peer.out.ring();
+  send.num_moved = send.joint->num_copied();
+  return num_new > 0;
+}
+
+// The receiver has copied what lay in this rank's memory.
+bool Traffic::finish_taken(Peer& peer) {
+  bool has_finished = false;
+  for (uint64_t i = 0; i < kNumOffers; ++i) {
+    const auto number = peer.out.next_taken();
+    if (number == 0) break;
+    auto* const send = find_number(peer.offered, number);
+    if (!send) continue;
+    std::erase(peer.offered, send);
+    finish(*send, nullptr);
+    has_finished = true;
+  }
+  return has_finished;
 }
 
 bool Traffic::offer_sends(Peer& peer) {
@@ -170,7 +216,7 @@ bool Traffic::offer_sends(Peer& peer) {
   while (!peer.unposted.empty() && peer.out.has_room()) {
     auto& transfer = *peer.unposted.front();
     peer.unposted.pop_front();
-    const MessageHeader header{transfer.num_bytes, transfer.tag, transfer.dtype};
+    const MessageHeader header{transfer.num_bytes, transfer.tag, transfer.dtype, transfer.place};
     transfer.number = peer.out.offer(header, transfer.data);
     has_offered = true;
     if (header.is_inline()) {
@@ -189,14 +235,28 @@ bool Traffic::progress_receives(int rank) {
   const bool has_drained = matching_.wishes_from(rank) && drain(rank);
   if (peer.parted || peer.streams.empty()) return has_drained;
   auto& receive = *peer.streams.front();
-  const auto num_new = peer.in.consume(receive.data, receive.num_bytes, receive.num_moved);
-  receive.num_moved += num_new;
-  if (receive.num_moved == receive.num_bytes) {
+  const auto num_before = receive.num_moved;
+  const bool is_complete = move_receive(peer, receive);
+  const bool has_moved = is_complete || receive.num_moved != num_before;
+  if (is_complete) {
     peer.streams.pop_front();
     finish(receive, nullptr);
-    if (!peer.streams.empty()) peer.in.accept(peer.streams.front()->number);
+    if (!peer.streams.empty()) accept(rank, *peer.streams.front());
   }
-  return has_drained || num_new > 0;
+  return has_drained || has_moved;
+}
+
+// Returns true once all is there.
+bool Traffic::move_receive(Peer& peer, PendingTransfer& receive) {
+  if (!receive.joint) {
+    receive.num_moved += peer.in.consume(receive.data, receive.num_bytes, receive.num_moved);
+    return receive.num_moved == receive.num_bytes;
+  }
+  receive.joint->copy_some();
+  receive.num_moved = receive.joint->num_copied();
+  if (!receive.joint->take()) return false;
+  peer.in.note_taken(receive.number);
+  return true;
 }
 
 // Takes note of all messages that the peer offers and gives them to the receives that wait for them.
@@ -243,8 +303,9 @@ void Traffic::deliver(int rank, PendingTransfer& receive, const Message& message
     part(rank, failure);
   } else if (!message.header.is_inline()) {
     receive.stage = Stage::kStreaming;
+    receive.place = message.header.place;
     peer.streams.push_back(&receive);
-    if (peer.streams.size() == 1) peer.in.accept(message.number);
+    if (peer.streams.size() == 1) accept(rank, receive);
   } else {
     if (message.is_in_offer) {
       peer.in.read_inline(message.number, receive.data, receive.num_bytes);
@@ -253,6 +314,28 @@ void Traffic::deliver(int rank, PendingTransfer& receive, const Message& message
     }
     finish(receive, nullptr);
   }
+}
+
+// Without the ring, if one of the two reaches the other's memory. What the sender has given up meanwhile gets no further.
+void Traffic::accept(int rank, PendingTransfer& receive) {
+  auto& peer = peers_[rank];
+  Accepted message{receive.number};
+  if (regions_ && JointCopy::suits(receive.num_bytes) && peer.in.can_note_taken()) {
+    auto source = receive.place.is_shared() ? regions_->hold(rank, receive.place, receive.num_bytes) : nullptr;
+    message.target = target_of(receive, source != nullptr);
+    message.is_joint = source || message.target.is_shared();
+    receive.joint.emplace(peer.in.joint(), JointCopy::End::kReceiver, receive.number,
+                          JointCopy::Way{source.get(), receive.data, receive.num_bytes, source});
+  }
+  if (!message.is_joint) receive.joint.reset();
+  if (!receive.joint || receive.joint->begin()) peer.in.accept(message);
+}
+
+// Where the sender may write. One that must, because this rank cannot read, reaches arenas for certain.
+Place Traffic::target_of(const PendingTransfer& receive, bool can_read) const {
+  if (can_read && receive.num_bytes <= JointCopy::kBlockBytes) return {};
+  const auto place = regions_->find(receive.data, receive.num_bytes);
+  return can_read || place.region == Place::kInArena ? place : Place{};
 }
 
 // ---- ends
@@ -266,6 +349,7 @@ void Traffic::finish(PendingTransfer& transfer, Outcome outcome) {
     pending_[transfer.index]->index = transfer.index;
   }
   pending_.pop_back();
+  transfer.joint.reset();
   if (trace_ && is_good) trace_->complete(transfer.trace_id);
   if (trace_ && !is_good) trace_->fail(transfer.trace_id);
   transfer.finish(std::move(outcome));
@@ -276,6 +360,7 @@ void Traffic::finish(PendingTransfer& transfer, Outcome outcome) {
 void Traffic::fail(PendingTransfer& transfer, const Outcome& outcome) {
   const int rank = transfer.peer;
   const bool was_streaming = transfer.stage == Stage::kStreaming;
+  if (was_streaming) close(rank);
   matching_.withdraw(&transfer);
   if (rank != kAnySource) {
     std::erase(peers_[rank].unposted, &transfer);
@@ -312,7 +397,20 @@ void Traffic::fail_all(const Outcome& outcome) {
 void Traffic::part(int rank, const Outcome& outcome) {
   if (peers_[rank].parted) return;
   peers_[rank].parted = outcome;
+  close(rank);
+  finish_taken(peers_[rank]);  // what has been done before is done
   fail_where([&](const PendingTransfer& transfer) { return transfer.peer == rank; }, outcome);
+}
+
+// Nothing is copied between the two any more, except the block that a sender is at which was stopped. Before their transfers are
+// done, as their memory may be used for something else then.
+void Traffic::close(int rank) {
+  auto& peer = peers_[rank];
+  JointCopy::close(peer.out.joint());
+  if (peer.streams.empty() || !peer.streams.front()->joint) return;
+  auto& receive = *peer.streams.front();
+  if (!receive.joint->close()) return;
+  if (auto* const arena = arena_of(receive.data)) arena->quarantine(receive.data, receive.num_bytes);
 }
 
 std::vector<Outcome> Traffic::look_at_peers() {
@@ -349,6 +447,8 @@ void Traffic::look() {
 }
 
 void Traffic::end_overdue(Clock::time_point now) {
+  // What has been done meanwhile is done.
+  if (next_deadline() <= now) progress();
   for (size_t i = 0; i < pending_.size();) {
     if (pending_[i]->deadline <= now) {
       fail(*pending_[i], timeout_of(*pending_[i]));

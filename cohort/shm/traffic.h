@@ -1,7 +1,7 @@
 /// Traffic: the transfers of one rank that are under way, and how they move on. Runs no thread and never waits.
 ///
-///     send     unposted --offer()--> (small: done)  offered --accepted, all chunks copied--> done
-///     receive  wish --message arrives--> (small: done)  streams --all chunks copied--> done
+///     send     unposted --offer()--> (small: done)  offered --accepted, all chunks copied, or taken--> done
+///     receive  wish --message arrives--> (small: done)  streams --all chunks or blocks copied--> done
 ///
 /// Thread-safety: one thread at a time.
 #pragma once
@@ -63,14 +63,20 @@ class Traffic {
   void begin_receive(PendingTransfer& transfer);
   bool progress_sends(int rank);
   bool offer_sends(Peer& peer);
+  bool finish_taken(Peer& peer);
+  bool move_send(int rank, PendingTransfer& send, const Accepted& accepted);
   bool progress_receives(int rank);
   bool drain(int rank);
   void release_offers(int rank);
   void deliver(int rank, PendingTransfer& receive, const Message& message);
+  void accept(int rank, PendingTransfer& receive);
+  Place target_of(const PendingTransfer& receive, bool can_read) const;
+  bool move_receive(Peer& peer, PendingTransfer& receive);
   void finish(PendingTransfer& transfer, Outcome outcome);
   template <class Predicate>
   void fail_where(const Predicate& predicate, const Outcome& outcome);
   void part(int rank, const Outcome& outcome);
+  void close(int rank);
   std::vector<Outcome> look_at_peers();
   Outcome timeout_of(const PendingTransfer& transfer) const;
   Outcome timeout_text(const PendingTransfer& transfer) const;
@@ -78,6 +84,7 @@ class Traffic {
   const int rank_;
   const int world_size_;
   const std::vector<int> global_ranks_;
+  const Regions* const regions_;
   Neighbours& neighbours_;
   Trace* const trace_;
   Bell& own_bell_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cohort/shm/exchange.h"
+#include "cohort/shm/joint_copy.h"
 #include "cohort/shm/matching.h"
 
 namespace cohort::shm {
@@ -40,7 +41,10 @@ class PendingTransfer final : public Transfer, public Wish {
   /// Of a receive from any source: kAnySource until it has a message.
   int peer = kAnySource;
   uint64_t number = 0;   ///< of the message in its channel
-  size_t num_moved = 0;  ///< bytes that have gone through the ring
+  size_t num_moved = 0;  ///< bytes that have gone through the ring, or been copied
+  Place place = {};      ///< where the sender's memory is, if the receiver may read it there
+  /// Once the receiver has accepted a message that the two copy without the ring.
+  std::optional<JointCopy> joint = {};
   std::chrono::milliseconds timeout{};
   std::chrono::steady_clock::time_point deadline{};
   uint64_t trace_id = 0;

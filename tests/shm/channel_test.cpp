@@ -68,10 +68,10 @@ TEST(Channel, StreamsTheAcceptedMessageThroughTheRing) {
   const auto* const from = reinterpret_cast<const std::byte*>(sent.data());
   auto* const to = reinterpret_cast<std::byte*>(received.data());
   const auto number = ends.source.offer({sent.size(), 0, DType::kUInt8}, from);
-  EXPECT_EQ(ends.source.accepted(), 0u);
+  EXPECT_EQ(ends.source.accepted().number, 0u);
   EXPECT_FALSE(ends.destination.next()->is_inline());
-  ends.destination.accept(number);
-  EXPECT_EQ(ends.source.accepted(), number);
+  ends.destination.accept({number});
+  EXPECT_EQ(ends.source.accepted().number, number);
   EXPECT_EQ(ends.destination.consume(to, sent.size(), 0), 0u);
   EXPECT_EQ(ends.source.produce(from, sent.size(), 0), kNumChunks * kChunkBytes);
   EXPECT_EQ(ends.source.produce(from, sent.size(), kNumChunks * kChunkBytes), 0u) << "the ring is full";
@@ -79,6 +79,28 @@ TEST(Channel, StreamsTheAcceptedMessageThroughTheRing) {
   EXPECT_EQ(ends.source.produce(from, sent.size(), kNumChunks * kChunkBytes), 3u);
   EXPECT_EQ(ends.destination.consume(to, sent.size(), kNumChunks * kChunkBytes), 3u);
   EXPECT_EQ(sent, received);
+}
+
+TEST(Channel, TellsWhereMessagesLieAndWhichAreTaken) {
+  ChannelEnds ends;
+  ends.source.offer({1000, 1, DType::kInt8, {3, 4096}}, nullptr);
+  ends.source.offer({1000, 2, DType::kInt8}, nullptr);
+  EXPECT_EQ(ends.destination.next()->place.offset, 4096u);
+  EXPECT_FALSE(ends.destination.next()->place.is_shared());
+  ends.destination.accept({.number = 2, .is_joint = true, .target = {5, 64}});
+  const auto accepted = ends.source.accepted();
+  EXPECT_EQ(accepted.number, 2u);
+  EXPECT_TRUE(accepted.is_joint);
+  EXPECT_EQ(accepted.target.region, 5u);
+  EXPECT_EQ(accepted.target.offset, 64u);
+  for (uint64_t i = 1; i <= kNumOffers; ++i) {
+    EXPECT_TRUE(ends.destination.can_note_taken());
+    ends.destination.note_taken(100 + i);
+  }
+  EXPECT_FALSE(ends.destination.can_note_taken());
+  for (uint64_t i = 1; i <= kNumOffers; ++i) EXPECT_EQ(ends.source.next_taken(), 100 + i);
+  EXPECT_EQ(ends.source.next_taken(), 0u);
+  EXPECT_TRUE(ends.destination.can_note_taken());
 }
 
 TEST(Channel, KeepsTheFirstRefusal) {
@@ -100,7 +122,7 @@ TEST(Channel, BelievesNothingBeyondItsBounds) {
   ChannelEnds ends;
   ends.offer(1, "x");
   // All words but the offer's number become huge, among them the dtype.
-  constexpr size_t kWords = 4 * 64;
+  constexpr size_t kWords = 10 * 64;
   std::memset(ends.memory.channel(0, 1), 0xff, kWords);
   std::memset(ends.memory.channel(0, 1) + kWords + sizeof(uint64_t), 0xff, 20);
   const auto header = ends.destination.next();
@@ -111,6 +133,9 @@ TEST(Channel, BelievesNothingBeyondItsBounds) {
   EXPECT_EQ(ends.destination.consume(bytes.data(), bytes.size(), 0), bytes.size());
   EXPECT_FALSE(ends.source.produce(bytes.data(), bytes.size(), 0) > kNumChunks * kChunkBytes);
   EXPECT_EQ(ends.source.refusal()->expected_dtype, DType::kBytes);
+  EXPECT_TRUE(ends.source.accepted().is_joint);
+  EXPECT_NE(ends.source.next_taken(), 0u);
+  EXPECT_FALSE(ends.destination.can_note_taken());
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class ExchangeRanks::Notes final : public Neighbours {
   const int rank_;
 };
 
-ExchangeRanks::ExchangeRanks(int world_size) : world_size_(world_size) {
+ExchangeRanks::ExchangeRanks(int world_size, size_t arena_bytes) : world_size_(world_size) {
   static_assert(sizeof(Shared) <= 4096);
   num_bytes_ = 4096 + Exchange::channel_bytes() * static_cast<size_t>(world_size * world_size);
   void* const mapped =
@@ -51,7 +51,11 @@ ExchangeRanks::ExchangeRanks(int world_size) : world_size_(world_size) {
   memory_ = static_cast<std::byte*>(mapped);
   for (int rank = 0; rank < world_size; ++rank) {
     notes_.push_back(std::make_unique<Notes>(*reinterpret_cast<Shared*>(memory_), rank));
+    regions_.push_back(std::make_unique<Regions>(rank));
+    base::Fd fd;
+    if (arena_bytes > 0) arenas_.push_back(SharedMemory::create(arena_bytes, &fd).value());
   }
+  for (const auto& regions : regions_) regions->set_arenas(arenas_);
 }
 
 ExchangeRanks::~ExchangeRanks() { munmap(memory_, num_bytes_); }
@@ -67,6 +71,7 @@ std::unique_ptr<Exchange> ExchangeRanks::make(int rank, std::chrono::millisecond
                         .timeout = timeout,
                         .channel = [this](int source, int destination) { return channel(source, destination); },
                         .global_ranks = global_ranks,
+                        .regions = regions_[static_cast<size_t>(rank)].get(),
                         .neighbours = notes_[static_cast<size_t>(rank)].get()});
 }
 

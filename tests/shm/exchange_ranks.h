@@ -10,19 +10,22 @@
 #include <vector>
 
 #include "cohort/shm/exchange.h"
+#include "cohort/shm/regions.h"
 
 namespace cohort::shm {
 
 /// Memory for the channels of some ranks, threads or forked processes, and what they know about each other.
 class ExchangeRanks {
  public:
-  explicit ExchangeRanks(int world_size);
+  /// With an arena of `arena_bytes` per rank, which all ranks map; 0: none.
+  explicit ExchangeRanks(int world_size, size_t arena_bytes = 0);
   ~ExchangeRanks();
   ExchangeRanks(const ExchangeRanks&) = delete;
   ExchangeRanks& operator=(const ExchangeRanks&) = delete;
 
   int world_size() const { return world_size_; }
   std::byte* channel(int source, int destination) const;
+  uint8_t* arena(int rank) const { return reinterpret_cast<uint8_t*>(arenas_[static_cast<size_t>(rank)]->data()); }
   std::unique_ptr<Exchange> make(int rank, std::chrono::milliseconds timeout = std::chrono::seconds(60),
                                  const std::vector<int>& global_ranks = {});
   /// What the neighbours of all ranks say from now on.
@@ -46,6 +49,8 @@ class ExchangeRanks {
   size_t num_bytes_;
   std::byte* memory_;
   std::vector<std::unique_ptr<Notes>> notes_;
+  std::vector<SharedMemoryPtr> arenas_;
+  std::vector<std::unique_ptr<Regions>> regions_;
 };
 
 /// Waits, and expects success.

@@ -24,6 +24,8 @@ TEST(Exchange, SendsMessagesOfEverySize) {
                                      kInlineBytes - 1,
                                      kInlineBytes,
                                      kInlineBytes + 1,
+                                     (size_t{16} << 10) + 1,
+                                     (size_t{32} << 10) + 1,
                                      kChunkBytes,
                                      kChunkBytes + 1,
                                      kRingBytes - 1,

@@ -15,6 +15,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/point_to_point.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/process/spawn.h"
@@ -119,6 +120,44 @@ COHORT_WORKER(allocator_in_all_operations) {
 TEST(SharedAllocator, ServesAllOperations) {
   run_workers("allocator_in_all_operations", {.world_size = 3}).expect_success();
 }
+
+at::Tensor numbers_of(int rank, int turn, int64_t count) {
+  return at::arange(count, at::kFloat) + static_cast<float>(1000 * rank + turn);
+}
+
+// Every rank sends to the next one: tensors of the allocator, slices, of shm_empty, and others.
+COHORT_WORKER(allocator_in_messages) {
+  init_process_group({.backend = "shm", .shared_allocator = true});
+  const int rank = get_rank();
+  const int size = get_world_size();
+  const int next = (rank + 1) % size;
+  const int previous = (rank + size - 1) % size;
+  std::vector<float> ordinary(kLarge), received(kLarge);
+  const auto region = comm::shm_empty({kLarge}, at::kFloat);
+  auto gone = comm::shm_empty({kLarge}, at::kFloat);
+  if (rank != 0) gone.reset();
+  for (int turn = 0; turn < 8; ++turn) {
+    const int64_t count = turn % 2 == 0 ? kLarge : 16 * 1024 + turn;
+    const auto block = at::empty({kLarge + 100});
+    auto in = block.narrow(0, turn * 3, count);
+    if (turn == 3 || turn == 4) in = at::from_blob(ordinary.data(), {count});
+    if (turn == 5) in = region.narrow(0, 17, count);
+    if (turn == 6 && rank == 0) in = gone;
+    if (turn == 7) in = at::empty({count, 2}).select(1, 0);
+    in.copy_(numbers_of(rank, turn, count));
+    auto out = at::full({count}, -1.0f);
+    if (turn == 2 || turn == 4) out = at::from_blob(received.data(), {count});
+    if (turn == 1 && rank == 1) out = region.narrow(0, 5, count);
+    const auto works =
+        batch_isend_irecv({P2POp::isend(in, next, {.tag = turn}), P2POp::irecv(out, previous, {.tag = turn})});
+    for (const auto& work : works) REQUIRE(work->wait());
+    REQUIRE(at::equal(out, numbers_of(previous, turn, count)));
+    REQUIRE(at::equal(in, numbers_of(rank, turn, count)));
+  }
+  destroy_process_group();
+}
+
+TEST(SharedAllocator, ServesMessages) { run_workers("allocator_in_messages", {.world_size = 3}).expect_success(); }
 
 // Only a rank that maps the others' tensors has their pages.
 COHORT_WORKER(allocator_by_the_environment) {

@@ -13,9 +13,12 @@
 #include <new>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "cohort/base/env.h"
 #include "cohort/shm/arena/process_arena.h"
+#include "cohort/shm/bytes.h"
+#include "cohort/shm/exchange.h"
 #include "tests/shm/ranks.h"
 #include "tests/shm/stress_seed.h"
 
@@ -84,9 +87,37 @@ Outcome exchange(Group& group, float* data) {
   return group.all_to_all(ins, counts, outs, counts, DType::kFloat32);
 }
 
+Outcome wait_for(Group& group, const TransferPtr& transfer) {
+  group.exchange().wait(transfer);
+  return transfer->failure();
+}
+
+// Both copy: the sender writes in the receiver's memory.
+Outcome send_to_rank_1(Group& group, float* data) {
+  const Elements elements{DType::kFloat32, kManyFloats};
+  return wait_for(group, group.rank() == 0 ? group.exchange().send(data, elements, 1, 3)
+                                           : group.exchange().receive(data, elements, 0, 3));
+}
+
+Outcome send_to_rank_0(Group& group, float* data) {
+  const Elements elements{DType::kFloat32, kManyFloats};
+  return wait_for(group, group.rank() == 1 ? group.exchange().send(data, elements, 0, 3)
+                                           : group.exchange().receive(data, elements, 1, 3));
+}
+
+// What is received lies in an arena, what is sent does not: the sender alone copies.
+Outcome send_own_to_rank_0(Group& group, float* data) {
+  if (group.rank() == 0) return send_to_rank_0(group, data);
+  static const std::vector<float> own(kManyFloats, 3);
+  return wait_for(group, group.exchange().send(own.data(), {DType::kFloat32, kManyFloats}, 0, 3));
+}
+
+// Whether what rank 0 gave to an operation that failed is in quarantine.
+enum class Quarantine : uint8_t { kAlways, kIfWritten };
+
 // Rank 1 is stopped somewhere in the operation, rank 0 gives it up and uses its memory for something else; rank 1 goes on.
 // Returns whether rank 1 was stopped within the operation.
-bool stop_one(Operation operation, std::chrono::microseconds delay) {
+bool stop_one(Operation operation, Quarantine quarantine, std::chrono::microseconds delay) {
   SharedStage stage;
   ForkedRanks ranks(
       2,
@@ -106,7 +137,9 @@ bool stop_one(Operation operation, std::chrono::microseconds delay) {
         stage->has_given_up = true;
         wait_for_flag(stage->is_over);
         EXPECT_TRUE(std::all_of(other, other + kManyFloats, [](float each) { return each == kUntouched; }));
-        EXPECT_EQ(outcome != nullptr, process_arena()->stats().quarantined_bytes > 0);
+        const bool is_in_quarantine = process_arena()->stats().quarantined_bytes > 0;
+        EXPECT_TRUE(outcome || !is_in_quarantine);
+        EXPECT_TRUE(!outcome || quarantine == Quarantine::kIfWritten || is_in_quarantine);
       },
       {.timeout = milliseconds(100), .slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
   wait_for_flag(stage->has_given_up);
@@ -121,13 +154,13 @@ bool stop_one(Operation operation, std::chrono::microseconds delay) {
   return has_failed;
 }
 
-void stop_often(Operation operation) {
+void stop_often(Operation operation, Quarantine quarantine = Quarantine::kAlways) {
   const auto num_runs = base::env_int("COHORT_STRESS_RUNS").value().value_or(6);
   std::mt19937 random(stress_seed());
   int num_within = 0;
   constexpr int kMostRuns = 40;  // until one falls within the operation
   for (int run = 0; run < num_runs || (num_within == 0 && run < kMostRuns); ++run) {
-    num_within += stop_one(operation, std::chrono::microseconds(random() % 5000)) ? 1 : 0;
+    num_within += stop_one(operation, quarantine, std::chrono::microseconds(random() % 5000)) ? 1 : 0;
     if (testing::Test::HasFailure()) return;
   }
   std::cout << num_within << " of " << num_runs << " within the operation\n";
@@ -138,6 +171,47 @@ TEST(ArenaFailures, AStoppedRankWritesInNoOtherTensorAndReportsNoSuccess) { stop
 TEST(ArenaFailures, TheSameInABroadcast) { stop_often(broadcast); }
 TEST(ArenaFailures, TheSameInAnAllGather) { stop_often(all_gather); }
 TEST(ArenaFailures, TheSameInAnExchange) { stop_often(exchange); }
+
+TEST(ArenaFailures, AStoppedReceiverReportsNoSuccess) { stop_often(send_to_rank_1, Quarantine::kIfWritten); }
+TEST(ArenaFailures, AStoppedSenderWritesInNoOtherTensor) { stop_often(send_to_rank_0, Quarantine::kIfWritten); }
+TEST(ArenaFailures, AStoppedSenderThatCopiesAloneDoesNeither) {
+  stop_often(send_own_to_rank_0, Quarantine::kIfWritten);
+}
+
+// Messages until a rank is killed by its own alarm; each that came is checked.
+void kill_one_in_a_message(int victim) {
+  constexpr size_t kCount = kManyFloats / 4;
+  ForkedRanks ranks(2,
+                    [&](Group& group) {
+                      auto& exchange = group.exchange();
+                      auto* const data = take_filled(1);
+                      const Elements elements{DType::kFloat32, kCount};
+                      ASSERT_EQ(text_of(group.barrier()), "success");
+                      if (group.rank() == victim) {
+                        signal(SIGALRM, [](int) { raise(SIGKILL); });
+                        const itimerval timer{{0, 0}, {0, 6000}};
+                        setitimer(ITIMER_REAL, &timer, nullptr);
+                      }
+                      Outcome outcome;
+                      while (!outcome) {
+                        if (group.rank() == 1) std::memset(data, 0, kCount * sizeof(float));
+                        outcome = wait_for(group, group.rank() == 0 ? exchange.send(data, elements, 1, 0)
+                                                                    : exchange.receive(data, elements, 0, 0));
+                        // The first is right, and each is like the one before it.
+                        const bool is_right = data[0] == 1 && std::memcmp(at(data, 0), at(data, sizeof(float)),
+                                                                          (kCount - 1) * sizeof(float)) == 0;
+                        EXPECT_TRUE(outcome || is_right);
+                      }
+                      std::cout << text_of(outcome);
+                    },
+                    {.slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
+  const auto text = ranks.output(1 - victim);
+  EXPECT_NE(text.find(" was killed by signal 9 (SIGKILL)\n"), std::string::npos) << text;
+  EXPECT_EQ(ranks.wait(1 - victim), 0) << text;
+}
+
+TEST(ArenaFailures, TheSenderIsKilledInAMessage) { kill_one_in_a_message(0); }
+TEST(ArenaFailures, TheReceiverIsKilledInAMessage) { kill_one_in_a_message(1); }
 
 TEST(ArenaFailures, AKilledRankLeavesItsNameAndItsMemory) {
   ForkedRanks ranks(2,

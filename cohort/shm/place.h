@@ -1,0 +1,16 @@
+/// Place: where some bytes lie in memory that several ranks map.
+#pragma once
+
+#include <cstdint>
+
+namespace cohort::shm {
+
+/// In which of the group's regions (from 1; 0: in none; kInArena), and how far from the begin of its rank's part.
+struct Place {
+  static constexpr uint64_t kInArena = ~uint64_t{0};
+  uint64_t region = 0;
+  uint64_t offset = 0;
+  bool is_shared() const { return region != 0; }
+};
+
+}  // namespace cohort::shm
