@@ -61,16 +61,11 @@ Outcome Collective::open() {
 
 Outcome Collective::meet() {
   const auto round = ++group_.round;
-  mailbox(rank(), round).round.raise(round);
-  for (int i = 1; i < size(); ++i) {
-    const int peer = (rank() + i) % size();
-    auto& counter = mailbox(peer, round).round;
-    if (counter.has_reached(round)) continue;
-    auto patience = group_.patience;
-    if (options_.keeps_core) patience.keep_time = kKeepTime;
-    if (auto failure = wait_for(counter, round, patience, *this)) return failure;
-  }
-  return nullptr;
+  const auto& gathering = group_.gatherings[round & 1];
+  gathering.arrive(round);
+  auto patience = group_.patience;
+  if (options_.keeps_core) patience.keep_time = kKeepTime;
+  return wait_for(gathering, round, patience, *this);
 }
 
 Outcome Collective::check() {

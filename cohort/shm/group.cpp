@@ -107,13 +107,10 @@ class Arrival final : public Lookout {
 
 Outcome meet(Group::State& state, Clock::time_point deadline) {
   const auto round = ++state.round;
-  state.segment.block(state.rank()).mailboxes[round & 1].round.raise(round);
+  const auto& gathering = state.gatherings[round & 1];
+  gathering.arrive(round);
   Arrival arrival(state, deadline);
-  for (int peer = 0; peer < state.size(); ++peer) {
-    auto& counter = state.segment.block(peer).mailboxes[round & 1].round;
-    if (auto failure = wait_for(counter, round, state.patience, arrival)) return failure;
-  }
-  return nullptr;
+  return wait_for(gathering, round, state.patience, arrival);
 }
 
 // The first round: everybody has written who it is.
@@ -187,7 +184,13 @@ Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_me
       segment(memory->data(), {group_options.world_size, group_options.slot_bytes}),
       trace(segment.trace_area(group_options.rank)),
       traced(segment, {group_options.trace_name, group_options.name, group_options.rank, group_options.global_ranks}),
-      regions(group_options.rank) {}
+      regions(group_options.rank) {
+  for (int parity = 0; parity < 2; ++parity) {
+    const auto counter_of = [&](int peer) { return &segment.block(peer).mailboxes[parity].round; };
+    gatherings[parity] = {.own = counter_of(rank()), .bell = &segment.header().bell};
+    for (int i = 1; i < size(); ++i) gatherings[parity].others.push_back(counter_of((rank() + i) % size()));
+  }
+}
 
 std::string Group::State::describe(int rank) const {
   return fmt::format("rank {} ({})", name_of_rank(rank), shm::describe(segment.block(rank).peer));

@@ -40,6 +40,8 @@ struct Group::State final : Neighbours {
   SharedMemoryPtr memory;
   Segment segment;
   Patience patience;
+  /// By the round's parity.
+  Gathering gatherings[2];
   /// The last round that this rank has entered; the same on all ranks between two operations.
   uint64_t round = 0;
   Trace trace;

@@ -64,6 +64,8 @@ struct alignas(64) SegmentHeader {
   uint64_t slot_bytes;
   /// Rank + 1 of the first one that failed; 0: none. Set by compare-exchange, which orders the text before it.
   std::atomic<uint32_t> failed_rank;
+  /// Of those who sleep until a round is complete.
+  Bell bell;
 };
 
 /// Sizes and places, the same on all ranks.

@@ -1,82 +1,98 @@
 #include "cohort/shm/waiting.h"
 
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <climits>
+#include <algorithm>
 
 namespace cohort::shm {
 namespace {
 
-constexpr long kSliceNanoseconds = 50'000'000;
+constexpr auto kSlice = std::chrono::milliseconds(50);
 // About half a microsecond.
 constexpr int kPausesBetweenLooks = 10;
 
-// The kernel compares 32 bits: the lower half of the value, which changes with every raise by less than 2^32.
-uint32_t* futex_word(Counter& counter) {
-  auto* const words = reinterpret_cast<uint32_t*>(&counter.value);
-  return words + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 1 : 0);
-}
-
-// The memory is shared between processes, so not FUTEX_PRIVATE_FLAG.
-void sleep_while(Counter& counter, uint64_t seen) {
-  const timespec slice{0, kSliceNanoseconds};
-  syscall(SYS_futex, futex_word(counter), FUTEX_WAIT, static_cast<uint32_t>(seen), &slice, nullptr, 0);
-}
-
 uint32_t this_core() { return static_cast<uint32_t>(sched_getcpu() + 1); }
 
-}  // namespace
+bool was_on(const Counter& counter, uint32_t core) { return counter.core.load(std::memory_order_relaxed) == core; }
 
-void linger(const Counter& counter, bool keeps_core) {
-  if (!keeps_core || counter.core.load(std::memory_order_relaxed) == this_core()) {
-    sched_yield();
-    return;
+// The counters that have not reached the target, as far as has been looked.
+class Missing {
+ public:
+  Missing(const Gathering& gathering, uint64_t target)
+      : next_(gathering.others.begin()), end_(gathering.others.end()), target_(target) {}
+
+  bool has_none() {
+    while (next_ != end_ && (*next_)->has_reached(target_)) ++next_;
+    return next_ == end_;
   }
-  for (int i = 0; i < kPausesBetweenLooks; ++i) pause();
-}
+  // One of them waits for the core of this thread, most likely.
+  bool wants_core() const {
+    const auto core = this_core();
+    return std::any_of(
+        next_, end_, [&](const Counter* counter) { return was_on(*counter, core) && !counter->has_reached(target_); });
+  }
 
-namespace {
+ private:
+  std::vector<Counter*>::const_iterator next_;
+  const std::vector<Counter*>::const_iterator end_;
+  const uint64_t target_;
+};
 
-// Returns true once the counter has reached the target.
-bool spin(const Counter& counter, uint64_t target, const Patience& patience) {
-  const bool is_raiser_elsewhere = counter.core.load(std::memory_order_relaxed) != this_core();
-  for (int i = 0; is_raiser_elsewhere && i < patience.num_pauses; ++i) {
-    if (counter.has_reached(target)) return true;
+// Returns true once nobody is missing.
+bool spin(Missing& missing, const Patience& patience) {
+  const int num_pauses = missing.wants_core() ? 0 : patience.num_pauses;
+  for (int i = 0; i < num_pauses; ++i) {
+    if (missing.has_none()) return true;
     pause();
   }
   auto now = std::chrono::steady_clock::now();
   const auto kept_until = now + patience.keep_time;
   const auto end = kept_until + patience.yield_time;
   for (; now < end; now = std::chrono::steady_clock::now()) {
-    if (counter.has_reached(target)) return true;
-    linger(counter, now < kept_until);
+    if (now >= kept_until || missing.wants_core()) {
+      sched_yield();
+      if (missing.has_none()) return true;
+      continue;
+    }
+    for (int i = 0; i < kPausesBetweenLooks; ++i) {
+      pause();
+      if (missing.has_none()) return true;
+    }
   }
-  return counter.has_reached(target);
+  return false;
 }
 
 }  // namespace
 
-void Counter::raise(uint64_t new_value) {
-  core.store(this_core(), std::memory_order_relaxed);
-  value.store(new_value, std::memory_order_seq_cst);
-  if (num_sleepers.load(std::memory_order_seq_cst) == 0) return;
-  syscall(SYS_futex, futex_word(*this), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+void linger(const Counter& counter, bool keeps_core) {
+  if (!keeps_core || was_on(counter, this_core())) {
+    sched_yield();
+    return;
+  }
+  for (int i = 0; i < kPausesBetweenLooks; ++i) pause();
 }
 
-Outcome wait_for(Counter& counter, uint64_t target, const Patience& patience, Lookout& lookout) {
-  if (spin(counter, target, patience)) return nullptr;
+bool Gathering::is_complete(uint64_t target) const {
+  return std::all_of(others.begin(), others.end(),
+                     [&](const Counter* counter) { return counter->has_reached(target); });
+}
+
+void Gathering::arrive(uint64_t target) const {
+  own->core.store(this_core(), std::memory_order_relaxed);
+  own->value.store(target, std::memory_order_seq_cst);
+  if (is_complete(target)) bell->ring();
+}
+
+Outcome wait_for(const Gathering& gathering, uint64_t target, const Patience& patience, Lookout& lookout) {
+  Missing missing(gathering, target);
+  if (missing.has_none() || spin(missing, patience)) return nullptr;
   while (true) {
-    counter.num_sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const auto seen = counter.value.load(std::memory_order_seq_cst);
-    if (seen < target) sleep_while(counter, seen);
-    counter.num_sleepers.fetch_sub(1, std::memory_order_relaxed);
-    if (counter.has_reached(target)) return nullptr;
-    // A peer that raised the counter just before it ended has come: what has been reached counts more than a failure.
-    if (auto failure = lookout.look()) return counter.has_reached(target) ? nullptr : failure;
+    const auto num_rings = gathering.bell->begin_sleep();
+    if (!missing.has_none()) gathering.bell->sleep(num_rings, kSlice);
+    gathering.bell->end_sleep();
+    if (missing.has_none()) return nullptr;
+    // A peer that raised its counter just before it ended has come: what has been reached counts more than a failure.
+    if (auto failure = lookout.look()) return missing.has_none() ? nullptr : failure;
   }
 }
 

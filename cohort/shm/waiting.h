@@ -1,31 +1,42 @@
-/// Waiting for other ranks: a counter in shared memory, and how long to spin before sleeping.
+/// Waiting for other ranks: counters in shared memory, and how long to spin before sleeping.
 ///
-/// One rank raises a counter, others wait until it has reached a value: they spin for a while, then yield, then sleep in the
-/// kernel (futex) in slices, and look after their peers between two slices.
+/// Every rank raises a counter of its own and waits until all others have reached the same value: it spins for a while, then
+/// yields, then sleeps in the kernel (futex) in slices, and looks after its peers between two slices. Sleepers are woken once,
+/// by the rank that comes last.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
+#include "cohort/shm/bell.h"
 #include "cohort/shm/failure.h"
 
 namespace cohort::shm {
 
-/// Lives in shared memory, zero at first. Raised by one rank, waited for by any number.
+/// Lives in shared memory, zero at first. Raised by one rank, read by the others.
 struct Counter {
+  /// Sequentially consistent, as Bell asks of what its sleepers look at.
   std::atomic<uint64_t> value;
-  /// Who sleeps on `value`. Partner of `value`: the raiser stores the value, then reads this; a sleeper does both the other
-  /// way round. All four accesses are sequentially consistent, so one of the two sees the other.
-  std::atomic<uint32_t> num_sleepers;
   /// The core on which the raiser ran last, plus one. A hint: who waits on that very core had better make room.
   std::atomic<uint32_t> core;
 
-  /// Everything written before is seen by those who see `new_value`.
-  void raise(uint64_t new_value);
-  bool has_reached(uint64_t target) const { return value.load(std::memory_order_acquire) >= target; }
+  bool has_reached(uint64_t target) const { return value.load(std::memory_order_seq_cst) >= target; }
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+/// The counters of ranks that wait for each other, as one of them sees them.
+struct Gathering {
+  Counter* own = nullptr;
+  std::vector<Counter*> others = {};
+  /// For all of them.
+  Bell* bell = nullptr;
+
+  bool is_complete(uint64_t target) const;
+  /// Raises the own counter. Everything written before is seen by those who see `target`. Who comes last rings the bell.
+  void arrive(uint64_t target) const;
+};
 
 /// How long to spin and yield before sleeping. A yield on an idle core returns at once, so it is a slower kind of spinning
 /// that costs nobody anything; a pause keeps the core.
@@ -33,11 +44,11 @@ struct Patience {
   int num_pauses = 50;
   /// By time, not by number: on a busy host one yield can take many milliseconds.
   std::chrono::microseconds yield_time{500};
-  /// Before it yields: how long it looks without letting go of its core, unless the rank that is waited for was there last. On a
+  /// Before it yields: how long it looks without letting go of its core, unless a rank that is missing was there last. On a
   /// busy machine what a yield lets in may stay for milliseconds.
   std::chrono::microseconds keep_time{0};
-  /// For ranks that share cores: long spins would take the time of the rank that is waited for.
-  static Patience shared_cores() { return {}; }
+  /// For ranks that share cores: long spins would take the time of a rank that is waited for, unless it is on another core.
+  static Patience shared_cores() { return {100, std::chrono::microseconds(500)}; }
   /// For ranks of which each has a core to itself.
   static Patience own_core() { return {200, std::chrono::microseconds(500)}; }
 };
@@ -49,8 +60,8 @@ class Lookout {
   virtual Outcome look() = 0;
 };
 
-/// Blocks until `counter` has reached `target`, or the lookout finds a failure.
-Outcome wait_for(Counter& counter, uint64_t target, const Patience& patience, Lookout& lookout);
+/// Blocks until all others have reached `target`, or the lookout finds a failure.
+Outcome wait_for(const Gathering& gathering, uint64_t target, const Patience& patience, Lookout& lookout);
 
 /// Between two looks at `counter`: as Patience::keep_time says if `keeps_core`, else a yield.
 void linger(const Counter& counter, bool keeps_core);

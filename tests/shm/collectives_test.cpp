@@ -54,7 +54,7 @@ void run_all(Group& group, std::byte* shared, size_t shared_bytes) {
 }
 
 class Collectives : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 5));
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 5, 8));
 
 TEST_P(Collectives, AreRightForEverySizeWithTinySlots) {
   run_threads(GetParam(), [](Group& group) { run_all(group, nullptr, 0); }, {.slot_bytes = 4096});

@@ -98,7 +98,7 @@ TEST(Stress, RandomOperationsOfThreadsInSeveralGroups) {
   const auto seed = stress_seed();
   Random random(seed);
   for (int run = 0; run < num_runs(6); ++run) {
-    const int world_size = 2 + run % 5;
+    const int world_size = 2 + run % 7;
     const size_t slot_bytes = 4096u << pick(random, 4);
     const auto run_seed = static_cast<unsigned>(random());
     std::vector<std::string> addresses;
