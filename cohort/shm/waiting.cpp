@@ -7,6 +7,8 @@
 namespace cohort::shm {
 namespace {
 
+// No thread that a yield lets in ends its turn so soon.
+constexpr auto kLeastTurn = std::chrono::nanoseconds(1500);
 constexpr auto kSlice = std::chrono::milliseconds(50);
 // About half a microsecond.
 constexpr int kPausesBetweenLooks = 10;
@@ -48,12 +50,17 @@ bool spin(Missing& missing, const Patience& patience) {
   auto now = std::chrono::steady_clock::now();
   const auto kept_until = now + patience.keep_time;
   const auto end = kept_until + patience.yield_time;
-  for (; now < end; now = std::chrono::steady_clock::now()) {
-    if (now >= kept_until || missing.wants_core()) {
+  int idle_yields_left = patience.num_idle_yields;
+  while (now < end && idle_yields_left > 0) {
+    const auto before = now;
+    if (before >= kept_until || missing.wants_core()) {
       sched_yield();
       if (missing.has_none()) return true;
+      now = std::chrono::steady_clock::now();
+      if (now - before < kLeastTurn) --idle_yields_left;
       continue;
     }
+    now = std::chrono::steady_clock::now();
     for (int i = 0; i < kPausesBetweenLooks; ++i) {
       pause();
       if (missing.has_none()) return true;

@@ -102,6 +102,22 @@ TEST(Waiting, ThreadsMeetAwakeAndAsleepWhateverCoresTheyHave) {
   }
 }
 
+TEST(Waiting, YieldsThatLetInNobodyEndInSleep) {
+  const auto place = std::make_unique<Place>();
+  std::thread waiter([&] {
+    Patient lookout;
+    const Patience patience{.num_pauses = 0, .yield_time = 2 * kHangLimit, .num_idle_yields = 5};
+    EXPECT_EQ(wait_for(place->of(0, 2), 1, patience, lookout), nullptr);
+  });
+  const auto end = steady_clock::now() + kHangLimit / 2;
+  while (place->bell.num_sleepers == 0 && steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(place->bell.num_sleepers, 1u);
+  place->of(1, 2).arrive(1);
+  waiter.join();
+}
+
 // As wait_for() does, but in long slices, from which only the bell can wake it before the hang limit. False: it was not woken.
 bool sleep_until_woken(const Gathering& gathering) {
   const auto end = steady_clock::now() + kHangLimit;
