@@ -18,7 +18,7 @@ struct TensorsInPlace {
     ddp::set_least_bytes_in_place(1);
   }
 };
-const TensorsInPlace tensors_in_place;
+const TensorsInPlace kTensorsInPlace;
 
 }  // namespace
 }  // namespace cohort::test

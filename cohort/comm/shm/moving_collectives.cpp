@@ -118,12 +118,12 @@ ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::Broadcas
 // `outputs[i]`: where every rank's `inputs[i]` goes, one pointer per rank.
 ShmBackend::WorkPtr ShmBackend::gather_each(const Request& request, const Tensors& inputs,
                                             std::vector<std::vector<void*>> outputs, StandIns stand_ins, Tensors kept,
-                                            Tensors results) {
+                                            const Tensors& results) {
   std::vector<Gathering> gatherings;
   for (size_t i = 0; i < inputs.size(); ++i) {
     gatherings.push_back({stand_ins.sent(inputs[i]), std::move(outputs[i])});
   }
-  return run(request, inputs, inputs, std::move(results),
+  return run(request, inputs, inputs, results,
              [gatherings = std::move(gatherings), stand_ins = std::move(stand_ins), kept = std::move(kept)](
                  shm::Group& group, const shm::CallOptions& options) {
                for (const auto& [input, pointers] : gatherings) {

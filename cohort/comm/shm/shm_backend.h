@@ -107,7 +107,7 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
   static std::optional<Tensors> profiled(at::TensorList tensors);
 
   WorkPtr gather_each(const Request& request, const Tensors& inputs, std::vector<std::vector<void*>> outputs,
-                      StandIns stand_ins, Tensors kept, Tensors results);
+                      StandIns stand_ins, Tensors kept, const Tensors& results);
   WorkPtr gather_uneven(const Request& request, const Tensors& inputs, const Tensors& outputs);
   WorkPtr gather_into(const Request& request, const Tensors& outputs, const Tensors& inputs);
   WorkPtr reduce_each(const Request& request, const Tensors& tensors, const c10d::ReduceOp& op);

@@ -31,7 +31,7 @@ TEST(InPlace, OnlyAGradientThatNobodyElseHolds) {
   auto own = at::randn({4, 6});
   EXPECT_TRUE(can_be_reduced_in_place(own, parameter));
   {
-    const auto second_holder = own;
+    const Gradients others = {own};
     EXPECT_FALSE(can_be_reduced_in_place(own, parameter));
   }
   {
