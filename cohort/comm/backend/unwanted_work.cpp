@@ -1,5 +1,6 @@
 #include "cohort/comm/backend/unwanted_work.h"
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 namespace cohort::comm {
@@ -11,12 +12,15 @@ class FinishedWork final : public c10d::Work {
   bool isSuccess() const override { return true; }
   void synchronize() override {}
   bool wait(std::chrono::milliseconds) override { return true; }
-  std::vector<at::Tensor> result() override { return {}; }
+  std::vector<at::Tensor> result() override { refuse(); }
   void abort() override {}
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    future->markCompleted(c10::IValue(std::vector<at::Tensor>()));
-    return future;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() {
+    TORCH_CHECK(false,
+                "the Work of a synchronous operation has neither results nor a future: the results are in the tensors. "
+                "Call it with async_op = true for a Work that has both");
   }
 };
 

@@ -26,7 +26,7 @@ class UnwantedWork {
   const bool was_unwanted_;
 };
 
-/// One Work for all of them: it has completed, and has no results.
+/// One Work for all of them: it has completed. Its result() and getFuture() throw c10::Error.
 const c10::intrusive_ptr<c10d::Work>& finished_work();
 
 }  // namespace cohort::comm

@@ -66,6 +66,7 @@ Bucket::Bucket(std::vector<size_t> indices, const std::vector<at::Tensor>& param
   int64_t offset = 0;
   for (const size_t index : indices_) {
     is_in_place_.push_back(!in_place.empty() && in_place[index]);
+    layouts_.push_back(is_in_place_.back() ? layout_of(parameters[index]) : at::Tensor());
     if (is_in_place_.back()) {
       has_in_place_ = true;
       slots_.emplace_back();
@@ -110,17 +111,23 @@ at::Tensor Bucket::take(size_t slot, const at::Tensor& parameter, int world_size
 at::Tensor Bucket::take_in_place(size_t slot, const at::Tensor& parameter) {
   auto& grad = parameter.mutable_grad();
   auto& taken = aliases_[slot];
+  const auto& layout = layouts_[slot];
+  const auto make = [&] {
+    return at::empty_strided(layout.sizes(), layout.strides(), layout.options().device(parameter.device()));
+  };
   if (!grad.defined()) {
-    taken = at::zeros_like(parameter, at::MemoryFormat::Preserve);
+    taken = make().zero_();
     return {};
   }
   check_matches(grad, parameter, parameter);
-  if (can_be_reduced_in_place(grad, parameter)) {
+  if (can_be_reduced_in_place(grad, layout)) {
     taken = grad;
     return {};
   }
-  taken = at::empty_like(parameter, at::MemoryFormat::Preserve).copy_(grad);
-  return std::exchange(grad, taken);
+  taken = make().copy_(grad);
+  // give() copies the result to where others may look at it.
+  const bool stays = !grad.requires_grad() && grad.layout() == at::kStrided && grad.is_non_overlapping_and_dense();
+  return stays ? at::Tensor() : std::exchange(grad, taken);
 }
 
 std::vector<at::Tensor> Bucket::parts() const {
@@ -191,13 +198,28 @@ void Bucket::accept(const at::Tensor& result) {
 
 void Bucket::give(size_t slot, const at::Tensor& parameter) {
   if (is_sparse_) return;
+  const at::NoGradGuard no_grad;
   auto& grad = parameter.mutable_grad();
-  if (!grad.defined() || grad.const_data_ptr() != aliases_[slot].const_data_ptr()) grad = aliases_[slot];
+  const auto& result = aliases_[slot];
+  const bool is_there = grad.defined() && grad.const_data_ptr() == result.const_data_ptr();
+  if (!is_there && is_in_place_[slot] && grad.defined()) {
+    grad.copy_(result);
+  } else if (!is_there) {
+    grad = result;
+  }
   forget(slot);
 }
 
 void Bucket::forget(size_t slot) {
   if (!is_sparse_ && is_in_place_[slot]) aliases_[slot].reset();
+}
+
+void Bucket::abandon(size_t slot, const at::Tensor& parameter) {
+  if (is_sparse_ || !is_in_place_[slot] || !aliases_[slot].defined()) return;
+  const at::NoGradGuard no_grad;
+  auto& grad = parameter.mutable_grad();
+  if (grad.defined() && grad.const_data_ptr() == aliases_[slot].const_data_ptr()) grad = grad.clone();
+  forget(slot);
 }
 
 void Bucket::adopt(size_t slot, const at::Tensor& parameter) {

@@ -55,6 +55,9 @@ class COHORT_TEST_API Bucket {
   void give(size_t slot, const at::Tensor& parameter);
   /// After the reduction, in place of give(): the parameter keeps the gradient it has.
   void forget(size_t slot);
+  /// Instead of both, where the reduction failed or is not over: others may still write to what was taken in place, so the
+  /// parameter gets a copy of it.
+  void abandon(size_t slot, const at::Tensor& parameter);
   /// take() for all slots of a dense bucket at once; averages by a division of the whole bucket.
   std::vector<at::Tensor> take_all(const std::vector<at::Tensor>& parameters, int world_size, Averaging averaging);
   /// Keeps gradients that live in an older bucket when the buckets are rebuilt.
@@ -77,6 +80,7 @@ class COHORT_TEST_API Bucket {
   std::vector<at::Tensor> slots_;  // in contents_
   std::vector<at::Tensor>
       aliases_;  // in gradients_; of a slot in place: what was taken, until it is given or forgotten
+  std::vector<at::Tensor> layouts_;  // of slots in place: as at construction, when the ranks compared them
 };
 
 /// destination = source * factor, bitwise as at::mul computes it. Same shape, dtype and device.

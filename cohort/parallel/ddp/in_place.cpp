@@ -18,10 +18,10 @@ bool wants_buckets(const ReducerOptions& options) {
 }
 
 // A dimension of one element may have any stride.
-bool has_order_of(const at::Tensor& gradient, const at::Tensor& parameter) {
-  if (gradient.sizes() != parameter.sizes()) return false;
+bool has_order_of(const at::Tensor& gradient, const at::Tensor& layout) {
+  if (gradient.sizes() != layout.sizes()) return false;
   for (int64_t i = 0; i < gradient.dim(); ++i) {
-    if (gradient.size(i) > 1 && gradient.stride(i) != parameter.stride(i)) return false;
+    if (gradient.size(i) > 1 && gradient.stride(i) != layout.stride(i)) return false;
   }
   return true;
 }
@@ -41,10 +41,15 @@ std::vector<char> find_in_place(const std::vector<at::Tensor>& parameters, const
   return flags;
 }
 
-bool can_be_reduced_in_place(const at::Tensor& gradient, const at::Tensor& parameter) {
+bool can_be_reduced_in_place(const at::Tensor& gradient, const at::Tensor& layout) {
   return !at::isTensorSubclassLike(gradient) && !gradient._is_zerotensor() && !gradient.is_neg() &&
-         gradient.layout() == at::kStrided && gradient.dtype() == parameter.dtype() && !gradient.requires_grad() &&
-         gradient.use_count() == 1 && gradient.storage().use_count() == 1 && has_order_of(gradient, parameter);
+         gradient.layout() == at::kStrided && gradient.dtype() == layout.dtype() && !gradient.requires_grad() &&
+         gradient.use_count() == 1 && gradient.storage().use_count() == 1 && has_order_of(gradient, layout);
+}
+
+at::Tensor layout_of(const at::Tensor& parameter) {
+  return at::empty_strided(parameter.sizes(), parameter.strides(),
+                           parameter.options().device(at::kMeta).requires_grad(false));
 }
 
 at::Tensor in_order_of_memory(const at::Tensor& tensor) {

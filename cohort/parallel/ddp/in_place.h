@@ -24,14 +24,17 @@ namespace cohort::ddp {
 std::vector<char> find_in_place(const std::vector<at::Tensor>& parameters, const std::vector<ParameterInfo>& infos,
                                 const ReducerOptions& options);
 
-/// Whether an operation may write to `gradient` of `parameter`: nobody else holds it or its memory, and its elements lie in
-/// the order of the parameter's. Otherwise a copy is to be reduced. May differ from rank to rank.
-COHORT_TEST_API bool can_be_reduced_in_place(const at::Tensor& gradient, const at::Tensor& parameter);
+/// Whether an operation may write to `gradient`: its memory is its own, and its elements lie in the order of `layout`, which all
+/// ranks share. Otherwise a copy is to be reduced. May differ from rank to rank.
+COHORT_TEST_API bool can_be_reduced_in_place(const at::Tensor& gradient, const at::Tensor& layout);
+
+/// Dtype, sizes and strides of a parameter without gaps, without memory.
+COHORT_TEST_API at::Tensor layout_of(const at::Tensor& parameter);
 
 /// The elements of a tensor without gaps, as one row, in the order of memory.
 at::Tensor in_order_of_memory(const at::Tensor& tensor);
 
-/// Gradients of fewer bytes go into buckets. For tests; the default is what the shared allocator takes, 64 KiB.
+/// Gradients of fewer bytes go into buckets. For tests; the default is what the shared allocator takes by default, 64 KiB.
 COHORT_TEST_API void set_least_bytes_in_place(size_t num_bytes);
 
 }  // namespace cohort::ddp

@@ -18,7 +18,7 @@ namespace cohort::ddp {
 
 /// Who buckets and reduces gradients.
 enum class Engine {
-  kCohort,  ///< our reducer: overlaps with backward, gradients live in the buckets
+  kCohort,  ///< our reducer: overlaps with backward, gradients live in the buckets, or stay in place
   kC10d,    ///< LibTorch's c10d::Reducer, the engine behind Python's DDP
   kInline,  ///< all-reduces each bucket after backward; short, slow, the readable reference
 };
@@ -46,8 +46,8 @@ struct ReducerOptions {
   bool find_unused_parameters = false;
   /// The graph is the same in every step: unused parameters and several uses of one are then allowed without the flag above.
   bool static_graph = false;
-  /// In PyTorch this saves a copy. Our engine always keeps gradients in the buckets; the flag then only selects PyTorch's
-  /// rounding in that mode (division in place instead of multiplication by 1 / world size).
+  /// In PyTorch this saves a copy. Our engine keeps gradients in the buckets anyway, or in place (in_place.h) without the flag;
+  /// it selects PyTorch's rounding in that mode (division in place instead of multiplication by 1 / world size). On all ranks.
   bool gradient_as_bucket_view = false;
   /// Buckets none of whose parameters is used are not reduced. Requires the same parameters to be unused on all ranks, in every
   /// step: ranks that differ wait for each other.

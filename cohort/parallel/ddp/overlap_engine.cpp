@@ -123,7 +123,23 @@ void OverlapEngine::reset() {
   for (auto& bucket : buckets_) {
     bucket.work.reset();
     bucket.future.reset();
-    for (size_t slot = 0; slot < bucket.indices().size(); ++slot) bucket.forget(slot);
+  }
+  abandon_gradients();
+}
+
+// Of operations that failed, or that others may still come to. See Bucket::abandon().
+void OverlapEngine::abandon_gradients() {
+  for (auto& bucket : buckets_) {
+    const auto& indices = bucket.indices();
+    for (size_t slot = 0; slot < indices.size(); ++slot) bucket.abandon(slot, parameters_[indices[slot]]);
+  }
+}
+
+OverlapEngine::~OverlapEngine() {
+  try {
+    abandon_gradients();
+  } catch (const std::exception& error) {
+    base::log_warning(std::string("gradients of a step that was not finished could not be copied: ") + error.what());
   }
 }
 

@@ -49,6 +49,7 @@ namespace cohort::ddp {
 class OverlapEngine final : public GradientEngine {
  public:
   explicit OverlapEngine(EngineInput input);
+  ~OverlapEngine() override;
 
   void prepare_forward() override;
   void prepare(const std::vector<at::Tensor>& outputs) override;
@@ -111,6 +112,7 @@ class OverlapEngine final : public GradientEngine {
   void run_hook(std::unique_lock<std::mutex>& lock);
   CommHookFuture call_hook(size_t bucket, const at::Tensor& buffer);
   void note_failure(const std::exception& error);
+  void abandon_gradients();
   bool reduces_at_end(size_t bucket) const {
     return runs_in_caller_ && (bucket + 1 == buckets_.size() || !has_core_to_overlap_);
   }

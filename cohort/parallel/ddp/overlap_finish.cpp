@@ -108,6 +108,7 @@ void OverlapEngine::finish() {
     wait_for_all(futures_);
   } catch (const std::exception& error) {
     note_failure(error);
+    abandon_gradients();
     throw;
   }
   times_.end_step();

@@ -41,8 +41,11 @@ TEST(ShmWork, IsNotMadeWhereNobodyLooksAtIt) {
   run_shm_threads(2, [](int rank, const Group& group, c10d::Backend& backend) {
     const auto tensor = at::full({3}, rank + 1.0);
     const auto first = all_reduce(tensor, {.group = group});
-    REQUIRE(first->isCompleted() && first->isSuccess() && first->wait() && first->result().empty());
-    REQUIRE(first->getFuture()->completed());
+    REQUIRE(first->isCompleted() && first->isSuccess() && first->wait());
+    REQUIRE_EQUAL(
+        test::error_of([&] { first->getFuture(); }),
+        "the Work of a synchronous operation has neither results nor a future: the results are in the tensors. "
+        "Call it with async_op = true for a Work that has both");
     REQUIRE(all_reduce(tensor, {.group = group}).get() == first.get());
     // One that others look at, one that is not done, and one behind it in the queue.
     REQUIRE(reduce_on(backend, {tensor})->result()[0].is_same(tensor));

@@ -43,7 +43,46 @@ TEST(InPlace, OnlyAGradientThatNobodyElseHolds) {
   EXPECT_FALSE(can_be_reduced_in_place(own.to(at::kDouble), parameter));
   EXPECT_FALSE(can_be_reduced_in_place(at::randn({4, 6}).requires_grad_(), parameter));
   EXPECT_FALSE(can_be_reduced_in_place(at::_efficientzerotensor({4, 6}), parameter));
-  EXPECT_FALSE(can_be_reduced_in_place(at::randn({1, 6}).expand({4, 6}), parameter));
+  const auto repeated = at::empty_strided({4, 6}, {0, 1});
+  ASSERT_EQ(repeated.storage().use_count(), 1u);
+  EXPECT_FALSE(can_be_reduced_in_place(repeated, parameter));
+}
+
+TEST(InPlace, WhoHoldsAGradientSeesItsAverage) {
+  const Gradients parameters = {parameter_of(at::zeros({3, 2}))};
+  auto held = at::full({3, 2}, 6.0f);
+  parameters[0].mutable_grad() = held;
+  Bucket bucket({0}, parameters, at::empty({0}), {}, {1});
+  bucket.take(0, parameters[0], 3, Averaging::kMultiply);
+  at::Tensor(bucket.parts()[0]).fill_(2);
+  EXPECT_TRUE(at::equal(held, at::full({3, 2}, 6.0f)));
+  bucket.give(0, parameters[0]);
+  EXPECT_TRUE(parameters[0].grad().is_same(held));
+  EXPECT_TRUE(at::equal(held, at::full({3, 2}, 2.0f)));
+}
+
+TEST(InPlace, AGradientThatOthersMayStillWriteToIsReplaced) {
+  const Gradients parameters = {parameter_of(at::zeros({3, 2}))};
+  parameters[0].mutable_grad() = at::full({3, 2}, 6.0f);
+  Bucket bucket({0}, parameters, at::empty({0}), {}, {1});
+  bucket.take(0, parameters[0], 3, Averaging::kMultiply);
+  const auto late = bucket.parts()[0];
+  ASSERT_EQ(late.const_data_ptr(), parameters[0].grad().const_data_ptr());
+  bucket.abandon(0, parameters[0]);
+  at::Tensor(late).fill_(7);
+  EXPECT_TRUE(at::equal(parameters[0].grad(), at::full({3, 2}, 6.0f)));
+}
+
+TEST(InPlace, TheOrderIsThatOfTheParameterWhenTheRanksComparedIt) {
+  const Gradients parameters = {parameter_of(at::zeros({2, 3}))};
+  Bucket bucket({0}, parameters, at::empty({0}), {}, {1});
+  at::Tensor(parameters[0]).set_data(at::zeros({3, 2}).t());
+  const auto gradient = at::arange(6, at::kFloat).view({2, 3});
+  parameters[0].mutable_grad() = at::empty({3, 2}).t().copy_(gradient);
+  bucket.take(0, parameters[0], 3, Averaging::kMultiply);
+  EXPECT_TRUE(at::equal(bucket.parts()[0].flatten(), at::arange(6, at::kFloat)));
+  bucket.give(0, parameters[0]);
+  EXPECT_TRUE(at::equal(parameters[0].grad(), gradient));
 }
 
 TEST(InPlace, OnlyInTheOrderOfTheParametersElements) {
@@ -172,7 +211,8 @@ COHORT_WORKER(gradients_in_place) {
   };
   const auto lent = train_wide(kNever, lend, /*stays=*/false);
   require_same(train_wide(kDefault, lend, /*stays=*/false), lent);
-  REQUIRE(get_rank() != 0 || !at::equal(view, lent[lent.size() - 4].flatten()));  // it keeps this rank's own
+  REQUIRE(get_rank() != 0 ||
+          at::equal(view, lent[lent.size() - 4].flatten()));  // as PyTorch, which copies results back
 
   // A communication hook wants buckets.
   const auto register_late = [](Reducer& reducer, Wide&, int64_t step) {
