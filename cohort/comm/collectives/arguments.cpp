@@ -53,8 +53,8 @@ TensorList as_real(const TensorList& tensors) {
 }
 
 TensorList real_list(const at::Tensor& tensor) {
-  TensorList list(1, tensor);
-  if (tensor.defined() && tensor.is_complex()) list[0] = at::view_as_real(tensor);
+  TensorList list;
+  list.push_back(as_real(tensor));
   return list;
 }
 

@@ -85,12 +85,11 @@ WorkPtr run(const CoalescingCollector& collector, bool async_op) {
 
 namespace comm {
 
-bool coalesces() { return !collectors().empty(); }
-
-bool keep_for_coalescing(const Group& group, CoalescedCall call) {
+bool keep_for_coalescing(const Group& group, Kind kind, const at::Tensor& output, const at::Tensor& input,
+                         const ReduceOp& op) {
   for (auto* collector : collectors()) {
     if (collector->group != group) continue;
-    collector->calls.push_back(std::move(call));
+    collector->calls.push_back({kind, output, input, op});
     return true;
   }
   return false;

@@ -101,8 +101,7 @@ WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
   check_reducible(tensor, options.op, "all_reduce");
   auto tensors = real_list(tensor);
   const auto backend = backend_for(options.group, tensor, "all_reduce");
-  if (comm::coalesces() && comm::keep_for_coalescing(resolve(options.group),
-                                                     {CoalescedCall::Kind::kAllReduce, {}, tensors[0], options.op})) {
+  if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kAllReduce, {}, tensors[0], options.op)) {
     return {};
   }
   c10d::AllreduceOptions engine_options;
@@ -158,8 +157,8 @@ WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, con
   check_elements(output, input, options.group, "all_gather_single");
   auto real_output = as_real(output);
   auto real_input = as_real(input);
-  if (comm::coalesces() && comm::keep_for_coalescing(resolve(options.group), {CoalescedCall::Kind::kAllGatherSingle,
-                                                                              real_output, real_input})) {
+  if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kAllGatherSingle, real_output,
+                                real_input)) {
     return {};
   }
   c10d::AllgatherOptions engine_options;
@@ -220,8 +219,8 @@ WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
   check_reducible(output, options.op, "reduce_scatter_single");
   auto real_output = as_real(output);
   auto real_input = as_real(input);
-  if (comm::coalesces() && comm::keep_for_coalescing(resolve(options.group), {CoalescedCall::Kind::kReduceScatterSingle,
-                                                                              real_output, real_input, options.op})) {
+  if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kReduceScatterSingle, real_output,
+                                real_input, options.op)) {
     return {};
   }
   c10d::ReduceScatterOptions engine_options;

@@ -54,11 +54,9 @@ std::vector<size_t> counts_of(const Tensors& tensors) {
 
 // A plain tensor in as many equal parts as there are ranks.
 std::vector<void*> parts_of(const at::Tensor& plain, int world_size) {
-  auto* const begin = static_cast<std::byte*>(plain.data_ptr());
-  const auto part = plain.nbytes() / static_cast<size_t>(world_size);
-  std::vector<void*> pointers;
-  for (int rank = 0; rank < world_size; ++rank) pointers.push_back(begin + static_cast<size_t>(rank) * part);
-  return pointers;
+  const auto size = static_cast<size_t>(world_size);
+  const EqualParts<void*> parts(plain.data_ptr(), plain.nbytes() / size, world_size);
+  return {parts.data(), parts.data() + size};
 }
 
 // Parts of a plain tensor by splits along dimension 0; none: equal parts.

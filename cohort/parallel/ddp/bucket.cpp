@@ -132,7 +132,7 @@ at::Tensor Bucket::take_in_place(size_t slot, const at::Tensor& parameter) {
 
 std::vector<at::Tensor> Bucket::parts() const {
   std::vector<at::Tensor> parts;
-  if (!has_in_place_ || contents_.numel() > 0) parts.push_back(contents_);
+  if (contents_.numel() > 0) parts.push_back(contents_);
   for (size_t slot = 0; slot < indices_.size(); ++slot) {
     if (is_in_place_[slot]) parts.push_back(in_order_of_memory(aliases_[slot]));
   }
@@ -141,7 +141,7 @@ std::vector<at::Tensor> Bucket::parts() const {
 
 std::vector<at::Tensor> Bucket::zero_parts(const std::vector<at::Tensor>& parameters) const {
   std::vector<at::Tensor> parts;
-  if (!has_in_place_ || contents_.numel() > 0) parts.push_back(at::zeros_like(contents_));
+  if (contents_.numel() > 0) parts.push_back(at::zeros_like(contents_));
   for (size_t slot = 0; slot < indices_.size(); ++slot) {
     if (is_in_place_[slot]) parts.push_back(at::zeros({parameters[indices_[slot]].numel()}, contents_.options()));
   }
