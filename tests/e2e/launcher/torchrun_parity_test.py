@@ -19,18 +19,19 @@ HANG_LIMIT = 120
 FOREIGN = ("PET_", "TORCHELASTIC_", "TORCH_", "MASTER_", "OMP_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_",
            "GROUP_", "ROLE_", "COHORT_", "PYTEST_", "CUDA_")
 
-# Writes what it found, then prints, then ends as told: FAIL="1:0:7" is "rank 1 in attempt 0 ends with 7".
+# Prints, then writes what it found (who waits for that file may end everybody), then ends as told: FAIL="1:0:7" is "rank 1 in
+# attempt 0 ends with 7".
 PROGRAM = r'''
 import json, os, pathlib, signal, sys, time
 env = dict(os.environ)
+who = f"rank {env['RANK']} attempt {env['TORCHELASTIC_RESTART_COUNT']}"
+print(who, "out"); print(who, "needle"); print(who, "err", file=sys.stderr); print(who, "pin", file=sys.stderr)
+sys.stdout.flush(); sys.stderr.flush()
 name = env["TORCHELASTIC_RESTART_COUNT"] + "-" + env["RANK"] + ".json"
 found = {"env": env, "argv": sys.argv, "name": __name__, "unbuffered": sys.stdout.write_through}
 path = pathlib.Path(env["FOUND"])
 (path / (name + ".tmp")).write_text(json.dumps(found))
 (path / (name + ".tmp")).rename(path / name)
-who = f"rank {env['RANK']} attempt {env['TORCHELASTIC_RESTART_COUNT']}"
-print(who, "out"); print(who, "needle"); print(who, "err", file=sys.stderr); print(who, "pin", file=sys.stderr)
-sys.stdout.flush(); sys.stderr.flush()
 if env.get("MEET"):
     while len(list(path.glob(env["TORCHELASTIC_RESTART_COUNT"] + "-*.json"))) < int(env["WORLD_SIZE"]): time.sleep(0.01)
 def hear(number, _):
