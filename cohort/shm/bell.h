@@ -19,8 +19,9 @@ struct alignas(64) Bell {
 
   /// After a sequentially consistent store of what has changed.
   void ring() {
-    if (num_sleepers.load(std::memory_order_seq_cst) != 0) wake();
+    if (has_sleepers()) wake();
   }
+  bool has_sleepers() const { return num_sleepers.load(std::memory_order_seq_cst) != 0; }
   /// The sleeper announces itself, looks once more, sleeps unless something has changed, and ends.
   uint32_t begin_sleep();
   /// Returns at the latest after `limit`; also now and then without reason.

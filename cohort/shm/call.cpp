@@ -11,6 +11,8 @@ constexpr uint64_t kSharedBit = uint64_t{1} << 24;
 constexpr int kPurposeShift = 25;
 constexpr uint64_t kPurposeBits = uint64_t{7} << kPurposeShift;
 static_assert(base::kNumPurposes <= 8);
+// What may differ between ranks.
+constexpr uint64_t kOwnBits = kSharedBit | kPurposeBits;
 
 base::Purpose purpose_in(uint64_t word) {
   const auto number = (word & kPurposeBits) >> kPurposeShift;
@@ -36,14 +38,24 @@ Call decode_call(const Signature& signature) {
   return {.kind = static_cast<OpKind>(word & 0xff),
           .dtype = static_cast<DType>(word >> 8 & 0xff),
           .reduce_op = static_cast<ReduceOp>(word >> 16 & 0xff),
-          .is_shared = (word & kSharedBit) != 0,
+          .is_shared = shm::is_shared(signature),
           .purpose = purpose_in(word),
           .root = static_cast<int>(word >> 32) - 1,
           .count = signature.words[1]};
 }
 
+bool is_shared(const Signature& signature) { return (signature.words[0] & kSharedBit) != 0; }
+
 bool agree(const Signature& a, const Signature& b) {
-  return ((a.words[0] ^ b.words[0]) & ~(kSharedBit | kPurposeBits)) == 0 && a.words[1] == b.words[1];
+  return ((a.words[0] ^ b.words[0]) & ~kOwnBits) == 0 && a.words[1] == b.words[1];
+}
+
+// Multiplications by odd numbers lose nothing, and the upper half of a product depends on all bits below it.
+uint32_t mix(uint32_t history, const Signature& signature) {
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+  auto state = (history ^ (signature.words[0] & ~kOwnBits)) * kOdd;
+  state = ((state ^ state >> 32) + signature.words[1]) * kOdd;
+  return static_cast<uint32_t>(state >> 32);
 }
 
 std::string describe(const Call& call) {

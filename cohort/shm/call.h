@@ -1,4 +1,4 @@
-/// Call: what a rank calls, as the 16 bytes that ranks compare in every operation.
+/// Call: what a rank calls, as the 16 bytes that ranks compare in every operation, and all that it has called, as 4 bytes.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,14 @@ struct Signature {
 
 Signature encode(const Call& call);
 Call decode_call(const Signature& signature);
+/// decode_call(signature).is_shared
+bool is_shared(const Signature& signature);
 /// Ranks that call `a` and `b` can do that together.
 bool agree(const Signature& a, const Signature& b);
+
+/// A rank's history: a number for all calls that it has made, the last one `signature`. Ranks that have made other calls have
+/// another one (but one time in four billions).
+uint32_t mix(uint32_t history, const Signature& signature);
 
 /// "all_reduce(SUM) of 1024 float32", "broadcast from rank 1 of 3 int64", "barrier".
 std::string describe(const Call& call);

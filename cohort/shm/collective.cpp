@@ -1,5 +1,6 @@
 // The rounds of an operation, and what a rank looks after while it waits.
 #include <fmt/format.h>
+#include <algorithm>
 #include <cstring>
 
 #include "cohort/base/text.h"
@@ -14,7 +15,6 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kFactorOffset = Collective::kInlineBytes;
 // What a rank offers, in the mailbox.
 struct MailedOffer {
   Place place;
@@ -39,21 +39,46 @@ void Collective::offer(const void* memory, size_t num_bytes) {
   std::memcpy(inline_payload(), &offer, sizeof(offer));
 }
 
-void Collective::set_factor(double factor) { std::memcpy(inline_payload() + kFactorOffset, &factor, sizeof(factor)); }
-
 // In the first round: another one's mailboxes have none.
 void Collective::learn_factors() {
   factors_.resize(static_cast<size_t>(size()));
   for (int peer = 0; peer < size(); ++peer) {
-    std::memcpy(&factors_[static_cast<size_t>(peer)], inline_payload_of(peer) + kFactorOffset, sizeof(double));
+    factors_[static_cast<size_t>(peer)] = said_by<double>(peer);
   }
 }
 
-Outcome Collective::open() {
+std::byte* Collective::small_input(size_t num_bytes) const {
+  return num_bytes <= kInlineBytes ? inline_payload() : group_.segment.small_slot(rank(), group_.round + 1);
+}
+
+const std::byte* Collective::small_input_of(int peer, size_t num_bytes) const {
+  return num_bytes <= kInlineBytes ? inline_payload_of(peer) : group_.segment.small_slot(peer, group_.round);
+}
+
+// Who runs ahead asks for half of what it might, so that it need not ask before every round.
+Outcome Collective::begin(bool runs_ahead) {
+  if (group_.met == group_.round) return nullptr;
+  const auto next = group_.round + 1;
+  if (runs_ahead && next <= group_.met + kMostAhead) return nullptr;
+  auto failure = settle(runs_ahead ? next - kMostAhead / 2 : group_.round);
+  num_looks_ = 0;  // the operation itself has its own time
+  return failure;
+}
+
+void Collective::say_call() {
   const auto signature = encode(call_);
-  std::memcpy(mailbox(rank(), group_.round + 1).signature, signature.words, sizeof(signature.words));
-  if (auto failure = meet()) return failure;
-  if (auto failure = compare()) return failure;
+  auto& mailbox = next_mailbox();
+  std::memcpy(mailbox.signature, signature.words, sizeof(signature.words));
+  mailbox.round.word = group_.history = mix(group_.history, signature);
+  ++group_.round;
+  group_.longest_limit = std::max(group_.longest_limit, limit());
+}
+
+Outcome Collective::open() {
+  say_call();
+  group_.gathering(group_.round).arrive(group_.round);
+  if (auto failure = settle(group_.round)) return failure;
+  compare_offers();
   if (call_.is_shared) find_offers();
   if (call_.reduce_op == ReduceOp::kPremulSum) learn_factors();
   return nullptr;
@@ -61,11 +86,63 @@ Outcome Collective::open() {
 
 Outcome Collective::meet() {
   const auto round = ++group_.round;
-  const auto& gathering = group_.gatherings[round & 1];
-  gathering.arrive(round);
+  group_.gathering(round).arrive(round);
+  if (auto failure = wait_for_rank(kEverybody, round)) return failure;
+  group_.met = round;
+  return nullptr;
+}
+
+Outcome Collective::give() {
+  say_call();
+  const auto& gathering = group_.gathering(group_.round);
+  if (call_.root == rank()) {
+    gathering.arrive_alone(group_.round);
+  } else {
+    gathering.arrive(group_.round);
+  }
+  return nullptr;
+}
+
+Outcome Collective::take_from(int peer) {
+  say_call();
+  const auto round = group_.round;
+  group_.gathering(round).arrive(round);
+  if (auto failure = wait_for_rank(peer, round)) return failure;
+  const auto& theirs = mailbox_of(peer, round);
+  const bool do_agree = theirs.round.word == group_.history && agree(theirs.called(), encode(call_));
+  return do_agree ? nullptr : settle(round);
+}
+
+Outcome Collective::wait_for_rank(int whom, uint64_t round) {
+  awaited_rank_ = whom;
+  awaited_round_ = round;
+  const auto& gathering = group_.gathering(round);
   auto patience = group_.patience;
   if (options_.keeps_core) patience.keep_time = kKeepTime;
-  return wait_for(gathering, round, patience, *this);
+  if (whom == kEverybody) return wait_for(gathering, round, patience, *this);
+  const auto place = static_cast<size_t>((whom - rank() + size()) % size() - 1);  // as State has put them
+  return wait_for_one(gathering, place, round, patience, *this);
+}
+
+Outcome Collective::settle(uint64_t round) {
+  if (auto failure = wait_for_rank(kEverybody, round)) return failure;
+  if (auto failure = compare_histories(round)) return failure;
+  group_.met = round;
+  if (group_.met == group_.round) group_.longest_limit = {};
+  return nullptr;
+}
+
+Outcome Collective::compare_histories(uint64_t round) {
+  const auto& mine = mailbox_of(rank(), round);
+  bool all_agree = true;
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& theirs = mailbox_of(peer, round);
+    all_agree = all_agree && theirs.round.word == mine.round.word && agree(theirs.called(), mine.called());
+  }
+  if (all_agree) return nullptr;
+  auto first = group_.met + 1;
+  while (first < round && group_.do_calls_agree(first)) ++first;
+  return group_.record(group_.mismatch_in(first, first < first_round_));
 }
 
 Outcome Collective::check() {
@@ -85,28 +162,13 @@ void Collective::quarantine_offer() const {
   if (auto* const arena = arena_of(offered_)) arena->quarantine(offered_, num_offered_bytes_);
 }
 
-Outcome Collective::compare() {
-  const auto mine = encode(call_);
-  bool all_agree = true;
-  bool all_share = true;
-  bool any_shares = false;
+void Collective::compare_offers() {
+  is_all_shared_ = true;
   for (int peer = 0; peer < size(); ++peer) {
-    const auto& words = mailbox(peer, group_.round).signature;
-    const Signature theirs{{words[0], words[1]}};
-    all_agree = all_agree && agree(mine, theirs);
-    const bool shares = decode_call(theirs).is_shared;
-    all_share = all_share && shares;
-    any_shares = any_shares || shares;
+    const bool shares = is_shared(mailbox_of(peer, group_.round).called());
+    is_all_shared_ = is_all_shared_ && shares;
+    is_any_shared_ = is_any_shared_ || shares;
   }
-  is_all_shared_ = all_share;
-  is_any_shared_ = any_shares;
-  if (all_agree) return nullptr;
-  std::vector<Signature> calls;
-  for (int peer = 0; peer < size(); ++peer) {
-    const auto& words = mailbox(peer, group_.round).signature;
-    calls.push_back({{words[0], words[1]}});
-  }
-  return group_.record({Failure::Kind::kMismatch, table_of(calls, group_.options.global_ranks), hint_for(calls)});
 }
 
 // Ranks that offer parts of different regions go by staging: a region may be gone on ranks that do not use it. All ranks see all
@@ -134,12 +196,27 @@ bool Group::meet_soon(std::chrono::microseconds limit, const CallOptions& option
   for (int peer = 0; peer < world_size(); ++peer) {
     const auto& block = segment.block(peer);
     while (block.coming.load(std::memory_order_relaxed) < round &&
-           !block.mailboxes[round & 1].round.has_reached(round)) {
+           !segment.mailbox(peer, round).round.has_reached(round)) {
       if (Clock::now() >= end) return false;
-      linger(block.mailboxes[state_->round & 1].round, options.keeps_core);
+      linger(segment.mailbox(peer, state_->round).round, options.keeps_core);
     }
   }
   return true;
+}
+
+std::vector<int> Collective::ranks_that_miss() const {
+  auto missing = group_.ranks_not_in(awaited_round_);
+  if (awaited_rank_ != kEverybody) std::erase_if(missing, [this](int peer) { return peer != awaited_rank_; });
+  return missing;
+}
+
+bool Group::is_settled() const { return state_->met == state_->round; }
+
+Outcome Group::settle(const CallOptions& options) {
+  if (is_settled()) return nullptr;
+  if (auto failure = state_->obstacle_to_begin()) return failure;
+  const auto last_call = decode_call(state_->segment.mailbox(rank(), state_->round).called());
+  return Collective(*state_, last_call, options).begin(/*runs_ahead=*/false);
 }
 
 Outcome Collective::look() {
@@ -148,18 +225,24 @@ Outcome Collective::look() {
   if (group_.is_aborted.load(std::memory_order_acquire)) {
     return group_.record({Failure::Kind::kAborted, {"the group was aborted on this rank"}, ""});
   }
-  const auto missing = group_.ranks_not_in(group_.round);
+  const auto missing = ranks_that_miss();
+  const bool is_earlier = awaited_round_ < first_round_;
+  const auto purpose = is_earlier ? decode_call(mailbox_of(rank(), awaited_round_).called()).purpose : call_.purpose;
   for (const int peer : missing) {
-    if (auto failure = group_.look_after(peer, call_.purpose)) return group_.record(*failure);
+    auto failure = group_.look_after(peer, purpose);
+    if (!failure) continue;
+    const auto own_view = group_.mismatch_found_by_another(first_round_);
+    return own_view ? own_view : group_.record(*failure);
   }
   if (options_.find_obstacle && num_looks_ % kLooksPerObstacle == 0) {
     if (auto obstacle = (*options_.find_obstacle)(); !obstacle.empty()) {
       return group_.record({Failure::Kind::kObstacle, {std::move(obstacle)}, ""});
     }
   }
-  const auto limit = options_.timeout.value_or(group_.options.timeout);
-  if (now - first_look_ < limit || missing.empty()) return nullptr;
-  return group_.record(timed_out(limit, missing));
+  // What others owe to earlier calls has their time.
+  const auto most = is_earlier ? std::max(limit(), group_.longest_limit) : limit();
+  if (now - first_look_ < most || missing.empty()) return nullptr;
+  return group_.record(timed_out(most, missing));
 }
 
 Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missing) const {

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "cohort/base/env.h"
@@ -26,7 +27,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMagic = 0x636f686f72742d31;  // "cohort-1"
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 
 Result<void> check(const GroupOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
@@ -106,8 +107,8 @@ class Arrival final : public Lookout {
 };
 
 Outcome meet(Group::State& state, Clock::time_point deadline) {
-  const auto round = ++state.round;
-  const auto& gathering = state.gatherings[round & 1];
+  const auto round = state.met = ++state.round;
+  const auto& gathering = state.gathering(round);
   gathering.arrive(round);
   Arrival arrival(state, deadline);
   return wait_for(gathering, round, state.patience, arrival);
@@ -185,10 +186,10 @@ Group::State::State(const GroupOptions& group_options, SharedMemoryPtr shared_me
       trace(segment.trace_area(group_options.rank)),
       traced(segment, {group_options.trace_name, group_options.name, group_options.rank, group_options.global_ranks}),
       regions(group_options.rank) {
-  for (int parity = 0; parity < 2; ++parity) {
-    const auto counter_of = [&](int peer) { return &segment.block(peer).mailboxes[parity].round; };
-    gatherings[parity] = {.own = counter_of(rank()), .bell = &segment.header().bell};
-    for (int i = 1; i < size(); ++i) gatherings[parity].others.push_back(counter_of((rank() + i) % size()));
+  for (uint64_t number = 0; number < kRounds; ++number) {
+    const auto counter_of = [&](int peer) { return &segment.mailbox(peer, number).round; };
+    gatherings[number] = {.own = counter_of(rank()), .bell = &segment.header().bell};
+    for (int i = 1; i < size(); ++i) gatherings[number].others.push_back(counter_of((rank() + i) % size()));
   }
 }
 
@@ -199,10 +200,55 @@ std::string Group::State::describe(int rank) const {
 std::vector<int> Group::State::ranks_not_in(uint64_t round_number) const {
   std::vector<int> missing;
   for (int peer = 0; peer < size(); ++peer) {
-    const auto& counter = segment.block(peer).mailboxes[round_number & 1].round;
+    const auto& counter = segment.mailbox(peer, round_number).round;
     if (peer != rank() && !counter.has_reached(round_number)) missing.push_back(peer);
   }
   return missing;
+}
+
+std::vector<Signature> Group::State::calls_in(uint64_t round_number) const {
+  std::vector<Signature> calls;
+  for (int peer = 0; peer < size(); ++peer) calls.push_back(segment.mailbox(peer, round_number).called());
+  return calls;
+}
+
+bool Group::State::do_calls_agree(uint64_t round_number) const {
+  const auto calls = calls_in(round_number);
+  return std::all_of(calls.begin(), calls.end(), [&](const Signature& call) { return agree(call, calls.front()); });
+}
+
+std::optional<uint64_t> Group::State::find_mismatch() const {
+  for (auto number = met + 1; number <= round && ranks_not_in(number).empty(); ++number) {
+    if (!do_calls_agree(number)) return number;
+  }
+  return std::nullopt;
+}
+
+Failure Group::State::mismatch_in(uint64_t round_number, bool is_earlier) const {
+  const auto calls = calls_in(round_number);
+  Failure failure{Failure::Kind::kMismatch, table_of(calls, options.global_ranks), hint_for(calls)};
+  if (is_earlier) {
+    failure.causes.insert(
+        failure.causes.begin(),
+        "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others");
+  }
+  return failure;
+}
+
+Outcome Group::State::mismatch_found_by_another(uint64_t call) {
+  if (met == round || segment.header().failed_rank.load(std::memory_order_acquire) == 0 || has_failed) return nullptr;
+  const auto found = find_mismatch();
+  return found ? record(mismatch_in(*found, /*is_earlier=*/*found < call)) : nullptr;
+}
+
+// One look at what other ranks have done decides: they may fail at any moment.
+Outcome Group::State::obstacle_to_begin() {
+  const bool has_another_failed = segment.header().failed_rank.load(std::memory_order_acquire) != 0;
+  if (!has_another_failed && !has_failed && !is_aborted) return nullptr;
+  if (has_another_failed) {
+    if (auto found = mismatch_found_by_another(round + 1)) return found;
+  }
+  return failure();
 }
 
 Outcome Group::State::look_after(int peer, base::Purpose purpose) const {

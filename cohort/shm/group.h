@@ -7,10 +7,12 @@
 /// Results are the same bits on every rank, in every run and however a message is cut: sums go in rank order.
 ///
 /// Every round's mailbox carries what its rank calls (operation, dtype, reduction, root, count). Ranks that call different
-/// things all fail in that call, with a table of who called what. After a failure the group refuses further work with the
-/// first cause.
+/// things all fail in that call, with a table of who called what; who has not waited for all in it, in one of the next.
+/// After a failure the group refuses further work with the first cause.
 ///
-/// **Collective** functions must be called by every rank, in the same order. They **block** until this rank's part is done.
+/// **Collective** functions must be called by every rank, in the same order. They **block** until this rank's part is done. A
+/// rank that only gives up to 2 KiB in all (broadcast's and scatter's root, the others in reduce and gather) does not wait for
+/// those that take it, unless it is eight calls ahead of them.
 /// Thread-safety: one thread at a time, except where said. Follows torch/csrc/distributed/c10d/Backend.hpp in what they do.
 #pragma once
 
@@ -140,6 +142,11 @@ class Group {
   /// to run its next operation, which it must do in any case, and soon; returns true as soon as all have said so or are in that
   /// operation, so that it would only wait for ranks at work on it; false after `limit`.
   bool meet_soon(std::chrono::microseconds limit, const CallOptions& options = {});
+
+  /// Whether all ranks have come to this rank's last collective, and have made the same calls. Not while one runs.
+  bool is_settled() const;
+  /// Blocks until it is so. Not collective, but who leaves a group without it may be missed by ranks that still wait for others.
+  Outcome settle(const CallOptions& options = {});
 
   /// Sends and receives.
   Exchange& exchange();

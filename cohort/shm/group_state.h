@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,9 @@ namespace cohort::shm {
 /// See Group::set_staged_bytes().
 inline std::atomic<size_t> staged_bytes = size_t{16} << 10;
 
+/// Of what one rank gives or takes: see [Note: running ahead]. The same on all ranks.
+inline bool is_small(size_t num_bytes) { return num_bytes <= kSmallBytes && num_bytes <= staged_bytes; }
+
 inline int name_of_rank(const GroupOptions& options, int rank) {
   return options.global_ranks.empty() ? rank : options.global_ranks[static_cast<size_t>(rank)];
 }
@@ -40,10 +45,16 @@ struct Group::State final : Neighbours {
   SharedMemoryPtr memory;
   Segment segment;
   Patience patience;
-  /// By the round's parity.
-  Gathering gatherings[2];
-  /// The last round that this rank has entered; the same on all ranks between two operations.
+  /// By the round's number.
+  Gathering gatherings[kRounds];
+  /// The last round that this rank has entered. Ranks that make the same calls enter the same rounds.
   uint64_t round = 0;
+  /// Up to here all ranks have come, and have made the same calls: see [Note: running ahead].
+  uint64_t met = 0;
+  /// For all calls up to `round`: see mix().
+  uint32_t history = 0;
+  /// The longest time that calls since `met` had for the others to come.
+  std::chrono::milliseconds longest_limit{0};
   Trace trace;
   TracedGroup traced;
   Regions regions;
@@ -70,6 +81,17 @@ struct Group::State final : Neighbours {
   /// `purpose`: of the operation that waits for it.
   Outcome look_after(int peer, base::Purpose purpose = base::Purpose::kOwn) const;
   std::vector<int> ranks_not_in(uint64_t round_number) const;
+  const Gathering& gathering(uint64_t round_number) const { return gatherings[round_number % kRounds]; }
+  /// What each rank has called in a round to which all have come.
+  std::vector<Signature> calls_in(uint64_t round_number) const;
+  bool do_calls_agree(uint64_t round_number) const;
+  /// The first round, of those to which all have come, with calls that do not agree; none is known so far.
+  std::optional<uint64_t> find_mismatch() const;
+  Failure mismatch_in(uint64_t round_number, bool is_earlier) const;
+  /// Another rank has failed for calls that this one has not compared: its own view. `call`: the running operation's first round.
+  Outcome mismatch_found_by_another(uint64_t call);
+  /// Why no operation can begin; null: it can.
+  Outcome obstacle_to_begin();
 
   /// For the exchange.
   Outcome failure() override;
@@ -77,14 +99,16 @@ struct Group::State final : Neighbours {
   void report(const Outcome& failure) override;
 };
 
-/// One collective under way: rounds in which every rank writes, meets the others, and reads.
+/// One collective under way: rounds in which every rank writes, meets the others, and reads. Small messages that only one rank
+/// gives or takes have one round, in which ranks give(), take_from() or open().
 class Collective final : private Lookout {
  public:
   /// Payload bytes that travel in the mailbox itself.
   static constexpr size_t kInlineBytes = 24;
+  static constexpr size_t kNumberBytes = 8;
 
   Collective(Group::State& group, const Call& call, const CallOptions& options)
-      : group_(group), call_(call), options_(options) {
+      : group_(group), call_(call), options_(options), first_round_(group.round + 1) {
     call_.purpose = options.purpose;
   }
 
@@ -96,23 +120,46 @@ class Collective final : private Lookout {
   /// This rank's slots of the round to come. Written before open() or meet(), read by the others after theirs.
   std::byte* input_slot() const { return slot(rank(), group_.round + 1, 0); }
   std::byte* result_slot() const { return slot(rank(), group_.round + 1, 1); }
-  std::byte* inline_payload() const { return mailbox(rank(), group_.round + 1).payload; }
+  std::byte* inline_payload() const { return next_mailbox().payload; }
   /// The slots of the round just met. They stay until this rank enters the next but one.
   const std::byte* input_of(int peer) const { return slot(peer, group_.round, 0); }
   const std::byte* result_of(int peer) const { return slot(peer, group_.round, 1); }
-  const std::byte* inline_payload_of(int peer) const { return mailbox(peer, group_.round).payload; }
+  const std::byte* inline_payload_of(int peer) const { return mailbox_of(peer, group_.round).payload; }
 
+  /// As input_slot() and input_of() for small messages, up to kSmallBytes; they stay longer.
+  std::byte* small_input(size_t num_bytes) const;
+  const std::byte* small_input_of(int peer, size_t num_bytes) const;
+
+  /// Before anything is written for a round: waits until what it replaces has been read. `runs_ahead`: the operation is one of
+  /// give(), take_from() and open(), and uses no staging slot. See [Note: running ahead].
+  Outcome begin(bool runs_ahead);
   /// Before open(): `memory` is what the others will read or write if every rank's lies in shared memory. Not for what fits
   /// into the mailbox. What lies in none, nobody is offered.
   void offer(const void* memory, size_t num_bytes);
-  /// Before open(): this rank's factor.
-  void set_factor(double factor);
+  /// Before open(): a number that all ranks shall know.
+  template <class Number>
+  void say(Number number) {
+    static_assert(sizeof(Number) == kNumberBytes);
+    std::memcpy(inline_payload() + kInlineBytes, &number, kNumberBytes);
+  }
+  /// After open(), and not many rounds later: what `peer` has said.
+  template <class Number>
+  Number said_by(int peer) const {
+    Number number{};
+    std::memcpy(&number, mailbox_of(peer, first_round_).payload + kInlineBytes, kNumberBytes);
+    return number;
+  }
   /// After open(): every rank's, in order; none unless the operation is kPremulSum.
   const std::vector<double>& factors() const { return factors_; }
 
   /// The first round, in which the calls are compared.
   Outcome open();
   Outcome meet();
+  /// The round of a rank that only gives: it waits for nobody. Whether the calls agree will be seen by those who take, and here
+  /// by one of the next operations.
+  Outcome give();
+  /// The round of a rank that takes from `peer` alone, and waits for it alone.
+  Outcome take_from(int peer);
   /// open() with what `stage()` writes into the slots, which is left out if the offers make it needless.
   template <class Stage>
   Outcome open_with(Stage stage) {
@@ -139,12 +186,24 @@ class Collective final : private Lookout {
   size_t num_offered_bytes() const { return num_offered_bytes_; }
 
  private:
+  static constexpr int kEverybody = -1;
+
   Outcome look() override;
-  Outcome compare();
+  /// Writes what this rank calls into the mailbox of the next round, and enters that.
+  void say_call();
+  /// Blocks until `whom`, or kEverybody, has come to `round`.
+  Outcome wait_for_rank(int whom, uint64_t round);
+  std::vector<int> ranks_that_miss() const;
+  std::chrono::milliseconds limit() const { return options_.timeout.value_or(group_.options.timeout); }
+  /// Blocks until all have come to `round`, and compares the calls up to there.
+  Outcome settle(uint64_t round);
+  Outcome compare_histories(uint64_t round);
+  void compare_offers();
   void learn_factors();
   void find_offers();
   Failure timed_out(std::chrono::milliseconds limit, const std::vector<int>& missing) const;
-  Mailbox& mailbox(int peer, uint64_t round) const { return group_.segment.block(peer).mailboxes[round & 1]; }
+  const Mailbox& mailbox_of(int peer, uint64_t round) const { return group_.segment.mailbox(peer, round); }
+  Mailbox& next_mailbox() const { return group_.segment.mailbox(rank(), group_.round + 1); }
   std::byte* slot(int peer, uint64_t round, int which) const {
     return group_.segment.slot(peer, static_cast<int>(round & 1) * 2 + which);
   }
@@ -152,6 +211,7 @@ class Collective final : private Lookout {
   Group::State& group_;
   Call call_;
   const CallOptions& options_;
+  const uint64_t first_round_;
   bool is_all_shared_ = false;
   bool is_any_shared_ = false;
   bool are_offers_uneven_ = false;
@@ -159,6 +219,8 @@ class Collective final : private Lookout {
   size_t num_offered_bytes_ = 0;
   std::vector<std::byte*> offers_;
   std::vector<double> factors_;
+  uint64_t awaited_round_ = 0;
+  int awaited_rank_ = kEverybody;
   std::chrono::steady_clock::time_point first_look_{};
   int num_looks_ = 0;
 };
@@ -166,14 +228,16 @@ class Collective final : private Lookout {
 TraceRecord make_record(const Call& call, uint64_t num_inputs, uint64_t num_outputs, const CallOptions& options);
 
 /// Runs `body(collective)` as an operation of the group: refuses if the group has failed, keeps the record, spreads failures.
+/// `runs_ahead`: see Collective::begin().
 template <class Body>
 Outcome run_collective(Group::State& group, const Call& call, const TraceRecord& record, const CallOptions& options,
-                       Body body) {
-  if (auto failure = group.failure()) return failure;
+                       Body body, bool runs_ahead = false) {
+  if (auto failure = group.obstacle_to_begin()) return failure;
   const auto id = options.trace_id ? options.trace_id : group.trace.begin(record);
   if (options.trace_id) group.trace.start(id);
   Collective collective(group, call, options);
-  const Outcome outcome = body(collective);
+  auto outcome = collective.begin(runs_ahead);
+  if (!outcome) outcome = body(collective);
   if (outcome) {
     collective.quarantine_offer();
     group.trace.fail(id);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "cohort/base/text.h"
 #include "cohort/shm/bytes.h"
@@ -26,6 +27,16 @@ Outcome share_broadcast(Collective& collective, size_t num_bytes, int root) {
     }
   }
   return collective.finish();
+}
+
+Outcome run_small_broadcast(Collective& collective, void* data, size_t num_bytes, int root) {
+  if (collective.rank() == root) {
+    copy_bytes(collective.small_input(num_bytes), data, num_bytes);
+    return collective.give();
+  }
+  if (auto failure = collective.take_from(root)) return failure;
+  copy_bytes(data, collective.small_input_of(root, num_bytes), num_bytes);
+  return nullptr;
 }
 
 Outcome run_broadcast(Collective& collective, void* data, size_t num_bytes, int root) {
@@ -89,7 +100,15 @@ struct AllGather {
     return collective.finish();
   }
 
+  Outcome run_inline() const {
+    copy_bytes(collective.inline_payload(), in, num_bytes);
+    if (auto failure = collective.open()) return failure;
+    for (int peer = 0; peer < size(); ++peer) copy_bytes(outs[peer], collective.inline_payload_of(peer), num_bytes);
+    return nullptr;
+  }
+
   Outcome run() const {
+    if (num_bytes <= Collective::kInlineBytes) return run_inline();
     const Windows windows{num_bytes, collective.slot_bytes()};
     offer();
     if (windows.size() == 0) return collective.open();
@@ -109,6 +128,18 @@ struct AllGather {
     return nullptr;
   }
 };
+
+Outcome run_small_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes, int root) {
+  if (collective.rank() != root) {
+    copy_bytes(collective.small_input(num_bytes), in, num_bytes);
+    return collective.give();
+  }
+  if (auto failure = collective.open()) return failure;
+  for (int peer = 0; peer < collective.size(); ++peer) {
+    copy_bytes(outs[peer], peer == root ? in : collective.small_input_of(peer, num_bytes), num_bytes);
+  }
+  return nullptr;
+}
 
 Outcome run_gather(Collective& collective, const void* in, void* const* outs, size_t num_bytes, int root) {
   const int rank = collective.rank();
@@ -133,6 +164,22 @@ Outcome run_gather(Collective& collective, const void* in, void* const* outs, si
   return nullptr;
 }
 
+Outcome run_small_scatter(Collective& collective, const void* const* ins, void* out, size_t num_bytes, int root) {
+  const auto total = num_bytes * static_cast<size_t>(collective.size());
+  const auto offset_of = [&](int rank) { return static_cast<size_t>(rank) * num_bytes; };
+  if (collective.rank() != root) {
+    if (auto failure = collective.take_from(root)) return failure;
+    copy_bytes(out, collective.small_input_of(root, total) + offset_of(collective.rank()), num_bytes);
+    return nullptr;
+  }
+  auto* const slot = collective.small_input(total);
+  for (int peer = 0; peer < collective.size(); ++peer) {
+    if (peer != root) copy_bytes(slot + offset_of(peer), ins[peer], num_bytes);
+  }
+  copy_bytes(out, ins[root], num_bytes);
+  return collective.give();
+}
+
 Outcome run_scatter(Collective& collective, const void* const* ins, void* out, size_t num_bytes, int root) {
   const auto size = static_cast<size_t>(collective.size());
   const bool is_root = collective.rank() == root;
@@ -152,7 +199,8 @@ Outcome run_scatter(Collective& collective, const void* const* ins, void* out, s
   return nullptr;
 }
 
-// all_to_all: a slot begins with what its rank sends to each rank and what it expects from each, then has a part per rank.
+// all_to_all: a slot begins with what its rank sends to each rank and what it expects from each, then has a part per rank. Where
+// all of that is one number on all ranks, as the mailboxes say, nobody reads it there; and few bytes travel in the mailbox, too.
 struct AllToAll {
   Collective& collective;
   const void* const* ins;
@@ -164,6 +212,39 @@ struct AllToAll {
   size_t part;  ///< bytes per pair of ranks and window
 
   size_t size() const { return static_cast<size_t>(collective.size()); }
+
+  // Of elements between any two ranks, as far as this rank knows; none: they differ.
+  std::optional<size_t> even_count() const {
+    for (size_t peer = 0; peer < size(); ++peer) {
+      if (in_counts[peer] != in_counts[0] || out_counts[peer] != in_counts[0]) return std::nullopt;
+    }
+    return in_counts[0];
+  }
+  static constexpr auto kUneven = ~uint64_t{0};
+
+  bool is_even_everywhere() const {
+    const auto mine = collective.said_by<uint64_t>(collective.rank());
+    for (int peer = 0; peer < collective.size(); ++peer) {
+      if (collective.said_by<uint64_t>(peer) != mine) return false;
+    }
+    return mine != kUneven;
+  }
+
+  size_t part_bytes() const { return in_counts[0] * element_size; }
+  bool fits_inline() const { return part_bytes() * size() <= Collective::kInlineBytes; }
+
+  void stage_inline() const {
+    for (size_t peer = 0; peer < size(); ++peer) {
+      copy_bytes(collective.inline_payload() + peer * part_bytes(), ins[peer], part_bytes());
+    }
+  }
+
+  void collect_inline() const {
+    const auto offset = static_cast<size_t>(collective.rank()) * part_bytes();
+    for (int peer = 0; peer < collective.size(); ++peer) {
+      copy_bytes(outs[peer], collective.inline_payload_of(peer) + offset, part_bytes());
+    }
+  }
 
   void stage_counts() const {
     auto* const slot = collective.input_slot();
@@ -224,12 +305,11 @@ struct AllToAll {
 
   int name_of(size_t rank) const { return collective.group().name_of_rank(static_cast<int>(rank)); }
 
-  // Every rank sees all counts, so all find the same.
-  Outcome find_mismatch(size_t* num_windows) const {
-    size_t largest = 0;
+  // Every rank sees all counts, so all find the same. `largest`: of all counts.
+  Outcome find_mismatch(size_t* largest) const {
     for (size_t from = 0; from < size(); ++from) {
       for (size_t to = 0; to < size(); ++to) {
-        largest = std::max(largest, sent(from, to));
+        *largest = std::max(*largest, sent(from, to));
         if (sent(from, to) == expected(to, from)) continue;
         return collective.group().record({Failure::Kind::kMismatch,
                                           {fmt::format("rank {} sends {} elements to rank {}, which expects {} from it",
@@ -237,23 +317,37 @@ struct AllToAll {
                                           "give output splits that are the other ranks' input splits"});
       }
     }
-    *num_windows = (largest * element_size + part - 1) / part;
     return nullptr;
   }
 };
 
 Outcome run_all_to_all(AllToAll& plan) {
-  plan.offer();
+  const auto even_count = plan.even_count();
+  const bool is_inline = even_count && plan.fits_inline();
+  if (is_inline) {
+    plan.stage_inline();
+  } else {
+    plan.offer();
+  }
+  plan.collective.say(even_count.value_or(AllToAll::kUneven));
   plan.stage_counts();
   const auto stage = [&] {
     plan.stage_counts();
     plan.stage(0);
   };
   if (auto failure = plan.collective.open_with(stage)) return failure;
-  size_t num_windows = 0;
-  if (auto failure = plan.find_mismatch(&num_windows)) return failure;
+  const bool is_even = plan.is_even_everywhere();
+  if (is_even && is_inline) {
+    plan.collect_inline();
+    return nullptr;
+  }
+  size_t largest = plan.in_counts[0];
+  if (!is_even) {
+    if (auto failure = plan.find_mismatch(&largest)) return failure;
+  }
   if (plan.collective.is_all_shared()) return plan.read_from_all();
-  for (size_t i = 0; i < std::max<size_t>(num_windows, 1); ++i) {
+  const Windows windows{largest * plan.element_size, plan.part};
+  for (size_t i = 0; i < std::max<size_t>(windows.size(), 1); ++i) {
     if (i > 0) {
       plan.stage(i);
       if (auto failure = plan.collective.meet()) return failure;
@@ -274,9 +368,15 @@ Outcome Group::barrier(const CallOptions& options) {
 Outcome Group::broadcast(void* data, Elements elements, int root, const CallOptions& options) {
   if (auto wrong = check_root(root, world_size())) return wrong;
   const Call call{.kind = OpKind::kBroadcast, .dtype = elements.dtype, .root = root, .count = elements.count};
+  const auto num_bytes = elements.num_bytes();
+  const bool runs_ahead = is_small(num_bytes);
   return run_collective(
       *state_, call, make_record(call, elements.count, elements.count, options), options,
-      [&](Collective& collective) { return run_broadcast(collective, data, elements.num_bytes(), root); });
+      [&](Collective& collective) {
+        return runs_ahead ? run_small_broadcast(collective, data, num_bytes, root)
+                          : run_broadcast(collective, data, num_bytes, root);
+      },
+      runs_ahead);
 }
 
 Outcome Group::all_gather(const void* in, void* const* outs, Elements elements, const CallOptions& options) {
@@ -292,18 +392,30 @@ Outcome Group::gather(const void* in, void* const* outs, Elements elements, int 
   if (auto wrong = check_root(root, world_size())) return wrong;
   const Call call{.kind = OpKind::kGather, .dtype = elements.dtype, .root = root, .count = elements.count};
   const auto total = rank() == root ? elements.count * static_cast<size_t>(world_size()) : 0;
+  const auto num_bytes = elements.num_bytes();
+  const bool runs_ahead = is_small(num_bytes);
   return run_collective(
       *state_, call, make_record(call, elements.count, total, options), options,
-      [&](Collective& collective) { return run_gather(collective, in, outs, elements.num_bytes(), root); });
+      [&](Collective& collective) {
+        return runs_ahead ? run_small_gather(collective, in, outs, num_bytes, root)
+                          : run_gather(collective, in, outs, num_bytes, root);
+      },
+      runs_ahead);
 }
 
 Outcome Group::scatter(const void* const* ins, void* out, Elements elements, int root, const CallOptions& options) {
   if (auto wrong = check_root(root, world_size())) return wrong;
   const Call call{.kind = OpKind::kScatter, .dtype = elements.dtype, .root = root, .count = elements.count};
   const auto total = rank() == root ? elements.count * static_cast<size_t>(world_size()) : 0;
+  const auto num_bytes = elements.num_bytes();
+  const bool runs_ahead = is_small(num_bytes * static_cast<size_t>(world_size()));
   return run_collective(
       *state_, call, make_record(call, total, elements.count, options), options,
-      [&](Collective& collective) { return run_scatter(collective, ins, out, elements.num_bytes(), root); });
+      [&](Collective& collective) {
+        return runs_ahead ? run_small_scatter(collective, ins, out, num_bytes, root)
+                          : run_scatter(collective, ins, out, num_bytes, root);
+      },
+      runs_ahead);
 }
 
 Outcome Group::all_to_all(const void* const* ins, const size_t* in_counts, void* const* outs, const size_t* out_counts,

@@ -4,6 +4,7 @@
 // kernel call in rank order, so the bits do not depend on who does it nor on how the message is cut.
 //
 //   inline     up to 24 bytes travel in the mailbox: one round
+//   small      to one root, up to 2 KiB: one round, in which only the root waits
 //   direct     every rank stages its window, every rank combines all of it: one round per window
 //   pipelined  round k: stage the chunks of window k that others combine, and the result of window k - 1; meet; collect the
 //              results of k - 1; combine the own chunk of k. Windows + 1 rounds; per byte of the message a rank stages
@@ -89,6 +90,7 @@ struct AllReduce {
   int rank() const { return collective.rank(); }
   int size() const { return collective.size(); }
   bool has_result() const { return root == kEveryRank || root == rank(); }
+  bool runs_ahead() const { return root != kEveryRank && is_small(bytes(count)); }
   size_t bytes(size_t elements) const { return elements * reducer.element_size(); }
 
   template <class Stage>
@@ -98,10 +100,25 @@ struct AllReduce {
     return nullptr;
   }
 
+  // To one root, whom the others do not wait for.
+  Outcome run_small() const {
+    const auto num_bytes = bytes(count);
+    if (rank() != root) {
+      copy_bytes(collective.small_input(num_bytes), in, num_bytes);
+      return collective.give();
+    }
+    if (auto failure = open_with([] {})) return failure;
+    Sources sources(size());
+    for (int peer = 0; peer < size(); ++peer) {
+      sources[peer] = peer == root ? in : collective.small_input_of(peer, num_bytes);
+    }
+    reducer(out, sources.data(), size(), count);
+    return nullptr;
+  }
+
   Outcome run_inline() const {
     copy_bytes(collective.inline_payload(), in, bytes(count));
     if (auto failure = open_with([] {})) return failure;
-    if (!has_result()) return nullptr;
     Sources sources(size());
     for (int peer = 0; peer < size(); ++peer) sources[peer] = collective.inline_payload_of(peer);
     reducer(out, sources.data(), size(), count);
@@ -203,7 +220,8 @@ struct AllReduce {
 
   Outcome run() const {
     const auto num_bytes = bytes(count);
-    if (num_bytes <= Collective::kInlineBytes) return run_inline();
+    if (runs_ahead()) return run_small();
+    if (num_bytes <= Collective::kInlineBytes && root == kEveryRank) return run_inline();
     const bool is_in_place = in == out || !has_result();
     if (is_in_place && num_bytes > staged_bytes) collective.offer(in, num_bytes);
     if (is_direct()) return run_direct(direct_windows());
@@ -221,6 +239,7 @@ struct ReduceScatter {
   int rank() const { return collective.rank(); }
   int size() const { return collective.size(); }
   size_t bytes(size_t elements) const { return elements * reducer.element_size(); }
+  size_t total() const { return bytes(count) * static_cast<size_t>(size()); }
   size_t part_bytes() const { return collective.slot_bytes() / static_cast<size_t>(size()) / 64 * 64; }
 
   void stage(const Range& window) const {
@@ -256,13 +275,27 @@ struct ReduceScatter {
 
   // All parts, if they lie in one piece, and the result goes to none that others read.
   void offer() const {
-    const auto total = bytes(count) * static_cast<size_t>(size());
-    if (total <= staged_bytes || !are_adjacent(ins, bytes(count), size())) return;
-    if (out != ins[rank()] && do_overlap(out, bytes(count), ins[0], total)) return;
-    collective.offer(ins[0], total);
+    if (total() <= staged_bytes || !are_adjacent(ins, bytes(count), size())) return;
+    if (out != ins[rank()] && do_overlap(out, bytes(count), ins[0], total())) return;
+    collective.offer(ins[0], total());
+  }
+
+  Outcome run_inline() const {
+    for (int peer = 0; peer < size(); ++peer) {
+      copy_bytes(collective.inline_payload() + bytes(count) * static_cast<size_t>(peer), ins[peer], bytes(count));
+    }
+    if (auto failure = collective.open()) return failure;
+    reducer.learn_factors(collective);
+    Sources sources(size());
+    for (int peer = 0; peer < size(); ++peer) {
+      sources[peer] = collective.inline_payload_of(peer) + bytes(count) * static_cast<size_t>(rank());
+    }
+    reducer(out, sources.data(), size(), count);
+    return nullptr;
   }
 
   Outcome run() const {
+    if (total() <= Collective::kInlineBytes) return run_inline();
     offer();
     const Windows windows{count, part_bytes() / reducer.element_size()};
     for (size_t i = 0; i < std::max<size_t>(windows.size(), 1); ++i) {
@@ -289,7 +322,7 @@ Outcome Group::all_reduce(const void* in, void* out, Elements elements, Reductio
   return run_collective(*state_, call, make_record(call, elements.count, elements.count, options), options,
                         [&](Collective& collective) {
                           Reducer reducer(elements, reduction);
-                          collective.set_factor(reduction.factor);
+                          collective.say(reduction.factor);
                           return AllReduce{collective, reducer, in, out, elements.count}.run();
                         });
 }
@@ -300,12 +333,14 @@ Outcome Group::reduce(const void* in, void* out, Elements elements, Reduction re
   if (auto wrong = check_root(root, world_size())) return wrong;
   const auto call = to_call(OpKind::kReduce, elements, reduction, root);
   const auto num_outputs = rank() == root ? elements.count : 0;
-  return run_collective(*state_, call, make_record(call, elements.count, num_outputs, options), options,
-                        [&](Collective& collective) {
-                          Reducer reducer(elements, reduction);
-                          collective.set_factor(reduction.factor);
-                          return AllReduce{collective, reducer, in, out, elements.count, root}.run();
-                        });
+  return run_collective(
+      *state_, call, make_record(call, elements.count, num_outputs, options), options,
+      [&](Collective& collective) {
+        Reducer reducer(elements, reduction);
+        collective.say(reduction.factor);
+        return AllReduce{collective, reducer, in, out, elements.count, root}.run();
+      },
+      is_small(elements.num_bytes()));
 }
 
 Outcome Group::reduce_scatter(const void* const* ins, void* out, Elements elements, Reduction reduction,
@@ -316,7 +351,7 @@ Outcome Group::reduce_scatter(const void* const* ins, void* out, Elements elemen
   return run_collective(*state_, call, make_record(call, num_inputs, elements.count, options), options,
                         [&](Collective& collective) {
                           Reducer reducer(elements, reduction);
-                          collective.set_factor(reduction.factor);
+                          collective.say(reduction.factor);
                           return ReduceScatter{collective, reducer, ins, out, elements.count}.run();
                         });
 }

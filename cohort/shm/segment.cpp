@@ -21,9 +21,13 @@ size_t channels_begin(int world_size) {
   return traces_begin(world_size) + static_cast<size_t>(world_size) * round_up(Trace::area_bytes(), kPage);
 }
 
-size_t slots_begin(int world_size) {
+size_t small_slots_begin(int world_size) {
   const auto num_channels = static_cast<size_t>(world_size) * static_cast<size_t>(world_size);
-  return round_up(channels_begin(world_size) + num_channels * round_up(Exchange::channel_bytes(), kPage), kHugePage);
+  return channels_begin(world_size) + num_channels * round_up(Exchange::channel_bytes(), kPage);
+}
+
+size_t slots_begin(int world_size) {
+  return round_up(small_slots_begin(world_size) + static_cast<size_t>(world_size) * kRounds * kSmallBytes, kHugePage);
 }
 
 }  // namespace
@@ -39,6 +43,10 @@ size_t Layout::trace_offset(int rank) const {
 size_t Layout::channel_offset(int source, int destination) const {
   const auto index = static_cast<size_t>(source) * static_cast<size_t>(world_size) + static_cast<size_t>(destination);
   return channels_begin(world_size) + index * round_up(Exchange::channel_bytes(), kPage);
+}
+
+size_t Layout::small_slot_offset(int rank, uint64_t round) const {
+  return small_slots_begin(world_size) + (static_cast<size_t>(rank) * kRounds + round % kRounds) * kSmallBytes;
 }
 
 size_t Layout::slot_offset(int rank, int slot) const {

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <span>
 
 namespace cohort::shm {
 namespace {
@@ -20,8 +21,7 @@ bool was_on(const Counter& counter, uint32_t core) { return counter.core.load(st
 // The counters that have not reached the target, as far as has been looked.
 class Missing {
  public:
-  Missing(const Gathering& gathering, uint64_t target)
-      : next_(gathering.others.begin()), end_(gathering.others.end()), target_(target) {}
+  Missing(std::span<Counter* const> whom, uint64_t target) : next_(whom.begin()), end_(whom.end()), target_(target) {}
 
   bool has_none() {
     while (next_ != end_ && (*next_)->has_reached(target_)) ++next_;
@@ -35,8 +35,8 @@ class Missing {
   }
 
  private:
-  std::vector<Counter*>::const_iterator next_;
-  const std::vector<Counter*>::const_iterator end_;
+  std::span<Counter* const>::iterator next_;
+  const std::span<Counter* const>::iterator end_;
   const uint64_t target_;
 };
 
@@ -69,6 +69,25 @@ bool spin(Missing& missing, const Patience& patience) {
   return false;
 }
 
+void raise_counter(Counter& counter, uint64_t target) {
+  counter.core.store(this_core(), std::memory_order_relaxed);
+  counter.value.store(target, std::memory_order_seq_cst);
+}
+
+Outcome wait_until_reached(std::span<Counter* const> whom, Bell& bell, uint64_t target, const Patience& patience,
+                           Lookout& lookout) {
+  Missing missing(whom, target);
+  if (missing.has_none() || spin(missing, patience)) return nullptr;
+  while (true) {
+    const auto num_rings = bell.begin_sleep();
+    if (!missing.has_none()) bell.sleep(num_rings, kSlice);
+    bell.end_sleep();
+    if (missing.has_none()) return nullptr;
+    // A peer that raised its counter just before it ended has come: what has been reached counts more than a failure.
+    if (auto failure = lookout.look()) return missing.has_none() ? nullptr : failure;
+  }
+}
+
 }  // namespace
 
 void linger(const Counter& counter, bool keeps_core) {
@@ -85,22 +104,22 @@ bool Gathering::is_complete(uint64_t target) const {
 }
 
 void Gathering::arrive(uint64_t target) const {
-  own->core.store(this_core(), std::memory_order_relaxed);
-  own->value.store(target, std::memory_order_seq_cst);
-  if (is_complete(target)) bell->ring();
+  raise_counter(*own, target);
+  if (bell->has_sleepers() && is_complete(target)) bell->ring();
+}
+
+void Gathering::arrive_alone(uint64_t target) const {
+  raise_counter(*own, target);
+  bell->ring();
 }
 
 Outcome wait_for(const Gathering& gathering, uint64_t target, const Patience& patience, Lookout& lookout) {
-  Missing missing(gathering, target);
-  if (missing.has_none() || spin(missing, patience)) return nullptr;
-  while (true) {
-    const auto num_rings = gathering.bell->begin_sleep();
-    if (!missing.has_none()) gathering.bell->sleep(num_rings, kSlice);
-    gathering.bell->end_sleep();
-    if (missing.has_none()) return nullptr;
-    // A peer that raised its counter just before it ended has come: what has been reached counts more than a failure.
-    if (auto failure = lookout.look()) return missing.has_none() ? nullptr : failure;
-  }
+  return wait_until_reached(gathering.others, *gathering.bell, target, patience, lookout);
+}
+
+Outcome wait_for_one(const Gathering& gathering, size_t index, uint64_t target, const Patience& patience,
+                     Lookout& lookout) {
+  return wait_until_reached(std::span(gathering.others).subspan(index, 1), *gathering.bell, target, patience, lookout);
 }
 
 }  // namespace cohort::shm

@@ -1,12 +1,13 @@
 /// Waiting for other ranks: counters in shared memory, and how long to spin before sleeping.
 ///
-/// Every rank raises a counter of its own and waits until all others have reached the same value: it spins for a while, then
-/// yields, then sleeps in the kernel (futex) in slices, and looks after its peers between two slices. Sleepers are woken once,
-/// by the rank that comes last.
+/// Every rank raises a counter of its own and waits until all others, or one of them, have reached the same value: it spins for a
+/// while, then yields, then sleeps in the kernel (futex) in slices, and looks after its peers between two slices. Sleepers are
+/// woken by the rank that comes last, or by one whom some wait for alone.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -20,8 +21,10 @@ namespace cohort::shm {
 struct Counter {
   /// Sequentially consistent, as Bell asks of what its sleepers look at.
   std::atomic<uint64_t> value;
-  /// The core on which the raiser ran last, plus one. A hint: who waits on that very core had better make room.
+  /// The core on which the raiser raised it last, plus one. A hint: who waits on that very core had better make room.
   std::atomic<uint32_t> core;
+  /// What the raiser says with it: written before `value` is raised, read after.
+  uint32_t word;
 
   bool has_reached(uint64_t target) const { return value.load(std::memory_order_seq_cst) >= target; }
 };
@@ -37,6 +40,8 @@ struct Gathering {
   bool is_complete(uint64_t target) const;
   /// Raises the own counter. Everything written before is seen by those who see `target`. Who comes last rings the bell.
   void arrive(uint64_t target) const;
+  /// The same where others wait for this rank alone: rings in any case, and looks at nobody.
+  void arrive_alone(uint64_t target) const;
 };
 
 /// How long to spin and yield before sleeping. A yield on an idle core returns at once, so it is a slower kind of spinning
@@ -66,6 +71,9 @@ class Lookout {
 
 /// Blocks until all others have reached `target`, or the lookout finds a failure.
 Outcome wait_for(const Gathering& gathering, uint64_t target, const Patience& patience, Lookout& lookout);
+/// Waits for one of them, `gathering.others[index]`.
+Outcome wait_for_one(const Gathering& gathering, size_t index, uint64_t target, const Patience& patience,
+                     Lookout& lookout);
 
 /// Between two looks at `counter`: as Patience::keep_time says if `keeps_core`, else a yield.
 void linger(const Counter& counter, bool keeps_core);

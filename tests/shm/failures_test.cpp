@@ -111,6 +111,22 @@ TEST(Failures, UnevenSplitsThatDifferMessage) {
   });
 }
 
+// The counts of every rank differ among themselves.
+TEST(Failures, UnevenSplitsOfEveryRankThatDifferMessage) {
+  run_threads(2, [](Group& group) {
+    const float in[4] = {1, 2, 3, 4};
+    float out[8] = {};
+    const bool is_first = group.rank() == 0;
+    const void* const ins[2] = {in, in + 1};
+    void* const outs[2] = {out, out + 4};
+    const size_t sent[2] = {1, 3};
+    const size_t expected[2] = {is_first ? 1u : 2u, is_first ? 1u : 3u};
+    EXPECT_EQ(text_of(group.all_to_all(ins, sent, outs, expected, DType::kFloat32)),
+              "rank 0 sends 3 elements to rank 1, which expects 2 from it\n"
+              "hint: give output splits that are the other ranks' input splits\n");
+  });
+}
+
 TEST(Failures, TimeoutNamesWhoHasNotComeOnEveryRank) {
   run_threads(3, [](Group& group) {
     if (group.rank() == 1) {

@@ -152,6 +152,29 @@ TEST(Waiting, TheLastToArriveWakesAllSleepersAtOnce) {
   }
 }
 
+// The third has not come, but the sleeper waits for one alone.
+TEST(Waiting, WhoArrivesAloneWakesWhoWaitsForIt) {
+  for (int round = 0; round < 20 && !HasFailure(); ++round) {
+    const auto place = std::make_unique<Place>();
+    bool was_woken = false;
+    const Gathering one{.own = &place->counters[0], .others = {&place->counters[1]}, .bell = &place->bell};
+    std::thread sleeper([&] { was_woken = sleep_until_woken(one); });
+    while (place->bell.num_sleepers == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // to be asleep indeed
+    place->of(1, 3).arrive_alone(1);
+    sleeper.join();
+    EXPECT_TRUE(was_woken);
+  }
+}
+
+TEST(Waiting, ForOneNeedsNoOther) {
+  Place place{};
+  place.of(2, 3).arrive_alone(7);
+  Patient lookout;
+  EXPECT_EQ(wait_for_one(place.of(0, 3), 1, 7, kSleepsAtOnce, lookout), nullptr);
+  EXPECT_EQ(lookout.num_looks, 0);
+}
+
 // Two arrive at the same time: one of them at least must find that nobody is missing.
 TEST(Waiting, OfTwoWhoArriveAtOnceOneWakesTheSleeper) {
   for (int round = 0; round < 300 && !HasFailure(); ++round) {

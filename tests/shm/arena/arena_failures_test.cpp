@@ -33,7 +33,7 @@ constexpr float kUntouched = 42;
 
 // What the ranks tell each other beside the group.
 struct Stage {
-  std::atomic<bool> has_given_up = false;
+  std::atomic<int> num_given_up = 0;
   std::atomic<bool> is_over = false;
 };
 
@@ -47,9 +47,10 @@ class SharedStage {
   Stage* stage_;
 };
 
-void wait_for_flag(const std::atomic<bool>& flag) {
+template <class Condition>
+void wait_until(Condition condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!flag && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
 }
 
 void stop_after(std::chrono::microseconds delay) {
@@ -73,9 +74,10 @@ Outcome all_reduce(Group& group, float* data) {
 Outcome broadcast(Group& group, float* data) { return group.broadcast(data, {DType::kFloat32, kManyFloats}, 1); }
 
 Outcome all_gather(Group& group, float* data) {
-  constexpr size_t kPart = kManyFloats / 2;
-  void* const outs[2] = {data, data + kPart};
-  return group.all_gather(outs[group.rank()], outs, {DType::kFloat32, kPart});
+  const auto part = kManyFloats / static_cast<size_t>(group.world_size());
+  std::vector<void*> outs;
+  for (int rank = 0; rank < group.world_size(); ++rank) outs.push_back(data + static_cast<size_t>(rank) * part);
+  return group.all_gather(outs[static_cast<size_t>(group.rank())], outs.data(), {DType::kFloat32, part});
 }
 
 // In which ranks only read each other's memory.
@@ -112,20 +114,26 @@ Outcome send_own_to_rank_0(Group& group, float* data) {
   return wait_for(group, group.exchange().send(own.data(), {DType::kFloat32, kManyFloats}, 0, 3));
 }
 
-// Whether what rank 0 gave to an operation that failed is in quarantine.
+// Whether what a rank gave to an operation that failed is in quarantine.
 enum class Quarantine : uint8_t { kAlways, kIfWritten };
 
-// Rank 1 is stopped somewhere in the operation, rank 0 gives it up and uses its memory for something else; rank 1 goes on.
+struct Stopping {
+  Operation operation;
+  Quarantine quarantine = Quarantine::kAlways;
+  int world_size = 2;
+};
+
+// Rank 1 is stopped somewhere in the operation, the others give it up and use their memory for something else; rank 1 goes on.
 // Returns whether rank 1 was stopped within the operation.
-bool stop_one(Operation operation, Quarantine quarantine, std::chrono::microseconds delay) {
+bool stop_one(const Stopping& how, std::chrono::microseconds delay) {
   SharedStage stage;
   ForkedRanks ranks(
-      2,
+      how.world_size,
       [&](Group& group) {
         auto* data = take_filled(static_cast<float>(group.rank() + 1));
         ASSERT_EQ(text_of(group.barrier({.timeout = std::chrono::seconds(30)})), "success");
         if (group.rank() == 1) stop_after(delay);
-        const auto outcome = operation(group, data);
+        const auto outcome = how.operation(group, data);
         std::cout << (outcome ? "failed" : "succeeded") << std::flush;
         if (group.rank() == 1) {
           setitimer(ITIMER_REAL, nullptr, nullptr);
@@ -134,48 +142,55 @@ bool stop_one(Operation operation, Quarantine quarantine, std::chrono::microseco
         }
         process_arena()->release(data);
         auto* const other = take_filled(kUntouched);
-        stage->has_given_up = true;
-        wait_for_flag(stage->is_over);
+        ++stage->num_given_up;
+        wait_until([&] { return stage->is_over.load(); });
         EXPECT_TRUE(std::all_of(other, other + kManyFloats, [](float each) { return each == kUntouched; }));
         const bool is_in_quarantine = process_arena()->stats().quarantined_bytes > 0;
         EXPECT_TRUE(outcome || !is_in_quarantine);
-        EXPECT_TRUE(!outcome || quarantine == Quarantine::kIfWritten || is_in_quarantine);
+        EXPECT_TRUE(!outcome || how.quarantine == Quarantine::kIfWritten || is_in_quarantine);
       },
       {.timeout = milliseconds(100), .slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
-  wait_for_flag(stage->has_given_up);
+  wait_until([&] { return stage->num_given_up == how.world_size - 1; });
   // It may stop only now, when all is over.
   for (int i = 0; i < 100 && !stage->is_over; ++i) {
     ranks.signal(1, SIGCONT);
     std::this_thread::sleep_for(milliseconds(10));
   }
   ranks.expect_success();
-  const bool has_failed = ranks.output(0) == "failed";
+  bool has_failed = false;
+  for (int rank = 0; rank < how.world_size; ++rank) has_failed = has_failed || ranks.output(rank) == "failed";
   EXPECT_TRUE(!has_failed || ranks.output(1) == "failed") << ranks.output(1);
   return has_failed;
 }
 
-void stop_often(Operation operation, Quarantine quarantine = Quarantine::kAlways) {
+void stop_often(const Stopping& how) {
   const auto num_runs = base::env_int("COHORT_STRESS_RUNS").value().value_or(6);
   std::mt19937 random(stress_seed());
   int num_within = 0;
   constexpr int kMostRuns = 40;  // until one falls within the operation
   for (int run = 0; run < num_runs || (num_within == 0 && run < kMostRuns); ++run) {
-    num_within += stop_one(operation, quarantine, std::chrono::microseconds(random() % 5000)) ? 1 : 0;
+    num_within += stop_one(how, std::chrono::microseconds(random() % 5000)) ? 1 : 0;
     if (testing::Test::HasFailure()) return;
   }
   std::cout << num_within << " of " << num_runs << " within the operation\n";
   EXPECT_GT(num_within, 0);
 }
 
-TEST(ArenaFailures, AStoppedRankWritesInNoOtherTensorAndReportsNoSuccess) { stop_often(all_reduce); }
-TEST(ArenaFailures, TheSameInABroadcast) { stop_often(broadcast); }
-TEST(ArenaFailures, TheSameInAnAllGather) { stop_often(all_gather); }
-TEST(ArenaFailures, TheSameInAnExchange) { stop_often(exchange); }
+TEST(ArenaFailures, AStoppedRankWritesInNoOtherTensorAndReportsNoSuccess) { stop_often({all_reduce}); }
+TEST(ArenaFailures, TheSameInABroadcast) { stop_often({broadcast}); }
+TEST(ArenaFailures, TheSameInAnAllGather) { stop_often({all_gather}); }
+TEST(ArenaFailures, TheSameInAnExchange) { stop_often({exchange}); }
 
-TEST(ArenaFailures, AStoppedReceiverReportsNoSuccess) { stop_often(send_to_rank_1, Quarantine::kIfWritten); }
-TEST(ArenaFailures, AStoppedSenderWritesInNoOtherTensor) { stop_often(send_to_rank_0, Quarantine::kIfWritten); }
+TEST(ArenaFailures, OneOfThreeThatStopsWritesInNoOtherTensorOfEither) {
+  for (const auto operation : {all_reduce, broadcast, all_gather}) {
+    stop_often({.operation = operation, .world_size = 3});
+  }
+}
+
+TEST(ArenaFailures, AStoppedReceiverReportsNoSuccess) { stop_often({send_to_rank_1, Quarantine::kIfWritten}); }
+TEST(ArenaFailures, AStoppedSenderWritesInNoOtherTensor) { stop_often({send_to_rank_0, Quarantine::kIfWritten}); }
 TEST(ArenaFailures, AStoppedSenderThatCopiesAloneDoesNeither) {
-  stop_often(send_own_to_rank_0, Quarantine::kIfWritten);
+  stop_often({send_own_to_rank_0, Quarantine::kIfWritten});
 }
 
 // Messages until a rank is killed by its own alarm; each that came is checked.
