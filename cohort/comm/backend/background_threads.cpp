@@ -1,5 +1,6 @@
 #include "cohort/comm/backend/background_threads.h"
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -17,6 +18,8 @@ BackgroundList& background() {
   static auto* const instance = new BackgroundList;
   return *instance;
 }
+
+std::atomic<bool> is_ending_without_waiting = false;
 
 // What is called of them, and their end, may run foreign code, so not with the lock.
 std::vector<std::shared_ptr<BackgroundThreads>> running_threads() {
@@ -57,6 +60,10 @@ void end_background_operations() {
     if (threads->num_pending() > 0) threads->close();
   }
 }
+
+void end_without_waiting() { is_ending_without_waiting = true; }
+
+bool ends_without_waiting() { return is_ending_without_waiting; }
 
 bool end_background_threads() {
   const auto all = running_threads();

@@ -34,6 +34,10 @@ COHORT_BINDING_API size_t complete_background_operations();
 /// At exit: closes all that have such operations.
 void end_background_operations();
 
+/// The process ends because of an error: from now on nothing waits for other ranks that need not.
+void end_without_waiting();
+bool ends_without_waiting();
+
 /// Ends all operations that backends run in this process, and their threads. For hosts whose own end does not bear
 /// threads, as Python's. Afterwards every operation of theirs fails.
 /// Returns: true if there were any; threads that use them may still be on their way out of an operation.

@@ -38,6 +38,7 @@ size_t complete_operations() {
 void release_groups_at_exit(int status, void*) {
   auto& current = world();
   if (current.groups.empty()) return;
+  if (status != 0) end_without_waiting();
   auto pending = num_pending_operations() + num_pending_in_background();
   if (pending > 0 && status == 0) pending = complete_operations();
   if (pending > 0) {

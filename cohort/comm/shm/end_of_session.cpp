@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
@@ -37,13 +39,39 @@ void ShmSession::complete_sends() {
   }
 }
 
+void ShmSession::settle() {
+  if (ends_without_waiting()) return;
+  // A thread within an operation of its own may go on as long as it likes.
+  const std::unique_lock run(run_mutex_, std::try_to_lock);
+  if (!run.owns_lock() || !group_ || group_->is_settled() || group_->failure()) return;
+  const Running running(num_running_);  // so that close() ends it
+  int num_looks = 0;
+  const std::function<std::string()> look = [&]() -> std::string {
+    interrupted_ = find_interruption();
+    if (interrupted_) return "interrupted by a signal";
+    if (++num_looks == kLooksBeforeWarning) {
+      base::log_warning(fmt::format(
+          "group \"{}\" is to be destroyed, and waits until all ranks have come to this rank's last operation. Let all "
+          "ranks make as many calls.",
+          identity_.group));
+    }
+    return {};
+  };
+  const auto failure = group_->settle({.timeout = timeout_.load(), .find_obstacle = &look});
+  if (interrupted_) std::rethrow_exception(std::exchange(interrupted_, nullptr));
+  if (!failure || failure->kind == base::Failure::Kind::kAborted) return;
+  base::log_warning(fmt::format("the last operations on group \"{}\" have not ended well on all ranks\n{}\n{}",
+                                identity_.group, base::join(failure->causes, "\n"), failure->hint));
+}
+
 size_t ShmSession::complete() {
-  if (is_forked_child() || num_pending() == 0) return 0;
+  if (is_forked_child()) return 0;
   const HostUnlocked unlocked;
   is_completing_ = true;
   do {
     complete_queue();
     complete_sends();
+    settle();
   } while (num_queued_.load() > 0);  // callbacks may start more
   is_completing_ = false;
   return num_lost_ + num_unfinished_transfers();

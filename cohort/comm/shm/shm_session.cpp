@@ -40,16 +40,6 @@ std::string argument_text(const ShmCall& call, const Failure& failure) {
   return failure.hint.empty() ? text : text + "; " + failure.hint;
 }
 
-// Counts an operation as running; one within another is one more.
-class Running {
- public:
-  explicit Running(std::atomic<size_t>& count) : count_(count) { ++count_; }
-  ~Running() { --count_; }
-
- private:
-  std::atomic<size_t>& count_;
-};
-
 // How often this process and those before it have forked since a session was made: cheaper to compare than getpid().
 std::atomic<uint64_t> num_forks = 0;
 

@@ -114,6 +114,15 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   std::exception_ptr to_exception(const ShmCall& call, at::TensorList shown, base::Failure failure) const;
 
  private:
+  /// Counts an operation as running; one within another is one more.
+  class Running {
+   public:
+    explicit Running(std::atomic<size_t>& count) : count_(count) { ++count_; }
+    ~Running() { --count_; }
+
+   private:
+    std::atomic<size_t>& count_;
+  };
   enum class Runner { kCaller, kProgressThread };
   enum class Step { kRan, kLeadLost, kNothingToRun };
 
@@ -139,6 +148,8 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   void fail_queue(const base::Failure& failure);
   void complete_queue();
   void complete_sends();
+  /// Others may still wait for a third rank in an operation in which this one had no need to wait.
+  void settle();
   void warn_of_lost(size_t count) const;
   void warn_of_long_wait();
   void work_in_background();

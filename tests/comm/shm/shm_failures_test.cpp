@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
 #include <thread>
 
 #include "cohort/comm/collectives/collectives.h"
@@ -11,6 +15,7 @@
 #include "cohort/comm/group/subgroups.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
+#include "tests/support/temporary_folder.h"
 
 namespace cohort {
 namespace {
@@ -237,6 +242,51 @@ TEST(ShmFailures, MonitoredBarrierWithoutTimeFailsAtOnceMessage) {
   EXPECT_EQ(results[0].output,
             "[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.\n"
             "No ranks successfully processed in monitoredBarrier.\n");
+}
+
+// Ranks 1 and 2 only give. Rank 1 is done long before rank 2 comes, for which rank 0 waits.
+COHORT_WORKER(shm_gives_and_leaves) {
+  init_process_group("shm");
+  auto tensor = at::ones({4});
+  all_reduce(tensor);
+  const auto come = std::filesystem::path(test::worker_arguments().at(0)) / "come";
+  if (get_rank() == 2) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::ofstream(come) << "here";
+  }
+  reduce(tensor, 0);
+  destroy_process_group();
+  std::cout << (std::filesystem::exists(come) ? "all have come" : "too early");
+}
+
+TEST(ShmFailures, WhoOnlyGivesLeavesWhenAllHaveCome) {
+  const test::TemporaryFolder folder;
+  const auto results = run_workers("shm_gives_and_leaves", {.world_size = 3, .arguments = {folder.path()}});
+  results.expect_success();
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(results[rank].output, "all have come");
+}
+
+COHORT_WORKER(shm_leaves_after_different_calls) {
+  init_process_group("shm");
+  auto tensor = at::ones({4});
+  broadcast(tensor, get_rank());
+  destroy_process_group();
+}
+
+// In place everybody waits, and fails in that very call.
+TEST(ShmFailures, LastCallsThatDifferWarning) {
+  if (std::getenv("COHORT_TEST_IN_PLACE")) return;
+  const auto results = run_workers("shm_leaves_after_different_calls", {});
+  results.expect_success();
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(
+        results[rank].errors,
+        HasSubstr(
+            "the last operations on group \"default_pg\" have not ended well on all ranks\n"
+            "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others\n"
+            "rank 0 calls broadcast from rank 0 of 4 float32\nrank 1 calls broadcast from rank 1 of 4 float32\n"
+            "make every rank call the same operation with the same shapes, dtypes and roots, in the same order\n"));
+  }
 }
 
 COHORT_WORKER(shm_forgets_a_work) {
