@@ -20,6 +20,9 @@ constexpr Question kQuestions[] = {
      run_collectives, print_collectives},
     {"allocator", "a training step of one process on the shared allocator, beside glibc, tcmalloc and jemalloc",
      run_allocator},
+    {"queued",
+     "operations that are queued and waited for later, idle and beside work, beside the same ones synchronously",
+     run_queued},
     {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"fused-step", "AdamW inside of DDP's reduction on 2 ranks, beside LibTorch's step after it", run_fused_step},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
@@ -146,6 +149,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kQueuedRank) {
+      return cohort::bench::run_queued_rank({arguments.begin() + 1, arguments.end()});
     }
     if (arguments == std::vector<std::string>{cohort::bench::kTorchStoreServer})
       return cohort::bench::run_torch_store_server();

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <sstream>
 #include <stdexcept>
@@ -151,12 +150,6 @@ std::shared_ptr<std::byte> allocate_private(size_t num_bytes) {
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, whole_pages(num_bytes)));
   if (!memory) throw std::bad_alloc();
   return {memory, [](std::byte* pointer) { std::free(pointer); }};
-}
-
-void serve_commands(const std::string& path, const std::function<std::string(const std::string&)>& answer,
-                    const std::function<void(const std::string&)>& send) {
-  std::ifstream commands(path);
-  for (std::string line; std::getline(commands, line) && line != "quit";) send("= " + answer(line) + "\n");
 }
 
 }  // namespace cohort::bench

@@ -79,8 +79,4 @@ class CollectiveWorker {
 /// Memory of this process alone. Throws std::bad_alloc.
 std::shared_ptr<std::byte> allocate_private(size_t num_bytes);
 
-/// Reads commands, a line each, from `path` until "quit", and hands each answer to `send`.
-void serve_commands(const std::string& path, const std::function<std::string(const std::string&)>& answer,
-                    const std::function<void(const std::string&)>& send);
-
 }  // namespace cohort::bench

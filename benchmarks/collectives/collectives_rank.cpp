@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <iostream>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "benchmarks/collectives/roof.h"
 #include "benchmarks/collectives/tensors.h"
 #include "benchmarks/support/question.h"
+#include "benchmarks/support/serve_commands.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/collectives/point_to_point.h"
 #include "cohort/comm/collectives/shm_empty.h"
@@ -134,9 +134,7 @@ void serve(int rank, const std::string& commands, const std::string& ours_backen
                                                                    : shared.allocate(memory, num_bytes, ours);
                                },
                            .barrier = [&] { barrier(barrier_options); }});
-  const auto send_line = [](const std::string& line) { std::cout << line << std::flush; };
-  serve_commands(
-      commands, [&](const std::string& command) { return worker.answer(command); }, send_line);
+  serve_commands(commands, [&](const std::string& command) { return worker.answer(command); });
 }
 
 }  // namespace

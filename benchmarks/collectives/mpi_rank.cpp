@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "benchmarks/collectives/collective_worker.h"
+#include "benchmarks/support/serve_commands.h"
 #include "cohort/base/file.h"
 
 namespace cohort::bench {

@@ -20,14 +20,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <sstream>
 
 #include "benchmarks/ddp/parameter_set.h"
 #include "benchmarks/support/question.h"
+#include "benchmarks/support/serve_commands.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
@@ -263,10 +262,7 @@ int run_ddp_step_rank(const std::vector<std::string>& arguments) {
   init_process_group(options);
   {
     Rank state(rank, {.ours = new_group({}, {.backend = backend}), .gloo = default_group()});
-    std::ifstream commands(arguments.at(2));
-    for (std::string line; std::getline(commands, line) && line != "quit";) {
-      std::cout << "= " << state.answer(line) << "\n" << std::flush;
-    }
+    serve_commands(arguments.at(2), [&](const std::string& command) { return state.answer(command); });
   }
   destroy_process_group();
   return 0;

@@ -15,11 +15,11 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <random>
 #include <sstream>
 
 #include "benchmarks/support/question.h"
+#include "benchmarks/support/serve_commands.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/memory/shared_allocator.h"
 #include "cohort/models/gpt.h"
@@ -137,10 +137,7 @@ int run_allocator_rank(const std::vector<std::string>& arguments) {
   at::set_num_threads(1);
   if (base::get_env("COHORT_SHARED_ALLOCATOR") == "1") use_shared_allocator();
   AllocatorRank rank;
-  std::ifstream commands(arguments.at(1));
-  for (std::string line; std::getline(commands, line) && line != "quit";) {
-    std::cout << "= " << rank.answer(line) << "\n" << std::flush;
-  }
+  serve_commands(arguments.at(1), [&](const std::string& command) { return rank.answer(command); });
   return 0;
 }
 

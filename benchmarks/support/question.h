@@ -47,6 +47,7 @@ std::vector<Row> run_fused_step(const Settings& settings);
 std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_launch(const Settings& settings);
+std::vector<Row> run_queued(const Settings& settings);
 std::vector<Row> run_recovery(const Settings& settings);
 std::vector<Row> run_store(const Settings& settings);
 std::vector<Row> run_rendezvous(const Settings& settings);
@@ -65,6 +66,11 @@ int run_allocator_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kCollectivesRank = "--collectives-rank";
 /// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_collectives_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a rank of queued.
+inline constexpr const char* kQueuedRank = "--queued-rank";
+/// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
+int run_queued_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program LibTorch's store, until it is killed.
 inline constexpr const char* kTorchStoreServer = "--torch-store-server";

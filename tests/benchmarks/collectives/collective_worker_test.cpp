@@ -1,4 +1,5 @@
 #include "benchmarks/collectives/collective_worker.h"
+#include "benchmarks/support/serve_commands.h"
 
 #include <gtest/gtest.h>
 
