@@ -9,6 +9,8 @@
 #include <array>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -69,7 +71,11 @@ inline void for_each_engine(const std::function<void(ddp::Engine)>& fn) {
   for (const auto& [engine, name] : {std::pair{ddp::Engine::kCohort, "kCohort"}, std::pair{ddp::Engine::kC10d, "kC10d"},
                                      std::pair{ddp::Engine::kInline, "kInline"}}) {
     SCOPED_TRACE(name);
-    fn(engine);
+    try {
+      fn(engine);
+    } catch (const std::exception& error) {
+      throw std::runtime_error(std::string(name) + ": " + error.what());
+    }
   }
 }
 
