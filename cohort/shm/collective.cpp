@@ -24,8 +24,14 @@ static_assert(sizeof(MailedOffer) <= Collective::kInlineBytes);
 
 // Ranks that compute between two operations come apart by about as much.
 constexpr auto kKeepTime = std::chrono::microseconds(500);
+// Of messages up to here, which take less than a microsecond to stage, the record is written after that.
+constexpr size_t kLateNoteBytes = 16 << 10;
 // A slice of sleep takes 50 ms.
 constexpr int kLooksPerObstacle = 5;
+
+size_t bytes_of(const TraceRecord& record) {
+  return std::max(record.num_inputs, record.num_outputs) * size_of(record.dtype);
+}
 
 }  // namespace
 
@@ -57,6 +63,7 @@ const std::byte* Collective::small_input_of(int peer, size_t num_bytes) const {
 
 // Who runs ahead asks for half of what it might, so that it need not ask before every round.
 Outcome Collective::begin(bool runs_ahead) {
+  if (record_ && bytes_of(*record_) > kLateNoteBytes) note_begin();
   if (group_.met == group_.round) return nullptr;
   const auto next = group_.round + 1;
   if (runs_ahead && next <= group_.met + kMostAhead) return nullptr;
@@ -72,6 +79,21 @@ void Collective::say_call() {
   mailbox.round.word = group_.history = mix(group_.history, signature);
   ++group_.round;
   group_.longest_limit = std::max(group_.longest_limit, limit());
+}
+
+void Collective::note_begin_of(const TraceRecord& record) {
+  trace_id_ = options_.trace_id ? options_.trace_id : group_.trace.begin(record);
+  if (options_.trace_id) group_.trace.start(trace_id_);
+}
+
+void Collective::note_success() {
+  note_begin();
+  group_.trace.complete(trace_id_);
+}
+
+void Collective::note_failure() {
+  note_begin();
+  group_.trace.fail(trace_id_);
 }
 
 Outcome Collective::open() {
@@ -114,6 +136,7 @@ Outcome Collective::take_from(int peer) {
 }
 
 Outcome Collective::wait_for_rank(int whom, uint64_t round) {
+  note_begin();
   awaited_rank_ = whom;
   awaited_round_ = round;
   const auto& gathering = group_.gathering(round);
@@ -216,7 +239,7 @@ Outcome Group::settle(const CallOptions& options) {
   if (is_settled()) return nullptr;
   if (auto failure = state_->obstacle_to_begin()) return failure;
   const auto last_call = decode_call(state_->segment.mailbox(rank(), state_->round).called());
-  return Collective(*state_, last_call, options).begin(/*runs_ahead=*/false);
+  return Collective(*state_, last_call, /*record=*/nullptr, options).begin(/*runs_ahead=*/false);
 }
 
 Outcome Collective::look() {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/shm/call.h"
@@ -107,8 +108,9 @@ class Collective final : private Lookout {
   static constexpr size_t kInlineBytes = 24;
   static constexpr size_t kNumberBytes = 8;
 
-  Collective(Group::State& group, const Call& call, const CallOptions& options)
-      : group_(group), call_(call), options_(options), first_round_(group.round + 1) {
+  /// `record`: what the trace will keep; null: nothing.
+  Collective(Group::State& group, const Call& call, const TraceRecord* record, const CallOptions& options)
+      : group_(group), call_(call), record_(record), options_(options), first_round_(group.round + 1) {
     call_.purpose = options.purpose;
   }
 
@@ -174,6 +176,9 @@ class Collective final : private Lookout {
   Outcome check();
   /// The end of an operation in other ranks' memory: meet(), and nobody has given up.
   Outcome finish();
+  /// The end of the operation, for the trace.
+  void note_success();
+  void note_failure();
   /// The operation has failed. Others may still write to what this rank has offered, or not have read it yet.
   void quarantine_offer() const;
   /// After open(): every rank has offered shared memory, of one kind, and, unless sizes may differ, as many bytes.
@@ -189,6 +194,11 @@ class Collective final : private Lookout {
   static constexpr int kEverybody = -1;
 
   Outcome look() override;
+  /// Before the first wait. Of short messages, after the others can see that this rank has come: it takes as long as their answer.
+  void note_begin() {
+    if (record_) note_begin_of(*std::exchange(record_, nullptr));
+  }
+  void note_begin_of(const TraceRecord& record);
   /// Writes what this rank calls into the mailbox of the next round, and enters that.
   void say_call();
   /// Blocks until `whom`, or kEverybody, has come to `round`.
@@ -210,6 +220,9 @@ class Collective final : private Lookout {
 
   Group::State& group_;
   Call call_;
+  /// Null once it has been kept, as trace_id_.
+  const TraceRecord* record_;
+  uint64_t trace_id_ = 0;
   const CallOptions& options_;
   const uint64_t first_round_;
   bool is_all_shared_ = false;
@@ -233,17 +246,15 @@ template <class Body>
 Outcome run_collective(Group::State& group, const Call& call, const TraceRecord& record, const CallOptions& options,
                        Body body, bool runs_ahead = false) {
   if (auto failure = group.obstacle_to_begin()) return failure;
-  const auto id = options.trace_id ? options.trace_id : group.trace.begin(record);
-  if (options.trace_id) group.trace.start(id);
-  Collective collective(group, call, options);
+  Collective collective(group, call, &record, options);
   auto outcome = collective.begin(runs_ahead);
   if (!outcome) outcome = body(collective);
   if (outcome) {
     collective.quarantine_offer();
-    group.trace.fail(id);
+    collective.note_failure();
     return outcome;
   }
-  group.trace.complete(id);
+  collective.note_success();
   return nullptr;
 }
 
