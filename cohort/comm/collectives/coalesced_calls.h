@@ -13,6 +13,8 @@ struct CoalescedCall {
   ReduceOp op = ReduceOp::SUM;
 };
 
+/// True if the calling thread coalesces on any group.
+bool is_coalescing();
 /// True if the calling thread coalesces on `group` (not null): the call has been kept.
 bool keep_for_coalescing(const Group& group, CoalescedCall::Kind kind, const at::Tensor& output,
                          const at::Tensor& input, const ReduceOp& op = ReduceOp::SUM);

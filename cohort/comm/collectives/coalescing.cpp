@@ -85,6 +85,8 @@ WorkPtr run(const CoalescingCollector& collector, bool async_op) {
 
 namespace comm {
 
+bool is_coalescing() { return !collectors().empty(); }
+
 bool keep_for_coalescing(const Group& group, Kind kind, const at::Tensor& output, const at::Tensor& input,
                          const ReduceOp& op) {
   for (auto* collector : collectors()) {

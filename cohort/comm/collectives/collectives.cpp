@@ -4,11 +4,13 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "cohort/comm/backend/direct_collectives.h"
 #include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/coalesced_calls.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/registry/backends.h"
+#include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/job/call_site.h"
 
 namespace cohort {
@@ -17,7 +19,9 @@ namespace {
 using comm::as_real;
 using comm::backend_for;
 using comm::CoalescedCall;
+using comm::DirectCollectives;
 using comm::finish;
+using comm::finished_work;
 using comm::real_list;
 using comm::resolve;
 using comm::skips;
@@ -84,6 +88,14 @@ std::vector<TensorList> root_list(const TensorList& list, const at::Tensor& mine
   return {as_real(list)};
 }
 
+// True if `call(direct)` has run it, the shorter way for a synchronous call on simple tensors.
+template <class Call>
+bool has_run_directly(c10d::Backend& backend, bool async_op, Call call) {
+  if (async_op || comm::is_coalescing()) return false;
+  auto* const direct = comm::direct_collectives(backend);
+  return direct && call(*direct);
+}
+
 }  // namespace
 
 ReduceOp premul_sum(double factor) { return with_factor(factor); }
@@ -96,11 +108,15 @@ ReduceOp premul_sum(const at::Tensor& factor) {
 
 WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
-  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_reduce")) return {};
+  const auto backend = backend_for(options.group, tensor, "all_reduce");
+  if (has_run_directly(*backend, options.async_op,
+                       [&](DirectCollectives& direct) { return direct.all_reduce_now(tensor, options.op); })) {
+    return finished_work();
+  }
+  const comm::UnwantedWork unwanted(!options.async_op);
   check_reducible(tensor, options.op, "all_reduce");
   auto tensors = real_list(tensor);
-  const auto backend = backend_for(options.group, tensor, "all_reduce");
   if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kAllReduce, {}, tensors[0], options.op)) {
     return {};
   }
@@ -112,26 +128,36 @@ WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
 
 WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
-  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "broadcast")) return {};
   const auto backend = backend_for(options.group, tensor, "broadcast");
+  const int root = to_group_rank(options.group, src);
+  if (has_run_directly(*backend, options.async_op,
+                       [&](DirectCollectives& direct) { return direct.broadcast_now(tensor, root); })) {
+    return finished_work();
+  }
+  const comm::UnwantedWork unwanted(!options.async_op);
   auto tensors = real_list(tensor);
   c10d::BroadcastOptions engine_options;
-  engine_options.rootRank = to_group_rank(options.group, src);
+  engine_options.rootRank = root;
   engine_options.asyncOp = options.async_op;
   return finish(backend->broadcast(tensors, engine_options), options.async_op);
 }
 
 WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
-  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "reduce")) return {};
   check_reducible(tensor, options.op, "reduce");
   const auto backend = backend_for(options.group, tensor, "reduce");
+  const int root = to_group_rank(options.group, dst);
+  if (has_run_directly(*backend, options.async_op,
+                       [&](DirectCollectives& direct) { return direct.reduce_now(tensor, options.op, root); })) {
+    return finished_work();
+  }
+  const comm::UnwantedWork unwanted(!options.async_op);
   auto tensors = real_list(tensor);
   c10d::ReduceOptions engine_options;
   engine_options.reduceOp = options.op;
-  engine_options.rootRank = to_group_rank(options.group, dst);
+  engine_options.rootRank = root;
   engine_options.asyncOp = options.async_op;
   return finish(backend->reduce(tensors, engine_options), options.async_op);
 }
@@ -151,9 +177,13 @@ WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input, const Col
 
 WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
-  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_gather_single")) return {};
   const auto backend = backend_for(options.group, input, "all_gather_single");
+  if (has_run_directly(*backend, options.async_op,
+                       [&](DirectCollectives& direct) { return direct.all_gather_now(output, input); })) {
+    return finished_work();
+  }
+  const comm::UnwantedWork unwanted(!options.async_op);
   check_elements(output, input, options.group, "all_gather_single");
   auto real_output = as_real(output);
   auto real_input = as_real(input);
@@ -212,9 +242,14 @@ WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs, const
 
 WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
-  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "reduce_scatter_single")) return {};
   const auto backend = backend_for(options.group, output, "reduce_scatter_single");
+  if (has_run_directly(*backend, options.async_op, [&](DirectCollectives& direct) {
+        return direct.reduce_scatter_now(output, input, options.op);
+      })) {
+    return finished_work();
+  }
+  const comm::UnwantedWork unwanted(!options.async_op);
   check_elements(input, output, options.group, "reduce_scatter_single");
   check_reducible(output, options.op, "reduce_scatter_single");
   auto real_output = as_real(output);
@@ -249,9 +284,14 @@ WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                           const std::vector<int64_t>& output_split_sizes, const std::vector<int64_t>& input_split_sizes,
                           const CollectiveOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
-  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_to_all_single")) return {};
   const auto backend = backend_for(options.group, input, "all_to_all_single");
+  const bool is_even = output_split_sizes.empty() && input_split_sizes.empty();
+  if (is_even && has_run_directly(*backend, options.async_op,
+                                  [&](DirectCollectives& direct) { return direct.all_to_all_now(output, input); })) {
+    return finished_work();
+  }
+  const comm::UnwantedWork unwanted(!options.async_op);
   comm::check_alike(output, input, "all_to_all_single");
   check_splits(output, output_split_sizes, options.group, "output");
   check_splits(input, input_split_sizes, options.group, "input");
@@ -277,13 +317,18 @@ WorkPtr reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input,
 
 WorkPtr barrier(const BarrierOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
-  const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "barrier")) return {};
+  const auto backend = comm::any_backend(options.group);
+  if (!options.timeout &&
+      has_run_directly(*backend, options.async_op, [](DirectCollectives& direct) { return direct.barrier_now(); })) {
+    return finished_work();
+  }
+  const comm::UnwantedWork unwanted(!options.async_op);
   c10d::BarrierOptions engine_options;
   engine_options.asyncOp = options.async_op;
   engine_options.device_ids = options.device_ids;
   if (options.timeout) engine_options.timeout = *options.timeout;
-  return finish(comm::any_backend(options.group)->barrier(engine_options), options.async_op);
+  return finish(backend->barrier(engine_options), options.async_op);
 }
 
 void monitored_barrier(const MonitoredBarrierOptions& options) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <typeinfo>
 
 #include "cohort/base/cpu.h"
 #include "cohort/base/text.h"
@@ -177,6 +178,11 @@ Cores cores_of(const BackendRequest& request) {
 c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request) {
   auto session = ShmSession::create(Attachment(request).attach(), request, cores_of(request));
   return c10::make_intrusive<ShmBackend>(std::move(session), request);
+}
+
+// A dynamic_cast takes as long as a third of a call.
+DirectCollectives* direct_collectives(c10d::Backend& backend) {
+  return typeid(backend) == typeid(ShmBackend) ? static_cast<ShmBackend*>(&backend) : nullptr;
 }
 
 }  // namespace cohort::comm

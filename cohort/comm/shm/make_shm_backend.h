@@ -17,6 +17,8 @@ class Backend;
 
 namespace cohort::comm {
 
+class DirectCollectives;
+
 /// A rank is there, but cannot attach (it may not, or has no memory). Every rank of the group gets this.
 class CannotShareMemory : public c10::DistBackendError {
  public:
@@ -32,5 +34,8 @@ class CannotShareMemory : public c10::DistBackendError {
 /// Collective: every rank of the group must call this. Blocks until all have attached.
 /// Throws CannotShareMemory; c10::DistBackendError, on every rank, when one of them has ended or does not come in time.
 COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request);
+
+/// Null for other backends than "shm". Cheap.
+COHORT_TEST_API DirectCollectives* direct_collectives(c10d::Backend& backend);
 
 }  // namespace cohort::comm

@@ -85,6 +85,40 @@ bool are_exchanged_evenly(const at::Tensor& output, const at::Tensor& input, int
          output.size(0) % world_size == 0;
 }
 
+// One engine call of all_gather between the tensors of a simple pair.
+struct SimpleGathering {
+  SimpleGathering(const at::Tensor& output, const at::Tensor& input, int world_size)
+      : parts(output.data_ptr(), input.nbytes(), world_size),
+        in(input.const_data_ptr()),
+        elements(elements_of(input)) {}
+
+  shm::Outcome operator()(shm::Group& group, const shm::CallOptions& options) const {
+    return group.all_gather(in, parts.data(), elements, options);
+  }
+
+  EqualParts<void*> parts;
+  const void* in;
+  shm::Elements elements;
+};
+
+// One engine call of all_to_all in equal parts.
+struct EvenExchange {
+  EvenExchange(const at::Tensor& output, const at::Tensor& input, int world_size)
+      : outs(output.data_ptr(), input.nbytes() / static_cast<size_t>(world_size), world_size),
+        ins(input.const_data_ptr(), input.nbytes() / static_cast<size_t>(world_size), world_size),
+        counts(static_cast<size_t>(world_size), elements_of(input).count / static_cast<size_t>(world_size)),
+        dtype(elements_of(input).dtype) {}
+
+  shm::Outcome operator()(shm::Group& group, const shm::CallOptions& options) const {
+    return group.all_to_all(ins.data(), counts.data(), outs.data(), counts.data(), dtype, options);
+  }
+
+  EqualParts<void*> outs;
+  EqualParts<const void*> ins;
+  c10::SmallVector<size_t, 8> counts;
+  shm::DType dtype;
+};
+
 Tensors flattened(const std::vector<Tensors>& lists) {
   Tensors all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
@@ -177,12 +211,7 @@ ShmBackend::WorkPtr ShmBackend::_allgather_base(Tensor& output, Tensor& input, c
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
   if (!is_simple_pair(output, input, size_)) return gather_into(request, {output}, {input});
-  const EqualParts<void*> parts(output.data_ptr(), input.nbytes(), size_);
-  return run(request, input, input, output,
-             [parts, in = input.const_data_ptr(), elements = elements_of(input)](shm::Group& group,
-                                                                                 const shm::CallOptions& options) {
-               return group.all_gather(in, parts.data(), elements, options);
-             });
+  return run(request, input, input, output, SimpleGathering(output, input, size_));
 }
 
 ShmBackend::WorkPtr ShmBackend::gather_into(const Request& request, const Tensors& outputs, const Tensors& inputs) {
@@ -309,16 +338,7 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(Tensor& output, Tensor& input, std
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
   if (output_splits.empty() && input_splits.empty() && are_exchanged_evenly(output, input, size_)) {
-    const auto elements = elements_of(input);
-    const size_t part = elements.count / static_cast<size_t>(size_);
-    const auto part_bytes = input.nbytes() / static_cast<size_t>(size_);
-    const EqualParts<void*> outs(output.data_ptr(), part_bytes, size_);
-    const EqualParts<const void*> ins(input.const_data_ptr(), part_bytes, size_);
-    const c10::SmallVector<size_t, 8> counts(static_cast<size_t>(size_), part);
-    return run(request, input, input, output,
-               [outs, ins, counts, dtype = elements.dtype](shm::Group& group, const shm::CallOptions& options) {
-                 return group.all_to_all(ins.data(), counts.data(), outs.data(), counts.data(), dtype, options);
-               });
+    return run(request, input, input, output, EvenExchange(output, input, size_));
   }
   check_tensors("all_to_all_single", {output, input});
   check_dense("all_to_all_single", {output, input});
@@ -364,6 +384,25 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
                if (!failure) stand_ins.copy_back();
                return failure;
              });
+}
+
+bool ShmBackend::broadcast_now(const Tensor& tensor, int root) {
+  if (!is_simple(tensor) || tensor.is_complex()) return false;
+  return run_directly({.operation = kBroadcast, .root = root}, tensor,
+                      root == rank_ ? at::TensorList(tensor) : at::TensorList(),
+                      [&](shm::Group& group, const shm::CallOptions& options) {
+                        return group.broadcast(tensor.data_ptr(), elements_of(tensor), root, options);
+                      });
+}
+
+bool ShmBackend::all_gather_now(const Tensor& output, const Tensor& input) {
+  if (!is_simple_pair(output, input, size_) || input.is_complex()) return false;
+  return run_directly({.operation = kAllGatherSingle}, input, input, SimpleGathering(output, input, size_));
+}
+
+bool ShmBackend::all_to_all_now(const Tensor& output, const Tensor& input) {
+  if (!are_exchanged_evenly(output, input, size_) || input.is_complex()) return false;
+  return run_directly({.operation = kAllToAllSingle}, input, input, EvenExchange(output, input, size_));
 }
 
 }  // namespace cohort::comm

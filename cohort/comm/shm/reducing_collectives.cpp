@@ -81,6 +81,29 @@ struct Scattering {
   }
 };
 
+// One engine call of reduce_scatter between the tensors of a simple pair.
+struct SimpleScattering {
+  SimpleScattering(const at::Tensor& output, const at::Tensor& input, shm::Reduction reduction_to_do, int world_size)
+      : parts(input.const_data_ptr(), output.nbytes(), world_size),
+        out(output.data_ptr()),
+        elements(elements_of(output)),
+        reduction(reduction_to_do) {}
+
+  shm::Outcome operator()(shm::Group& group, const shm::CallOptions& options) const {
+    return group.reduce_scatter(parts.data(), out, elements, reduction, options);
+  }
+
+  EqualParts<const void*> parts;
+  void* out;
+  shm::Elements elements;
+  shm::Reduction reduction;
+};
+
+// Nothing has to be converted.
+bool is_reduced_as_it_is(const at::Tensor& tensor) {
+  return is_simple(tensor) && !tensor.is_complex() && !is_reduced_as_float(tensor.scalar_type());
+}
+
 }  // namespace
 
 ShmBackend::WorkPtr ShmBackend::reduce_each(const Request& request, const Tensors& tensors, const c10d::ReduceOp& op) {
@@ -259,12 +282,9 @@ ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(Tensor& output, Tensor& inp
     return scatter_from(request, opts.reduceOp, {output}, {input});
   }
   const auto reduction = engine_reduction(request.operation.name, opts.reduceOp, output.scalar_type());
-  const EqualParts<const void*> parts(input.const_data_ptr(), output.nbytes(), size_);
   return run(request, output, input, output,
-             [parts, input, out = output.data_ptr(), elements = elements_of(output), reduction](
-                 shm::Group& group, const shm::CallOptions& options) {
-               return group.reduce_scatter(parts.data(), out, elements, reduction, options);
-             });
+             [input, scatter = SimpleScattering(output, input, reduction, size_)](
+                 shm::Group& group, const shm::CallOptions& options) { return scatter(group, options); });
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -275,6 +295,34 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs
                         .reduce_op = opts.reduceOp.op_,
                         .caller = __builtin_return_address(0)};
   return scatter_from(request, opts.reduceOp, outputs, inputs);
+}
+
+bool ShmBackend::all_reduce_now(const Tensor& tensor, const c10d::ReduceOp& op) {
+  if (!is_reduced_as_it_is(tensor)) return false;
+  const auto reduction = engine_reduction(kAllReduce.name, op, tensor.scalar_type());
+  return run_directly({.operation = kAllReduce, .reduce_op = op.op_}, tensor, tensor,
+                      [&](shm::Group& group, const shm::CallOptions& options) {
+                        auto* const memory = tensor.data_ptr();
+                        return group.all_reduce(memory, memory, elements_of(tensor), reduction, options);
+                      });
+}
+
+bool ShmBackend::reduce_now(const Tensor& tensor, const c10d::ReduceOp& op, int root) {
+  if (!is_reduced_as_it_is(tensor)) return false;
+  const auto reduction = engine_reduction(kReduceToRoot.name, op, tensor.scalar_type());
+  return run_directly({.operation = kReduceToRoot, .root = root, .reduce_op = op.op_}, tensor, tensor,
+                      [&](shm::Group& group, const shm::CallOptions& options) {
+                        auto* const memory = tensor.data_ptr();
+                        return group.reduce(memory, root == rank_ ? memory : nullptr, elements_of(tensor), reduction,
+                                            root, options);
+                      });
+}
+
+bool ShmBackend::reduce_scatter_now(const Tensor& output, const Tensor& input, const c10d::ReduceOp& op) {
+  if (!is_simple_pair(input, output, size_) || !is_reduced_as_it_is(output)) return false;
+  const auto reduction = engine_reduction(kReduceScatterSingle.name, op, output.scalar_type());
+  return run_directly({.operation = kReduceScatterSingle, .reduce_op = op.op_}, output, input,
+                      SimpleScattering(output, input, reduction, size_));
 }
 
 }  // namespace cohort::comm

@@ -62,7 +62,7 @@ void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
 ShmCall ShmBackend::begin(const Request& request, at::TensorList shown, at::TensorList handed_in) {
   const auto* site = job::CallSite::current();
   const ShmCall call{.operation = &request.operation,
-                     .sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed) + 1,
+                     .sequence = count_collective(),
                      .timeout = request.timeout,
                      .root = request.root,
                      .tag = 0,
@@ -74,8 +74,10 @@ ShmCall ShmBackend::begin(const Request& request, at::TensorList shown, at::Tens
   return call;
 }
 
+bool ShmBackend::is_profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value(); }
+
 std::optional<ShmBackend::Tensors> ShmBackend::profiled(at::TensorList tensors) {
-  if (!at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) return std::nullopt;
+  if (!is_profiled()) return std::nullopt;
   return tensors.vec();
 }
 
@@ -84,6 +86,11 @@ ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& opts) {
       .operation = kBarrier, .is_async = opts.asyncOp, .timeout = opts.timeout, .caller = __builtin_return_address(0)};
   return run(request, {}, {}, {},
              [](shm::Group& group, const shm::CallOptions& options) { return group.barrier(options); });
+}
+
+bool ShmBackend::barrier_now() {
+  return run_directly({.operation = kBarrier}, {}, {},
+                      [](shm::Group& group, const shm::CallOptions& options) { return group.barrier(options); });
 }
 
 ShmBackend::WorkPtr ShmBackend::transfer(const ShmOperation& operation, Tensors& tensors, int peer, int tag,

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cohort/comm/backend/backend_request.h"
+#include "cohort/comm/backend/direct_collectives.h"
 #include "cohort/comm/backend/memory_sharer.h"
 #include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/backend/unwanted_work.h"
@@ -26,7 +27,7 @@
 
 namespace cohort::comm {
 
-class ShmBackend final : public c10d::Backend, public MemorySharer {
+class ShmBackend final : public c10d::Backend, public MemorySharer, public DirectCollectives {
  public:
   using Tensor = at::Tensor;
   using Tensors = std::vector<at::Tensor>;
@@ -76,6 +77,14 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
   Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) override;
   bool shares_tensors() const override { return session_->shares_tensors(); }
 
+  bool all_reduce_now(const Tensor& tensor, const c10d::ReduceOp& op) override;
+  bool broadcast_now(const Tensor& tensor, int root) override;
+  bool reduce_now(const Tensor& tensor, const c10d::ReduceOp& op, int root) override;
+  bool all_gather_now(const Tensor& output, const Tensor& input) override;
+  bool reduce_scatter_now(const Tensor& output, const Tensor& input, const c10d::ReduceOp& op) override;
+  bool all_to_all_now(const Tensor& output, const Tensor& input) override;
+  bool barrier_now() override;
+
  private:
   struct Request {
     const ShmOperation& operation;
@@ -105,7 +114,20 @@ class ShmBackend final : public c10d::Backend, public MemorySharer {
     if (!request.is_async) session_->run_through(*work);
     return work;
   }
+  /// For DirectCollectives: runs the call, unless run() would make a Work of it, and then returns false.
+  template <class Body>
+  bool run_directly(const Request& request, at::TensorList shown, at::TensorList handed_in, const Body& body) {
+    if (is_profiled() || session_->has_queued()) return false;
+    return session_->run_now(begin(request, shown, handed_in), shown, body);
+  }
+  // One thread at a time writes.
+  uint64_t count_collective() {
+    const auto sequence = num_collectives_.load(std::memory_order_relaxed) + 1;
+    num_collectives_.store(sequence, std::memory_order_relaxed);
+    return sequence;
+  }
   ShmCall begin(const Request& request, at::TensorList shown, at::TensorList handed_in);
+  static bool is_profiled();
   static std::optional<Tensors> profiled(at::TensorList tensors);
 
   WorkPtr gather_each(const Request& request, const Tensors& inputs, std::vector<std::vector<void*>> outputs,

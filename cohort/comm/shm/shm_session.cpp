@@ -178,7 +178,7 @@ bool ShmSession::run_now(const ShmCall& call, at::TensorList shown, BodyRef body
     return true;
   }
   const auto run = wait_to_run();
-  if (num_queued_.load(std::memory_order_relaxed) > 0) return false;
+  if (has_queued()) return false;
   exception = execute(call, shown, body, Runner::kCaller);
   return true;
 }
@@ -222,7 +222,7 @@ ShmSession::WorkPtr ShmSession::take() {
   if (queue_.empty()) return {};
   auto work = std::move(queue_.front());
   queue_.pop_front();
-  num_queued_.store(queue_.size(), std::memory_order_relaxed);
+  num_queued_.store(queue_.size(), std::memory_order_release);  // after the count of those that run
   ++num_taken_;
   if (queue_.empty()) is_in_hurry_ = false;
   return work;

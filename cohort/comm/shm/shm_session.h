@@ -64,6 +64,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   bool shares_tensors() const { return shares_tensors_; }
   void set_timeout(std::chrono::milliseconds timeout);
 
+  bool has_queued() const { return num_queued_.load(std::memory_order_relaxed) > 0; }
   /// Runs a call, unless others are queued before it: then returns false. Throws what a Work's wait() would.
   bool run_now(const ShmCall& call, at::TensorList shown, BodyRef body);
   /// The same for a work that nobody else knows, and which keeps the exception.
@@ -114,13 +115,18 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   std::exception_ptr to_exception(const ShmCall& call, at::TensorList shown, base::Failure failure) const;
 
  private:
-  /// Counts an operation as running; one within another is one more.
+  /// Counts an operation as running, under run_mutex_; one within another is one more.
   class Running {
    public:
-    explicit Running(std::atomic<size_t>& count) : count_(count) { ++count_; }
-    ~Running() { --count_; }
+    explicit Running(std::atomic<size_t>& count) : count_(count) { change_by(1); }
+    ~Running() { change_by(-1); }
 
    private:
+    // Under run_mutex_: nobody else writes.
+    void change_by(int difference) {
+      const auto count = count_.load(std::memory_order_relaxed) + static_cast<size_t>(difference);
+      count_.store(count, std::memory_order_release);
+    }
     std::atomic<size_t>& count_;
   };
   enum class Runner { kCaller, kProgressThread };

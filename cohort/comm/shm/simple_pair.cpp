@@ -8,10 +8,6 @@
 namespace cohort::comm {
 namespace {
 
-bool is_simple(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided && is_plain(tensor);
-}
-
 bool lie_apart(const at::Tensor& first, const at::Tensor& second) {
   const auto* const begin = static_cast<const std::byte*>(first.const_data_ptr());
   const auto* const other = static_cast<const std::byte*>(second.const_data_ptr());
@@ -20,6 +16,10 @@ bool lie_apart(const at::Tensor& first, const at::Tensor& second) {
 }
 
 }  // namespace
+
+bool is_simple(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided && is_plain(tensor);
+}
 
 bool is_simple_pair(const at::Tensor& whole, const at::Tensor& part, int world_size) {
   return is_simple(whole) && is_simple(part) && whole.scalar_type() == part.scalar_type() &&

@@ -1,5 +1,5 @@
-/// The usual arguments of an operation between one tensor and its parts, one per rank: nothing about them needs a stand-in, a
-/// list or a further check.
+/// The usual arguments of an operation, one tensor, or a tensor and its parts, one per rank: nothing about them needs a stand-in,
+/// a list or a further check.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +10,8 @@
 
 namespace cohort::comm {
 
+/// True if it is plain, and on the CPU.
+bool is_simple(const at::Tensor& tensor);
 /// True if both are plain CPU tensors of one dtype, `whole` has `world_size` times the elements of `part`, and they lie apart.
 bool is_simple_pair(const at::Tensor& whole, const at::Tensor& part, int world_size);
 

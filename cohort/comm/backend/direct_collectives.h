@@ -1,0 +1,28 @@
+/// DirectCollectives: what a backend adds to c10d's Backend that serves a synchronous call on plain tensors without c10d's lists,
+/// options and Works. A short message takes less time than they do.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+namespace cohort::comm {
+
+/// Each does what c10d's function of that name does, in the calling thread, and throws what that and its Work's wait() throw.
+/// Returns: true, it has run. False: it has not, and c10d's function must be called, since a tensor is none of the simple ones
+/// (defined, dense, contiguous, on the CPU, no part of another one), something has to be converted, somebody profiles, or
+/// earlier calls have not run yet.
+/// Thread-safety: as the backend.
+class DirectCollectives {
+ public:
+  virtual ~DirectCollectives() = default;
+  virtual bool all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) = 0;
+  virtual bool broadcast_now(const at::Tensor& tensor, int root) = 0;
+  virtual bool reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op, int root) = 0;
+  virtual bool all_gather_now(const at::Tensor& output, const at::Tensor& input) = 0;
+  virtual bool reduce_scatter_now(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) = 0;
+  /// In equal parts.
+  virtual bool all_to_all_now(const at::Tensor& output, const at::Tensor& input) = 0;
+  virtual bool barrier_now() = 0;
+};
+
+}  // namespace cohort::comm
