@@ -1,13 +1,14 @@
 /// A child process that cannot outlive us: started by exec, watched by a pidfd, killed by the kernel when we die.
 ///
 ///     Result<Process> child = Process::start({.arguments = {"sleep", "60"}});
-///     child->signal_session(SIGTERM);
+///     child->signal_group(SIGTERM);
 ///     std::optional<ExitStatus> status = child->wait_for(std::chrono::seconds(5));
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -47,10 +48,9 @@ struct ProcessOptions {
   std::optional<std::map<std::string, std::string>> environment;
   Stream standard_output;
   Stream standard_error;
-  /// A session of its own: signals typed at the terminal do not reach it, signal_session reaches its children too.
-  bool new_session = true;
-  /// The child writes its pid (a pid_t) to this pipe before it starts the program; -1: nowhere. Its reader
-  /// knows of every program that runs, even if we die in the middle of a start. A pipe that nobody reads is not an error.
+  /// A child that leads a session writes its pid (a pid_t) to this pipe before it starts anything; -1: nowhere. Its reader
+  /// knows the session of every program that runs, even if we die in the middle of a start. A pipe that nobody reads is no
+  /// error.
   int announce_fd = -1;
   /// The CPUs the child may run on; all of ours if empty.
   std::vector<int> cpus;
@@ -63,6 +63,7 @@ Result<std::string> find_program(const std::string& program);
 /// limits that may be the reason.
 Error no_process(const std::string& what, int error_number);
 
+/// Each leads a process group of its own, in a session that is not ours: signals typed at the terminal do not reach it.
 /// Thread-safety: one thread at a time per object. The kernel kills the child when the *thread* that started it ends,
 /// so start children from a thread that stays.
 class Process {
@@ -70,10 +71,13 @@ class Process {
   /// Blocks until the child runs its program; an exec that fails is an error here.
   /// Safe in a process with other threads: between fork and exec only async-signal-safe calls are made.
   static Result<Process> start(const ProcessOptions& options);
-  /// The same in two steps, so that many children can start side by side: begin() returns while the child is still on its way
-  /// to its program, await_program() blocks until it is there. After an error of the latter the child has ended.
-  static Result<Process> begin(const ProcessOptions& options);
-  Result<void> await_program();
+  /// Starts all side by side in one session, for processes that wait for each other: Linux may deal its time out to sessions
+  /// first (sched_autogroup), and then a yield lets in only threads of the same session. Where the kernel refuses
+  /// (CLONE_PARENT), each gets a session of its own. After an error none is left, and `failed` is the index of the one that could
+  /// not be started. `is_stopped`, which may be null, is asked before each; if it says yes, none is left and the result is empty.
+  static Result<std::vector<Process>> start_together(const std::vector<ProcessOptions>& options,
+                                                     const std::function<bool()>& is_stopped = nullptr,
+                                                     size_t* failed = nullptr);
 
   Process(Process&& other) noexcept { swap(other); }
   Process& operator=(Process&& other) noexcept {
@@ -81,10 +85,12 @@ class Process {
     swap(taken);
     return *this;
   }
-  /// Kills the session and reaps the child.
+  /// Kills the process group and reaps the child.
   ~Process();
 
   pid_t pid() const { return pid_; }
+  /// The session that it was started in: the pid of the first of those that were started together.
+  pid_t session() const { return session_; }
   /// Readable once the child has ended; for poll and epoll.
   int pidfd() const { return pidfd_.get(); }
   /// Read ends of the pipes asked for; empty otherwise.
@@ -92,7 +98,7 @@ class Process {
   Fd& standard_error() { return standard_error_; }
 
   /// Returns how the child ended, without blocking; nothing while it runs. The child stays a zombie, so that its pid
-  /// and session cannot become those of a stranger, until reap().
+  /// and group cannot become those of a stranger, until reap().
   std::optional<ExitStatus> poll();
   /// Blocks until the child has ended or the time is over; nothing in the latter case.
   std::optional<ExitStatus> wait_for(std::chrono::milliseconds timeout);
@@ -100,27 +106,23 @@ class Process {
 
   /// Sends a signal to the child alone. False if it has ended.
   bool signal(int signal_number);
-  /// Sends a signal to the child's process group: the child and what it started (the child alone without new_session).
-  bool signal_session(int signal_number);
+  /// Sends a signal to the child's process group: the child and what it started, unless that made groups of its own.
+  bool signal_group(int signal_number);
   /// Frees the pid. Requires that poll, wait_for or wait has returned a status; no signals afterwards.
   void reap();
   /// Forgets the child: it is neither killed nor waited for. For one that not even SIGKILL ends.
   void abandon() { reaped_ = true; }
 
  private:
+  class Batch;
   Process() = default;
   void swap(Process& other) noexcept;
 
   pid_t pid_ = -1;
+  pid_t session_ = -1;
   Fd pidfd_;
-  bool owns_session_ = false;
   bool reaped_ = false;
   std::optional<ExitStatus> status_;
-  /// As it was asked for, and the file that it is.
-  std::string name_;
-  std::string program_;
-  /// Closed by exec; carries an errno if a step before it or exec itself fails.
-  Fd exec_failure_;
   Fd standard_output_;
   Fd standard_error_;
 };

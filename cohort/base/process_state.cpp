@@ -21,6 +21,7 @@ ProcessState read_process_state(int pid) {
   ProcessState state{.exists = true};
   for (int i = 3; i <= 52 && fields >> field; ++i) {
     if (i == 3) state.state = field[0];
+    if (i == 4) state.parent = std::stoi(field);
     if (i == 14 || i == 15) state.cpu_ticks += std::stoull(field);
     if (i == 22) state.started_at = field;
     if (i == 52 && state.gone()) state.wait_status = std::stoi(field);

@@ -9,6 +9,8 @@ struct ProcessState {
   bool exists = false;
   /// 'R' running, 'S' sleeping, 'D' in uninterruptible sleep, 'T' stopped, 'Z' ended but not waited for.
   char state = '?';
+  /// The process that it is a child of; 0 where /proc does not show it.
+  int parent = 0;
   /// User and system time, in clock ticks.
   unsigned long long cpu_ticks = 0;
   /// In clock ticks since boot, so that a reused pid is not mistaken for the process; empty where /proc does not show it.

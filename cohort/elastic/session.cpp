@@ -31,7 +31,7 @@ constexpr pid_t kForget = -1;
 constexpr int kKillPasses = 100;
 constexpr useconds_t kPassMicroseconds = 10'000;
 
-/// A shell with job control puts its children into process groups of their own, so the leader's group is not all.
+/// The leader's process group is not all: each worker has its own, and a shell with job control makes more.
 void kill_all(const std::set<pid_t>& sessions, const std::string& mark) {
   for (const pid_t session : sessions) ::kill(-session, SIGKILL);
   for (int pass = 0; pass < kKillPasses; ++pass) {

@@ -1,4 +1,4 @@
-/// The processes that a worker leaves behind: who is still alive in its session, and who ends them when we are killed.
+/// The processes that workers leave behind: who is still alive in their session, and who ends them when we are killed.
 #pragma once
 
 #include <sys/types.h>
@@ -31,7 +31,7 @@ std::optional<SessionMember> read_member(pid_t pid);
 bool parse_process_stat(const std::string& text, SessionMember& member);
 
 /// A tiny process that outlives us for a moment: should we die without a word (kill -9, out of memory), it kills the
-/// workers' sessions and whatever else they have started. (The kernel itself kills the workers, but nothing more.)
+/// workers' session and whatever else they have started. (The kernel itself kills the workers, but nothing more.)
 class SessionGuard {
  public:
   /// `mark` is in the environment of everything that workers start (orphans.h), also in sessions of their own. `last_act` is

@@ -72,15 +72,21 @@ Result<base::Fd> make_pipe_at(const std::string& path) {
   return pipe;
 }
 
-bool belongs_to(pid_t pid, const std::set<pid_t>& sessions) {
+/// The worker in whose process group the process is, or one of those that it descends from in the worker's session; 0: none.
+pid_t worker_of(pid_t pid, const std::set<pid_t>& workers) {
   const pid_t session = ::getsid(pid);
-  return session > 0 && sessions.contains(session);
+  while (pid > 0 && ::getsid(pid) == session) {
+    const pid_t group = ::getpgid(pid);
+    if (workers.contains(group)) return group;
+    pid = base::read_process_state(pid).parent;
+  }
+  return 0;
 }
 
 /// A descriptor keeps the process ours between the look at it and the signal.
-bool send_signal(pid_t pid, int signal, const std::set<pid_t>& sessions, const std::string& started_at) {
+bool send_signal(pid_t pid, int signal, const std::set<pid_t>& workers, const std::string& started_at) {
   const base::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process || !belongs_to(pid, sessions)) return false;
+  if (!process || !worker_of(pid, workers)) return false;
   const base::ProcessState state = base::read_process_state(pid);
   if (state.gone() || state.started_at != started_at) return false;
   if (::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0) return true;
@@ -148,7 +154,7 @@ void WatchdogTimer::remove_files() const {
   if (!folder_.empty()) ::rmdir(folder_.c_str());
 }
 
-void WatchdogTimer::read(const std::set<pid_t>& sessions) {
+void WatchdogTimer::read(const std::set<pid_t>& workers) {
   char buffer[kMaxLine];
   for (int i = 0; i < kMaxReads; ++i) {
     const ssize_t size = ::read(pipe_.get(), buffer, sizeof buffer);
@@ -156,7 +162,7 @@ void WatchdogTimer::read(const std::set<pid_t>& sessions) {
     std::string_view rest(buffer, static_cast<size_t>(size));
     for (size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
       partial_line_ += rest.substr(0, end);
-      if (!std::exchange(is_line_too_long_, false)) take_line(partial_line_, sessions);
+      if (!std::exchange(is_line_too_long_, false)) take_line(partial_line_, workers);
       partial_line_.clear();
     }
     partial_line_ += rest;
@@ -166,7 +172,7 @@ void WatchdogTimer::read(const std::set<pid_t>& sessions) {
   }
 }
 
-void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& sessions) {
+void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& workers) {
   std::optional<TimerRequest> request = parse_timer_request(line);
   if (!request) return ignore(fmt::format("\"{}\"", printable(line)));
   const std::pair key(request->pid, std::move(request->scope));
@@ -175,7 +181,7 @@ void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& sess
     return;
   }
   const base::ProcessState state = base::read_process_state(request->pid);
-  if (!belongs_to(request->pid, sessions)) {
+  if (!worker_of(request->pid, workers)) {
     // A process that has ended in the meantime needs no warning.
     if (!state.gone())
       ignore(fmt::format("a timer for process {}, which is not one of this job's workers", request->pid));
@@ -216,12 +222,12 @@ std::optional<double> WatchdogTimer::next_expiration() const {
   return next;
 }
 
-std::vector<Overrun> WatchdogTimer::end_overruns(double now, const std::set<pid_t>& sessions) {
+std::vector<Overrun> WatchdogTimer::end_overruns(double now, const std::set<pid_t>& workers) {
   std::map<pid_t, std::vector<std::pair<Overrun, std::string>>> expired;
   std::erase_if(timers_, [&](const auto& entry) {
     const auto& [key, timer] = entry;
     if (timer.expiration_time > now) return false;
-    Overrun overrun{key.first, ::getsid(key.first), key.second, timer.expiration_time, timer.signal};
+    Overrun overrun{key.first, worker_of(key.first, workers), key.second, timer.expiration_time, timer.signal};
     expired[key.first].emplace_back(std::move(overrun), timer.started_at);
     return true;
   });
@@ -233,7 +239,7 @@ std::vector<Overrun> WatchdogTimer::end_overruns(double now, const std::set<pid_
     };
     auto& [overrun, started_at] = *std::min_element(timers.begin(), timers.end(), is_earlier);
     overrun.signal = std::max(overrun.signal, 0);
-    if (send_signal(pid, overrun.signal, sessions, started_at)) ended.push_back(std::move(overrun));
+    if (send_signal(pid, overrun.signal, workers, started_at)) ended.push_back(std::move(overrun));
   }
   return ended;
 }

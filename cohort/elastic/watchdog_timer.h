@@ -6,8 +6,8 @@
 ///
 ///     {"version": 1, "pid": 4711, "scope_id": "epoch", "expiration_time": 1700000000.5, "signal": 9}
 ///
-/// Whoever may write there may name any pid, so only processes in a session of our own workers are ever signalled. Lines are
-/// 4 KiB at most, timers 4096; what is no request is said once and ignored.
+/// Whoever may write there may name any pid, so only our own workers and what they have started in their session is ever
+/// signalled. Lines are 4 KiB at most, timers 4096; what is no request is said once and ignored.
 #pragma once
 
 #include <sys/types.h>
@@ -39,8 +39,8 @@ std::optional<TimerRequest> parse_timer_request(std::string_view line);
 /// A block that ran too long.
 struct Overrun {
   pid_t pid = 0;
-  /// Of the worker that the process belongs to: the worker's pid.
-  pid_t session = 0;
+  /// The pid of the worker that the process belongs to.
+  pid_t worker = 0;
   std::string scope;
   double expiration_time = 0;
   /// The one that was sent; 0: none was asked for.
@@ -66,16 +66,16 @@ class WatchdogTimer {
 
   /// Readable while requests wait.
   int fd() const { return pipe_.get(); }
-  /// Takes requests in. `sessions`: the workers' pids; others' processes get no timer.
-  void read(const std::set<pid_t>& sessions);
+  /// Takes requests in. `workers`: their pids; others' processes get no timer.
+  void read(const std::set<pid_t>& workers);
   /// Drops all timers, and the requests that wait.
   void forget();
 
   /// The earliest expiration, seconds since 1970.
   std::optional<double> next_expiration() const;
   /// Ends what has overrun at `now`: of the expired timers of a process the first that names a signal counts, as in PyTorch.
-  /// Processes that are gone, or no longer belong to `sessions`, are left alone.
-  std::vector<Overrun> end_overruns(double now, const std::set<pid_t>& sessions);
+  /// Processes that are gone, or no longer belong to one of `workers`, are left alone.
+  std::vector<Overrun> end_overruns(double now, const std::set<pid_t>& workers);
 
  private:
   struct Timer {
@@ -86,7 +86,7 @@ class WatchdogTimer {
   };
 
   WatchdogTimer() = default;
-  void take_line(std::string_view line, const std::set<pid_t>& sessions);
+  void take_line(std::string_view line, const std::set<pid_t>& workers);
   void ignore(const std::string& why);
 
   std::string path_;

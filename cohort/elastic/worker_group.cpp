@@ -40,7 +40,6 @@ struct WorkerGroup::Worker {
   base::Process process;
   WorkerHealth health{};
   bool ended = false;
-  bool abandoned = false;
   /// The last of its blocks, or of its children's, that overran its timer.
   std::optional<Overrun> overrun{};
   std::string describe() const { return fmt::format("rank {} (pid {})", spec.rank, process.pid()); }
@@ -52,44 +51,41 @@ WorkerGroup::WorkerGroup(GroupOptions options)
 WorkerGroup::~WorkerGroup() = default;
 
 Result<bool> WorkerGroup::start(const std::vector<WorkerSpec>& specs, const std::function<bool()>& is_stopped) {
-  const auto failed = [this](int local_rank, const Error& cause) {
-    workers_.clear();
-    return Error(fmt::format("cannot start local rank {}", local_rank)).caused_by(cause);
+  const auto failed = [](const WorkerSpec& spec, const Error& cause) {
+    return Error(fmt::format("cannot start local rank {}", spec.local_rank)).caused_by(cause);
   };
-  for (const WorkerSpec& spec : specs) {
-    if (is_stopped()) {
+  std::vector<base::ProcessOptions> options;
+  for (const WorkerSpec& spec : specs) options.push_back(process_options(spec));
+  size_t index = 0;
+  Result<std::vector<base::Process>> processes = base::Process::start_together(options, is_stopped, &index);
+  if (!processes) return failed(specs[index], processes.error());
+  if (processes->size() < specs.size()) return false;
+  for (index = 0; index < specs.size(); ++index) {
+    const WorkerSpec& spec = specs[index];
+    base::Process& process = (*processes)[index];
+    Result<void> added = output_.add_output(spec.routes.output, spec.line_prefix, process.standard_output());
+    if (added) added = output_.add_errors(spec.routes.errors, spec.line_prefix, process.standard_error());
+    if (!added) {
       workers_.clear();
-      return false;
+      return failed(spec, added.error());
     }
-    if (Result<void> begun = begin_worker(spec); !begun) return failed(spec.local_rank, begun.error());
-  }
-  for (const auto& worker : workers_) {
-    Result<void> running = worker->process.await_program();
-    if (!running) return failed(worker->spec.local_rank, running.error());
+    workers_.push_back(std::make_unique<Worker>(Worker{spec, std::move(process)}));
   }
   return true;
 }
 
-Result<void> WorkerGroup::begin_worker(const WorkerSpec& spec) {
+base::ProcessOptions WorkerGroup::process_options(const WorkerSpec& spec) const {
   const auto stream_of = [](const StreamRoute& route) {
     if (route.tee) return base::Stream::pipe();
     if (!route.file.empty()) return base::Stream::file(route.file);
     return route.silent ? base::Stream::null() : base::Stream::inherit();
   };
-  Result<base::Process> process =
-      base::Process::begin({.arguments = spec.command,
-                            .environment = spec.environment,
-                            .standard_output = stream_of(spec.routes.output),
-                            .standard_error = stream_of(spec.routes.errors),
-                            .announce_fd = options_.guard ? options_.guard->announce_fd() : -1,
-                            .cpus = spec.cpus});
-  if (!process) return process.error();
-  const std::string& prefix = spec.line_prefix;
-  Result<void> added = output_.add_output(spec.routes.output, prefix, process->standard_output());
-  if (added) added = output_.add_errors(spec.routes.errors, prefix, process->standard_error());
-  if (!added) return added;
-  workers_.push_back(std::make_unique<Worker>(Worker{spec, std::move(*process)}));
-  return {};
+  return {.arguments = spec.command,
+          .environment = spec.environment,
+          .standard_output = stream_of(spec.routes.output),
+          .standard_error = stream_of(spec.routes.errors),
+          .announce_fd = options_.guard ? options_.guard->announce_fd() : -1,
+          .cpus = spec.cpus};
 }
 
 GroupResult WorkerGroup::supervise(const Surroundings& surroundings) {
@@ -119,7 +115,7 @@ void WorkerGroup::wait_for_events(const Surroundings& surroundings) {
   }
   output_.add_watches(watches);
   if (options_.watchdog)
-    watches.push_back({options_.watchdog->fd(), POLLIN, [this] { options_.watchdog->read(sessions()); }});
+    watches.push_back({options_.watchdog->fd(), POLLIN, [this] { options_.watchdog->read(running_pids()); }});
   if (surroundings.add_watches) surroundings.add_watches(watches);
   wait_for(watches, milliseconds_to_wait());
 }
@@ -222,13 +218,13 @@ void WorkerGroup::end_overruns(const Surroundings& surroundings) {
   if (!options_.watchdog || phase_ != Phase::kRunning) return;
   // A release may have arrived just now, or long ago if it was this process that did not run.
   if (options_.watchdog->next_expiration().value_or(HUGE_VAL) > seconds_since_1970()) return;
-  options_.watchdog->read(sessions());
-  for (const Overrun& overrun : options_.watchdog->end_overruns(seconds_since_1970(), sessions())) {
+  options_.watchdog->read(running_pids());
+  for (const Overrun& overrun : options_.watchdog->end_overruns(seconds_since_1970(), running_pids())) {
     const auto found = std::find_if(workers_.begin(), workers_.end(),
-                                    [&](const auto& worker) { return worker->process.pid() == overrun.session; });
+                                    [&](const auto& worker) { return worker->process.pid() == overrun.worker; });
     if (found == workers_.end()) continue;
     Worker& worker = **found;
-    const std::string whose = overrun.pid == overrun.session ? "" : fmt::format(" (in its process {})", overrun.pid);
+    const std::string whose = overrun.pid == overrun.worker ? "" : fmt::format(" (in its process {})", overrun.pid);
     const std::string what =
         overrun.signal == 0 ? "it asked for no signal" : "ending the process with " + base::signal_name(overrun.signal);
     base::log_error(fmt::format("{}: {}{}; {}", worker.describe(), overrun.describe(), whose, what));
@@ -243,12 +239,12 @@ std::set<pid_t> WorkerGroup::pids() const {
   return pids;
 }
 
-std::set<pid_t> WorkerGroup::sessions() const {
-  std::set<pid_t> sessions;
+std::set<pid_t> WorkerGroup::running_pids() const {
+  std::set<pid_t> pids;
   for (const auto& worker : workers_) {
-    if (!worker->ended) sessions.insert(worker->process.pid());
+    if (!worker->ended) pids.insert(worker->process.pid());
   }
-  return sessions;
+  return pids;
 }
 
 void WorkerGroup::stop(int signal) {
@@ -257,9 +253,9 @@ void WorkerGroup::stop(int signal) {
   deadline_ = Clock::now() + options_.shutdown_timeout;
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
-    worker->process.signal_session(signal);
+    worker->process.signal_group(signal);
     // A stopped worker sees no signal before it goes on.
-    worker->process.signal_session(SIGCONT);
+    worker->process.signal_group(SIGCONT);
   }
 }
 
@@ -269,7 +265,7 @@ void WorkerGroup::kill_workers(const std::string& reason) {
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     base::log_warning(fmt::format("{}: killing {} with SIGKILL", reason, worker->describe()));
-    worker->process.signal_session(SIGKILL);
+    worker->process.signal_group(SIGKILL);
   }
 }
 
@@ -279,7 +275,7 @@ void WorkerGroup::abandon_workers() {
     if (worker->ended) continue;
     base::log_error(fmt::format("{} did not end after SIGKILL; leaving it behind", worker->describe()));
     worker->process.abandon();
-    worker->ended = worker->abandoned = true;
+    worker->ended = true;
   }
 }
 
@@ -317,16 +313,17 @@ void WorkerGroup::advance() {
   clean_sessions();
 }
 
-// The workers are zombies until we end, so their sessions' numbers still are theirs. Both ways of looking are needed: some
+// The workers are zombies until we end, so their session's number still is theirs. Both ways of looking are needed: some
 // kernels do not list children, and where they do, a list that is read while a child ends may leave out a living one.
 std::vector<SessionMember> WorkerGroup::left_behind() const {
+  const std::set<pid_t> workers = pids();
   std::set<pid_t> sessions;
-  for (const auto& worker : workers_) {
-    if (!worker->abandoned) sessions.insert(worker->process.pid());
-  }
+  for (const auto& worker : workers_) sessions.insert(worker->process.session());
   std::vector<SessionMember> left = living_members(sessions);
+  // Abandoned ones.
+  std::erase_if(left, [&](const SessionMember& member) { return workers.contains(member.pid); });
   if (!options_.orphans) return left;
-  for (SessionMember& orphan : options_.orphans->find(pids())) {
+  for (SessionMember& orphan : options_.orphans->find(workers)) {
     if (!sessions.contains(orphan.session)) left.push_back(std::move(orphan));
   }
   return left;

@@ -1,7 +1,7 @@
 /// The workers of one node in one round: started together, watched, and ended together.
 ///
 /// One thread, one poll: exits arrive by pidfd, signals by signalfd, output by pipe, news of the job by a descriptor. The first
-/// worker that fails ends the others: SIGTERM to their sessions, after the time-out SIGKILL.
+/// worker that fails ends the others: SIGTERM to their process groups, after the time-out SIGKILL.
 #pragma once
 
 #include <chrono>
@@ -84,12 +84,12 @@ class WorkerGroup {
   /// Kills whatever still runs.
   ~WorkerGroup();
 
-  /// Starts all side by side; returns when each runs its program. False: `is_stopped`, which is asked before each, said so. After
-  /// that, or an error, none is left.
+  /// Starts all side by side, in one session; returns when each runs its program. False: `is_stopped`, which is asked before
+  /// each, said so. After that, or an error, none is left.
   base::Result<bool> start(const std::vector<WorkerSpec>& specs, const std::function<bool()>& is_stopped);
 
-  /// Blocks until every worker has ended and nothing is left of their sessions.
-  /// Signals are forwarded to the workers' sessions; a second SIGINT or SIGQUIT kills them at once.
+  /// Blocks until every worker has ended and nothing is left of their session.
+  /// Signals are forwarded to the workers' process groups; a second SIGINT or SIGQUIT kills them at once.
   GroupResult supervise(const Surroundings& surroundings);
 
   /// Those that have not ended.
@@ -103,7 +103,7 @@ class WorkerGroup {
   enum class Phase { kRunning, kStopping, kKilling, kCleaning, kDone };
   struct Worker;
 
-  base::Result<void> begin_worker(const WorkerSpec& spec);
+  base::ProcessOptions process_options(const WorkerSpec& spec) const;
   void wait_for_events(const Surroundings& surroundings);
   int milliseconds_to_wait() const;
   void take_signal(int signal);
@@ -114,7 +114,7 @@ class WorkerGroup {
   void end_overruns(const Surroundings& surroundings);
   /// Of all workers; of those that have not ended.
   std::set<pid_t> pids() const;
-  std::set<pid_t> sessions() const;
+  std::set<pid_t> running_pids() const;
   std::vector<SessionMember> left_behind() const;
   void add_failure(WorkerFailure failure, const Surroundings& surroundings);
   void advance();

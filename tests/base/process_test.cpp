@@ -70,10 +70,10 @@ TEST(Process, WaitForGivesUpAndSignalEndsIt) {
   EXPECT_TRUE(process.signal(SIGTERM));
   EXPECT_EQ(process.wait().signal, SIGTERM);
   process.reap();
-  EXPECT_FALSE(process.signal_session(SIGTERM));
+  EXPECT_FALSE(process.signal_group(SIGTERM));
 }
 
-TEST(Process, DestructorKillsSessionWithGrandchild) {
+TEST(Process, DestructorKillsGroupWithGrandchild) {
   std::string grandchild;
   {
     Process process = Process::start(shell("sleep 1000 & echo $!; wait")).value();

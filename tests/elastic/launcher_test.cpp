@@ -87,6 +87,27 @@ TEST(Launcher, KilledLauncherTakesOtherProcessGroupsAlong) {
   EXPECT_TRUE(test::wait_until_gone(launcher.number_after("child=")));
 }
 
+TEST(Launcher, WorkersShareASessionAndEachLeadsAProcessGroup) {
+  // In /proc/<pid>/stat: the parent, the process group and the session.
+  Launcher launcher({"--nproc-per-node=3"},
+                    "set -- $(cat /proc/$$$$/stat); echo pid$RANK=$$$$ parent$RANK=$4 group$RANK=$5 session$RANK=$6");
+  ASSERT_EQ(launcher.finish(), 0);
+  for (const std::string rank : {"0", "1", "2"}) {
+    EXPECT_EQ(launcher.number_after("parent" + rank + "="), launcher.pid());
+    EXPECT_EQ(launcher.number_after("group" + rank + "="), launcher.number_after("pid" + rank + "="));
+    EXPECT_EQ(launcher.number_after("session" + rank + "="), launcher.number_after("pid0="));
+  }
+}
+
+TEST(Launcher, OtherProcessGroupsLeftBehindAreEnded) {
+  Launcher launcher(run_words({"--nproc-per-node=2", "--no-python", "bash", "-c",
+                               "set -m; sleep 1000 > /dev/null 2>&1 & disown; echo child$RANK=$!"}));
+  EXPECT_EQ(launcher.finish(), 0);
+  for (const char* name : {"child0=", "child1="}) {
+    EXPECT_TRUE(test::wait_until_gone(launcher.number_after(name), std::chrono::milliseconds(1)));
+  }
+}
+
 TEST(Launcher, KilledLauncherLeavesNoTemporaryFolder) {
   const test::TemporaryFolder folder;
   Words command =

@@ -30,7 +30,7 @@ TEST(Session, FindsMembersOfTheSession) {
   char newline;
   ASSERT_EQ(::read(process.standard_output().get(), &newline, 1), 1);
   EXPECT_EQ(living_members({process.pid()}).size(), 2u);
-  process.signal_session(SIGKILL);
+  process.signal_group(SIGKILL);
   process.wait();
   for (const SessionMember& member : living_members({process.pid()})) EXPECT_NE(member.pid, process.pid());
 }

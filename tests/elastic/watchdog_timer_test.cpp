@@ -21,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
-using Sessions = std::set<pid_t>;
+using Pids = std::set<pid_t>;
 
 TEST(TimerRequest, IsReadAsPythonWritesIt) {
   const auto request = parse_timer_request(
@@ -48,10 +48,8 @@ TEST(TimerRequest, GarbageIsNone) {
   }
 }
 
-/// A process that does nothing, in a session of its own.
-base::Process sleeper(bool new_session = true) {
-  return base::Process::start({.arguments = {"sleep", "1000"}, .environment = {}, .new_session = new_session}).value();
-}
+/// A process that does nothing.
+base::Process sleeper() { return base::Process::start({.arguments = {"sleep", "1000"}, .environment = {}}).value(); }
 
 class WatchdogTimerTest : public testing::Test {
  protected:
@@ -68,9 +66,9 @@ class WatchdogTimerTest : public testing::Test {
                     pid, scope, expiration_time, signal));
   }
   /// What read() logs.
-  std::string read(const Sessions& sessions) {
+  std::string read(const Pids& workers) {
     testing::internal::CaptureStderr();
-    timer_.read(sessions);
+    timer_.read(workers);
     return testing::internal::GetCapturedStderr();
   }
 
@@ -80,15 +78,15 @@ class WatchdogTimerTest : public testing::Test {
 
 TEST_F(WatchdogTimerTest, EndsTheProcessThatOverrunsAndNamesTheBlock) {
   base::Process worker = sleeper();
-  const Sessions sessions = {worker.pid()};
+  const Pids workers = {worker.pid()};
   ask(worker.pid(), "epoch\\n7", 100, SIGTERM);
-  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(read(workers), "");
   EXPECT_EQ(timer_.next_expiration(), 100);
-  EXPECT_TRUE(timer_.end_overruns(99, sessions).empty());
-  const std::vector<Overrun> overruns = timer_.end_overruns(100, sessions);
+  EXPECT_TRUE(timer_.end_overruns(99, workers).empty());
+  const std::vector<Overrun> overruns = timer_.end_overruns(100, workers);
   ASSERT_EQ(overruns.size(), 1u);
   EXPECT_EQ(overruns[0].pid, worker.pid());
-  EXPECT_EQ(overruns[0].session, worker.pid());
+  EXPECT_EQ(overruns[0].worker, worker.pid());
   EXPECT_EQ(overruns[0].signal, SIGTERM);
   EXPECT_EQ(overruns[0].describe(), "block \"epoch?7\" overran its timer");
   EXPECT_EQ(worker.wait_for(std::chrono::seconds(60)).value().signal, SIGTERM);
@@ -97,27 +95,27 @@ TEST_F(WatchdogTimerTest, EndsTheProcessThatOverrunsAndNamesTheBlock) {
 
 TEST_F(WatchdogTimerTest, AReleasedBlockNeverOverruns) {
   base::Process worker = sleeper();
-  const Sessions sessions = {worker.pid()};
+  const Pids workers = {worker.pid()};
   ask(worker.pid(), "a", 100, SIGKILL);
   ask(worker.pid(), "b", 200, SIGKILL);
   ask(worker.pid(), "a", -1, 0);
   ask(worker.pid(), "never begun", -1, 0);
-  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(read(workers), "");
   EXPECT_EQ(timer_.next_expiration(), 200);
   ask(worker.pid(), "b", 300, SIGKILL);  // a second time: the later request counts
-  EXPECT_EQ(read(sessions), "");
-  EXPECT_TRUE(timer_.end_overruns(250, sessions).empty());
+  EXPECT_EQ(read(workers), "");
+  EXPECT_TRUE(timer_.end_overruns(250, workers).empty());
   EXPECT_FALSE(worker.poll());
 }
 
 TEST_F(WatchdogTimerTest, TheFirstThatNamesASignalCounts) {
   base::Process worker = sleeper();
-  const Sessions sessions = {worker.pid()};
+  const Pids workers = {worker.pid()};
   ask(worker.pid(), "no signal", 10, 0);
   ask(worker.pid(), "later", 30, SIGTERM);
   ask(worker.pid(), "sooner", 20, SIGKILL);
-  EXPECT_EQ(read(sessions), "");
-  const std::vector<Overrun> overruns = timer_.end_overruns(100, sessions);
+  EXPECT_EQ(read(workers), "");
+  const std::vector<Overrun> overruns = timer_.end_overruns(100, workers);
   ASSERT_EQ(overruns.size(), 1u);
   EXPECT_EQ(overruns[0].scope, "sooner");
   EXPECT_EQ(worker.wait_for(std::chrono::seconds(60)).value().signal, SIGKILL);
@@ -136,16 +134,16 @@ TEST_F(WatchdogTimerTest, WithoutASignalItIsOnlyReported) {
 TEST_F(WatchdogTimerTest, OthersProcessesAreLeftAloneMessage) {
   base::Process worker = sleeper();
   base::Process stranger = sleeper();
-  const Sessions sessions = {worker.pid()};
+  const Pids workers = {worker.pid()};
   for (const pid_t pid : {stranger.pid(), ::getpid(), pid_t{1}}) ask(pid, "a", 100, SIGKILL);
-  EXPECT_EQ(read(sessions),
+  EXPECT_EQ(read(workers),
             fmt::format("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": a timer for "
                         "process {}, which is not one of this job's workers; further cases are not reported\n",
                         timer_.path(), stranger.pid()));
   EXPECT_FALSE(timer_.next_expiration());
   // One that was a worker's when it asked, and is no more when the time has come.
   ask(worker.pid(), "a", 100, SIGKILL);
-  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(read(workers), "");
   EXPECT_TRUE(timer_.end_overruns(200, {stranger.pid()}).empty());
   EXPECT_FALSE(worker.poll());
   EXPECT_FALSE(stranger.poll());
@@ -164,22 +162,61 @@ TEST_F(WatchdogTimerTest, AWorkersChildrenAreItsOwn) {
   const std::vector<Overrun> overruns = timer_.end_overruns(2, {worker.pid()});
   ASSERT_EQ(overruns.size(), 1u);
   EXPECT_EQ(overruns[0].pid, child);
-  EXPECT_EQ(overruns[0].session, worker.pid());
+  EXPECT_EQ(overruns[0].worker, worker.pid());
   EXPECT_EQ(worker.wait_for(std::chrono::seconds(60)).value().code, 5);
+}
+
+/// A worker that prints the pid of a child, and waits for it.
+base::ProcessOptions parent_of(const std::string& child) {
+  return {.arguments = {"bash", "-c", child + " & wait"},
+          .environment = base::environment(),
+          .standard_output = base::Stream::pipe()};
+}
+
+TEST_F(WatchdogTimerTest, ChildrenInOtherProcessGroupsBelongToTheirWorker) {
+  const std::string child = "bash -c 'echo $$; exec sleep 1000'";
+  std::vector<base::Process> workers =
+      base::Process::start_together({parent_of(child), parent_of("set -m; (" + child + "; true)")}).value();
+  char text[32] = {};
+  ASSERT_GT(::read(workers[1].standard_output().get(), text, sizeof text - 1), 0);
+  const pid_t pid = std::stoi(text);
+  ASSERT_NE(::getpgid(pid), workers[1].pid());
+  ask(pid, "load", 1, SIGKILL);
+  const Pids both = {workers[0].pid(), workers[1].pid()};
+  EXPECT_EQ(read(both), "");
+  EXPECT_TRUE(timer_.end_overruns(2, {workers[0].pid()}).empty()) << "its worker has ended";
+  ask(pid, "load", 1, SIGKILL);
+  EXPECT_EQ(read(both), "");
+  const std::vector<Overrun> overruns = timer_.end_overruns(2, both);
+  ::kill(pid, SIGKILL);  // else it would outlive a failure of this test
+  ASSERT_EQ(overruns.size(), 1u);
+  EXPECT_EQ(overruns[0].pid, pid);
+  EXPECT_EQ(overruns[0].worker, workers[1].pid());
+}
+
+TEST_F(WatchdogTimerTest, AChildThatHasLeftTheSessionIsLeftAloneMessage) {
+  base::Process worker = base::Process::start(parent_of("setsid bash -c 'echo $$; exec sleep 1000'")).value();
+  char text[32] = {};
+  ASSERT_GT(::read(worker.standard_output().get(), text, sizeof text - 1), 0);
+  const pid_t pid = std::stoi(text);
+  ask(pid, "a", 1, SIGKILL);
+  EXPECT_THAT(read({worker.pid()}),
+              HasSubstr(fmt::format("a timer for process {}, which is not one of this job's workers", pid)));
+  ::kill(pid, SIGKILL);
 }
 
 TEST_F(WatchdogTimerTest, GarbageIsSaidOnceAndBoundedMessage) {
   base::Process worker = sleeper();
-  const Sessions sessions = {worker.pid()};
+  const Pids workers = {worker.pid()};
   write("hello\x01\n");
-  EXPECT_EQ(read(sessions), fmt::format("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": "
-                                        "\"hello?\"; further cases are not reported\n",
-                                        timer_.path()));
+  EXPECT_EQ(read(workers), fmt::format("[cohort] warning: ignoring a request to the watchdog timers through \"{}\": "
+                                       "\"hello?\"; further cases are not reported\n",
+                                       timer_.path()));
   write("more\n" + std::string(40'000, 'x'));
-  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(read(workers), "");
   write("end of the long line\n");
   ask(worker.pid(), "after it", 100, SIGKILL);
-  EXPECT_EQ(read(sessions), "");
+  EXPECT_EQ(read(workers), "");
   EXPECT_EQ(timer_.next_expiration(), 100);
 }
 
@@ -190,13 +227,13 @@ TEST_F(WatchdogTimerTest, TooLongALineMessage) {
 
 TEST_F(WatchdogTimerTest, NoMoreThan4096TimersMessage) {
   base::Process worker = sleeper();
-  const Sessions sessions = {worker.pid()};
+  const Pids workers = {worker.pid()};
   std::string said;
   for (int i = 0; i < 4200; ++i) {
     ask(worker.pid(), std::to_string(i), 100, SIGKILL);
-    if (i % 100 == 0) said += read(sessions);
+    if (i % 100 == 0) said += read(workers);
   }
-  said += read(sessions);
+  said += read(workers);
   EXPECT_THAT(said, HasSubstr("\": a timer when there are already 4096 others; further cases are not reported\n"));
 }
 

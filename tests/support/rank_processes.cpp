@@ -97,7 +97,7 @@ struct Workers::State {
   }
 
   void finish(Rank& rank, const base::ExitStatus& status) {
-    rank.process.signal_session(SIGKILL);
+    rank.process.signal_group(SIGKILL);
     drain(rank.process.standard_output(), rank.result.output);
     drain(rank.process.standard_error(), rank.result.errors);
     rank.process.reap();
@@ -110,7 +110,7 @@ struct Workers::State {
     for (Rank& rank : ranks) {
       if (rank.ended) continue;
       rank.result.timed_out = true;
-      rank.process.signal_session(SIGKILL);
+      rank.process.signal_group(SIGKILL);
       finish(rank, rank.process.wait());
     }
   }

@@ -28,7 +28,8 @@ who = f"rank {env['RANK']} attempt {env['TORCHELASTIC_RESTART_COUNT']}"
 print(who, "out"); print(who, "needle"); print(who, "err", file=sys.stderr); print(who, "pin", file=sys.stderr)
 sys.stdout.flush(); sys.stderr.flush()
 name = env["TORCHELASTIC_RESTART_COUNT"] + "-" + env["RANK"] + ".json"
-found = {"env": env, "argv": sys.argv, "name": __name__, "unbuffered": sys.stdout.write_through}
+found = {"env": env, "argv": sys.argv, "name": __name__, "unbuffered": sys.stdout.write_through,
+         "pid": os.getpid(), "group": os.getpgid(0), "session": os.getsid(0)}
 path = pathlib.Path(env["FOUND"])
 (path / (name + ".tmp")).write_text(json.dumps(found))
 (path / (name + ".tmp")).rename(path / name)
@@ -363,6 +364,16 @@ def test_signals_go_to_the_workers(side_by_side, case):
         assert {file.name: file.read_text() for file in each.found.glob("*.signal")} == {"0.signal": name, "1.signal": name}
         assert each.code == 1
     same_variables(runs["cohort"][0], runs["torchrun"][0])
+
+
+def test_process_groups_and_sessions(side_by_side):
+    runs = side_by_side(["--nproc-per-node=3", "work.py"])
+    ours, theirs = ([each.workers()[0, rank] for rank in range(3)] for each in (runs["cohort"][0], runs["torchrun"][0]))
+    for worker in ours + theirs:
+        assert worker["group"] == worker["pid"]
+        assert worker["session"] != os.getsid(0)
+    assert [worker["session"] for worker in theirs] == [worker["pid"] for worker in theirs]
+    assert {worker["session"] for worker in ours} == {ours[0]["pid"]}
 
 
 def test_variables_that_the_agent_reads(side_by_side):
