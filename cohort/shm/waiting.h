@@ -53,8 +53,8 @@ struct Patience {
   /// Before it yields: how long it looks without letting go of its core, unless a rank that is missing was there last. On a
   /// busy machine what a yield lets in may stay for milliseconds.
   std::chrono::microseconds keep_time{0};
-  /// How many yields may return at once before it sleeps. They have let in nobody: where each rank is a session of its own the
-  /// system may not count the others in (autogroup), and only sleep hands the core over.
+  /// How many yields may return at once before it sleeps. They have let in nobody: where a launcher gives each rank a session of
+  /// its own the system may not count the others in (autogroup), and only sleep hands the core over.
   int num_idle_yields = std::numeric_limits<int>::max();
   /// For ranks that share cores: long spins would take the time of a rank that is waited for, unless it is on another core.
   static Patience shared_cores() { return {.num_pauses = 100, .num_idle_yields = 5}; }
