@@ -66,18 +66,20 @@ Team::Team(const TeamOptions& options) : name_(options.name) {
 
 void Team::start_ranks(const TeamOptions& options) {
   const std::string base_path = options.folder + "/" + options.name;
+  std::vector<base::ProcessOptions> starts;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     const std::string pipe = fmt::format("{}-commands-{}", base_path, rank);
-    auto commands = make_named_pipe(pipe);
+    ranks_.push_back({static_cast<size_t>(rank), make_named_pipe(pipe), {}, {}});
     auto arguments = options.command;
     arguments.insert(arguments.end(), {std::to_string(rank), pipe, "file://" + base_path + "-store"});
-    processes_.push_back(value_or_throw(base::Process::start({.arguments = std::move(arguments),
-                                                              .environment = rank_environment(options.environment),
-                                                              .standard_output = base::Stream::pipe(),
-                                                              .standard_error = base::Stream::inherit()})));
-    auto answers = std::move(processes_.back().standard_output());
-    ranks_.push_back({processes_.size() - 1, std::move(commands), std::move(answers), {}});
+    starts.push_back({.arguments = std::move(arguments),
+                      .environment = rank_environment(options.environment),
+                      .standard_output = base::Stream::pipe(),
+                      .standard_error = base::Stream::inherit()});
   }
+  // As the launcher does, so that figures are what its users get.
+  processes_ = value_or_throw(base::Process::start_together(starts));
+  for (Rank& rank : ranks_) rank.answers = std::move(processes_[rank.process].standard_output());
 }
 
 void Team::start_launcher(const TeamOptions& options) {
