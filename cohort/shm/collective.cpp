@@ -63,7 +63,8 @@ const std::byte* Collective::small_input_of(int peer, size_t num_bytes) const {
 
 // Who runs ahead asks for half of what it might, so that it need not ask before every round.
 Outcome Collective::begin(bool runs_ahead) {
-  if (record_ && bytes_of(*record_) > kLateNoteBytes) note_begin();
+  // A rank that shares its core may lose it between its arrival and its record.
+  if (record_ && (!options_.keeps_core || bytes_of(*record_) > kLateNoteBytes)) note_begin();
   if (group_.met == group_.round) return nullptr;
   const auto next = group_.round + 1;
   if (runs_ahead && next <= group_.met + kMostAhead) return nullptr;

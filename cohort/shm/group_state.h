@@ -194,7 +194,8 @@ class Collective final : private Lookout {
   static constexpr int kEverybody = -1;
 
   Outcome look() override;
-  /// Before the first wait. Of short messages, after the others can see that this rank has come: it takes as long as their answer.
+  /// Before the first wait. Of short messages, where each rank has a core of its own, after the others can see that this rank has
+  /// come: it takes as long as their answer.
   void note_begin() {
     if (record_) note_begin_of(*std::exchange(record_, nullptr));
   }
