@@ -7,10 +7,11 @@
 
 namespace cohort::comm {
 
-/// Each does what c10d's function of that name does, in the calling thread, and throws what that and its Work's wait() throw.
-/// Returns: true, it has run. False: it has not, and c10d's function must be called, since a tensor is none of the simple ones
-/// (defined, dense, contiguous, on the CPU, no part of another one), something has to be converted, somebody profiles, or
-/// earlier calls have not run yet.
+/// Each does what the public collective does (all_gather, reduce_scatter and all_to_all: those of single tensors), in the calling
+/// thread, and throws what c10d's function and its Work's wait() throw.
+/// Returns: true, it has run. False: it has not, and c10d's function must be called, since a tensor is not simple (defined, dense,
+/// contiguous, real and on the CPU), output and input overlap, something has to be converted, somebody profiles, or earlier calls
+/// have not run yet.
 /// Thread-safety: as the backend.
 class DirectCollectives {
  public:

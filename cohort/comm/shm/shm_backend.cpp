@@ -62,7 +62,7 @@ void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
 ShmCall ShmBackend::begin(const Request& request, at::TensorList shown, at::TensorList handed_in) {
   const auto* site = job::CallSite::current();
   const ShmCall call{.operation = &request.operation,
-                     .sequence = count_collective(),
+                     .sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed) + 1,
                      .timeout = request.timeout,
                      .root = request.root,
                      .tag = 0,

@@ -117,14 +117,8 @@ class ShmBackend final : public c10d::Backend, public MemorySharer, public Direc
   /// For DirectCollectives: runs the call, unless run() would make a Work of it, and then returns false.
   template <class Body>
   bool run_directly(const Request& request, at::TensorList shown, at::TensorList handed_in, const Body& body) {
-    if (is_profiled() || session_->has_queued()) return false;
-    return session_->run_now(begin(request, shown, handed_in), shown, body);
-  }
-  // One thread at a time writes.
-  uint64_t count_collective() {
-    const auto sequence = num_collectives_.load(std::memory_order_relaxed) + 1;
-    num_collectives_.store(sequence, std::memory_order_relaxed);
-    return sequence;
+    if (is_profiled()) return false;
+    return session_->run_now([&] { return begin(request, shown, handed_in); }, shown, body);
   }
   ShmCall begin(const Request& request, at::TensorList shown, at::TensorList handed_in);
   static bool is_profiled();

@@ -77,7 +77,8 @@ std::shared_ptr<ShmSession> ShmSession::create(std::unique_ptr<shm::Group> group
 ShmSession::~ShmSession() { close(); }
 
 size_t ShmSession::num_pending() {
-  auto count = num_queued_.load() + num_running_.load() + static_cast<size_t>(num_transfers_.load());
+  auto count = num_queued_.load();  // first, see take()
+  count += num_running_.load() + static_cast<size_t>(num_transfers_.load());
   std::vector<Kept> finished;
   const std::lock_guard lock(kept_mutex_);
   finished = take_finished_transfers();
@@ -188,6 +189,16 @@ bool ShmSession::run_now(const ShmCall& call, at::TensorList shown, BodyRef body
   const bool has_run = run_now(call, shown, body, exception);
   if (exception) std::rethrow_exception(exception);
   return has_run;
+}
+
+bool ShmSession::run_now(c10::function_ref<ShmCall()> make_call, at::TensorList shown, BodyRef body) {
+  if (is_forked_child()) [[unlikely]]
+    std::rethrow_exception(to_exception(make_call(), shown, forked()));
+  const auto run = wait_to_run();
+  if (has_queued()) return false;
+  const auto call = make_call();
+  if (auto exception = execute(call, shown, body, Runner::kCaller)) std::rethrow_exception(exception);
+  return true;
 }
 
 bool ShmSession::run_now(ShmWork& work, at::TensorList shown, BodyRef body) {

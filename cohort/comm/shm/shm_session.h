@@ -64,9 +64,10 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   bool shares_tensors() const { return shares_tensors_; }
   void set_timeout(std::chrono::milliseconds timeout);
 
-  bool has_queued() const { return num_queued_.load(std::memory_order_relaxed) > 0; }
   /// Runs a call, unless others are queued before it: then returns false. Throws what a Work's wait() would.
   bool run_now(const ShmCall& call, at::TensorList shown, BodyRef body);
+  /// The same for a call that is made only if it runs.
+  bool run_now(c10::function_ref<ShmCall()> make_call, at::TensorList shown, BodyRef body);
   /// The same for a work that nobody else knows, and which keeps the exception.
   bool run_now(ShmWork& work, at::TensorList shown, BodyRef body);
   /// Takes a prepared work.
@@ -140,6 +141,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores);
 
   static const base::Failure& closed();
+  bool has_queued() const { return num_queued_.load(std::memory_order_relaxed) > 0; }
   /// The same again: false, or what to throw, or null.
   bool run_now(const ShmCall& call, at::TensorList shown, BodyRef body, std::exception_ptr& exception);
   std::exception_ptr execute(const ShmCall& call, at::TensorList shown, BodyRef body, Runner runner);

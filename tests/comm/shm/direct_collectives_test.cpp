@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <latch>
 
 #include "cohort/comm/collectives/coalescing.h"
@@ -104,6 +105,56 @@ TEST(DirectCollectives, LeaveOtherTensorsToTheOrdinaryWay) {
     EXPECT_FALSE(direct.all_to_all_now(whole, at::zeros({9})));
     EXPECT_FALSE(direct.all_to_all_now(at::zeros({4}), at::zeros({4})));  // no equal parts
     EXPECT_EQ(backend.getSequenceNumberForGroup(), before);
+  });
+}
+
+// c10d's functions on rank 1, the shorter way on the others.
+TEST(DirectCollectives, MeetRanksThatGoTheOrdinaryWay) {
+  run_direct_ranks([](int rank, const Group&, c10d::Backend& backend, DirectCollectives& direct) {
+    const bool is_ordinary = rank == 1;
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong, at::kBool}) {
+      auto part = values(rank, 4, dtype);
+      auto whole = values(rank, 12, dtype);
+      std::vector<at::Tensor> parts{part};
+      const auto op = dtype == at::kBool ? ReduceOp::MAX : ReduceOp::SUM;
+      const auto call = [&](bool has_run, const std::function<WorkPtr()>& ordinary) {
+        if (is_ordinary) ordinary()->wait();
+        EXPECT_EQ(has_run, !is_ordinary);
+      };
+      call(!is_ordinary && direct.all_reduce_now(part, op), [&] {
+        c10d::AllreduceOptions options;
+        options.reduceOp = op;
+        return backend.allreduce(parts, options);
+      });
+      call(!is_ordinary && direct.broadcast_now(part, 2), [&] {
+        c10d::BroadcastOptions options;
+        options.rootRank = 2;
+        return backend.broadcast(parts, options);
+      });
+      call(!is_ordinary && direct.reduce_now(part, op, 1), [&] {
+        c10d::ReduceOptions options;
+        options.reduceOp = op;
+        options.rootRank = 1;
+        return backend.reduce(parts, options);
+      });
+      call(!is_ordinary && direct.all_gather_now(whole, part),
+           [&] { return backend._allgather_base(whole, part, {}); });
+      call(!is_ordinary && direct.reduce_scatter_now(part, whole, op), [&] {
+        c10d::ReduceScatterOptions options;
+        options.reduceOp = op;
+        return backend._reduce_scatter_base(part, whole, options);
+      });
+      // There and back.
+      auto exchanged = at::zeros_like(whole);
+      auto returned = at::zeros_like(whole);
+      std::vector<int64_t> equal_splits;
+      call(!is_ordinary && direct.all_to_all_now(exchanged, whole),
+           [&] { return backend.alltoall_base(exchanged, whole, equal_splits, equal_splits, {}); });
+      call(!is_ordinary && direct.all_to_all_now(returned, exchanged),
+           [&] { return backend.alltoall_base(returned, exchanged, equal_splits, equal_splits, {}); });
+      expect_values(returned, whole);
+      call(!is_ordinary && direct.barrier_now(), [&] { return backend.barrier({}); });
+    }
   });
 }
 
