@@ -6,7 +6,7 @@
 ///
 ///     {"version": 1, "pid": 4711, "scope_id": "epoch", "expiration_time": 1700000000.5, "signal": 9}
 ///
-/// Whoever may write there may name any pid, so only our own workers and what they have started in their session is ever
+/// Whoever may write there may name any pid, so only our own workers and their child processes in their session are ever
 /// signalled. Lines are 4 KiB at most, timers 4096; what is no request is said once and ignored.
 #pragma once
 

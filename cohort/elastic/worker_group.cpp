@@ -320,7 +320,7 @@ std::vector<SessionMember> WorkerGroup::left_behind() const {
   std::set<pid_t> sessions;
   for (const auto& worker : workers_) sessions.insert(worker->process.session());
   std::vector<SessionMember> left = living_members(sessions);
-  // Abandoned ones.
+  // An abandoned worker still lives; it has not been left behind by one.
   std::erase_if(left, [&](const SessionMember& member) { return workers.contains(member.pid); });
   if (!options_.orphans) return left;
   for (SessionMember& orphan : options_.orphans->find(workers)) {
