@@ -44,7 +44,8 @@ void Queue::wait(uint64_t number) {
 }
 
 bool Queue::is_late() const {
-  if (is_always_late_) return true;
+  const auto own = own_pace_.load();
+  if (own != Pace::kOfSchedule) return own == Pace::kLate;
   const auto schedule = current_schedule();
   if (schedule.every_other_is_late) return (stream_.id() + stream_.device_index()) % 2 == 1;
   return stream_.id() == 0 ? schedule.default_is_late : schedule.sides_are_late;

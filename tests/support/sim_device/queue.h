@@ -27,8 +27,9 @@ class Queue {
   /// The last number given out.
   uint64_t issued();
   bool is_done(uint64_t number) const { return done_.load() >= number; }
-  /// This stream is late whatever the schedule says.
-  void make_late() { is_always_late_ = true; }
+  /// This stream is late, or never is, whatever the schedule says.
+  void make_late() { own_pace_ = Pace::kLate; }
+  void make_prompt() { own_pace_ = Pace::kPrompt; }
   /// Makes work run that the schedule would delay.
   void demand(uint64_t number);
   /// Blocks until work `number` and all before it have run; wait() then throws what the stream's work threw, once.
@@ -41,6 +42,7 @@ class Queue {
     std::function<void()> work;
     std::chrono::steady_clock::time_point since;
   };
+  enum class Pace { kOfSchedule, kLate, kPrompt };
   [[noreturn]] void run();
   Item next_item(std::unique_lock<std::mutex>& lock);
   bool is_late() const;
@@ -54,7 +56,7 @@ class Queue {
   std::atomic<uint64_t> done_{0};
   std::exception_ptr error_;
   bool has_thread_ = false;
-  std::atomic<bool> is_always_late_{false};
+  std::atomic<Pace> own_pace_{Pace::kOfSchedule};
 };
 
 /// A point in a stream, which is what an event records.
