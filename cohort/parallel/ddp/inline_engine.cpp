@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cohort/parallel/ddp/bucket_memory.h"
+#include "cohort/parallel/ddp/device_streams.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/unfinished_step.h"
 #include "cohort/parallel/module/gradient_hooks.h"
@@ -116,6 +117,7 @@ class InlineEngine final : public GradientEngine {
     for (const size_t index : indices) {
       const auto& parameter = parameters_[index];
       const auto& grad = parameter.grad();
+      used_in_current_stream(grad);  // here and by whoever reads it next; another stream may have made it
       const auto piece = grad.defined() ? grad * factor : at::zeros_like(parameter);
       pieces.push_back(piece.reshape({-1}).to(gradient_dtype_.value_or(parameter.scalar_type())));
     }

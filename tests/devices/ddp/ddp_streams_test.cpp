@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/optim/sgd.h>
 
+#include <chrono>
 #include <optional>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
@@ -32,6 +33,7 @@ struct TwoStreams {
   bool left_is_first = true;
   bool holds_accumulators = false;   // whose stream is then the one in which they were made
   bool changes_side_stream = false;  // after a step without synchronisation
+  bool side_is_prompt = false;       // else it is late
 };
 
 Weights train_two_stream_net(int rank, c10::Device device, const ddp::Options& options, const TwoStreams& how) {
@@ -39,6 +41,7 @@ Weights train_two_stream_net(int rank, c10::Device device, const ddp::Options& o
   net->to(device);
   net->left_is_first = how.left_is_first;
   if (!how.whole_step_in_side && !device.is_cpu()) net->side = new_late_stream(device);
+  if (net->side && how.side_is_prompt) queue_of(*net->side).make_prompt();
   std::vector<torch::autograd::Edge> accumulators;
   if (how.holds_accumulators) {
     for (const auto& parameter : net->parameters()) {
@@ -88,10 +91,20 @@ TEST_F(DdpStreams, OneBucketOfTwoStreamsWithAccumulatorsOfAnother) {
   expect_bits_of_cpu_in({.holds_accumulators = true});
 }
 
-// A gradient that one stream has made is averaged in another, and its memory given on by the first. Not with the other engines:
-// their gradients stay where autograd put them, so that it is the program that must record their use.
+// The side stream gives a gradient's memory to its next owner as soon as the program lets go of it, while the default stream,
+// which only runs what somebody waits for, has not begun to reduce it.
+TEST_F(DdpStreams, OneBucketOfTwoStreamsOfWhichTheSideIsAhead) {
+  set_schedule({.default_is_late = true, .sides_are_late = true, .patience = std::chrono::hours(1)});
+  expect_bits_of_cpu_in({.side_is_prompt = true});
+  expect_bits_of_cpu_in({.left_is_first = false, .side_is_prompt = true});
+}
+
+// A gradient that one stream has made is averaged in another, and its memory given on by the first. Not with LibTorch's reducer:
+// its gradients stay where autograd put them, so that it is the program that must record their use.
 TEST_F(DdpStreams, AGradientOfAnotherStreamIsKeptUntilTheBucketHasIt) {
-  expect_bits_of_cpu_of(ddp::Engine::kCohort, {.changes_side_stream = true});
+  for (const auto engine : {ddp::Engine::kCohort, ddp::Engine::kInline}) {
+    expect_bits_of_cpu_of(engine, {.changes_side_stream = true});
+  }
 }
 
 // The spare layer is unused here, there and everywhere; gradients accumulate over two steps.
