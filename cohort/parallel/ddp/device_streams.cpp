@@ -1,6 +1,8 @@
 #include "cohort/parallel/ddp/device_streams.h"
 
+#include <ATen/ATen.h>
 #include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -54,6 +56,22 @@ std::optional<c10::Stream> CallerStreams::on(c10::Device device) const {
     if (stream.device() == device) return stream;
   }
   return std::nullopt;
+}
+
+at::Tensor CallerStreams::make_like(const at::Tensor& parameter) const {
+  const auto stream = on(parameter.device());
+  if (!stream) return at::empty_like(parameter);
+  at::Tensor made;
+  {
+    const c10::StreamGuard guard(*stream);
+    made = at::empty_like(parameter);
+  }
+  // Its last owner's work may still be pending there.
+  c10::Event is_free(stream->device_type());
+  is_free.record(*stream);
+  is_free.block(current_stream_of(parameter.device()));
+  used_in_current_stream(made);
+  return made;
 }
 
 void used_in_current_stream(const at::Tensor& tensor) {

@@ -30,6 +30,8 @@ class CallerStreams {
   void remember();
   /// Null on the CPU.
   std::optional<c10::Stream> on(c10::Device device) const;
+  /// Memory of the caller's stream for the gradient of a parameter, its content undefined, which the current stream may write.
+  at::Tensor make_like(const at::Tensor& parameter) const;
 
  private:
   std::vector<c10::Device> devices_;

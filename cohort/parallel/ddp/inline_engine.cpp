@@ -25,6 +25,7 @@ class InlineEngine final : public GradientEngine {
         reader_(input.reader),
         plan_(std::move(input.first_plan)),
         gradient_dtype_(input.gradient_dtype),
+        caller_streams_(parameters_),
         uses_(parameters_.size()),
         is_ready_(parameters_.size()) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -37,6 +38,7 @@ class InlineEngine final : public GradientEngine {
   void prepare(const std::vector<at::Tensor>& outputs) override {
     if (hooks_.empty()) return;  // they were removed
     num_live_ = std::exchange(next_num_live_, 0);
+    caller_streams_.remember();
     is_ready_.assign(parameters_.size(), 0);
     is_expecting_ = true;
     is_queued_ = false;
@@ -131,7 +133,7 @@ class InlineEngine final : public GradientEngine {
       if (counts.defined() && counts[static_cast<int64_t>(index)].item<int>() == 0) continue;
       given.push_back(index);
       auto& grad = parameter.mutable_grad();
-      if (!grad.defined()) grad = at::empty_like(parameter);
+      if (!grad.defined()) grad = caller_streams_.make_like(parameter);
       grad.copy_(mean);
     }
     if (observer_) observer_->on_bucket(given);
@@ -169,6 +171,7 @@ class InlineEngine final : public GradientEngine {
   BucketPlan plan_;
   std::optional<at::ScalarType> gradient_dtype_;
   CommHook hook_;
+  CallerStreams caller_streams_;
   ReductionObserver* observer_ = nullptr;
   std::vector<CommHookFuture> futures_;
   int num_live_ = 0;       // ranks to divide by; 0: all
