@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "cohort/base/text.h"
-#include "cohort/shm/group_state.h"
+#include "cohort/shm/collective.h"
 #include "cohort/shm/handover.h"
 
 namespace cohort::shm {

@@ -5,7 +5,7 @@
 
 #include "cohort/base/text.h"
 #include "cohort/shm/arena/process_arena.h"
-#include "cohort/shm/group_state.h"
+#include "cohort/shm/collective.h"
 #include "cohort/shm/peer_record.h"
 #include "cohort/shm/report/dump.h"
 

@@ -6,7 +6,7 @@
 
 #include "cohort/base/text.h"
 #include "cohort/shm/bytes.h"
-#include "cohort/shm/group_state.h"
+#include "cohort/shm/collective.h"
 #include "cohort/shm/plan/windows.h"
 
 namespace cohort::shm {

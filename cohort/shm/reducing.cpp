@@ -15,7 +15,7 @@
 
 #include "cohort/base/text.h"
 #include "cohort/shm/bytes.h"
-#include "cohort/shm/group_state.h"
+#include "cohort/shm/collective.h"
 #include "cohort/shm/kernels/kernels.h"
 #include "cohort/shm/plan/windows.h"
 

@@ -1,5 +1,5 @@
-/// DirectCollectives: what a backend adds to c10d's Backend that serves a synchronous call on plain tensors without c10d's lists,
-/// options and Works. A short message takes less time than they do.
+/// DirectCollectives: what a backend adds to c10d's Backend that serves a synchronous call on plain tensors without c10d's
+/// lists, options and Works. A short message takes less time than they do.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,9 +9,9 @@ namespace cohort::comm {
 
 /// Each does what the public collective does (all_gather, reduce_scatter and all_to_all: those of single tensors), in the calling
 /// thread, and throws what c10d's function and its Work's wait() throw.
-/// Returns: true, it has run. False: it has not, and c10d's function must be called, since a tensor is not simple (defined, dense,
-/// contiguous, real and on the CPU), output and input overlap, something has to be converted, somebody profiles, or earlier calls
-/// have not run yet.
+/// Returns: true, it has run. False: it has not, and c10d's function must be called, since a tensor is not simple (defined,
+/// dense, contiguous, real and on the CPU), output and input overlap, something has to be converted, somebody profiles, or
+/// earlier calls have not run yet.
 /// Thread-safety: as the backend.
 class DirectCollectives {
  public:

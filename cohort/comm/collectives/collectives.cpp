@@ -10,7 +10,6 @@
 #include "cohort/comm/collectives/coalesced_calls.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/registry/backends.h"
-#include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/job/call_site.h"
 
 namespace cohort {

@@ -142,6 +142,8 @@ const BackendCapability& capability_of(const c10d::Backend& backend, c10::Device
   return capability_of(serving ? name_of(*serving) : std::string());
 }
 
+DirectCollectives* direct_collectives(c10d::Backend& backend) { return shm_direct_collectives(backend); }
+
 bool any_can(const std::vector<DeviceBackend>& config, bool BackendCapability::*what) {
   return std::any_of(config.begin(), config.end(),
                      [&](const auto& entry) { return capability_of(entry.backend).*what; });

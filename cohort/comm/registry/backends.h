@@ -8,8 +8,11 @@
 
 #include "cohort/comm/registry/backend_config.h"
 #include "cohort/comm/registry/backend_registry.h"
+#include "cohort/export.h"
 
 namespace cohort::comm {
+
+class DirectCollectives;
 
 struct BackendKind {
   BackendCapability capability;
@@ -39,6 +42,8 @@ const BackendCapability& capability_of(const std::string& name);
 const BackendCapability& capability_of(const c10d::Backend& backend);
 /// The row of what serves `device` in it: its part for that device, if it has parts.
 const BackendCapability& capability_of(const c10d::Backend& backend, c10::DeviceType device);
+/// Null for a backend that has none. Cheap.
+COHORT_TEST_API DirectCollectives* direct_collectives(c10d::Backend& backend);
 /// True if one of the backends can.
 bool any_can(const std::vector<DeviceBackend>& config, bool BackendCapability::*what);
 

@@ -181,7 +181,7 @@ c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request
 }
 
 // A dynamic_cast takes as long as a third of a call.
-DirectCollectives* direct_collectives(c10d::Backend& backend) {
+DirectCollectives* shm_direct_collectives(c10d::Backend& backend) {
   return typeid(backend) == typeid(ShmBackend) ? static_cast<ShmBackend*>(&backend) : nullptr;
 }
 

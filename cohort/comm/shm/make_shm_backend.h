@@ -36,6 +36,6 @@ class CannotShareMemory : public c10::DistBackendError {
 COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request);
 
 /// Null for other backends than "shm". Cheap.
-COHORT_TEST_API DirectCollectives* direct_collectives(c10d::Backend& backend);
+DirectCollectives* shm_direct_collectives(c10d::Backend& backend);
 
 }  // namespace cohort::comm

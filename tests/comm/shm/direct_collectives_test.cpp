@@ -10,6 +10,7 @@
 #include <latch>
 
 #include "cohort/comm/collectives/coalescing.h"
+#include "cohort/comm/registry/backends.h"
 #include "tests/comm/shm/shm_threads.h"
 
 namespace cohort::test {
