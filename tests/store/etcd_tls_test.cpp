@@ -199,21 +199,27 @@ TEST_F(EtcdTlsTest, AServerThatWantsAnotherCertificateMessage) {
                    "  hint: it must be signed by an authority in etcd's --trusted-ca-file, and not have expired"));
 }
 
+// What a connection fails with. A busy server may need more than the first time to close it.
+void expect_reason(EtcdStoreOptions options, const std::string& reason) {
+  std::string text;
+  for (const int factor : {3, 30}) {
+    options.retry_time = factor * kAWhile;
+    text = EtcdStore::connect(options).error().describe();
+    if (text.find("it gave no answer in time") == std::string::npos) break;
+  }
+  EXPECT_THAT(
+      text, HasSubstr("gave no answer for " + base::format_duration(options.retry_time) + "\n  caused by: " + reason));
+}
+
 TEST_F(EtcdTlsTest, OneSideWithoutTlsMessage) {
   const auto files = ours->add("mixed", kHere);
   const EtcdServer safe(EtcdTls{.files = files});
   auto plainly = options(safe, {});
   plainly.tls.reset();
-  plainly.retry_time = 3 * kAWhile;
-  EXPECT_THAT(EtcdStore::connect(plainly).error().describe(),
-              HasSubstr("gave no answer for 300 ms\n  caused by: it has closed the connection without an answer: "
-                        "perhaps it wants TLS\n"));
+  expect_reason(plainly, "it has closed the connection without an answer: perhaps it wants TLS\n");
   const EtcdServer plain;
-  auto safely = options(plain, files);
-  safely.retry_time = 3 * kAWhile;
-  EXPECT_THAT(EtcdStore::connect(safely).error().describe(),
-              HasSubstr("gave no answer for 300 ms\n  caused by: it has closed the connection instead of answering in "
-                        "TLS: perhaps it has none\n"));
+  expect_reason(options(plain, files),
+                "it has closed the connection instead of answering in TLS: perhaps it has none\n");
 }
 
 TEST_F(EtcdTlsTest, FilesThatCannotBeUsedMessage) {
