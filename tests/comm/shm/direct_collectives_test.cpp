@@ -223,6 +223,14 @@ TEST(DirectCollectives, RefuseWhatTheOrdinaryWayRefusesMessage) {
   });
 }
 
+// Here of calls that go the ordinary way.
+TEST(DirectCollectives, OthersThrowWhatFails) {
+  run_direct_ranks([](int rank, const Group& group, c10d::Backend&, DirectCollectives&) {
+    const auto tensor = at::zeros({rank == 1 ? 5 : 4, 2}).select(1, 0);
+    EXPECT_THROW(all_reduce(tensor, {.group = group}), c10::DistBackendError);
+  });
+}
+
 // A failure is thrown by the call.
 TEST(DirectCollectives, ThrowWhatFails) {
   run_direct_ranks([](int rank, const Group&, c10d::Backend&, DirectCollectives& direct) {
