@@ -104,19 +104,19 @@ struct SimpleGathering {
 // One engine call of all_to_all in equal parts.
 struct EvenExchange {
   EvenExchange(const at::Tensor& output, const at::Tensor& input, int world_size)
-      : outs(output.data_ptr(), input.nbytes() / static_cast<size_t>(world_size), world_size),
+      : elements(elements_of(input)),
+        outs(output.data_ptr(), input.nbytes() / static_cast<size_t>(world_size), world_size),
         ins(input.const_data_ptr(), input.nbytes() / static_cast<size_t>(world_size), world_size),
-        counts(static_cast<size_t>(world_size), elements_of(input).count / static_cast<size_t>(world_size)),
-        dtype(elements_of(input).dtype) {}
+        counts(static_cast<size_t>(world_size), elements.count / static_cast<size_t>(world_size)) {}
 
   shm::Outcome operator()(shm::Group& group, const shm::CallOptions& options) const {
-    return group.all_to_all(ins.data(), counts.data(), outs.data(), counts.data(), dtype, options);
+    return group.all_to_all(ins.data(), counts.data(), outs.data(), counts.data(), elements.dtype, options);
   }
 
+  shm::Elements elements;
   EqualParts<void*> outs;
   EqualParts<const void*> ins;
   c10::SmallVector<size_t, 8> counts;
-  shm::DType dtype;
 };
 
 Tensors flattened(const std::vector<Tensors>& lists) {

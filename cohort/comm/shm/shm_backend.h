@@ -104,7 +104,7 @@ class ShmBackend final : public c10d::Backend, public MemorySharer, public Direc
     const UnwantedWork looked_at(false);  // what is called back from here may look at its Works
     const auto call = begin(request, shown, handed_in);
     const auto inputs = profiled(shown);
-    if (!request.is_async && !inputs && is_unwanted && session_->run_now(call, shown, body)) {
+    if (!request.is_async && !inputs && is_unwanted && session_->run_now([&] { return call; }, shown, body)) {
       return finished_work();
     }
     auto work = c10::make_intrusive<ShmWork>(rank_, call, results.vec(), inputs);

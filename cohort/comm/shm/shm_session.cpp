@@ -173,37 +173,27 @@ Failure ShmSession::refusal() const { return is_forked_child() ? forked() : clos
 
 bool ShmSession::is_forked_child() const { return num_forks.load(std::memory_order_relaxed) != num_forks_; }
 
-bool ShmSession::run_now(const ShmCall& call, at::TensorList shown, BodyRef body, std::exception_ptr& exception) {
+bool ShmSession::run_now(CallMaker make_call, at::TensorList shown, BodyRef body, std::exception_ptr& exception) {
   if (is_forked_child()) [[unlikely]] {
-    exception = to_exception(call, shown, forked());
+    exception = to_exception(make_call(), shown, forked());
     return true;
   }
   const auto run = wait_to_run();
   if (has_queued()) return false;
-  exception = execute(call, shown, body, Runner::kCaller);
+  exception = execute(make_call(), shown, body, Runner::kCaller);
   return true;
 }
 
-bool ShmSession::run_now(const ShmCall& call, at::TensorList shown, BodyRef body) {
+bool ShmSession::run_now(CallMaker make_call, at::TensorList shown, BodyRef body) {
   std::exception_ptr exception;
-  const bool has_run = run_now(call, shown, body, exception);
+  const bool has_run = run_now(make_call, shown, body, exception);
   if (exception) std::rethrow_exception(exception);
   return has_run;
 }
 
-bool ShmSession::run_now(c10::function_ref<ShmCall()> make_call, at::TensorList shown, BodyRef body) {
-  if (is_forked_child()) [[unlikely]]
-    std::rethrow_exception(to_exception(make_call(), shown, forked()));
-  const auto run = wait_to_run();
-  if (has_queued()) return false;
-  const auto call = make_call();
-  if (auto exception = execute(call, shown, body, Runner::kCaller)) std::rethrow_exception(exception);
-  return true;
-}
-
 bool ShmSession::run_now(ShmWork& work, at::TensorList shown, BodyRef body) {
   std::exception_ptr exception;
-  if (!run_now(work.call(), shown, body, exception)) return false;
+  if (!run_now([&] { return work.call(); }, shown, body, exception)) return false;
   work.finish_unseen(std::move(exception));
   return true;
 }

@@ -54,6 +54,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<ShmWork>;
   using BodyRef = c10::function_ref<shm::Outcome(shm::Group&, const shm::CallOptions&)>;
+  using CallMaker = c10::function_ref<ShmCall()>;
 
   static std::shared_ptr<ShmSession> create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
                                             Cores cores);
@@ -64,10 +65,8 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   bool shares_tensors() const { return shares_tensors_; }
   void set_timeout(std::chrono::milliseconds timeout);
 
-  /// Runs a call, unless others are queued before it: then returns false. Throws what a Work's wait() would.
-  bool run_now(const ShmCall& call, at::TensorList shown, BodyRef body);
-  /// The same for a call that is made only if it runs.
-  bool run_now(c10::function_ref<ShmCall()> make_call, at::TensorList shown, BodyRef body);
+  /// Makes a call and runs it, unless others are queued before it: then returns false. Throws what a Work's wait() would.
+  bool run_now(CallMaker make_call, at::TensorList shown, BodyRef body);
   /// The same for a work that nobody else knows, and which keeps the exception.
   bool run_now(ShmWork& work, at::TensorList shown, BodyRef body);
   /// Takes a prepared work.
@@ -143,7 +142,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   static const base::Failure& closed();
   bool has_queued() const { return num_queued_.load(std::memory_order_relaxed) > 0; }
   /// The same again: false, or what to throw, or null.
-  bool run_now(const ShmCall& call, at::TensorList shown, BodyRef body, std::exception_ptr& exception);
+  bool run_now(CallMaker make_call, at::TensorList shown, BodyRef body, std::exception_ptr& exception);
   std::exception_ptr execute(const ShmCall& call, at::TensorList shown, BodyRef body, Runner runner);
   bool keeps_core(Runner runner) const;
   std::string find_obstacle();
