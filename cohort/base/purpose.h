@@ -15,8 +15,10 @@ enum class Purpose : uint8_t {
   kDdpGradients,
   kReducerBuckets,
   kReducerGradients,
+  kFsdpForward,
+  kFsdpBackward,
 };
-constexpr int kNumPurposes = 6;
+constexpr int kNumPurposes = 8;
 
 /// Stands between a call and its purpose.
 inline constexpr const char* kWhichIs = ", which is ";

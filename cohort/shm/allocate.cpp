@@ -1,9 +1,13 @@
-// Group::allocate: memory that every rank maps.
+// Group::allocate and allocate_common: memory that every rank maps.
 #include <fmt/format.h>
 #include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "cohort/base/text.h"
 #include "cohort/shm/collective.h"
+#include "cohort/shm/common_memory.h"
 #include "cohort/shm/handover.h"
 
 namespace cohort::shm {
@@ -14,36 +18,38 @@ using std::chrono::milliseconds;
 constexpr size_t kAddressBytes = 64;
 constexpr size_t kCauseBytes = 512;
 
+// What a rank makes of memory that it has been given. An error: it has no use for it.
+using Taker = std::function<base::Result<void>(SharedMemoryPtr memory, const base::Fd& fd)>;
+
 // Rank 0 tells the others a new address; then everybody takes the memory, or knows who could not.
 struct Allocation {
   Collective& collective;
-  size_t num_bytes;
+  size_t total;
+  std::string what;  ///< "4 MiB per rank"
   milliseconds limit;
 
-  size_t part_bytes() const { return whole_pages(std::max<size_t>(num_bytes, 1)); }
-
-  base::Result<SharedMemoryPtr> meet(const std::string& address) const {
-    const auto total = part_bytes() * static_cast<size_t>(collective.size());
+  base::Result<void> meet(const std::string& address, const Taker& take) const {
     const Meeting meeting{address, collective.rank(), collective.size(), std::chrono::steady_clock::now() + limit, {}};
     if (collective.rank() != 0) {
       const auto fd = receive_handed_over(meeting);
       if (!fd) return fd.error();
-      return SharedMemory::open(*fd, total);
+      auto memory = SharedMemory::open(*fd, total);
+      return memory ? take(std::move(*memory), *fd) : memory.error();
     }
     base::Fd fd;
     auto memory = SharedMemory::create(total, &fd);
     // The others wait for a descriptor in any case.
     const base::Fd none(memory ? -1 : ::dup(0));
     if (auto done = hand_over(meeting, memory ? fd : none); !done) return done.error();
-    return memory;
+    return memory ? take(std::move(*memory), fd) : memory.error();
   }
 
-  Outcome run(void** memory) const {
+  Outcome run(const Taker& take) const {
     auto* const slot = reinterpret_cast<char*>(collective.input_slot());
     if (collective.rank() == 0) std::strncpy(slot, new_address().c_str(), kAddressBytes);
     if (auto failure = collective.open()) return failure;
     const auto* const address = reinterpret_cast<const char*>(collective.input_of(0));
-    auto taken = meet(std::string(address, strnlen(address, kAddressBytes)));
+    const auto taken = meet(std::string(address, strnlen(address, kAddressBytes)), take);
     // An empty text: all is well here.
     auto* const report = reinterpret_cast<char*>(collective.input_slot());
     std::memset(report, 0, kCauseBytes);
@@ -54,11 +60,10 @@ struct Allocation {
       if (*theirs == '\0') continue;
       // Everybody knows, so the group stays usable.
       return fail({Failure::Kind::kArgument,
-                   {fmt::format("rank {} cannot take {} per rank: {}", collective.group().name_of_rank(peer),
-                                base::format_bytes(num_bytes), std::string(theirs, strnlen(theirs, kCauseBytes)))},
+                   {fmt::format("rank {} cannot take {}: {}", collective.group().name_of_rank(peer), what,
+                                std::string(theirs, strnlen(theirs, kCauseBytes)))},
                    ""});
     }
-    *memory = collective.group().regions.add(std::move(*taken), part_bytes());
     return nullptr;
   }
 };
@@ -69,10 +74,41 @@ Outcome Group::allocate(size_t num_bytes, void** memory, const CallOptions& opti
   const Call call{.kind = OpKind::kAllocate, .dtype = DType::kBytes, .count = num_bytes};
   const TraceRecord record{.kind = call.kind, .num_outputs = num_bytes, .call_site = options.call_site};
   const auto limit = options.timeout.value_or(state_->options.timeout);
-  return run_collective(*state_, call, record, options, [&](Collective& collective) {
-    return Allocation{collective, num_bytes, limit}.run(memory);
+  return run_collective(*state_, call, record, options, [&](Collective& collective) -> Outcome {
+    const auto part = whole_pages(std::max<size_t>(num_bytes, 1));
+    SharedMemoryPtr taken;
+    const Allocation allocation{collective, part * static_cast<size_t>(collective.size()),
+                                base::format_bytes(num_bytes) + " per rank", limit};
+    const auto take = [&](SharedMemoryPtr given, const base::Fd&) -> base::Result<void> {
+      taken = std::move(given);
+      return {};
+    };
+    if (auto failure = allocation.run(take)) return failure;
+    *memory = state_->regions.add(std::move(taken), part);
+    return nullptr;
   });
 }
+
+Outcome Group::allocate_common(size_t num_bytes, bool has_pages, CommonMemory* memory, const CallOptions& options) {
+  const Call call{.kind = OpKind::kAllocate, .dtype = DType::kBytes, .count = num_bytes};
+  const TraceRecord record{.kind = call.kind, .num_outputs = num_bytes, .call_site = options.call_site};
+  const auto limit = options.timeout.value_or(state_->options.timeout);
+  return run_collective(*state_, call, record, options, [&](Collective& collective) {
+    const auto total = whole_pages(std::max<size_t>(num_bytes, 1));
+    const Allocation allocation{collective, total, base::format_bytes(num_bytes) + " for all ranks", limit};
+    return allocation.run([&](SharedMemoryPtr given, const base::Fd& fd) -> base::Result<void> {
+      if (has_pages) {
+        if (auto made = make_pages(fd, total, collective.rank(), collective.size()); !made) return made.error();
+      }
+      auto readable = ReadOnlyMapping::create(fd, total);
+      if (!readable) return readable.error();
+      *memory = {std::move(given), std::move(*readable)};
+      return {};
+    });
+  });
+}
+
+std::vector<SharedMemoryPtr> Group::arenas() const { return state_->regions.arenas(); }
 
 void Group::release(void* memory) { Regions::release(memory); }
 size_t Group::num_allocated_bytes() { return Regions::num_bytes(); }

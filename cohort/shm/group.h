@@ -26,6 +26,7 @@
 
 #include "cohort/base/purpose.h"
 #include "cohort/base/result.h"
+#include "cohort/shm/common_memory.h"
 #include "cohort/shm/failure.h"
 #include "cohort/shm/types.h"
 
@@ -129,11 +130,16 @@ class Group {
   Outcome allocate(size_t num_bytes, void** memory, const CallOptions& options = {});
   /// Any thread, not collective. Also after the group has gone: the memory outlives it.
   static void release(void* memory);
+  /// Memory that the ranks have once, zeroed. Collective: the same arguments everywhere. `has_pages`: its pages are made now, so
+  /// that a lack of memory is an error here. It is freed when the last process has let go of it.
+  Outcome allocate_common(size_t num_bytes, bool has_pages, CommonMemory* memory, const CallOptions& options = {});
   /// Bytes of allocate()d memory that this process holds, its own parts alone. Any thread.
   static size_t num_allocated_bytes();
   /// Whether operations find tensors in the ranks' arenas (arena/process_arena.h). Settled when the group was joined, the same
   /// on all ranks. Any thread.
   bool has_arenas() const;
+  /// Every rank's arena, by rank: as this process maps it. None unless has_arenas(). Any thread.
+  std::vector<SharedMemoryPtr> arenas() const;
   /// Up to this many bytes operations copy tensors although they lie in shared memory, as one round with copies is faster than
   /// two without. For tests; the default is 16 KiB. All ranks alike.
   static void set_staged_bytes(size_t num_bytes);

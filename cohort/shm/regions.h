@@ -23,6 +23,7 @@ class Regions {
   std::byte* add(SharedMemoryPtr memory, size_t part_bytes);
   /// Every rank's arena. Before any operation.
   void set_arenas(std::vector<SharedMemoryPtr> arenas) { arenas_ = std::move(arenas); }
+  const std::vector<SharedMemoryPtr>& arenas() const { return arenas_; }
   bool has_arenas() const { return !arenas_.empty(); }
   /// Nothing is found while there is neither: one relaxed load.
   Place find(const void* memory, size_t num_bytes) const;

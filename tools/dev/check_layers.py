@@ -39,7 +39,8 @@ ROOMS = {
         "process": ["backend", "watch", "group"],
         "report": [],
     },
-    "parallel": {"module": [], "functional": [], "optim": [], "data_parallel": ["module"], "ddp": ["module", "functional"]},
+    "parallel": {"module": [], "functional": [], "optim": ["module"], "data_parallel": ["module"], "ddp": ["module", "functional"],
+                 "fsdp": ["module"]},
     "data": {"datasets": [], "loader": ["datasets"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]

@@ -4,12 +4,20 @@
 
 #include "cohort/comm/backend/memory_sharer.h"
 #include "cohort/comm/backend/per_device_backend.h"
+#include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/job/call_site.h"
 #include "cohort/shm/group.h"
 
 namespace cohort::comm {
+namespace {
+
+MemorySharer* sharer_of(c10d::Backend& backend) {
+  return dynamic_cast<MemorySharer*>(find_serving(backend, c10::DeviceType::CPU));
+}
+
+}  // namespace
 
 bool has_shared_memory(const Group& group) {
   return is_member(group) && capability_of(group, c10::DeviceType::CPU).shares_memory;
@@ -18,8 +26,21 @@ bool has_shared_memory(const Group& group) {
 bool shares_tensors(const Group& group) {
   if (!has_shared_memory(group)) return false;
   const auto backend = any_backend(group);
-  const auto* const sharer = dynamic_cast<const MemorySharer*>(find_serving(*backend, c10::DeviceType::CPU));
+  const auto* const sharer = sharer_of(*backend);
   return sharer && sharer->shares_tensors();
+}
+
+shm::CommonMemory make_common_memory(size_t num_bytes, bool has_pages, const Group& group) {
+  const auto backend = any_backend(group);
+  auto* const sharer = sharer_of(*backend);
+  TORCH_CHECK_VALUE(sharer, "the ranks of the given group share no memory");
+  return sharer->make_common_memory(num_bytes, has_pages);
+}
+
+std::vector<shm::SharedMemoryPtr> arenas_of(const Group& group) {
+  const auto backend = any_backend(group);
+  auto* const sharer = sharer_of(*backend);
+  return sharer ? sharer->arenas() : std::vector<shm::SharedMemoryPtr>();
 }
 
 at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, const Group& group) {
@@ -28,7 +49,7 @@ at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, co
   TORCH_CHECK_VALUE(options.device().is_cpu() && options.layout() == at::kStrided,
                     "shm_empty makes dense CPU tensors, got ", options.device(), " and layout ", options.layout());
   const auto backend = any_backend(group);
-  auto* const sharer = dynamic_cast<MemorySharer*>(find_serving(*backend, c10::DeviceType::CPU));
+  auto* const sharer = sharer_of(*backend);
   if (!sharer) {
     const auto* record = world().default_group ? world().find(group) : nullptr;
     TORCH_CHECK_VALUE(false, "shm_empty needs a group of backend \"shm\", but group \"",

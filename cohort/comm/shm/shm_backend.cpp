@@ -144,4 +144,14 @@ at::Tensor ShmBackend::make_shared_tensor(c10::IntArrayRef sizes, const at::Tens
   return at::from_blob(memory, sizes, shm::Group::release, options);
 }
 
+shm::CommonMemory ShmBackend::make_common_memory(size_t num_bytes, bool has_pages) {
+  shm::CommonMemory memory;
+  const Request request{
+      .operation = kShmEmpty, .is_async = false, .timeout = c10d::kUnsetTimeout, .caller = __builtin_return_address(0)};
+  run(request, {}, {}, {}, [&](shm::Group& group, const shm::CallOptions& call) {
+    return group.allocate_common(num_bytes, has_pages, &memory, call);
+  })->wait();
+  return memory;
+}
+
 }  // namespace cohort::comm

@@ -76,6 +76,8 @@ class ShmBackend final : public c10d::Backend, public MemorySharer, public Direc
 
   Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) override;
   bool shares_tensors() const override { return session_->shares_tensors(); }
+  shm::CommonMemory make_common_memory(size_t num_bytes, bool has_pages) override;
+  std::vector<shm::SharedMemoryPtr> arenas() override { return session_->arenas(); }
 
   bool all_reduce_now(const Tensor& tensor, const c10d::ReduceOp& op) override;
   bool broadcast_now(const Tensor& tensor, int root) override;

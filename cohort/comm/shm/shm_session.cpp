@@ -63,6 +63,7 @@ ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& 
       watch_(request.watch),
       cores_(cores),
       shares_tensors_(group->has_arenas()),
+      arenas_(group->arenas()),
       timeout_(request.timeout),
       group_(std::move(group)),
       find_obstacle_([this] { return find_obstacle(); }) {}

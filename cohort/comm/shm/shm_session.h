@@ -63,6 +63,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   const ShmIdentity& identity() const { return identity_; }
   /// shm::Group::has_arenas().
   bool shares_tensors() const { return shares_tensors_; }
+  const std::vector<shm::SharedMemoryPtr>& arenas() const { return arenas_; }
   void set_timeout(std::chrono::milliseconds timeout);
 
   /// Makes a call and runs it, unless others are queued before it: then returns false. Throws what a Work's wait() would.
@@ -179,6 +180,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   const std::shared_ptr<OperationWatch> watch_;
   const Cores cores_;
   const bool shares_tensors_;
+  const std::vector<shm::SharedMemoryPtr> arenas_;
   std::atomic<std::chrono::milliseconds> timeout_;
 
   /// Held while group_ is used by other threads than the one that runs operations, and (alone) while it is destroyed.

@@ -6,8 +6,14 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::nn::utils {
 namespace {
@@ -55,6 +61,45 @@ std::string number(double value) {
   return text;
 }
 
+void check_finite(const at::Tensor& total_norm, double norm_type) {
+  TORCH_CHECK(
+      at::isfinite(total_norm).item<bool>(), "The total norm of order ", number(norm_type),
+      " for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale "
+      "the gradients by the non-finite norm anyway, set `error_if_nonfinite=false`");
+}
+
+// Of several parts of one vector, and back.
+double to_summand(double norm, double norm_type) { return norm_type == 0 ? norm : std::pow(norm, norm_type); }
+double from_sum(double sum, double norm_type) { return norm_type == 0 ? sum : std::pow(sum, 1 / norm_type); }
+
+// Where some of the parameters are shards: the norm of the whole gradients, for which all ranks must ask. Undefined: none is.
+at::Tensor norm_with_other_ranks(const Tensors& parameters, double norm_type, std::optional<bool> foreach) {
+  std::vector<std::pair<Group, TensorVector>> parts;
+  bool has_shards = false;
+  for (const auto& parameter : parameters.list()) {
+    const auto group = cohort::parallel::sharding_group(parameter);
+    has_shards |= group.defined();
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const auto& known) { return known.first == group; });
+    if (part == parts.end()) part = parts.insert(parts.end(), std::pair(group, TensorVector()));
+    if (parameter.grad().defined()) part->second.push_back(parameter.grad());
+  }
+  if (!has_shards) return {};
+  const bool takes_extreme = std::isinf(norm_type);
+  std::vector<double> norms;
+  for (const auto& [group, grads] : parts) {
+    auto norm = get_total_norm(grads, norm_type, false, foreach).item<double>();
+    if (group) {
+      auto shared = at::scalar_tensor(takes_extreme ? norm : to_summand(norm, norm_type), at::kDouble).view({1});
+      const auto extreme = norm_type > 0 ? ReduceOp::MAX : ReduceOp::MIN;
+      all_reduce(shared, {.op = takes_extreme ? extreme : ReduceOp::SUM, .group = group});
+      norm = takes_extreme ? shared.item<double>() : from_sum(shared.item<double>(), norm_type);
+    }
+    norms.push_back(norm);
+  }
+  if (norms.size() == 1) return at::scalar_tensor(norms.front(), at::kFloat);
+  return at::linalg_vector_norm(at::tensor(norms, at::kDouble), norm_type).to(at::kFloat);
+}
+
 }  // namespace
 
 at::Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_if_nonfinite,
@@ -71,10 +116,7 @@ at::Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_i
     }
   }
   const auto total_norm = at::linalg_vector_norm(at::stack(norms), norm_type);
-  TORCH_CHECK(
-      !error_if_nonfinite || at::isfinite(total_norm).item<bool>(), "The total norm of order ", number(norm_type),
-      " for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale "
-      "the gradients by the non-finite norm anyway, set `error_if_nonfinite=false`");
+  if (error_if_nonfinite) check_finite(total_norm, norm_type);
   return total_norm;
 }
 
@@ -97,7 +139,9 @@ void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const at:
 
 at::Tensor clip_grad_norm_(const Tensors& parameters, double max_norm, double norm_type, bool error_if_nonfinite,
                            std::optional<bool> foreach) {
-  auto total_norm = get_total_norm(gradients_of(parameters), norm_type, error_if_nonfinite, foreach);
+  auto total_norm = norm_with_other_ranks(parameters, norm_type, foreach);
+  if (!total_norm.defined()) total_norm = get_total_norm(gradients_of(parameters), norm_type, false, foreach);
+  if (error_if_nonfinite) check_finite(total_norm, norm_type);
   clip_grads_with_norm_(parameters, max_norm, total_norm, foreach);
   return total_norm;
 }

@@ -12,7 +12,8 @@
 /// `foreach`: as in PyTorch. Absent: one call for all tensors of a device and dtype, where the device has such calls (CPU, CUDA,
 /// XPU, MTIA and private devices); true: throws c10::Error on other devices; false: one call per tensor.
 /// Nothing here is recorded for autograd. Under DistributedDataParallel gradients are the averages once backward() has returned,
-/// so every rank gets the same norm.
+/// so every rank gets the same norm. Of parameters that fully_shard has sharded, clip_grad_norm_ finds the norm of the whole
+/// gradients and is collective: every rank of the group must call it. get_total_norm sees this rank's part.
 /// Thread-safety: no other thread may use the gradients meanwhile.
 #pragma once
 

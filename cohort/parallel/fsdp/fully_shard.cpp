@@ -1,0 +1,99 @@
+#include "cohort/parallel/fsdp/fully_shard.h"
+
+#include <c10/util/Exception.h>
+
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace cohort::fsdp {
+namespace {
+
+using torch::nn::Module;
+
+// Modules that are lists of others and have no forward.
+void check_has_forward(const Module& module) {
+  TORCH_CHECK_VALUE(module.name() != "torch::nn::ModuleListImpl" && module.name() != "torch::nn::ModuleDictImpl",
+                    "fully_shard does not support containers that do not implement forward: ", module.name());
+}
+
+// `visit` is called for every module below `root` that is sharded on its own, and for `root` and all others with their names.
+void walk(const Module& module, const std::string& prefix, std::unordered_set<const Module*>& seen,
+          const std::function<bool(const Module&, const std::string&)>& visit) {
+  if (!seen.insert(&module).second || !visit(module, prefix)) return;
+  for (const auto& child : module.named_children()) walk(*child.value(), prefix + child.key() + ".", seen, visit);
+}
+
+std::vector<NamedParameter> unclaimed_parameters(const Module& root) {
+  std::vector<NamedParameter> result;
+  std::unordered_set<const Module*> seen;
+  walk(root, "", seen, [&](const Module& module, const std::string& prefix) {
+    if (&module != &root && dynamic_cast<const ShardedModule*>(&module)) return false;
+    for (const auto& entry : module.named_parameters(/*recurse=*/false)) {
+      result.push_back({prefix + entry.key(), entry.value()});
+    }
+    return true;
+  });
+  return result;
+}
+
+}  // namespace
+
+ShardedModule::ShardedModule(Module& module, const Options& options)
+    : module_((check_has_forward(module), module)),
+      sharding_(unclaimed_parameters(module), options, [this] { return nested(); }) {}
+
+ShardedModule::~ShardedModule() = default;
+
+std::vector<Sharding*> ShardedModule::nested() const {
+  std::vector<Sharding*> result;
+  std::unordered_set<const Module*> seen;
+  walk(module_, "", seen, [&](const Module& module, const std::string&) {
+    const auto* const inner = dynamic_cast<const ShardedModule*>(&module);
+    if (inner) result.push_back(&const_cast<ShardedModule*>(inner)->sharding_);
+    return true;
+  });
+  return result;
+}
+
+torch::OrderedDict<std::string, at::Tensor> ShardedModule::named_shards(bool recurse) const {
+  std::unordered_map<const void*, at::Tensor> shards;
+  const auto add = [&](const Sharding& sharding) {
+    for (const auto& parameter : sharding.sharded_parameters()) {
+      shards.emplace(parameter.full.unsafeGetTensorImpl(), parameter.shard);
+    }
+  };
+  add(sharding_);
+  for (const auto* const inner : nested()) add(*inner);
+  torch::OrderedDict<std::string, at::Tensor> result;
+  std::unordered_set<const void*> seen;
+  for (const auto& entry : module_.named_parameters(recurse)) {
+    const auto* const key = entry.value().unsafeGetTensorImpl();
+    if (!seen.insert(key).second) continue;
+    const auto found = shards.find(key);
+    result.insert(entry.key(), found == shards.end() ? entry.value() : found->second);
+  }
+  return result;
+}
+
+void ShardedModule::set_requires_gradient_sync(bool value, bool recurse) {
+  sharding_.set_requires_gradient_sync(value);
+  if (!recurse) return;
+  for (auto* const inner : nested()) inner->set_requires_gradient_sync(value);
+}
+
+void ShardedModule::write(const Writer& writer) {
+  std::unordered_map<const void*, std::string> names;
+  for (const auto& entry : module_.named_parameters()) names.emplace(entry.value().unsafeGetTensorImpl(), entry.key());
+  auto all = nested();
+  all.push_back(&sharding_);
+  for (auto* const sharding : all) {
+    std::unordered_map<std::string, std::string> outer_names;
+    for (const auto& parameter : sharding->sharded_parameters()) {
+      outer_names.emplace(parameter.name, names.at(parameter.full.unsafeGetTensorImpl()));
+    }
+    sharding->write([&](const std::string& name, const at::Tensor& full) { writer(outer_names.at(name), full); });
+  }
+}
+
+}  // namespace cohort::fsdp

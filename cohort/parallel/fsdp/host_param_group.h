@@ -1,0 +1,87 @@
+/// HostParamGroup: a group whose ranks share memory. The whole parameters are there once, in memory that all ranks map; modules
+/// read them in place, and a shard is a part of the same bytes. So nothing is gathered, ever. What that needs is order: Sharding
+/// has the ranks meet at the end of backward, before an optimizer may write what another rank's backward still reads, and
+/// before the next forward, which also says that every rank's optimizer is done.
+///
+/// Gradients are read by the others where autograd has put them, if that is memory that the ranks share (comm/memory/
+/// shared_allocator.h), else from a copy. A rank posts a chunk of them when it is complete, goes on with its backward pass, and adds
+/// up its own slices of a chunk as soon as all ranks have posted it. Sums go in rank order: their bits do not depend on who came
+/// first.
+///
+/// Modules cannot write the parameters (a write to them is SIGSEGV): others read them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cohort/comm/group/process_group.h"
+#include "cohort/parallel/fsdp/host_board.h"
+#include "cohort/parallel/fsdp/host_layout.h"
+#include "cohort/parallel/fsdp/param_group.h"
+#include "cohort/parallel/module/gradient_hooks.h"
+#include "cohort/shm/common_memory.h"
+
+namespace cohort::fsdp {
+
+class HostParamGroup final : public ParamGroup {
+ public:
+  /// Collective. Each rank's shards get its own values of `parameters`, which must be dense, contiguous and on the CPU, or on the
+  /// meta device: those are zero then. Throws c10::ValueError where the memory cannot be had.
+  HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group);
+
+  void before_forward() override;
+  void poll() override;
+  void end_backward() override;
+  void reduce_rest() override;
+  void forget_gradients() override;
+  void reset() override;
+  void write(const Writer& write) override;
+
+ private:
+  struct Chunk {
+    std::vector<size_t> members;
+    size_t num_pending = 0;
+    bool is_posted = false;
+    bool is_reduced = false;
+    /// Gradients that others may still read.
+    std::vector<at::Tensor> in_flight;
+    size_t num_bytes_in_flight = 0;
+  };
+  struct Item {
+    Slice slice;
+    size_t chunk = 0;
+    bool has_arrived = false;
+    bool requires_grad = false;
+    parallel::GradientHook hook;
+  };
+
+  void share(size_t index);
+  void follow_requires_grad(size_t index);
+  void on_gradient(size_t index);
+  void post(size_t chunk);
+  GradientPlace put(size_t index, Chunk& chunk);
+  void reduce(size_t chunk);
+  const std::byte* address(int peer, size_t index, GradientPlace place) const;
+  void release_read();
+  void bound_memory();
+  void begin_pass();
+  uint64_t pass() const { return num_passes_ + 1; }
+
+  const int rank_;
+  const int world_size_;
+  Layout layout_;
+  shm::CommonMemory memory_;
+  shm::CommonMemory staging_;
+  std::vector<shm::SharedMemoryPtr> arenas_;
+  std::unique_ptr<HostBoard> board_;
+  std::vector<Item> items_;
+  std::vector<Chunk> chunks_;
+  size_t window_bytes_ = 0;
+  size_t num_bytes_in_flight_ = 0;
+  size_t num_unfinished_ = 0;  ///< posted chunks that are not reduced, or that not all have read
+  uint64_t num_passes_ = 0;
+};
+
+}  // namespace cohort::fsdp

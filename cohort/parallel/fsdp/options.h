@@ -1,0 +1,19 @@
+/// What fully_shard can be told. Names and defaults as in torch/distributed/fsdp/_fully_shard/_fully_shard.py.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "cohort/comm/group/process_group.h"
+
+namespace cohort::fsdp {
+
+struct Options {
+  /// The ranks that share the parameters; null: all. They must be able to share memory: has_shared_memory(process_group).
+  Group process_group = {};
+  /// Parameters that stay whole on every rank, and whose gradients are not reduced.
+  std::vector<at::Tensor> ignored_params = {};
+};
+
+}  // namespace cohort::fsdp

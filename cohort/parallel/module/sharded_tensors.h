@@ -1,0 +1,19 @@
+/// Which tensors are parts of greater ones that a group's ranks hold together: what computes with all of a model, such as the norm
+/// of its gradients, must then ask the other ranks.
+///
+/// Thread-safe. A tensor must be forgotten before it goes: another one may then have its address.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "cohort/comm/group/process_group.h"
+
+namespace cohort::parallel {
+
+void note_sharded(const at::Tensor& tensor, const Group& group);
+void forget_sharded(const at::Tensor& tensor);
+/// Null: it is whole.
+Group sharding_group(const at::Tensor& tensor);
+inline bool is_sharded(const at::Tensor& tensor) { return sharding_group(tensor).defined(); }
+
+}  // namespace cohort::parallel

@@ -1,0 +1,207 @@
+// fully_shard against one process that has all ranks' batches, on ranks that are threads.
+#include "cohort/parallel/fsdp/fully_shard.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <optional>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/shm/make_shm_backend.h"
+#include "cohort/parallel/optim/clip_grad.h"
+#include "tests/parallel/ddp/nets.h"
+#include "tests/support/rank_threads.h"
+
+namespace cohort::fsdp {
+namespace {
+
+using test::batch_of;
+using test::Mlp;
+using test::seeded_net;
+using Tensors = std::vector<at::Tensor>;
+
+void run_shm(int world_size, const std::function<void(int, const Group&)>& fn) {
+  test::run_rank_threads(world_size, fn, {.make_backend = comm::make_shm_backend});
+}
+
+Tensors cloned(const Tensors& tensors) {
+  Tensors result;
+  for (const auto& tensor : tensors) result.push_back(tensor.detach().clone());
+  return result;
+}
+
+double largest_difference(const Tensors& a, const Tensors& b) {
+  double largest = a.size() == b.size() ? 0 : 1e9;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].numel() > 0) largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
+  }
+  return largest;
+}
+
+at::Tensor loss_of(const at::Tensor& output, int rank, int64_t step) {
+  return (output - batch_of(rank, 500 + step, output.size(1))).square().mean();
+}
+
+enum class With { kNothing, kClipping, kAccumulation, kNoSync, kFrozen };
+
+// Ten steps of AdamW; `batch_ranks` are those whose batches this net sees, `micro` how many it adds up.
+template <class Net, class Forward, class Optimizer>
+void train(Net& net, Forward forward, Optimizer& optimizer, const std::vector<int>& batch_ranks, With with) {
+  const int num_micro = with == With::kAccumulation || with == With::kNoSync ? 3 : 1;
+  for (int step = 0; step < 10; ++step) {
+    for (int micro = 0; micro < num_micro; ++micro) {
+      if constexpr (requires { net->set_requires_gradient_sync(true); }) {
+        if (with == With::kNoSync) net->set_requires_gradient_sync(micro == num_micro - 1);
+      }
+      std::vector<at::Tensor> losses;
+      for (const int rank : batch_ranks) {
+        losses.push_back(loss_of(forward(batch_of(rank, 10 * step + micro)), rank, 10 * step + micro));
+      }
+      (at::stack(losses).mean() / num_micro).backward();
+    }
+    if (with == With::kClipping) cohort::nn::utils::clip_grad_norm_(net->parameters(), 0.05);
+    optimizer.step();
+    net->zero_grad();
+  }
+}
+
+template <class Net>
+void freeze(Net& net) {
+  net->first->weight.set_requires_grad(false);
+}
+
+std::vector<int> all_ranks(int world_size) {
+  std::vector<int> ranks(world_size);
+  for (int i = 0; i < world_size; ++i) ranks[i] = i;
+  return ranks;
+}
+
+class FullyShardTraining : public testing::TestWithParam<std::tuple<int, With>> {};
+
+TEST_P(FullyShardTraining, EqualsOneProcess) {
+  const auto [world_size, with] = GetParam();
+  auto reference = seeded_net<Mlp>();
+  if (with == With::kFrozen) freeze(reference);
+  torch::optim::AdamW optimizer(reference->parameters(), torch::optim::AdamWOptions(0.01));
+  train(
+      reference, [&](const at::Tensor& x) { return reference->forward(x); }, optimizer, all_ranks(world_size), with);
+  const auto expected = reference->parameters();
+  run_shm(world_size, [&, with = with](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    if (with == With::kFrozen) freeze(net);
+    auto model = fully_shard(net, {.process_group = group});
+    torch::optim::AdamW sharded(model->parameters(), torch::optim::AdamWOptions(0.01));
+    train(
+        model, [&](const at::Tensor& x) { return model(x); }, sharded, {rank}, with);
+    barrier({.group = group});
+    EXPECT_LT(largest_difference(net->parameters(), expected), 2e-6);
+    barrier({.group = group});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, FullyShardTraining,
+                         testing::Combine(testing::Values(1, 2, 3, 4),
+                                          testing::Values(With::kNothing, With::kClipping, With::kAccumulation,
+                                                          With::kNoSync, With::kFrozen)));
+
+TEST(FullyShard, ShardsAreThisRanksRows) {
+  run_shm(3, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    const auto before = cloned(net->parameters());
+    auto model = fully_shard(net, {.process_group = group});
+    const auto named = model->named_parameters();
+    EXPECT_EQ(named.keys(), net->named_parameters().keys());
+    const auto shards = model->parameters();
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const auto chunks = before[i].chunk(3);
+      const auto expected = static_cast<size_t>(rank) < chunks.size() ? chunks[rank] : before[i].narrow(0, 0, 0);
+      EXPECT_TRUE(at::equal(shards[i], expected)) << named.keys()[i];
+      EXPECT_TRUE(shards[i].is_leaf() && shards[i].requires_grad());
+      EXPECT_TRUE(at::equal(net->parameters()[i], before[i]));
+    }
+  });
+}
+
+// As in PyTorch, nobody's values are broadcast.
+TEST(FullyShard, EachRankGivesItsOwnRows) {
+  run_shm(2, [](int rank, const Group& group) {
+    torch::nn::Linear net(3, 4);
+    torch::nn::init::constant_(net->weight, rank + 1);
+    auto model = fully_shard(net, {.process_group = group});
+    const auto expected = at::tensor({1.0f, 1.0f, 2.0f, 2.0f}).view({4, 1}).expand({4, 3});
+    EXPECT_TRUE(at::equal(net->weight, expected));
+  });
+}
+
+// The module's own tensors, not copies, so that members of user-written modules see what the optimizers do.
+TEST(FullyShard, ParametersKeepTheirIdentity) {
+  run_shm(2, [](int, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    const auto weight = net->first->weight;
+    auto model = fully_shard(net, {.process_group = group});
+    EXPECT_TRUE(weight.is_same(net->first->weight));
+    EXPECT_TRUE(weight.is_same(net->parameters()[0]));
+    barrier({.group = group});
+    const at::NoGradGuard no_grad;
+    model->parameters()[0].fill_(7);
+    barrier({.group = group});
+    EXPECT_TRUE(at::equal(weight, at::full_like(weight, 7)));
+  });
+}
+
+// Blocks first, then the root, as in PyTorch.
+TEST(FullyShard, NestedCallsTrainAlike) {
+  for (const bool is_nested : {false, true}) {
+    run_shm(2, [&](int rank, const Group& group) {
+      auto inner = seeded_net<Mlp>();
+      torch::nn::Linear outer(4, 4);
+      const at::NoGradGuard no_grad;
+      outer->weight.fill_(0.25);
+      outer->bias.fill_(0.5);
+      at::AutoGradMode grad(true);
+      torch::nn::Sequential net;
+      if (is_nested) {
+        net->push_back(fully_shard(inner, {.process_group = group}));
+      } else {
+        net->push_back(inner);
+      }
+      net->push_back(outer);
+      auto model = fully_shard(net, {.process_group = group});
+      EXPECT_EQ(model->parameters().size(), 8u);
+      EXPECT_EQ(model->sharding().parameters().size(), is_nested ? 2u : 8u);
+      torch::optim::SGD optimizer(model->parameters(), 0.1);
+      for (int step = 0; step < 3; ++step) {
+        loss_of(model(batch_of(rank, step)), rank, step).backward();
+        optimizer.step();
+        optimizer.zero_grad();
+      }
+      barrier({.group = group});
+      // One process on both batches.
+      auto reference = seeded_net<Mlp>();
+      torch::nn::Linear head(4, 4);
+      {
+        const at::NoGradGuard off;
+        head->weight.fill_(0.25);
+        head->bias.fill_(0.5);
+      }
+      auto all = reference->parameters();
+      for (const auto& parameter : head->parameters()) all.push_back(parameter);
+      torch::optim::SGD plain(all, 0.1);
+      for (int step = 0; step < 3; ++step) {
+        plain.zero_grad();
+        const auto loss = [&](int of) { return loss_of(head(reference->forward(batch_of(of, step))), of, step); };
+        ((loss(0) + loss(1)) / 2).backward();
+        plain.step();
+      }
+      EXPECT_LT(largest_difference(net->parameters(), all), 1e-6);
+      barrier({.group = group});
+    });
+  }
+}
+
+}  // namespace
+}  // namespace cohort::fsdp
