@@ -25,6 +25,8 @@ constexpr Question kQuestions[] = {
      run_queued},
     {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"fused-step", "AdamW inside of DDP's reduction on 2 ranks, beside LibTorch's step after it", run_fused_step},
+    {"fsdp-step", "fully_shard's training step, beside ranks that do not communicate, our DDP and Python's FSDP2",
+     run_fsdp_step},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
@@ -106,7 +108,7 @@ int run(int argc, char** argv) {
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds, "launch, recovery, store, rendezvous: measure each side this often")
       ->check(CLI::PositiveNumber);
-  app.add_option("--case", settings.only_case, "ddp-step, python, allocator: only this case, such as resnet18");
+  app.add_option("--case", settings.only_case, "ddp-step, fsdp-step, python, allocator: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');
@@ -143,6 +145,9 @@ int main(int argc, char** argv) {
   try {
     if (!arguments.empty() && arguments.front() == cohort::bench::kDdpStepRank) {
       return cohort::bench::run_ddp_step_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kFsdpStepRank) {
+      return cohort::bench::run_fsdp_step_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kAllocatorRank) {
       return cohort::bench::run_allocator_rank({arguments.begin() + 1, arguments.end()});

@@ -14,7 +14,7 @@ struct Settings {
   /// launch, recovery, store and rendezvous: how often each side is measured; 0: as often as the question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step, python and allocator know it.
+  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python and allocator know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
@@ -44,6 +44,7 @@ std::vector<Row> run_data_parallel(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
 std::vector<Row> run_fused_step(const Settings& settings);
+std::vector<Row> run_fsdp_step(const Settings& settings);
 std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_launch(const Settings& settings);
@@ -56,6 +57,11 @@ std::vector<Row> run_rendezvous(const Settings& settings);
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
 /// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_ddp_step_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a rank of fsdp-step.
+inline constexpr const char* kFsdpStepRank = "--fsdp-step-rank";
+/// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
+int run_fsdp_step_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a process of allocator.
 inline constexpr const char* kAllocatorRank = "--allocator-rank";

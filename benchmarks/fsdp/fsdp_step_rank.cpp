@@ -1,0 +1,218 @@
+// One C++ rank of fsdp-step. Variants: "fsdp" (fully_shard), "ddp", "floor" (no communication at all: each rank trains its own
+// model), all with LibTorch's AdamW. Commands: "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a step
+// and answers with sums over all parameters afterwards; "run VARIANT.PART WARM STEPS" takes whole steps and answers with the
+// milliseconds per step that PART has taken: "step" all of it, "pass" forward, backward and communication, "optimizer" the rest;
+// "memory" answers with the MiB (PSS) of this process; "drop" frees all. fsdp_step_rank.py is the same program in Python.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "benchmarks/support/question.h"
+#include "benchmarks/support/serve_commands.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/comm/memory/shared_allocator.h"
+#include "cohort/models/gpt.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+
+namespace cohort::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct FsdpTrainee {
+  std::shared_ptr<torch::nn::Module> module;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::function<at::Tensor(const at::Tensor&)> forward;
+};
+
+struct FsdpBatch {
+  at::Tensor input;
+  at::Tensor target;
+};
+
+// The same in Python: matrices drawn in order, norms at 1, biases at 0.
+void draw_weights(const torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  torch::manual_seed(7);
+  for (const auto& entry : module.named_parameters()) {
+    auto parameter = entry.value();
+    if (parameter.dim() > 1) {
+      const double bound = 1 / std::sqrt(static_cast<double>(parameter.numel() / parameter.size(0)));
+      parameter.uniform_(-bound, bound);
+    } else {
+      parameter.fill_(entry.key().ends_with("weight") ? 1.0 : 0.0);
+    }
+  }
+}
+
+std::unique_ptr<torch::optim::Optimizer> adamw(const std::vector<at::Tensor>& parameters) {
+  return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-4));
+}
+
+template <class Net>
+FsdpTrainee make_fsdp_trainee(const std::shared_ptr<Net>& net, const std::string& variant) {
+  draw_weights(*net);
+  if (variant == "fsdp") {
+    auto model = fully_shard(net);
+    return {net, adamw(model->parameters()), [model](const at::Tensor& x) mutable { return model(x); }};
+  }
+  if (variant == "ddp") {
+    DistributedDataParallel<Net> ddp(net);
+    return {net, adamw(net->parameters()), [ddp](const at::Tensor& x) mutable { return ddp(x); }};
+  }
+  return {net, adamw(net->parameters()), [net](const at::Tensor& x) { return net->forward(x); }};
+}
+
+struct GptSize {
+  int64_t layers, heads, width, vocabulary;
+};
+
+GptSize gpt_size(const std::string& name) {
+  return name == "gpt-124m" ? GptSize{12, 12, 768, 50257} : GptSize{8, 8, 512, 256};
+}
+
+FsdpTrainee make_fsdp_trainee(const std::string& name, const std::string& variant) {
+  if (name.starts_with("gpt-")) {
+    const auto size = gpt_size(name);
+    const models::GPTOptions options{.block_size = 128,
+                                     .vocab_size = size.vocabulary,
+                                     .n_layer = size.layers,
+                                     .n_head = size.heads,
+                                     .n_embd = size.width};
+    return make_fsdp_trainee(models::GPT(options).ptr(), variant);
+  }
+  const int64_t width = name == "mlp-4x4096" ? 4096 : 1024;
+  torch::nn::Sequential net;
+  for (int layer = 0; layer < 4; ++layer) {
+    net->push_back(torch::nn::Linear(width, width));
+    if (layer < 3) net->push_back(torch::nn::ReLU());
+  }
+  return make_fsdp_trainee(net.ptr(), variant);
+}
+
+FsdpBatch make_fsdp_batch(const std::string& name, int rank) {
+  torch::manual_seed(100 + rank);
+  if (name.starts_with("gpt-")) {
+    const auto tokens = at::randint(0, gpt_size(name).vocabulary, {1, 129}, at::kLong);
+    return {tokens.narrow(1, 0, 128), tokens.narrow(1, 1, 128)};
+  }
+  const int64_t width = name == "mlp-4x4096" ? 4096 : 1024;
+  const auto input = at::randn({32, width});
+  return {input, at::randn({32, width})};
+}
+
+std::string pss_in_mib() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    if (line.starts_with("Pss:")) return std::to_string(std::stod(line.substr(4)) / 1024);
+  }
+  return "0";
+}
+
+class FsdpRank {
+ public:
+  explicit FsdpRank(int rank) : rank_(rank) {}
+
+  std::string answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string verb, variant, name;
+    words >> verb >> variant;
+    if (verb == "copy") {
+      words >> name;
+      trainees_.emplace(variant, make_fsdp_trainee(name, variant));
+      batch_ = make_fsdp_batch(name, rank_);
+      return "ok";
+    }
+    if (verb == "drop") {
+      trainees_.clear();
+      batch_ = {};
+      empty_shared_allocator_cache();
+      return "ok";
+    }
+    if (verb == "memory") return pss_in_mib();
+    if (verb == "verify") return sums_after_step(trainees_.at(variant));
+    int num_warm = 0, num_steps = 0;
+    words >> num_warm >> num_steps;
+    const auto dot = variant.find('.');
+    return run_steps(trainees_.at(variant.substr(0, dot)), variant.substr(dot + 1), num_warm, num_steps);
+  }
+
+ private:
+  // Returns when the optimizer began.
+  Clock::time_point step(FsdpTrainee& trainee) {
+    namespace functional = torch::nn::functional;
+    trainee.optimizer->zero_grad();
+    const auto output = trainee.forward(batch_.input);
+    const auto loss = batch_.target.scalar_type() == at::kLong
+                          ? functional::cross_entropy(output.flatten(0, 1), batch_.target.flatten())
+                          : functional::mse_loss(output, batch_.target);
+    loss.backward();
+    const auto begin = Clock::now();
+    trainee.optimizer->step();
+    return begin;
+  }
+
+  std::string sums_after_step(FsdpTrainee& trainee) {
+    step(trainee);
+    barrier();
+    double sum = 0, squares = 0;
+    for (const auto& parameter : trainee.module->parameters()) {
+      sum += parameter.sum(at::kDouble).item<double>();
+      squares += parameter.square().sum(at::kDouble).item<double>();
+    }
+    barrier();
+    std::ostringstream text;
+    text.precision(10);
+    text << sum << " " << squares;
+    return text.str();
+  }
+
+  std::string run_steps(FsdpTrainee& trainee, const std::string& part, int num_warm, int num_steps) {
+    for (int i = 0; i < num_warm; ++i) step(trainee);
+    std::chrono::duration<double> elapsed{};
+    for (int i = 0; i < num_steps; ++i) {
+      const auto begin = Clock::now();
+      const auto middle = step(trainee);
+      const auto end = Clock::now();
+      if (part != "optimizer") elapsed += middle - begin;
+      if (part != "pass") elapsed += end - middle;
+    }
+    return std::to_string(elapsed.count() * 1e3 / num_steps);
+  }
+
+  int rank_;
+  std::map<std::string, FsdpTrainee> trainees_;
+  FsdpBatch batch_;
+};
+
+}  // namespace
+
+int run_fsdp_step_rank(const std::vector<std::string>& arguments) {
+  at::set_num_threads(1);
+  const int rank = std::stoi(arguments.at(2));
+  init_process_group({.backend = arguments.at(1),
+                      .init_method = arguments.at(4),
+                      .world_size = std::stoi(arguments.at(0)),
+                      .rank = rank});
+  {
+    FsdpRank state(rank);
+    serve_commands(arguments.at(3), [&](const std::string& command) { return state.answer(command); });
+  }
+  destroy_process_group();
+  return 0;
+}
+
+}  // namespace cohort::bench
