@@ -39,6 +39,9 @@ set(COHORT_PUBLIC_HEADERS
     cohort/data/loader/distributed_sampler.h
     cohort/data/loader/sampler.h
 
+    cohort/mesh/device_mesh.h
+    cohort/mesh/placement.h
+
     cohort/parallel/data_parallel/data_parallel.h
     cohort/parallel/ddp/buffer_comm_hook.h
     cohort/parallel/ddp/comm_hook.h
@@ -70,6 +73,9 @@ set(COHORT_PUBLIC_HEADERS
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
+    cohort/mesh/shard.h
+    cohort/mesh/shard_spec.h
+    cohort/mesh/sharded_tensor.h
     cohort/models/gpt.h
     cohort/models/ngram.h
     cohort/models/resnet.h

@@ -24,6 +24,8 @@
 #include "cohort/data/datasets/token_dataset.h"
 #include "cohort/data/loader/data_loader.h"
 #include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/mesh/device_mesh.h"
+#include "cohort/mesh/placement.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/reducer.h"

@@ -1,0 +1,164 @@
+#include "cohort/mesh/sharded_tensor.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/device.h"
+#include "cohort/mesh/mesh_layout.h"
+
+namespace cohort {
+namespace {
+
+// One axis of a mesh, as the tensor of this rank meets it.
+struct Step {
+  const DeviceMesh& mesh;
+  int64_t axis;
+  const Placement& placement;
+
+  Group group() const { return mesh.group(axis); }
+  int64_t num_ranks() const { return mesh.size(axis); }
+  int64_t own_index() const { return (*mesh.coordinate())[axis]; }
+};
+
+ReduceOp reduce_op_named(const std::string& name) {
+  static const std::map<std::string, ReduceOp::RedOpType> kOps = {
+      {"sum", ReduceOp::SUM},         {"avg", ReduceOp::AVG},   {"min", ReduceOp::MIN}, {"max", ReduceOp::MAX},
+      {"product", ReduceOp::PRODUCT}, {"band", ReduceOp::BAND}, {"bor", ReduceOp::BOR}, {"bxor", ReduceOp::BXOR}};
+  const auto found = kOps.find(name);
+  TORCH_CHECK_VALUE(found != kOps.end(), "Partial(", name, ") is no reduction that this library knows");
+  return found->second;
+}
+
+// `size` elements along the placement's dim lie in parts on the ranks of the axis; all of them afterwards.
+at::Tensor gather_axis(const Step& step, const at::Tensor& local, int64_t size) {
+  const int64_t dim = step.placement.dim();
+  auto shape = local.sizes().vec();
+  shape[dim] = padded_shard_size(step.placement, size, step.num_ranks());
+  const auto padded = pad_tensor(local, dim, shape[dim] - local.size(dim)).contiguous();
+  TensorList parts(step.num_ranks());
+  for (auto& part : parts) part = at::empty(shape, padded.options());
+  if (padded.numel() > 0) all_gather(parts, padded, {.group = step.group()});
+
+  shape[dim] = size;
+  auto whole = at::empty(shape, padded.options());
+  const auto order = step.mesh.group_order(step.axis);
+  for (size_t group_rank = 0; group_rank < parts.size(); ++group_rank) {
+    int64_t passed = 0;
+    for (const auto& range : shard_ranges(step.placement, size, step.num_ranks(), order[group_rank])) {
+      whole.narrow(dim, range.begin, range.size()).copy_(parts[group_rank].narrow(dim, passed, range.size()));
+      passed += range.size();
+    }
+  }
+  return whole;
+}
+
+at::Tensor scatter_axis(const Step& step, const at::Tensor& tensor, std::optional<int> src_rank) {
+  const int64_t dim = step.placement.dim();
+  const int64_t size = tensor.size(dim);
+  const auto part = [&](int64_t index) {
+    return take_ranges(tensor, dim, shard_ranges(step.placement, size, step.num_ranks(), index));
+  };
+  const auto own = part(step.own_index());
+  if (!src_rank || tensor.is_meta()) return own.clone(at::MemoryFormat::Contiguous);
+
+  const int64_t padded_size = padded_shard_size(step.placement, size, step.num_ranks());
+  const auto padded = [&](const at::Tensor& one) { return pad_tensor(one, dim, padded_size - one.size(dim)); };
+  TensorList parts;
+  if (step.group()->getRank() == *src_rank) {
+    for (const int64_t index : step.mesh.group_order(step.axis)) parts.push_back(padded(part(index)).contiguous());
+  }
+  auto shape = tensor.sizes().vec();
+  shape[dim] = padded_size;
+  const auto received = at::empty(shape, tensor.options());
+  if (received.numel() > 0) scatter(received, parts, group_rank(*src_rank), {.group = step.group()});
+  return unpad_tensor(received, dim, padded_size - own.size(dim)).contiguous();
+}
+
+at::Tensor replicate_axis(const Step& step, const at::Tensor& tensor, std::optional<int> src_rank) {
+  const auto result = tensor.contiguous();
+  const bool is_sent = src_rank && !result.is_meta() && result.numel() > 0;
+  if (is_sent) broadcast(result, group_rank(*src_rank), {.group = step.group()});
+  return result;
+}
+
+// What each rank holds so that the reduction gives `tensor`.
+at::Tensor partition(const Step& step, const at::Tensor& tensor) {
+  const auto& op = step.placement.reduce_op();
+  if (op == "sum") return tensor / step.num_ranks();
+  return tensor;
+}
+
+void check_partitions(const Placements& placements) {
+  for (const auto& placement : placements) {
+    if (!placement.is_partial()) continue;
+    const auto& op = placement.reduce_op();
+    TORCH_CHECK_VALUE(op == "sum" || op == "avg" || op == "min" || op == "max", "Replicate to Partial(", op,
+                      ") conversion is not supported.");
+  }
+}
+
+at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor) {
+  const auto type = c10::Device(mesh.device_type()).type();
+  if (tensor.is_meta() || tensor.device().type() == type) return tensor;
+  return tensor.to(type == c10::DeviceType::CPU ? c10::Device(type) : current_device());
+}
+
+}  // namespace
+
+at::Tensor ShardedTensor::full_tensor() const {
+  const auto& mesh = spec.mesh();
+  if (!mesh.coordinate()) return local;
+  const at::NoGradGuard no_grad;
+  const auto expected = spec.local_shape();
+  TORCH_CHECK_VALUE(local.sizes() == c10::IntArrayRef(expected), "The local tensor has shape ",
+                    mesh::tuple_text(local.sizes().vec()), ", but ", spec.to_string(), " gives this rank ",
+                    mesh::tuple_text(expected));
+  auto result = local.detach();
+  const auto& placements = spec.placements();
+  for (size_t axis = 0; axis < placements.size(); ++axis) {
+    if (!placements[axis].is_partial() || result.numel() == 0) continue;
+    result = result.clone(at::MemoryFormat::Contiguous);
+    all_reduce(result, {.op = reduce_op_named(placements[axis].reduce_op()),
+                        .group = mesh.group(static_cast<int64_t>(axis))});
+  }
+  for (size_t axis = placements.size(); axis-- > 0;) {
+    if (!placements[axis].is_shard_like()) continue;
+    // What this axis has cut is what the axes before it have left.
+    Placements before(placements.size(), Replicate());
+    std::copy_n(placements.begin(), axis, before.begin());
+    const auto cut = compute_local_shape_and_global_offset(spec.shape(), mesh.shape(), *mesh.coordinate(), before);
+    const Step step{mesh, static_cast<int64_t>(axis), placements[axis]};
+    result = gather_axis(step, result, cut.shape[placements[axis].dim()]);
+  }
+  return result;
+}
+
+ShardedTensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh, const Placements& placements,
+                                std::optional<int> src_rank) {
+  TORCH_CHECK(tensor.is_leaf(),
+              "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!");
+  ShardSpec spec(mesh, placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec());
+  check_partitions(spec.placements());
+  const at::NoGradGuard no_grad;
+  auto local = on_device_of(mesh, tensor.detach());
+  if (!mesh.coordinate()) {
+    local = at::empty({0}, local.options());
+  } else {
+    for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {
+      const Step step{mesh, axis, spec.placements()[axis]};
+      local = step.placement.is_shard_like() ? scatter_axis(step, local, src_rank)
+                                             : replicate_axis(step, local, src_rank);
+      if (step.placement.is_partial()) local = partition(step, local);
+    }
+  }
+  local.set_requires_grad(tensor.requires_grad());
+  return {local, std::move(spec)};
+}
+
+}  // namespace cohort
