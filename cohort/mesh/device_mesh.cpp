@@ -72,13 +72,11 @@ std::shared_ptr<Root> make_root(std::string device_type, const std::vector<int64
 }
 
 std::shared_ptr<const DeviceMesh::State> root_state(const std::shared_ptr<Root>& root, std::vector<Group> groups) {
-  return mesh::make_state(
-      {.root = root, .layout = root->layout, .names = root->names, .groups = std::move(groups)});
+  return mesh::make_state({.root = root, .layout = root->layout, .names = root->names, .groups = std::move(groups)});
 }
 
 std::shared_ptr<const DeviceMesh::State> new_mesh(std::string device_type, const std::vector<int64_t>& ranks,
-                                                  const std::vector<int64_t>& shape,
-                                                  const DeviceMesh::AxisNames& names,
+                                                  const std::vector<int64_t>& shape, const DeviceMesh::AxisNames& names,
                                                   const DeviceMeshOptions& options) {
   const auto root = make_root(std::move(device_type), ranks, shape, names);
   const auto backends = mesh::backend_of_each_axis(options, static_cast<int64_t>(shape.size()), names);
@@ -150,14 +148,14 @@ DeviceMesh DeviceMesh::from_group(const Group& group, std::string device_type, A
   if (const auto* record = known_record(group)) {
     ranks.assign(record->ranks.begin(), record->ranks.end());
   } else {
-    TORCH_CHECK_VALUE(group, "Default process group has not been initialized, please make sure to call init_process_group.");
+    TORCH_CHECK_VALUE(group,
+                      "Default process group has not been initialized, please make sure to call init_process_group.");
     ranks.resize(group->getSize());
     std::iota(ranks.begin(), ranks.end(), 0);
   }
   TORCH_CHECK_VALUE(!mesh || (mesh->dim() == 1 && numbers_in(*mesh) == ranks), "Invalid mesh ",
                     mesh ? mesh_text(*mesh) : "", " for ProcessGroup with ranks [", c10::Join(", ", ranks), "]");
-  const auto root =
-      make_root(std::move(device_type), ranks, {static_cast<int64_t>(ranks.size())}, axis_names);
+  const auto root = make_root(std::move(device_type), ranks, {static_cast<int64_t>(ranks.size())}, axis_names);
   root->rank = is_initialized() ? get_rank() : ranks[group->getRank()];
   return DeviceMesh(root_state(root, {group ? group : default_group()}));
 }

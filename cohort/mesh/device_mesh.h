@@ -7,8 +7,9 @@
 /// A value: copies share one state, groups are made once and live until the last copy has gone. Follows
 /// torch/distributed/device_mesh.py of PyTorch 2.13: layouts, groups, their order and names, texts of errors.
 ///
-/// Collective: whatever makes groups (constructors, flatten, unflatten) must be called by every rank of the default group, in the
-/// same order and with the same arguments. Everything else is local. Thread-safety: as for process groups, one thread at a time.
+/// Collective: whatever makes groups (constructors, flatten, unflatten) must be called by every rank of the default
+/// group, in the same order and with the same arguments. Everything else is local. Thread-safety: as for process
+/// groups, one thread at a time.
 /// Throws: c10::Error, c10::ValueError and, where Python has KeyError or IndexError, c10::IndexError.
 #pragma once
 
@@ -58,11 +59,12 @@ class COHORT_API DeviceMesh {
   using AxisNames = std::vector<std::string>;
 
   /// From an array of default-group ranks, an integer tensor of any number of dimensions. No axis names: {}.
-  /// Creates the default group from the environment if there is none, and a group for each line of ranks along each axis. An axis
-  /// that has all ranks uses the default group. Ranks that the mesh does not have take part, and get a mesh without groups.
-  /// With an accelerator's device type, LOCAL_RANK set and no device chosen yet, chooses that device (device.h).
-  /// Throws c10::Error for a mesh larger than the world, or not as many names as axes; c10::ValueError for a mesh without ranks
-  /// or with a rank twice.
+  /// Creates the default group from the environment if there is none, and a group for each line of ranks along each
+  /// axis. An axis that has all ranks uses the default group. Ranks that the mesh does not have take part, and get a
+  /// mesh without groups. With an accelerator's device type, LOCAL_RANK set and no device chosen yet, chooses that
+  /// device (device.h).
+  /// Throws c10::Error for a mesh larger than the world, or not as many names as axes; c10::ValueError for a mesh
+  /// without ranks or with a rank twice.
   DeviceMesh(std::string device_type, const at::Tensor& mesh, AxisNames axis_names = {},
              const DeviceMeshOptions& options = {});
   /// The same from lists: DeviceMesh("cpu", {0, 1}) and DeviceMesh("cpu", {{0, 1}, {2, 3}}).
@@ -74,19 +76,20 @@ class COHORT_API DeviceMesh {
   /// A mesh of one axis whose group exists. Local. `mesh`, if given, must be the group's ranks (c10::ValueError).
   static DeviceMesh from_group(const Group& group, std::string device_type, AxisNames axis_names = {},
                                const std::optional<at::Tensor>& mesh = std::nullopt);
-  /// One group per axis. Local. `mesh` and `axis_names` are required (c10::ValueError). Groups that init_process_group does not know
-  /// will do: without a default group this rank stands where its ranks in the groups say.
+  /// One group per axis. Local. `mesh` and `axis_names` are required (c10::ValueError). Groups that init_process_group
+  /// does not know will do: without a default group this rank stands where its ranks in the groups say.
   static DeviceMesh from_group(const std::vector<Group>& groups, std::string device_type, AxisNames axis_names,
                                const std::optional<at::Tensor>& mesh);
 
-  /// The axis `axis_name` alone, with its group: the line of ranks that this rank is in. Also of a name that flatten() gave.
+  /// The axis `axis_name` alone, with its group: the line of ranks that this rank is in. Also of a name that flatten()
+  /// gave.
   /// Throws c10::IndexError for other names, and c10::Error on a rank that the mesh does not have.
   DeviceMesh operator[](const std::string& axis_name) const;
   DeviceMesh operator[](int) const = delete;
   /// Several axes, in the order in which the mesh has them (c10::IndexError).
   DeviceMesh slice(const AxisNames& axis_names) const;
-  /// All axes as one, with a group of its own, made once: a second call with the same name gives the same. From then on slicing the
-  /// whole mesh knows the name, and group() of every slice. Empty: the names of the axes joined by "_".
+  /// All axes as one, with a group of its own, made once: a second call with the same name gives the same. From then on
+  /// slicing the whole mesh knows the name, and group() of every slice. Empty: the names of the axes joined by "_".
   /// Throws c10::ValueError for a name that an axis or another flattened mesh has, c10::Error without axis names.
   DeviceMesh flatten(const std::string& axis_name = {}, const std::string& backend = {}) const;
   /// One axis as several; the others keep their groups.
@@ -119,14 +122,16 @@ class COHORT_API DeviceMesh {
   /// The ranks as an int64 tensor on the CPU; of a slice, the one that this rank is in.
   at::Tensor mesh() const;
   const std::string& device_type() const;
-  /// Along `axis` through this rank: the index on the axis of each rank of group(axis), in the group's order, which is that of ranks.
+  /// Along `axis` through this rank: the index on the axis of each rank of group(axis), in the group's order, which is
+  /// that of ranks.
   /// Throws c10::Error on a rank that the mesh does not have.
   std::vector<int64_t> group_order(const MeshAxis& axis) const;
 
   /// Same ranks, layout, names and device type; groups are not compared.
   bool operator==(const DeviceMesh& other) const;
   size_t hash() const;
-  /// Python's repr: "DeviceMesh((dp=2, tp=4), 'cpu', stride=(4, 1))", with TORCH_DISTRIBUTED_DEBUG=DETAIL the ranks too.
+  /// Python's repr: "DeviceMesh((dp=2, tp=4), 'cpu', stride=(4, 1))", with TORCH_DISTRIBUTED_DEBUG=DETAIL the ranks
+  /// too.
   std::string to_string() const;
 
   struct State;
@@ -136,8 +141,8 @@ class COHORT_API DeviceMesh {
   std::shared_ptr<const State> state_;
 };
 
-/// A mesh of all ranks, in their order. As the constructor of DeviceMesh; `device_type` is "cpu", "cuda" or another one of LibTorch's,
-/// without index. `axis_names`: {} or one per axis, all different (c10::Error).
+/// A mesh of all ranks, in their order. As the constructor of DeviceMesh; `device_type` is "cpu", "cuda" or another one
+/// of LibTorch's, without index. `axis_names`: {} or one per axis, all different (c10::Error).
 COHORT_API DeviceMesh init_device_mesh(const std::string& device_type, c10::IntArrayRef shape,
                                        const DeviceMesh::AxisNames& axis_names = {},
                                        const DeviceMeshOptions& options = {});

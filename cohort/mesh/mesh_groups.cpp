@@ -13,7 +13,8 @@ namespace {
 
 bool is_plain(const AxisBackend& backend) { return backend.backend.empty() && !backend.timeout; }
 
-// As in PyTorch, which on a machine with an accelerator gives an axis of all ranks a second group if the default one is Gloo's.
+// As in PyTorch, which on a machine with an accelerator gives an axis of all ranks a second group if the default one is
+// Gloo's.
 Group group_of_all_ranks() {
   if (comm::accelerator() && get_backend() == "gloo") return new_group({}, {.group_desc = "mesh_default"});
   return default_group();

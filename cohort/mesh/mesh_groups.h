@@ -8,7 +8,8 @@
 
 namespace cohort::mesh {
 
-/// The default group, made if there is none, and the device of this process. Throws c10::Error for more than the world's ranks.
+/// The default group, made if there is none, and the device of this process. Throws c10::Error for more than the
+/// world's ranks.
 void set_up_world(const std::string& device_type, int64_t num_ranks);
 
 /// What each axis of a mesh asks for, from options that name some of them. Throws c10::Error with PyTorch's texts.

@@ -1,7 +1,7 @@
 /// Layout: which entries of a list of ranks stand at which place of a mesh, as sizes and strides. Pure arithmetic.
 ///
-/// Follows torch/distributed/_mesh_layout.py and _pycute/layout.py, down to the normal form, because layouts decide whether
-/// two meshes are equal and what slicing accepts.
+/// Follows torch/distributed/_mesh_layout.py and _pycute/layout.py, down to the normal form, because layouts decide
+/// whether two meshes are equal and what slicing accepts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace cohort::mesh {
 
 /// One axis. Several sizes only where it joins axes that are no neighbours: (2, 2):(4, 1) stands for 0, 1, 4, 5.
 /// Always in normal form: no size is 1, and what can be one size is one. An axis of size 1 has none.
-struct AxisLayout {
+struct COHORT_TEST_API AxisLayout {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
 

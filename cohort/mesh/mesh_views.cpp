@@ -73,12 +73,12 @@ DeviceMesh DeviceMesh::flatten(const std::string& axis_name, const std::string& 
   const auto name = axis_name.empty() ? c10::Join("_", state_->names) : axis_name;
   if (ndim() == 1 && name == state_->names.front()) return *this;
   auto& root = *state_->root;
-  TORCH_CHECK_VALUE(position_of(root.names, name) == root.names.size(), name, " already exists for submesh of the ",
-                    DeviceMesh(mesh::make_state({.root = state_->root, .layout = root.layout, .names = root.names,
-                                                 .groups = {}}))
-                        .to_string(),
-                    ". The mesh_dim_names of submesh and flattened mesh are ", names_text(root.names),
-                    ". Please specify another valid mesh_dim_name.");
+  TORCH_CHECK_VALUE(
+      position_of(root.names, name) == root.names.size(), name, " already exists for submesh of the ",
+      DeviceMesh(mesh::make_state({.root = state_->root, .layout = root.layout, .names = root.names, .groups = {}}))
+          .to_string(),
+      ". The mesh_dim_names of submesh and flattened mesh are ", names_text(root.names),
+      ". Please specify another valid mesh_dim_name.");
   const Layout layout{mesh::joined(state_->layout)};
   const auto* known = root.find_flattened(name);
   if (!known) {

@@ -28,8 +28,8 @@ struct Shard {
   int64_t dim;
 };
 
-/// As Shard, of a dimension that a later axis cuts first: into `split_factor` pieces, of each of which every rank has one chunk.
-/// [StridedShard(0, 2), Shard(0)] is how FSDP over tensor parallelism shares out rows.
+/// As Shard, of a dimension that a later axis cuts first: into `split_factor` pieces, of each of which every rank has
+/// one chunk. [StridedShard(0, 2), Shard(0)] is how FSDP over tensor parallelism shares out rows.
 struct StridedShard {
   explicit StridedShard(int64_t dim, int64_t split_factor = 1) : dim(dim), split_factor(split_factor) {}
   bool operator==(const StridedShard&) const = default;
@@ -37,8 +37,8 @@ struct StridedShard {
   int64_t split_factor;
 };
 
-/// Each rank has a summand: the tensor is the reduction over the axis by "sum", "avg", "min", "max" or "product", or, of integers,
-/// by "band", "bor" or "bxor".
+/// Each rank has a summand: the tensor is the reduction over the axis by "sum", "avg", "min", "max" or "product", or,
+/// of integers, by "band", "bor" or "bxor".
 struct Partial {
   explicit Partial(std::string reduce_op = "sum") : reduce_op(std::move(reduce_op)) {}
   bool operator==(const Partial&) const = default;
@@ -83,8 +83,8 @@ class COHORT_API Placement {
 
 using Placements = std::vector<Placement>;
 
-/// Negative dims counted from the end of a tensor of `ndim` dimensions. Throws c10::IndexError, with PyTorch's text, for dims that
-/// are out of range.
+/// Negative dims counted from the end of a tensor of `ndim` dimensions. Throws c10::IndexError, with PyTorch's text,
+/// for dims that are out of range.
 COHORT_API Placements normalize_placements(const Placements& placements, int64_t ndim);
 /// As Python writes a tuple of them: "(Shard(dim=0), Replicate())".
 COHORT_API std::string to_string(const Placements& placements);

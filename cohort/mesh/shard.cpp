@@ -73,8 +73,7 @@ std::vector<IndexRanges> held_ranges(c10::IntArrayRef global_shape, c10::IntArra
   for (size_t axis = 0; axis < normal.size(); ++axis) {
     if (!normal[axis].is_shard_like()) continue;
     auto& ranges = held[normal[axis].dim()];
-    ranges =
-        select_ranges(ranges, shard_ranges(normal[axis], num_indices(ranges), mesh_shape[axis], coordinate[axis]));
+    ranges = select_ranges(ranges, shard_ranges(normal[axis], num_indices(ranges), mesh_shape[axis], coordinate[axis]));
   }
   return held;
 }
@@ -89,9 +88,7 @@ LocalPart compute_local_shape_and_global_offset(c10::IntArrayRef global_shape, c
       return placement.is_shard_like() && placement.dim() == static_cast<int64_t>(dim);
     });
     part.shape.push_back(num_indices(held[dim]));
-    part.offset.push_back(!is_sharded         ? 0
-                          : held[dim].empty() ? global_shape[dim]
-                                              : held[dim].front().begin);
+    part.offset.push_back(!is_sharded ? 0 : held[dim].empty() ? global_shape[dim] : held[dim].front().begin);
   }
   return part;
 }

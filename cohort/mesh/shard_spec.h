@@ -1,5 +1,5 @@
-/// ShardSpec: a tensor that lies in parts on a mesh, described without its data: what state dicts, checkpoints, optimizers and
-/// clipping ask about a parameter. With the data: sharded_tensor.h.
+/// ShardSpec: a tensor that lies in parts on a mesh, described without its data: what state dicts, checkpoints,
+/// optimizers and clipping ask about a parameter. With the data: sharded_tensor.h.
 ///
 /// A value. Local: everything is computed from the description. Follows torch/distributed/tensor/_dtensor_spec.py.
 #pragma once
@@ -19,7 +19,8 @@ namespace cohort {
 
 class COHORT_API ShardSpec {
  public:
-  /// `placements`: one per axis of the mesh; `shape` and `stride` are those of the whole tensor, and without a stride it is contiguous.
+  /// `placements`: one per axis of the mesh; `shape` and `stride` are those of the whole tensor, and without a stride
+  /// it is contiguous.
   /// Throws c10::ValueError for another number of placements, c10::IndexError for a dim that the tensor does not have,
   /// c10::ValueError for Partials of different reductions, other than "sum" with "avg".
   ShardSpec(DeviceMesh mesh, const Placements& placements, std::vector<int64_t> shape, c10::ScalarType dtype,

@@ -124,8 +124,8 @@ at::Tensor ShardedTensor::full_tensor() const {
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     if (!placements[axis].is_partial() || result.numel() == 0) continue;
     result = result.clone(at::MemoryFormat::Contiguous);
-    all_reduce(result, {.op = reduce_op_named(placements[axis].reduce_op()),
-                        .group = mesh.group(static_cast<int64_t>(axis))});
+    all_reduce(result,
+               {.op = reduce_op_named(placements[axis].reduce_op()), .group = mesh.group(static_cast<int64_t>(axis))});
   }
   for (size_t axis = placements.size(); axis-- > 0;) {
     if (!placements[axis].is_shard_like()) continue;
@@ -152,8 +152,8 @@ ShardedTensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh
   } else {
     for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {
       const Step step{mesh, axis, spec.placements()[axis]};
-      local = step.placement.is_shard_like() ? scatter_axis(step, local, src_rank)
-                                             : replicate_axis(step, local, src_rank);
+      local =
+          step.placement.is_shard_like() ? scatter_axis(step, local, src_rank) : replicate_axis(step, local, src_rank);
       if (step.placement.is_partial()) local = partition(step, local);
     }
   }

@@ -9,6 +9,7 @@ void run_data();
 void run_checkpoints();
 void run_data_parallel();
 void run_optimizers();
+void run_device_mesh();
 void run_memory();
 
 }  // namespace guide

@@ -14,12 +14,13 @@ int main(int argc, char** argv) {
                                                    {"checkpoints", guide::run_checkpoints},
                                                    {"data_parallel", guide::run_data_parallel},
                                                    {"optimizers", guide::run_optimizers},
+                                                   {"device_mesh", guide::run_device_mesh},
                                                    {"memory", guide::run_memory}};
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
-    std::fprintf(
-        stderr,
-        "give it the name of a page: collectives, ddp, data, checkpoints, data_parallel, optimizers or memory\n");
+    std::fprintf(stderr,
+                 "give it the name of a page: collectives, ddp, data, checkpoints, data_parallel, optimizers, "
+                 "device_mesh or memory\n");
     return 2;
   }
   page->second();

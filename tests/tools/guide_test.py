@@ -37,6 +37,8 @@ PAGES = {
     "optimizers": ("examples/guide/optimizers.cpp", [
         "parallel/optim/clip_grad.h", "parallel/optim/average_parameters.h", "parallel/optim/model_averager.h",
         "parallel/optim/post_local_sgd_optimizer.h"]),
+    "device_mesh": ("examples/guide/device_mesh.cpp", [
+        "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

@@ -203,7 +203,7 @@ WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument 
   c10d::GatherOptions engine_options;
   engine_options.rootRank = to_group_rank(options.group, dst);
   engine_options.asyncOp = options.async_op;
-  const bool is_root = engine_options.rootRank == get_rank(options.group);
+  const bool is_root = engine_options.rootRank == backend->getRank();
   auto output_lists = root_list(outputs, input, options.group, is_root, "gather", "outputs");
   auto inputs = real_list(input);
   return finish(backend->gather(output_lists, inputs, engine_options), options.async_op);
@@ -218,7 +218,7 @@ WorkPtr scatter(const at::Tensor& output, const TensorList& inputs, RankArgument
   c10d::ScatterOptions engine_options;
   engine_options.rootRank = to_group_rank(options.group, src);
   engine_options.asyncOp = options.async_op;
-  const bool is_root = engine_options.rootRank == get_rank(options.group);
+  const bool is_root = engine_options.rootRank == backend->getRank();
   auto input_lists = root_list(inputs, output, options.group, is_root, "scatter", "inputs");
   auto outputs = real_list(output);
   return finish(backend->scatter(outputs, input_lists, engine_options), options.async_op);
