@@ -64,8 +64,11 @@ void show_tensors(const DeviceMesh& mesh) {
       const auto tensor = at::arange(35, at::kDouble).view({7, 5}) + (is_sent ? 100 * mesh.rank() : 0);
       const auto src_rank = is_sent ? std::optional(0) : std::nullopt;
       const auto sharded = cohort::distribute_tensor(tensor, mesh, {first, second}, src_rank);
+      // Nor does it put all of this one together again.
+      const bool is_whole = !(first.is_strided_shard() && second.is_shard_like() && second.dim() == 0);
+      const auto full = is_whole ? values(sharded.full_tensor()) : "";
       std::cout << "tensor " << cohort::to_string(sharded.spec.placements()) << " " << values(sharded.local) << " full "
-                << values(sharded.full_tensor()) << " shards " << sharded.spec.num_shards() << "\n";
+                << full << " shards " << sharded.spec.num_shards() << "\n";
     }
   }
 }
