@@ -91,13 +91,16 @@ COHORT_WORKER(groups_once) {
   REQUIRE(dp.group("dp_tp") == default_group());
   REQUIRE(mesh.flatten("dp_tp") == flat && dp.flatten() == dp);
   REQUIRE(flat["dp_tp"] == flat);
+  const auto row = mesh["tp"].flatten("row");
+  REQUIRE(get_pg_count() == before + 1 && row.group() != mesh.group("tp"));
+  REQUIRE(mesh["tp"].flatten("row").group() == row.group() && get_pg_count() == before + 1);
 
   const auto three = init_device_mesh("cpu", {4}, {"all"}).unflatten("all", {2, 2}, {"a", "b"});
-  REQUIRE(get_pg_count() == before + 2);
+  REQUIRE(get_pg_count() == before + 3);
   require_lines(three);
   REQUIRE(three == DeviceMesh(three));
   const auto both = DeviceMesh::concatenate({three["a"], three["b"]});
-  REQUIRE(both == three && both.group("b") == three.group("b") && get_pg_count() == before + 2);
+  REQUIRE(both == three && both.group("b") == three.group("b") && get_pg_count() == before + 3);
   barrier();
 }
 
