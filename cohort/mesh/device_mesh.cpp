@@ -113,17 +113,17 @@ const comm::GroupRecord* known_record(const Group& group) {
 
 }  // namespace
 
-DeviceMesh::DeviceMesh(std::string device_type, const at::Tensor& mesh, AxisNames axis_names,
+DeviceMesh::DeviceMesh(std::string device_type, const at::Tensor& mesh, const AxisNames& axis_names,
                        const DeviceMeshOptions& options)
     : state_(new_mesh(std::move(device_type), numbers_in(mesh), mesh.sizes().vec(), axis_names, options)) {}
 
-DeviceMesh::DeviceMesh(std::string device_type, const std::vector<int64_t>& mesh, AxisNames axis_names,
+DeviceMesh::DeviceMesh(std::string device_type, const std::vector<int64_t>& mesh, const AxisNames& axis_names,
                        const DeviceMeshOptions& options)
     : state_(new_mesh(std::move(device_type), mesh, {static_cast<int64_t>(mesh.size())}, axis_names, options)) {}
 
-DeviceMesh::DeviceMesh(std::string device_type, const std::vector<std::vector<int64_t>>& mesh, AxisNames axis_names,
-                       const DeviceMeshOptions& options)
-    : DeviceMesh(std::move(device_type), tensor_of_lists(mesh), std::move(axis_names), options) {}
+DeviceMesh::DeviceMesh(std::string device_type, const std::vector<std::vector<int64_t>>& mesh,
+                       const AxisNames& axis_names, const DeviceMeshOptions& options)
+    : DeviceMesh(std::move(device_type), tensor_of_lists(mesh), axis_names, options) {}
 
 DeviceMesh init_device_mesh(const std::string& device_type, c10::IntArrayRef shape,
                             const DeviceMesh::AxisNames& axis_names, const DeviceMeshOptions& options) {
@@ -142,7 +142,7 @@ DeviceMesh init_device_mesh(const std::string& device_type, c10::IntArrayRef sha
   return DeviceMesh(device_type, tensor_of(ranks, shape.vec()), axis_names, options);
 }
 
-DeviceMesh DeviceMesh::from_group(const Group& group, std::string device_type, AxisNames axis_names,
+DeviceMesh DeviceMesh::from_group(const Group& group, std::string device_type, const AxisNames& axis_names,
                                   const std::optional<at::Tensor>& mesh) {
   std::vector<int64_t> ranks;
   if (const auto* record = known_record(group)) {
@@ -160,8 +160,8 @@ DeviceMesh DeviceMesh::from_group(const Group& group, std::string device_type, A
   return DeviceMesh(root_state(root, {group ? group : default_group()}));
 }
 
-DeviceMesh DeviceMesh::from_group(const std::vector<Group>& groups, std::string device_type, AxisNames axis_names,
-                                  const std::optional<at::Tensor>& mesh) {
+DeviceMesh DeviceMesh::from_group(const std::vector<Group>& groups, std::string device_type,
+                                  const AxisNames& axis_names, const std::optional<at::Tensor>& mesh) {
   TORCH_CHECK_VALUE(!groups.empty(), "Expects at least one ProcessGroup to be passed");
   TORCH_CHECK_VALUE(mesh, "Must pass mesh if passing multiple ProcessGroups");
   TORCH_CHECK_VALUE(!axis_names.empty(), "Must pass mesh_dim_names if passing multiple ProcessGroups");

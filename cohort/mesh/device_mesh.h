@@ -23,6 +23,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
@@ -65,20 +66,20 @@ class COHORT_API DeviceMesh {
   /// device (device.h).
   /// Throws c10::Error for a mesh larger than the world, or not as many names as axes; c10::ValueError for a mesh
   /// without ranks or with a rank twice.
-  DeviceMesh(std::string device_type, const at::Tensor& mesh, AxisNames axis_names = {},
+  DeviceMesh(std::string device_type, const at::Tensor& mesh, const AxisNames& axis_names = {},
              const DeviceMeshOptions& options = {});
   /// The same from lists: DeviceMesh("cpu", {0, 1}) and DeviceMesh("cpu", {{0, 1}, {2, 3}}).
-  DeviceMesh(std::string device_type, const std::vector<int64_t>& mesh, AxisNames axis_names = {},
+  DeviceMesh(std::string device_type, const std::vector<int64_t>& mesh, const AxisNames& axis_names = {},
              const DeviceMeshOptions& options = {});
-  DeviceMesh(std::string device_type, const std::vector<std::vector<int64_t>>& mesh, AxisNames axis_names = {},
+  DeviceMesh(std::string device_type, const std::vector<std::vector<int64_t>>& mesh, const AxisNames& axis_names = {},
              const DeviceMeshOptions& options = {});
 
   /// A mesh of one axis whose group exists. Local. `mesh`, if given, must be the group's ranks (c10::ValueError).
-  static DeviceMesh from_group(const Group& group, std::string device_type, AxisNames axis_names = {},
+  static DeviceMesh from_group(const Group& group, std::string device_type, const AxisNames& axis_names = {},
                                const std::optional<at::Tensor>& mesh = std::nullopt);
   /// One group per axis. Local. `mesh` and `axis_names` are required (c10::ValueError). Groups that init_process_group
   /// does not know will do: without a default group this rank stands where its ranks in the groups say.
-  static DeviceMesh from_group(const std::vector<Group>& groups, std::string device_type, AxisNames axis_names,
+  static DeviceMesh from_group(const std::vector<Group>& groups, std::string device_type, const AxisNames& axis_names,
                                const std::optional<at::Tensor>& mesh);
 
   /// The axis `axis_name` alone, with its group: the line of ranks that this rank is in. Also of a name that flatten()
