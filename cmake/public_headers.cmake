@@ -92,6 +92,8 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/optim/average_parameters.h
     cohort/parallel/optim/model_averager.h
     cohort/parallel/optim/post_local_sgd_optimizer.h
+    cohort/parallel/zero/ddp_zero_hook.h
+    cohort/parallel/zero/zero_redundancy_optimizer.h
     cohort/train/progress.h
     cohort/train/schedule.h
     cohort/train/text_split.h)

@@ -19,10 +19,10 @@ const char* in_words(Purpose purpose) {
       return "ddp::Reducer's agreement on buckets before a step";
     case Purpose::kReducerGradients:
       return "ddp::Reducer's exchange of gradients in a backward pass";
-    case Purpose::kFsdpForward:
-      return "FullySharded's meeting before a forward pass";
-    case Purpose::kFsdpBackward:
-      return "FullySharded's meeting at the end of a backward pass";
+    case Purpose::kZeroParameters:
+      return "ZeroRedundancyOptimizer's exchange of parameters in a step";
+    case Purpose::kFsdpMeeting:
+      return "FullySharded's meeting before a forward pass or at the end of a backward pass";
   }
   return "";
 }

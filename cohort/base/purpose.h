@@ -15,8 +15,8 @@ enum class Purpose : uint8_t {
   kDdpGradients,
   kReducerBuckets,
   kReducerGradients,
-  kFsdpForward,
-  kFsdpBackward,
+  kZeroParameters,
+  kFsdpMeeting,
 };
 constexpr int kNumPurposes = 8;
 

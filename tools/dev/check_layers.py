@@ -40,7 +40,8 @@ ROOMS = {
         "report": [],
     },
     "parallel": {"module": [], "functional": [], "optim": ["module"], "data_parallel": ["module"], "ddp": ["module", "functional"],
-                 "fsdp": ["module"]},
+                 "fsdp": ["module"],
+                 "zero": ["module", "optim", "ddp"]},
     "data": {"datasets": [], "loader": ["datasets"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]

@@ -80,7 +80,7 @@ void RootPass::finish_backward() {
 void RootPass::meet(Phase phase) {
   if (process_group_->getSize() == 1) return;
   const at::NoGradGuard no_grad;
-  const base::CalledFor purpose(phase == Phase::kBackward ? base::Purpose::kFsdpBackward : base::Purpose::kFsdpForward);
+  const base::CalledFor purpose(base::Purpose::kFsdpMeeting);
   *own_.mutable_data_ptr<int64_t>() = static_cast<int64_t>(phase);
   all_gather_single(all_, own_, {.group = process_group_});
   const auto* const theirs = all_.const_data_ptr<int64_t>();
