@@ -18,6 +18,7 @@
 #include <cohort/models/gpt.h>
 #include <cohort/models/ngram.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
+#include <cohort/parallel/zero/zero_redundancy_optimizer.h>
 #include <cohort/train/progress.h>
 #include <cohort/train/schedule.h>
 #include <cohort/train/text_split.h>
@@ -47,6 +48,7 @@ struct Settings {
   std::string checkpoint = "train_gpt.safetensors";
   std::string log;
   bool resume = false, auto_resume = false;
+  bool zero = false;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
   double dropout = 0.0;
   int64_t steps = 2400, batch_size = 8, accumulate = 1;
@@ -158,7 +160,10 @@ class Trainer {
 
  private:
   static GPT make_net(const Settings& settings);
-  torch::optim::AdamW make_optimizer();
+  std::unique_ptr<torch::optim::Optimizer> make_optimizer();
+  cohort::ZeroRedundancyOptimizer* zero() const {
+    return dynamic_cast<cohort::ZeroRedundancyOptimizer*>(optimizer_.get());
+  }
   double run_step(Batches& batches);
   cohort::checkpoint::FileMetadata config() const;
   void save_checkpoint();
@@ -171,7 +176,7 @@ class Trainer {
   int rank_, world_size_;
   GPT net_;
   cohort::DistributedDataParallel<cohort::models::GPTImpl> model_;
-  torch::optim::AdamW optimizer_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
   bool is_resumed_;
   int64_t step_ = 0;
 };
@@ -187,14 +192,18 @@ GPT Trainer::make_net(const Settings& settings) {
   return net;
 }
 
-torch::optim::AdamW Trainer::make_optimizer() {
+std::unique_ptr<torch::optim::Optimizer> Trainer::make_optimizer() {
+  using torch::optim::AdamW;
   using torch::optim::AdamWOptions;
   const auto groups = cohort::models::decay_groups(model_->parameters());
   const AdamWOptions options = AdamWOptions(settings_.learning_rate).betas({0.9, 0.95});
-  return torch::optim::AdamW(
-      {{groups.decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(settings_.weight_decay))},
-       {groups.not_decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0.0))}},
-      options);
+  std::vector<torch::optim::OptimizerParamGroup> param_groups{
+      {groups.decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(settings_.weight_decay))},
+      {groups.not_decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0.0))}};
+  if (!settings_.zero) return std::make_unique<AdamW>(std::move(param_groups), options);
+  const auto make = [options](auto own) { return std::make_unique<AdamW>(std::move(own), options); };
+  return std::make_unique<cohort::ZeroRedundancyOptimizer>(
+      std::move(param_groups), make, cohort::ZeroOptions{.parameters_as_bucket_view = true});
 }
 
 void Trainer::train() {
@@ -212,7 +221,7 @@ void Trainer::train() {
   const auto is_due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0; };
   while (step_ < last_step) {
     const double rate = schedule.at(step_);
-    cohort::train::set_learning_rate(optimizer_, rate);
+    cohort::train::set_learning_rate(*optimizer_, rate);
     const double own_loss = run_step(batches);
     ++step_;
     if (is_due(settings_.log_every) || step_ == last_step) {
@@ -235,7 +244,7 @@ void Trainer::train() {
 
 double Trainer::run_step(Batches& batches) {
   double sum = 0.0;
-  optimizer_.zero_grad();
+  optimizer_->zero_grad();
   for (int64_t i = 0; i < settings_.accumulate; ++i) {
     const auto [inputs, targets] = batches.next();
     const auto step = [&] {
@@ -251,7 +260,7 @@ double Trainer::run_step(Batches& batches) {
     }
   }
   if (settings_.clip > 0.0) torch::nn::utils::clip_grad_norm_(model_->parameters(), settings_.clip);
-  optimizer_.step();
+  optimizer_->step();
   return sum;
 }
 
@@ -277,10 +286,12 @@ void Trainer::save_checkpoint() {
   const at::Tensor own_state = cohort::checkpoint::rng_state();
   const at::Tensor states = at::empty({world_size_ * own_state.numel()}, own_state.options());
   cohort::all_gather_single(states, own_state);
+  if (zero()) zero()->consolidate_state_dict();
   if (rank_ != 0) return;
   cohort::checkpoint::TrainingProgress progress{.step = step_, .metadata = config()};
   progress.extra.insert("random_states", states.view({world_size_, -1}));
-  cohort::checkpoint::save_checkpoint(settings_.checkpoint, *net_, &optimizer_, progress);
+  cohort::checkpoint::save_checkpoint(settings_.checkpoint, *net_, zero() ? &zero()->state_dict() : optimizer_.get(),
+                                      progress);
 }
 
 // Every rank reads the file.
@@ -297,8 +308,10 @@ void Trainer::load_checkpoint() {
     TORCH_CHECK_VALUE(found->second == value, flag, ": \"", path, "\" was made with ", name, " ", found->second,
                       ", this run has ", value, "; give the same flags and text");
   }
-  const cohort::checkpoint::TrainingProgress progress =
-      cohort::checkpoint::load_checkpoint(path, *net_, &optimizer_, cohort::checkpoint::RestoreRng::kNo);
+  const auto whole = zero() ? zero()->whole_optimizer() : nullptr;
+  const cohort::checkpoint::TrainingProgress progress = cohort::checkpoint::load_checkpoint(
+      path, *net_, whole ? whole.get() : optimizer_.get(), cohort::checkpoint::RestoreRng::kNo);
+  if (whole) zero()->load_state_dict(*whole);
   step_ = progress.step;
   const at::Tensor& states = progress.extra["random_states"];
   if (states.size(0) == world_size_) {
@@ -409,6 +422,7 @@ void add_flags(CLI::App& app, Settings& settings) {
   app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
   app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
   app.add_flag("--resume", settings.resume, "go on from the checkpoint");
+  app.add_flag("--zero", settings.zero, "divide the optimizer's state among the ranks");
   app.add_flag("--auto-resume", settings.auto_resume,
                "go on from the checkpoint if there is one, otherwise start afresh");
   app.add_option("--log", settings.log, "file for the losses, one JSON object per line");

@@ -8,7 +8,6 @@
 
 #include "cohort/base/log.h"
 #include "cohort/base/purpose.h"
-#include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
 #include "cohort/parallel/zero/partition.h"
@@ -47,11 +46,11 @@ bool runs_in_caller(const Group& group, const c10::Device& device) {
 
 class ZeroJoinHook final : public JoinHook {
  public:
-  explicit ZeroJoinHook(ZeroRedundancyOptimizer& optimizer) : optimizer_(optimizer) {}
-  void main_hook() override { optimizer_.step(); }
+  explicit ZeroJoinHook(std::function<void()> step) : step_(std::move(step)) {}
+  void main_hook() override { step_(); }
 
  private:
-  ZeroRedundancyOptimizer& optimizer_;
+  std::function<void()> step_;
 };
 
 }  // namespace
@@ -206,8 +205,14 @@ at::Tensor ZeroRedundancyOptimizer::step(LossClosure closure) {
     base::log_warning("`step()` should not be included in the training loop when `overlap_with_ddp=True`");
     return {};
   }
-  adopt_groups();
   const auto announcement = Join::notify_join_context(*this);
+  auto loss = step_and_sync(std::move(closure));
+  if (announcement) announcement->wait();
+  return loss;
+}
+
+at::Tensor ZeroRedundancyOptimizer::step_and_sync(LossClosure closure) {
+  adopt_groups();
   rebuild_after_trainability_changed();
   at::Tensor loss;
   {
@@ -215,7 +220,6 @@ at::Tensor ZeroRedundancyOptimizer::step(LossClosure closure) {
     loss = local_->step(std::move(closure));
   }
   sync_params();
-  if (announcement) announcement->wait();
   return loss;
 }
 
@@ -263,8 +267,7 @@ void ZeroRedundancyOptimizer::step_part(const ParamList& params, ParamList gradi
 void ZeroRedundancyOptimizer::consolidate_state_dict(int to) {
   adopt_groups();
   whole_.reset();
-  BytesList parts(rank_ == to ? world_size_ : 0);
-  gather_object(zero::bytes_of(*local_), rank_ == to ? &parts : nullptr, group_rank(to), {.group = group_});
+  auto parts = gather_bytes(zero::bytes_of(*local_), to);
   if (rank_ != to) return;
   auto whole = whole_optimizer();
   for (int rank = 0; rank < world_size_; ++rank) {
@@ -273,6 +276,28 @@ void ZeroRedundancyOptimizer::consolidate_state_dict(int to) {
     zero::move_state(*part, *whole);
   }
   whole_ = std::move(whole);
+}
+
+// By broadcasts, as PyTorch does, one rank after the other.
+std::vector<std::string> ZeroRedundancyOptimizer::gather_bytes(std::string own, int to) const {
+  TORCH_CHECK_VALUE(to >= 0 && to < world_size_, "consolidate_state_dict: rank ", to, " is not one of the group's ",
+                    world_size_);
+  std::vector<std::string> parts(rank_ == to ? world_size_ : 0);
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (rank == to) continue;
+    const auto size = at::full({1}, static_cast<int64_t>(own.size()), at::TensorOptions(at::kLong).device(device_));
+    broadcast(size, group_rank(rank), {.group = group_});
+    const auto count = size.item<int64_t>();
+    const auto options = at::TensorOptions(at::kByte).device(device_);
+    const auto bytes = rank_ == rank ? at::from_blob(own.data(), {count}, at::kByte).to(options, false, /*copy=*/true)
+                                     : at::empty({count}, options);
+    broadcast(bytes, group_rank(rank), {.group = group_});
+    if (rank_ != to) continue;
+    const auto on_host = bytes.cpu();
+    parts[rank].assign(static_cast<const char*>(on_host.data_ptr()), count);
+  }
+  if (rank_ == to) parts[rank_] = std::move(own);
+  return parts;
 }
 
 std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::whole_optimizer() const {
@@ -329,7 +354,9 @@ void ZeroRedundancyOptimizer::load(torch::serialize::InputArchive& archive) {
 }
 
 std::unique_ptr<JoinHook> ZeroRedundancyOptimizer::join_hook(const JoinOptions&) {
-  return std::make_unique<ZeroJoinHook>(*this);
+  return std::make_unique<ZeroJoinHook>([this] {
+    if (!overlap_with_ddp_) step_and_sync(nullptr);
+  });
 }
 
 }  // namespace cohort

@@ -25,6 +25,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -130,7 +131,10 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   void rebuild_after_trainability_changed();
   std::vector<bool> trainability() const;
   void build_param_buckets();
+  at::Tensor step_and_sync(LossClosure closure);
   void sync_params();
+  // On rank `to` those of each rank, elsewhere nothing.
+  std::vector<std::string> gather_bytes(std::string own, int to) const;
   // Updates these by the local optimizer, all of them its own, as if these were their gradients.
   void step_part(const std::vector<at::Tensor>& params, std::vector<at::Tensor> gradients);
 

@@ -306,6 +306,18 @@ def test_train_gpt_accumulates_to_the_same_step(text_folder, tmp_path):
         assert twice[step] == pytest.approx(loss, rel=1e-4)
 
 
+def test_train_gpt_with_its_optimizer_divided(whole_run, text_folder, tmp_path):
+    """The same losses, and checkpoints that runs with and without --zero exchange."""
+    train_gpt(tmp_path, text_folder, "--steps", 24, "--stop-at", 8, "--zero")
+    train_gpt(tmp_path, text_folder, "--steps", 24, "--stop-at", 16, "--resume")
+    train_gpt(tmp_path, text_folder, "--steps", 24, "--resume", "--zero")
+    assert logged(tmp_path) == logged(whole_run[0])
+    from safetensors.torch import load_file
+    ours, whole = (load_file(folder / "train_gpt.safetensors") for folder in (tmp_path, whole_run[0]))
+    assert ours.keys() == whole.keys()
+    assert all(ours[name].equal(whole[name]) for name in whole)
+
+
 def test_train_gpt_in_one_process_without_a_launcher(text_folder, tmp_path):
     code, out, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, cwd=tmp_path)
     assert code == 0, err

@@ -36,7 +36,6 @@ TEST(ZeroFailure, ARankThatDiesInAStepIsNamed) {
       EXPECT_THAT(results[rank].output,
                   testing::ContainsRegex("broadcast #[0-9]+ on group \"default_pg\" failed"));
       EXPECT_THAT(results[rank].output, testing::ContainsRegex("caused by: " + test::process_regex(1)));
-      EXPECT_THAT(results[rank].output, testing::HasSubstr("the ranks do not take the same steps"));
     }
   }
 }
