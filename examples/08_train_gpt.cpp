@@ -202,8 +202,8 @@ std::unique_ptr<torch::optim::Optimizer> Trainer::make_optimizer() {
       {groups.not_decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0.0))}};
   if (!settings_.zero) return std::make_unique<AdamW>(std::move(param_groups), options);
   const auto make = [options](auto own) { return std::make_unique<AdamW>(std::move(own), options); };
-  return std::make_unique<cohort::ZeroRedundancyOptimizer>(
-      std::move(param_groups), make, cohort::ZeroOptions{.parameters_as_bucket_view = true});
+  return std::make_unique<cohort::ZeroRedundancyOptimizer>(std::move(param_groups), make,
+                                                           cohort::ZeroOptions{.parameters_as_bucket_view = true});
 }
 
 void Trainer::train() {

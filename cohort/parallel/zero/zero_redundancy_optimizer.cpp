@@ -78,7 +78,8 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blan
   local_ = make_optimizer_(groups_of(rank_));
   if (overlap_with_ddp_ && options.parameters_as_bucket_view) {
     base::log_warning(
-        "`parameters_as_bucket_view=True` will be ignored since `overlap_with_ddp=True`; instead, a different bucketing "
+        "`parameters_as_bucket_view=True` will be ignored since `overlap_with_ddp=True`; instead, a different "
+        "bucketing "
         "strategy will be used");
   }
   is_trainable_ = trainability();
@@ -100,9 +101,10 @@ void ZeroRedundancyOptimizer::check_params(const ParamList& params) const {
     TORCH_CHECK_VALUE(!all.front().is_sparse(),
                       "ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got ",
                       first);
-    TORCH_CHECK_VALUE(name == first,
-                      "ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got both ",
-                      first, " and ", name);
+    TORCH_CHECK_VALUE(
+        name == first,
+        "ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got both ", first,
+        " and ", name);
   }
 }
 

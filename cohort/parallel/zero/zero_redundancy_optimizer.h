@@ -109,8 +109,8 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   /// [rank][group]: who owns what.
   const std::vector<std::vector<std::vector<at::Tensor>>>& partition() const { return partition_; }
 
-  /// The hook makes a step(). "Gradients must be properly set before": those of a rank whose data has ended are otherwise those of
-  /// its last step. With overlap_with_ddp they come from the reduction; DistributedDataParallel is then the first in the Join.
+  /// The hook makes a step(). "Gradients must be properly set before": those of a rank whose data has ended are otherwise those
+  /// of its last step. With overlap_with_ddp they come from the reduction; DistributedDataParallel is then the first in the Join.
   std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;
   c10::Device join_device() const override { return device_; }
   Group join_process_group() const override { return group_; }

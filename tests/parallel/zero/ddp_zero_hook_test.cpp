@@ -64,8 +64,8 @@ Parameters train(int rank, const Group& group, test::MakeOptimizer make, const O
     for (int i = 0; i < run.micro_batches; ++i) {
       std::unique_ptr<NoSync> local;
       if (i + 1 < run.micro_batches) local.reset(new NoSync(ddp->no_sync()));
-      const auto loss = torch::mse_loss(ddp(test::batch_of(rank, 10 * step + i)),
-                                        test::batch_of(100 + rank, 10 * step + i, 4));
+      const auto loss =
+          torch::mse_loss(ddp(test::batch_of(rank, 10 * step + i)), test::batch_of(100 + rank, 10 * step + i, 4));
       loss.backward();
       results.push_back(loss.detach());
     }
@@ -116,7 +116,8 @@ TEST(ZeroHook, KeepsOnlyTheOwnPartOfTheState) {
     ZeroRedundancyOptimizer zero(ddp->parameters(), test::make_adam,
                                  {.process_group = group, .overlap_with_ddp = true});
     register_hook(ddp, group, zero, Way::kInterleaved, allreduce_hook);
-    for (int step = 0; step < 3; ++step) torch::mse_loss(ddp(test::batch_of(rank, step)), torch::zeros({4, 4})).backward();
+    for (int step = 0; step < 3; ++step)
+      torch::mse_loss(ddp(test::batch_of(rank, step)), torch::zeros({4, 4})).backward();
     int64_t num_elements = 0;
     for (const auto& own : zero.partition()[rank].front()) num_elements += own.numel();
     REQUIRE(test::num_state_bytes(zero.optim()) == 2 * 4 * num_elements);
@@ -201,16 +202,18 @@ TEST(ZeroHook, WhatItRefusesMessage) {
 
     auto hook = hook_with_zero_step_interleaved(allreduce_hook, zero);
     GradBucket second(1, 2, torch::ones({3}), {parameter});
-    REQUIRE_EQUAL(error_of([&] { hook(group, second); }),
-                  "a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot be used with "
-                  "skip_all_reduce_unused_params, nor after a step that failed.");
+    REQUIRE_EQUAL(
+        error_of([&] { hook(group, second); }),
+        "a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot be used with "
+        "skip_all_reduce_unused_params, nor after a step that failed.");
     GradBucket first(0, 2, torch::ones({3}), {parameter});
     hook(group, first);
     REQUIRE(error_of([&] { hook(group, first); }).starts_with("a hook with ZeRO's step must see every bucket"));
     parameter.requires_grad_(false);
-    REQUIRE_EQUAL(error_of([&] { hook(group, first); }),
-                  "ZeroRedundancyOptimizer with `overlap_with_ddp=True` does not support changing parameter trainability "
-                  "at run time");
+    REQUIRE_EQUAL(
+        error_of([&] { hook(group, first); }),
+        "ZeroRedundancyOptimizer with `overlap_with_ddp=True` does not support changing parameter trainability "
+        "at run time");
   });
 }
 

@@ -40,7 +40,8 @@ inline ParamGroups two_groups(const Parameters& parameters, MakeOptimizer make) 
   ParamGroups groups{Parameters(), Parameters()};
   for (const auto& parameter : parameters) groups[parameter.dim() == 1].params().push_back(parameter);
   if (make == make_adamw) {
-    groups[1].set_options(std::make_unique<torch::optim::AdamWOptions>(torch::optim::AdamWOptions(0.03).weight_decay(0.2)));
+    groups[1].set_options(
+        std::make_unique<torch::optim::AdamWOptions>(torch::optim::AdamWOptions(0.03).weight_decay(0.2)));
   }
   return groups;
 }

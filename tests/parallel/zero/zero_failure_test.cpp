@@ -33,8 +33,7 @@ TEST(ZeroFailure, ARankThatDiesInAStepIsNamed) {
     EXPECT_EQ(results[1].exit_code, -SIGKILL);
     for (const int rank : {0, 2}) {
       EXPECT_FALSE(results[rank].timed_out);
-      EXPECT_THAT(results[rank].output,
-                  testing::ContainsRegex("broadcast #[0-9]+ on group \"default_pg\" failed"));
+      EXPECT_THAT(results[rank].output, testing::ContainsRegex("broadcast #[0-9]+ on group \"default_pg\" failed"));
       EXPECT_THAT(results[rank].output, testing::ContainsRegex("caused by: " + test::process_regex(1)));
     }
   }

@@ -154,15 +154,17 @@ TEST(Zero, ChangedTrainabilityMessage) {
     testing::internal::CaptureStderr();
     zero.step();
     zero.step();
-    REQUIRE_EQUAL(testing::internal::GetCapturedStderr(),
-                  "[cohort] warning: ZeroRedundancyOptimizer detected that the trainable parameters changed; rebuilding "
-                  "the parameter buckets if enabled\n");
+    REQUIRE_EQUAL(
+        testing::internal::GetCapturedStderr(),
+        "[cohort] warning: ZeroRedundancyOptimizer detected that the trainable parameters changed; rebuilding "
+        "the parameter buckets if enabled\n");
   });
 }
 
 TEST(Zero, BucketsKeepTheLayoutOfParameters) {
   run_rank_threads(2, [](int rank, const Group& group) {
-    const auto wide = torch::arange(48.0).view({2, 3, 2, 4}).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
+    const auto wide =
+        torch::arange(48.0).view({2, 3, 2, 4}).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
     const auto gaps = torch::arange(12.0).view({3, 4}).narrow(1, 0, 2).requires_grad_();
     const auto strides = wide.strides().vec();
     auto zero = plain_sgd({wide, gaps}, group, /*has_buckets=*/true, 0.5);
@@ -198,8 +200,8 @@ TEST(Zero, GroupsThatAreAddedLater) {
       for (const bool by_base : {false, true}) {
         const Parameters params{leaf(4), leaf(3), leaf(2), leaf(6)};
         auto zero = plain_sgd({params[0], params[1]}, group, has_buckets);
-        torch::optim::OptimizerParamGroup late({params[2], params[3]},
-                                               std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(10)));
+        torch::optim::OptimizerParamGroup late(
+            {params[2], params[3]}, std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(10)));
         if (by_base) {
           static_cast<torch::optim::Optimizer&>(zero).add_param_group(late);
         } else {
@@ -329,7 +331,8 @@ TEST(Zero, ParametersThatItRefusesMessage) {
     REQUIRE_EQUAL(error_with({Parameters{torch::zeros({2, 2}).to_sparse()}}),
                   "ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got "
                   "torch.sparse.FloatTensor");
-    REQUIRE_EQUAL(error_with({Parameters{a}, Parameters{a}}), "some parameters appear in more than one parameter group");
+    REQUIRE_EQUAL(error_with({Parameters{a}, Parameters{a}}),
+                  "some parameters appear in more than one parameter group");
 
     auto zero = plain_sgd({a}, group);
     REQUIRE_EQUAL(error_of([&] { zero.add_param_group(Parameters{a}); }),
@@ -339,9 +342,10 @@ TEST(Zero, ParametersThatItRefusesMessage) {
                   "torch.FloatTensor and torch.HalfTensor");
     REQUIRE(zero.param_groups().size() == 1);
     zero.add_parameters({leaf(3)});
-    REQUIRE_EQUAL(error_of([&] { zero.step(); }),
-                  "ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among the ranks. "
-                  "Use add_param_group for further ones.");
+    REQUIRE_EQUAL(
+        error_of([&] { zero.step(); }),
+        "ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among the ranks. "
+        "Use add_param_group for further ones.");
   });
 }
 

@@ -195,12 +195,15 @@ TEST(ZeroState, StatesThatDoNotFitMessage) {
                   "whole_optimizer() gives");
     REQUIRE_EQUAL(error_of([&] { zero.load_state_dict(*test::make_sgd({divided.all})); }),
                   "loaded state dict has a different number of parameter groups");
-    REQUIRE_EQUAL(error_of([&] { zero.load_state_dict(*test::make_sgd({divided.all, Parameters()})); }),
+    REQUIRE_EQUAL(error_of([&] {
+                    zero.load_state_dict(*test::make_sgd({divided.all, Parameters()}));
+                  }),
                   "loaded state dict contains a parameter group that doesn't match the size of optimizer's group");
     std::stringstream file;
-    REQUIRE_EQUAL(error_of([&] { torch::save(zero, file); }),
-                  "Optimizer state has not been consolidated on this rank. Please call `consolidate_state_dict(to=0)` on "
-                  "all ranks beforehand if you meant to save the global state.");
+    REQUIRE_EQUAL(
+        error_of([&] { torch::save(zero, file); }),
+        "Optimizer state has not been consolidated on this rank. Please call `consolidate_state_dict(to=0)` on "
+        "all ranks beforehand if you meant to save the global state.");
     zero.consolidate_state_dict();
     (void)zero.state_dict();
     zero.add_param_group(Parameters{torch::zeros({2}, at::requires_grad())});
