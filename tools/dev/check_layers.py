@@ -39,9 +39,16 @@ ROOMS = {
         "process": ["backend", "watch", "group"],
         "report": [],
     },
-    "parallel": {"module": [], "functional": [], "optim": ["module"], "data_parallel": ["module"], "ddp": ["module", "functional"],
-                 "fsdp": ["module"],
-                 "zero": ["module", "optim", "ddp"]},
+    "parallel": {
+        "module": [],
+        "activation": ["module"],
+        "functional": [],
+        "optim": ["module"],
+        "data_parallel": ["module"],
+        "ddp": ["module", "functional"],
+        "fsdp": ["module"],
+        "zero": ["module", "optim", "ddp"],
+    },
     "data": {"datasets": [], "loader": ["datasets"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]

@@ -1,0 +1,28 @@
+#include "cohort/parallel/activation/save_on_cpu.h"
+
+#include <ATen/ops/empty.h>
+
+#include "cohort/comm/backend/accelerator.h"
+
+namespace cohort {
+namespace {
+
+at::Tensor copy_on_cpu(const at::Tensor& tensor, bool pin_memory) {
+  if (!pin_memory) return tensor.cpu();
+  const bool is_pinnable = !tensor.is_sparse() && comm::accelerator_type().has_value();
+  at::Tensor copy =
+      at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).layout(tensor.layout()).pinned_memory(is_pinnable));
+  copy.copy_(tensor, /*non_blocking=*/is_pinnable);
+  return copy;
+}
+
+}  // namespace
+
+SaveOnCpu::SaveOnCpu(const SaveOnCpuOptions& options)
+    : hooks_([pin_memory = options.pin_memory](const at::Tensor& saved) -> UnpackHook {
+        return [copy = copy_on_cpu(saved.detach(), pin_memory), device = saved.device(), pin_memory] {
+          return copy.to(device, copy.scalar_type(), /*non_blocking=*/pin_memory);
+        };
+      }) {}
+
+}  // namespace cohort
