@@ -79,6 +79,12 @@ set(COHORT_NARROW_HEADERS
     cohort/models/gpt.h
     cohort/models/ngram.h
     cohort/models/resnet.h
+    cohort/parallel/activation/activation_checkpoint.h
+    cohort/parallel/activation/checkpoint.h
+    cohort/parallel/activation/checkpoint_call.h
+    cohort/parallel/activation/checkpoint_options.h
+    cohort/parallel/activation/save_on_cpu.h
+    cohort/parallel/activation/saved_tensor_hooks.h
     cohort/parallel/data_parallel/broadcast_reduce.h
     cohort/parallel/ddp/hooks/all_reduce_hook.h
     cohort/parallel/ddp/hooks/comm_hook_type.h

@@ -17,6 +17,7 @@
 #include <cohort/data/loader/distributed_sampler.h>
 #include <cohort/models/gpt.h>
 #include <cohort/models/ngram.h>
+#include <cohort/parallel/activation/checkpoint.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <cohort/parallel/zero/zero_redundancy_optimizer.h>
 #include <cohort/train/progress.h>
@@ -51,6 +52,7 @@ struct Settings {
   bool zero = false;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
   double dropout = 0.0;
+  int64_t activation_checkpointing = 0;
   int64_t steps = 2400, batch_size = 8, accumulate = 1;
   double learning_rate = 4e-3, min_learning_rate = 2e-4, weight_decay = 0.1, clip = 1.0;
   int64_t warmup = 100;
@@ -188,6 +190,12 @@ GPT Trainer::make_net(const Settings& settings) {
                                      .n_head = settings.heads,
                                      .n_embd = settings.width,
                                      .dropout = settings.dropout});
+  if (const int64_t every = settings.activation_checkpointing; every > 0) {
+    net->transformer->run_block = [every](cohort::models::GPTBlockImpl& block, const at::Tensor& x, int64_t layer) {
+      const auto forward = [&block](const at::Tensor& input) { return block.forward(input); };
+      return layer % every == 0 ? cohort::checkpoint(forward, x) : forward(x);
+    };
+  }
   torch::manual_seed(settings.seed + 1 + cohort::get_rank());  // dropout differs between ranks
   return net;
 }
@@ -433,6 +441,10 @@ void add_flags(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_option("--context", settings.context, "bytes the model sees")->check(positive)->capture_default_str();
   app.add_option("--dropout", settings.dropout, "in [0, 1)")->check(not_negative)->capture_default_str();
+  app.add_option("--activation-checkpointing", settings.activation_checkpointing,
+                 "backward computes every N-th block again, to save memory; 0: none")
+      ->check(not_negative)
+      ->capture_default_str();
   app.add_option("--steps", settings.steps, "optimizer steps of the whole run")->check(positive)->capture_default_str();
   app.add_option("--batch-size", settings.batch_size, "windows per rank and pass")
       ->check(positive)

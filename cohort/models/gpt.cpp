@@ -138,7 +138,12 @@ void GPTTransformerImpl::reset() {
 at::Tensor GPTTransformerImpl::forward(const at::Tensor& tokens) {
   at::Tensor x = wte(tokens) + wpe->weight.narrow(0, 0, tokens.size(1));
   x = dropout(x, options_, is_training());
-  for (const auto& block : *h) x = block->as<GPTBlockImpl>()->forward(x);
+  int64_t layer = 0;
+  for (const auto& child : *h) {
+    auto& block = *child->as<GPTBlockImpl>();
+    x = run_block ? run_block(block, x, layer) : block.forward(x);
+    ++layer;
+  }
   return ln_f(x);
 }
 

@@ -19,6 +19,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -103,6 +104,9 @@ class COHORT_API GPTTransformerImpl : public torch::nn::Cloneable<GPTTransformer
   torch::nn::Embedding wte{nullptr}, wpe{nullptr};
   torch::nn::ModuleList h;
   torch::nn::LayerNorm ln_f{nullptr};
+
+  /// How forward runs block number `layer`, such as under a checkpoint; empty: block.forward(x).
+  std::function<at::Tensor(GPTBlockImpl& block, const at::Tensor& x, int64_t layer)> run_block;
 
  private:
   GPTOptions options_;

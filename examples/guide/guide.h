@@ -11,5 +11,6 @@ void run_data_parallel();
 void run_optimizers();
 void run_device_mesh();
 void run_memory();
+void run_activation_checkpointing();
 
 }  // namespace guide

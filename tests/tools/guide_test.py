@@ -39,6 +39,10 @@ PAGES = {
         "parallel/optim/post_local_sgd_optimizer.h"]),
     "device_mesh": ("examples/guide/device_mesh.cpp", [
         "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
+    "activation_checkpointing": ("examples/guide/activation_checkpointing.cpp", [
+        "parallel/activation/activation_checkpoint.h", "parallel/activation/checkpoint.h",
+        "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",
+        "parallel/activation/saved_tensor_hooks.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

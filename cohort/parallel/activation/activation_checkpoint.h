@@ -36,7 +36,7 @@ class CheckpointedModule : public parallel::WrapperBase<Net> {
 
   template <class... Arguments>
   auto call(Arguments&&... arguments) {
-    const auto forward = [net = net_](auto&&... inputs) -> decltype(net->forward(
+    const auto forward = [net = net_](auto&&... inputs) -> decltype(std::declval<Net&>().forward(
                              std::forward<decltype(inputs)>(inputs)...)) {
       return net->forward(std::forward<decltype(inputs)>(inputs)...);
     };

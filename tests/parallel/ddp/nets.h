@@ -59,11 +59,11 @@ TORCH_MODULE(Mixed);
 /// With the same parameters at each call. LibTorch's default generator is one for all ranks that are threads, so none of them
 /// may draw from it while another does.
 template <class Net>
-Net seeded_net() {
+Net seeded_net(auto... arguments) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   torch::manual_seed(5);
-  return Net();
+  return Net(arguments...);
 }
 
 /// Another one for every rank and step.
