@@ -4,7 +4,7 @@
 ///     torch::nn::Sequential net(Linear(8, 64), block);
 ///     cohort::apply_activation_checkpointing<BlockImpl>(*net->layers, [](size_t i) { return i % 2 == 0; });
 ///
-/// The wrapper stands where the module stood, and no name in its state shows it: see parallel/module/wrapper_base.h. As there, the
+/// The wrapper stands where the module stood, and no name in its state shows it: see parallel/module/wrapper_base.h. The
 /// types of children are fixed in C++: code that reaches a child as `child->as<BlockImpl>()` does not find it in its wrapper.
 /// PyTorch source: torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py. Thread-safety: as torch::nn::Module.
 #pragma once
@@ -37,7 +37,7 @@ class CheckpointedModule : public parallel::WrapperBase<Net> {
   template <class... Arguments>
   auto call(Arguments&&... arguments) {
     const auto forward = [net = net_](auto&&... inputs) -> decltype(std::declval<Net&>().forward(
-                             std::forward<decltype(inputs)>(inputs)...)) {
+                                                            std::forward<decltype(inputs)>(inputs)...)) {
       return net->forward(std::forward<decltype(inputs)>(inputs)...);
     };
     return checkpoint(options_, forward, std::forward<Arguments>(arguments)...);
@@ -131,7 +131,8 @@ class OffloadWrapper : public parallel::WrapperHolder<OffloadWrapperImpl<Net, Si
 template <class Net>
 OffloadWrapper(std::shared_ptr<Net>, SaveOnCpuOptions = {}) -> OffloadWrapper<Net>;
 template <class Net>
-requires std::is_base_of_v<torch::nn::Module, Net> OffloadWrapper(Net&, SaveOnCpuOptions = {})->OffloadWrapper<Net>;
+requires std::is_base_of_v<torch::nn::Module, Net> OffloadWrapper(Net&, SaveOnCpuOptions = {})
+->OffloadWrapper<Net>;
 template <class Wrapped>
 requires requires { typename Wrapped::ContainedType; }
 OffloadWrapper(const Wrapped&, SaveOnCpuOptions = {})->OffloadWrapper<typename Wrapped::ContainedType>;

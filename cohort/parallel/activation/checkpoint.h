@@ -1,14 +1,14 @@
 /// Activation checkpointing: backward computes again what forward would otherwise keep.
 ///
-///     at::Tensor y = cohort::checkpoint([&](const at::Tensor& x) { return block->forward(x); }, x);
-///     at::Tensor y = cohort::checkpoint({.preserve_rng_state = false}, block, x);    // options first
-///     at::Tensor y = cohort::checkpoint_sequential(layers, /*segments=*/4, x);
+///     at::Tensor y = cohort::activation::checkpoint([&](const at::Tensor& x) { return block->forward(x); }, x);
+///     at::Tensor y = cohort::activation::checkpoint({.preserve_rng_state = false}, block, x);    // options first
+///     at::Tensor y = cohort::activation::checkpoint_sequential(layers, /*segments=*/4, x);
 ///
 /// Losses and gradients are those without it, to the bit, if `function` does the same each time. It runs in forward, where only
 /// its arguments are kept, and again, with autocast and random numbers as they were, when backward first needs a tensor of it;
 /// that run ends as soon as everything needed is there, by an exception that passes through `function`.
-/// - Arguments: tensors, and lists, maps, pairs, tuples and optionals of them; others are copied. Tensors that `function` captures
-///   are not freed, and neither are those in types that parallel/module/tensor_tree.h cannot move, such as IValue.
+/// - Arguments: tensors, and lists, maps, pairs, tuples and optionals of them; others are copied. What `function` captures is
+///   not freed, and neither are tensors in types that parallel/module/tensor_tree.h cannot move, such as IValue.
 /// - `function` is copied (std::ref: is not), lives as long as the graph, and may run in a thread of backward.
 /// - Checkpoints may be nested, may have several backward passes (each runs the function again), and may take part in
 ///   DistributedDataParallel of any kind. `use_reentrant` chooses PyTorch's older variant: see CheckpointOptions.
@@ -35,12 +35,12 @@ namespace torch::nn {
 class SequentialImpl;
 }
 
-namespace cohort {
+namespace cohort::activation {
 
 /// Returns what `function(inputs...)` returns.
 template <class Function, class... Inputs>
-requires std::invocable<std::decay_t<Function>&, Inputs...>
-auto checkpoint(const CheckpointOptions& options, Function&& function, Inputs&&... inputs) {
+requires std::invocable < std::decay_t<Function>
+&, Inputs... > auto checkpoint(const CheckpointOptions& options, Function&& function, Inputs&&... inputs) {
   using Call = activation::StoredCall<std::decay_t<Function>, Inputs&&...>;
   using Result = std::decay_t<std::invoke_result_t<std::decay_t<Function>&, Inputs...>>;
   static_assert(!std::is_void_v<Result>, "a checkpointed function returns the tensors that it computes");
@@ -70,8 +70,8 @@ auto checkpoint(const CheckpointOptions& options, Function&& function, Inputs&&.
 }
 
 template <class Function, class... Inputs>
-requires std::invocable<std::decay_t<Function>&, Inputs...>
-auto checkpoint(Function&& function, Inputs&&... inputs) {
+requires std::invocable < std::decay_t<Function>
+&, Inputs... > auto checkpoint(Function&& function, Inputs&&... inputs) {
   return checkpoint(CheckpointOptions(), std::forward<Function>(function), std::forward<Inputs>(inputs)...);
 }
 
@@ -85,4 +85,4 @@ COHORT_API at::Tensor checkpoint_sequential(const std::vector<TensorFunction>& f
 COHORT_API at::Tensor checkpoint_sequential(torch::nn::SequentialImpl& modules, int64_t segments,
                                             const at::Tensor& input, const CheckpointOptions& options = {});
 
-}  // namespace cohort
+}  // namespace cohort::activation

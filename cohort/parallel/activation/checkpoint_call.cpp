@@ -52,8 +52,7 @@ struct ReentrantFunction : torch::autograd::Function<ReentrantFunction> {
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
                 "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "
                 ".backward() without passing the `inputs` argument.");
-    const auto call =
-        c10::static_intrusive_pointer_cast<ReentrantCall>(context->saved_data["call"].toCapsule());
+    const auto call = c10::static_intrusive_pointer_cast<ReentrantCall>(context->saved_data["call"].toCapsule());
     Tensors inputs;
     for (const at::Tensor& saved : context->get_saved_variables()) {
       inputs.push_back(saved.detach().set_requires_grad(saved.requires_grad()));
@@ -66,8 +65,7 @@ struct ReentrantFunction : torch::autograd::Function<ReentrantFunction> {
       roots.push_back(outputs[i]);
       gradients_of_roots.push_back(gradients.at(i));
     }
-    TORCH_CHECK(!roots.empty(),
-                "none of output has requires_grad=True, this checkpoint() is not necessary");
+    TORCH_CHECK(!roots.empty(), "none of output has requires_grad=True, this checkpoint() is not necessary");
     outputs.clear();
     torch::autograd::backward(roots, gradients_of_roots);
     Tensors result;

@@ -249,7 +249,9 @@ void CheckpointFrame::fail(const Recomputation& recomputation, const std::string
     text += "\nOperations executed during the original forward:\n\n" + list_of(forward_operators_) +
             "\nOperations executed during recomputation:\n\n" + list_of(recomputation.operators);
   } else {
-    text += "\n\nTip: To see a more detailed error message, pass CheckpointOptions{.debug = true} to cohort::checkpoint.\n";
+    text +=
+        "\nTip: To see a more detailed error message, pass CheckpointOptions{.debug = true} to "
+        "cohort::activation::checkpoint.\n";
   }
   throw CheckpointError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text);
 }

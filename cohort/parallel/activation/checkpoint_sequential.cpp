@@ -2,14 +2,14 @@
 
 #include "cohort/parallel/activation/checkpoint.h"
 
-namespace cohort {
+namespace cohort::activation {
 
 at::Tensor checkpoint_sequential(const std::vector<TensorFunction>& functions, int64_t segments,
                                  const at::Tensor& input, const CheckpointOptions& options) {
   const auto num_functions = static_cast<int64_t>(functions.size());
   TORCH_CHECK_VALUE(segments >= 1 && segments <= num_functions,
-                    "checkpoint_sequential needs 1 <= segments <= number of functions, got segments ", segments, " and ",
-                    num_functions, " functions");
+                    "checkpoint_sequential needs 1 <= segments <= number of functions, got segments ", segments,
+                    " and ", num_functions, " functions");
   const int64_t segment_size = num_functions / segments;
   const auto part = [&](int64_t begin, int64_t end) {
     return [functions = std::vector<TensorFunction>(functions.begin() + begin, functions.begin() + end)](at::Tensor x) {
@@ -34,4 +34,4 @@ at::Tensor checkpoint_sequential(torch::nn::SequentialImpl& modules, int64_t seg
   return checkpoint_sequential(functions, segments, input, options);
 }
 
-}  // namespace cohort
+}  // namespace cohort::activation

@@ -1,4 +1,4 @@
-/// Decides what autograd keeps instead of the tensors that it saves for backward, as torch.autograd.graph.saved_tensors_hooks does.
+/// Decides what autograd keeps in place of tensors that it saves for backward: torch.autograd.graph.saved_tensors_hooks.
 ///
 ///     const cohort::SavedTensorHooks hooks([](const at::Tensor& saved) -> cohort::UnpackHook {
 ///       return [half = saved.to(at::kHalf), dtype = saved.scalar_type()] { return half.to(dtype); };

@@ -29,7 +29,8 @@ std::vector<at::Tensor> activation_pass(Way way) {
     }
     const CheckpointOptions options{.use_reentrant = way == Way::kReentrant,
                                     .preserve_rng_state = way != Way::kOtherNumbers};
-    return checkpoint(options, [net](const at::Tensor& input) mutable { return net->forward(input); }, x);
+    return checkpoint(
+        options, [net](const at::Tensor& input) mutable { return net->forward(input); }, x);
   };
   const auto y = forward();
   at::rand({2}, y.options());

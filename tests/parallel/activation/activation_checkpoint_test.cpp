@@ -124,7 +124,7 @@ struct DeepImpl : torch::nn::Module {
   }
   at::Tensor run(torch::nn::Linear& layer, const at::Tensor& x) const {
     auto forward = [layer](const at::Tensor& value) mutable { return torch::relu(layer(value)).square(); };
-    return is_checkpointed ? checkpoint(forward, x) : forward(x);
+    return is_checkpointed ? activation::checkpoint(forward, x) : forward(x);
   }
   Mlp net{nullptr};
   torch::nn::Linear spare{nullptr};

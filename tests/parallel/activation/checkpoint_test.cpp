@@ -18,6 +18,9 @@
 namespace cohort {
 namespace {
 
+using activation::checkpoint;
+using activation::checkpoint_sequential;
+using activation::TensorFunction;
 using test::error_of;
 using testing::HasSubstr;
 
@@ -56,7 +59,8 @@ Result result_of(const Run& run, bool input_requires_grad = true) {
 at::Tensor plain(torch::nn::Sequential& net, const at::Tensor& x) { return net->forward(x); }
 auto checkpointed(CheckpointOptions options) {
   return [options](torch::nn::Sequential& net, const at::Tensor& x) {
-    return checkpoint(options, [net](const at::Tensor& input) mutable { return net->forward(input); }, x);
+    return checkpoint(
+        options, [net](const at::Tensor& input) mutable { return net->forward(input); }, x);
   };
 }
 
@@ -81,9 +85,8 @@ TEST(Checkpoint, FreesWhatIsSavedUntilBackwardAndAfterIt) {
     const auto function = [&](const at::Tensor& input) {
       at::Tensor y = input;
       for (int i = 0; i < 4; ++i) {
-        y = y.exp().sin();
-        intermediate.emplace_back(
-            y.storage().getWeakStorageImpl());
+        y = y.sin().exp();
+        intermediate.emplace_back(y.storage().getWeakStorageImpl());
       }
       return y.square();
     };
@@ -151,8 +154,7 @@ TEST(Checkpoint, PartOfTheGraph) {
         return std::tuple(first.sin(), input.cos());
       },
       x);
-  const auto gradient =
-      torch::autograd::grad({std::get<1>(outputs).sum()}, {x}, {}, /*retain_graph=*/true).front();
+  const auto gradient = torch::autograd::grad({std::get<1>(outputs).sum()}, {x}, {}, /*retain_graph=*/true).front();
   EXPECT_TRUE(at::allclose(gradient, -x.sin()));
   EXPECT_EQ(num_runs, 2);
   EXPECT_TRUE(seen[1].expired());  // made again, not asked for, and not kept
@@ -166,7 +168,8 @@ TEST(Checkpoint, TakesAndReturnsTreesOfTensors) {
   const auto function = [](const std::vector<at::Tensor>& list, const Map& map, std::optional<at::Tensor> maybe,
                            double scale, const at::Tensor& undefined) {
     TORCH_CHECK(!undefined.defined());
-    return std::tuple(list[0].exp() * scale, std::vector<at::Tensor>{list[1].sin(), map.at("b").cos()}, *maybe * list[0]);
+    return std::tuple(list[0].exp() * scale, std::vector<at::Tensor>{list[1].sin(), map.at("b").cos()},
+                      *maybe * list[0]);
   };
   for (const bool use_reentrant : {false, true}) {
     std::vector<std::vector<at::Tensor>> gradients;
@@ -176,7 +179,8 @@ TEST(Checkpoint, TakesAndReturnsTreesOfTensors) {
       for (int i = 0; i < 4; ++i) x.push_back(torch::rand({3}, at::requires_grad()));
       // The reentrant variant sees tensors at every depth here; in Python it sees arguments only.
       const auto run = [&](auto... inputs) {
-        return is_checkpointed ? checkpoint({.use_reentrant = use_reentrant}, function, inputs...) : function(inputs...);
+        return is_checkpointed ? checkpoint({.use_reentrant = use_reentrant}, function, inputs...)
+                               : function(inputs...);
       };
       const auto [first, second, third] =
           run(std::vector<at::Tensor>{x[0], x[1]}, Map{{"b", x[2]}}, std::optional(x[3]), 2.5, at::Tensor());
@@ -299,15 +303,16 @@ TEST(Checkpoint, ErrorsOfTheFunctionLeaveEverythingAsItWas) {
 }
 
 constexpr const char* kTip =
-    "\n\nTip: To see a more detailed error message, pass CheckpointOptions{.debug = true} to cohort::checkpoint.\n";
+    "\nTip: To see a more detailed error message, pass CheckpointOptions{.debug = true} to "
+    "cohort::activation::checkpoint.\n";
 
 // Saves one tensor in its first run, and what `later` says in others.
-std::string error_of_change(const CheckpointOptions& options,
-                            const std::function<at::Tensor(const at::Tensor&)>& first,
+std::string error_of_change(const CheckpointOptions& options, const std::function<at::Tensor(const at::Tensor&)>& first,
                             const std::function<at::Tensor(const at::Tensor&)>& later) {
   int num_runs = 0;
   const auto x = torch::rand({2, 3}, at::requires_grad());
-  const auto y = checkpoint(options, [&](const at::Tensor& input) { return num_runs++ ? later(input) : first(input); }, x);
+  const auto y = checkpoint(
+      options, [&](const at::Tensor& input) { return num_runs++ ? later(input) : first(input); }, x);
   try {
     y.sum().backward();
   } catch (const CheckpointError& error) {
@@ -334,14 +339,15 @@ TEST(Checkpoint, AnotherNumberOfTensorsMessage) {
 TEST(Checkpoint, OtherMetadataMessage) {
   const auto first = [](const at::Tensor& x) { return x.exp().sin().sum(); };
   const auto later = [](const at::Tensor& x) { return x.to(at::kDouble).exp()[0].sin().sum(); };
-  EXPECT_EQ(error_of_change({}, first, later),
-            "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the "
-            "forward pass.\ntensor at position 0:\nsaved metadata: {'shape': torch.Size([2, 3]), 'dtype': "
-            "torch.float32, 'device': device(type='cpu')}\nrecomputed metadata: {'shape': torch.Size([2, 3]), 'dtype': "
-            "torch.float64, 'device': device(type='cpu')}\ntensor at position 1:\nsaved metadata: {'shape': "
-            "torch.Size([2, 3]), 'dtype': torch.float32, 'device': device(type='cpu')}\nrecomputed metadata: {'shape': "
-            "torch.Size([3]), 'dtype': torch.float64, 'device': device(type='cpu')}\n.\n" +
-                std::string(kTip));
+  EXPECT_EQ(
+      error_of_change({}, first, later),
+      "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the "
+      "forward pass.\ntensor at position 0:\nsaved metadata: {'shape': torch.Size([2, 3]), 'dtype': "
+      "torch.float32, 'device': device(type='cpu')}\nrecomputed metadata: {'shape': torch.Size([2, 3]), 'dtype': "
+      "torch.float64, 'device': device(type='cpu')}\ntensor at position 1:\nsaved metadata: {'shape': "
+      "torch.Size([2, 3]), 'dtype': torch.float32, 'device': device(type='cpu')}\nrecomputed metadata: {'shape': "
+      "torch.Size([3]), 'dtype': torch.float64, 'device': device(type='cpu')}\n.\n" +
+          std::string(kTip));
 }
 
 TEST(Checkpoint, DeterminismCheckCanBeSwitchedOff) {
@@ -352,8 +358,8 @@ TEST(Checkpoint, DeterminismCheckCanBeSwitchedOff) {
 }
 
 TEST(Checkpoint, DebugListsOperatorsMessage) {
-  const auto text = error_of_change({.debug = true}, [](const at::Tensor& x) { return x.exp().sin(); },
-                                    [](const at::Tensor& x) { return x.cos(); });
+  const auto text = error_of_change(
+      {.debug = true}, [](const at::Tensor& x) { return x.exp().sin(); }, [](const at::Tensor& x) { return x.cos(); });
   const auto forward = text.find("Operations executed during the original forward:\n\naten::exp\naten::sin\n");
   const auto again = text.find("Operations executed during recomputation:\n\naten::cos\n");
   EXPECT_NE(forward, std::string::npos) << text;
@@ -376,9 +382,10 @@ TEST(Checkpoint, AskedTwiceInOnePassMessage) {
   };
   const auto x = torch::rand({3}, at::requires_grad());
   const auto y = checkpoint([](const at::Tensor& input) { return Twice::apply(input); }, x);
-  EXPECT_THAT(error_of([&] { y.sum().backward(); }),
-              HasSubstr("torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. "
-                        "If you are calling ctx.saved_tensors in backward, make sure to do so only once."));
+  EXPECT_THAT(
+      error_of([&] { y.sum().backward(); }),
+      HasSubstr("torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. "
+                "If you are calling ctx.saved_tensors in backward, make sure to do so only once."));
 }
 
 TEST(Checkpoint, InputsThatChangedAreAnError) {
@@ -386,8 +393,9 @@ TEST(Checkpoint, InputsThatChangedAreAnError) {
   const auto input = x * 2;
   const auto y = checkpoint([](const at::Tensor& value) { return value.exp(); }, input);
   input.add_(1);
-  EXPECT_THAT(error_of([&] { y.sum().backward(); }),
-              HasSubstr("one of the variables needed for gradient computation has been modified by an inplace operation"));
+  EXPECT_THAT(
+      error_of([&] { y.sum().backward(); }),
+      HasSubstr("one of the variables needed for gradient computation has been modified by an inplace operation"));
 }
 
 // Two threads' passes over one graph, each of which must run the function for itself.
@@ -417,7 +425,8 @@ TEST(ReentrantCheckpoint, MistakesMessages) {
             "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
             "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "
             ".backward() without passing the `inputs` argument.");
-  const auto constant = checkpoint(reentrant, [](const at::Tensor& input) { return input.detach().exp(); }, x);
+  const auto constant = checkpoint(
+      reentrant, [](const at::Tensor& input) { return input.detach().exp(); }, x);
   EXPECT_EQ(error_of([&] { constant.sum().backward(); }),
             "none of output has requires_grad=True, this checkpoint() is not necessary");
   EXPECT_EQ(error_of([&] { checkpoint({.use_reentrant = true, .debug = true}, exp, x); }),
@@ -431,7 +440,8 @@ TEST(ReentrantCheckpoint, NoInputWithAGradientMessage) {
   } kept;
   const c10::WarningUtils::WarningHandlerGuard guard(&kept);
   const auto weight = torch::rand({3}, at::requires_grad());
-  const auto y = checkpoint({.use_reentrant = true}, [&](const at::Tensor& x) { return x * weight; }, torch::rand({3}));
+  const auto y = checkpoint(
+      {.use_reentrant = true}, [&](const at::Tensor& x) { return x * weight; }, torch::rand({3}));
   EXPECT_EQ(kept.text, "None of the inputs have requires_grad=True. Gradients will be None");
   EXPECT_FALSE(y.requires_grad());
 }

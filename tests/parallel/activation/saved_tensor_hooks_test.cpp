@@ -124,9 +124,8 @@ TEST(SavedTensorHooks, FreeWhatTheyPackedWithTheGraph) {
   const auto a = torch::ones({2}, at::requires_grad());
   at::Tensor y;
   {
-    const SavedTensorHooks hooks([&](const at::Tensor& saved) -> UnpackHook {
-      return [token, kept = saved.detach()] { return kept; };
-    });
+    const SavedTensorHooks hooks(
+        [&](const at::Tensor& saved) -> UnpackHook { return [token, kept = saved.detach()] { return kept; }; });
     y = a.exp();
   }
   EXPECT_EQ(token.use_count(), 2);
@@ -167,7 +166,7 @@ TEST(SavedTensorHooks, MistakesMessages) {
               });
               (a * 2).exp();
             }),
-            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot "
             "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
             "you need to perform in-place operations on the input to a pack hook.");
   at::SavedTensorDefaultHooks::disable("not in this part");
