@@ -193,7 +193,7 @@ GPT Trainer::make_net(const Settings& settings) {
   if (const int64_t every = settings.activation_checkpointing; every > 0) {
     net->transformer->run_block = [every](cohort::models::GPTBlockImpl& block, const at::Tensor& x, int64_t layer) {
       const auto forward = [&block](const at::Tensor& input) { return block.forward(input); };
-      return layer % every == 0 ? cohort::checkpoint(forward, x) : forward(x);
+      return layer % every == 0 ? cohort::activation::checkpoint(forward, x) : forward(x);
     };
   }
   torch::manual_seed(settings.seed + 1 + cohort::get_rank());  // dropout differs between ranks

@@ -19,15 +19,15 @@ void recompute() {
   const auto block = [=](const at::Tensor& x) mutable { return second(first(x).relu().tanh()); };
 
   const at::Tensor x = torch::randn({4, 8});
-  const at::Tensor y = cohort::checkpoint(block, x);
-  const at::Tensor z = cohort::checkpoint({.preserve_rng_state = false, .early_stop = false}, block, y);
+  const at::Tensor y = cohort::activation::checkpoint(block, x);
+  const at::Tensor z = cohort::activation::checkpoint({.preserve_rng_state = false, .early_stop = false}, block, y);
   z.sum().backward();  // runs block twice more
   TORCH_CHECK(first->weight.grad().defined());
 }
 
 void recompute_in_segments() {
   torch::nn::Sequential net(torch::nn::Linear(8, 8), torch::nn::Tanh(), torch::nn::Linear(8, 8), torch::nn::Tanh());
-  cohort::checkpoint_sequential(*net, /*segments=*/2, torch::randn({4, 8})).sum().backward();
+  cohort::activation::checkpoint_sequential(*net, /*segments=*/2, torch::randn({4, 8})).sum().backward();
 }
 
 void wrap_modules() {

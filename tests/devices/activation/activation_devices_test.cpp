@@ -1,5 +1,6 @@
 // Checkpoints and offload on a device: its generator, its autograd thread, copies to the CPU and back.
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn.h>
 
 #include "cohort/parallel/activation/activation_checkpoint.h"
@@ -29,7 +30,7 @@ std::vector<at::Tensor> activation_pass(Way way) {
     }
     const CheckpointOptions options{.use_reentrant = way == Way::kReentrant,
                                     .preserve_rng_state = way != Way::kOtherNumbers};
-    return checkpoint(
+    return activation::checkpoint(
         options, [net](const at::Tensor& input) mutable { return net->forward(input); }, x);
   };
   const auto y = forward();
@@ -83,7 +84,9 @@ TEST_F(ActivationDevices, GradientsOfGradientsInACheckpoint) {
   const auto x = torch::rand({8}).to(device(0)).requires_grad_();
   for (const bool early_stop : {true, false}) {
     const auto actual =
-        torch::autograd::grad({checkpoint({.early_stop = early_stop}, function, x).sum()}, {x}).front().cpu();
+        torch::autograd::grad({activation::checkpoint({.early_stop = early_stop}, function, x).sum()}, {x})
+            .front()
+            .cpu();
     EXPECT_TRUE(at::equal(actual, torch::autograd::grad({function(x).sum()}, {x}).front().cpu()));
   }
 }

@@ -8,8 +8,8 @@
 
 namespace {
 
-using cohort::checkpoint;
 using cohort::CheckpointOptions;
+using cohort::activation::checkpoint;
 
 std::string trace;
 
