@@ -1,6 +1,6 @@
 #include "cohort/parallel/activation/save_on_cpu.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include "cohort/comm/backend/accelerator.h"
 
@@ -10,8 +10,8 @@ namespace {
 at::Tensor copy_on_cpu(const at::Tensor& tensor, bool pin_memory) {
   if (!pin_memory) return tensor.cpu();
   const bool is_pinnable = !tensor.is_sparse() && comm::accelerator_type().has_value();
-  at::Tensor copy = at::empty(
-      tensor.sizes(), at::TensorOptions(tensor.scalar_type()).layout(tensor.layout()).pinned_memory(is_pinnable));
+  // With its strides, so that backward runs the same kernels on it.
+  at::Tensor copy = at::empty_like(tensor, tensor.options().device(at::kCPU).pinned_memory(is_pinnable));
   copy.copy_(tensor, /*non_blocking=*/is_pinnable);
   return copy;
 }
