@@ -26,8 +26,8 @@ struct FsdpCase {
   bool has_python;
 };
 constexpr FsdpCase kFsdpCases[] = {
-    {"mlp-4x1024", 2, 3, 30, 8, true},  {"mlp-4x1024", 4, 2, 20, 0, false}, {"gpt-25m", 2, 1, 20, 0, false},
-    {"mlp-4x4096", 2, 1, 12, 0, true},  {"mlp-4x4096", 4, 1, 8, 0, false},  {"gpt-124m", 2, 1, 8, 0, false},
+    {"mlp-4x1024", 2, 3, 30, 8, true}, {"mlp-4x1024", 4, 2, 20, 0, false}, {"gpt-25m", 2, 1, 20, 0, false},
+    {"mlp-4x4096", 2, 1, 12, 0, true}, {"mlp-4x4096", 4, 1, 8, 0, false},  {"gpt-124m", 2, 1, 8, 0, false},
 };
 constexpr const char* kParts[] = {"step", "pass", "optimizer"};
 constexpr const char* kOwnVariants[] = {"fsdp", "ddp", "floor"};
@@ -51,7 +51,8 @@ Team start_team(const Settings& settings, const std::string& folder, const FsdpC
 }
 
 void expect_equal(const std::string& a, const std::string& b, const std::string& what) {
-  if (!agree(a, b, 1e-5)) throw std::runtime_error(fmt::format("parameters after a step differ: {} and {} {}", a, b, what));
+  if (!agree(a, b, 1e-5))
+    throw std::runtime_error(fmt::format("parameters after a step differ: {} and {} {}", a, b, what));
 }
 
 double sum_of(const std::vector<std::string>& answers) {

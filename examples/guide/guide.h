@@ -10,6 +10,7 @@ void run_checkpoints();
 void run_data_parallel();
 void run_optimizers();
 void run_device_mesh();
+void run_fsdp();
 void run_memory();
 void run_activation_checkpointing();
 

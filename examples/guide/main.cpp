@@ -15,13 +15,14 @@ int main(int argc, char** argv) {
                                                    {"data_parallel", guide::run_data_parallel},
                                                    {"optimizers", guide::run_optimizers},
                                                    {"device_mesh", guide::run_device_mesh},
+                                                   {"fsdp", guide::run_fsdp},
                                                    {"memory", guide::run_memory},
                                                    {"activation_checkpointing", guide::run_activation_checkpointing}};
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
     std::fprintf(stderr,
                  "give it the name of a page: collectives, ddp, data, checkpoints, data_parallel, optimizers, "
-                 "device_mesh, memory or activation_checkpointing\n");
+                 "device_mesh, fsdp, memory or activation_checkpointing\n");
     return 2;
   }
   page->second();

@@ -62,7 +62,12 @@ HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, co
     chunks_.push_back({.members = std::move(members)});
   }
   window_bytes_ = std::max(window_bytes_, kLeastWindowBytes);
-  for (size_t i = 0; i < items_.size(); ++i) share(i);
+  std::vector<WriteGuard::Range> ranges;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    share(i);
+    ranges.push_back({memory_.readable->data() + layout_.offsets[i], bytes[i], parameters_[i].name});
+  }
+  guard_ = std::make_unique<WriteGuard>(ranges);
   begin_pass();
 }
 

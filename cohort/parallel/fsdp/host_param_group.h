@@ -20,6 +20,7 @@
 #include "cohort/parallel/fsdp/host_board.h"
 #include "cohort/parallel/fsdp/host_layout.h"
 #include "cohort/parallel/fsdp/param_group.h"
+#include "cohort/parallel/fsdp/write_guard.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "cohort/shm/common_memory.h"
 
@@ -75,6 +76,7 @@ class HostParamGroup final : public ParamGroup {
   shm::CommonMemory memory_;
   shm::CommonMemory staging_;
   std::vector<shm::SharedMemoryPtr> arenas_;
+  std::unique_ptr<WriteGuard> guard_;
   std::unique_ptr<HostBoard> board_;
   std::vector<Item> items_;
   std::vector<Chunk> chunks_;

@@ -49,6 +49,18 @@ void check(const NamedParameter& parameter) {
                     "shard the modules that share it by one call, in the same FSDP group.");
 }
 
+Group group_of(const Options& options) {
+  if (!options.mesh) return options.process_group ? options.process_group : default_group();
+  const auto& mesh = *options.mesh;
+  TORCH_CHECK_VALUE(!options.process_group, "fully_shard takes a mesh or a process group, not both");
+  TORCH_CHECK_VALUE(mesh.ndim() == 1 || mesh.ndim() == 2, "fully_shard expects a 1D or 2D DeviceMesh but got ",
+                    mesh.to_string());
+  TORCH_CHECK_NOT_IMPLEMENTED(mesh.ndim() == 1,
+                              "fully_shard on a mesh of two dimensions (HSDP) is not implemented yet; give it a "
+                              "mesh of one, such as mesh[\"dp_shard\"]");
+  return mesh.group(0);
+}
+
 std::string describe_parameter(const NamedParameter& parameter) {
   return fmt::format("{} {} [{}]{}", parameter.name, c10::toString(parameter.tensor.scalar_type()),
                      fmt::join(parameter.tensor.sizes().vec(), ", "),
@@ -70,7 +82,7 @@ void check_equal_on_all_ranks(const std::vector<NamedParameter>& parameters, con
   std::string own;
   for (const auto& parameter : parameters) own += describe_parameter(parameter) + "\n";
   std::vector<c10::IValue> all(static_cast<size_t>(group->getSize()));
-  all_gather_object(all, own, {.group = group});
+  all_gather_object(all, c10::IValue(own), {.group = group});
   const auto first = lines_of(all.front().toStringRef());
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const auto lines = lines_of(all[rank].toStringRef());
@@ -87,8 +99,7 @@ void check_equal_on_all_ranks(const std::vector<NamedParameter>& parameters, con
 
 Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& options,
                    std::function<std::vector<Sharding*>()> find_nested)
-    : process_group_(options.process_group ? options.process_group : default_group()),
-      find_nested_(std::move(find_nested)) {
+    : process_group_(group_of(options)), find_nested_(std::move(find_nested)) {
   const auto kept = managed(parameters, options);
   TORCH_CHECK_VALUE(
       comm::has_shared_memory(process_group_),
@@ -167,8 +178,8 @@ void Sharding::write(const Writer& writer) {
       if (failure.empty()) failure = "an exception without a text";
     }
   }
-  std::vector<c10::IValue> texts{failure};
-  broadcast_object_list(texts, group_rank(0), {.group = process_group_});
+  std::vector<c10::IValue> texts(static_cast<size_t>(process_group_->getSize()));
+  all_gather_object(texts, c10::IValue(failure), {.group = process_group_});  // and everybody waits for the writer
   TORCH_CHECK(texts.front().toStringRef().empty(),
               "write() failed on rank 0 of the group: ", texts.front().toStringRef());
 }

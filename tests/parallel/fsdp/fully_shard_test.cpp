@@ -153,6 +153,121 @@ TEST(FullyShard, ParametersKeepTheirIdentity) {
   });
 }
 
+TEST(FullyShard, WriteIsForEveryone) {
+  run_shm(3, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    auto model = fully_shard(net, {.process_group = group});
+    int num_calls = 0;
+    model->write([&](const std::string& name, const at::Tensor& full) {
+      ++num_calls;
+      full.fill_(name == "second.bias" ? 2 : 1);
+    });
+    EXPECT_EQ(num_calls, rank == 0 ? 6 : 0);
+    EXPECT_TRUE(at::equal(net->second->bias, at::full_like(net->second->bias, 2)));
+    EXPECT_TRUE(at::equal(net->second->weight, at::ones_like(net->second->weight)));
+    barrier({.group = group});
+  });
+}
+
+TEST(FullyShard, MetaModulesAreWrittenAfterwards) {
+  run_shm(2, [](int, const Group& group) {
+    struct OnMeta : torch::nn::Module {
+      OnMeta() { weight = register_parameter("weight", at::empty({5, 3}, at::kMeta)); }
+      at::Tensor forward(at::Tensor x) { return x.matmul(weight.t()); }
+      at::Tensor weight;
+    };
+    auto net = std::make_shared<OnMeta>();
+    auto model = fully_shard(net, {.process_group = group});
+    model->write(
+        [&](const std::string&, const at::Tensor& full) { full.copy_(at::arange(full.numel()).view_as(full)); });
+    EXPECT_TRUE(net->weight.is_cpu());
+    EXPECT_TRUE(at::equal(net->weight, at::arange(15, at::kFloat).view({5, 3})));
+    model(at::ones({2, 3})).sum().backward();
+    EXPECT_TRUE(at::equal(model->parameters()[0].grad(), at::full_like(model->parameters()[0], 2)));
+    barrier({.group = group});
+  });
+}
+
+TEST(FullyShard, BackwardAfterAStepIsNoticed) {
+  run_shm(1, [](int, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    auto model = fully_shard(net, {.process_group = group});
+    torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.1));  // SGD hides its writes
+    const auto loss = model(batch_of(0, 0)).sum();
+    loss.backward({}, /*retain_graph=*/true);
+    optimizer.step();
+    EXPECT_THROW(loss.backward(), c10::Error);
+  });
+}
+
+// Gradients of ranks that have not used a parameter count as zero; one that nobody has used has none.
+TEST(FullyShard, UnusedParameters) {
+  run_shm(2, [](int rank, const Group& group) {
+    auto net = seeded_net<test::Branches>();
+    auto model = fully_shard(net, {.process_group = group});
+    model(batch_of(rank, 0), rank == 0, false).sum().backward();
+    const auto grads = model->named_parameters();
+    EXPECT_TRUE(grads["left.weight"].grad().defined());
+    EXPECT_FALSE(grads["right.weight"].grad().defined());
+    auto reference = seeded_net<test::Branches>();
+    reference(batch_of(0, 0), true, false).sum().backward();
+    const auto expected = reference->left->weight.grad().chunk(2)[rank] / 2;
+    EXPECT_TRUE(at::allclose(grads["left.weight"].grad(), expected));
+    barrier({.group = group});
+  });
+}
+
+TEST(FullyShard, IgnoredParametersStayWhole) {
+  run_shm(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    auto model = fully_shard(net, {.process_group = group, .ignored_params = {net->first->weight}});
+    EXPECT_EQ(model->parameters().size(), 6u);
+    EXPECT_TRUE(model->parameters()[0].is_same(net->first->weight));
+    model(batch_of(rank, 0)).sum().backward();
+    EXPECT_EQ(net->first->weight.grad().sizes(), net->first->weight.sizes());
+    barrier({.group = group});
+  });
+}
+
+TEST(FullyShard, TheDivideFactorIsTheNumberOfRanksUnlessSet) {
+  run_shm(2, [](int rank, const Group& group) {
+    torch::nn::Linear net(1, 2);
+    auto model = fully_shard(net, {.process_group = group});
+    const auto grad = [&] {
+      model->zero_grad();
+      model(at::full({1, 1}, rank + 1.0f)).sum().backward();
+      return model->parameters()[0].grad().item<float>();
+    };
+    EXPECT_EQ(grad(), 1.5f);
+    model->set_gradient_divide_factor(1);
+    EXPECT_EQ(grad(), 3.0f);
+    EXPECT_THROW(model->set_gradient_divide_factor(0), c10::ValueError);
+  });
+}
+
+// After an exception in the middle of backward, on all ranks, the next pass is as good as any.
+TEST(FullyShard, GoesOnAfterAnException) {
+  run_shm(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    auto model = fully_shard(net, {.process_group = group});
+    EXPECT_THROW((void)model(at::ones({4, 9})), c10::Error);
+    auto output = model(batch_of(rank, 0));
+    const auto hook = net->first->bias.register_hook([](const at::Tensor&) { throw std::runtime_error("bad data"); });
+    EXPECT_ANY_THROW(output.sum().backward());
+    net->first->bias.remove_hook(hook);
+    barrier({.group = group});
+    model->zero_grad();
+    loss_of(model(batch_of(rank, 1)), rank, 1).backward();
+    auto reference = seeded_net<Mlp>();
+    ((loss_of(reference(batch_of(0, 1)), 0, 1) + loss_of(reference(batch_of(1, 1)), 1, 1)) / 2).backward();
+    for (size_t i = 0; i < 6; ++i) {
+      const auto chunks = reference->parameters()[i].grad().chunk(2);
+      EXPECT_TRUE(at::allclose(model->parameters()[i].grad(), chunks[rank], 1e-5, 1e-7));
+    }
+    barrier({.group = group});
+  });
+}
+
 // Blocks first, then the root, as in PyTorch.
 TEST(FullyShard, NestedCallsTrainAlike) {
   for (const bool is_nested : {false, true}) {

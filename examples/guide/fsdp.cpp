@@ -1,0 +1,75 @@
+// The programs of docs/guide/fsdp.md (tests/tools/guide_test.py compares them), run by two ranks.
+#include <ATen/ATen.h>
+#include <cohort/comm/collectives/collectives.h>
+#include <cohort/comm/group/process_group.h>
+#include <cohort/parallel/fsdp/fully_shard.h>
+#include <cohort/parallel/optim/clip_grad.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+
+#include "guide.h"
+
+namespace guide {
+namespace {
+
+namespace F = torch::nn::functional;
+
+void train() {
+  torch::manual_seed(1);  // the same module on all ranks
+  torch::nn::Sequential net(torch::nn::Linear(8, 32), torch::nn::ReLU(), torch::nn::Linear(32, 1));
+  auto model = cohort::fully_shard(net);
+  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-3));
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    F::mse_loss(model(torch::randn({4, 8})), torch::randn({4, 1})).backward();
+    cohort::nn::utils::clip_grad_norm_(model->parameters(), /*max_norm=*/1.0);
+    optimizer.step();
+  }
+}
+
+void initialise() {
+  auto model = cohort::fully_shard(torch::nn::Linear(8, 4));
+  model->write([](const std::string& name, const at::Tensor& full) {
+    if (name == "weight") torch::nn::init::xavier_uniform_(full);
+  });
+  const at::NoGradGuard no_grad;
+  for (auto& shard : model->parameters()) shard.mul_(0.5);  // elementwise: each rank its own part
+}
+
+void accumulate() {
+  auto model = cohort::fully_shard(torch::nn::Linear(8, 4));
+  {
+    const auto local = model->no_sync();
+    model(torch::randn({4, 8})).sum().backward();
+  }
+  model(torch::randn({4, 8})).sum().backward();  // the sum of both is averaged here
+}
+
+void without_modules() {
+  auto weight = torch::randn({4, 8}).requires_grad_();
+  cohort::fsdp::Sharding sharding({{"weight", weight}});
+  at::Tensor loss;
+  {
+    const auto pass = sharding.forward();
+    loss = torch::randn({2, 8}).matmul(weight.t()).sum();
+  }
+  loss.backward();
+  TORCH_CHECK(sharding.parameters().front().grad().size(0) == 2);  // this rank's two rows
+}
+
+}  // namespace
+
+void run_fsdp() {
+  cohort::init_process_group("shm");
+  train();
+  initialise();
+  accumulate();
+  without_modules();
+  cohort::destroy_process_group();
+}
+
+}  // namespace guide

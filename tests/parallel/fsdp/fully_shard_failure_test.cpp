@@ -1,0 +1,153 @@
+// What fully_shard says when something goes wrong, on ranks that are processes.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/nn.h>
+#include <torch/optim/sgd.h>
+
+#include <iostream>
+
+#include "cohort/base/purpose.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "tests/parallel/ddp/nets.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort::fsdp {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+// Where rank 1 is killed: argument 0.
+COHORT_WORKER(sharded_until_a_rank_is_killed) {
+  init_process_group({.backend = "shm"});
+  const auto& place = test::worker_arguments().at(0);
+  const auto die_at = [&](const std::string& here, int step) {
+    if (here == place && step == 3 && get_rank() == 1) raise(SIGKILL);
+  };
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net);
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  test::print_error([&] {
+    for (int step = 0;; ++step) {
+      optimizer.zero_grad();
+      auto output = model(test::batch_of(get_rank(), step));
+      die_at("forward", step);
+      output.register_hook([&](const at::Tensor&) { die_at("backward", step); });
+      net->first->bias.register_hook([&](const at::Tensor&) { die_at("reduction", step); });
+      output.sum().backward();
+      die_at("step", step);
+      optimizer.step();
+    }
+  });
+}
+
+class FullyShardKilled : public testing::TestWithParam<const char*> {};
+
+TEST_P(FullyShardKilled, OthersNameTheRank) {
+  const auto results =
+      test::run_workers("sharded_until_a_rank_is_killed",
+                        {.world_size = 3, .arguments = {GetParam()}, .time_limit = std::chrono::seconds(30)});
+  EXPECT_EQ(results[1].exit_code, -SIGKILL);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
+    EXPECT_THAT(results[rank].output,
+                MatchesRegex("\\[cohort\\] all_gather_single #[0-9]+ on group \"default_pg\" failed\n  rank " +
+                             std::to_string(rank) +
+                             " of 3 on [^ ]+, backend shm, 8 B int64\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) "
+                             "has ended\n  hint: [^\n]*\n"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, FullyShardKilled, testing::Values("forward", "backward", "reduction", "step"));
+
+COHORT_WORKER(writes_to_a_sharded_parameter) {
+  init_process_group({.backend = "shm"});
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net);
+  barrier();
+  const at::NoGradGuard no_grad;
+  if (get_rank() == 0) net->second->weight.zero_();
+}
+
+TEST(FullyShardErrors, WriteToAParameter) {
+  const auto results = test::run_workers("writes_to_a_sharded_parameter", {.time_limit = std::chrono::seconds(30)});
+  EXPECT_EQ(results[0].exit_code, -SIGSEGV);
+  EXPECT_THAT(
+      results[0].errors,
+      HasSubstr("[cohort] error: a write to parameter 'second.weight', which fully_shard keeps once for all ranks of "
+                "this host, so that none may write it\n  hint: initialise and load parameters inside of "
+                "model->write(...), change them elementwise by the shards that model->parameters() gives, and "
+                "build optimizers on these\n"));
+}
+
+// One rank has a batch more.
+COHORT_WORKER(shards_unevenly) {
+  init_process_group({.backend = "shm"});
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net);
+  test::print_error([&] {
+    for (int step = 0; step < (get_rank() == 0 ? 3 : 2); ++step) model(test::batch_of(0, step)).sum().backward();
+    barrier();
+  });
+}
+
+TEST(FullyShardErrors, RanksWithDifferentNumbersOfBatches) {
+  const auto results = test::run_workers("shards_unevenly", {.time_limit = std::chrono::seconds(30)});
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(results[rank].output, HasSubstr("  caused by: rank 0 calls all_gather"));
+    EXPECT_THAT(results[rank].output,
+                HasSubstr("which is FullySharded's meeting before a forward pass or at the end of a "
+                          "backward pass\n  caused by: rank 1 calls barrier\n"));
+    EXPECT_THAT(results[rank].output, HasSubstr(base::kUnevenStepsHint));
+  }
+}
+
+COHORT_WORKER(shards_wrongly) {
+  init_process_group({.backend = "shm"});
+  const int rank = get_rank();
+  const auto print = [&](const std::function<void()>& fn) {
+    if (rank == 0)
+      std::cout << test::error_of(fn) << "\n---\n" << std::flush;
+    else
+      (void)test::error_of(fn);
+  };
+  struct Scalar : torch::nn::Module {
+    Scalar() { register_parameter("scale", at::ones({})); }
+    at::Tensor forward(at::Tensor x) { return x; }
+  };
+  print([] { fully_shard(std::make_shared<Scalar>()); });
+  struct Transposed : torch::nn::Module {
+    Transposed() { register_parameter("matrix", at::ones({2, 3}).t()); }
+    at::Tensor forward(at::Tensor x) { return x; }
+  };
+  print([] { fully_shard(std::make_shared<Transposed>()); });
+  print([&] { fully_shard(torch::nn::Linear(2, rank == 0 ? 3 : 4)); });
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net);
+  print([&] { fully_shard(net); });
+  net->first->weight.set_data(at::zeros_like(net->first->weight));
+  print([&] { model(test::batch_of(0, 0)); });
+}
+
+TEST(FullyShardErrors, Messages) {
+  const auto results = test::run_workers("shards_wrongly", {.time_limit = std::chrono::seconds(30)});
+  results.expect_success();
+  EXPECT_EQ(
+      results[0].output,
+      "fully_shard doesn't support scalar parameters. Change scale to a 1D tensor with numel equal to 1.\n---\n"
+      "FSDP does not support non-contiguous parameters yet: matrix.shape=[3, 2] matrix.stride()=[1, 3]\n---\n"
+      "fully_shard: the ranks' parameters differ: parameter 0 is weight Float [3, 2] on rank 0, but weight Float "
+      "[4, 2] on rank 1\n---\n"
+      "Parameter 'first.weight' is shared with a parameter already managed by another FSDP group. For shared/tied "
+      "parameters, shard the modules that share it by one call, in the same FSDP group.\n---\n"
+      "Parameter 'first.weight' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its "
+      "place has moved it. Convert a module before fully_shard, and write to its parameters with write().\n---\n");
+}
+
+}  // namespace
+}  // namespace cohort::fsdp
