@@ -2,11 +2,7 @@
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_gpt
 //
-// prints (rank 0): what it trains on, a progress line, the held-out loss from time to time, and at the end
-//   held-out loss in nats per byte, over 262144 bytes of files that were not trained on
-//     unigram              3.60
-//     interpolated 4-gram  1.21
-//     this GPT             1.08
+// prints (rank 0) what it trains on, a progress line, the held-out loss from time to time and beside simpler models,
 // then a text by the model and the checkpoint's name. `--resume` goes on after the last checkpoint as if the run had
 // never stopped: with the same number of ranks every loss is the same to the last bit (two ranks; with more, Gloo may
 // add in another order). Under `cohort run --max-restarts N` give --auto-resume: after a failure the restarted ranks go
@@ -39,7 +35,6 @@
 #include <string>
 
 namespace {
-
 namespace F = torch::nn::functional;
 using cohort::models::GPT;
 using cohort::train::TextPart;
@@ -302,7 +297,6 @@ void Trainer::save_checkpoint() {
                                       progress);
 }
 
-// Every rank reads the file.
 void Trainer::load_checkpoint() {
   const std::string& path = settings_.checkpoint;
   const std::string flag = settings_.resume ? "--resume" : "--auto-resume";

@@ -18,7 +18,7 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-void train() {
+void train_sharded() {
   torch::manual_seed(1);  // the same module on all ranks
   torch::nn::Sequential net(torch::nn::Linear(8, 32), torch::nn::ReLU(), torch::nn::Linear(32, 1));
   auto model = cohort::fully_shard(net);
@@ -31,7 +31,7 @@ void train() {
   }
 }
 
-void initialise() {
+void write_parameters() {
   auto model = cohort::fully_shard(torch::nn::Linear(8, 4));
   model->write([](const std::string& name, const at::Tensor& full) {
     if (name == "weight") torch::nn::init::xavier_uniform_(full);
@@ -40,7 +40,7 @@ void initialise() {
   for (auto& shard : model->parameters()) shard.mul_(0.5);  // elementwise: each rank its own part
 }
 
-void accumulate() {
+void add_up_gradients() {
   auto model = cohort::fully_shard(torch::nn::Linear(8, 4));
   {
     const auto local = model->no_sync();
@@ -49,7 +49,7 @@ void accumulate() {
   model(torch::randn({4, 8})).sum().backward();  // the sum of both is averaged here
 }
 
-void without_modules() {
+void shard_tensors() {
   auto weight = torch::randn({4, 8}).requires_grad_();
   cohort::fsdp::Sharding sharding({{"weight", weight}});
   at::Tensor loss;
@@ -65,10 +65,10 @@ void without_modules() {
 
 void run_fsdp() {
   cohort::init_process_group("shm");
-  train();
-  initialise();
-  accumulate();
-  without_modules();
+  train_sharded();
+  write_parameters();
+  add_up_gradients();
+  shard_tensors();
   cohort::destroy_process_group();
 }
 

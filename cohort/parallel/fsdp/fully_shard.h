@@ -9,14 +9,14 @@
 ///     optimizer.step();
 ///
 /// As in PyTorch each rank's shards begin with the rank's own values: let all ranks make the same model (one seed), or initialise
-/// it with write(). The wrapper stands where the module stood, as DistributedDataParallel's does; only module() reaches the inner
-/// one, whose parameters() are the whole parameters: everyone may read them (a state dict of them is a full one), and nobody may
-/// write them: that is SIGSEGV.
+/// it with write(). The wrapper stands where the module stood, as DistributedDataParallel's does; only module() reaches the
+/// inner one, whose parameters() are the whole parameters: everyone may read them (a state dict of them is a full one), and
+/// nobody may write them: that is SIGSEGV.
 ///
 /// Inner modules may be wrapped, too, before the outer one: each call makes one group of the parameters that inner ones have not.
 /// Where ranks share memory that changes nothing in speed or memory.
 ///
-/// Semantics, names and error texts follow torch/distributed/fsdp/_fully_shard/_fully_shard.py; docs/parity.md has the differences.
+/// Semantics, names and error texts follow torch/distributed/fsdp/_fully_shard/_fully_shard.py; differences: docs/parity.md.
 /// Collective: construction, backward, a forward after a backward, write(). Thread-safety: as torch::nn::Module.
 #pragma once
 
@@ -142,8 +142,8 @@ template <class Wrapped>
 requires requires { typename Wrapped::ContainedType; }
 FullySharded(const Wrapped&, fsdp::Options = {})->FullySharded<typename Wrapped::ContainedType>;
 
-/// As PyTorch's, but that it returns the wrapper: C++ modules have no hooks. `net`: a holder, a module that a std::shared_ptr owns,
-/// or that std::shared_ptr.
+/// As PyTorch's, but that it returns the wrapper: C++ modules have no hooks. `net`: a holder, a module that a std::shared_ptr
+/// owns, or that std::shared_ptr.
 template <class Net>
 auto fully_shard(Net&& net, const fsdp::Options& options = {}) {
   return FullySharded(std::forward<Net>(net), options);

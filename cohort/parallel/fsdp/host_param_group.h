@@ -4,9 +4,9 @@
 /// before the next forward, which also says that every rank's optimizer is done.
 ///
 /// Gradients are read by the others where autograd has put them, if that is memory that the ranks share (comm/memory/
-/// shared_allocator.h), else from a copy. A rank posts a chunk of them when it is complete, goes on with its backward pass, and adds
-/// up its own slices of a chunk as soon as all ranks have posted it. Sums go in rank order: their bits do not depend on who came
-/// first.
+/// shared_allocator.h), else from a copy. A rank posts a chunk of them when it is complete, goes on with its backward pass, and
+/// adds up its own slices of a chunk as soon as all ranks have posted it. Sums go in rank order: their bits do not depend on who
+/// came first.
 ///
 /// Modules cannot write the parameters (a write to them is SIGSEGV): others read them.
 #pragma once

@@ -1,5 +1,5 @@
-/// WriteGuard: says what a write to a whole parameter was, before it ends the process. The parameters of a host are there once, for
-/// all its ranks, in pages that modules cannot write: without a word such a write would be a bare "Segmentation fault".
+/// WriteGuard: says what a write to a whole parameter was, before it ends the process. The parameters of a host are there once,
+/// for all its ranks, in pages that modules cannot write: without a word such a write would be a bare "Segmentation fault".
 ///
 /// The first guard of a process installs a handler of SIGSEGV. It prints a text to standard error where the address lies in a
 /// guarded parameter, and gives the signal to whatever handled it before, in any case.

@@ -1,5 +1,5 @@
-/// Which tensors are parts of greater ones that a group's ranks hold together: what computes with all of a model, such as the norm
-/// of its gradients, must then ask the other ranks.
+/// Which tensors are parts of greater ones that a group's ranks hold together: what computes with all of a model, such as the
+/// norm of its gradients, must then ask the other ranks.
 ///
 /// Thread-safe. A tensor must be forgotten before it goes: another one may then have its address.
 #pragma once
