@@ -96,7 +96,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/ddp/hooks/quantization_hooks.h
     cohort/parallel/fsdp/fully_shard.h
     cohort/parallel/fsdp/options.h
-    cohort/parallel/fsdp/param_group.h
+    cohort/parallel/fsdp/sharded_parameter.h
     cohort/parallel/fsdp/sharding.h
     cohort/parallel/module/gradient_hooks.h
     cohort/parallel/optim/average_parameters.h

@@ -1,35 +1,15 @@
 /// ParamGroup: the parameters of one call of fully_shard. Whoever implements it decides where the whole parameters are while
 /// modules compute with them, and how gradients become those of the shards (PyTorch's FSDPParamGroup).
 ///
-/// A parameter is sharded along its dimension 0, in chunks as torch.chunk makes them: the last ranks may have shorter shards, or
-/// empty ones. `full` is the module's own tensor: it keeps its identity, and stays what autograd and the module know. `shard`
-/// is a leaf of its own, for optimizers.
 /// Thread-safety: one thread at a time; gradients may come in the thread that runs backward.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
+#include "cohort/parallel/fsdp/sharded_parameter.h"
+
 namespace cohort::fsdp {
-
-struct NamedParameter {
-  std::string name;
-  at::Tensor tensor;
-};
-
-struct ShardedParameter {
-  std::string name;
-  at::Tensor full;
-  at::Tensor shard;
-  int64_t offset = 0;  ///< of the shard's first element in the flattened `full`
-};
-
-/// A write to whole parameters, in their module's dtype and shape.
-using Writer = std::function<void(const std::string& name, const at::Tensor& full)>;
 
 class ParamGroup {
  public:

@@ -161,6 +161,12 @@ std::vector<at::Tensor> Sharding::parameters() const {
   return shards;
 }
 
+const std::vector<ShardedParameter>& Sharding::sharded_parameters() const { return group_->parameters(); }
+
+void Sharding::set_requires_gradient_sync(bool value) { group_->set_requires_gradient_sync(value); }
+
+bool Sharding::requires_gradient_sync() const { return group_->requires_gradient_sync(); }
+
 void Sharding::set_gradient_divide_factor(double factor) {
   TORCH_CHECK_VALUE(factor > 0, "the gradient divide factor must be positive, got ", factor);
   group_->set_gradient_divide_factor(factor);

@@ -27,10 +27,11 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 #include "cohort/parallel/fsdp/options.h"
-#include "cohort/parallel/fsdp/param_group.h"
+#include "cohort/parallel/fsdp/sharded_parameter.h"
 
 namespace cohort::fsdp {
 
+class ParamGroup;
 class RootPass;
 
 class COHORT_API Sharding {
@@ -61,12 +62,12 @@ class COHORT_API Sharding {
   /// What an optimizer is to be built on: this rank's shards, in the order of the constructor's list.
   std::vector<at::Tensor> parameters() const;
   /// The same with all there is to know of them.
-  const std::vector<ShardedParameter>& sharded_parameters() const { return group_->parameters(); }
+  const std::vector<ShardedParameter>& sharded_parameters() const;
   const Group& process_group() const { return process_group_; }
 
   /// As FSDPModule.set_requires_gradient_sync: false, and gradients stay on their rank until a backward pass with true.
-  void set_requires_gradient_sync(bool value) { group_->set_requires_gradient_sync(value); }
-  bool requires_gradient_sync() const { return group_->requires_gradient_sync(); }
+  void set_requires_gradient_sync(bool value);
+  bool requires_gradient_sync() const;
   /// As FSDPModule.set_gradient_divide_factor. Throws c10::ValueError unless positive.
   void set_gradient_divide_factor(double factor);
 
@@ -75,7 +76,8 @@ class COHORT_API Sharding {
   void write(const Writer& writer);
 
  private:
-  friend class RootPass;
+  friend class ParamGroup;
+class RootPass;
   void join_root();
 
   Group process_group_;
