@@ -1,0 +1,74 @@
+"""ZeroRedundancyOptimizer against PyTorch's: who owns what, the parameters after ten steps, and the consolidated state."""
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+from harness import run_ranks
+
+PYTHON_RANK = pathlib.Path(__file__).with_name("zero_python_rank.py")
+SIZE = 4
+
+
+def results_of(folder, command):
+    files = [folder / f"{rank}.safetensors" for rank in range(SIZE)]
+    for rank, (code, out, err) in enumerate(run_ranks([[*command, file] for file in files])):
+        assert code == 0, f"rank {rank}:\n{out}{err}"
+    return [load_file(file) for file in files]
+
+
+@pytest.fixture(scope="module")
+def pytorchs_results(tmp_path_factory):
+    return results_of(tmp_path_factory.mktemp("pytorch"), [sys.executable, PYTHON_RANK])
+
+
+def tensors_of(results):
+    """What both write: options stand in Python's groups, and it counts steps in floating point."""
+    return {name: tensor.double() for name, tensor in results.items() if ".param_groups." not in name}
+
+
+@pytest.mark.parametrize("backend", ["gloo", "shm"])
+def test_training_gives_pythons_numbers(tmp_path, programs, pytorchs_results, backend):
+    ours = results_of(tmp_path, [programs / "zero_rank", backend])
+    for rank, (got, wanted) in enumerate(zip(map(tensors_of, ours), map(tensors_of, pytorchs_results))):
+        assert got.keys() == wanted.keys()
+        different = {name: float((got[name] - wanted[name]).abs().max()) for name in wanted
+                     if not torch.allclose(got[name], wanted[name], rtol=0, atol=1e-6)}
+        assert not different, f"rank {rank}"
+
+
+def test_the_oracle_trains(pytorchs_results):
+    """Ranks of a group agree, optimizers and numbers of ranks do not, and every rank of four owns something."""
+    first, last = pytorchs_results[0], pytorchs_results[-1]
+    assert torch.equal(first["adam.4.views.value.0"], last["adam.4.views.value.0"])
+    for other in ("adamw.4.views.value.0", "adam.3.views.value.0"):
+        assert not torch.allclose(last["adam.4.views.value.0"], last[other], rtol=0, atol=1e-4)
+    assert {int(first[f"sgd.4.views.owner.{i}"]) for i in range(6)} == {0, 1, 2, 3}
+    assert {len(results) for results in pytorchs_results[:-1]} == {6 * 12, 2 * 6 * 12, 3 * 6 * 12}  # the last has states
+
+
+def pythons_partition(sizes, ranks):
+    """[rank][group]: places. Parameters without memory, in an object without a process group."""
+    zero = ZeroRedundancyOptimizer.__new__(ZeroRedundancyOptimizer)
+    zero.world_size, zero._partition_parameters_cache = ranks, []
+    zero.param_groups = [{"params": [torch.empty(size, device="meta") for size in group]} for group in sizes]
+    places = [{id(param): i for i, param in enumerate(group["params"])} for group in zero.param_groups]
+    return [[[places[i][id(param)] for param in group["params"]] for i, group in enumerate(groups)]
+            for groups in zero._partition_parameters()]
+
+
+def test_owners_are_pythons(programs):
+    draw = random.Random(12)
+    cases = [(ranks, [[draw.choice((0, 1, 2, 7, draw.randrange(100))) for _ in range(draw.randrange(1, 12))]
+                      for _ in range(draw.randrange(1, 4))]) for _ in range(200) for ranks in range(1, 5)]
+    lines = [" | ".join([str(ranks), *(",".join(map(str, group)) for group in sizes)]) for ranks, sizes in cases]
+    done = subprocess.run([programs / "zero_owners"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60,
+                          check=True)
+    for line, answer, (ranks, sizes) in zip(lines, done.stdout.splitlines(), cases, strict=True):
+        ours = [[[int(place) for place in group.split(",") if place] for group in rank.split("|")] for rank in answer.split(";")]
+        assert ours == pythons_partition(sizes, ranks), line
