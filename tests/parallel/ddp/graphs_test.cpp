@@ -107,9 +107,8 @@ TEST(DdpGraphs, EmptyBatchesCountAsZero) {
     const auto x = torch::ones({3, 8});
     ddp(rank == 0 ? x : x.narrow(0, 0, 0)).sum().backward();
     const auto averaged = net->third->weight.grad().clone();
-    net->zero_grad();
-    net->forward(x).sum().backward();
-    REQUIRE(at::allclose(averaged, net->third->weight.grad() / 2, 1e-4, 1e-5));
+    const auto full = torch::autograd::grad({net->forward(x).sum()}, {net->third->weight}).front();
+    REQUIRE(at::allclose(averaged, full / 2, 1e-4, 1e-5));
   });
 }
 
@@ -141,15 +140,12 @@ TEST(DdpGraphs, PartsInDifferentGroups) {
     DistributedDataParallel local(single, {.process_group = own});
     const auto x = torch::full({2, 8}, rank + 1.0);
     local(ddp(x)).sum().backward();
-    const auto averaged = shared->second->weight.grad().clone();
-    const auto of_own = single->weight.grad().clone();
-    shared->zero_grad();
-    single->zero_grad();
-    single->forward(shared->forward(x)).sum().backward();
-    REQUIRE(at::equal(of_own, single->weight.grad()));
-    auto sum = shared->second->weight.grad().clone();
+    const auto own_gradients =
+        torch::autograd::grad({single->forward(shared->forward(x)).sum()}, {single->weight, shared->second->weight});
+    REQUIRE(at::equal(single->weight.grad(), own_gradients[0]));
+    auto sum = own_gradients[1].clone();
     all_reduce(sum, {.group = group});
-    REQUIRE(at::allclose(averaged, sum / 2, 1e-4, 1e-5));
+    REQUIRE(at::allclose(shared->second->weight.grad(), sum / 2, 1e-4, 1e-5));
   });
 }
 
@@ -179,14 +175,12 @@ TEST(DdpGraphs, DelayedGradientsAreAveragedAtOnce) {
           net->zero_grad(/*set_to_none=*/false);
           ddp(x * scale).sum().backward();
         }
-        const std::vector<at::Tensor> averaged{net->third->weight.grad().clone(), net->second->weight.grad().clone()};
-        net->zero_grad();
-        net->forward(x).sum().backward();
-        const std::vector<at::Tensor> own{net->third->weight.grad(), net->second->weight.grad()};
+        const std::vector<at::Tensor> weights{net->third->weight, net->second->weight};
+        const auto own = torch::autograd::grad({net->forward(x).sum()}, weights);
         for (size_t i = 0; i < own.size(); ++i) {
           auto sum = own[i].clone();
           all_reduce(sum, {.group = group});
-          REQUIRE(at::allclose(averaged[i], sum / 2, 1e-4, 1e-5));
+          REQUIRE(at::allclose(weights[i].grad(), sum / 2, 1e-4, 1e-5));
         }
       }
     });
@@ -202,9 +196,7 @@ TEST(DdpGraphs, DelayedGradientsThatWereThereBefore) {
     options.delay_all_reduce_named_params = {{"third.weight", net->third->weight}};
     DistributedDataParallel ddp(net, options);
     const auto x = torch::full({2, 8}, rank + 1.0);
-    net->forward(x).sum().backward();
-    const auto own = net->third->weight.grad().clone();
-    net->zero_grad();
+    const auto own = torch::autograd::grad({net->forward(x).sum()}, {net->third->weight}).front();
     net->third->weight.mutable_grad() = torch::full_like(own, rank + 1);
     ddp(x).sum().backward();
     auto sum = own + (rank + 1);

@@ -155,8 +155,6 @@ TEST(Wrapper, RunsUnderDdpHoweverItIsCalled) {
     torch::nn::AnyModule any(ddp);
     any.forward(x).backward();
     expect_mean("in AnyModule");
-    ddp->module().forward(x).backward();
-    if (net->weight.grad().item<float>() != rank + 1) throw std::runtime_error("module() ran under DDP");
   });
 }
 
@@ -186,7 +184,7 @@ TEST(Wrapper, SaysThatTheModuleWasTrainedWithoutItMessage) {
     Mlp net;
     DistributedDataParallel ddp(net, {.process_group = group});
     ddp(torch::ones({1, 8})).sum().backward();
-    if (rank == 1) net->forward(torch::ones({1, 8})).sum().backward();
+    if (rank == 1) ddp->module().forward(torch::ones({1, 8})).sum().backward();
   });
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
