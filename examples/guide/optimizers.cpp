@@ -1,15 +1,25 @@
 // The programs of docs/guide/optimizers.md (tests/tools/guide_test.py compares them), each run by two ranks.
+#include <cohort/comm/collectives/collectives.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
+#include <cohort/parallel/ddp/hooks/all_reduce_hook.h>
 #include <cohort/parallel/optim/average_parameters.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <cohort/parallel/optim/post_local_sgd_optimizer.h>
+#include <cohort/parallel/zero/ddp_zero_hook.h>
+#include <cohort/parallel/zero/zero_redundancy_optimizer.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize.h>
 #include <torch/utils.h>
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <sstream>
+#include <string>
 
 #include "guide.h"
 
@@ -56,6 +66,35 @@ void step_locally() {
   torch::load(optimizer, file);
 }
 
+void divide(const std::string& path) {
+  cohort::DistributedDataParallel ddp(torch::nn::Linear(8, 1));
+  auto zero = cohort::ZeroRedundancyOptimizer::make<torch::optim::AdamW>(
+      ddp->parameters(), torch::optim::AdamWOptions(1e-3), {.parameters_as_bucket_view = true});
+  for (int step = 0; step < 8; ++step) {
+    zero.zero_grad();
+    F::mse_loss(ddp(torch::randn({4, 8})), torch::randn({4, 1})).backward();
+    zero.step();
+  }
+  zero.consolidate_state_dict();  // on all ranks
+  if (cohort::get_rank() == 0) torch::save(zero, path);
+  cohort::barrier();
+  torch::load(zero, path);                        // every rank takes its part
+  TORCH_CHECK(zero.optim().state().size() == 1);  // of two parameters, one per rank
+}
+
+void step_inside_of_backward() {
+  cohort::DistributedDataParallel ddp(torch::nn::Linear(8, 1));
+  auto zero = cohort::ZeroRedundancyOptimizer::make<torch::optim::Adam>(
+      ddp->parameters(), torch::optim::AdamOptions(1e-3), {.overlap_with_ddp = true});
+  ddp->register_comm_hook(cohort::default_group(),
+                          cohort::ddp::hook_with_zero_step_interleaved(cohort::ddp::allreduce_hook, zero));
+  for (int step = 0; step < 8; ++step) {
+    zero.zero_grad();
+    F::mse_loss(ddp(torch::randn({4, 8})), torch::randn({4, 1})).backward();  // updates the parameters, too
+  }
+  TORCH_CHECK(zero.optim().state().size() == 1);
+}
+
 }  // namespace
 
 void run_optimizers() {
@@ -63,6 +102,15 @@ void run_optimizers() {
   clip();
   average_periodically();
   step_locally();
+  // The rank that writes names the file for all.
+  at::Tensor writer = torch::tensor(static_cast<int64_t>(getpid()));
+  cohort::broadcast(writer, /*src=*/0);
+  const std::string name = "cohort_guide_" + std::to_string(writer.item<int64_t>()) + ".pt";
+  const auto path = std::filesystem::temp_directory_path() / name;
+  divide(path);
+  cohort::barrier();
+  std::filesystem::remove(path);
+  step_inside_of_backward();
   cohort::destroy_process_group();
 }
 
