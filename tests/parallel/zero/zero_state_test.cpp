@@ -186,6 +186,21 @@ TEST(ZeroState, LoadingCopies) {
   });
 }
 
+TEST(ZeroState, WhatHasNoneWhenLoadedHasNoneAfterwards) {
+  run_rank_threads(2, [](int, const Group& group) {
+    for (const auto& [name, make] : test::kOptimizerKinds) {
+      const SteppedParameters divided;
+      ZeroRedundancyOptimizer zero(divided.groups(make), make, {.process_group = group});
+      divided.step(zero, 0, 1);
+      REQUIRE(!zero.optim().state().empty());
+      const auto whole = zero.whole_optimizer();
+      REQUIRE(whole->state().empty());
+      zero.load_state_dict(*whole);
+      REQUIRE(zero.optim().state().empty());
+    }
+  });
+}
+
 TEST(ZeroState, StatesThatDoNotFitMessage) {
   run_rank_threads(1, [](int, const Group& group) {
     const SteppedParameters divided;
