@@ -1,5 +1,5 @@
-// Answers lines of cases, "ranks | sizes of a group | sizes of the next", with the places that each rank owns in each group, in
-// their order, for zero_test.py to compare with Python's ZeroRedundancyOptimizer:
+// Answers lines of cases, "ranks | sizes of a group | sizes of the next", with the places that each rank owns in each group,
+// in their order, for zero_test.py to compare with Python's ZeroRedundancyOptimizer:
 //
 //   2 | 1,9,4 | 3   ->   1|;2,0|0
 #include <iostream>

@@ -1,5 +1,5 @@
-// zero_rank BACKEND RESULT: what ZeroRedundancyOptimizer makes of one model, by every optimizer, with and without bucket views, over
-// the last 1, 2, 3 and 4 ranks. zero_python_rank.py makes the same calls.
+// zero_rank BACKEND RESULT: what ZeroRedundancyOptimizer makes of one model, by every optimizer, with and without bucket
+// views, over the last 1, 2, 3 and 4 ranks. zero_python_rank.py makes the same calls.
 #include <ATen/ATen.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
