@@ -55,13 +55,13 @@ class ZeroJoinHook final : public JoinHook {
 
 }  // namespace
 
-ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(ParamGroups param_groups, MakeOptimizer make_optimizer,
-                                                 ZeroOptions options)
-    : ZeroRedundancyOptimizer(without_parameters(make_optimizer, param_groups), param_groups, make_optimizer,
-                              std::move(options)) {}
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const ParamGroups& param_groups, const MakeOptimizer& make_optimizer,
+                                                 const ZeroOptions& options)
+    : ZeroRedundancyOptimizer(without_parameters(make_optimizer, param_groups), param_groups, make_optimizer, options) {
+}
 
-ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blank, ParamGroups param_groups,
-                                                 MakeOptimizer make_optimizer, ZeroOptions options)
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blank, const ParamGroups& param_groups,
+                                                 MakeOptimizer make_optimizer, const ZeroOptions& options)
     : Optimizer(ParamGroups(), blank->defaults().clone()),
       make_optimizer_(std::move(make_optimizer)),
       group_(group_of_members(options.process_group)),

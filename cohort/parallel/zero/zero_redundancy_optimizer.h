@@ -60,22 +60,24 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   /// Every rank of the group must give the same parameters, groups and options.
   /// Throws c10::ValueError for no parameters, sparse ones, several dtypes or kinds of device, a parameter listed twice
   /// (PyTorch's texts), and on a rank outside the group.
-  ZeroRedundancyOptimizer(ParamGroups param_groups, MakeOptimizer make_optimizer, ZeroOptions options = {});
-  ZeroRedundancyOptimizer(std::vector<at::Tensor> params, MakeOptimizer make_optimizer, ZeroOptions options = {})
-      : ZeroRedundancyOptimizer(ParamGroups{{std::move(params)}}, std::move(make_optimizer), std::move(options)) {}
+  ZeroRedundancyOptimizer(const ParamGroups& param_groups, const MakeOptimizer& make_optimizer,
+                          const ZeroOptions& options = {});
+  ZeroRedundancyOptimizer(std::vector<at::Tensor> params, const MakeOptimizer& make_optimizer,
+                          const ZeroOptions& options = {})
+      : ZeroRedundancyOptimizer(ParamGroups{{std::move(params)}}, make_optimizer, options) {}
   ~ZeroRedundancyOptimizer() override;
   ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer&) = delete;
   ZeroRedundancyOptimizer& operator=(const ZeroRedundancyOptimizer&) = delete;
 
   /// make<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(1e-3), {.parameters_as_bucket_view = true})
   template <class OptimizerClass, class Parameters, class Defaults>
-  static ZeroRedundancyOptimizer make(Parameters&& params, Defaults defaults, ZeroOptions options = {}) {
+  static ZeroRedundancyOptimizer make(Parameters&& params, Defaults defaults, const ZeroOptions& options = {}) {
     return ZeroRedundancyOptimizer(
         std::forward<Parameters>(params),
         [defaults = std::move(defaults)](ParamGroups groups) -> std::unique_ptr<torch::optim::Optimizer> {
           return std::make_unique<OptimizerClass>(std::move(groups), defaults);
         },
-        std::move(options));
+        options);
   }
 
   /// Collective: updates this rank's parameters by the local optimizer, which is given `closure`, and broadcasts all.
@@ -122,8 +124,8 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
     size_t group = 0;
   };
 
-  ZeroRedundancyOptimizer(std::unique_ptr<torch::optim::Optimizer> blank, ParamGroups param_groups,
-                          MakeOptimizer make_optimizer, ZeroOptions options);
+  ZeroRedundancyOptimizer(std::unique_ptr<torch::optim::Optimizer> blank, const ParamGroups& param_groups,
+                          MakeOptimizer make_optimizer, const ZeroOptions& options);
   void adopt_groups();
   void check_params(const std::vector<at::Tensor>& params) const;
   void repartition();
