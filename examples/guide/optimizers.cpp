@@ -78,8 +78,8 @@ void divide(const std::string& path) {
   zero.consolidate_state_dict();  // on all ranks
   if (cohort::get_rank() == 0) torch::save(zero, path);
   cohort::barrier();
-  torch::load(zero, path);                        // every rank takes its part
-  TORCH_CHECK(zero.optim().state().size() == 1);  // of two parameters, one per rank
+  torch::load(zero, path);  // every rank takes its part
+  TORCH_CHECK(zero.optim().state().size() == 1);
 }
 
 void step_inside_of_backward() {
