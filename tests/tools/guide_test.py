@@ -45,7 +45,7 @@ PAGES = {
         "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",
         "parallel/activation/saved_tensor_hooks.h"]),
     "fsdp": ("examples/guide/fsdp.cpp", [
-        "parallel/fsdp/fully_shard.h", "parallel/fsdp/options.h", "parallel/fsdp/sharded_parameter.h", "parallel/fsdp/sharding.h"]),
+        "parallel/fsdp/fully_shard.h", "parallel/fsdp/options.h", "parallel/fsdp/sharding.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

@@ -77,7 +77,7 @@ class COHORT_API Sharding {
 
  private:
   friend class ParamGroup;
-class RootPass;
+  class RootPass;
   void join_root();
 
   Group process_group_;
