@@ -1,8 +1,8 @@
 /// What there is to know of a sharded parameter.
 ///
 /// It is sharded along its dimension 0, in chunks as torch.chunk makes them: the last ranks may have shorter shards, or empty
-/// ones. `full` is the module's own tensor: it keeps its identity, and stays what autograd and the module know. `shard` is a leaf of
-/// its own, for optimizers.
+/// ones. `full` is the module's own tensor: it keeps its identity, and stays what autograd and the module know. `shard` is
+/// a leaf of its own, for optimizers.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -76,8 +76,7 @@ class COHORT_API Sharding {
   void write(const Writer& writer);
 
  private:
-  friend class ParamGroup;
-  class RootPass;
+  friend class RootPass;
   void join_root();
 
   Group process_group_;
