@@ -116,7 +116,9 @@ void run_checkpointed(const CheckpointOptions& options, const Tensors& inputs, c
 Tensors run_reentrant(const CheckpointOptions& options, const Tensors& inputs, const std::function<Tensors()>& forward,
                       std::function<Tensors(const Tensors&)> again) {
   TORCH_CHECK_VALUE(!options.debug, "Passing `context_fn` or `debug` is only supported when use_reentrant=False.");
-  if (!has_gradient(inputs)) TORCH_WARN("None of the inputs have requires_grad=True. Gradients will be None");
+  if (!has_gradient(inputs)) {
+    TORCH_WARN("None of the inputs have requires_grad=True. Gradients will be None");
+  }
   const auto call = c10::make_intrusive<ReentrantCall>(inputs, options.preserve_rng_state, std::move(again));
   return ReentrantFunction::apply(at::TensorList(inputs), call, forward);
 }

@@ -145,22 +145,24 @@ void CheckpointFrame::run_again(const RecomputationPtr& recomputation) {
   inputs.reserve(inputs_.size());
   for (const auto& input : inputs_) inputs.push_back(input.unpack());
   const OperatorLog log(options_.debug);
+  const auto keep_operators = [&] { recomputation->operators = log.operators(); };
   try {
     const SavedTensorHooks hooks([frame = shared_from_this(), recomputation](const at::Tensor& tensor) {
       return frame->fill_place(*recomputation, tensor);
     });
     const at::AutoGradMode with_gradients(true);
     recompute_(inputs);
-  } catch (const StopRecomputation&) {  // everything is there
+    keep_operators();
+  } catch (const StopRecomputation&) {
+    keep_operators();  // everything is there
   } catch (const CheckpointError&) {
-    recomputation->operators = log.operators();
+    keep_operators();
     throw;
   }
-  recomputation->operators = log.operators();
 }
 
 UnpackHook CheckpointFrame::fill_place(Recomputation& recomputation, const at::Tensor& tensor) {
-  const at::Tensor kept = tensor.requires_grad() ? tensor.detach() : tensor;
+  at::Tensor kept = tensor.requires_grad() ? tensor.detach() : tensor;
   bool is_last = false;
   bool is_too_many = false;
   {
