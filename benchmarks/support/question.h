@@ -40,6 +40,7 @@ std::vector<Row> run_allocator(const Settings& settings);
 std::vector<Row> run_collectives(const Settings& settings);
 void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
+std::vector<Row> run_activation_checkpointing(const Settings& settings);
 std::vector<Row> run_data_parallel(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
