@@ -1,9 +1,10 @@
-// activation-checkpointing: a training step of a GPT in one process with one thread, plain, with each block checkpointed and under
-// SaveOnCpu, beside Python's torch.utils.checkpoint and save_on_cpu; and the most memory that forward and backward take.
+// activation-checkpointing: a training step of a GPT in one process with one thread, plain, with each block checkpointed and
+// under SaveOnCpu, beside Python's torch.utils.checkpoint and save_on_cpu; and the most memory that forward and backward take.
 //
-// Python's process runs the same weights and data (activation_rank.py). In each round every side takes a step while the others sleep.
-// Before anything is timed, the losses and gradients of all sides are compared. Memory is counted in a step of its own, from what
-// LibTorch's allocator reports to profilers: gradients exist already, so that it is activations and what operators take for a moment.
+// Python's process runs the same weights and data (activation_rank.py). In each round every side takes a step while the others
+// sleep. Before anything is timed, the losses and gradients of all sides are compared. Memory is counted in a step of its own,
+// from what LibTorch's allocator reports to profilers: gradients exist already, so that it is activations and what operators
+// take for a moment.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/Allocator.h>
@@ -175,7 +176,11 @@ std::vector<Row> run_activation_checkpointing(const Settings& settings) {
   if (const auto program = find_python(); !program.empty()) {
     const std::string script = std::string(kSourceDir) + "/benchmarks/activation/activation_rank.py";
     python = std::make_unique<Team>(
-        TeamOptions{.name = "python", .folder = folder.path(), .num_ranks = 1, .command = {program, script}});
+        TeamOptions{.name = "python",
+                    .folder = folder.path(),
+                    .num_ranks = 1,
+                    .command = {program, script},
+                    .environment = {{"KINETO_LOG_LEVEL", "6"}}});  // or each profile says that it begins and ends
   }
   // Ours first, then Python's, in the same order.
   const size_t num_variants = kActivationVariants.size();
