@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <latch>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -46,15 +47,23 @@ void run_rank_threads(int world_size, const std::function<void(int, const Group&
   store->setTimeout(options.timeout);
   std::mutex mutex;
   std::string first_error;
+  const auto keep_error = [&](int rank, const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      if (first_error.empty()) first_error = "rank " + std::to_string(rank) + ": " + error.what();
+    }
+  };
+  // Who leaves a group of Gloo's while another rank still connects to it makes that fail.
+  std::latch made(world_size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      try {
-        fn(rank, make_group(store, rank, world_size, options));
-      } catch (const std::exception& error) {
-        const std::lock_guard lock(mutex);
-        if (first_error.empty()) first_error = "rank " + std::to_string(rank) + ": " + error.what();
-      }
+      Group group;
+      keep_error(rank, [&] { group = make_group(store, rank, world_size, options); });
+      made.arrive_and_wait();
+      if (group) keep_error(rank, [&] { fn(rank, group); });
     });
   }
   for (auto& thread : threads) thread.join();

@@ -11,7 +11,8 @@
 ///   not freed, and neither are tensors in types that parallel/module/tensor_tree.h cannot move, such as IValue.
 /// - `function` is copied (std::ref: is not), lives as long as the graph, and may run in a thread of backward.
 /// - Checkpoints may be nested, may have several backward passes (each runs the function again), and may take part in
-///   DistributedDataParallel of any kind. `use_reentrant` chooses PyTorch's older variant: see CheckpointOptions.
+///   DistributedDataParallel of any kind; `function` may not run replicas of DataParallel. `use_reentrant` chooses PyTorch's
+///   older variant: see CheckpointOptions.
 /// - Without gradients (at::NoGradGuard) `function` just runs.
 /// Throws what `function` throws, also from backward; CheckpointError from backward where the second run saves other tensors.
 /// Texts, order and number of runs follow torch/utils/checkpoint.py. Differences are listed in docs/parity.md.

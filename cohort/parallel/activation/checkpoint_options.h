@@ -15,7 +15,8 @@ enum class DeterminismCheck {
 
 struct CheckpointOptions {
   /// The older variant: forward runs without gradients, and backward runs a backward pass of its own. It needs an input that
-  /// requires a gradient, and backward over all leaves; it ignores determinism_check, early_stop and debug.
+  /// requires a gradient, and backward over all leaves; it ignores determinism_check and
+  /// early_stop, and refuses debug.
   bool use_reentrant = false;
   /// The repetition draws the same random numbers: from the default generators of the CPU and of the devices of the inputs.
   bool preserve_rng_state = true;

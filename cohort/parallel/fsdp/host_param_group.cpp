@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "cohort/base/log.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/shm/kernels/kernels.h"
@@ -25,6 +27,18 @@ using Area = GradientPlace::Area;
 // will be missed at the end of backward.
 constexpr auto kPatience = std::chrono::milliseconds(20);
 constexpr size_t kLeastWindowBytes = size_t{16} << 20;
+
+// As many gradients as a program will hardly add up without looking at them.
+constexpr int kManyPasses = 32;
+
+void warn_of_idle_optimizer() {
+  base::warn_once(
+      std::to_string(kManyPasses) +
+      " backward passes of a fully_shard module have added up gradients, and nobody has used or cleared them. "
+      "An optimizer that was built on the module's own parameters trains nothing: build it on what "
+      "model->parameters() of the wrapper gives. If your program adds up the gradients of so many passes, all "
+      "is well.");
+}
 
 std::vector<size_t> bytes_of(const std::vector<NamedParameter>& parameters) {
   std::vector<size_t> bytes;
@@ -208,15 +222,24 @@ void HostParamGroup::reduce(size_t number) {
     const auto elements = comm::elements_of(sum);
     const auto kernel = shm::reduce_kernel(elements.dtype, shm::ReduceOp::kPremulSum);
     kernel(sum.mutable_data_ptr(), sources.data(), factors.data(), static_cast<int>(sources.size()), elements.count);
-    auto& grad = shard.mutable_grad();
-    if (grad.defined()) {
-      grad.add_(sum);
-    } else {
-      grad = std::move(sum);
-    }
+    give(i, std::move(sum));
   }
   board_->note_read(number, pass());
   chunk.is_reduced = true;
+}
+
+void HostParamGroup::give(size_t index, at::Tensor sum) {
+  auto& item = items_[index];
+  auto& grad = parameters_[index].shard.mutable_grad();
+  if (grad.defined()) {
+    item.num_untouched = grad._version() == item.grad_version ? item.num_untouched + 1 : 0;
+    if (item.num_untouched == kManyPasses) warn_of_idle_optimizer();
+    grad.add_(sum);
+  } else {
+    item.num_untouched = 0;
+    grad = std::move(sum);
+  }
+  item.grad_version = static_cast<uint32_t>(grad._version());
 }
 
 void HostParamGroup::poll() {

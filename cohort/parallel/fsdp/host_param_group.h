@@ -55,6 +55,9 @@ class HostParamGroup final : public ParamGroup {
     size_t chunk = 0;
     bool has_arrived = false;
     bool requires_grad = false;
+    /// Of the shard's gradient after the last sum, and how many sums nobody else has touched it since.
+    uint32_t grad_version = 0;
+    int num_untouched = 0;
     parallel::GradientHook hook;
   };
 
@@ -64,6 +67,7 @@ class HostParamGroup final : public ParamGroup {
   void post(size_t chunk);
   GradientPlace put(size_t index, Chunk& chunk);
   void reduce(size_t chunk);
+  void give(size_t index, at::Tensor sum);
   const std::byte* address(int peer, size_t index, GradientPlace place) const;
   void release_read();
   void bound_memory();

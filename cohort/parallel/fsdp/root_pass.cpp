@@ -15,8 +15,8 @@ namespace cohort::fsdp {
 namespace {
 
 const char* phase_in_words(int64_t phase) {
-  constexpr const char* kWords[] = {"begins a forward pass", "is at the end of a backward pass", "is in write()"};
-  return 0 <= phase && phase < 3 ? kWords[phase] : "does something else";
+  constexpr const char* kWords[] = {"begins a forward pass", "is at the end of a backward pass"};
+  return phase == 0 || phase == 1 ? kWords[phase] : "does something else";
 }
 
 bool is_in_autograd() { return torch::autograd::get_current_graph_task_id() != -1; }
@@ -51,16 +51,12 @@ void RootPass::meet_before_pass() {
   for (auto* const group : groups_) group->forget_gradients();
 }
 
-void RootPass::meet_for_write() {
-  meet(Phase::kWrite);
-  needs_meeting_ = true;
-}
-
 void RootPass::note_gradient() {
   if (!is_in_backward_) {
     meet_before_pass();  // where one forward has several backward passes
     is_in_backward_ = true;
-    torch::autograd::Engine::get_default_engine().queue_callback([this] { finish_backward(); });
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [pass = shared_from_this()] { pass->finish_backward(); });
   }
   for (auto* const group : groups_) group->poll();
 }

@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "cohort/base/purpose.h"
@@ -14,7 +14,7 @@
 
 namespace cohort::fsdp {
 
-class RootPass {
+class RootPass : public std::enable_shared_from_this<RootPass> {
  public:
   explicit RootPass(Group process_group);
 
@@ -24,11 +24,9 @@ class RootPass {
 
   void begin_forward();
   void end_forward() { --depth_; }
-  /// Blocks until every rank is here, or throws.
-  void meet_for_write();
 
  private:
-  enum class Phase : int64_t { kForward, kBackward, kWrite };
+  enum class Phase : int64_t { kForward, kBackward };
 
   void note_gradient();
   void finish_backward();
@@ -42,7 +40,6 @@ class RootPass {
   int depth_ = 0;
   bool needs_meeting_ = true;  ///< a rank may have written its shards since the last one
   bool is_in_backward_ = false;
-  int64_t num_meetings_ = 0;
 };
 
 }  // namespace cohort::fsdp

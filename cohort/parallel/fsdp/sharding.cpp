@@ -7,12 +7,11 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/fsdp/host_param_group.h"
 #include "cohort/parallel/fsdp/root_pass.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -109,6 +108,7 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   for (const auto& parameter : kept) check(parameter);
   check_equal_on_all_ranks(kept, process_group_);
   group_ = std::make_unique<HostParamGroup>(kept, process_group_);
+  comm::gradients_are_exchanged();
   for (const auto& parameter : group_->parameters()) {
     parallel::note_sharded(parameter.full, process_group_);
     parallel::note_sharded(parameter.shard, process_group_);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <torch/optim/lbfgs.h>
 
 #include <map>
 #include <typeinfo>
@@ -70,6 +71,8 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blan
       parameters_as_bucket_view_(options.parameters_as_bucket_view && !options.overlap_with_ddp),
       overlap_with_ddp_(options.overlap_with_ddp),
       device_(params_of(param_groups).front().device()) {
+  TORCH_CHECK_VALUE(!dynamic_cast<const torch::optim::LBFGS*>(blank.get()),
+                    "ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
   for (size_t i = 0; i < param_groups.size(); ++i) {
     check_params(param_groups[i].params());
     Optimizer::add_param_group({param_groups[i].params(), blank->param_groups()[i].options().clone()});

@@ -1,4 +1,4 @@
-/// ZeroRedundancyOptimizer: any optimizer of LibTorch, whose state is divided among the ranks (ZeRO, stage 1:
+/// ZeroRedundancyOptimizer: any optimizer of LibTorch but LBFGS, whose state is divided among the ranks (ZeRO, stage 1:
 /// https://arxiv.org/abs/1910.02054). Each parameter belongs to one rank, which alone keeps its state and updates it; then the
 /// owners broadcast their parameters. Semantics and texts of torch/distributed/optim/zero_redundancy_optimizer.py.
 ///

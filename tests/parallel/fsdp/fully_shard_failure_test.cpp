@@ -85,6 +85,31 @@ TEST(FullyShardErrors, WriteToAParameter) {
                 "build optimizers on these\n"));
 }
 
+COHORT_WORKER(optimizes_the_modules_own_parameters) {
+  init_process_group({.backend = "shm"});
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net);
+  torch::optim::SGD optimizer(test::worker_arguments().at(0) == "whole" ? net->parameters() : model->parameters(), 0.1);
+  for (int step = 0; step < 40; ++step) {
+    optimizer.zero_grad();
+    model(test::batch_of(get_rank(), step)).sum().backward();
+    optimizer.step();
+  }
+}
+
+TEST(FullyShardErrors, OptimizerOfTheWholeParameters) {
+  const std::string warning =
+      "[cohort] warning: 32 backward passes of a fully_shard module have added up gradients, and nobody has used or "
+      "cleared them. An optimizer that was built on the module's own parameters trains nothing: build it on what "
+      "model->parameters() of the wrapper gives. If your program adds up the gradients of so many passes, all is "
+      "well.\n";
+  for (const std::string what : {"whole", "shards"}) {
+    const auto results = test::run_workers("optimizes_the_modules_own_parameters", {.arguments = {what}});
+    results.expect_success();
+    EXPECT_EQ(results[0].errors, what == "whole" ? warning : "");
+  }
+}
+
 // One rank has a batch more.
 COHORT_WORKER(shards_unevenly) {
   init_process_group({.backend = "shm"});

@@ -3,6 +3,7 @@
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
 #include <gtest/gtest.h>
+#include <torch/optim/lbfgs.h>
 
 #include <optional>
 
@@ -333,6 +334,11 @@ TEST(Zero, ParametersThatItRefusesMessage) {
                   "torch.sparse.FloatTensor");
     REQUIRE_EQUAL(error_with({Parameters{a}, Parameters{a}}),
                   "some parameters appear in more than one parameter group");
+    REQUIRE_EQUAL(error_of([&] {
+                    ZeroRedundancyOptimizer::make<torch::optim::LBFGS>(Parameters{a}, torch::optim::LBFGSOptions(1),
+                                                                       {.process_group = group});
+                  }),
+                  "ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
 
     auto zero = plain_sgd({a}, group);
     REQUIRE_EQUAL(error_of([&] { zero.add_param_group(Parameters{a}); }),
