@@ -95,6 +95,7 @@ COHORT_WORKER(optimizes_the_modules_own_parameters) {
     model(test::batch_of(get_rank(), step)).sum().backward();
     optimizer.step();
   }
+  destroy_process_group();
 }
 
 TEST(FullyShardErrors, OptimizerOfTheWholeParameters) {
