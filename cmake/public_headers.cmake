@@ -94,10 +94,14 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/ddp/hooks/power_sgd_hook.h
     cohort/parallel/ddp/hooks/power_sgd_state.h
     cohort/parallel/ddp/hooks/quantization_hooks.h
+    cohort/parallel/fsdp/comm_plugins.h
     cohort/parallel/fsdp/fully_shard.h
+    cohort/parallel/fsdp/group_settings.h
     cohort/parallel/fsdp/options.h
+    cohort/parallel/fsdp/pass_arguments.h
     cohort/parallel/fsdp/sharded_parameter.h
     cohort/parallel/fsdp/sharding.h
+    cohort/parallel/fsdp/side_stream.h
     cohort/parallel/module/gradient_hooks.h
     cohort/parallel/optim/average_parameters.h
     cohort/parallel/optim/model_averager.h

@@ -37,6 +37,12 @@ std::vector<NamedParameter> unclaimed_parameters(const Module& root) {
   return result;
 }
 
+std::vector<Sharding*> shardings_of(const std::vector<ShardedModule*>& modules) {
+  std::vector<Sharding*> result;
+  for (auto* const module : modules) result.push_back(&module->sharding());
+  return result;
+}
+
 }  // namespace
 
 ShardedModule::ShardedModule(Module& module, const Options& options)
@@ -76,18 +82,71 @@ torch::OrderedDict<std::string, at::Tensor> ShardedModule::named_shards(bool rec
   return result;
 }
 
+std::vector<Sharding*> ShardedModule::shardings(bool recurse) {
+  auto all = recurse ? nested() : std::vector<Sharding*>();
+  all.push_back(&sharding_);
+  return all;
+}
+
+// As in PyTorch, of both reductions.
 void ShardedModule::set_requires_gradient_sync(bool value, bool recurse) {
-  sharding_.set_requires_gradient_sync(value);
-  if (!recurse) return;
-  for (auto* const inner : nested()) inner->set_requires_gradient_sync(value);
+  for (auto* const sharding : shardings(recurse)) {
+    sharding->settings().requires_gradient_sync = value;
+    sharding->settings().requires_all_reduce = value;
+  }
+}
+
+void ShardedModule::set_requires_all_reduce(bool value, bool recurse) {
+  for (auto* const sharding : shardings(recurse)) sharding->settings().requires_all_reduce = value;
+}
+
+void ShardedModule::set_reshard_after_forward(bool value, bool recurse) {
+  for (auto* const sharding : shardings(recurse)) sharding->settings().reshard_after_forward = value;
+}
+
+void ShardedModule::set_reshard_after_backward(bool value, bool recurse) {
+  for (auto* const sharding : shardings(recurse)) sharding->settings().reshard_after_backward = value;
+}
+
+void ShardedModule::set_reduce_scatter_unused_params(bool value, bool recurse) {
+  for (auto* const sharding : shardings(recurse)) sharding->settings().reduce_scatter_unused_params = value;
+}
+
+void ShardedModule::set_separate_reduce_scatter_group(bool enable, bool recurse) {
+  for (auto* const sharding : shardings(recurse)) sharding->set_separate_reduce_scatter_group(enable);
+}
+
+void ShardedModule::set_all_reduce_hook(std::function<void(const at::Tensor&)> hook,
+                                        std::optional<c10::Stream> stream) {
+  TORCH_CHECK_VALUE(!stream || !sharding_.replica_group(), "stream cannot be set when using native HSDP");
+  settings().all_reduce_hook = std::move(hook);
+  settings().all_reduce_hook_stream = SideStream(stream);
+}
+
+void ShardedModule::set_allocate_memory_from_process_group_for_comm(bool enable) {
+  auto& comms = settings();
+  const auto& group = sharding_.process_group();
+  comms.all_gather = enable ? std::make_shared<ProcessGroupAlloc<AllGather>>(group) : std::make_shared<AllGather>();
+  comms.reduce_scatter =
+      enable ? std::make_shared<ProcessGroupAlloc<ReduceScatter>>(group) : std::make_shared<ReduceScatter>();
+}
+
+void ShardedModule::set_modules_to_forward_prefetch(const std::vector<ShardedModule*>& modules) {
+  sharding_.set_forward_prefetch(shardings_of(modules));
+}
+
+void ShardedModule::set_modules_to_backward_prefetch(const std::vector<ShardedModule*>& modules) {
+  sharding_.set_backward_prefetch(shardings_of(modules));
+}
+
+void share_comm_ctx(const std::vector<ShardedModule*>& modules) {
+  for (auto* const module : modules) module->sharding().share_comm_ctx(modules.front()->sharding());
 }
 
 void ShardedModule::write(const Writer& writer) {
   std::unordered_map<const void*, std::string> names;
   for (const auto& entry : module_.named_parameters()) names.emplace(entry.value().unsafeGetTensorImpl(), entry.key());
-  auto all = nested();
-  all.push_back(&sharding_);
-  for (auto* const sharding : all) {
+  for (auto* const sharding : shardings(/*recurse=*/true)) {
     std::unordered_map<std::string, std::string> outer_names;
     for (const auto& parameter : sharding->sharded_parameters()) {
       outer_names.emplace(parameter.name, names.at(parameter.full.unsafeGetTensorImpl()));

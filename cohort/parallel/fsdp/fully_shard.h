@@ -13,20 +13,33 @@
 /// inner one, whose parameters() are the whole parameters: everyone may read them (a state dict of them is a full one), and
 /// nobody may write them: that is SIGSEGV.
 ///
-/// Inner modules may be wrapped, too, before the outer one: each call makes one group of the parameters that inner ones have not.
-/// Where ranks share memory that changes nothing in speed or memory.
+/// Inner modules should be wrapped, too, before the outer one: each call makes one group of the parameters that inner ones have
+/// not. Where ranks share memory that changes nothing in speed or memory. Elsewhere the parameters of a group are gathered when
+/// its forward begins, and let go when it ends: one call on the outermost module alone would gather the whole model at once. So
+/// a block must be called through its wrapper:
+///
+///     struct Net : torch::nn::Module {
+///       Net() { block = register_module("block", cohort::fully_shard(Block())); }
+///       at::Tensor forward(at::Tensor x) { return block(x); }
+///       cohort::FullySharded<BlockImpl> block{nullptr};
+///     };
 ///
 /// Semantics, names and error texts follow torch/distributed/fsdp/_fully_shard/_fully_shard.py; differences: docs/parity.md.
-/// Collective: construction, backward, a forward after a backward, write(). Thread-safety: as torch::nn::Module.
+/// Collective: construction, forward, backward, unshard(), write(). Thread-safety: as torch::nn::Module.
 #pragma once
 
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cohort/parallel/fsdp/pass_arguments.h"
 #include "cohort/parallel/fsdp/sharding.h"
 #include "cohort/parallel/module/signature.h"
 #include "cohort/parallel/module/wrapper_base.h"
@@ -46,18 +59,49 @@ class COHORT_API ShardedModule {
 
   /// By its own name each of the module's parameters, once: as this rank's shard, if it has been sharded.
   torch::OrderedDict<std::string, at::Tensor> named_shards(bool recurse) const;
-  /// Of this call alone, or, with `recurse`, of nested ones, too.
+
+  // As the functions of FSDPModule with these names; see group_settings.h and sharding.h. `recurse`: nested ones, too.
   void set_requires_gradient_sync(bool value, bool recurse = true);
+  void set_requires_all_reduce(bool value, bool recurse = true);
+  void set_reshard_after_forward(bool value, bool recurse = true);
+  void set_reshard_after_backward(bool value, bool recurse = true);
+  void set_reduce_scatter_unused_params(bool value, bool recurse = true);
+  void set_separate_reduce_scatter_group(bool enable = true, bool recurse = true);
+  void set_reduce_scatter_max_input_buffers(int max_input_buffers) {
+    sharding_.set_reduce_scatter_max_input_buffers(max_input_buffers);
+  }
   void set_gradient_divide_factor(double factor) { sharding_.set_gradient_divide_factor(factor); }
+  void set_force_sum_reduction_for_comms(bool enable) { settings().force_sum_reduction_for_comms = enable; }
+  void set_unshard_in_backward(bool value) { settings().unshard_in_backward = value; }
+  /// Throws c10::ValueError for a stream where there are replicas: their all-reduce has one.
+  void set_all_reduce_hook(std::function<void(const at::Tensor& reduce_output)> hook,
+                           std::optional<c10::Stream> stream = std::nullopt);
+  void set_custom_all_gather(std::shared_ptr<AllGather> comm) { settings().all_gather = std::move(comm); }
+  void set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm) { settings().reduce_scatter = std::move(comm); }
+  void set_allocate_memory_from_process_group_for_comm(bool enable);
+  void set_modules_to_forward_prefetch(const std::vector<ShardedModule*>& modules);
+  void set_modules_to_backward_prefetch(const std::vector<ShardedModule*>& modules);
+  void set_is_last_backward(bool value) { sharding_.set_is_last_backward(value); }
+  void set_post_optim_event(c10::Event event) { sharding_.set_post_optim_event(std::move(event)); }
+  void reset_iter_state() { sharding_.reset_iter_state(); }
+  /// Not of nested ones.
+  UnshardHandle unshard(bool async_op = false) { return sharding_.unshard(async_op); }
+  void reshard() { sharding_.reshard(); }
   /// Sharding::write, nested ones included, by the names that the parameters have here.
   void write(const Writer& writer);
 
  private:
   std::vector<Sharding*> nested() const;
+  /// Nested ones, if asked for, and this one.
+  std::vector<Sharding*> shardings(bool recurse);
+  GroupSettings& settings() { return sharding_.settings(); }
 
   torch::nn::Module& module_;
   Sharding sharding_;
 };
+
+/// As share_comm_ctx of PyTorch: several roots, such as the stages of a pipeline, share streams. Before their first forward.
+COHORT_API void share_comm_ctx(const std::vector<ShardedModule*>& modules);
 
 /// While it lives, backward leaves gradients whole and on their rank.
 class NoSync {
@@ -96,10 +140,43 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
   }
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
+  /// Runs the inner module's forward.
   template <class... Arguments>
-  decltype(auto) call(Arguments&&... arguments) {
-    const auto pass = this->sharding().forward();
-    return this->module().forward(std::forward<Arguments>(arguments)...);
+  auto call(Arguments&&... arguments) {
+    return run([this](auto&&... each) { return this->module().forward(std::forward<decltype(each)>(each)...); },
+               std::forward<Arguments>(arguments)...);
+  }
+  /// `method` is treated as forward, as by register_fsdp_forward_method: model->forward_method(&NetImpl::encode, x).
+  template <class Method, class... Arguments>
+  auto forward_method(Method method, Arguments&&... arguments) {
+    return run(
+        [&](auto&&... each) { return std::invoke(method, this->module(), std::forward<decltype(each)>(each)...); },
+        std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  template <class Function, class... Arguments>
+  auto run(Function function, Arguments&&... arguments) {
+    using Result = decltype(function(std::forward<Arguments>(arguments)...));
+    auto pass = this->sharding().forward();
+    if (!this->sharding().follows_passes()) return cast(function(std::forward<Arguments>(arguments)...));
+    const auto exchange = [&](std::vector<at::Tensor> tensors) { return pass.inputs(std::move(tensors)); };
+    if constexpr (std::is_void_v<Result>) {
+      with_exchanged_tensors(function, exchange, std::forward<Arguments>(arguments)...);
+    } else {
+      Result result = with_exchanged_tensors(function, exchange, std::forward<Arguments>(arguments)...);
+      std::vector<at::Tensor> outputs;
+      parallel::collect_tensors(result, outputs);
+      pass.outputs(outputs);
+      return cast(std::move(result));
+    }
+  }
+
+  template <class Result>
+  Result cast(Result result) {
+    const auto& dtype = this->sharding().mp_policy().output_dtype;
+    using parallel::move_tensors;
+    return dtype ? move_tensors(std::move(result), *dtype) : result;
   }
 };
 

@@ -55,8 +55,7 @@ at::Tensor tensor_in(std::byte* data, at::IntArrayRef sizes, Memory owner, at::S
 }  // namespace
 
 HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group)
-    : rank_(group->getRank()), world_size_(group->getSize()), arenas_(comm::arenas_of(group)) {
-  divide_factor_ = world_size_;
+    : group_(group), rank_(group->getRank()), world_size_(group->getSize()), arenas_(comm::arenas_of(group)) {
   const auto bytes = bytes_of(parameters);
   layout_ = lay_out(bytes);
   const HostBoard::Size size{world_size_, cut_into_chunks(bytes).size(), parameters.size()};
@@ -148,7 +147,7 @@ void HostParamGroup::begin_pass() {
 
 void HostParamGroup::on_gradient(size_t index) {
   if (on_gradient_) on_gradient_();
-  if (!requires_gradient_sync_) return;
+  if (!settings_.requires_gradient_sync) return;
   auto& item = items_[index];
   auto& chunk = chunks_[item.chunk];
   TORCH_CHECK(!chunk.is_posted, "Parameter '", parameters_[index].name,
@@ -218,7 +217,7 @@ void HostParamGroup::reduce(size_t number) {
     if (sources.empty()) continue;  // nobody has used it
     auto& shard = parameters_[i].shard;
     auto sum = at::empty(shard.sizes(), shard.options().requires_grad(false));
-    const std::vector<double> factors(sources.size(), 1.0 / divide_factor_);
+    const std::vector<double> factors(sources.size(), 1.0 / divide_factor());
     const auto elements = comm::elements_of(sum);
     const auto kernel = shm::reduce_kernel(elements.dtype, shm::ReduceOp::kPremulSum);
     kernel(sum.mutable_data_ptr(), sources.data(), factors.data(), static_cast<int>(sources.size()), elements.count);
@@ -300,13 +299,14 @@ void HostParamGroup::reset() {
   begin_pass();
 }
 
-void HostParamGroup::write(const Writer& write) {
+void HostParamGroup::write(const Writer* write) {
+  if (!write) return;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& full = parameters_[i].full;
     const auto whole =
         tensor_in(memory_.writable->data() + layout_.offsets[i], full.sizes(), memory_.writable, full.scalar_type());
-    write(parameters_[i].name, whole);
+    (*write)(parameters_[i].name, whole);
     torch::autograd::impl::bump_version(full);
   }
 }

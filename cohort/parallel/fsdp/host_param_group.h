@@ -38,9 +38,12 @@ class HostParamGroup final : public ParamGroup {
   void reduce_rest() override;
   void forget_gradients() override;
   void reset() override;
-  void write(const Writer& write) override;
+  void write(const Writer* write) override;
+  Group meeting_group() const override { return world_size_ > 1 ? group_ : Group(); }
 
  private:
+  double divide_factor() const { return settings_.gradient_divide_factor.value_or(world_size_); }
+
   struct Chunk {
     std::vector<size_t> members;
     size_t num_pending = 0;
@@ -74,6 +77,7 @@ class HostParamGroup final : public ParamGroup {
   void begin_pass();
   uint64_t pass() const { return num_passes_ + 1; }
 
+  const Group group_;
   const int rank_;
   const int world_size_;
   Layout layout_;

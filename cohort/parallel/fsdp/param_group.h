@@ -1,12 +1,16 @@
 /// ParamGroup: the parameters of one call of fully_shard. Whoever implements it decides where the whole parameters are while
 /// modules compute with them, and how gradients become those of the shards (PyTorch's FSDPParamGroup).
 ///
-/// Thread-safety: one thread at a time; gradients may come in the thread that runs backward.
+/// Thread-safety: one thread at a time; on accelerators backward calls from autograd's own.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "cohort/comm/group/process_group.h"
+#include "cohort/parallel/fsdp/comm_context.h"
+#include "cohort/parallel/fsdp/group_settings.h"
 #include "cohort/parallel/fsdp/sharded_parameter.h"
 
 namespace cohort::fsdp {
@@ -16,35 +20,50 @@ class ParamGroup {
   virtual ~ParamGroup() = default;
 
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
-  /// Called for every gradient that a backward pass brings, before anything else is done with it.
+  GroupSettings& settings() { return settings_; }
+  const GroupSettings& settings() const { return settings_; }
+
+  /// Called for every gradient that a backward pass brings, before anything else is done with it. Only of groups that meet.
   void set_on_gradient(std::function<void()> on_gradient) { on_gradient_ = std::move(on_gradient); }
+  /// What it shares with the other groups of its root.
+  virtual void join(std::shared_ptr<CommContext>, bool /*is_root*/) {}
 
-  bool requires_gradient_sync() const { return requires_gradient_sync_; }
-  /// False: gradients stay whole on their rank, and are added up there until a backward pass with true reduces their sum.
-  void set_requires_gradient_sync(bool value) { requires_gradient_sync_ = value; }
-  /// By what sums of gradients are divided; the number of ranks unless set.
-  void set_gradient_divide_factor(double factor) { divide_factor_ = factor; }
+  /// The ranks that must meet where passes begin and end; null: they need not.
+  virtual Group meeting_group() const { return {}; }
+  /// True: it must be told of the outputs and inputs of forward, and of what backward brings to them.
+  virtual bool follows_passes() const { return false; }
 
-  /// Throws c10::Error where a parameter is no longer what fully_shard has made of it.
+  /// The whole parameters are there when it returns. Throws c10::Error where one is no longer what fully_shard has made of it.
   virtual void before_forward() = 0;
+  /// In a forward pass that backward will follow: its inputs will be told of.
+  virtual void expect_backward() {}
+  virtual void after_forward() {}
+  /// Begins to fetch the whole parameters; before_forward or before_backward will wait. `in_backward`: for a backward pass.
+  virtual void unshard(bool /*in_backward*/) {}
+  virtual void wait_for_unshard() {}
+  virtual void reshard() {}
+  /// The gradient of one of its outputs is there. Returns false if that was known.
+  virtual bool before_backward() { return false; }
+  /// Those of all inputs of one forward pass are.
+  virtual void after_backward() {}
+
   /// In the middle of backward: goes on with what needs no waiting.
-  virtual void poll() = 0;
+  virtual void poll() {}
   /// This rank's backward pass is over: what has not come will not come.
   virtual void end_backward() = 0;
   /// Every rank's is. Afterwards the shards have their gradients.
   virtual void reduce_rest() = 0;
   /// All ranks have reduced the last backward pass, and have done what they do to their shards.
-  virtual void forget_gradients() = 0;
+  virtual void forget_gradients() {}
   /// After a failure, or an exception in the middle of a pass: gradients that are on their way are let go.
   virtual void reset() = 0;
-  /// Calls `write` for every whole parameter. Only on one rank, while the others wait.
-  virtual void write(const Writer& write) = 0;
+  /// Collective. Rank 0 of the group calls `write` for every whole parameter; null on the others.
+  virtual void write(const Writer* write) = 0;
 
  protected:
   std::vector<ShardedParameter> parameters_;
   std::function<void()> on_gradient_;
-  bool requires_gradient_sync_ = true;
-  double divide_factor_ = 1;
+  GroupSettings settings_;
 };
 
 }  // namespace cohort::fsdp

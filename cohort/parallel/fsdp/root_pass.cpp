@@ -4,12 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/fsdp/in_autograd.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -19,29 +19,53 @@ const char* phase_in_words(int64_t phase) {
   return phase == 0 || phase == 1 ? kWords[phase] : "does something else";
 }
 
-bool is_in_autograd() { return torch::autograd::get_current_graph_task_id() != -1; }
-
 }  // namespace
 
-RootPass::RootPass(Group process_group)
-    : process_group_(std::move(process_group)),
-      own_(at::zeros({1}, at::kLong)),
-      all_(at::zeros({process_group_->getSize()}, at::kLong)) {}
-
-void RootPass::add(ParamGroup& group) {
+void RootPass::add(ParamGroup& group, bool is_root) {
   groups_.push_back(&group);
+  group.join(context_, is_root);
   group.set_on_gradient([this] { note_gradient(); });
+  const auto ranks = group.meeting_group();
+  const auto is_same = [&](const Meeting& meeting) { return meeting.group == ranks; };
+  if (!ranks || std::any_of(meetings_.begin(), meetings_.end(), is_same)) return;
+  meetings_.push_back({ranks, at::zeros({1}, at::kLong), at::zeros({ranks->getSize()}, at::kLong)});
 }
 
-void RootPass::remove(ParamGroup& group) { std::erase(groups_, &group); }
+void RootPass::remove(ParamGroup& group) {
+  std::erase(groups_, &group);
+  std::erase_if(forward_order_, [&](const Use& use) { return use.group == &group; });
+}
+
+void RootPass::reset() {
+  is_in_backward_ = was_thrown_ = false;
+  forward_order_.clear();
+  for (auto* const group : groups_) group->reset();
+}
 
 // What activation checkpointing computes again in the middle of backward is no new pass.
 void RootPass::begin_forward() {
   if (depth_++ > 0 || is_in_autograd()) return;
-  if (std::exchange(is_in_backward_, false)) {  // an exception has ended it
-    for (auto* const group : groups_) group->reset();
+  if (is_in_backward_ || was_thrown_) reset();
+  if (const auto event = std::exchange(post_optim_event_, nullptr)) {
+    context_->gather_stream.wait_for(*event);
+  } else {
+    context_->gather_stream.wait_for_current();
   }
-  meet_before_pass();
+  try {
+    meet_before_pass();
+  } catch (...) {
+    --depth_;
+    throw;
+  }
+}
+
+void RootPass::end_forward(bool was_thrown) {
+  --depth_;
+  was_thrown_ = was_thrown_ || was_thrown;
+}
+
+void RootPass::record(ParamGroup& group) {
+  if (at::GradMode::is_enabled() && !is_in_autograd()) forward_order_.push_back({&group});
 }
 
 void RootPass::meet_before_pass() {
@@ -51,21 +75,72 @@ void RootPass::meet_before_pass() {
   for (auto* const group : groups_) group->forget_gradients();
 }
 
+void RootPass::note_backward() {
+  if (std::exchange(is_in_backward_, true)) return;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [pass = shared_from_this()] { pass->finish_backward(); });
+}
+
 void RootPass::note_gradient() {
-  if (!is_in_backward_) {
-    meet_before_pass();  // where one forward has several backward passes
-    is_in_backward_ = true;
-    torch::autograd::Engine::get_default_engine().queue_callback(
-        [pass = shared_from_this()] { pass->finish_backward(); });
-  }
+  if (!is_in_backward_) meet_before_pass();  // where one forward has several backward passes
+  note_backward();
   for (auto* const group : groups_) group->poll();
+}
+
+// The group whose forward pass ended last before that of `group` which backward has reached now; null: it was the first.
+ParamGroup* RootPass::used_before(ParamGroup& group) {
+  for (size_t i = forward_order_.size(); i-- > 0;) {
+    auto& use = forward_order_[i];
+    if (use.group != &group || use.has_backward_begun) continue;
+    use.has_backward_begun = true;
+    return i > 0 ? forward_order_[i - 1].group : nullptr;
+  }
+  return nullptr;
+}
+
+void RootPass::before_backward(ParamGroup& group, const std::vector<ParamGroup*>& prefetched) {
+  note_backward();
+  if (!group.before_backward()) return;
+  auto* const previous = used_before(group);
+  for (auto other = prefetched.rbegin(); other != prefetched.rend(); ++other) (*other)->unshard(/*in_backward=*/true);
+  if (prefetched.empty() && previous) previous->unshard(/*in_backward=*/true);
+}
+
+void RootPass::after_backward(ParamGroup& group) {
+  note_backward();
+  group.after_backward();
+}
+
+// Groups that forward has used first come last. All ranks take the same order, whatever their autograd graphs are.
+std::vector<ParamGroup*> RootPass::in_backward_order() const {
+  std::vector<ParamGroup*> order;
+  const auto add = [&](ParamGroup* group) {
+    if (group->follows_passes() && std::find(order.begin(), order.end(), group) == order.end()) order.push_back(group);
+  };
+  for (const auto& use : forward_order_) add(use.group);
+  for (auto* const group : groups_) add(group);
+  std::reverse(order.begin(), order.end());
+  return order;
 }
 
 void RootPass::finish_backward() {
   is_in_backward_ = false;
+  finish_gathered();
+  finish_in_one_memory();
+}
+
+void RootPass::finish_gathered() {
+  for (auto* const group : in_backward_order()) group->end_backward();
+  if (!is_last_backward_) return;
+  context_->finish_reductions();
+  forward_order_.clear();
+}
+
+void RootPass::finish_in_one_memory() {
   std::vector<ParamGroup*> groups;
-  std::copy_if(groups_.begin(), groups_.end(), std::back_inserter(groups),
-               [](const ParamGroup* group) { return group->requires_gradient_sync(); });
+  std::copy_if(groups_.begin(), groups_.end(), std::back_inserter(groups), [](const ParamGroup* group) {
+    return !group->follows_passes() && group->settings().requires_gradient_sync;
+  });
   if (groups.empty()) return;
   needs_meeting_ = true;
   for (auto* const group : groups) group->end_backward();
@@ -74,14 +149,17 @@ void RootPass::finish_backward() {
 }
 
 void RootPass::meet(Phase phase) {
-  if (process_group_->getSize() == 1) return;
+  for (auto& meeting : meetings_) meet(meeting, phase);
+}
+
+void RootPass::meet(Meeting& meeting, Phase phase) {
   const at::NoGradGuard no_grad;
   const base::CalledFor purpose(base::Purpose::kFsdpMeeting);
-  *own_.mutable_data_ptr<int64_t>() = static_cast<int64_t>(phase);
-  all_gather_single(all_, own_, {.group = process_group_});
-  const auto* const theirs = all_.const_data_ptr<int64_t>();
-  const auto rank = process_group_->getRank();
-  for (int peer = 0; peer < process_group_->getSize(); ++peer) {
+  *meeting.own.mutable_data_ptr<int64_t>() = static_cast<int64_t>(phase);
+  all_gather_single(meeting.all, meeting.own, {.group = meeting.group});
+  const auto* const theirs = meeting.all.const_data_ptr<int64_t>();
+  const auto rank = meeting.group->getRank();
+  for (int peer = 0; peer < meeting.group->getSize(); ++peer) {
     TORCH_CHECK_WITH(DistBackendError, theirs[peer] == static_cast<int64_t>(phase),
                      "FullySharded: the ranks do not take the same steps\n  caused by: rank ", rank, " ",
                      phase_in_words(static_cast<int64_t>(phase)), "\n  caused by: rank ", peer, " ",

@@ -1,11 +1,13 @@
-/// RootPass: the forward and backward passes of a root and of what is nested in it: when they begin and end, and where the ranks
-/// meet meanwhile.
+/// RootPass: the forward and backward passes of a root and of what is nested in it: when they begin and end, in which order
+/// groups take part, and where the ranks of groups in one memory meet meanwhile.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cohort/base/purpose.h"
@@ -16,30 +18,67 @@ namespace cohort::fsdp {
 
 class RootPass : public std::enable_shared_from_this<RootPass> {
  public:
-  explicit RootPass(Group process_group);
+  explicit RootPass(std::shared_ptr<CommContext> context) : context_(std::move(context)) {}
 
-  void add(ParamGroup& group);
+  /// The root last.
+  void add(ParamGroup& group, bool is_root);
   /// Its owner goes.
   void remove(ParamGroup& group);
+  CommContext& context() { return *context_; }
+  /// Of the forward passes that run now there is only one.
+  bool is_outermost() const { return depth_ == 1; }
 
   void begin_forward();
-  void end_forward() { --depth_; }
+  /// `was_thrown`: by an exception, so that the next pass begins anew.
+  void end_forward(bool was_thrown);
+  /// A forward pass of `group` is over that backward will follow.
+  void record(ParamGroup& group);
+
+  /// Gradients of outputs of `group` are there. `prefetched`: groups to be fetched meanwhile; empty: the one before it.
+  void before_backward(ParamGroup& group, const std::vector<ParamGroup*>& prefetched);
+  void after_backward(ParamGroup& group);
+
+  /// False: reductions may go on after the next backward passes.
+  void set_is_last_backward(bool value) { is_last_backward_ = value; }
+  /// What the optimizer's end is told by, instead of by the current stream.
+  void set_post_optim_event(c10::Event event) { post_optim_event_ = std::make_shared<c10::Event>(std::move(event)); }
+  /// Lets go what a pass has left that an exception has ended.
+  void reset();
 
  private:
   enum class Phase : int64_t { kForward, kBackward };
+  struct Meeting {
+    Group group;
+    at::Tensor own;
+    at::Tensor all;
+  };
+  /// A group's forward pass.
+  struct Use {
+    ParamGroup* group;
+    bool has_backward_begun = false;
+  };
 
+  ParamGroup* used_before(ParamGroup& group);
+  void note_backward();
   void note_gradient();
   void finish_backward();
+  void finish_gathered();
+  void finish_in_one_memory();
+  std::vector<ParamGroup*> in_backward_order() const;
   void meet(Phase phase);
+  void meet(Meeting& meeting, Phase phase);
   void meet_before_pass();
 
-  Group process_group_;
   std::vector<ParamGroup*> groups_;
-  at::Tensor own_;
-  at::Tensor all_;
+  std::vector<Meeting> meetings_;  ///< one per process group
+  std::shared_ptr<CommContext> context_;
+  std::shared_ptr<c10::Event> post_optim_event_;
+  std::vector<Use> forward_order_;  ///< of gathered groups
   int depth_ = 0;
   bool needs_meeting_ = true;  ///< a rank may have written its shards since the last one
   bool is_in_backward_ = false;
+  bool was_thrown_ = false;
+  bool is_last_backward_ = true;
 };
 
 }  // namespace cohort::fsdp

@@ -1,8 +1,8 @@
 /// What there is to know of a sharded parameter.
 ///
-/// It is sharded along its dimension 0, in chunks as torch.chunk makes them: the last ranks may have shorter shards, or empty
-/// ones. `full` is the module's own tensor: it keeps its identity, and stays what autograd and the module know. `shard` is
-/// a leaf of its own, for optimizers.
+/// It is sharded along its dimension 0, or another one that was asked for, in chunks as torch.chunk makes them: the last ranks
+/// may have shorter shards, or empty ones. `full` is the module's own tensor: it keeps its identity, and stays what autograd
+/// and the module know. `shard` is a leaf of its own, for optimizers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +22,8 @@ struct ShardedParameter {
   std::string name;
   at::Tensor full;
   at::Tensor shard;
-  int64_t offset = 0;  ///< of the shard's first element in the flattened `full`
+  int64_t offset = 0;  ///< of the shard's first element in the flattened `full`; 0 where `dim` is not
+  int64_t dim = 0;     ///< along which it is sharded
 };
 
 /// A write to whole parameters, in their module's dtype and shape.

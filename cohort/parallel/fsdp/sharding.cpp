@@ -1,18 +1,27 @@
 #include "cohort/parallel/fsdp/sharding.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <utility>
 
+#include "cohort/base/log.h"
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/watch/unwrapped_training.h"
+#include "cohort/parallel/fsdp/gathered_param_group.h"
 #include "cohort/parallel/fsdp/host_param_group.h"
+#include "cohort/parallel/fsdp/in_autograd.h"
+#include "cohort/parallel/fsdp/pass_anchor.h"
 #include "cohort/parallel/fsdp/root_pass.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
@@ -41,23 +50,67 @@ void check(const NamedParameter& parameter) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && tensor.is_contiguous(),
                               "FSDP does not support non-contiguous parameters yet: ", parameter.name,
                               ".shape=", tensor.sizes(), " ", parameter.name, ".stride()=", tensor.strides());
-  TORCH_CHECK_VALUE(tensor.is_cpu() || tensor.is_meta(), "Parameter '", parameter.name, "' is on ", tensor.device(),
-                    ", but fully_shard needs it on the CPU, whose memory the ranks share");
   TORCH_CHECK_VALUE(!parallel::is_sharded(tensor), "Parameter '", parameter.name,
                     "' is shared with a parameter already managed by another FSDP group. For shared/tied parameters, "
                     "shard the modules that share it by one call, in the same FSDP group.");
 }
 
-Group group_of(const Options& options) {
-  if (!options.mesh) return options.process_group ? options.process_group : default_group();
+struct Groups {
+  Group shards;
+  Group replicas;  ///< null: there are none
+};
+
+Groups groups_of(const Options& options) {
+  if (!options.mesh) return {options.process_group ? options.process_group : default_group(), {}};
   const auto& mesh = *options.mesh;
   TORCH_CHECK_VALUE(!options.process_group, "fully_shard takes a mesh or a process group, not both");
   TORCH_CHECK_VALUE(mesh.ndim() == 1 || mesh.ndim() == 2, "fully_shard expects a 1D or 2D DeviceMesh but got ",
                     mesh.to_string());
-  TORCH_CHECK_NOT_IMPLEMENTED(mesh.ndim() == 1,
-                              "fully_shard on a mesh of two dimensions (HSDP) is not implemented yet; give it a "
-                              "mesh of one, such as mesh[\"dp_shard\"]");
-  return mesh.group(0);
+  if (mesh.ndim() == 1) return {mesh.group(0), {}};
+  TORCH_CHECK(!mesh.axis_names().empty(), "Please init the 2D mesh for HSDP with axis_names specified");
+  return {mesh.group(1), mesh.group(0)};
+}
+
+c10::Device device_of(const std::vector<NamedParameter>& parameters, const Options& options) {
+  std::optional<c10::Device> device;
+  if (options.mesh) {
+    device = c10::Device(options.mesh->device_type());
+    if (!device->is_cpu()) device = c10::impl::VirtualGuardImpl(device->type()).getDevice();
+  }
+  for (const auto& parameter : parameters) {
+    const auto place = parameter.tensor.device();
+    if (place.is_meta() || (options.mesh && place.is_cpu())) continue;  // it is moved
+    TORCH_CHECK_VALUE(!device || *device == place, "fully_shard needs all parameters on one device, but '",
+                      parameter.name, "' is on ", place, ", not on ", *device);
+    device = place;
+  }
+  return device.value_or(c10::Device(c10::kCPU));
+}
+
+bool is_cut_otherwise(const std::vector<NamedParameter>& parameters, const Options& options) {
+  if (!options.shard_placement_fn) return false;
+  return std::any_of(parameters.begin(), parameters.end(), [&](const NamedParameter& parameter) {
+    const auto placement = options.shard_placement_fn(parameter.tensor);
+    return placement && placement->dim != 0 && placement->dim != -parameter.tensor.dim();
+  });
+}
+
+bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device device, const Groups& groups,
+                     const Options& options) {
+  return options.one_memory && device.is_cpu() && !groups.replicas && !options.mp_policy.param_dtype &&
+         !options.mp_policy.reduce_dtype && comm::has_shared_memory(groups.shards) &&
+         !is_cut_otherwise(parameters, options);
+}
+
+std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parameters, c10::Device device,
+                                       const Groups& groups, const Options& options) {
+  if (options.offload_policy.offloads_to_cpu && device.is_cpu()) {
+    base::warn_once("CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
+  }
+  if (fits_one_memory(parameters, device, groups, options)) {
+    return std::make_shared<HostParamGroup>(parameters, groups.shards);
+  }
+  return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, device, options);
 }
 
 std::string describe_parameter(const NamedParameter& parameter) {
@@ -94,26 +147,37 @@ void check_equal_on_all_ranks(const std::vector<NamedParameter>& parameters, con
   }
 }
 
+std::string first_of(const std::string& text, const Group& group) {
+  std::vector<c10::IValue> texts(static_cast<size_t>(group->getSize()));
+  all_gather_object(texts, c10::IValue(text), {.group = group});
+  return texts.front().toStringRef();
+}
+
 }  // namespace
+
+void UnshardHandle::wait() {
+  if (const auto group = group_.lock()) group->wait_for_unshard();
+}
 
 Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& options,
                    std::function<std::vector<Sharding*>()> find_nested)
-    : process_group_(group_of(options)), find_nested_(std::move(find_nested)) {
+    : mp_policy_(options.mp_policy), find_nested_(std::move(find_nested)) {
+  const auto groups = groups_of(options);
+  process_group_ = groups.shards;
+  replica_group_ = groups.replicas;
   const auto kept = managed(parameters, options);
-  TORCH_CHECK_VALUE(
-      comm::has_shared_memory(process_group_),
-      "fully_shard needs a group whose ranks share memory, as those of backend \"shm\" do, but this group's "
-      "backend is \"",
-      get_backend(process_group_), "\"");
   for (const auto& parameter : kept) check(parameter);
   check_equal_on_all_ranks(kept, process_group_);
-  group_ = std::make_unique<HostParamGroup>(kept, process_group_);
+  device_ = device_of(kept, options);
+  group_ = make_group(kept, device_, groups, options);
+  context_ = std::make_shared<CommContext>(device_);
+  group_->join(context_, false);
   comm::gradients_are_exchanged();
   for (const auto& parameter : group_->parameters()) {
     parallel::note_sharded(parameter.full, process_group_);
     parallel::note_sharded(parameter.shard, process_group_);
   }
-  barrier({.group = process_group_});  // from now on everyone reads all of it
+  if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
 }
 
 Sharding::~Sharding() {
@@ -126,7 +190,7 @@ Sharding::~Sharding() {
 
 void Sharding::join_root() {
   if (root_) return;
-  auto root = std::make_shared<RootPass>(process_group_);
+  auto root = std::make_shared<RootPass>(context_);
   const auto nested = find_nested_ ? find_nested_() : std::vector<Sharding*>();
   for (auto* const other : nested) {
     TORCH_CHECK(
@@ -136,24 +200,85 @@ void Sharding::join_root() {
   }
   for (auto* const other : nested) {
     other->root_ = root;
-    root->add(*other->group_);
+    root->add(*other->group_, /*is_root=*/false);
   }
   root_ = std::move(root);
-  root_->add(*group_);
+  root_->add(*group_, /*is_root=*/true);
 }
 
-Sharding::Forward::Forward(Sharding& sharding) : sharding_(sharding) {
+RootPass& Sharding::root() {
+  TORCH_CHECK(root_, "fully_shard: this can be set after the root's first forward pass only");
+  return *root_;
+}
+
+Sharding::Forward::Forward(Sharding& sharding) : sharding_(sharding), num_exceptions_(std::uncaught_exceptions()) {
   sharding_.join_root();
   sharding_.root_->begin_forward();
   try {
     sharding_.group_->before_forward();
+    for (auto* const other : sharding_.forward_prefetch_) other->group_->unshard(/*in_backward=*/false);
   } catch (...) {
-    sharding_.root_->end_forward();
+    sharding_.root_->end_forward(/*was_thrown=*/true);
     throw;
   }
 }
 
-Sharding::Forward::~Forward() { sharding_.root_->end_forward(); }
+std::vector<at::Tensor> Sharding::Forward::inputs(std::vector<at::Tensor> inputs) {
+  auto& group = *sharding_.group_;
+  for (auto& input : inputs) input = sharding_.prepared(input);
+  if (!group.follows_passes() || !at::GradMode::is_enabled() || is_in_autograd()) return inputs;
+  std::vector<at::Tensor> followed;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
+    followed.push_back(inputs[i]);
+    places.push_back(i);
+  }
+  if (followed.empty()) return inputs;
+  group.expect_backward();
+  const auto anchored =
+      anchor_inputs(followed, [root = sharding_.root_, group = std::weak_ptr<ParamGroup>(sharding_.group_)] {
+        if (const auto known = group.lock()) root->after_backward(*known);
+      });
+  for (size_t i = 0; i < places.size(); ++i) inputs[places[i]] = anchored[i];
+  return inputs;
+}
+
+// The root's are moved to the device that computes, as DDP's; each one's get the dtype to compute in.
+at::Tensor Sharding::prepared(const at::Tensor& input) const {
+  if (!input.defined()) return input;
+  const auto& [param_dtype, reduce_dtype, output_dtype, casts_inputs] = mp_policy_;
+  const bool is_moved = !device_.is_cpu() && input.device() != device_ && root_->is_outermost();
+  const auto moved = is_moved ? input.to(device_, /*non_blocking=*/true) : input;
+  return param_dtype && casts_inputs && moved.is_floating_point() ? moved.to(*param_dtype) : moved;
+}
+
+void Sharding::Forward::outputs(const std::vector<at::Tensor>& outputs) {
+  end();
+  if (!sharding_.group_->follows_passes() || !at::GradMode::is_enabled() || is_in_autograd()) return;
+  hook_outputs(outputs,
+               [&sharding = sharding_, root = sharding_.root_, group = std::weak_ptr<ParamGroup>(sharding_.group_)] {
+                 const auto known = group.lock();
+                 if (!known) return;  // and so is the sharding
+                 std::vector<ParamGroup*> prefetched;
+                 for (auto* const other : sharding.backward_prefetch_) prefetched.push_back(other->group_.get());
+                 root->before_backward(*known, prefetched);
+               });
+}
+
+void Sharding::Forward::end() {
+  if (std::exchange(is_over_, true)) return;
+  sharding_.group_->after_forward();
+  sharding_.root_->record(*sharding_.group_);
+}
+
+Sharding::Forward::~Forward() {
+  const bool was_thrown = std::uncaught_exceptions() > num_exceptions_;
+  if (!was_thrown) end();
+  sharding_.root_->end_forward(was_thrown);
+}
+
+bool Sharding::follows_passes() const { return group_->follows_passes(); }
 
 std::vector<at::Tensor> Sharding::parameters() const {
   std::vector<at::Tensor> shards;
@@ -163,31 +288,66 @@ std::vector<at::Tensor> Sharding::parameters() const {
 
 const std::vector<ShardedParameter>& Sharding::sharded_parameters() const { return group_->parameters(); }
 
-void Sharding::set_requires_gradient_sync(bool value) { group_->set_requires_gradient_sync(value); }
+GroupSettings& Sharding::settings() { return group_->settings(); }
 
-bool Sharding::requires_gradient_sync() const { return group_->requires_gradient_sync(); }
+const GroupSettings& Sharding::settings() const { return group_->settings(); }
 
 void Sharding::set_gradient_divide_factor(double factor) {
   TORCH_CHECK_VALUE(factor > 0, "the gradient divide factor must be positive, got ", factor);
-  group_->set_gradient_divide_factor(factor);
+  settings().gradient_divide_factor = factor;
+}
+
+void Sharding::set_separate_reduce_scatter_group(bool enable) {
+  std::vector<int> ranks(static_cast<size_t>(process_group_->getSize()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  settings().reduce_scatter_group =
+      enable ? split_group(process_group_, {ranks}, {.group_desc = "fsdp_reduce_scatter"}) : Group();
+}
+
+UnshardHandle Sharding::unshard(bool async_op) {
+  if (!root_) context_->gather_stream.wait_for_current();
+  group_->unshard(/*in_backward=*/false);
+  UnshardHandle handle(group_);
+  if (!async_op) handle.wait();
+  return handle;
+}
+
+void Sharding::reshard() { group_->reshard(); }
+
+void Sharding::set_is_last_backward(bool value) { root().set_is_last_backward(value); }
+
+void Sharding::set_post_optim_event(c10::Event event) { root().set_post_optim_event(std::move(event)); }
+
+void Sharding::reset_iter_state() { root().reset(); }
+
+void Sharding::share_comm_ctx(Sharding& other) {
+  TORCH_CHECK(!root_ && !other.root_, "share_comm_ctx must be called before the first forward pass");
+  context_ = other.context_;
+}
+
+void Sharding::set_reduce_scatter_max_input_buffers(int max_input_buffers) {
+  TORCH_CHECK_VALUE(max_input_buffers >= 1, "max_input_buffers must be a positive int, got ", max_input_buffers);
+  (root_ ? root_->context() : *context_).max_reductions = static_cast<size_t>(max_input_buffers);
 }
 
 void Sharding::write(const Writer& writer) {
-  const bool is_writer = process_group_->getRank() == 0;
+  const bool is_writer = process_group_->getRank() == 0 && (!replica_group_ || replica_group_->getRank() == 0);
   barrier({.group = process_group_});
   std::string failure;
-  if (is_writer) {
+  const Writer guarded = [&](const std::string& name, const at::Tensor& full) {  // the other ranks wait for all of them
+    if (!failure.empty()) return;
     try {
-      group_->write(writer);
+      writer(name, full);
     } catch (const std::exception& error) {
       failure = error.what();
       if (failure.empty()) failure = "an exception without a text";
     }
-  }
-  std::vector<c10::IValue> texts(static_cast<size_t>(process_group_->getSize()));
-  all_gather_object(texts, c10::IValue(failure), {.group = process_group_});  // and everybody waits for the writer
-  TORCH_CHECK(texts.front().toStringRef().empty(),
-              "write() failed on rank 0 of the group: ", texts.front().toStringRef());
+  };
+  group_->write(is_writer ? &guarded : nullptr);
+  // Everybody waits for the writer.
+  failure = first_of(failure, process_group_);
+  if (replica_group_) failure = first_of(failure, replica_group_);
+  TORCH_CHECK(failure.empty(), "write() failed on rank 0 of the group: ", failure);
 }
 
 }  // namespace cohort::fsdp

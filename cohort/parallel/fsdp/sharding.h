@@ -10,14 +10,23 @@
 ///     loss.backward();                                  // shards get their gradients, averaged over the ranks
 ///     optimizer.step();
 ///
-/// The rank whose turn it is never waits in the middle of a pass; ranks meet at the end of backward and before the next forward.
+/// Where all ranks share memory, the whole parameters are there once (host_param_group.h): no rank waits in the middle of a pass;
+/// ranks meet at the end of backward and before the next forward. Elsewhere they are gathered before forward and before backward
+/// (gathered_param_group.h); forward must then be told of what goes in and comes out:
+///
+///     auto pass = sharding.forward();
+///     const auto x = pass.inputs({batch})[0];         // so that gradients are reduced as soon as all are there
+///     const auto y = net_of(weight, bias, x);
+///     pass.outputs({y});                              // so that backward finds the whole parameters
+///
 /// Which of several nested ones is the root is settled by the first forward: it is the one that begins first, as in
 /// torch/distributed/fsdp/_fully_shard/_fsdp_state.py.
 ///
-/// Collective: construction, a forward after a backward, backward, write(). Thread-safety: one thread at a time.
+/// Collective: construction, forward, backward, unshard(), write(). Thread-safety: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <functional>
 #include <memory>
@@ -26,19 +35,32 @@
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
+#include "cohort/parallel/fsdp/group_settings.h"
 #include "cohort/parallel/fsdp/options.h"
 #include "cohort/parallel/fsdp/sharded_parameter.h"
 
 namespace cohort::fsdp {
 
+struct CommContext;
 class ParamGroup;
 class RootPass;
+
+/// What unshard(async_op = true) gives. The next forward pass waits by itself.
+class COHORT_API UnshardHandle {
+ public:
+  explicit UnshardHandle(std::weak_ptr<ParamGroup> group) : group_(std::move(group)) {}
+  /// The whole parameters are there when it returns.
+  void wait();
+
+ private:
+  std::weak_ptr<ParamGroup> group_;
+};
 
 class COHORT_API Sharding {
  public:
   /// `find_nested`: the shardings of inner modules, asked for once, when this one is found to be the root; may be empty.
-  /// Throws c10::Error where the ranks' parameters differ; c10::ValueError for parameters that are not on the CPU, for one that
-  /// another sharding has already, and where the ranks share no memory; c10::NotImplementedError for those with gaps.
+  /// Throws c10::Error where the ranks' parameters differ; c10::ValueError for parameters on several devices, and for one that
+  /// another sharding has already; c10::NotImplementedError for those with gaps.
   Sharding(std::vector<NamedParameter> parameters, const Options& options = {},
            std::function<std::vector<Sharding*>()> find_nested = {});
   ~Sharding();
@@ -53,23 +75,55 @@ class COHORT_API Sharding {
     Forward(const Forward&) = delete;
     Forward& operator=(const Forward&) = delete;
 
+    /// The same tensors, to be used instead of `inputs`. Once, before anything is computed.
+    std::vector<at::Tensor> inputs(std::vector<at::Tensor> inputs);
+    /// What the loss will be computed from. Once, at the end: it lets the whole parameters go.
+    void outputs(const std::vector<at::Tensor>& outputs);
+
    private:
+    void end();
+
     Sharding& sharding_;
+    int num_exceptions_;
+    bool is_over_ = false;
   };
   /// Throws c10::DistBackendError naming the rank that is lost, or does something else.
   [[nodiscard]] Forward forward() { return Forward(*this); }
+  /// False: Forward need not be told of inputs and outputs.
+  bool follows_passes() const;
 
   /// What an optimizer is to be built on: this rank's shards, in the order of the constructor's list.
   std::vector<at::Tensor> parameters() const;
   /// The same with all there is to know of them.
   const std::vector<ShardedParameter>& sharded_parameters() const;
+  /// The ranks that share the parameters.
   const Group& process_group() const { return process_group_; }
+  /// Those that have the same shards as this one; null: none.
+  const Group& replica_group() const { return replica_group_; }
+  const MixedPrecisionPolicy& mp_policy() const { return mp_policy_; }
 
-  /// As FSDPModule.set_requires_gradient_sync: false, and gradients stay on their rank until a backward pass with true.
-  void set_requires_gradient_sync(bool value);
-  bool requires_gradient_sync() const;
+  GroupSettings& settings();
+  const GroupSettings& settings() const;
   /// As FSDPModule.set_gradient_divide_factor. Throws c10::ValueError unless positive.
   void set_gradient_divide_factor(double factor);
+  /// Reductions get a process group of their own, so that they and all-gathers need not wait for each other. Collective.
+  void set_separate_reduce_scatter_group(bool enable);
+
+  /// Fetches the whole parameters, and lets them go. With one memory they are always there.
+  UnshardHandle unshard(bool async_op = false);
+  void reshard();
+  /// These are fetched while forward, or backward, of this one runs. They must live as long as this.
+  void set_forward_prefetch(std::vector<Sharding*> shardings) { forward_prefetch_ = std::move(shardings); }
+  void set_backward_prefetch(std::vector<Sharding*> shardings) { backward_prefetch_ = std::move(shardings); }
+
+  /// Of the whole root, after its first forward pass: see FSDPModule's functions with these names.
+  void set_is_last_backward(bool value);
+  void set_post_optim_event(c10::Event event);
+  void reset_iter_state();
+  /// Streams, and the limit of reductions on their way, are shared with `other`, of another root; before the first forward.
+  void share_comm_ctx(Sharding& other);
+  /// How many reductions of the root may be on their way at once. Throws c10::ValueError for less than 1.
+  void set_reduce_scatter_max_input_buffers(int max_input_buffers);
 
   /// Collective. Rank 0 alone calls `writer` for every whole parameter, to initialise or to load it; nobody else can write them.
   /// What an exception of `writer` says, all ranks throw.
@@ -78,11 +132,19 @@ class COHORT_API Sharding {
  private:
   friend class RootPass;
   void join_root();
+  RootPass& root();
+  at::Tensor prepared(const at::Tensor& input) const;
 
   Group process_group_;
-  std::unique_ptr<ParamGroup> group_;
+  Group replica_group_;
+  c10::Device device_ = c10::Device(c10::kCPU);
+  MixedPrecisionPolicy mp_policy_;
+  std::shared_ptr<ParamGroup> group_;
+  std::shared_ptr<CommContext> context_;
   std::function<std::vector<Sharding*>()> find_nested_;
   std::shared_ptr<RootPass> root_;  ///< null before the first forward
+  std::vector<Sharding*> forward_prefetch_;
+  std::vector<Sharding*> backward_prefetch_;
 };
 
 }  // namespace cohort::fsdp
