@@ -14,8 +14,10 @@
 #include <utility>
 
 #include "cohort/base/log.h"
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/shm/element_types.h"
+#include "cohort/parallel/fsdp/replica_sum.h"
 #include "cohort/shm/kernels/kernels.h"
 
 namespace cohort::fsdp {
@@ -54,8 +56,9 @@ at::Tensor tensor_in(std::byte* data, at::IntArrayRef sizes, Memory owner, at::S
 
 }  // namespace
 
-HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group)
-    : group_(group), rank_(group->getRank()), world_size_(group->getSize()), arenas_(comm::arenas_of(group)) {
+HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group,
+                               const Group& replica_group)
+    : group_(group), replica_group_(replica_group), rank_(group->getRank()), world_size_(group->getSize()), arenas_(comm::arenas_of(group)) {
   const auto bytes = bytes_of(parameters);
   layout_ = lay_out(bytes);
   const HostBoard::Size size{world_size_, cut_into_chunks(bytes).size(), parameters.size()};
@@ -221,10 +224,40 @@ void HostParamGroup::reduce(size_t number) {
     const auto elements = comm::elements_of(sum);
     const auto kernel = shm::reduce_kernel(elements.dtype, shm::ReduceOp::kPremulSum);
     kernel(sum.mutable_data_ptr(), sources.data(), factors.data(), static_cast<int>(sources.size()), elements.count);
-    give(i, std::move(sum));
+    note_sum(i, std::move(sum));
   }
   board_->note_read(number, pass());
   chunk.is_reduced = true;
+}
+
+double HostParamGroup::divide_factor() const {
+  const int num_replicas = replica_group_ ? replica_group_->getSize() : 1;
+  return settings_.gradient_divide_factor.value_or(world_size_ * num_replicas);
+}
+
+void HostParamGroup::note_sum(size_t index, at::Tensor sum) {
+  if (!replica_group_) {
+    give(index, std::move(sum));
+    return;
+  }
+  auto& kept = items_[index].sum;
+  kept = kept.defined() ? kept.add_(sum) : std::move(sum);
+}
+
+void HostParamGroup::reduce_over_replicas() {
+  if (!replica_group_ || !settings_.requires_all_reduce) return;
+  const at::NoGradGuard no_grad;
+  std::vector<ReplicaSum> sums;
+  for (const auto& chunk : chunks_) {
+    std::vector<ReplicaSum::Part> parts;
+    for (const auto i : chunk.members) {
+      if (items_[i].requires_grad) parts.push_back({i, parameters_[i].shard, std::exchange(items_[i].sum, {})});
+    }
+    for (auto& of_dtype : by_dtype(std::move(parts))) sums.emplace_back(std::move(of_dtype), replica_group_);
+  }
+  for (auto& sum : sums) {
+    sum.wait([&](size_t index, at::Tensor part) { give(index, std::move(part)); });
+  }
 }
 
 void HostParamGroup::give(size_t index, at::Tensor sum) {
@@ -282,6 +315,7 @@ void HostParamGroup::reduce_rest() {
   ++num_passes_;
   num_unfinished_ = 0;
   begin_pass();
+  reduce_over_replicas();
 }
 
 void HostParamGroup::forget_gradients() {
@@ -296,17 +330,19 @@ void HostParamGroup::reset() {
   ++num_passes_;
   num_unfinished_ = 0;
   for (const auto& parameter : parameters_) parameter.full.mutable_grad().reset();
+  for (auto& item : items_) item.sum.reset();
   begin_pass();
 }
 
 void HostParamGroup::write(const Writer* write) {
-  if (!write) return;
+  if (rank_ != 0 || (!write && !replica_group_)) return;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& full = parameters_[i].full;
     const auto whole =
         tensor_in(memory_.writable->data() + layout_.offsets[i], full.sizes(), memory_.writable, full.scalar_type());
-    (*write)(parameters_[i].name, whole);
+    if (write) (*write)(parameters_[i].name, whole);
+    if (replica_group_) broadcast(whole, group_rank(0), {.group = replica_group_});
     torch::autograd::impl::bump_version(full);
   }
 }

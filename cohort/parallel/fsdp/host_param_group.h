@@ -8,6 +8,9 @@
 /// adds up its own slices of a chunk as soon as all ranks have posted it. Sums go in rank order: their bits do not depend on who
 /// came first.
 ///
+/// Where other hosts have the same shards (HSDP), a rank then adds up its slices with its peers there: flat, chunk by chunk, at the
+/// end of backward, in the order of chunks, which is the same on all hosts.
+///
 /// Modules cannot write the parameters (a write to them is SIGSEGV): others read them.
 #pragma once
 
@@ -28,9 +31,9 @@ namespace cohort::fsdp {
 
 class HostParamGroup final : public ParamGroup {
  public:
-  /// Collective. Each rank's shards get its own values of `parameters`, which must be dense, contiguous and on the CPU, or on the
+  /// Collective. `replica_group`: the ranks of other hosts that have the same shards, or null. Each rank's shards get its own values of `parameters`, which must be dense, contiguous and on the CPU, or on the
   /// meta device: those are zero then. Throws c10::ValueError where the memory cannot be had.
-  HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group);
+  HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group, const Group& replica_group = {});
 
   void before_forward() override;
   void poll() override;
@@ -42,8 +45,6 @@ class HostParamGroup final : public ParamGroup {
   Group meeting_group() const override { return world_size_ > 1 ? group_ : Group(); }
 
  private:
-  double divide_factor() const { return settings_.gradient_divide_factor.value_or(world_size_); }
-
   struct Chunk {
     std::vector<size_t> members;
     size_t num_pending = 0;
@@ -62,6 +63,7 @@ class HostParamGroup final : public ParamGroup {
     uint32_t grad_version = 0;
     int num_untouched = 0;
     parallel::GradientHook hook;
+    at::Tensor sum;  ///< of this host, until the replicas are asked
   };
 
   void share(size_t index);
@@ -70,7 +72,10 @@ class HostParamGroup final : public ParamGroup {
   void post(size_t chunk);
   GradientPlace put(size_t index, Chunk& chunk);
   void reduce(size_t chunk);
+  void note_sum(size_t index, at::Tensor sum);
+  void reduce_over_replicas();
   void give(size_t index, at::Tensor sum);
+  double divide_factor() const;
   const std::byte* address(int peer, size_t index, GradientPlace place) const;
   void release_read();
   void bound_memory();
@@ -78,6 +83,7 @@ class HostParamGroup final : public ParamGroup {
   uint64_t pass() const { return num_passes_ + 1; }
 
   const Group group_;
+  const Group replica_group_;
   const int rank_;
   const int world_size_;
   Layout layout_;

@@ -97,7 +97,7 @@ bool is_cut_otherwise(const std::vector<NamedParameter>& parameters, const Optio
 
 bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device device, const Groups& groups,
                      const Options& options) {
-  return options.one_memory && device.is_cpu() && !groups.replicas && !options.mp_policy.param_dtype &&
+  return options.one_memory && device.is_cpu() && !options.mp_policy.param_dtype &&
          !options.mp_policy.reduce_dtype && comm::has_shared_memory(groups.shards) &&
          !is_cut_otherwise(parameters, options);
 }
@@ -108,7 +108,7 @@ std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parame
     base::warn_once("CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
   }
   if (fits_one_memory(parameters, device, groups, options)) {
-    return std::make_shared<HostParamGroup>(parameters, groups.shards);
+    return std::make_shared<HostParamGroup>(parameters, groups.shards, groups.replicas);
   }
   return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, device, options);
 }

@@ -30,7 +30,10 @@ CASES = [
     ("shm", 2, "clip keep", "", 2e-6),
     ("shm", 3, "accumulate let_go", "not_last", 2e-6),
     ("shm", 4, "hsdp clip", "", 2e-6),
+    ("shm", 4, "hsdp clip", "one_memory", 2e-6),
+    ("shm", 4, "hsdp reduce_only", "one_memory", 2e-6),
     ("shm", 2, "replicate", "", 2e-6),
+    ("shm", 2, "replicate", "one_memory", 2e-6),
     ("shm", 2, "bf16", "one_memory", 2e-2),
 ]
 
