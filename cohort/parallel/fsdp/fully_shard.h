@@ -159,7 +159,9 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
   auto run(Function function, Arguments&&... arguments) {
     using Result = decltype(function(std::forward<Arguments>(arguments)...));
     auto pass = this->sharding().forward();
-    if (!this->sharding().follows_passes()) return cast(function(std::forward<Arguments>(arguments)...));
+    const bool casts_inputs = this->sharding().mp_policy().param_dtype.has_value();
+    if (!this->sharding().follows_passes() && !casts_inputs)
+      return cast(function(std::forward<Arguments>(arguments)...));
     const auto exchange = [&](std::vector<at::Tensor> tensors) { return pass.inputs(std::move(tensors)); };
     if constexpr (std::is_void_v<Result>) {
       with_exchanged_tensors(function, exchange, std::forward<Arguments>(arguments)...);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -42,10 +43,20 @@ void warn_of_idle_optimizer() {
       "is well.");
 }
 
-std::vector<size_t> bytes_of(const std::vector<NamedParameter>& parameters) {
+using DtypeOf = std::function<c10::ScalarType(const at::Tensor&)>;
+
+std::vector<size_t> bytes_of(const std::vector<NamedParameter>& parameters, const DtypeOf& dtype_of) {
   std::vector<size_t> bytes;
-  for (const auto& parameter : parameters) bytes.push_back(parameter.tensor.nbytes());
+  for (const auto& [name, tensor] : parameters) {
+    bytes.push_back(static_cast<size_t>(tensor.numel()) * c10::elementSize(dtype_of(tensor)));
+  }
   return bytes;
+}
+
+c10::ScalarType own_dtype(const at::Tensor& tensor) { return tensor.scalar_type(); }
+
+c10::ScalarType compute_dtype(const at::Tensor& tensor, const MixedPrecisionPolicy& policy) {
+  return tensor.is_floating_point() ? policy.param_dtype.value_or(own_dtype(tensor)) : own_dtype(tensor);
 }
 
 template <class Memory>
@@ -57,22 +68,36 @@ at::Tensor tensor_in(std::byte* data, at::IntArrayRef sizes, Memory owner, at::S
 }  // namespace
 
 HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group,
-                               const Group& replica_group)
-    : group_(group), replica_group_(replica_group), rank_(group->getRank()), world_size_(group->getSize()), arenas_(comm::arenas_of(group)) {
-  const auto bytes = bytes_of(parameters);
+                               const Group& replica_group, const MixedPrecisionPolicy& policy)
+    : group_(group),
+      replica_group_(replica_group),
+      rank_(group->getRank()),
+      world_size_(group->getSize()),
+      arenas_(comm::arenas_of(group)) {
+  const DtypeOf in_forward = [&](const at::Tensor& tensor) { return compute_dtype(tensor, policy); };
+  const DtypeOf in_sums = [&](const at::Tensor& tensor) { return policy.reduce_dtype.value_or(in_forward(tensor)); };
+  const auto bytes = bytes_of(parameters, own_dtype);
+  const auto read_bytes = bytes_of(parameters, in_forward);
+  const auto grad_bytes = bytes_of(parameters, in_sums);
   layout_ = lay_out(bytes);
-  const HostBoard::Size size{world_size_, cut_into_chunks(bytes).size(), parameters.size()};
+  read_layout_ = lay_out(read_bytes);
+  grad_layout_ = lay_out(grad_bytes);
   memory_ = comm::make_common_memory(layout_.num_bytes, /*has_pages=*/true, group);
-  const auto num_staged = layout_.num_bytes * static_cast<size_t>(world_size_);
+  const bool is_mixed = std::any_of(parameters.begin(), parameters.end(), [&](const NamedParameter& parameter) {
+    return in_forward(parameter.tensor) != own_dtype(parameter.tensor);
+  });
+  read_memory_ = is_mixed ? comm::make_common_memory(read_layout_.num_bytes, true, group) : memory_;
+  if (!is_mixed) read_layout_ = layout_;
+  const auto num_staged = grad_layout_.num_bytes * static_cast<size_t>(world_size_);
   staging_ = comm::make_common_memory(num_staged, /*has_pages=*/false, group);
+  const HostBoard::Size size{world_size_, cut_into_chunks(grad_bytes).size(), parameters.size()};
   board_ = std::make_unique<HostBoard>(comm::make_common_memory(size.num_bytes(), true, group).writable, rank_, size);
-  for (const auto& parameter : parameters) parameters_.push_back({parameter.name, parameter.tensor, {}, 0});
   items_.resize(parameters.size());
-  for (auto& members : cut_into_chunks(bytes)) {
+  for (auto& members : cut_into_chunks(grad_bytes)) {
     size_t chunk_bytes = 0;
     for (const auto i : members) {
       items_[i].chunk = chunks_.size();
-      chunk_bytes += bytes[i];
+      chunk_bytes += grad_bytes[i];
     }
     window_bytes_ = std::max(window_bytes_, 2 * chunk_bytes);
     chunks_.push_back({.members = std::move(members)});
@@ -80,31 +105,42 @@ HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, co
   window_bytes_ = std::max(window_bytes_, kLeastWindowBytes);
   std::vector<WriteGuard::Range> ranges;
   for (size_t i = 0; i < items_.size(); ++i) {
-    share(i);
-    ranges.push_back({memory_.readable->data() + layout_.offsets[i], bytes[i], parameters_[i].name});
+    const auto& [name, tensor] = parameters[i];
+    parameters_.push_back({name, tensor, {}, 0});
+    items_[i].grad_dtype = in_sums(tensor);
+    share(i, in_forward(tensor));
+    ranges.push_back({read_memory_.readable->data() + read_layout_.offsets[i], read_bytes[i], name});
   }
   guard_ = std::make_unique<WriteGuard>(ranges);
   begin_pass();
 }
 
 // The module's tensor keeps its identity. Its private memory is let go at once, so that a rank never has two whole models.
-void HostParamGroup::share(size_t index) {
+void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
   auto& parameter = parameters_[index];
   auto& item = items_[index];
   const at::NoGradGuard no_grad;
   const auto values = parameter.full.detach();
   const auto sizes = values.sizes().vec();
-  const auto dtype = values.scalar_type();
-  const auto offset = layout_.offsets[index];
   item.slice = slice_of(sizes, rank_, world_size_);
   parameter.offset = item.slice.begin;
-  auto* const begin = memory_.writable->data() + offset + static_cast<size_t>(item.slice.begin) * values.element_size();
-  parameter.shard = tensor_in(begin, shard_sizes(sizes, rank_, world_size_), memory_.writable, dtype);
+  const auto own_sizes = shard_sizes(sizes, rank_, world_size_);
+  auto* const begin = memory_.writable->data() + layout_.offsets[index];
+  const auto first = static_cast<size_t>(item.slice.begin);
+  parameter.shard = tensor_in(begin + first * values.element_size(), own_sizes, memory_.writable, values.scalar_type());
+  if (dtype != values.scalar_type()) {
+    auto* const copy = read_memory_.writable->data() + read_layout_.offsets[index];
+    item.copy = tensor_in(copy + first * c10::elementSize(dtype), own_sizes, read_memory_.writable, dtype);
+    if (auto* const meta = torch::autograd::impl::get_autograd_meta(parameter.full)) {
+      meta->grad_accumulator_.reset();  // it remembers a dtype
+    }
+  }
   if (!values.is_meta()) {
     parameter.shard.view({-1}).copy_(values.view({-1}).narrow(0, item.slice.begin, item.slice.count));
   }
-  auto* const readable = const_cast<std::byte*>(memory_.readable->data()) + offset;
-  const auto whole = tensor_in(readable, sizes, memory_.readable, dtype);
+  if (item.copy.defined()) item.copy.copy_(parameter.shard);
+  auto* const readable = const_cast<std::byte*>(read_memory_.readable->data()) + read_layout_.offsets[index];
+  const auto whole = tensor_in(readable, sizes, read_memory_.readable, dtype);
   // As set_data(), which refuses tensors of the meta device.
   parameter.full.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());
   // A step counts as a write to the whole parameter, so that backward of an older forward notices.
@@ -123,8 +159,8 @@ void HostParamGroup::follow_requires_grad(size_t index) {
 }
 
 void HostParamGroup::before_forward() {
-  const auto* const begin = memory_.readable->data();
-  const auto size = memory_.readable->size();
+  const auto* const begin = read_memory_.readable->data();
+  const auto size = read_memory_.readable->size();
   for (size_t i = 0; i < items_.size(); ++i) {
     const auto& full = parameters_[i].full;
     const auto* const data = static_cast<const std::byte*>(full.unsafeGetTensorImpl()->storage().data());
@@ -133,6 +169,13 @@ void HostParamGroup::before_forward() {
         "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
         "Convert a module before fully_shard, and write to its parameters with write().");
     if (full.requires_grad() != items_[i].requires_grad) follow_requires_grad(i);
+  }
+}
+
+void HostParamGroup::refresh() {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (items_[i].copy.defined()) items_[i].copy.copy_(parameters_[i].shard);
   }
 }
 
@@ -150,8 +193,11 @@ void HostParamGroup::begin_pass() {
 
 void HostParamGroup::on_gradient(size_t index) {
   if (on_gradient_) on_gradient_();
-  if (!settings_.requires_gradient_sync) return;
   auto& item = items_[index];
+  if (!settings_.requires_gradient_sync) {
+    if (item.grad_dtype != parameters_[index].full.scalar_type()) item.accumulated = take_gradient(index);
+    return;
+  }
   auto& chunk = chunks_[item.chunk];
   TORCH_CHECK(!chunk.is_posted, "Parameter '", parameters_[index].name,
               "' has got a second gradient in one backward pass, as reentrant activation checkpointing makes them. Use "
@@ -172,14 +218,22 @@ void HostParamGroup::post(size_t number) {
   ++num_unfinished_;
 }
 
-GradientPlace HostParamGroup::put(size_t index, Chunk& chunk) {
+// With what earlier passes have left, in the dtype of sums.
+at::Tensor HostParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
   const at::NoGradGuard no_grad;
   auto grad = std::exchange(parameter.full.mutable_grad(), at::Tensor());
-  if (!grad.defined() || grad.numel() == 0) return {};
+  auto before = std::exchange(items_[index].accumulated, at::Tensor());
+  if (!grad.defined()) return before;
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
-  grad = grad.detach().to(parameter.full.scalar_type()).contiguous();
+  if (before.defined()) return before.add_(grad);
+  return grad.detach().to(items_[index].grad_dtype).contiguous();
+}
+
+GradientPlace HostParamGroup::put(size_t index, Chunk& chunk) {
+  auto grad = take_gradient(index);
+  if (!grad.defined() || grad.numel() == 0) return {};
   const auto* const data = static_cast<const std::byte*>(grad.const_data_ptr());
   if (!arenas_.empty()) {
     const auto& arena = *arenas_[static_cast<size_t>(rank_)];
@@ -190,20 +244,21 @@ GradientPlace HostParamGroup::put(size_t index, Chunk& chunk) {
       return {Area::kArena, offset};
     }
   }
-  const auto offset = layout_.offsets[index];
-  std::memcpy(staging_.writable->data() + layout_.num_bytes * static_cast<size_t>(rank_) + offset, data, grad.nbytes());
+  const auto offset = grad_layout_.offsets[index];
+  auto* const own_part = staging_.writable->data() + grad_layout_.num_bytes * static_cast<size_t>(rank_);
+  std::memcpy(own_part + offset, data, grad.nbytes());
   return {Area::kStaging, offset};
 }
 
 const std::byte* HostParamGroup::address(int peer, size_t index, GradientPlace place) const {
   const auto& slice = items_[index].slice;
-  const auto element = parameters_[index].full.element_size();
+  const auto element = c10::elementSize(items_[index].grad_dtype);
   const auto begin = place.offset + static_cast<size_t>(slice.begin) * element;
   const auto end = begin + static_cast<size_t>(slice.count) * element;
   const bool is_staged = place.area == Area::kStaging;
-  const auto limit = is_staged ? layout_.num_bytes : arenas_.at(static_cast<size_t>(peer))->size();
+  const auto limit = is_staged ? grad_layout_.num_bytes : arenas_.at(static_cast<size_t>(peer))->size();
   TORCH_CHECK(end <= limit, "rank ", peer, " says that a gradient lies where it has no memory");
-  if (is_staged) return staging_.writable->data() + layout_.num_bytes * static_cast<size_t>(peer) + begin;
+  if (is_staged) return staging_.writable->data() + grad_layout_.num_bytes * static_cast<size_t>(peer) + begin;
   return arenas_[static_cast<size_t>(peer)]->data() + begin;
 }
 
@@ -219,7 +274,7 @@ void HostParamGroup::reduce(size_t number) {
     }
     if (sources.empty()) continue;  // nobody has used it
     auto& shard = parameters_[i].shard;
-    auto sum = at::empty(shard.sizes(), shard.options().requires_grad(false));
+    auto sum = at::empty(shard.sizes(), at::TensorOptions(items_[i].grad_dtype));
     const std::vector<double> factors(sources.size(), 1.0 / divide_factor());
     const auto elements = comm::elements_of(sum);
     const auto kernel = shm::reduce_kernel(elements.dtype, shm::ReduceOp::kPremulSum);
@@ -251,7 +306,8 @@ void HostParamGroup::reduce_over_replicas() {
   for (const auto& chunk : chunks_) {
     std::vector<ReplicaSum::Part> parts;
     for (const auto i : chunk.members) {
-      if (items_[i].requires_grad) parts.push_back({i, parameters_[i].shard, std::exchange(items_[i].sum, {})});
+      if (items_[i].requires_grad)
+        parts.push_back({i, parameters_[i].shard.sizes(), items_[i].grad_dtype, std::exchange(items_[i].sum, {})});
     }
     for (auto& of_dtype : by_dtype(std::move(parts))) sums.emplace_back(std::move(of_dtype), replica_group_);
   }
@@ -261,6 +317,7 @@ void HostParamGroup::reduce_over_replicas() {
 }
 
 void HostParamGroup::give(size_t index, at::Tensor sum) {
+  sum = sum.to(parameters_[index].shard.scalar_type());
   auto& item = items_[index];
   auto& grad = parameters_[index].shard.mutable_grad();
   if (grad.defined()) {
@@ -330,7 +387,10 @@ void HostParamGroup::reset() {
   ++num_passes_;
   num_unfinished_ = 0;
   for (const auto& parameter : parameters_) parameter.full.mutable_grad().reset();
-  for (auto& item : items_) item.sum.reset();
+  for (auto& item : items_) {
+    item.sum.reset();
+    item.accumulated.reset();
+  }
   begin_pass();
 }
 
@@ -338,10 +398,10 @@ void HostParamGroup::write(const Writer* write) {
   if (rank_ != 0 || (!write && !replica_group_)) return;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& full = parameters_[i].full;
+    const auto& [name, full, shard, begin, dim] = parameters_[i];
     const auto whole =
-        tensor_in(memory_.writable->data() + layout_.offsets[i], full.sizes(), memory_.writable, full.scalar_type());
-    if (write) (*write)(parameters_[i].name, whole);
+        tensor_in(memory_.writable->data() + layout_.offsets[i], full.sizes(), memory_.writable, shard.scalar_type());
+    if (write) (*write)(name, whole);
     if (replica_group_) broadcast(whole, group_rank(0), {.group = replica_group_});
     torch::autograd::impl::bump_version(full);
   }

@@ -8,6 +8,9 @@
 /// adds up its own slices of a chunk as soon as all ranks have posted it. Sums go in rank order: their bits do not depend on who
 /// came first.
 ///
+/// Where modules compute in another dtype than optimizers (MixedPrecisionPolicy), a copy of the whole parameters in that dtype is
+/// there once, too: it is what modules read, and each rank writes its own part of it.
+///
 /// Where other hosts have the same shards (HSDP), a rank then adds up its slices with its peers there: flat, chunk by chunk, at the
 /// end of backward, in the order of chunks, which is the same on all hosts.
 ///
@@ -33,8 +36,10 @@ class HostParamGroup final : public ParamGroup {
  public:
   /// Collective. `replica_group`: the ranks of other hosts that have the same shards, or null. Each rank's shards get its own values of `parameters`, which must be dense, contiguous and on the CPU, or on the
   /// meta device: those are zero then. Throws c10::ValueError where the memory cannot be had.
-  HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group, const Group& replica_group = {});
+  HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group, const Group& replica_group = {},
+                 const MixedPrecisionPolicy& policy = {});
 
+  void refresh() override;
   void before_forward() override;
   void poll() override;
   void end_backward() override;
@@ -56,6 +61,9 @@ class HostParamGroup final : public ParamGroup {
   };
   struct Item {
     Slice slice;
+    at::Tensor copy;  ///< of the shard, in the dtype that modules compute in; undefined: it is the same
+    c10::ScalarType grad_dtype = at::kFloat;  ///< of sums
+    at::Tensor accumulated;                   ///< gradients of passes without a sum, if of that dtype
     size_t chunk = 0;
     bool has_arrived = false;
     bool requires_grad = false;
@@ -66,10 +74,11 @@ class HostParamGroup final : public ParamGroup {
     at::Tensor sum;  ///< of this host, until the replicas are asked
   };
 
-  void share(size_t index);
+  void share(size_t index, c10::ScalarType dtype);
   void follow_requires_grad(size_t index);
   void on_gradient(size_t index);
   void post(size_t chunk);
+  at::Tensor take_gradient(size_t index);
   GradientPlace put(size_t index, Chunk& chunk);
   void reduce(size_t chunk);
   void note_sum(size_t index, at::Tensor sum);
@@ -86,8 +95,11 @@ class HostParamGroup final : public ParamGroup {
   const Group replica_group_;
   const int rank_;
   const int world_size_;
-  Layout layout_;
+  Layout layout_;       ///< of parameters as optimizers see them
+  Layout read_layout_;  ///< as modules do
+  Layout grad_layout_;
   shm::CommonMemory memory_;
+  shm::CommonMemory read_memory_;  ///< the same, unless modules compute in another dtype
   shm::CommonMemory staging_;
   std::vector<shm::SharedMemoryPtr> arenas_;
   std::unique_ptr<WriteGuard> guard_;

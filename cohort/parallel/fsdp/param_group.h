@@ -33,6 +33,8 @@ class ParamGroup {
   /// True: it must be told of the outputs and inputs of forward, and of what backward brings to them.
   virtual bool follows_passes() const { return false; }
 
+  /// Shards may have been written: what modules read of this rank's follows. Nobody computes meanwhile.
+  virtual void refresh() {}
   /// The whole parameters are there when it returns. Throws c10::Error where one is no longer what fully_shard has made of it.
   virtual void before_forward() = 0;
   /// In a forward pass that backward will follow: its inputs will be told of.

@@ -9,15 +9,16 @@ namespace cohort::fsdp {
 
 ReplicaSum::ReplicaSum(std::vector<Part> parts, const Group& replica_group) : parts_(std::move(parts)) {
   int64_t size = 0;
-  for (const auto& part : parts_) size += part.shard.numel() + 1;
-  flat_ = at::zeros({size}, parts_.front().shard.options().requires_grad(false));
+  for (const auto& part : parts_) size += c10::multiply_integers(part.sizes) + 1;
+  flat_ = at::zeros({size}, parts_.front().dtype);
   int64_t begin = 0;
-  for (const auto& [index, shard, sum] : parts_) {
-    if (sum.defined()) {
-      flat_.narrow(0, begin, shard.numel()).copy_(sum.view({-1}));
-      flat_[begin + shard.numel()].fill_(1);
+  for (const auto& part : parts_) {
+    const auto count = c10::multiply_integers(part.sizes);
+    if (part.sum.defined()) {
+      flat_.narrow(0, begin, count).copy_(part.sum.view({-1}));
+      flat_[begin + count].fill_(1);
     }
-    begin += shard.numel() + 1;
+    begin += count + 1;
   }
   for (auto& part : parts_) part.sum.reset();
   work_ = all_reduce(flat_, {.group = replica_group, .async_op = true});
@@ -26,17 +27,18 @@ ReplicaSum::ReplicaSum(std::vector<Part> parts, const Group& replica_group) : pa
 void ReplicaSum::wait(const std::function<void(size_t index, at::Tensor sum)>& give) {
   if (work_) work_->wait();
   int64_t begin = 0;
-  for (const auto& [index, shard, sum] : parts_) {
-    const bool is_used = flat_[begin + shard.numel()].item<double>() != 0;
+  for (const auto& part : parts_) {
+    const auto count = c10::multiply_integers(part.sizes);
+    const bool is_used = flat_[begin + count].item<double>() != 0;
     // A copy: the flat memory would live as long as any of its parts.
-    if (is_used) give(index, flat_.narrow(0, begin, shard.numel()).view(shard.sizes()).clone());
-    begin += shard.numel() + 1;
+    if (is_used) give(part.index, flat_.narrow(0, begin, count).view(part.sizes).clone());
+    begin += count + 1;
   }
 }
 
 std::vector<std::vector<ReplicaSum::Part>> by_dtype(std::vector<ReplicaSum::Part> parts) {
   std::map<c10::ScalarType, std::vector<ReplicaSum::Part>> lists;
-  for (auto& part : parts) lists[part.shard.scalar_type()].push_back(std::move(part));
+  for (auto& part : parts) lists[part.dtype].push_back(std::move(part));
   std::vector<std::vector<ReplicaSum::Part>> result;
   for (auto& [dtype, list] : lists) result.push_back(std::move(list));
   return result;

@@ -15,9 +15,10 @@ namespace cohort::fsdp {
 class ReplicaSum {
  public:
   struct Part {
-    size_t index;      ///< of the parameter
-    at::Tensor shard;  ///< in its shape and dtype
-    at::Tensor sum;    ///< of this host; undefined: nobody of it has used the parameter
+    size_t index;  ///< of the parameter
+    at::IntArrayRef sizes;
+    c10::ScalarType dtype;
+    at::Tensor sum;  ///< of this host; undefined: nobody of it has used the parameter
   };
   /// Starts. Collective.
   ReplicaSum(std::vector<Part> parts, const Group& replica_group);

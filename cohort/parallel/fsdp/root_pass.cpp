@@ -70,6 +70,7 @@ void RootPass::record(ParamGroup& group) {
 
 void RootPass::meet_before_pass() {
   if (!needs_meeting_) return;
+  for (auto* const group : groups_) group->refresh();
   meet(Phase::kForward);
   needs_meeting_ = false;
   for (auto* const group : groups_) group->forget_gradients();

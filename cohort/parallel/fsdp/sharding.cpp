@@ -97,8 +97,7 @@ bool is_cut_otherwise(const std::vector<NamedParameter>& parameters, const Optio
 
 bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device device, const Groups& groups,
                      const Options& options) {
-  return options.one_memory && device.is_cpu() && !options.mp_policy.param_dtype &&
-         !options.mp_policy.reduce_dtype && comm::has_shared_memory(groups.shards) &&
+  return options.one_memory && device.is_cpu() && comm::has_shared_memory(groups.shards) &&
          !is_cut_otherwise(parameters, options);
 }
 
@@ -108,7 +107,7 @@ std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parame
     base::warn_once("CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
   }
   if (fits_one_memory(parameters, device, groups, options)) {
-    return std::make_shared<HostParamGroup>(parameters, groups.shards, groups.replicas);
+    return std::make_shared<HostParamGroup>(parameters, groups.shards, groups.replicas, options.mp_policy);
   }
   return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, device, options);
 }
@@ -347,6 +346,8 @@ void Sharding::write(const Writer& writer) {
   // Everybody waits for the writer.
   failure = first_of(failure, process_group_);
   if (replica_group_) failure = first_of(failure, replica_group_);
+  group_->refresh();
+  if (group_->meeting_group()) barrier({.group = process_group_});
   TORCH_CHECK(failure.empty(), "write() failed on rank 0 of the group: ", failure);
 }
 

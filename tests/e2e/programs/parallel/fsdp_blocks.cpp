@@ -5,6 +5,7 @@
 #include <torch/optim/adamw.h>
 
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 
@@ -51,8 +52,8 @@ fsdp::Options root_options(const Words& words) {
 class Training {
  public:
   explicit Training(const Words& words)
-      : words_(words), model_(cohort::fully_shard(fsdp::test::net_of_sharded_blocks(options_of(words)),
-                                                  root_options(words))) {
+      : words_(words),
+        model_(cohort::fully_shard(fsdp::test::net_of_sharded_blocks(options_of(words)), root_options(words))) {
     auto& blocks = model_->module().blocks;
     if (words_.contains("prefetch")) {
       model_->set_modules_to_forward_prefetch({blocks[0].get(), blocks[1].get()});
@@ -81,10 +82,12 @@ class Training {
       cohort::all_reduce(sum);
       if (rank_ == 0) std::printf("step %.9g %.9g\n", sum.item<double>(), norm);
     }
-    const auto values = fsdp::test::whole_parameters(model_);
+    // As optimizers see them, which may be another dtype than modules do.
+    std::map<std::string, at::Tensor> values;
+    model_->write([&](const std::string& name, const at::Tensor& whole) { values[name] = whole.to(at::kDouble); });
     if (rank_ != 0) return;
-    for (const auto& parameter : values) {
-      const auto flat = parameter.to(at::kDouble).reshape({-1});
+    for (const auto& name : model_->named_parameters().keys()) {
+      const auto flat = values.at(name).reshape({-1});
       for (int64_t i = 0; i < flat.numel(); ++i) std::printf("value %.9g\n", flat[i].item<double>());
     }
   }
