@@ -15,7 +15,7 @@
 namespace cohort::fsdp {
 
 /// How a tensor is cut: along dimension `dim`, as by torch.chunk.
-struct Cut {
+struct COHORT_TEST_API Cut {
   std::vector<int64_t> sizes;  ///< of the whole tensor
   int64_t dim = 0;
   int num_ranks = 1;

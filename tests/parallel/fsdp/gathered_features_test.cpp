@@ -1,0 +1,456 @@
+// What a program sees of parameters that are gathered and let go: their memory, the order of collectives, switches.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <functional>
+#include <string>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/activation/checkpoint.h"
+#include "cohort/parallel/fsdp/divide_factors.h"
+#include "cohort/parallel/fsdp/flat_lane.h"
+#include "cohort/parallel/module/gradient_hooks.h"
+#include "tests/parallel/ddp/nets.h"
+#include "tests/parallel/fsdp/blocks.h"
+#include "tests/support/rank_threads.h"
+
+namespace cohort::fsdp {
+namespace {
+
+using cohort::test::batch_of;
+using cohort::test::run_rank_threads;
+using test::batch;
+using test::block_loss;
+using testing::ElementsAre;
+
+Options in_group(const Group& group) { return {.process_group = group, .one_memory = false}; }
+
+FullySharded<test::ShardedNet> blocks_in(const Group& group) {
+  return fully_shard(test::net_of_sharded_blocks(in_group(group)), in_group(group));
+}
+
+size_t bytes_there(const torch::nn::Module& module) {
+  size_t bytes = 0;
+  for (const auto& parameter : module.parameters()) bytes += parameter.storage().nbytes();
+  return bytes;
+}
+
+// The gradients of one process for the batches of all ranks.
+std::vector<at::Tensor> plain_gradients(int world_size) {
+  auto net = test::plain_net();
+  std::vector<at::Tensor> losses;
+  for (int rank = 0; rank < world_size; ++rank) losses.push_back(block_loss(net->forward(batch(rank, 0)), rank, 0));
+  at::stack(losses).mean().backward();
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : net->parameters()) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+void expect_shards_of(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& shards, const Group& group,
+                      double factor = 1) {
+  ASSERT_EQ(wanted.size(), shards.size());
+  const auto rank = static_cast<size_t>(group->getRank());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const auto chunks = wanted[i].chunk(group->getSize());
+    if (rank >= chunks.size()) {
+      EXPECT_EQ(shards[i].numel(), 0);
+      continue;
+    }
+    ASSERT_TRUE(shards[i].grad().defined()) << i;
+    EXPECT_TRUE(at::allclose(shards[i].grad(), chunks[rank] * factor, 1e-5, 1e-7)) << i;
+  }
+}
+
+TEST(GatheredFeatures, WholeParametersAreThereWhileTheyAreNeeded) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    auto& net = model->module();
+    EXPECT_EQ(bytes_there(net), 0u);
+    auto output = model(batch(rank, 0));
+    const size_t of_root = (4 * 6 + 6 + 6 * 3 + 3) * sizeof(float);  // kept: backward needs it first
+    EXPECT_EQ(bytes_there(net), of_root);
+    block_loss(output, rank, 0).backward();
+    EXPECT_EQ(bytes_there(net), 0u);
+    for (auto& block : net.blocks) block->set_reshard_after_forward(false);
+    output = model(batch(rank, 0));
+    EXPECT_EQ(bytes_there(net), of_root + 3 * (6 * 10 + 10 + 10 * 6) * sizeof(float));
+    block_loss(output, rank, 0).backward();
+    EXPECT_EQ(bytes_there(net), 0u);
+    model->set_reshard_after_backward(false);
+    block_loss(model(batch(rank, 0)), rank, 0).backward();
+    EXPECT_EQ(bytes_there(net), of_root + 3 * (6 * 10 + 10 + 10 * 6) * sizeof(float));
+  });
+}
+
+// Logs what it is called for.
+struct NamedGather final : AllGather {
+  NamedGather(std::string name, std::vector<std::string>* log) : name(std::move(name)), log(log) {}
+  WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, bool async_op) override {
+    log->push_back("gather " + name);
+    return AllGather::operator()(output, input, group, async_op);
+  }
+  std::string name;
+  std::vector<std::string>* log;
+};
+struct NamedReduce final : ReduceScatter {
+  NamedReduce(std::string name, std::vector<std::string>* log) : name(std::move(name)), log(log) {}
+  WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, ReduceOp op,
+                     bool async_op) override {
+    log->push_back("reduce " + name);
+    return ReduceScatter::operator()(output, input, group, op, async_op);
+  }
+  std::string name;
+  std::vector<std::string>* log;
+};
+
+TEST(GatheredFeatures, CollectivesComeInPyTorchsOrder) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    std::vector<std::string> log;
+    auto model = blocks_in(group);
+    auto& blocks = model->module().blocks;
+    const auto watch = [&](ShardedModule& module, const std::string& name) {
+      module.set_custom_all_gather(std::make_shared<NamedGather>(name, &log));
+      module.set_custom_reduce_scatter(std::make_shared<NamedReduce>(name, &log));
+    };
+    watch(*model, "root");
+    for (size_t i = 0; i < blocks.size(); ++i) watch(*blocks[i], std::to_string(i));
+    auto output = model(batch(rank, 0));
+    EXPECT_THAT(log, ElementsAre("gather root", "gather 0", "gather 1", "gather 2"));
+    log.clear();
+    block_loss(output, rank, 0).backward();
+    // The root is still there, and what comes next is fetched while a block computes.
+    EXPECT_THAT(log, ElementsAre("gather 2", "gather 1", "reduce 2", "gather 0", "reduce 1", "reduce 0", "reduce root"));
+    log.clear();
+    model->set_modules_to_forward_prefetch({blocks[0].get(), blocks[1].get()});
+    blocks[2]->set_modules_to_backward_prefetch({blocks[1].get(), blocks[0].get()});
+    output = model(batch(rank, 1));
+    EXPECT_THAT(log, ElementsAre("gather root", "gather 0", "gather 1", "gather 2"));
+    log.clear();
+    block_loss(output, rank, 0).backward();
+    EXPECT_THAT(log,
+                ElementsAre("gather 2", "gather 0", "gather 1", "reduce 2", "reduce 1", "reduce 0", "reduce root"));
+  });
+}
+
+TEST(GatheredFeatures, ForwardPrefetchBeginsInTheBlockBefore) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    std::vector<std::string> log;
+    auto model = blocks_in(group);
+    auto& blocks = model->module().blocks;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      blocks[i]->set_custom_all_gather(std::make_shared<NamedGather>(std::to_string(i), &log));
+    }
+    model->set_modules_to_forward_prefetch({blocks[2].get()});
+    const at::NoGradGuard no_grad;
+    (void)model(batch(rank, 0));
+    EXPECT_THAT(log, ElementsAre("gather 2", "gather 0", "gather 1"));
+  });
+}
+
+TEST(GatheredFeatures, UnshardAndReshardByHand) {
+  run_rank_threads(3, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    auto& block = model->module().blocks[0];
+    auto handle = block->unshard(/*async_op=*/true);
+    handle.wait();
+    const auto expected = test::plain_net()->blocks[0]->up->weight;
+    EXPECT_TRUE(at::equal(block->module().up->weight, expected));
+    handle.wait();
+    block->reshard();
+    EXPECT_EQ(bytes_there(block->module()), 0u);
+    (void)block->unshard(/*async_op=*/true);
+    block_loss(model(batch(rank, 0)), rank, 0).backward();
+    expect_shards_of(plain_gradients(3), model->parameters(), group);
+  });
+}
+
+TEST(GatheredFeatures, ShardsAreThisRanksRows) {
+  run_rank_threads(4, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    const auto whole = test::plain_net()->parameters();
+    const auto shards = model->parameters();
+    ASSERT_EQ(shards.size(), whole.size());
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const auto chunks = whole[i].chunk(4);
+      const auto wanted = static_cast<size_t>(rank) < chunks.size() ? chunks[rank] : whole[i].narrow(0, 0, 0);
+      EXPECT_TRUE(at::equal(shards[i], wanted)) << i;
+      EXPECT_TRUE(shards[i].is_leaf() && shards[i].requires_grad() && !shards[i].is_view());
+    }
+  });
+}
+
+TEST(GatheredFeatures, WriteIsForEveryone) {
+  run_rank_threads(3, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    int num_calls = 0;
+    model->write([&](const std::string& name, const at::Tensor& full) {
+      ++num_calls;
+      if (name == "block1.up.weight") full.copy_(at::arange(60).view({10, 6}));
+    });
+    EXPECT_EQ(num_calls, rank == 0 ? 13 : 0);
+    const auto whole = test::whole_parameters(model);
+    auto expected = test::plain_net()->parameters();
+    for (size_t i = 0; i < whole.size(); ++i) {
+      const auto wanted = i == 5 ? at::arange(60, at::kFloat).view({10, 6}) : expected[i];
+      EXPECT_TRUE(at::equal(whole[i], wanted)) << i;
+    }
+    EXPECT_THROW(model->write([](const std::string&, const at::Tensor&) { throw std::runtime_error("no file"); }),
+                 c10::Error);
+    block_loss(model(batch(rank, 0)), rank, 0).backward();  // and nobody is stuck
+  });
+}
+
+TEST(GatheredFeatures, MetaModulesAreWrittenAfterwards) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    struct OnMeta : torch::nn::Module {
+      OnMeta() { weight = register_parameter("weight", at::empty({5, 3}, at::kMeta)); }
+      at::Tensor forward(at::Tensor x) { return x.matmul(weight.t()); }
+      at::Tensor weight;
+    };
+    auto net = std::make_shared<OnMeta>();
+    auto model = fully_shard(net, in_group(group));
+    model->write([&](const std::string&, const at::Tensor& full) { full.copy_(at::arange(15).view({5, 3})); });
+    const auto expected = at::arange(15, at::kFloat).view({5, 3}).chunk(2)[rank];
+    EXPECT_TRUE(at::equal(model->parameters()[0], expected));
+    EXPECT_TRUE(net->weight.is_cpu());
+    model(at::ones({2, 3})).sum().backward();
+    EXPECT_TRUE(at::equal(model->parameters()[0].grad(), at::full_like(expected, 2)));
+  });
+}
+
+TEST(GatheredFeatures, BackwardAfterAStepIsNoticed) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.1));
+    const auto loss = model(batch(rank, 0)).sum();
+    loss.backward({}, /*retain_graph=*/true);
+    optimizer.step();
+    EXPECT_THROW(loss.backward(), c10::Error);
+  });
+}
+
+// Of one graph, and of the same forward pass.
+TEST(GatheredFeatures, SecondBackwardAddsUp) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    const auto loss = block_loss(model(batch(rank, 0)), rank, 0);
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+    expect_shards_of(plain_gradients(2), model->parameters(), group, /*factor=*/2);
+  });
+}
+
+TEST(GatheredFeatures, EvaluationBetweenStepsChangesNothing) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    const auto evaluate = [&] {
+      const at::NoGradGuard no_grad;
+      return model(batch(7, 7));
+    };
+    const auto expected = test::plain_net()->forward(batch(7, 7));
+    EXPECT_TRUE(at::allclose(evaluate(), expected));
+    auto loss = block_loss(model(batch(rank, 0)), rank, 0);
+    EXPECT_TRUE(at::allclose(evaluate(), expected));
+    loss.backward();
+    EXPECT_TRUE(at::allclose(evaluate(), expected));
+    expect_shards_of(plain_gradients(2), model->parameters(), group);
+  });
+}
+
+TEST(GatheredFeatures, UnusedParameters) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = cohort::test::seeded_net<cohort::test::Branches>();
+    auto model = fully_shard(net, in_group(group));
+    const auto run = [&] {
+      model->zero_grad();
+      model(batch_of(rank, 0), rank == 0, false).sum().backward();
+      return model->named_parameters();
+    };
+    const auto grads = run();
+    auto reference = cohort::test::seeded_net<cohort::test::Branches>();
+    reference(batch_of(0, 0), true, false).sum().backward();
+    EXPECT_TRUE(at::allclose(grads["left.weight"].grad(), reference->left->weight.grad().chunk(2)[rank] / 2));
+    EXPECT_FALSE(grads["right.weight"].grad().defined());
+    model->set_reduce_scatter_unused_params(true);
+    EXPECT_TRUE(at::equal(run()["right.weight"].grad(), at::zeros({2, 4})));
+  });
+}
+
+TEST(GatheredFeatures, DtypesInOneGroup) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = cohort::test::seeded_net<cohort::test::Mixed>();
+    auto model = fully_shard(net, in_group(group));
+    model(batch_of(rank, 0)).square().mean().backward();
+    auto reference = cohort::test::seeded_net<cohort::test::Mixed>();
+    const auto loss = [&](int of) { return reference(batch_of(of, 0)).square().mean(); };
+    ((loss(0) + loss(1)) / 2).backward();
+    for (const auto& entry : model->named_parameters()) {
+      const auto wanted = reference->named_parameters()[entry.key()].grad().chunk(2)[rank];
+      EXPECT_EQ(entry.value().grad().scalar_type(), wanted.scalar_type());
+      EXPECT_TRUE(at::allclose(entry.value().grad(), wanted, 1e-5, 1e-7)) << entry.key();
+    }
+  });
+}
+
+// What is computed again in the middle of backward finds the whole parameters.
+TEST(GatheredFeatures, ActivationCheckpointing) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    struct Checkpointed : torch::nn::Module {
+      explicit Checkpointed(std::shared_ptr<test::ShardedNet> inner) : net(std::move(inner)) {
+        register_module("net", net);
+      }
+      at::Tensor forward(at::Tensor x) {
+        x = net->in(x);
+        for (auto& block : net->blocks) x = activation::checkpoint([&](const at::Tensor& y) { return block(y); }, x);
+        return net->out(x);
+      }
+      std::shared_ptr<test::ShardedNet> net;
+    };
+    auto blocks = test::net_of_sharded_blocks(in_group(group));
+    auto model = fully_shard(std::make_shared<Checkpointed>(blocks), in_group(group));
+    for (int round = 0; round < 2; ++round) {
+      model->zero_grad();
+      block_loss(model(batch(rank, 0)), rank, 0).backward();
+      expect_shards_of(plain_gradients(2), model->parameters(), group);
+    }
+    EXPECT_EQ(bytes_there(*blocks), 0u);
+  });
+}
+
+TEST(GatheredFeatures, OtherMethodsAsForward) {
+  struct TwoWays : torch::nn::Module {
+    TwoWays() { layer = register_module("layer", torch::nn::Linear(4, 4)); }
+    at::Tensor forward(at::Tensor x) { return layer(x); }
+    at::Tensor twice(const at::Tensor& x, double factor) { return layer(layer(x)) * factor; }
+    torch::nn::Linear layer{nullptr};
+  };
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = std::make_shared<TwoWays>();
+    test::initialise(*net, 3);
+    auto plain = std::make_shared<TwoWays>();
+    test::initialise(*plain, 3);
+    auto model = fully_shard(net, in_group(group));
+    const auto x = batch(0, 0);
+    const auto got = model->forward_method(&TwoWays::twice, x, 2.0);
+    EXPECT_TRUE(at::allclose(got, plain->twice(x, 2.0)));
+    got.sum().backward();
+    plain->twice(x, 2.0).sum().backward();
+    EXPECT_TRUE(at::allclose(model->parameters()[0].grad(), plain->layer->weight.grad().chunk(2)[rank]));
+  });
+}
+
+// Optimizers that step as soon as a gradient is there.
+TEST(GatheredFeatures, GradientHooksOfShards) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    std::vector<parallel::GradientHook> hooks;
+    int num_calls = 0;
+    for (const auto& shard : model->parameters()) {
+      hooks.push_back(parallel::add_gradient_hook(shard, [&](const at::Tensor& parameter) {
+        EXPECT_TRUE(parameter.grad().defined());
+        ++num_calls;
+      }));
+    }
+    block_loss(model(batch(rank, 0)), rank, 0).backward();
+    EXPECT_EQ(num_calls, 13);
+  });
+}
+
+TEST(GatheredFeatures, GradientsCanBeZeroedInPlace) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    for (int round = 0; round < 2; ++round) {
+      block_loss(model(batch(rank, 0)), rank, 0).backward();
+      expect_shards_of(plain_gradients(2), model->parameters(), group);
+      model->zero_grad(/*set_to_none=*/false);
+      EXPECT_EQ(model->parameters()[0].grad().abs().sum().item<float>(), 0);
+    }
+  });
+}
+
+// A graph may outlive the wrapper.
+TEST(GatheredFeatures, TheWrapperMayGoBeforeTheGraph) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    at::Tensor loss;
+    {
+      auto model = blocks_in(group);
+      loss = block_loss(model(batch(rank, 0)), rank, 0);
+    }
+    EXPECT_THROW(loss.backward(), c10::Error);
+  });
+}
+
+// The numbers of PyTorch's _get_gradient_divide_factors.
+TEST(DivideFactors, AsPyTorchs) {
+  const auto of = [](DivideRequest request) { return divide_factors(request); };
+  const auto averaged = of({at::kFloat, 4, 2});
+  EXPECT_EQ(averaged.before, 1);
+  EXPECT_EQ(averaged.after, 1);
+  EXPECT_EQ(averaged.reduce_scatter, ReduceOp::AVG);
+  EXPECT_EQ(averaged.all_reduce, ReduceOp::AVG);
+  EXPECT_EQ(of({at::kBFloat16, 1, 1}).reduce_scatter, ReduceOp::SUM);
+  EXPECT_EQ(of({at::kFloat, 4, 2, 4.0}).reduce_scatter, ReduceOp::AVG);
+  EXPECT_EQ(of({at::kFloat, 4, 2, 4.0}).all_reduce, ReduceOp::SUM);
+  EXPECT_EQ(of({at::kFloat, 4, 2, 3.0}).reduce_scatter, ReduceOp::PREMUL_SUM);
+  struct Case {
+    int num_shards, num_replicas;
+    double before, after;
+  };
+  for (const auto& [num_shards, num_replicas, before, after] :
+       {Case{2, 1, 2, 1}, {4, 1, 2, 2}, {8, 1, 4, 2}, {4, 4, 4, 4}, {3, 1, 2, 1.5}, {6, 1, 4, 1.5}, {1, 1, 1, 1}}) {
+    const auto half = of({at::kHalf, num_shards, num_replicas});
+    EXPECT_EQ(half.before, before) << num_shards;
+    EXPECT_EQ(half.after, after) << num_shards;
+    EXPECT_EQ(half.reduce_scatter, ReduceOp::SUM);
+  }
+  const auto sums = of({at::kFloat, 4, 2, {}, true});
+  EXPECT_EQ(sums.before, 1);
+  EXPECT_EQ(sums.after, 8);
+  EXPECT_EQ(sums.all_reduce, ReduceOp::SUM);
+}
+
+TEST(FlatLane, RowsHoldChunksOfAllSizes) {
+  for (int num_ranks = 1; num_ranks <= 5; ++num_ranks) {
+    for (int64_t size = 0; size <= 11; ++size) {
+      const Cut cut{{size, 2}, 0, num_ranks};
+      const auto whole = at::arange(2 * size, at::kFloat).view({size, 2}) + 1;
+      const auto rows = at::full({num_ranks, cut.chunk()}, -1.0);
+      copy_to_rows(whole, cut, rows);
+      const auto chunks = size > 0 ? whole.chunk(num_ranks) : std::vector<at::Tensor>();
+      for (int rank = 0; rank < num_ranks; ++rank) {
+        const auto has_rows = static_cast<size_t>(rank) < chunks.size();
+        const auto chunk = has_rows ? chunks[rank].reshape({-1}) : at::empty({0});
+        EXPECT_EQ(c10::multiply_integers(cut.shard_sizes(rank)), chunk.numel());
+        EXPECT_TRUE(at::equal(rows[rank].narrow(0, 0, chunk.numel()), chunk));
+        EXPECT_EQ(rows[rank].narrow(0, chunk.numel(), cut.chunk() - chunk.numel()).abs().sum().item<float>(), 0);
+      }
+      const auto back = at::zeros_like(whole);
+      copy_from_rows(rows, cut, back);
+      EXPECT_TRUE(at::equal(back, whole));
+    }
+  }
+  const Cut columns{{3, 4, 2}, 1, 2};
+  const auto whole = at::arange(24, at::kFloat).view({3, 4, 2});
+  const auto rows = at::empty({2, columns.chunk()});
+  copy_to_rows(whole, columns, rows);
+  EXPECT_TRUE(at::equal(rows[1].view({3, 2, 2}), whole.chunk(2, 1)[1]));
+  const auto back = at::zeros_like(whole);
+  copy_from_rows(rows, columns, back);
+  EXPECT_TRUE(at::equal(back, whole));
+}
+
+TEST(FlatLane, OneLaneForEachKey) {
+  const auto lanes = cut_into_lanes({7, 5, 7, 7, 5}, {10, 20, 1, 2, 3});
+  ASSERT_EQ(lanes.size(), 2u);
+  EXPECT_THAT(lanes[0].members, ElementsAre(0, 2, 3));
+  EXPECT_THAT(lanes[0].offsets, ElementsAre(0, 10, 11));
+  EXPECT_EQ(lanes[0].width, 13);
+  EXPECT_THAT(lanes[1].members, ElementsAre(1, 4));
+  EXPECT_EQ(lanes[1].width, 23);
+}
+
+}  // namespace
+}  // namespace cohort::fsdp
