@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/comm/group/process_group.h>
+#include <cohort/mesh/device_mesh.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <torch/nn/functional/loss.h>
@@ -10,6 +11,10 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
+
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "guide.h"
 
@@ -49,6 +54,39 @@ void add_up_gradients() {
   model(torch::randn({4, 8})).sum().backward();  // the sum of both is averaged here
 }
 
+void gather_blocks() {
+  struct Net : torch::nn::Module {
+    Net() {
+      for (int i = 0; i < 3; ++i) {
+        blocks.push_back(cohort::fully_shard(torch::nn::Linear(8, 8), {.one_memory = false}));
+        register_module("block" + std::to_string(i), blocks.back().ptr());
+      }
+      head = register_module("head", torch::nn::Linear(8, 1));
+    }
+    at::Tensor forward(at::Tensor x) {
+      for (auto& block : blocks) x = torch::relu(block(x));
+      return head(x);
+    }
+    std::vector<cohort::FullySharded<torch::nn::LinearImpl>> blocks;
+    torch::nn::Linear head{nullptr};
+  };
+  auto model = cohort::fully_shard(std::make_shared<Net>(), {.one_memory = false});
+  model(torch::randn({4, 8})).sum().backward();
+}
+
+void copy_over_hosts() {
+  const auto mesh = cohort::init_device_mesh("cpu", {2, 1}, {"dp_replicate", "dp_shard"});
+  auto model = cohort::fully_shard(torch::nn::Linear(8, 4), {.mesh = mesh});
+  model(torch::randn({4, 8})).sum().backward();
+}
+
+void compute_in_bfloat16() {
+  const cohort::fsdp::MixedPrecisionPolicy policy{.param_dtype = at::kBFloat16, .reduce_dtype = at::kFloat};
+  auto model = cohort::fully_shard(torch::nn::Linear(8, 4), {.mp_policy = policy});
+  auto loss = model(torch::randn({4, 8})).to(at::kFloat).sum();
+  loss.backward();
+}
+
 void shard_tensors() {
   auto weight = torch::randn({4, 8}).requires_grad_();
   cohort::fsdp::Sharding sharding({{"weight", weight}});
@@ -68,6 +106,9 @@ void run_fsdp() {
   train_sharded();
   write_parameters();
   add_up_gradients();
+  gather_blocks();
+  copy_over_hosts();
+  compute_in_bfloat16();
   shard_tensors();
   cohort::destroy_process_group();
 }

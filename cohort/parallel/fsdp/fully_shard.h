@@ -103,6 +103,9 @@ class COHORT_API ShardedModule {
 /// As share_comm_ctx of PyTorch: several roots, such as the stages of a pipeline, share streams. Before their first forward.
 COHORT_API void share_comm_ctx(const std::vector<ShardedModule*>& modules);
 
+/// The mesh of two dimensions on which each rank of options.mesh, or of its group, has all parameters: (number of ranks, 1).
+COHORT_API DeviceMesh replica_mesh(const Options& options);
+
 /// While it lives, backward leaves gradients whole and on their rank.
 class NoSync {
  public:
@@ -225,6 +228,15 @@ FullySharded(const Wrapped&, fsdp::Options = {})->FullySharded<typename Wrapped:
 /// owns, or that std::shared_ptr.
 template <class Net>
 auto fully_shard(Net&& net, const fsdp::Options& options = {}) {
+  return FullySharded(std::forward<Net>(net), options);
+}
+
+/// As PyTorch's replicate: data parallelism by the same machinery, with its options and switches. Each rank has all parameters,
+/// and gradients are averaged. `options.mesh`: of one dimension. Collective.
+template <class Net>
+auto replicate(Net&& net, fsdp::Options options = {}) {
+  options.mesh = fsdp::replica_mesh(options);
+  options.process_group = {};
   return FullySharded(std::forward<Net>(net), options);
 }
 

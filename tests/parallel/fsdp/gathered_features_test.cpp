@@ -122,7 +122,8 @@ TEST(GatheredFeatures, CollectivesComeInPyTorchsOrder) {
     log.clear();
     block_loss(output, rank, 0).backward();
     // The root is still there, and what comes next is fetched while a block computes.
-    EXPECT_THAT(log, ElementsAre("gather 2", "gather 1", "reduce 2", "gather 0", "reduce 1", "reduce 0", "reduce root"));
+    EXPECT_THAT(log,
+                ElementsAre("gather 2", "gather 1", "reduce 2", "gather 0", "reduce 1", "reduce 0", "reduce root"));
     log.clear();
     model->set_modules_to_forward_prefetch({blocks[0].get(), blocks[1].get()});
     blocks[2]->set_modules_to_backward_prefetch({blocks[1].get(), blocks[0].get()});
@@ -368,6 +369,36 @@ TEST(GatheredFeatures, GradientsCanBeZeroedInPlace) {
       model->zero_grad(/*set_to_none=*/false);
       EXPECT_EQ(model->parameters()[0].grad().abs().sum().item<float>(), 0);
     }
+  });
+}
+
+TEST(GatheredFeatures, SwitchesOfGatheredParameters) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = blocks_in(group);
+    auto other = blocks_in(group);
+    share_comm_ctx({model.get(), other.get()});
+    model->set_allocate_memory_from_process_group_for_comm(true);  // Gloo and shm have none of their own: as without
+    model->set_reduce_scatter_max_input_buffers(2);
+    EXPECT_THROW(model->set_reduce_scatter_max_input_buffers(0), c10::ValueError);
+    std::vector<std::string> log;
+    auto& block = model->module().blocks[1];
+    block->set_custom_all_gather(std::make_shared<NamedGather>("1", &log));
+    // Of what backward does not need: an addition.
+    struct Bias : torch::nn::Module {
+      Bias() { bias = register_parameter("bias", at::ones({6})); }
+      at::Tensor forward(at::Tensor x) { return x + bias; }
+      at::Tensor bias;
+    };
+    auto added = fully_shard(std::make_shared<Bias>(), in_group(group));
+    auto net = fully_shard(torch::nn::Sequential(torch::nn::Linear(4, 6), added), in_group(group));
+    added->set_custom_all_gather(std::make_shared<NamedGather>("bias", &log));
+    added->set_unshard_in_backward(false);
+    net(batch(rank, 0)).sum().backward();
+    EXPECT_THAT(log, ElementsAre("gather bias"));
+    EXPECT_TRUE(at::equal(added->parameters()[0].grad(), at::full({3}, 5)));
+    // One after the other, on one list of reductions.
+    (block_loss(model(batch(rank, 0)), rank, 0) + 0 * other(batch(rank, 0)).sum()).backward();
+    expect_shards_of(plain_gradients(2), model->parameters(), group);
   });
 }
 

@@ -26,9 +26,7 @@ fsdp::Options options_of(const Words& words) {
   if (words.contains("hsdp")) {
     options.mesh = cohort::init_device_mesh("cpu", {world_size / 2, 2}, {"dp_replicate", "dp_shard"});
   }
-  if (words.contains("replicate")) {
-    options.mesh = cohort::init_device_mesh("cpu", {world_size, 1}, {"dp_replicate", "dp_shard"});
-  }
+  if (words.contains("replicate")) options.mesh = fsdp::replica_mesh(options);
   if (words.contains("keep")) options.reshard_after_forward = false;
   if (words.contains("let_go")) options.reshard_after_forward = true;
   if (words.contains("pairs")) options.reshard_after_forward = 2;
