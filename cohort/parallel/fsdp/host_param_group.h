@@ -11,8 +11,8 @@
 /// Where modules compute in another dtype than optimizers (MixedPrecisionPolicy), a copy of the whole parameters in that dtype is
 /// there once, too: it is what modules read, and each rank writes its own part of it.
 ///
-/// Where other hosts have the same shards (HSDP), a rank then adds up its slices with its peers there: flat, chunk by chunk, at the
-/// end of backward, in the order of chunks, which is the same on all hosts.
+/// Where other hosts have the same shards (HSDP), a rank then adds up its slices with its peers there: flat, chunk by chunk, at
+/// the end of backward, in the order of chunks, which is the same on all hosts.
 ///
 /// Modules cannot write the parameters (a write to them is SIGSEGV): others read them.
 #pragma once
@@ -34,8 +34,9 @@ namespace cohort::fsdp {
 
 class HostParamGroup final : public ParamGroup {
  public:
-  /// Collective. `replica_group`: the ranks of other hosts that have the same shards, or null. Each rank's shards get its own values of `parameters`, which must be dense, contiguous and on the CPU, or on the
-  /// meta device: those are zero then. Throws c10::ValueError where the memory cannot be had.
+  /// Collective. `replica_group`: the ranks of other hosts that have the same shards, or null. Each rank's shards get its own
+  /// values of `parameters`, which must be dense, contiguous and on the CPU, or on the meta device: those are zero then. Throws
+  /// c10::ValueError where the memory cannot be had.
   HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group, const Group& replica_group = {},
                  const MixedPrecisionPolicy& policy = {});
 

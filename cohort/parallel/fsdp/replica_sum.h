@@ -1,5 +1,5 @@
-/// ReplicaSum: sums of one dtype that hosts have found for the same shards, added up over the hosts by one all-reduce. Of each part
-/// the hosts tell each other whether they have one: one that no host has used has no gradient.
+/// ReplicaSum: sums of one dtype that hosts have found for the same shards, added up over the hosts by one all-reduce. Of each
+/// part the hosts tell each other whether they have one: one that no host has used has no gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>

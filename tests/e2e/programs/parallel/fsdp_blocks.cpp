@@ -1,6 +1,6 @@
-// Trains the net of tests/parallel/fsdp/blocks.h by fully_shard, a group per block, as fsdp_blocks_test.py does by PyTorch's FSDP2,
-// and prints the losses and norms of all steps and the final parameters. Arguments: a backend, then words, one per feature. Run by
-// `cohort run`.
+// Trains the net of tests/parallel/fsdp/blocks.h by fully_shard, a group per block, as fsdp_blocks_test.py does by PyTorch's
+// FSDP2, and prints the losses and norms of all steps and the final parameters. Arguments: a backend, then words, one per
+// feature. Run by `cohort run`.
 #include <ATen/ATen.h>
 #include <torch/optim/adamw.h>
 
