@@ -402,6 +402,76 @@ TEST(GatheredFeatures, SwitchesOfGatheredParameters) {
   });
 }
 
+// What tensors are in, and what else is passed on.
+struct Arguments : torch::nn::Module {
+  struct Cache {
+    int num_calls = 0;
+    Cache() = default;
+    Cache(const Cache&) = delete;
+  };
+  Arguments() { weight = register_parameter("weight", at::eye(4)); }
+  std::pair<at::Tensor, std::vector<at::Tensor>> forward(const at::Tensor& x, std::vector<at::Tensor> more,
+                                                         std::optional<at::Tensor> bias, int times,
+                                                         const std::string& how, Cache& cache) {
+    ++cache.num_calls;
+    dtypes = {x.scalar_type(), more.at(1).scalar_type(), bias->scalar_type(), indices(more).scalar_type()};
+    return {x.matmul(weight) * times + (how == "add" ? *bias : -*bias), {more[0].matmul(weight) + more[1]}};
+  }
+  static at::Tensor indices(const std::vector<at::Tensor>& more) { return more.at(2); }
+  at::Tensor weight;
+  std::vector<c10::ScalarType> dtypes;
+};
+
+TEST(GatheredFeatures, ArgumentsAndResultsOfAllKinds) {
+  for (const bool is_mixed : {false, true}) {
+    run_rank_threads(2, [&](int, const Group& group) {
+      auto options = in_group(group);
+      if (is_mixed) options.mp_policy = {.param_dtype = at::kBFloat16, .output_dtype = at::kDouble};
+      auto model = fully_shard(std::make_shared<Arguments>(), options);
+      Arguments::Cache cache;
+      const auto x = at::ones({2, 4}).set_requires_grad(true);
+      auto y = at::ones({2, 4}).set_requires_grad(true);
+      auto unused = at::ones({3}).set_requires_grad(true);
+      const auto [first, others] =
+          model->forward(x, {y, y * 2, at::zeros({1}, at::kLong), unused}, x * 3, 2, "add", cache);
+      EXPECT_EQ(cache.num_calls, 1);
+      const auto computed = is_mixed ? at::kBFloat16 : at::kFloat;
+      EXPECT_THAT(model->module().dtypes, ElementsAre(computed, computed, computed, at::kLong));
+      EXPECT_EQ(others.at(0).scalar_type(), is_mixed ? at::kDouble : at::kFloat);
+      EXPECT_TRUE(at::equal(first.to(at::kFloat), at::full({2, 4}, 5.0f)));
+      (first.sum() + others.at(0).sum()).backward();
+      EXPECT_TRUE(at::equal(x.grad(), at::full({2, 4}, 5.0f)));
+      EXPECT_TRUE(at::equal(y.grad(), at::full({2, 4}, 3.0f)));
+      EXPECT_FALSE(unused.grad().defined());
+      EXPECT_TRUE(at::equal(model->parameters()[0].grad(), at::full({2, 4}, 6.0f)));
+      EXPECT_EQ(model->parameters()[0].scalar_type(), at::kFloat);
+    });
+  }
+}
+
+TEST(GatheredFeatures, ShardingWithoutModules) {
+  run_rank_threads(3, [](int rank, const Group& group) {
+    const auto weight = test::values_like(at::empty({7, 4}), 1).set_requires_grad(true);
+    const auto plain = weight.detach().clone().set_requires_grad(true);
+    Sharding sharding({{"weight", weight}}, in_group(group));
+    EXPECT_TRUE(sharding.follows_passes());
+    const auto x = batch(rank, 0);
+    at::Tensor result;
+    {
+      auto pass = sharding.forward();
+      result = pass.inputs({x}).at(0).matmul(weight.t());
+      pass.outputs({result});
+    }
+    result.square().mean().backward();
+    std::vector<at::Tensor> losses;
+    for (int other = 0; other < 3; ++other) losses.push_back(batch(other, 0).matmul(plain.t()).square().mean());
+    at::stack(losses).mean().backward();
+    const auto chunks = plain.grad().chunk(3);
+    EXPECT_TRUE(at::allclose(sharding.parameters()[0].grad(), chunks.at(rank), 1e-5, 1e-7));
+    EXPECT_EQ(sharding.sharded_parameters()[0].offset, 3 * 4 * rank);
+  });
+}
+
 // A graph may outlive the wrapper.
 TEST(GatheredFeatures, TheWrapperMayGoBeforeTheGraph) {
   run_rank_threads(2, [](int rank, const Group& group) {

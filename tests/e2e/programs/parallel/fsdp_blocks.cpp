@@ -52,6 +52,7 @@ class Training {
   explicit Training(const Words& words)
       : words_(words),
         model_(cohort::fully_shard(fsdp::test::net_of_sharded_blocks(options_of(words)), root_options(words))) {
+    TORCH_CHECK(model_->sharding().follows_passes() != words_.contains("one_memory"));
     auto& blocks = model_->module().blocks;
     if (words_.contains("prefetch")) {
       model_->set_modules_to_forward_prefetch({blocks[0].get(), blocks[1].get()});

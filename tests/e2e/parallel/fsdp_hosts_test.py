@@ -1,0 +1,52 @@
+"""fully_shard over two hosts, which are network namespaces, with two ranks each: beside PyTorch's FSDP2."""
+import os
+import subprocess
+import sys
+
+import namespaces
+import pytest
+
+from fsdp_blocks_test import PYTHON_RANK
+from fsdp_test import numbers_of
+from harness import BUILD
+
+PORT = 29431
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    if reason := namespaces.why_not():
+        print(reason)
+        pytest.skip(reason)
+    namespaces.sweep()
+    cluster = namespaces.Cluster(tmp_path)
+    try:
+        cluster.make()
+        yield cluster.hosts
+    finally:
+        cluster.remove()
+
+
+# The default backend: groups of one host are one memory, others are Gloo's. "hsdp" shares the parameters within a host, and has
+# copies on both; without it they are gathered from both.
+@pytest.mark.parametrize("words, own_words", [("hsdp clip", "one_memory"), ("accumulate", "")])
+def test_losses_norms_and_parameters_are_pytorchs(hosts, programs, words, own_words):
+    command = [BUILD / "bin" / "cohort", "run", "--nnodes=2", "--nproc-per-node=2", f"--rdzv-endpoint=node-a:{PORT}",
+               "--rdzv-backend=c10d", "--rdzv-id=fsdp", "--no-python", programs / "fsdp_blocks", "", *words.split(),
+               *own_words.split()]
+    nodes = [subprocess.Popen(host.command([str(part) for part in command]), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, env=dict(os.environ, OMP_NUM_THREADS="1")) for host in hosts]
+    try:
+        results = [(node, *node.communicate(timeout=120)) for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+    for node, out, err in results:
+        assert node.returncode == 0, out + err
+    lines = [line.split() for _, out, _ in results for line in out.splitlines()]
+    ours = [[float(number) for number in line[-2:] if number != "value"] for line in lines if {"step", "value"} & set(line)]
+    theirs = numbers_of([sys.executable, PYTHON_RANK, *words.split()], 4)
+    assert len(ours) == len(theirs)
+    for i, (one, other) in enumerate(zip(ours, theirs)):
+        assert one == pytest.approx(other, rel=2e-6, abs=1e-6), i
