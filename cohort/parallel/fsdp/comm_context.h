@@ -12,21 +12,28 @@
 namespace cohort::fsdp {
 
 struct CommContext {
-  explicit CommContext(c10::Device device) : gather_stream(device), reduce_stream(device) {}
+  explicit CommContext(c10::Device device) : device(device), gather_stream(device), reduce_stream(device) {}
 
+  /// Of a group, which knows itself by the address.
+  struct Reduction {
+    const void* owner;
+    std::function<void()> finish;
+  };
+
+  c10::Device device;
   SideStream gather_stream;
   SideStream reduce_stream;
   /// How many reductions may be on their way at once.
   size_t max_reductions = 1;
   /// What is left to do of each, oldest first.
-  std::deque<std::function<void()>> reductions;
+  std::deque<Reduction> reductions;
 
   /// Finishes reductions until at most `count` are left.
   void finish_reductions(size_t count = 0) {
     while (reductions.size() > count) {
-      const auto finish = std::move(reductions.front());
+      const auto reduction = std::move(reductions.front());
       reductions.pop_front();
-      finish();
+      reduction.finish();
     }
   }
 };

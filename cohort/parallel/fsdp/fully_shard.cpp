@@ -1,10 +1,15 @@
 #include "cohort/parallel/fsdp/fully_shard.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <functional>
+#include <map>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "cohort/comm/group/subgroups.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -113,7 +118,20 @@ void ShardedModule::set_reduce_scatter_unused_params(bool value, bool recurse) {
 }
 
 void ShardedModule::set_separate_reduce_scatter_group(bool enable, bool recurse) {
-  for (auto* const sharding : shardings(recurse)) sharding->set_separate_reduce_scatter_group(enable);
+  std::map<c10d::ProcessGroup*, Group> made;  // one for all calls on the same ranks
+  for (auto* const sharding : shardings(recurse)) {
+    auto& separate = sharding->settings().reduce_scatter_group;
+    if (!enable) separate.reset();
+    if (!enable || separate) continue;
+    const auto& group = sharding->process_group();
+    auto& own = made[group.get()];
+    if (!own) {
+      std::vector<int> ranks(static_cast<size_t>(group->getSize()));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      own = split_group(group, {ranks}, {.group_desc = "fsdp_reduce_scatter"});
+    }
+    separate = own;
+  }
 }
 
 void ShardedModule::set_all_reduce_hook(std::function<void(const at::Tensor&)> hook,
@@ -121,6 +139,16 @@ void ShardedModule::set_all_reduce_hook(std::function<void(const at::Tensor&)> h
   TORCH_CHECK_VALUE(!stream || !sharding_.replica_group(), "stream cannot be set when using native HSDP");
   settings().all_reduce_hook = std::move(hook);
   settings().all_reduce_hook_stream = SideStream(stream);
+}
+
+void ShardedModule::set_custom_all_gather(std::shared_ptr<AllGather> comm) {
+  TORCH_CHECK_VALUE(comm, "set_custom_all_gather needs an AllGather");
+  settings().all_gather = std::move(comm);
+}
+
+void ShardedModule::set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm) {
+  TORCH_CHECK_VALUE(comm, "set_custom_reduce_scatter needs a ReduceScatter");
+  settings().reduce_scatter = std::move(comm);
 }
 
 void ShardedModule::set_allocate_memory_from_process_group_for_comm(bool enable) {
@@ -139,10 +167,17 @@ void ShardedModule::set_modules_to_backward_prefetch(const std::vector<ShardedMo
   sharding_.set_backward_prefetch(shardings_of(modules));
 }
 
-DeviceMesh replica_mesh(const Options& options) {
+std::string device_type_of(const Module& module) {
+  for (const auto& parameter : module.parameters()) {
+    if (!parameter.is_meta()) return c10::DeviceTypeName(parameter.device().type(), /*lower_case=*/true);
+  }
+  return "cpu";
+}
+
+DeviceMesh replica_mesh(const Options& options, const std::string& device_type) {
   const DeviceMesh::AxisNames names = {"dp_replicate", "dp_shard"};
-  if (!options.mesh && !options.process_group) return init_device_mesh("cpu", {get_world_size(), 1}, names);
-  const auto line = options.mesh ? *options.mesh : DeviceMesh::from_group(options.process_group, "cpu");
+  if (!options.mesh && !options.process_group) return init_device_mesh(device_type, {get_world_size(), 1}, names);
+  const auto line = options.mesh ? *options.mesh : DeviceMesh::from_group(options.process_group, device_type);
   TORCH_CHECK_VALUE(line.ndim() == 1, "replicate expects a 1D DeviceMesh but got ", line.to_string());
   return line.unflatten(0, {line.size(), 1}, names);
 }

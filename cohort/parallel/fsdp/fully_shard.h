@@ -76,8 +76,9 @@ class COHORT_API ShardedModule {
   /// Throws c10::ValueError for a stream where there are replicas: their all-reduce has one.
   void set_all_reduce_hook(std::function<void(const at::Tensor& reduce_output)> hook,
                            std::optional<c10::Stream> stream = std::nullopt);
-  void set_custom_all_gather(std::shared_ptr<AllGather> comm) { settings().all_gather = std::move(comm); }
-  void set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm) { settings().reduce_scatter = std::move(comm); }
+  /// Throw c10::ValueError for null.
+  void set_custom_all_gather(std::shared_ptr<AllGather> comm);
+  void set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm);
   void set_allocate_memory_from_process_group_for_comm(bool enable);
   void set_modules_to_forward_prefetch(const std::vector<ShardedModule*>& modules);
   void set_modules_to_backward_prefetch(const std::vector<ShardedModule*>& modules);
@@ -104,7 +105,10 @@ class COHORT_API ShardedModule {
 COHORT_API void share_comm_ctx(const std::vector<ShardedModule*>& modules);
 
 /// The mesh of two dimensions on which each rank of options.mesh, or of its group, has all parameters: (number of ranks, 1).
-COHORT_API DeviceMesh replica_mesh(const Options& options);
+/// `device_type`: of a mesh that is made here.
+COHORT_API DeviceMesh replica_mesh(const Options& options, const std::string& device_type = "cpu");
+/// Of a module's first parameter that is on a device.
+COHORT_API std::string device_type_of(const torch::nn::Module& module);
 
 /// While it lives, backward leaves gradients whole and on their rank.
 class NoSync {
@@ -160,15 +164,14 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
  private:
   template <class Function, class... Arguments>
   auto run(Function function, Arguments&&... arguments) {
-    using Result = decltype(function(std::forward<Arguments>(arguments)...));
+    using Result = std::decay_t<decltype(function(std::forward<Arguments>(arguments)...))>;
     auto pass = this->sharding().forward();
-    const bool casts_inputs = this->sharding().mp_policy().param_dtype.has_value();
-    if (!this->sharding().follows_passes() && !casts_inputs)
-      return cast(function(std::forward<Arguments>(arguments)...));
     const auto exchange = [&](std::vector<at::Tensor> tensors) { return pass.inputs(std::move(tensors)); };
     if constexpr (std::is_void_v<Result>) {
       with_exchanged_tensors(function, exchange, std::forward<Arguments>(arguments)...);
     } else {
+      const bool is_plain = !this->sharding().follows_passes() && !this->sharding().mp_policy().param_dtype;
+      if (is_plain) return cast(Result(function(std::forward<Arguments>(arguments)...)));
       Result result = with_exchanged_tensors(function, exchange, std::forward<Arguments>(arguments)...);
       std::vector<at::Tensor> outputs;
       parallel::collect_tensors(result, outputs);
@@ -235,7 +238,11 @@ auto fully_shard(Net&& net, const fsdp::Options& options = {}) {
 /// and gradients are averaged. `options.mesh`: of one dimension. Collective.
 template <class Net>
 auto replicate(Net&& net, fsdp::Options options = {}) {
-  options.mesh = fsdp::replica_mesh(options);
+  if constexpr (std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Net>>) {
+    options.mesh = fsdp::replica_mesh(options, fsdp::device_type_of(net));
+  } else {
+    options.mesh = fsdp::replica_mesh(options, fsdp::device_type_of(*net));
+  }
   options.process_group = {};
   return FullySharded(std::forward<Net>(net), options);
 }

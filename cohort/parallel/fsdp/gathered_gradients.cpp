@@ -79,11 +79,11 @@ void GatheredParamGroup::reduce(c10::ScalarType dtype, std::vector<GradientReduc
                       [&](size_t index, const at::Tensor& chunk) { self->give(index, chunk); });
   };
   if (!context_->reduce_stream) {
-    context_->reductions.push_back(std::move(finish));
+    context_->reductions.push_back({this, std::move(finish)});
     return;
   }
   finish();
-  context_->reductions.push_back([done = context_->reduce_stream.mark()]() mutable { done.block_current(); });
+  context_->reductions.push_back({this, [done = context_->reduce_stream.mark()]() mutable { done.block_current(); }});
 }
 
 void GatheredParamGroup::give(size_t index, const at::Tensor& chunk) {
@@ -100,7 +100,7 @@ void GatheredParamGroup::give(size_t index, const at::Tensor& chunk) {
 }
 
 void GatheredParamGroup::reset() {
-  context_->reductions.clear();
+  std::erase_if(context_->reductions, [this](const auto& reduction) { return reduction.owner == this; });
   kept_back_.clear();
   gathering_.clear();
   for (size_t i = 0; i < items_.size(); ++i) {

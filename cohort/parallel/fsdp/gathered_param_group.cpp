@@ -51,13 +51,15 @@ int64_t checked_dim(const NamedParameter& parameter, int world_size, const Optio
 }  // namespace
 
 GatheredParamGroup::GatheredParamGroup(const std::vector<NamedParameter>& parameters, const Group& shard_group,
-                                       const Group& replica_group, c10::Device device, const Options& options)
+                                       const Group& replica_group, std::shared_ptr<CommContext> context,
+                                       const Options& options)
     : shard_group_(shard_group),
       replica_group_(replica_group),
-      device_(device),
+      device_(context->device),
       rank_(shard_group->getRank()),
       world_size_(shard_group->getSize()),
-      reduce_dtype_(options.mp_policy.reduce_dtype) {
+      reduce_dtype_(options.mp_policy.reduce_dtype),
+      context_(std::move(context)) {
   settings_.reshard_after_forward = options.reshard_after_forward;
   if (options.reshard_after_forward && std::holds_alternative<int>(*options.reshard_after_forward)) {
     split_after_forward(std::get<int>(*options.reshard_after_forward));
@@ -66,7 +68,6 @@ GatheredParamGroup::GatheredParamGroup(const std::vector<NamedParameter>& parame
   make_shards(options);
   for (size_t i = 0; i < items_.size(); ++i) shard(i);
   let_go();
-  join(std::make_shared<CommContext>(device_), false);
 }
 
 void GatheredParamGroup::split_after_forward(int num_ranks) {
@@ -154,7 +155,9 @@ void GatheredParamGroup::shard(size_t index) {
   impl->shallow_copy_from(item.whole.getIntrusivePtr());  // as set_data(), which refuses other dtypes and devices
   // A step counts as a write to the whole parameter, so that backward of an older forward notices.
   torch::autograd::impl::set_version_counter(parameter.shard, torch::autograd::impl::version_counter(parameter.full));
+  parameter.full.mutable_grad().reset();
   parameter.shard.set_requires_grad(requires_grad);
+  follow_requires_grad(index);
 }
 
 void GatheredParamGroup::join(std::shared_ptr<CommContext> context, bool is_root) {
@@ -171,10 +174,27 @@ void GatheredParamGroup::check_place(size_t index) const {
       "Convert a module before fully_shard, and write to its parameters with write().");
 }
 
+// Of the whole parameter or of the shard, whichever has been changed.
+void GatheredParamGroup::follow_requires_grad(size_t index) {
+  auto& item = items_[index];
+  const auto& [name, full, shard, offset, dim] = parameters_[index];
+  const bool before = item.requires_grad;
+  item.requires_grad = full.requires_grad() != before ? full.requires_grad() : shard.requires_grad();
+  full.set_requires_grad(item.requires_grad);
+  shard.set_requires_grad(item.requires_grad);
+  if (!item.requires_grad) {
+    item.hook = {};
+  } else if (!before) {
+    item.hook = parallel::add_gradient_hook(full, [this](const at::Tensor&) {
+      if (on_gradient_) on_gradient_();
+    });
+  }
+}
+
 void GatheredParamGroup::before_forward() {
   for (size_t i = 0; i < items_.size(); ++i) {
     check_place(i);
-    parameters_[i].shard.set_requires_grad(parameters_[i].full.requires_grad());
+    follow_requires_grad(i);
   }
   if (!is_in_autograd()) phase_ = Phase::kForward;  // else checkpointing computes it again
   unshard(/*in_backward=*/false);
@@ -183,7 +203,8 @@ void GatheredParamGroup::before_forward() {
 
 bool GatheredParamGroup::reshards_after_forward() const {
   const auto& rule = settings_.reshard_after_forward;
-  return rule ? std::get<bool>(*rule) : !is_root_;
+  if (rule) return !std::holds_alternative<bool>(*rule) || std::get<bool>(*rule);
+  return !is_root_ || !at::GradMode::is_enabled();  // no backward pass will need it first
 }
 
 void GatheredParamGroup::after_forward() {
@@ -227,8 +248,7 @@ void GatheredParamGroup::wait_for_unshard() {
     }
     used_in_current_stream(output);
     const Lane& cut = is_partly ? lane.parts : lane;
-    if (cut.width == 0) continue;
-    const auto rows = output.view({-1, cut.width});
+    const auto rows = output.view({is_partly ? part_group_->getSize() : world_size_, cut.width});
     for (size_t i = 0; i < cut.offsets.size(); ++i) {
       auto& item = items_[lane.members[i]];
       item.storage.allocate();
@@ -288,6 +308,7 @@ void GatheredParamGroup::drop_gathering() {
 bool GatheredParamGroup::before_backward() {
   if (phase_ == Phase::kBeforeBackward) return false;
   phase_ = Phase::kBeforeBackward;
+  is_finished_ = false;  // gradients of another forward pass will come
   unshard(/*in_backward=*/true);
   wait_for_unshard();
   return true;
@@ -307,9 +328,13 @@ void GatheredParamGroup::end_backward() {
                                          [](const auto& parameter) { return parameter.full.grad().defined(); });
   if (!is_finished_ && (was_used_ || has_gradients)) finish_pass();
   drop_gathering();
+  // What stayed whole over an optimizer step would be an old value.
+  if (settings_.reshard_after_backward) let_go();
   phase_ = Phase::kIdle;
   num_expected_ = num_done_ = 0;
-  was_used_ = is_finished_ = false;
+  is_finished_ = false;
+  // What has been added up must be reduced, whether the pass that does so uses the group or not.
+  was_used_ = was_used_ && !settings_.requires_gradient_sync;
 }
 
 }  // namespace cohort::fsdp

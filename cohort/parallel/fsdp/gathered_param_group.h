@@ -15,16 +15,17 @@
 #include "cohort/parallel/fsdp/gradient_reduction.h"
 #include "cohort/parallel/fsdp/param_group.h"
 #include "cohort/parallel/fsdp/unsharded_storage.h"
+#include "cohort/parallel/module/gradient_hooks.h"
 
 namespace cohort::fsdp {
 
 class GatheredParamGroup final : public ParamGroup, public std::enable_shared_from_this<GatheredParamGroup> {
  public:
   /// `shard_group` shares the parameters; `replica_group`, which may be null, has the same shard of them everywhere. Each rank's
-  /// shards get its own values; of meta tensors zeros, on `device`. Throws c10::ValueError for parameters that cannot be cut.
+  /// shards get its own values; of meta tensors zeros, on the context's device. Throws c10::ValueError for parameters that cannot be cut.
   /// Collective only where options.reshard_after_forward is a number.
   GatheredParamGroup(const std::vector<NamedParameter>& parameters, const Group& shard_group,
-                     const Group& replica_group, c10::Device device, const Options& options);
+                     const Group& replica_group, std::shared_ptr<CommContext> context, const Options& options);
 
   void join(std::shared_ptr<CommContext> context, bool is_root) override;
   bool follows_passes() const override { return true; }
@@ -53,6 +54,8 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
     at::Tensor accumulated;  ///< gradients of earlier passes, in the dtype of reductions
     size_t lane = 0;
     size_t place = 0;  ///< in its lane
+    bool requires_grad = false;
+    parallel::GradientHook hook;
   };
   struct GatherLane : Lane {
     at::Tensor shards;  ///< this rank's row, in the dtype of the parameters
@@ -70,6 +73,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   void make_shards(const Options& options);
   void shard(size_t index);
   void check_place(size_t index) const;
+  void follow_requires_grad(size_t index);
   bool reshards_after_forward() const;
   void keep_parts();
   void let_go();

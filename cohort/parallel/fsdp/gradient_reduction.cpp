@@ -83,7 +83,7 @@ void GradientReduction::finish(at::Tensor& kept_back, const Give& give) {
     settings_.hook_stream.wait_for_current();
     {
       const SideStream::Scope in_hook_stream(settings_.hook_stream);
-      settings_.all_reduce_hook(output_);
+      settings_.all_reduce_hook(output_.narrow(0, 0, lane_.width));
     }
     settings_.hook_stream.block_current();
   }

@@ -3,7 +3,7 @@
 /// As foreach_reduce of torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py.
 ///
 /// With the gradients goes, for each parameter, whether this rank has one: it is in every rank's row. So ranks may use different
-/// parameters, and only a rank that lacks a gradient has to look.
+/// parameters of a group, and only a rank that lacks a gradient has to look.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -168,7 +168,13 @@ void HostParamGroup::before_forward() {
         full.numel() == 0 || (begin <= data && data < begin + size), "Parameter '", parameters_[i].name,
         "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
         "Convert a module before fully_shard, and write to its parameters with write().");
-    if (full.requires_grad() != items_[i].requires_grad) follow_requires_grad(i);
+    const auto& shard = parameters_[i].shard;
+    if (full.requires_grad() != items_[i].requires_grad) {
+      follow_requires_grad(i);
+    } else if (shard.requires_grad() != items_[i].requires_grad) {
+      full.set_requires_grad(shard.requires_grad());
+      follow_requires_grad(i);
+    }
   }
 }
 

@@ -60,12 +60,11 @@ void RootPass::begin_forward() {
 }
 
 void RootPass::end_forward(bool was_thrown) {
-  --depth_;
-  was_thrown_ = was_thrown_ || was_thrown;
+  if (--depth_ == 0) was_thrown_ = was_thrown_ || was_thrown;  // else somebody may catch it
 }
 
 void RootPass::record(ParamGroup& group) {
-  if (at::GradMode::is_enabled() && !is_in_autograd()) forward_order_.push_back({&group});
+  if (group.follows_passes() && at::GradMode::is_enabled() && !is_in_autograd()) forward_order_.push_back({&group});
 }
 
 void RootPass::meet_before_pass() {
@@ -77,13 +76,14 @@ void RootPass::meet_before_pass() {
 }
 
 void RootPass::note_backward() {
-  if (std::exchange(is_in_backward_, true)) return;
+  if (is_in_backward_) return;
+  meet_before_pass();  // where one forward has several backward passes
+  is_in_backward_ = true;
   torch::autograd::Engine::get_default_engine().queue_callback(
       [pass = shared_from_this()] { pass->finish_backward(); });
 }
 
 void RootPass::note_gradient() {
-  if (!is_in_backward_) meet_before_pass();  // where one forward has several backward passes
   note_backward();
   for (auto* const group : groups_) group->poll();
 }
@@ -112,7 +112,7 @@ void RootPass::after_backward(ParamGroup& group) {
   group.after_backward();
 }
 
-// Groups that forward has used first come last. All ranks take the same order, whatever their autograd graphs are.
+// Groups that forward has used first come last: an order that does not depend on which parameters have gradients.
 std::vector<ParamGroup*> RootPass::in_backward_order() const {
   std::vector<ParamGroup*> order;
   const auto add = [&](ParamGroup* group) {
@@ -126,8 +126,13 @@ std::vector<ParamGroup*> RootPass::in_backward_order() const {
 
 void RootPass::finish_backward() {
   is_in_backward_ = false;
-  finish_gathered();
-  finish_in_one_memory();
+  try {
+    finish_gathered();
+    finish_in_one_memory();
+  } catch (...) {
+    was_thrown_ = true;
+    throw;
+  }
 }
 
 void RootPass::finish_gathered() {

@@ -41,7 +41,7 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   /// False: reductions may go on after the next backward passes.
   void set_is_last_backward(bool value) { is_last_backward_ = value; }
   /// What the optimizer's end is told by, instead of by the current stream.
-  void set_post_optim_event(c10::Event event) { post_optim_event_ = std::make_shared<c10::Event>(std::move(event)); }
+  void set_post_optim_event(std::shared_ptr<c10::Event> event) { post_optim_event_ = std::move(event); }
   /// Lets go what a pass has left that an exception has ended.
   void reset();
 

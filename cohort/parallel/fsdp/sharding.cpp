@@ -9,14 +9,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <numeric>
 #include <utility>
 
 #include "cohort/base/log.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
-#include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/fsdp/gathered_param_group.h"
 #include "cohort/parallel/fsdp/host_param_group.h"
@@ -101,15 +99,24 @@ bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device 
          !is_cut_otherwise(parameters, options);
 }
 
-std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parameters, c10::Device device,
-                                       const Groups& groups, const Options& options) {
-  if (options.offload_policy.offloads_to_cpu && device.is_cpu()) {
+// Of all replicas, or of none.
+bool is_so_on_all(bool value, const Group& group) {
+  if (!group) return value;
+  std::vector<c10::IValue> values(static_cast<size_t>(group->getSize()));
+  all_gather_object(values, c10::IValue(value), {.group = group});
+  return std::all_of(values.begin(), values.end(), [](const c10::IValue& each) { return each.toBool(); });
+}
+
+std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parameters,
+                                       const std::shared_ptr<CommContext>& context, const Groups& groups,
+                                       const Options& options) {
+  if (options.offload_policy.offloads_to_cpu && context->device.is_cpu()) {
     base::warn_once("CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
   }
-  if (fits_one_memory(parameters, device, groups, options)) {
+  if (is_so_on_all(fits_one_memory(parameters, context->device, groups, options), groups.replicas)) {
     return std::make_shared<HostParamGroup>(parameters, groups.shards, groups.replicas, options.mp_policy);
   }
-  return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, device, options);
+  return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, context, options);
 }
 
 std::string describe_parameter(const NamedParameter& parameter) {
@@ -167,10 +174,10 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   const auto kept = managed(parameters, options);
   for (const auto& parameter : kept) check(parameter);
   check_equal_on_all_ranks(kept, process_group_);
+  if (replica_group_) check_equal_on_all_ranks(kept, replica_group_);
   device_ = device_of(kept, options);
-  group_ = make_group(kept, device_, groups, options);
   context_ = std::make_shared<CommContext>(device_);
-  group_->join(context_, false);
+  group_ = make_group(kept, context_, groups, options);
   comm::gradients_are_exchanged();
   for (const auto& parameter : group_->parameters()) {
     parallel::note_sharded(parameter.full, process_group_);
@@ -189,8 +196,17 @@ Sharding::~Sharding() {
 
 void Sharding::join_root() {
   if (root_) return;
-  auto root = std::make_shared<RootPass>(context_);
   const auto nested = find_nested_ ? find_nested_() : std::vector<Sharding*>();
+  for (auto* const other : nested) {
+    if (group_->parameters().empty() && device_.is_cpu() && !other->device_.is_cpu()) {  // there is nothing of its own
+      device_ = other->device_;
+      context_ = other->context_;
+    }
+    context_->max_reductions = std::max(context_->max_reductions, other->context_->max_reductions);
+  }
+  auto root = std::make_shared<RootPass>(context_);
+  root->set_is_last_backward(is_last_backward_);
+  if (post_optim_event_) root->set_post_optim_event(std::move(post_optim_event_));
   for (auto* const other : nested) {
     TORCH_CHECK(
         !other->root_,
@@ -199,15 +215,11 @@ void Sharding::join_root() {
   }
   for (auto* const other : nested) {
     other->root_ = root;
+    other->context_ = context_;
     root->add(*other->group_, /*is_root=*/false);
   }
   root_ = std::move(root);
   root_->add(*group_, /*is_root=*/true);
-}
-
-RootPass& Sharding::root() {
-  TORCH_CHECK(root_, "fully_shard: this can be set after the root's first forward pass only");
-  return *root_;
 }
 
 Sharding::Forward::Forward(Sharding& sharding) : sharding_(sharding), num_exceptions_(std::uncaught_exceptions()) {
@@ -215,6 +227,7 @@ Sharding::Forward::Forward(Sharding& sharding) : sharding_(sharding), num_except
   sharding_.root_->begin_forward();
   try {
     sharding_.group_->before_forward();
+    if (is_in_autograd()) return;  // what comes next is not needed again
     for (auto* const other : sharding_.forward_prefetch_) other->group_->unshard(/*in_backward=*/false);
   } catch (...) {
     sharding_.root_->end_forward(/*was_thrown=*/true);
@@ -273,7 +286,14 @@ void Sharding::Forward::end() {
 
 Sharding::Forward::~Forward() {
   const bool was_thrown = std::uncaught_exceptions() > num_exceptions_;
-  if (!was_thrown) end();
+  if (!was_thrown) {
+    end();
+  } else {
+    try {
+      sharding_.group_->after_forward();
+    } catch (...) {  // the first one tells more
+    }
+  }
   sharding_.root_->end_forward(was_thrown);
 }
 
@@ -296,15 +316,8 @@ void Sharding::set_gradient_divide_factor(double factor) {
   settings().gradient_divide_factor = factor;
 }
 
-void Sharding::set_separate_reduce_scatter_group(bool enable) {
-  std::vector<int> ranks(static_cast<size_t>(process_group_->getSize()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  settings().reduce_scatter_group =
-      enable ? split_group(process_group_, {ranks}, {.group_desc = "fsdp_reduce_scatter"}) : Group();
-}
-
 UnshardHandle Sharding::unshard(bool async_op) {
-  if (!root_) context_->gather_stream.wait_for_current();
+  context_->gather_stream.wait_for_current();  // an optimizer may have written shards there
   group_->unshard(/*in_backward=*/false);
   UnshardHandle handle(group_);
   if (!async_op) handle.wait();
@@ -313,15 +326,30 @@ UnshardHandle Sharding::unshard(bool async_op) {
 
 void Sharding::reshard() { group_->reshard(); }
 
-void Sharding::set_is_last_backward(bool value) { root().set_is_last_backward(value); }
+// Before the first forward pass nobody knows which one is the root: join_root() passes it on.
+void Sharding::set_is_last_backward(bool value) {
+  is_last_backward_ = value;
+  if (root_) root_->set_is_last_backward(value);
+}
 
-void Sharding::set_post_optim_event(c10::Event event) { root().set_post_optim_event(std::move(event)); }
+void Sharding::set_post_optim_event(c10::Event event) {
+  auto shared = std::make_shared<c10::Event>(std::move(event));
+  if (root_) {
+    root_->set_post_optim_event(std::move(shared));
+  } else {
+    post_optim_event_ = std::move(shared);
+  }
+}
 
-void Sharding::reset_iter_state() { root().reset(); }
+void Sharding::reset_iter_state() {
+  if (root_) root_->reset();
+}
 
 void Sharding::share_comm_ctx(Sharding& other) {
   TORCH_CHECK(!root_ && !other.root_, "share_comm_ctx must be called before the first forward pass");
+  other.context_->max_reductions = std::max(other.context_->max_reductions, context_->max_reductions);
   context_ = other.context_;
+  group_->join(context_, /*is_root=*/false);
 }
 
 void Sharding::set_reduce_scatter_max_input_buffers(int max_input_buffers) {

@@ -4,20 +4,17 @@
 ///     fsdp::Sharding sharding({{"weight", weight}, {"bias", bias}});
 ///     torch::optim::AdamW optimizer(sharding.parameters());
 ///     {
-///       const auto pass = sharding.forward();           // while it lives, the whole parameters can be read
+///       auto pass = sharding.forward();                 // while it lives, the whole parameters can be read
 ///       loss = loss_of(weight, bias, batch);
+///       pass.outputs({loss});
 ///     }
 ///     loss.backward();                                  // shards get their gradients, averaged over the ranks
 ///     optimizer.step();
 ///
 /// Where all ranks share memory, the whole parameters are there once (host_param_group.h): no rank waits in the middle of a pass;
 /// ranks meet at the end of backward and before the next forward. Elsewhere they are gathered before forward and before backward
-/// (gathered_param_group.h); forward must then be told of what goes in and comes out:
-///
-///     auto pass = sharding.forward();
-///     const auto x = pass.inputs({batch})[0];         // so that gradients are reduced as soon as all are there
-///     const auto y = net_of(weight, bias, x);
-///     pass.outputs({y});                              // so that backward finds the whole parameters
+/// (gathered_param_group.h); forward must then be told of what comes out, and
+/// should be told of what goes in: with `x = pass.inputs({x})[0]` before x is used, gradients are reduced as soon as all are there.
 ///
 /// Which of several nested ones is the root is settled by the first forward: it is the one that begins first, as in
 /// torch/distributed/fsdp/_fully_shard/_fsdp_state.py.
@@ -92,7 +89,8 @@ class COHORT_API Sharding {
   /// False: Forward need not be told of inputs and outputs.
   bool follows_passes() const;
 
-  /// What an optimizer is to be built on: this rank's shards, in the order of the constructor's list.
+  /// What an optimizer is to be built on: this rank's shards, in the order of the constructor's list. Whoever writes to them
+  /// otherwise does so after a backward pass or a reshard(): whole parameters that are still there would be old.
   std::vector<at::Tensor> parameters() const;
   /// The same with all there is to know of them.
   const std::vector<ShardedParameter>& sharded_parameters() const;
@@ -106,8 +104,6 @@ class COHORT_API Sharding {
   const GroupSettings& settings() const;
   /// As FSDPModule.set_gradient_divide_factor. Throws c10::ValueError unless positive.
   void set_gradient_divide_factor(double factor);
-  /// Reductions get a process group of their own, so that they and all-gathers need not wait for each other. Collective.
-  void set_separate_reduce_scatter_group(bool enable);
 
   /// Fetches the whole parameters, and lets them go. With one memory they are always there.
   UnshardHandle unshard(bool async_op = false);
@@ -116,7 +112,7 @@ class COHORT_API Sharding {
   void set_forward_prefetch(std::vector<Sharding*> shardings) { forward_prefetch_ = std::move(shardings); }
   void set_backward_prefetch(std::vector<Sharding*> shardings) { backward_prefetch_ = std::move(shardings); }
 
-  /// Of the whole root, after its first forward pass: see FSDPModule's functions with these names.
+  /// Of the whole root: see FSDPModule's functions with these names.
   void set_is_last_backward(bool value);
   void set_post_optim_event(c10::Event event);
   void reset_iter_state();
@@ -132,7 +128,6 @@ class COHORT_API Sharding {
  private:
   friend class RootPass;
   void join_root();
-  RootPass& root();
   at::Tensor prepared(const at::Tensor& input) const;
 
   Group process_group_;
@@ -143,6 +138,8 @@ class COHORT_API Sharding {
   std::shared_ptr<CommContext> context_;
   std::function<std::vector<Sharding*>()> find_nested_;
   std::shared_ptr<RootPass> root_;  ///< null before the first forward
+  bool is_last_backward_ = true;
+  std::shared_ptr<c10::Event> post_optim_event_;
   std::vector<Sharding*> forward_prefetch_;
   std::vector<Sharding*> backward_prefetch_;
 };
