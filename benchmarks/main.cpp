@@ -120,6 +120,11 @@ int run(int argc, char** argv) {
   app.add_option("--ranks", settings.ranks, "collectives: only these numbers of ranks, such as 2,4")->delimiter(',');
   app.add_option("--backend", settings.backend, "collectives, ddp-step: the backend that is measured")
       ->capture_default_str();
+  app.add_option(
+         "--optimizer", settings.optimizer,
+         "fsdp-step: libtorch (its AdamW) or fused (ours; Python's with fused=True), for all ranks of all sides")
+      ->check(CLI::IsMember({"libtorch", "fused"}))
+      ->capture_default_str();
   app.add_option("--allocator", settings.allocator,
                  "ddp-step, python: default, shared, tcmalloc or jemalloc, for all ranks of all sides")
       ->capture_default_str();

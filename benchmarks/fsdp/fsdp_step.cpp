@@ -1,8 +1,8 @@
-// fsdp-step: a training step of fully_shard with LibTorch's AdamW, one thread per rank, and its parts, beside the same ranks
-// without any communication (the floor: each trains a model of its own), our DDP, and Python's FSDP2 on Gloo and on backend
-// cohort. Everybody has the allocator that --allocator names; the default is the shared one, as users of fully_shard should have
-// it. Before anything is timed, parameters after a step are compared. Then memory: PSS of all ranks after some steps, of one
-// variant at a time.
+// fsdp-step: a training step of fully_shard with the AdamW that --optimizer names, one thread per rank, and its parts, beside
+// the same ranks without any communication (the floor: each trains a model of its own), our DDP, and Python's FSDP2 on Gloo and
+// on backend cohort. Everybody has that optimizer, and the allocator that --allocator names; the default is the shared one, as
+// users of fully_shard should have it. Before anything is timed, parameters after a step are compared. Then memory: PSS of all
+// ranks after some steps, of one variant at a time.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -41,6 +41,7 @@ Team start_team(const Settings& settings, const std::string& folder, const FsdpC
   }
   command.push_back(std::to_string(what.num_ranks));
   command.push_back(backend.empty() ? settings.backend : backend);
+  command.push_back(settings.optimizer);
   std::map<std::string, std::string> environment;
   if (settings.allocator == "default") environment["COHORT_SHARED_ALLOCATOR"] = "1";
   return Team({.name = fmt::format("{}-{}-{}", name, what.name, what.num_ranks),
@@ -140,7 +141,10 @@ std::vector<Row> run_fsdp_step(const Settings& settings) {
   for (const auto& what : kFsdpCases) {
     if (settings.is_quick && what.num_quick_rounds == 0) continue;
     if (!settings.only_case.empty() && settings.only_case != what.name) continue;
-    for (auto& row : run_fsdp_case(settings, folder.path(), what)) rows.push_back(std::move(row));
+    for (auto& row : run_fsdp_case(settings, folder.path(), what)) {
+      if (settings.optimizer != "libtorch") row.case_name += "/" + settings.optimizer;
+      rows.push_back(std::move(row));
+    }
   }
   return rows;
 }

@@ -1,15 +1,15 @@
 // One C++ rank of fsdp-step. Variants: "fsdp" (fully_shard), "ddp", "floor" (no communication at all: each rank trains its own
-// model), all with LibTorch's AdamW. Commands: "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a step
-// and answers with sums over all parameters afterwards; "run VARIANT.PART WARM STEPS" takes whole steps and answers with the
-// milliseconds per step that PART has taken: "step" all of it, "pass" forward, backward and communication, "optimizer" the rest;
-// "memory" answers with the MiB (PSS) of this process; "drop" frees all. fsdp_step_rank.py is the same program in Python.
+// model), all with the AdamW that the argument after the backend names: "libtorch" or "fused". Commands: "copy VARIANT CASE"
+// builds a case's module and data; "verify VARIANT" takes a step and answers with sums over all parameters afterwards; "run
+// VARIANT.PART WARM STEPS" takes whole steps and answers with the milliseconds per step that PART has taken: "step" all of it,
+// "pass" forward, backward and communication, "optimizer" the rest; "memory" answers with the MiB (PSS) of this process; "drop"
+// frees all. fsdp_step_rank.py is the same program in Python.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/adamw.h>
 
 #include <chrono>
 #include <cmath>
@@ -26,6 +26,7 @@
 #include "cohort/models/gpt.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/optim/fused_optimizers.h"
 
 namespace cohort::bench {
 namespace {
@@ -58,22 +59,26 @@ void draw_weights(const torch::nn::Module& module) {
   }
 }
 
-std::unique_ptr<torch::optim::Optimizer> adamw(const std::vector<at::Tensor>& parameters) {
-  return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-4));
+std::unique_ptr<torch::optim::Optimizer> make_adamw(const std::string& kind,
+                                                    const std::vector<at::Tensor>& parameters) {
+  const torch::optim::AdamWOptions options(1e-4);
+  if (kind == "fused") return std::make_unique<optim::AdamW>(parameters, options);
+  return std::make_unique<torch::optim::AdamW>(parameters, options);
 }
 
 template <class Net>
-FsdpTrainee make_fsdp_trainee(const std::shared_ptr<Net>& net, const std::string& variant) {
+FsdpTrainee make_fsdp_trainee(const std::shared_ptr<Net>& net, const std::string& variant,
+                              const std::string& optimizer) {
   draw_weights(*net);
   if (variant == "fsdp") {
     auto model = fully_shard(net);
-    return {net, adamw(model->parameters()), [model](const at::Tensor& x) mutable { return model(x); }};
+    return {net, make_adamw(optimizer, model->parameters()), [model](const at::Tensor& x) mutable { return model(x); }};
   }
   if (variant == "ddp") {
     DistributedDataParallel<Net> ddp(net);
-    return {net, adamw(net->parameters()), [ddp](const at::Tensor& x) mutable { return ddp(x); }};
+    return {net, make_adamw(optimizer, net->parameters()), [ddp](const at::Tensor& x) mutable { return ddp(x); }};
   }
-  return {net, adamw(net->parameters()), [net](const at::Tensor& x) { return net->forward(x); }};
+  return {net, make_adamw(optimizer, net->parameters()), [net](const at::Tensor& x) { return net->forward(x); }};
 }
 
 struct GptSize {
@@ -84,7 +89,7 @@ GptSize gpt_size(const std::string& name) {
   return name == "gpt-124m" ? GptSize{12, 12, 768, 50257} : GptSize{8, 8, 512, 256};
 }
 
-FsdpTrainee make_fsdp_trainee(const std::string& name, const std::string& variant) {
+FsdpTrainee make_fsdp_trainee(const std::string& name, const std::string& variant, const std::string& optimizer) {
   if (name.starts_with("gpt-")) {
     const auto size = gpt_size(name);
     const models::GPTOptions options{.block_size = 128,
@@ -92,7 +97,7 @@ FsdpTrainee make_fsdp_trainee(const std::string& name, const std::string& varian
                                      .n_layer = size.layers,
                                      .n_head = size.heads,
                                      .n_embd = size.width};
-    return make_fsdp_trainee(models::GPT(options).ptr(), variant);
+    return make_fsdp_trainee(models::GPT(options).ptr(), variant, optimizer);
   }
   const int64_t width = name == "mlp-4x4096" ? 4096 : 1024;
   torch::nn::Sequential net;
@@ -100,7 +105,7 @@ FsdpTrainee make_fsdp_trainee(const std::string& name, const std::string& varian
     net->push_back(torch::nn::Linear(width, width));
     if (layer < 3) net->push_back(torch::nn::ReLU());
   }
-  return make_fsdp_trainee(net.ptr(), variant);
+  return make_fsdp_trainee(net.ptr(), variant, optimizer);
 }
 
 FsdpBatch make_fsdp_batch(const std::string& name, int rank) {
@@ -124,7 +129,7 @@ std::string pss_in_mib() {
 
 class FsdpRank {
  public:
-  explicit FsdpRank(int rank) : rank_(rank) {}
+  FsdpRank(int rank, std::string optimizer) : rank_(rank), optimizer_(std::move(optimizer)) {}
 
   std::string answer(const std::string& line) {
     std::istringstream words(line);
@@ -132,7 +137,7 @@ class FsdpRank {
     words >> verb >> variant;
     if (verb == "copy") {
       words >> name;
-      trainees_.emplace(variant, make_fsdp_trainee(name, variant));
+      trainees_.emplace(variant, make_fsdp_trainee(name, variant, optimizer_));
       batch_ = make_fsdp_batch(name, rank_);
       return "ok";
     }
@@ -194,6 +199,7 @@ class FsdpRank {
   }
 
   int rank_;
+  std::string optimizer_;
   std::map<std::string, FsdpTrainee> trainees_;
   FsdpBatch batch_;
 };
@@ -202,14 +208,14 @@ class FsdpRank {
 
 int run_fsdp_step_rank(const std::vector<std::string>& arguments) {
   at::set_num_threads(1);
-  const int rank = std::stoi(arguments.at(2));
+  const int rank = std::stoi(arguments.at(3));
   init_process_group({.backend = arguments.at(1),
-                      .init_method = arguments.at(4),
+                      .init_method = arguments.at(5),
                       .world_size = std::stoi(arguments.at(0)),
                       .rank = rank});
   {
-    FsdpRank state(rank);
-    serve_commands(arguments.at(3), [&](const std::string& command) { return state.answer(command); });
+    FsdpRank state(rank, arguments.at(2));
+    serve_commands(arguments.at(4), [&](const std::string& command) { return state.answer(command); });
   }
   destroy_process_group();
   return 0;

@@ -1,6 +1,6 @@
 """One rank of the question "fsdp-step" in Python: FSDP2 as a user applies it, with AdamW.
 
-Arguments: the number of ranks, the backend, the rank, the pipe that commands come from, an init method.
+Arguments: the number of ranks, the backend, "libtorch" or "fused", the rank, the pipe that commands come from, an init method.
 """
 import pathlib
 import sys
@@ -18,7 +18,7 @@ from training_rank import Trainee, answer_commands, leave, make_mlp, set_weights
 class FsdpTrainee(Trainee):
     def __init__(self, net, batch):
         super().__init__(net, batch)
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4)
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, fused=sys.argv[3] == "fused")
 
     def run_part(self, part, num_warm, num_steps):
         for _ in range(num_warm):
@@ -77,7 +77,7 @@ def sums_after_step(part):
 
 
 def main():
-    world_size, backend, rank, commands, init_method = sys.argv[1:]
+    world_size, backend, _, rank, commands, init_method = sys.argv[1:]
     torch.set_num_threads(1)
     if backend == "cohort":
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))

@@ -22,6 +22,8 @@ struct Settings {
   std::string backend = "shm";
   /// Of all ranks of all sides, of ddp-step and python.
   std::string allocator = "default";
+  /// fsdp-step: "libtorch" or "fused".
+  std::string optimizer = "libtorch";
   /// This program, to be started again as a rank, and the folder it lies in.
   std::string program;
   std::string program_folder;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The library asks whether a tensor is on the CPU or not, never whether it is on CUDA: what names one type of accelerator leaves the
-others out. NCCL's folder, the table of backends and PyTorch's list of devices with foreach kernels may."""
+others out. NCCL's folder, the table of backends and PyTorch's lists of devices with foreach and fused kernels may."""
 import pathlib
 import re
 import sys
 
 from sources import ROOT, files, report, without_comments
 
-ALLOWED = ["cohort/comm/nccl/", "cohort/comm/registry/backends.cpp", "cohort/parallel/optim/clip_grad.cpp"]
+ALLOWED = ["cohort/comm/nccl/", "cohort/comm/registry/backends.cpp", "cohort/parallel/optim/clip_grad.cpp",
+           "cohort/parallel/optim/fused_update.cpp"]
 NAMES = re.compile(r"\b(is_cuda|kCUDA|DeviceType::(?:CUDA|XPU|HIP|MPS|PrivateUse1)|kPrivateUse1|hasCUDA|getNumGPUs|getCUDAHooks|[cC]udaStream|CUDAStream"
                    r"|CUDAEvent|CUDAGuard)\b")
 

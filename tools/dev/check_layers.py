@@ -45,7 +45,7 @@ ROOMS = {
         "functional": [],
         "optim": ["module"],
         "data_parallel": ["module"],
-        "ddp": ["module", "functional"],
+        "ddp": ["module", "functional", "optim"],
         "fsdp": ["module"],
         "zero": ["module", "optim", "ddp"],
     },

@@ -16,10 +16,10 @@
 
 #include "cohort/export.h"
 #include "cohort/parallel/ddp/reduction_observer.h"
+#include "cohort/parallel/optim/fused_update.h"
 
 namespace torch::optim {
 class Optimizer;
-class OptimizerParamGroup;
 }  // namespace torch::optim
 
 namespace cohort::ddp {
@@ -27,21 +27,19 @@ namespace cohort::ddp {
 class COHORT_TEST_API FusedStep final : public ReductionObserver {
  public:
   /// `optimizer` must outlive this. Parameters that it does not hold keep their gradients and are not updated.
-  /// Throws c10::TypeError for an optimizer other than torch::optim::SGD, Adam and AdamW themselves; c10::ValueError where it
-  /// holds none of the parameters, or one of them has gaps in its memory.
+  /// Throws c10::TypeError for an optimizer other than SGD, Adam and AdamW themselves, of torch::optim or cohort::optim;
+  /// c10::ValueError where it holds none of the parameters, or one of them has gaps in its memory.
   FusedStep(torch::optim::Optimizer& optimizer, std::vector<at::Tensor> parameters);
 
   /// Updates those of the parameters `indices` that have gradients, which are undefined afterwards.
   void on_bucket(const std::vector<size_t>& indices) override;
 
  private:
-  using Update = void (*)(torch::optim::Optimizer&, const torch::optim::OptimizerParamGroup&,
-                          const std::vector<at::Tensor>&);
-  static Update update_of(const torch::optim::Optimizer& optimizer);
+  static optim::FusedUpdate update_of(const torch::optim::Optimizer& optimizer);
 
   torch::optim::Optimizer& optimizer_;
   std::vector<at::Tensor> parameters_;
-  Update update_;
+  optim::FusedUpdate update_;
   std::unordered_map<const void*, size_t> groups_;  // of parameters, by their implementation
 };
 

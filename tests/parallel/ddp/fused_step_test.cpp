@@ -8,6 +8,7 @@
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
+#include "cohort/parallel/optim/fused_optimizers.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -39,6 +40,9 @@ std::unique_ptr<torch::optim::Optimizer> adam_with_amsgrad(const Parameters& par
 std::unique_ptr<torch::optim::Optimizer> adamw(const Parameters& parameters) {
   return std::make_unique<torch::optim::AdamW>(parameters,
                                                torch::optim::AdamWOptions(0.01).betas({0.8, 0.95}).eps(1e-6));
+}
+std::unique_ptr<torch::optim::Optimizer> our_adamw(const Parameters& parameters) {
+  return std::make_unique<cohort::optim::AdamW>(parameters, torch::optim::AdamWOptions(0.01));
 }
 // The biases are decayed less and learn faster.
 std::unique_ptr<torch::optim::Optimizer> adamw_of_two_groups(const Parameters& parameters) {
@@ -139,6 +143,7 @@ constexpr std::pair<const char*, MakeOptimizer> kOptimizers[] = {{"sgd", sgd},
                                                                  {"adam", adam},
                                                                  {"adam_with_amsgrad", adam_with_amsgrad},
                                                                  {"adamw", adamw},
+                                                                 {"our_adamw", our_adamw},
                                                                  {"adamw_of_two_groups", adamw_of_two_groups}};
 INSTANTIATE_TEST_SUITE_P(Optimizers, FusedStepOf, testing::ValuesIn(kOptimizers),
                          [](const auto& info) { return info.param.first; });

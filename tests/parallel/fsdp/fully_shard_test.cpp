@@ -13,6 +13,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/optim/fused_optimizers.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
 
@@ -46,7 +47,7 @@ at::Tensor loss_of(const at::Tensor& output, int rank, int64_t step) {
   return (output - batch_of(rank, 500 + step, output.size(1))).square().mean();
 }
 
-enum class With { kNothing, kClipping, kAccumulation, kNoSync, kFrozen };
+enum class With { kNothing, kClipping, kAccumulation, kNoSync, kFrozen, kFusedOptimizer };
 
 // Ten steps of AdamW; `batch_ranks` are those whose batches this net sees, `micro` how many it adds up.
 template <class Net, class Forward, class Optimizer>
@@ -94,9 +95,15 @@ TEST_P(FullyShardTraining, EqualsOneProcess) {
     auto net = seeded_net<Mlp>();
     if (with == With::kFrozen) freeze(net);
     auto model = fully_shard(net, {.process_group = group});
-    torch::optim::AdamW sharded(model->parameters(), torch::optim::AdamWOptions(0.01));
-    train(
-        model, [&](const at::Tensor& x) { return model(x); }, sharded, {rank}, with);
+    const auto forward = [&](const at::Tensor& x) { return model(x); };
+    const torch::optim::AdamWOptions options(0.01);
+    if (with == With::kFusedOptimizer) {
+      optim::AdamW sharded(model->parameters(), options);
+      train(model, forward, sharded, {rank}, with);
+    } else {
+      torch::optim::AdamW sharded(model->parameters(), options);
+      train(model, forward, sharded, {rank}, with);
+    }
     barrier({.group = group});
     EXPECT_LT(largest_difference(net->parameters(), expected), 2e-6);
     barrier({.group = group});
@@ -106,7 +113,7 @@ TEST_P(FullyShardTraining, EqualsOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Worlds, FullyShardTraining,
                          testing::Combine(testing::Values(1, 2, 3, 4),
                                           testing::Values(With::kNothing, With::kClipping, With::kAccumulation,
-                                                          With::kNoSync, With::kFrozen)));
+                                                          With::kNoSync, With::kFrozen, With::kFusedOptimizer)));
 
 TEST(FullyShard, ShardsAreThisRanksRows) {
   run_shm(3, [](int rank, const Group& group) {

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/optim/fused_optimizers.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/require.h"
@@ -23,6 +24,9 @@ inline std::unique_ptr<torch::optim::Optimizer> make_adam(ParamGroups groups) {
 inline std::unique_ptr<torch::optim::Optimizer> make_adamw(ParamGroups groups) {
   return std::make_unique<torch::optim::AdamW>(std::move(groups), torch::optim::AdamWOptions(0.01).betas({0.8, 0.95}));
 }
+inline std::unique_ptr<torch::optim::Optimizer> make_fused_adamw(ParamGroups groups) {
+  return std::make_unique<optim::AdamW>(std::move(groups), torch::optim::AdamWOptions(0.01).betas({0.8, 0.95}));
+}
 // It makes its state in the constructor.
 inline std::unique_ptr<torch::optim::Optimizer> make_adagrad(ParamGroups groups) {
   return std::make_unique<torch::optim::Adagrad>(std::move(groups), torch::optim::AdagradOptions(0.05));
@@ -32,8 +36,11 @@ struct OptimizerKind {
   const char* name;
   MakeOptimizer make;
 };
-inline constexpr OptimizerKind kOptimizerKinds[] = {
-    {"sgd", make_sgd}, {"adam", make_adam}, {"adamw", make_adamw}, {"adagrad", make_adagrad}};
+inline constexpr OptimizerKind kOptimizerKinds[] = {{"sgd", make_sgd},
+                                                    {"adam", make_adam},
+                                                    {"adamw", make_adamw},
+                                                    {"fused_adamw", make_fused_adamw},
+                                                    {"adagrad", make_adagrad}};
 
 /// Matrices, and the rest with options of their own where the optimizer is AdamW.
 inline ParamGroups two_groups(const Parameters& parameters, MakeOptimizer make) {
