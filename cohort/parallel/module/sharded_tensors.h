@@ -7,11 +7,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "cohort/comm/group/process_group.h"
+#include "cohort/export.h"
 
 namespace cohort::parallel {
 
-void note_sharded(const at::Tensor& tensor, const Group& group);
-void forget_sharded(const at::Tensor& tensor);
+COHORT_TEST_API void note_sharded(const at::Tensor& tensor, const Group& group);
+COHORT_TEST_API void forget_sharded(const at::Tensor& tensor);
 /// Null: it is whole.
 Group sharding_group(const at::Tensor& tensor);
 inline bool is_sharded(const at::Tensor& tensor) { return sharding_group(tensor).defined(); }

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,12 +22,18 @@ namespace {
 
 using TensorVector = std::vector<at::Tensor>;
 
-TensorVector gradients_of(const Tensors& parameters) {
-  TensorVector grads;
-  for (const auto& parameter : parameters.list()) {
-    if (parameter.grad().defined()) grads.push_back(parameter.grad());
+TensorVector defined_ones(const TensorVector& tensors) {
+  TensorVector found;
+  for (const auto& tensor : tensors) {
+    if (tensor.defined()) found.push_back(tensor);
   }
-  return grads;
+  return found;
+}
+
+TensorVector grads_that_exist(const Tensors& parameters) {
+  TensorVector grads;
+  for (const auto& parameter : parameters.list()) grads.push_back(parameter.grad());
+  return defined_ones(grads);
 }
 
 // PyTorch's own grouping, whose order decides in which order norms are added up.
@@ -68,37 +76,86 @@ void check_finite(const at::Tensor& total_norm, double norm_type) {
       "the gradients by the non-finite norm anyway, set `error_if_nonfinite=false`");
 }
 
-// Of several parts of one vector, and back.
-double to_summand(double norm, double norm_type) { return norm_type == 0 ? norm : std::pow(norm, norm_type); }
-double from_sum(double sum, double norm_type) { return norm_type == 0 ? sum : std::pow(sum, 1 / norm_type); }
+// What has been divided over one group, or not at all. A rank may have no elements of it.
+struct Part {
+  Group group;
+  at::Device device;
+  TensorVector grads;  // one per parameter
+};
 
-// Where some of the parameters are shards: the norm of the whole gradients, for which all ranks must ask. Undefined: none is.
-at::Tensor norm_with_other_ranks(const Tensors& parameters, double norm_type, std::optional<bool> foreach) {
-  std::vector<std::pair<Group, TensorVector>> parts;
-  bool has_shards = false;
-  for (const auto& parameter : parameters.list()) {
-    const auto group = cohort::parallel::sharding_group(parameter);
-    has_shards |= group.defined();
-    auto part = std::find_if(parts.begin(), parts.end(), [&](const auto& known) { return known.first == group; });
-    if (part == parts.end()) part = parts.insert(parts.end(), std::pair(group, TensorVector()));
-    if (parameter.grad().defined()) part->second.push_back(parameter.grad());
+std::vector<Part> parts_of(const Gradients& gradients) {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < gradients.tensors.size(); ++i) {
+    const auto& group = gradients.groups[i];
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& known) { return known.group == group; });
+    if (part == parts.end()) part = parts.insert(parts.end(), Part{group, gradients.parameters[i].device(), {}});
+    part->grads.push_back(gradients.tensors[i]);
   }
-  if (!has_shards) return {};
-  const bool takes_extreme = std::isinf(norm_type);
-  std::vector<double> norms;
-  for (const auto& [group, grads] : parts) {
-    auto norm = get_total_norm(grads, norm_type, false, foreach).item<double>();
-    if (group) {
-      auto shared = at::scalar_tensor(takes_extreme ? norm : to_summand(norm, norm_type), at::kDouble).view({1});
-      const auto extreme = norm_type > 0 ? ReduceOp::MAX : ReduceOp::MIN;
-      all_reduce(shared, {.op = takes_extreme ? extreme : ReduceOp::SUM, .group = group});
-      norm = takes_extreme ? shared.item<double>() : from_sum(shared.item<double>(), norm_type);
-    }
-    norms.push_back(norm);
-  }
-  if (norms.size() == 1) return at::scalar_tensor(norms.front(), at::kFloat);
-  return at::linalg_vector_norm(at::tensor(norms, at::kDouble), norm_type).to(at::kFloat);
+  return parts;
 }
+
+// How norms of the parts of a vector become its own: each rank gives a list of numbers, of which those of the ranks are added
+// up, or the largest taken, one by one; and so are those of several vectors, where the order is not 0.
+class PartialNorm {
+ public:
+  PartialNorm(double order, std::optional<bool> foreach) : order_(order), foreach_(foreach) {}
+
+  std::vector<double> numbers_of(const TensorVector& grads) const {
+    if (order_ == 0) return are_nonzero(grads);
+    TensorVector present;
+    for (const auto& grad : grads) {
+      if (grad.defined() && grad.numel() > 0) present.push_back(grad);
+    }
+    const bool is_empty = present.empty();
+    const double norm = is_empty ? 0 : get_total_norm(present, order_, false, foreach_).item<double>();
+    if (!std::isinf(order_)) return {is_empty ? 0 : std::pow(norm, order_)};
+    // A maximum need not show that there was a NaN.
+    const double extreme = is_empty ? -kInfinity : sign() * norm;
+    return {std::isnan(norm) ? -kInfinity : extreme, std::isnan(norm) ? 1.0 : 0.0};
+  }
+
+  std::vector<double> reduced(const std::vector<double>& numbers, const Part& part) const {
+    if (!part.group) return numbers;
+    auto shared = at::tensor(numbers, at::kDouble).to(part.device);
+    all_reduce(shared, {.op = takes_largest() ? ReduceOp::MAX : ReduceOp::SUM, .group = part.group});
+    shared = shared.cpu();
+    return {shared.const_data_ptr<double>(), shared.const_data_ptr<double>() + shared.numel()};
+  }
+
+  // Of the numbers of all vectors.
+  double norm_of(const std::vector<std::vector<double>>& vectors) const {
+    double sum = 0;
+    double largest = -kInfinity;
+    bool has_nan = false;
+    for (const auto& numbers : vectors) {
+      sum = std::accumulate(numbers.begin(), numbers.end(), sum);
+      if (!std::isinf(order_)) continue;
+      largest = std::max(largest, numbers[0]);
+      has_nan |= numbers[1] != 0;
+    }
+    if (has_nan) return std::numeric_limits<double>::quiet_NaN();
+    if (std::isinf(order_)) return order_ > 0 ? std::max(largest, 0.0) : -largest;
+    return order_ == 0 ? sum : std::pow(sum, 1 / order_);
+  }
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  bool takes_largest() const { return order_ == 0 || std::isinf(order_); }
+  double sign() const { return order_ > 0 ? 1 : -1; }
+
+  // PyTorch's norm of order 0 counts the tensors that are not all zeros; several ranks may have parts of one.
+  static std::vector<double> are_nonzero(const TensorVector& grads) {
+    std::vector<double> flags;
+    for (const auto& grad : grads) {
+      flags.push_back(grad.defined() && grad.count_nonzero().item<int64_t>() > 0 ? 1 : 0);
+    }
+    return flags;
+  }
+
+  double order_;
+  std::optional<bool> foreach_;
+};
 
 }  // namespace
 
@@ -120,10 +177,43 @@ at::Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_i
   return total_norm;
 }
 
+Gradients gradients_of(const Tensors& parameters) {
+  Gradients gradients;
+  for (const auto& parameter : parameters.list()) {
+    gradients.parameters.push_back(parameter);
+    gradients.tensors.push_back(parameter.grad());
+    gradients.groups.push_back(cohort::parallel::sharding_group(parameter));
+  }
+  return gradients;
+}
+
+at::Tensor get_total_norm(const Gradients& gradients, double norm_type, bool error_if_nonfinite,
+                          std::optional<bool> foreach) {
+  const auto present = defined_ones(gradients.tensors);
+  const auto& groups = gradients.groups;
+  if (std::none_of(groups.begin(), groups.end(), [](const Group& group) { return group.defined(); })) {
+    return get_total_norm(present, norm_type, error_if_nonfinite, foreach);
+  }
+  const PartialNorm partial(norm_type, foreach);
+  std::vector<std::vector<double>> numbers;
+  for (const auto& part : parts_of(gradients)) {
+    numbers.push_back(partial.reduced(partial.numbers_of(part.grads), part));
+  }
+  auto options = at::TensorOptions(at::kFloat);
+  if (!present.empty()) {
+    auto dtype = present.front().scalar_type();
+    for (const auto& grad : present) dtype = at::promote_types(dtype, grad.scalar_type());
+    options = present.front().options().dtype(dtype).requires_grad(false);
+  }
+  const auto total_norm = at::scalar_tensor(partial.norm_of(numbers), options);
+  if (error_if_nonfinite) check_finite(total_norm, norm_type);
+  return total_norm;
+}
+
 void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const at::Tensor& total_norm,
                            std::optional<bool> foreach) {
   const at::NoGradGuard no_grad;
-  const auto groups = by_device_and_dtype(gradients_of(parameters));
+  const auto groups = by_device_and_dtype(grads_that_exist(parameters));
   if (groups.empty()) return;
   // Multiplies by 1 where nothing is to be clipped: a comparison would have the host wait for the device.
   const auto coefficient = total_norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1.0);  // Python's division
@@ -139,16 +229,14 @@ void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const at:
 
 at::Tensor clip_grad_norm_(const Tensors& parameters, double max_norm, double norm_type, bool error_if_nonfinite,
                            std::optional<bool> foreach) {
-  auto total_norm = norm_with_other_ranks(parameters, norm_type, foreach);
-  if (!total_norm.defined()) total_norm = get_total_norm(gradients_of(parameters), norm_type, false, foreach);
-  if (error_if_nonfinite) check_finite(total_norm, norm_type);
+  const auto total_norm = get_total_norm(gradients_of(parameters), norm_type, error_if_nonfinite, foreach);
   clip_grads_with_norm_(parameters, max_norm, total_norm, foreach);
   return total_norm;
 }
 
 void clip_grad_value_(const Tensors& parameters, double clip_value, std::optional<bool> foreach) {
   const at::NoGradGuard no_grad;
-  for (const auto& group : by_device_and_dtype(gradients_of(parameters))) {
+  for (const auto& group : by_device_and_dtype(grads_that_exist(parameters))) {
     if (uses_foreach(group, foreach)) {
       at::_foreach_clamp_min_(group, -clip_value);
       at::_foreach_clamp_max_(group, clip_value);

@@ -5,22 +5,33 @@
 ///     optimizer.step();
 ///
 /// LibTorch has a clip_grad_norm_ and a clip_grad_value_ of its own (torch/nn/utils/clip_grad.h), without the other two. Its norm
-/// is a number on the host, for which the host waits; it has no `foreach`; and of order 0 it counts parameters, not elements.
+/// is a number on the host, for which the host waits; it has no `foreach`; and its norm of order 0 counts all gradients, which in
+/// PyTorch and here counts those that are not all zeros.
 ///
 /// `parameters` and `tensors`: one tensor, a list in braces, or any range of tensors; parameters without a gradient are left out.
 /// They may lie on several devices and have several floating-point dtypes. Gradients are changed in place.
 /// `foreach`: as in PyTorch. Absent: one call for all tensors of a device and dtype, where the device has such calls (CPU, CUDA,
 /// XPU, MTIA and private devices); true: throws c10::Error on other devices; false: one call per tensor.
 /// Nothing here is recorded for autograd. Under DistributedDataParallel gradients are the averages once backward() has returned,
-/// so every rank gets the same norm. Of parameters that fully_shard has sharded, clip_grad_norm_ finds the norm of the whole
-/// gradients and is collective: every rank of the group must call it. get_total_norm sees this rank's part.
+/// so every rank gets the same norm.
+///
+/// Shards: of parameters that fully_shard has sharded, clip_grad_norm_ finds the norm of the whole gradients. Tensors do not know
+/// whether they are parts; parameters do, so get_total_norm is to be asked by way of them:
+///
+///     const at::Tensor norm = get_total_norm(gradients_of(model->parameters()));
+///     clip_grads_with_norm_(model->parameters(), /*max_norm=*/1.0, norm);   // together the same as clip_grad_norm_
+///
+/// Both are then collective: every rank of the shards' groups must call, with its parameters in the same order. Given tensors,
+/// get_total_norm sees this rank's alone.
 /// Thread-safety: no other thread may use the gradients meanwhile.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <vector>
 
+#include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 #include "cohort/parallel/optim/tensors.h"
 
@@ -33,6 +44,21 @@ using optim::Tensors;
 /// Throws c10::Error if `error_if_nonfinite` and the norm is not finite; the host then waits for the device.
 COHORT_API at::Tensor get_total_norm(const Tensors& tensors, double norm_type = 2.0, bool error_if_nonfinite = false,
                                      std::optional<bool> foreach = std::nullopt);
+
+/// The gradients of parameters, with what is known of them.
+struct Gradients {
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> tensors;  ///< undefined where there is no gradient
+  std::vector<Group> groups;        ///< over whose ranks each is divided; null: it is whole
+};
+COHORT_API Gradients gradients_of(const Tensors& parameters);
+
+/// The norm of the whole gradients, of which shards are parts: the same on all ranks that have all of them. A whole gradient
+/// counts as it is here. Of the gradients' dtype, on the first one's device; with shards the host waits for the devices.
+/// Collective if any parameter is a shard, also for ranks without a gradient. Throws as above, on all ranks alike, and
+/// c10::DistBackendError when the exchange fails.
+COHORT_API at::Tensor get_total_norm(const Gradients& gradients, double norm_type = 2.0,
+                                     bool error_if_nonfinite = false, std::optional<bool> foreach = std::nullopt);
 
 /// Multiplies every gradient by min(max_norm / (total_norm + 1e-6), 1).
 COHORT_API void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const at::Tensor& total_norm,
