@@ -105,6 +105,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/module/gradient_hooks.h
     cohort/parallel/optim/average_parameters.h
     cohort/parallel/optim/fused_optimizers.h
+    cohort/parallel/optim/grad_scaler.h
     cohort/parallel/optim/model_averager.h
     cohort/parallel/optim/post_local_sgd_optimizer.h
     cohort/parallel/zero/ddp_zero_hook.h

@@ -4,6 +4,8 @@
 #include <cohort/parallel/ddp/hooks/all_reduce_hook.h>
 #include <cohort/parallel/optim/average_parameters.h>
 #include <cohort/parallel/optim/clip_grad.h>
+#include <cohort/parallel/optim/fused_optimizers.h>
+#include <cohort/parallel/optim/grad_scaler.h>
 #include <cohort/parallel/optim/post_local_sgd_optimizer.h>
 #include <cohort/parallel/zero/ddp_zero_hook.h>
 #include <cohort/parallel/zero/zero_redundancy_optimizer.h>
@@ -35,6 +37,39 @@ void clip() {
   const at::Tensor norm = cohort::nn::utils::clip_grad_norm_(ddp->parameters(), /*max_norm=*/1.0);
   optimizer.step();
   TORCH_CHECK(norm.dim() == 0);
+}
+
+void clip_with_a_norm() {
+  cohort::DistributedDataParallel model(torch::nn::Linear(8, 1));
+  F::mse_loss(model(torch::randn({4, 8})), torch::randn({4, 1})).backward();
+  const at::Tensor norm = cohort::nn::utils::get_total_norm(cohort::nn::utils::gradients_of(model->parameters()));
+  cohort::nn::utils::clip_grads_with_norm_(model->parameters(), /*max_norm=*/1.0, norm);
+}
+
+void step_in_one_pass() {
+  cohort::DistributedDataParallel ddp(torch::nn::Linear(8, 1));
+  cohort::optim::AdamW optimizer(ddp->parameters(), torch::optim::AdamWOptions(1e-3).weight_decay(0.1));
+  for (int step = 0; step < 8; ++step) {
+    optimizer.zero_grad();
+    F::mse_loss(ddp(torch::randn({4, 8})), torch::randn({4, 1})).backward();
+    optimizer.step();
+  }
+}
+
+void scale_gradients() {
+  cohort::DistributedDataParallel ddp(torch::nn::Linear(8, 1));
+  cohort::optim::SGD optimizer(ddp->parameters(), torch::optim::SGDOptions(0.1));
+  cohort::amp::GradScaler scaler({.device = at::kCPU});  // without it: the machine's accelerator
+  for (int step = 0; step < 8; ++step) {
+    optimizer.zero_grad();
+    const at::Tensor loss = F::mse_loss(ddp(torch::randn({4, 8})), torch::randn({4, 1}));
+    scaler.scale(loss).backward();
+    scaler.unscale_(optimizer);  // only where gradients are to be clipped or looked at
+    cohort::nn::utils::clip_grad_norm_(ddp->parameters(), /*max_norm=*/1.0);
+    scaler.step(optimizer);  // unless a gradient is infinite or NaN
+    scaler.update();         // the scale grows after 2,000 good steps, and is halved after a bad one
+  }
+  TORCH_CHECK(scaler.get_scale() == 65536);
 }
 
 void average_periodically() {
@@ -100,6 +135,9 @@ void step_inside_of_backward() {
 void run_optimizers() {
   cohort::init_process_group();
   clip();
+  clip_with_a_norm();
+  step_in_one_pass();
+  scale_gradients();
   average_periodically();
   step_locally();
   // The rank that writes names the file for all.

@@ -36,7 +36,8 @@ PAGES = {
         "parallel/data_parallel/replicas.h", "parallel/data_parallel/scatter_gather.h"]),
     "optimizers": ("examples/guide/optimizers.cpp", [
         "parallel/optim/clip_grad.h", "parallel/optim/average_parameters.h", "parallel/optim/model_averager.h",
-        "parallel/optim/post_local_sgd_optimizer.h", "parallel/zero/ddp_zero_hook.h",
+        "parallel/optim/fused_optimizers.h", "parallel/optim/grad_scaler.h", "parallel/optim/post_local_sgd_optimizer.h",
+        "parallel/zero/ddp_zero_hook.h",
         "parallel/zero/zero_redundancy_optimizer.h"]),
     "device_mesh": ("examples/guide/device_mesh.cpp", [
         "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
