@@ -28,8 +28,8 @@ struct WholeGradients {
 };
 
 WholeGradients whole_gradients(at::ScalarType dtype) {
-  at::manual_seed(17);
-  const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble).to(dtype); };
+  const auto generator = at::detail::createCPUGenerator(17);  // the ranks are threads
+  const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kDouble).to(dtype); };
   return {draw({7}), draw({1, 4}), draw({3}), draw({4, 2}) * 3, at::zeros({6}, dtype)};
 }
 
