@@ -21,9 +21,9 @@ namespace cohort::fsdp {
 
 class GatheredParamGroup final : public ParamGroup, public std::enable_shared_from_this<GatheredParamGroup> {
  public:
-  /// `shard_group` shares the parameters; `replica_group`, which may be null, has the same shard of them everywhere. Each rank's
-  /// shards get its own values; of meta tensors zeros, on the context's device. Throws c10::ValueError for parameters that cannot be cut.
-  /// Collective only where options.reshard_after_forward is a number.
+  /// `shard_group` shares the parameters; `replica_group`, which may be null, has the same shard of them everywhere. Each
+  /// rank's shards get its own values; of meta tensors zeros, on the context's device. Throws c10::ValueError for parameters
+  /// that cannot be cut. Collective only where options.reshard_after_forward is a number.
   GatheredParamGroup(const std::vector<NamedParameter>& parameters, const Group& shard_group,
                      const Group& replica_group, std::shared_ptr<CommContext> context, const Options& options);
 

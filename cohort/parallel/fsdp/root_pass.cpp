@@ -60,7 +60,8 @@ void RootPass::begin_forward() {
 }
 
 void RootPass::end_forward(bool was_thrown) {
-  if (--depth_ == 0) was_thrown_ = was_thrown_ || was_thrown;  // else somebody may catch it
+  // Inside of another pass somebody may catch it; in backward, checkpointing ends what it computes again by an exception.
+  if (--depth_ == 0 && !is_in_autograd()) was_thrown_ = was_thrown_ || was_thrown;
 }
 
 void RootPass::record(ParamGroup& group) {

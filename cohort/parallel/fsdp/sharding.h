@@ -11,10 +11,10 @@
 ///     loss.backward();                                  // shards get their gradients, averaged over the ranks
 ///     optimizer.step();
 ///
-/// Where all ranks share memory, the whole parameters are there once (host_param_group.h): no rank waits in the middle of a pass;
-/// ranks meet at the end of backward and before the next forward. Elsewhere they are gathered before forward and before backward
-/// (gathered_param_group.h); forward must then be told of what comes out, and
-/// should be told of what goes in: with `x = pass.inputs({x})[0]` before x is used, gradients are reduced as soon as all are there.
+/// Where all ranks share memory, the whole parameters are there once (host_param_group.h): no rank waits in the middle of a
+/// pass; ranks meet at the end of backward and before the next forward. Elsewhere they are gathered before forward and before
+/// backward (gathered_param_group.h); forward must then be told of what comes out, and should be told of what goes in: with `x
+/// = pass.inputs({x})[0]` before x is used, gradients are reduced as soon as all are there.
 ///
 /// Which of several nested ones is the root is settled by the first forward: it is the one that begins first, as in
 /// torch/distributed/fsdp/_fully_shard/_fsdp_state.py.
