@@ -95,8 +95,10 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/ddp/hooks/power_sgd_state.h
     cohort/parallel/ddp/hooks/quantization_hooks.h
     cohort/parallel/fsdp/comm_plugins.h
+    cohort/parallel/fsdp/full_tensor.h
     cohort/parallel/fsdp/fully_shard.h
     cohort/parallel/fsdp/group_settings.h
+    cohort/parallel/fsdp/optimizer_state.h
     cohort/parallel/fsdp/options.h
     cohort/parallel/fsdp/pass_arguments.h
     cohort/parallel/fsdp/sharded_parameter.h

@@ -130,7 +130,7 @@ GPTTransformerImpl::GPTTransformerImpl(const GPTOptions& options) : options_(opt
 void GPTTransformerImpl::reset() {
   wte = register_module("wte", make_embedding(options_.vocab_size, options_.n_embd));
   wpe = register_module("wpe", make_embedding(options_.block_size, options_.n_embd));
-  h = register_module("h", torch::nn::ModuleList());
+  h = register_module("h", torch::nn::Sequential());
   for (int64_t layer = 0; layer < options_.n_layer; ++layer) h->push_back(GPTBlock(options_));
   ln_f = register_module("ln_f", make_layer_norm(options_.n_embd));
 }
@@ -139,8 +139,7 @@ at::Tensor GPTTransformerImpl::forward(const at::Tensor& tokens) {
   at::Tensor x = wte(tokens) + wpe->weight.narrow(0, 0, tokens.size(1));
   x = dropout(x, options_, is_training());
   int64_t layer = 0;
-  for (const auto& child : *h) {
-    auto& block = *child->as<GPTBlockImpl>();
+  for (auto& block : *h) {
     x = run_block ? run_block(block, x, layer) : block.forward(x);
     ++layer;
   }

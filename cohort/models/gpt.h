@@ -12,7 +12,8 @@
 
 #include <ATen/core/Generator.h>
 #include <torch/nn/cloneable.h>
-#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
@@ -102,11 +103,12 @@ class COHORT_API GPTTransformerImpl : public torch::nn::Cloneable<GPTTransformer
   at::Tensor forward(const at::Tensor& tokens);
 
   torch::nn::Embedding wte{nullptr}, wpe{nullptr};
-  torch::nn::ModuleList h;
+  /// Of GPTBlock. Wrappers of them, such as fully_shard's, may stand in their places: replace_module("h", ...).
+  torch::nn::Sequential h;
   torch::nn::LayerNorm ln_f{nullptr};
 
   /// How forward runs block number `layer`, such as under a checkpoint; empty: block.forward(x).
-  std::function<at::Tensor(GPTBlockImpl& block, const at::Tensor& x, int64_t layer)> run_block;
+  std::function<at::Tensor(torch::nn::AnyModule& block, const at::Tensor& x, int64_t layer)> run_block;
 
  private:
   GPTOptions options_;

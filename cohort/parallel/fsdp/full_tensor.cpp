@@ -1,0 +1,42 @@
+#include "cohort/parallel/fsdp/full_tensor.h"
+
+#include <c10/util/Exception.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/fsdp/shard_rows.h"
+#include "cohort/parallel/module/sharded_tensors.h"
+
+namespace cohort::fsdp {
+
+std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model) {
+  std::unordered_map<const void*, ShardedParameter> known;
+  const auto add = [&](const torch::nn::Module& module) {
+    auto* const sharded = dynamic_cast<ShardedModule*>(const_cast<torch::nn::Module*>(&module));
+    if (!sharded) return;
+    for (const auto& parameter : sharded->sharding().sharded_parameters()) {
+      known.emplace(parameter.full.unsafeGetTensorImpl(), parameter);
+    }
+  };
+  add(model);
+  for (const auto& module : model.modules(/*include_self=*/false)) add(*module);
+  std::vector<ShardedParameter> result;
+  for (const auto& entry : model.named_parameters()) {
+    const auto found = known.find(entry.value().unsafeGetTensorImpl());
+    if (found == known.end()) continue;
+    result.push_back(std::move(found->second));
+    result.back().name = entry.key();
+    known.erase(found);
+  }
+  return result;
+}
+
+at::Tensor full_tensor(const ShardedParameter& parameter) {
+  const auto group = parallel::sharding_group(parameter.shard);
+  TORCH_CHECK_VALUE(group, "Parameter '", parameter.name, "' is no longer sharded: its wrapper has gone");
+  return gather_shards(parameter.shard, rows_of_ranks(parameter.shard, parameter.dim, group), group);
+}
+
+}  // namespace cohort::fsdp

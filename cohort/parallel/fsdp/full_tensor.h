@@ -1,0 +1,30 @@
+/// full_tensor: one whole parameter of a fully_shard module, put together on one rank, for checkpoints and for whatever else a
+/// process does alone with a whole model (DTensor.full_tensor, which gives it to all ranks).
+///
+///     for (const auto& parameter : cohort::fsdp::sharded_parameters(*model)) {
+///       const at::Tensor full = cohort::fsdp::full_tensor(parameter);             // on all ranks
+///       if (rank == 0) tensors.insert(parameter.name, full);
+///     }
+///
+/// Thread-safety: as collectives.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <vector>
+
+#include "cohort/export.h"
+#include "cohort/parallel/fsdp/sharded_parameter.h"
+
+namespace cohort::fsdp {
+
+/// Every parameter that calls of fully_shard on `model` and on modules in it have sharded, by its name in `model`, each once, in
+/// the order of named_parameters().
+COHORT_API std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model);
+
+/// Collective over the ranks that share the parameter.
+/// Returns: on rank 0 of their group the values of all shards, a copy without gradient; elsewhere an undefined tensor.
+COHORT_API at::Tensor full_tensor(const ShardedParameter& parameter);
+
+}  // namespace cohort::fsdp

@@ -1,0 +1,301 @@
+#include "cohort/parallel/fsdp/optimizer_state.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/serialize/archive.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <typeinfo>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/parallel/fsdp/optimizer_fields.h"
+#include "cohort/parallel/fsdp/shard_rows.h"
+#include "cohort/parallel/module/sharded_tensors.h"
+
+namespace cohort::fsdp {
+namespace {
+
+using torch::optim::Optimizer;
+
+constexpr int64_t kWhole = -1;    // in place of rows
+constexpr int64_t kNoState = -1;  // in place of which tensors there are, a bit for each
+
+struct ParameterPlace {
+  size_t group = 0;
+  size_t index = 0;
+  at::Tensor parameter;
+  std::optional<int64_t> dim;  // along which it is sharded; nothing: whole
+};
+
+std::string describe_place(const ParameterPlace& place) {
+  return c10::str("parameter ", place.index, " of group ", place.group);
+}
+
+std::vector<ParameterPlace> places_of(const Optimizer& optimizer, const std::vector<ShardedParameter>& sharded = {}) {
+  std::unordered_map<const void*, int64_t> dims;
+  for (const auto& parameter : sharded) dims.emplace(parameter.shard.unsafeGetTensorImpl(), parameter.dim);
+  std::vector<ParameterPlace> places;
+  const auto& groups = optimizer.param_groups();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const auto& parameters = groups[group].params();
+    for (size_t index = 0; index < parameters.size(); ++index) {
+      places.push_back({group, index, parameters[index], {}});
+      const auto found = dims.find(parameters[index].unsafeGetTensorImpl());
+      if (found != dims.end()) places.back().dim = found->second;
+    }
+  }
+  return places;
+}
+
+Group sharding_group_of(const std::vector<ParameterPlace>& places) {
+  Group group;
+  for (const auto& place : places) {
+    if (!place.dim) continue;
+    const auto own = parallel::sharding_group(place.parameter);
+    TORCH_CHECK_NOT_IMPLEMENTED(!group || own == group,
+                                "the optimizer's parameters are sharded over several groups of ranks; give those of "
+                                "each group an optimizer of their own");
+    group = own;
+  }
+  TORCH_CHECK_VALUE(group,
+                    "none of the optimizer's parameters is a shard; build it on model->parameters() of what "
+                    "fully_shard has returned");
+  return group;
+}
+
+int64_t bits_of(const OptimizerFields& fields) {
+  int64_t bits = 0;
+  for (size_t i = 0; i < fields.tensors.size(); ++i) bits |= int64_t{fields.tensors[i].defined()} << i;
+  return bits;
+}
+
+// Two numbers for each parameter: which tensors its state has, and the step.
+std::vector<int64_t> numbers_of(const Optimizer& optimizer) {
+  std::vector<int64_t> numbers;
+  for (const auto& place : places_of(optimizer)) {
+    const auto fields = fields_of(optimizer, place.parameter);
+    numbers.push_back(fields ? bits_of(*fields) : kNoState);
+    numbers.push_back(fields ? fields->step : 0);
+  }
+  return numbers;
+}
+
+std::string describe_state(const std::vector<int64_t>& numbers, size_t place) {
+  const auto bits = numbers.at(2 * place);
+  if (bits == kNoState) return "no state";
+  return c10::str("a state of ", __builtin_popcountll(static_cast<uint64_t>(bits)), " tensor(s) after step ",
+                  numbers.at(2 * place + 1));
+}
+
+// [rank], the same on every rank.
+std::vector<std::vector<int64_t>> numbers_of_ranks(std::vector<int64_t> numbers, const Group& group) {
+  ObjectList all(static_cast<size_t>(group->getSize()));
+  all_gather_object(all, c10::IValue(std::move(numbers)), {.group = group});
+  std::vector<std::vector<int64_t>> result;
+  for (const auto& value : all) result.push_back(value.toIntVector());
+  return result;
+}
+
+// Collective: how the ranks share each parameter; no counts: it is whole. Throws where the ranks' optimizers have other groups.
+std::vector<ShardRows> rows_of_places(const Optimizer& optimizer, const std::vector<ParameterPlace>& places,
+                                      const Group& group) {
+  std::vector<int64_t> sizes;
+  for (const auto& members : optimizer.param_groups()) sizes.push_back(static_cast<int64_t>(members.params().size()));
+  const auto all_sizes = numbers_of_ranks(sizes, group);
+  for (size_t rank = 1; rank < all_sizes.size(); ++rank) {
+    TORCH_CHECK(all_sizes[rank] == all_sizes[0], "the ranks' optimizers differ: their groups have ", all_sizes[0],
+                " parameters on rank 0, but ", all_sizes[rank], " on rank ", rank);
+  }
+  std::vector<int64_t> counts;
+  for (const auto& place : places) counts.push_back(place.dim ? place.parameter.size(*place.dim) : kWhole);
+  const auto all_counts = numbers_of_ranks(counts, group);
+  std::vector<ShardRows> result(places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    result[i].dim = places[i].dim.value_or(0);
+    for (const auto& of_rank : all_counts) {
+      TORCH_CHECK((of_rank[i] == kWhole) == (all_counts[0][i] == kWhole),
+                  "the ranks' optimizers differ: ", describe_place(places[i]), " is a shard on some of them only");
+      if (of_rank[i] != kWhole) result[i].counts.push_back(of_rank[i]);
+    }
+  }
+  return result;
+}
+
+void check_states_are_equal(const std::vector<std::vector<int64_t>>& numbers,
+                            const std::vector<ParameterPlace>& places) {
+  for (size_t rank = 1; rank < numbers.size(); ++rank) {
+    for (size_t i = 0; i < places.size(); ++i) {
+      const auto ours = describe_state(numbers[0], i);
+      const auto theirs = describe_state(numbers[rank], i);
+      TORCH_CHECK(ours == theirs, "the ranks' optimizers differ: ", describe_place(places[i]), " has ", ours,
+                  " on rank 0, but ", theirs, " on rank ", rank);
+    }
+  }
+}
+
+// On rank 0.
+void check_full(const Optimizer* full, const Optimizer& optimizer, const std::vector<ShardRows>& rows) {
+  TORCH_CHECK_VALUE(full,
+                    "the state of all parameters needs an optimizer on rank 0 of the group, but it is null there");
+  TORCH_CHECK_TYPE(typeid(*full) == typeid(optimizer),
+                   "the optimizers of shards and of all parameters must be of one kind");
+  const auto& theirs = full->param_groups();
+  const auto& ours = optimizer.param_groups();
+  TORCH_CHECK_VALUE(theirs.size() == ours.size(), "loaded state dict has a different number of parameter groups");
+  for (size_t i = 0; i < ours.size(); ++i) {
+    TORCH_CHECK_VALUE(theirs[i].params().size() == ours[i].params().size(),
+                      "loaded state dict contains a parameter group that doesn't match the size of optimizer's group");
+  }
+  const auto places = places_of(*full);
+  const auto own_places = places_of(optimizer);
+  for (size_t i = 0; i < places.size(); ++i) {
+    auto sizes = own_places[i].parameter.sizes().vec();
+    const auto& counts = rows[i].counts;
+    if (!counts.empty()) sizes[rows[i].dim] = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    TORCH_CHECK_VALUE(places[i].parameter.sizes() == sizes, describe_place(places[i]), " has the shape ",
+                      places[i].parameter.sizes(), ", but all ranks' shards together have ", at::IntArrayRef(sizes));
+    const auto fields = fields_of(*full, places[i].parameter);
+    for (size_t j = 0; fields && j < fields->tensors.size(); ++j) {
+      const auto& tensor = fields->tensors[j];
+      TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == sizes, "the state of ", describe_place(places[i]),
+                        " has the shape ", tensor.sizes(), ", the parameter has ", at::IntArrayRef(sizes));
+    }
+  }
+}
+
+// Collective: what `check` throws on rank 0, all ranks throw; else all get what it returns there.
+template <class Check>
+ObjectList ask_first_rank(const Group& group, Check check) {
+  ObjectList answer;
+  if (group->getRank() == 0) {
+    try {
+      answer = check();
+      answer.emplace_back(std::string());
+    } catch (const c10::Error& error) {
+      answer = {c10::IValue(std::string(error.what_without_backtrace()))};
+    }
+  }
+  ObjectList all(static_cast<size_t>(group->getSize()));
+  all_gather_object(all, c10::ivalue::Tuple::create(std::move(answer)), {.group = group});
+  ObjectList answers = all.front().toTupleRef().elements().vec();
+  const auto failure = answers.back().toStringRef();
+  TORCH_CHECK_VALUE(failure.empty(), failure);
+  answers.pop_back();
+  return answers;
+}
+
+std::string bytes_of_options(const torch::optim::OptimizerOptions& options) {
+  torch::serialize::OutputArchive archive;
+  options.serialize(archive);
+  std::ostringstream stream;
+  archive.save_to(stream);
+  return std::move(stream).str();
+}
+
+std::unique_ptr<torch::optim::OptimizerOptions> options_of_bytes(const torch::optim::OptimizerOptions& kind,
+                                                                 const std::string& bytes) {
+  torch::serialize::InputArchive archive;
+  archive.load_from(bytes.data(), bytes.size());
+  auto options = kind.clone();
+  options->serialize(archive);
+  return options;
+}
+
+// What rank 0 tells the others of `full`: which tensors there are, the steps, and each group's options.
+ObjectList plan_of(const Optimizer& full) {
+  ObjectList plan{c10::IValue(numbers_of(full))};
+  for (const auto& members : full.param_groups()) {
+    plan.push_back(comm::bytes_value(bytes_of_options(members.options())));
+  }
+  return plan;
+}
+
+// Collective: this rank's part of rank 0's `fields`, which only rank 0 reads.
+OptimizerFields scatter_fields(const OptimizerFields& fields, int64_t bits, const at::Tensor& parameter,
+                               const ShardRows& rows, const Group& group) {
+  OptimizerFields own;
+  for (size_t i = 0; i < own.tensors.size(); ++i) {
+    if ((bits >> i & 1) == 0) continue;
+    if (!rows.counts.empty()) {
+      own.tensors[i] = scatter_shards(fields.tensors[i], parameter, rows, group);
+      continue;
+    }
+    own.tensors[i] = at::empty_like(parameter.detach(), at::MemoryFormat::Contiguous);
+    if (fields.tensors[i].defined()) own.tensors[i].copy_(fields.tensors[i]);
+    broadcast(own.tensors[i], group_rank(0), {.group = group});
+  }
+  return own;
+}
+
+}  // namespace
+
+void get_full_optimizer_state(const std::vector<ShardedParameter>& parameters, const Optimizer& optimizer,
+                              Optimizer* full) {
+  check_kind_of(optimizer);
+  const auto places = places_of(optimizer, parameters);
+  const auto group = sharding_group_of(places);
+  const auto rows = rows_of_places(optimizer, places, group);
+  check_states_are_equal(numbers_of_ranks(numbers_of(optimizer), group), places);
+  const bool is_first = group->getRank() == 0;
+  ask_first_rank(group, [&] {
+    check_full(full, optimizer, rows);
+    return ObjectList();
+  });
+  if (is_first) {
+    full->state().clear();
+    for (size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+      full->param_groups()[i].set_options(optimizer.param_groups()[i].options().clone());
+    }
+  }
+  const auto full_places = is_first ? places_of(*full) : std::vector<ParameterPlace>();
+  for (size_t i = 0; i < places.size(); ++i) {
+    auto fields = fields_of(optimizer, places[i].parameter);
+    if (!fields) continue;
+    for (auto& tensor : fields->tensors) {
+      if (!tensor.defined()) continue;
+      if (!rows[i].counts.empty()) tensor = gather_shards(tensor, rows[i], group);
+      if (is_first)
+        tensor = tensor.to(full_places[i].parameter.device(), /*non_blocking=*/false, /*copy=*/rows[i].counts.empty());
+    }
+    if (is_first) set_fields(*full, full_places[i].parameter, std::move(*fields));
+  }
+}
+
+void set_full_optimizer_state(const std::vector<ShardedParameter>& parameters, Optimizer& optimizer,
+                              const Optimizer* full) {
+  check_kind_of(optimizer);
+  const auto places = places_of(optimizer, parameters);
+  const auto group = sharding_group_of(places);
+  const auto rows = rows_of_places(optimizer, places, group);
+  const auto plan = ask_first_rank(group, [&] {
+    check_full(full, optimizer, rows);
+    return plan_of(*full);
+  });
+  const auto numbers = plan.front().toIntVector();
+  const bool is_first = group->getRank() == 0;
+  const auto full_places = is_first ? places_of(*full) : std::vector<ParameterPlace>();
+  optimizer.state().clear();
+  for (size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    auto& members = optimizer.param_groups()[i];
+    members.set_options(options_of_bytes(members.options(), comm::bytes_of(plan[i + 1])));
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto bits = numbers.at(2 * i);
+    if (bits == kNoState) continue;
+    OptimizerFields fields;
+    if (is_first) fields = *fields_of(*full, full_places[i].parameter);
+    auto own = scatter_fields(fields, bits, places[i].parameter, rows[i], group);
+    own.step = numbers.at(2 * i + 1);
+    set_fields(optimizer, places[i].parameter, std::move(own));
+  }
+}
+
+}  // namespace cohort::fsdp
