@@ -1,4 +1,4 @@
-// Trains a byte-level GPT on any folder of text, data-parallel. Without --data it reads the C++ headers of LibTorch.
+// Trains a byte-level GPT on any folder of text, on all ranks together. Without --data it reads the C++ headers of LibTorch.
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_gpt
 //
@@ -7,22 +7,21 @@
 // never stopped: with the same number of ranks every loss is the same to the last bit (two ranks; with more, Gloo may
 // add in another order). Under `cohort run --max-restarts N` give --auto-resume: after a failure the restarted ranks go
 // on by themselves (docs/guide/fault_tolerance.md). All flags: --help. One process without a launcher works too.
+//
+// Three parts: gpt/settings.h has the flags; gpt/strategy.h is how the ranks share the work, where each has the whole
+// model (gpt/replicated.h) or, with --fsdp, a part of it (gpt/sharded.h); here is what does not depend on that: the
+// text, the steps, the losses, the checkpoints.
 #include <cohort/checkpoint/training_checkpoint.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
-#include <cohort/models/gpt.h>
 #include <cohort/models/ngram.h>
-#include <cohort/parallel/activation/checkpoint.h>
-#include <cohort/parallel/ddp/distributed_data_parallel.h>
-#include <cohort/parallel/zero/zero_redundancy_optimizer.h>
+#include <cohort/parallel/optim/clip_grad.h>
 #include <cohort/train/progress.h>
 #include <cohort/train/schedule.h>
 #include <cohort/train/text_split.h>
 #include <sys/stat.h>
 #include <torch/nn/functional/loss.h>
-#include <torch/nn/utils/clip_grad.h>
-#include <torch/optim/adamw.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <CLI/CLI.hpp>
@@ -34,31 +33,16 @@
 #include <optional>
 #include <string>
 
+#include "gpt/replicated.h"
+#include "gpt/settings.h"
+#include "gpt/sharded.h"
+#include "gpt/strategy.h"
+
 namespace {
 namespace F = torch::nn::functional;
-using cohort::models::GPT;
 using cohort::train::TextPart;
-
-struct Settings {
-  std::string data = COHORT_DEFAULT_TEXT;
-  std::string checkpoint = "train_gpt.safetensors";
-  std::string log;
-  bool resume = false, auto_resume = false;
-  bool zero = false;
-  int64_t depth = 3, width = 144, heads = 3, context = 128;
-  double dropout = 0.0;
-  int64_t activation_checkpointing = 0;
-  int64_t steps = 2400, batch_size = 8, accumulate = 1;
-  double learning_rate = 4e-3, min_learning_rate = 2e-4, weight_decay = 0.1, clip = 1.0;
-  int64_t warmup = 100;
-  double held_out = 0.05;
-  int64_t eval_every = 400, eval_windows = 2048;
-  int64_t save_every = 500, stop_at = 0, log_every = 10;
-  int64_t seed = 1;
-  std::string prompt = "#pragma once\n\n#include <";
-  int64_t sample_bytes = 400;
-  double temperature = 0.8;
-};
+using gpt::GPT;
+using gpt::Settings;
 
 // An endless stream of this rank's batches that can start anywhere. Loaders have generators of their own: the default one
 // belongs to dropout, which must draw the same numbers after a resume.
@@ -97,20 +81,28 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
   return F::cross_entropy(logits.flatten(0, 1), targets.flatten());
 }
 
-// Mean loss over the part, each rank reading its share.
-double evaluate(GPT model, const TextPart& part) {
+// Mean loss over the part, each rank reading its share. All make as many passes as rank 0, whose share is the largest: forward
+// may be collective.
+double evaluate(gpt::Strategy& model, const TextPart& part) {
   const at::NoGradGuard no_grad;
-  model->eval();
-  const cohort::data::DataLoader<TextPart> loader(part.share(cohort::get_rank(), cohort::get_world_size()),
-                                                  {.batch_size = 32, .generator = cohort::data::make_generator(0)});
+  model.train(false);
+  const cohort::data::DataLoaderOptions options{.batch_size = 32, .generator = cohort::data::make_generator(0)};
+  const cohort::data::DataLoader<TextPart> loader(part.share(cohort::get_rank(), cohort::get_world_size()), options);
+  const int64_t num_passes =
+      cohort::data::DataLoader<TextPart>(part.share(0, cohort::get_world_size()), options).size();
   const at::Tensor sums = at::zeros({2}, at::kDouble);
-  for (auto& [inputs, targets] : loader) {
+  auto batches = loader.start();
+  for (int64_t pass = 0; pass < num_passes; ++pass) {
+    const auto batch = batches.next();
+    const auto [inputs, targets] = batch ? *batch : part.get_batch({0});
+    const at::Tensor logits = model.forward(inputs);
+    if (!batch) continue;
     const auto count = static_cast<double>(targets.numel());
-    sums[0] += loss_of(model(inputs), targets).item<double>() * count;
+    sums[0] += loss_of(logits, targets).item<double>() * count;
     sums[1] += count;
   }
   cohort::all_reduce(sums);
-  model->train();
+  model.train(true);
   return sums[0].item<double>() / sums[1].item<double>();
 }
 
@@ -137,6 +129,11 @@ class LossLog {
   std::FILE* file_;
 };
 
+std::unique_ptr<gpt::Strategy> make_strategy(const Settings& settings) {
+  if (settings.fsdp || settings.hsdp > 0) return std::make_unique<gpt::Sharded>(settings);
+  return std::make_unique<gpt::Replicated>(settings);
+}
+
 class Trainer {
  public:
   Trainer(const Settings& settings, const cohort::train::TextSplit& text)
@@ -144,70 +141,33 @@ class Trainer {
         text_(text),
         rank_(cohort::get_rank()),
         world_size_(cohort::get_world_size()),
-        net_(make_net(settings)),
-        model_(net_),
-        optimizer_(make_optimizer()),
+        model_(make_strategy(settings)),
         is_resumed_(settings.resume || (settings.auto_resume && std::filesystem::exists(settings.checkpoint))) {
-    if (is_resumed_) load_checkpoint();
+    if (is_resumed_) step_ = step_of_checkpoint();
     check_same_start();
+    if (is_resumed_) load_checkpoint();
   }
 
   void train();
   void report();
 
  private:
-  static GPT make_net(const Settings& settings);
-  std::unique_ptr<torch::optim::Optimizer> make_optimizer();
-  cohort::ZeroRedundancyOptimizer* zero() const {
-    return dynamic_cast<cohort::ZeroRedundancyOptimizer*>(optimizer_.get());
-  }
   double run_step(Batches& batches);
   cohort::checkpoint::FileMetadata config() const;
   void save_checkpoint();
+  int64_t step_of_checkpoint() const;
   void load_checkpoint();
+  void load_random_state(const at::Tensor& states);
   void check_same_start() const;
-  void print_sample();
+  void print_sample(GPT net);
 
   Settings settings_;
   const cohort::train::TextSplit& text_;
   int rank_, world_size_;
-  GPT net_;
-  cohort::DistributedDataParallel<cohort::models::GPTImpl> model_;
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<gpt::Strategy> model_;
   bool is_resumed_;
   int64_t step_ = 0;
 };
-
-GPT Trainer::make_net(const Settings& settings) {
-  torch::manual_seed(settings.seed);
-  GPT net(cohort::models::GPTOptions{.block_size = settings.context,
-                                     .n_layer = settings.depth,
-                                     .n_head = settings.heads,
-                                     .n_embd = settings.width,
-                                     .dropout = settings.dropout});
-  if (const int64_t every = settings.activation_checkpointing; every > 0) {
-    net->transformer->run_block = [every](cohort::models::GPTBlockImpl& block, const at::Tensor& x, int64_t layer) {
-      const auto forward = [&block](const at::Tensor& input) { return block.forward(input); };
-      return layer % every == 0 ? cohort::activation::checkpoint(forward, x) : forward(x);
-    };
-  }
-  torch::manual_seed(settings.seed + 1 + cohort::get_rank());  // dropout differs between ranks
-  return net;
-}
-
-std::unique_ptr<torch::optim::Optimizer> Trainer::make_optimizer() {
-  using torch::optim::AdamW;
-  using torch::optim::AdamWOptions;
-  const auto groups = cohort::models::decay_groups(model_->parameters());
-  const AdamWOptions options = AdamWOptions(settings_.learning_rate).betas({0.9, 0.95});
-  std::vector<torch::optim::OptimizerParamGroup> param_groups{
-      {groups.decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(settings_.weight_decay))},
-      {groups.not_decayed, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0.0))}};
-  if (!settings_.zero) return std::make_unique<AdamW>(std::move(param_groups), options);
-  const auto make = [options](auto own) { return std::make_unique<AdamW>(std::move(own), options); };
-  return std::make_unique<cohort::ZeroRedundancyOptimizer>(std::move(param_groups), make,
-                                                           cohort::ZeroOptions{.parameters_as_bucket_view = true});
-}
 
 void Trainer::train() {
   const cohort::train::WarmupCosine schedule{.peak = settings_.learning_rate,
@@ -224,7 +184,7 @@ void Trainer::train() {
   const auto is_due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0; };
   while (step_ < last_step) {
     const double rate = schedule.at(step_);
-    cohort::train::set_learning_rate(*optimizer_, rate);
+    cohort::train::set_learning_rate(model_->optimizer(), rate);
     const double own_loss = run_step(batches);
     ++step_;
     if (is_due(settings_.log_every) || step_ == last_step) {
@@ -235,7 +195,7 @@ void Trainer::train() {
       progress.update(step_, (step_ - first_step) * tokens_per_step, {{"loss", mean}, {"lr", rate}});
     }
     if (is_due(settings_.eval_every) && step_ < last_step) {
-      const double held_out = evaluate(net_, text_.held_out.evenly_spaced(settings_.eval_windows / 8));
+      const double held_out = evaluate(*model_, text_.held_out.evenly_spaced(settings_.eval_windows / 8));
       log.write(step_, "held_out", held_out);
       char line[96];
       std::snprintf(line, sizeof line, "step %lld  held-out loss %.4f", static_cast<long long>(step_), held_out);
@@ -247,23 +207,17 @@ void Trainer::train() {
 
 double Trainer::run_step(Batches& batches) {
   double sum = 0.0;
-  optimizer_->zero_grad();
-  for (int64_t i = 0; i < settings_.accumulate; ++i) {
+  model_->optimizer().zero_grad();
+  const auto pass = [&] {
     const auto [inputs, targets] = batches.next();
-    const auto step = [&] {
-      const at::Tensor loss = loss_of(model_(inputs), targets) / static_cast<double>(settings_.accumulate);
-      loss.backward();
-      sum += loss.item<double>();
-    };
-    if (i + 1 < settings_.accumulate) {
-      const auto guard = model_->no_sync();
-      step();
-    } else {
-      step();
-    }
-  }
-  if (settings_.clip > 0.0) torch::nn::utils::clip_grad_norm_(model_->parameters(), settings_.clip);
-  optimizer_->step();
+    const at::Tensor loss = loss_of(model_->forward(inputs), targets) / static_cast<double>(settings_.accumulate);
+    loss.backward();
+    sum += loss.item<double>();
+  };
+  for (int64_t i = 0; i + 1 < settings_.accumulate; ++i) model_->without_sync(pass);
+  pass();
+  if (settings_.clip > 0.0) cohort::nn::utils::clip_grad_norm_(model_->parameters(), settings_.clip);
+  model_->optimizer().step();
   return sum;
 }
 
@@ -289,15 +243,15 @@ void Trainer::save_checkpoint() {
   const at::Tensor own_state = cohort::checkpoint::rng_state();
   const at::Tensor states = at::empty({world_size_ * own_state.numel()}, own_state.options());
   cohort::all_gather_single(states, own_state);
-  if (zero()) zero()->consolidate_state_dict();
+  const GPT net = model_->whole_net();
+  const auto optimizer = model_->whole_optimizer(net);
   if (rank_ != 0) return;
   cohort::checkpoint::TrainingProgress progress{.step = step_, .metadata = config()};
   progress.extra.insert("random_states", states.view({world_size_, -1}));
-  cohort::checkpoint::save_checkpoint(settings_.checkpoint, *net_, zero() ? &zero()->state_dict() : optimizer_.get(),
-                                      progress);
+  cohort::checkpoint::save_checkpoint(settings_.checkpoint, *net, optimizer.get(), progress);
 }
 
-void Trainer::load_checkpoint() {
+int64_t Trainer::step_of_checkpoint() const {
   const std::string& path = settings_.checkpoint;
   const std::string flag = settings_.resume ? "--resume" : "--auto-resume";
   TORCH_CHECK_VALUE(std::filesystem::exists(path), flag, ": there is no checkpoint \"", path,
@@ -310,21 +264,34 @@ void Trainer::load_checkpoint() {
     TORCH_CHECK_VALUE(found->second == value, flag, ": \"", path, "\" was made with ", name, " ", found->second,
                       ", this run has ", value, "; give the same flags and text");
   }
-  const auto whole = zero() ? zero()->whole_optimizer() : nullptr;
-  const cohort::checkpoint::TrainingProgress progress = cohort::checkpoint::load_checkpoint(
-      path, *net_, whole ? whole.get() : optimizer_.get(), cohort::checkpoint::RestoreRng::kNo);
-  if (whole) zero()->load_state_dict(*whole);
-  step_ = progress.step;
-  const at::Tensor& states = progress.extra["random_states"];
-  if (states.size(0) == world_size_) {
-    cohort::checkpoint::set_rng_state(states[rank_].clone());
+  return std::atoll(metadata.at("step").c_str());
+}
+
+// Collective. The strategy decides who reads the file; rank 0 always does.
+void Trainer::load_checkpoint() {
+  cohort::checkpoint::TrainingProgress progress;
+  model_->load([&](GPT& net, gpt::Optimizer& optimizer) {
+    progress = cohort::checkpoint::load_checkpoint(settings_.checkpoint, *net, &optimizer,
+                                                   cohort::checkpoint::RestoreRng::kNo);
+  });
+  load_random_state(rank_ == 0 ? progress.extra["random_states"] : at::Tensor());
+  if (rank_ == 0) {
+    std::printf("resuming %s at step %lld\n", settings_.checkpoint.c_str(), static_cast<long long>(step_));
+    std::fflush(stdout);
+  }
+}
+
+// Collective. `states`: on rank 0, a row for each rank of the run that was saved.
+void Trainer::load_random_state(const at::Tensor& states) {
+  const at::Tensor num_saved = at::full({1}, rank_ == 0 ? states.size(0) : 0, at::kLong);
+  cohort::broadcast(num_saved, 0);
+  if (num_saved.item<int64_t>() == world_size_) {
+    const at::Tensor own = at::empty_like(cohort::checkpoint::rng_state());
+    cohort::scatter(own, rank_ == 0 ? states.unbind() : cohort::TensorList());
+    cohort::checkpoint::set_rng_state(own);
   } else if (rank_ == 0) {
     std::printf("note: the checkpoint was made by %lld ranks, this run has %d: it goes on, but not bit for bit\n",
                 static_cast<long long>(states.size(0)), world_size_);
-  }
-  if (rank_ == 0) {
-    std::printf("resuming %s at step %lld\n", path.c_str(), static_cast<long long>(step_));
-    std::fflush(stdout);
   }
 }
 
@@ -356,7 +323,8 @@ double ngram_loss(int order, const cohort::train::TextSplit& text, const TextPar
 // context; the GPT starts every window anew.
 void Trainer::report() {
   const TextPart held_out = text_.held_out.evenly_spaced(settings_.eval_windows);
-  const double loss = evaluate(net_, held_out);
+  const double loss = evaluate(*model_, held_out);
+  const GPT net = model_->whole_net();
   if (rank_ == 0) {
     LossLog(settings_.log, /*append=*/true).write(step_, "final_held_out", loss);
     std::printf("\nheld-out loss in nats per byte, over %lld bytes of files that were not trained on\n",
@@ -364,20 +332,20 @@ void Trainer::report() {
     std::printf("  unigram              %.4f\n", ngram_loss(1, text_, held_out));
     std::printf("  interpolated 4-gram  %.4f\n", ngram_loss(4, text_, held_out));
     std::printf("  this GPT             %.4f  (%.2f M parameters, %lld steps)\n", loss,
-                static_cast<double>(net_->num_parameters()) / 1e6, static_cast<long long>(step_));
-    print_sample();
+                static_cast<double>(net->num_parameters()) / 1e6, static_cast<long long>(step_));
+    print_sample(net);
     std::printf("\ncheckpoint: %s\n", settings_.checkpoint.c_str());
   }
   cohort::barrier();
 }
 
-void Trainer::print_sample() {
+void Trainer::print_sample(GPT net) {
   const std::string& prompt = settings_.prompt;
   const at::Tensor tokens = at::empty({1, static_cast<int64_t>(prompt.size())}, at::kLong);
   for (size_t i = 0; i < prompt.size(); ++i) tokens[0][static_cast<int64_t>(i)] = static_cast<unsigned char>(prompt[i]);
-  const at::Tensor text = net_->generate(tokens, {.max_new_tokens = settings_.sample_bytes,
-                                                  .temperature = settings_.temperature,
-                                                  .generator = cohort::data::make_generator(settings_.seed)});
+  const at::Tensor text = net->generate(tokens, {.max_new_tokens = settings_.sample_bytes,
+                                                 .temperature = settings_.temperature,
+                                                 .generator = cohort::data::make_generator(settings_.seed)});
   const at::Tensor bytes = text[0].to(at::kByte).contiguous();
   std::string printable(reinterpret_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel()));
   for (char& c : printable) {
@@ -391,9 +359,9 @@ void run(const Settings& settings) {
   if (std::getenv("WORLD_SIZE")) {
     cohort::init_process_group();
   } else {
-    cohort::init_process_group(
-        {.backend = "gloo", .world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
+    cohort::init_process_group({.world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
   }
+  gpt::check_settings(settings, cohort::get_world_size());
   const auto corpus = cohort::data::TextCorpus::open(settings.data);
   const cohort::train::TextSplit text = cohort::train::split_text(corpus, settings.context, settings.held_out);
   if (cohort::get_rank() == 0) {
@@ -409,83 +377,12 @@ void run(const Settings& settings) {
   cohort::destroy_process_group();
 }
 
-void add_flags(CLI::App& app, Settings& settings) {
-  app.option_defaults()->take_last();  // of a flag given twice, the last counts
-  const CLI::Validator positive(
-      [](const std::string& text) {
-        return std::atof(text.c_str()) > 0 ? std::string() : "must be greater than 0, got " + text;
-      },
-      "> 0");
-  const CLI::Validator not_negative(
-      [](const std::string& text) {
-        return std::atof(text.c_str()) >= 0 ? std::string() : "must not be negative, got " + text;
-      },
-      ">= 0");
-  app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
-  app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
-  app.add_flag("--resume", settings.resume, "go on from the checkpoint");
-  app.add_flag("--zero", settings.zero, "divide the optimizer's state among the ranks");
-  app.add_flag("--auto-resume", settings.auto_resume,
-               "go on from the checkpoint if there is one, otherwise start afresh");
-  app.add_option("--log", settings.log, "file for the losses, one JSON object per line");
-  app.add_option("--depth", settings.depth, "number of blocks")->check(positive)->capture_default_str();
-  app.add_option("--width", settings.width, "size of the embedding")->check(positive)->capture_default_str();
-  app.add_option("--heads", settings.heads, "attention heads; must divide the width")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--context", settings.context, "bytes the model sees")->check(positive)->capture_default_str();
-  app.add_option("--dropout", settings.dropout, "in [0, 1)")->check(not_negative)->capture_default_str();
-  app.add_option("--activation-checkpointing", settings.activation_checkpointing,
-                 "backward computes every N-th block again, to save memory; 0: none")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--steps", settings.steps, "optimizer steps of the whole run")->check(positive)->capture_default_str();
-  app.add_option("--batch-size", settings.batch_size, "windows per rank and pass")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--accumulate", settings.accumulate, "passes per step")->check(positive)->capture_default_str();
-  app.add_option("--lr", settings.learning_rate, "highest learning rate")->check(positive)->capture_default_str();
-  app.add_option("--min-lr", settings.min_learning_rate, "learning rate at the end")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--warmup", settings.warmup, "steps while the learning rate rises")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--weight-decay", settings.weight_decay, "of the matrices")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--clip", settings.clip, "largest gradient norm; 0: no limit")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--held-out", settings.held_out, "fraction of the files to test on")->capture_default_str();
-  app.add_option("--eval-every", settings.eval_every, "steps between tests; 0: never")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--eval-windows", settings.eval_windows, "windows of the last test")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--save-every", settings.save_every, "steps between checkpoints; 0: only the last")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--stop-at", settings.stop_at, "save and end at this step; --resume goes on")->check(not_negative);
-  app.add_option("--log-every", settings.log_every, "steps between losses")->check(positive)->capture_default_str();
-  app.add_option("--seed", settings.seed, "for the weights, the order of the text and the sample")
-      ->capture_default_str();
-  app.add_option("--prompt", settings.prompt, "the sample's first bytes");
-  app.add_option("--sample-bytes", settings.sample_bytes, "length of the sample")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--temperature", settings.temperature, "of the sample; 0: always take the most likely byte")
-      ->check(not_negative)
-      ->capture_default_str();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Trains a byte-level GPT on a folder of text.");
-  add_flags(app, settings);
+  gpt::add_flags(app, settings);
   CLI11_PARSE(app, argc, argv);
   ::umask(0077);  // the checkpoint is for its owner alone
   try {

@@ -70,7 +70,7 @@ models::GPT make_gpt(const std::string& variant) {
     }
   }
   if (variant == "checkpoint") {
-    gpt->transformer->run_block = [](models::GPTBlockImpl& block, const at::Tensor& x, int64_t) {
+    gpt->transformer->run_block = [](torch::nn::AnyModule& block, const at::Tensor& x, int64_t) {
       return activation::checkpoint([&block](const at::Tensor& input) { return block.forward(input); }, x);
     };
   }

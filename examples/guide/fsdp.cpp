@@ -1,9 +1,12 @@
 // The programs of docs/guide/fsdp.md (tests/tools/guide_test.py compares them), run by two ranks.
 #include <ATen/ATen.h>
+#include <cohort/checkpoint/training_checkpoint.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/comm/group/process_group.h>
 #include <cohort/mesh/device_mesh.h>
+#include <cohort/parallel/fsdp/full_tensor.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
+#include <cohort/parallel/fsdp/optimizer_state.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/init.h>
@@ -11,6 +14,10 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
 
 #include <memory>
 #include <string>
@@ -80,7 +87,7 @@ void copy_over_hosts() {
   model(torch::randn({4, 8})).sum().backward();
 }
 
-void compute_in_bfloat16() {
+void compute_fsdp_in_bfloat16() {
   const cohort::fsdp::MixedPrecisionPolicy policy{.param_dtype = at::kBFloat16, .reduce_dtype = at::kFloat};
   auto model = cohort::fully_shard(torch::nn::Linear(8, 4), {.mp_policy = policy});
   auto loss = model(torch::randn({4, 8})).to(at::kFloat).sum();
@@ -99,6 +106,29 @@ void shard_tensors() {
   TORCH_CHECK(sharding.parameters().front().grad().size(0) == 2);  // this rank's two rows
 }
 
+void save_whole_checkpoint(const std::string& path) {
+  auto model = cohort::fully_shard(torch::nn::Linear(8, 4));
+  torch::optim::AdamW optimizer(model->parameters());
+  model(torch::randn({4, 8})).sum().backward();
+  optimizer.step();
+
+  const bool is_first = cohort::get_rank() == 0;
+  torch::nn::Linear whole(8, 4);                             // what a single process would have
+  torch::optim::AdamW whole_optimizer(whole->parameters());  // on rank 0; elsewhere nobody looks at it
+  const auto parameters = cohort::fsdp::sharded_parameters(*model);
+  for (const auto& parameter : parameters) {
+    const at::Tensor full = cohort::fsdp::full_tensor(parameter);
+    const at::NoGradGuard no_grad;
+    if (is_first) whole->named_parameters()[parameter.name].copy_(full);
+  }
+  cohort::fsdp::get_full_optimizer_state(parameters, optimizer, &whole_optimizer);
+  if (is_first) cohort::checkpoint::save_checkpoint(path, *whole, &whole_optimizer);
+
+  if (is_first) cohort::checkpoint::load_checkpoint(path, *whole, &whole_optimizer);
+  model->write([&](const std::string& name, const at::Tensor& full) { full.copy_(whole->named_parameters()[name]); });
+  cohort::fsdp::set_full_optimizer_state(parameters, optimizer, &whole_optimizer);
+}
+
 }  // namespace
 
 void run_fsdp() {
@@ -108,8 +138,12 @@ void run_fsdp() {
   add_up_gradients();
   gather_blocks();
   copy_over_hosts();
-  compute_in_bfloat16();
+  compute_fsdp_in_bfloat16();
   shard_tensors();
+  const auto path =
+      (std::filesystem::temp_directory_path() / ("guide_fsdp_" + std::to_string(::getpid()) + ".safetensors")).string();
+  save_whole_checkpoint(path);
+  std::filesystem::remove(path);
   cohort::destroy_process_group();
 }
 

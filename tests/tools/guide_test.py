@@ -46,7 +46,8 @@ PAGES = {
         "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",
         "parallel/activation/saved_tensor_hooks.h"]),
     "fsdp": ("examples/guide/fsdp.cpp", [
-        "parallel/fsdp/fully_shard.h", "parallel/fsdp/options.h", "parallel/fsdp/sharding.h"]),
+        "parallel/fsdp/full_tensor.h", "parallel/fsdp/fully_shard.h", "parallel/fsdp/optimizer_state.h", "parallel/fsdp/options.h",
+        "parallel/fsdp/sharding.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

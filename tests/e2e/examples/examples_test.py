@@ -1,5 +1,4 @@
 """Every example, started as its first lines say (short forms), and what can go wrong with it."""
-import json
 import os
 import re
 import signal
@@ -10,23 +9,7 @@ import time
 import pytest
 
 from harness import BUILD, SOURCE, free_port, run_ranks
-
-EXAMPLES = BUILD / "bin" / "examples"
-COHORT = BUILD / "bin" / "cohort"
-
-
-def run(*command, cwd=None, env=None, timeout=120):
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=dict(os.environ, OMP_NUM_THREADS="1", **(env or {})),
-                          capture_output=True, text=True, timeout=timeout)
-    return done.returncode, done.stdout, done.stderr
-
-
-def launch(name, *arguments, ranks=2, **kwargs):
-    return run(COHORT, "run", "--standalone", "--nproc-per-node", ranks, EXAMPLES / name, *arguments, **kwargs)
-
-
-def lines(text, pattern):
-    return [line for line in text.splitlines() if re.search(pattern, line)]
+from example_runs import COHORT, EXAMPLES, GPT_FLAGS, launch, lines, logged, run, train_gpt
 
 
 def losses(text, rank=None):
@@ -203,41 +186,6 @@ def test_bad_value(command, message):
     code, _, err = run(EXAMPLES / command[0], *command[1:])
     assert code != 0
     assert err == message + "\nRun with --help for more information.\n"
-
-
-@pytest.fixture(scope="module")
-def text_folder(tmp_path_factory):
-    """40 small files of made-up code, one of them twice."""
-    folder = tmp_path_factory.mktemp("text")
-    for i in range(40):
-        body = "".join(f"int value_{i}_{j} = {i * j % 97};\nvoid set_{j}(int v) {{ value_{i}_{j} = v; }}\n" for j in range(40))
-        (folder / f"file_{i:02}.h").write_text(f"#pragma once\n// file {i}\n{body}")
-    (folder / "copy.h").write_text((folder / "file_07.h").read_text())
-    (folder / "binary.o").write_bytes(b"\x7fELF\0\0\0")
-    return folder
-
-
-GPT_FLAGS = ["--depth", 1, "--width", 16, "--heads", 2, "--context", 32, "--batch-size", 4, "--warmup", 4, "--log-every", 2,
-             "--eval-every", 8, "--eval-windows", 64, "--sample-bytes", 20, "--held-out", 0.2, "--dropout", 0.1]
-
-
-def train_gpt(folder, text, *flags, ranks=2, check=True):
-    code, out, err = launch("train_gpt", "--data", text, *GPT_FLAGS, "--log", "log.jsonl", *flags, ranks=ranks, cwd=folder)
-    if check:
-        assert code == 0, out + err
-    return code, out, err
-
-
-def logged(folder, name="loss"):
-    rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return {row["step"]: row[name] for row in rows if name in row}
-
-
-@pytest.fixture(scope="module")
-def whole_run(tmp_path_factory, text_folder):
-    folder = tmp_path_factory.mktemp("whole")
-    out = train_gpt(folder, text_folder, "--steps", 24)[1]
-    return folder, out
 
 
 def test_train_gpt_learns_and_reports(whole_run):
