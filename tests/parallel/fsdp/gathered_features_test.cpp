@@ -13,7 +13,7 @@
 #include "cohort/parallel/activation/checkpoint.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "tests/parallel/ddp/nets.h"
-#include "tests/parallel/fsdp/blocks.h"
+#include "tests/parallel/fsdp/gathered_blocks.h"
 #include "tests/support/rank_threads.h"
 
 namespace cohort::fsdp {
@@ -23,45 +23,12 @@ using cohort::test::batch_of;
 using cohort::test::run_rank_threads;
 using test::batch;
 using test::block_loss;
+using test::blocks_in;
+using test::bytes_there;
+using test::expect_shards_of;
+using test::in_group;
+using test::plain_gradients;
 using testing::ElementsAre;
-
-Options in_group(const Group& group) { return {.process_group = group, .one_memory = false}; }
-
-FullySharded<test::ShardedNet> blocks_in(const Group& group) {
-  return fully_shard(test::net_of_sharded_blocks(in_group(group)), in_group(group));
-}
-
-size_t bytes_there(const torch::nn::Module& module) {
-  size_t bytes = 0;
-  for (const auto& parameter : module.parameters()) bytes += parameter.storage().nbytes();
-  return bytes;
-}
-
-// The gradients of one process for the batches of all ranks.
-std::vector<at::Tensor> plain_gradients(int world_size) {
-  auto net = test::plain_net();
-  std::vector<at::Tensor> losses;
-  for (int rank = 0; rank < world_size; ++rank) losses.push_back(block_loss(net->forward(batch(rank, 0)), rank, 0));
-  at::stack(losses).mean().backward();
-  std::vector<at::Tensor> gradients;
-  for (const auto& parameter : net->parameters()) gradients.push_back(parameter.grad());
-  return gradients;
-}
-
-void expect_shards_of(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& shards, const Group& group,
-                      double factor = 1) {
-  ASSERT_EQ(wanted.size(), shards.size());
-  const auto rank = static_cast<size_t>(group->getRank());
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const auto chunks = wanted[i].chunk(group->getSize());
-    if (rank >= chunks.size()) {
-      EXPECT_EQ(shards[i].numel(), 0);
-      continue;
-    }
-    ASSERT_TRUE(shards[i].grad().defined()) << i;
-    EXPECT_TRUE(at::allclose(shards[i].grad(), chunks[rank] * factor, 1e-5, 1e-7)) << i;
-  }
-}
 
 TEST(GatheredFeatures, WholeParametersAreThereWhileTheyAreNeeded) {
   run_rank_threads(2, [](int rank, const Group& group) {
@@ -241,105 +208,6 @@ TEST(GatheredFeatures, SecondBackwardAddsUp) {
     loss.backward();
     expect_shards_of(plain_gradients(2), model->parameters(), group, /*factor=*/2);
   });
-}
-
-// One forward pass whose input needs no gradient, beside one whose input does, as of real and of made-up data.
-TEST(GatheredFeatures, PassesWithAndWithoutInputsThatNeedGradients) {
-  run_rank_threads(2, [](int rank, const Group& group) {
-    auto block = std::make_shared<test::Block>();
-    auto plain = std::make_shared<test::Block>();
-    test::initialise(*block, 1);
-    test::initialise(*plain, 1);
-    auto model = fully_shard(torch::nn::Sequential(fully_shard(block, in_group(group))), in_group(group));
-    const auto input = [](int of, int step) { return test::values_like(at::empty({5, 6}), 30 + 10 * step + of); };
-    for (const bool is_real_first : {true, false}) {
-      model->zero_grad();
-      plain->zero_grad();
-      const auto made = [&](int of) { return input(of, 1).set_requires_grad(true); };
-      const auto first = model(is_real_first ? input(rank, 0) : made(rank)).square().sum();
-      (first + model(is_real_first ? made(rank) : input(rank, 0)).square().sum()).backward();
-      const auto loss = [&](int of) {
-        return plain->forward(input(of, 0)).square().sum() + plain->forward(input(of, 1)).square().sum();
-      };
-      ((loss(0) + loss(1)) / 2).backward();
-      const auto shards = model->parameters();
-      for (size_t i = 0; i < shards.size(); ++i) {
-        EXPECT_TRUE(at::allclose(shards[i].grad(), plain->parameters()[i].grad().chunk(2)[rank], 1e-5, 1e-6)) << i;
-      }
-      EXPECT_EQ(bytes_there(*block), 0u);
-    }
-  });
-}
-
-// A block that the pass with a reduction leaves out still has its part of the sum reduced.
-TEST(GatheredFeatures, AccumulatedGradientsOfASkippedBlock) {
-  run_rank_threads(2, [](int rank, const Group& group) {
-    auto net = cohort::test::seeded_net<cohort::test::Branches>();
-    auto left = fully_shard(net->left, in_group(group));
-    struct Skipping : torch::nn::Module {
-      at::Tensor forward(at::Tensor x, bool uses_left) {
-        x = trunk->forward(x);
-        return uses_left ? x + left(x) : x;
-      }
-      torch::nn::Linear trunk{nullptr};
-      FullySharded<torch::nn::LinearImpl> left{nullptr};
-    };
-    auto skipping = std::make_shared<Skipping>();
-    skipping->trunk = skipping->register_module("trunk", net->trunk);
-    skipping->left = left;
-    skipping->register_module("left", left.ptr());
-    auto model = fully_shard(skipping, in_group(group));
-    {
-      const auto local = model->no_sync();
-      model(batch_of(rank, 0), true).sum().backward();
-    }
-    model(batch_of(rank, 1), false).sum().backward();
-    auto reference = cohort::test::seeded_net<cohort::test::Branches>();
-    ((reference(batch_of(0, 0), true, false).sum() + reference(batch_of(1, 0), true, false).sum()) / 2).backward();
-    ASSERT_TRUE(left->parameters()[0].grad().defined());
-    EXPECT_TRUE(at::allclose(left->parameters()[0].grad(), reference->left->weight.grad().chunk(2)[rank], 1e-5, 1e-6));
-  });
-}
-
-// Outputs in which fully_shard sees no tensor.
-TEST(GatheredFeatures, HiddenOutputs) {
-  struct Hidden {
-    at::Tensor loss;
-  };
-  struct Hiding : torch::nn::Module {
-    Hiding() { layer = register_module("layer", torch::nn::Linear(4, 4)); }
-    Hidden forward(at::Tensor x) { return {layer(x).sum()}; }
-    void remember(const at::Tensor& x, std::vector<at::Tensor>& results) { results.push_back(layer(x)); }
-    torch::nn::Linear layer{nullptr};
-  };
-  run_rank_threads(2, [](int rank, const Group& group) {
-    auto model = fully_shard(std::make_shared<Hiding>(), in_group(group));
-    model(batch(rank, 0)).loss.backward();
-    EXPECT_TRUE(at::equal(model->parameters()[1].grad(), at::full({2}, 5)));
-    std::vector<at::Tensor> results;
-    model->forward_method(&Hiding::remember, batch(rank, 0), results);
-    EXPECT_EQ(results.size(), 1u);
-  });
-}
-
-TEST(GatheredFeatures, FreezingThroughShards) {
-  for (const bool one_memory : {false, true}) {
-    run_rank_threads(
-        2,
-        [&](int rank, const Group& group) {
-          auto options = in_group(group);
-          options.one_memory = one_memory;
-          auto block = std::make_shared<test::Block>();
-          auto model = fully_shard(block, options);
-          model->parameters()[0].set_requires_grad(false);
-          model(test::values_like(at::empty({5, 6}), rank)).sum().backward();
-          EXPECT_FALSE(block->parameters()[0].requires_grad());
-          EXPECT_FALSE(model->parameters()[0].grad().defined());
-          EXPECT_TRUE(model->parameters()[1].grad().defined());
-          barrier({.group = group});
-        },
-        {.make_backend = comm::make_shm_backend});
-  }
 }
 
 TEST(GatheredFeatures, EvaluationBetweenStepsChangesNothing) {

@@ -1,0 +1,120 @@
+// Passes that are not one forward and one backward, and what forward hides, where parameters are gathered.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/shm/make_shm_backend.h"
+#include "tests/parallel/ddp/nets.h"
+#include "tests/parallel/fsdp/gathered_blocks.h"
+#include "tests/support/rank_threads.h"
+
+namespace cohort::fsdp {
+namespace {
+
+using cohort::test::batch_of;
+using cohort::test::run_rank_threads;
+using test::batch;
+using test::bytes_there;
+using test::in_group;
+
+// One forward pass whose input needs no gradient, beside one whose input does, as of real and of made-up data.
+TEST(GatheredPasses, PassesWithAndWithoutInputsThatNeedGradients) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto block = std::make_shared<test::Block>();
+    auto plain = std::make_shared<test::Block>();
+    test::initialise(*block, 1);
+    test::initialise(*plain, 1);
+    auto model = fully_shard(torch::nn::Sequential(fully_shard(block, in_group(group))), in_group(group));
+    const auto input = [](int of, int step) { return test::values_like(at::empty({5, 6}), 30 + 10 * step + of); };
+    for (const bool is_real_first : {true, false}) {
+      model->zero_grad();
+      plain->zero_grad();
+      const auto made = [&](int of) { return input(of, 1).set_requires_grad(true); };
+      const auto first = model(is_real_first ? input(rank, 0) : made(rank)).square().sum();
+      (first + model(is_real_first ? made(rank) : input(rank, 0)).square().sum()).backward();
+      const auto loss = [&](int of) {
+        return plain->forward(input(of, 0)).square().sum() + plain->forward(input(of, 1)).square().sum();
+      };
+      ((loss(0) + loss(1)) / 2).backward();
+      const auto shards = model->parameters();
+      for (size_t i = 0; i < shards.size(); ++i) {
+        EXPECT_TRUE(at::allclose(shards[i].grad(), plain->parameters()[i].grad().chunk(2)[rank], 1e-5, 1e-6)) << i;
+      }
+      EXPECT_EQ(bytes_there(*block), 0u);
+    }
+  });
+}
+
+// A block that the pass with a reduction leaves out still has its part of the sum reduced.
+TEST(GatheredPasses, AccumulatedGradientsOfASkippedBlock) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto net = cohort::test::seeded_net<cohort::test::Branches>();
+    auto left = fully_shard(net->left, in_group(group));
+    struct Skipping : torch::nn::Module {
+      at::Tensor forward(at::Tensor x, bool uses_left) {
+        x = trunk->forward(x);
+        return uses_left ? x + left(x) : x;
+      }
+      torch::nn::Linear trunk{nullptr};
+      FullySharded<torch::nn::LinearImpl> left{nullptr};
+    };
+    auto skipping = std::make_shared<Skipping>();
+    skipping->trunk = skipping->register_module("trunk", net->trunk);
+    skipping->left = left;
+    skipping->register_module("left", left.ptr());
+    auto model = fully_shard(skipping, in_group(group));
+    {
+      const auto local = model->no_sync();
+      model(batch_of(rank, 0), true).sum().backward();
+    }
+    model(batch_of(rank, 1), false).sum().backward();
+    auto reference = cohort::test::seeded_net<cohort::test::Branches>();
+    ((reference(batch_of(0, 0), true, false).sum() + reference(batch_of(1, 0), true, false).sum()) / 2).backward();
+    ASSERT_TRUE(left->parameters()[0].grad().defined());
+    EXPECT_TRUE(at::allclose(left->parameters()[0].grad(), reference->left->weight.grad().chunk(2)[rank], 1e-5, 1e-6));
+  });
+}
+
+// Outputs in which fully_shard sees no tensor.
+TEST(GatheredPasses, HiddenOutputs) {
+  struct Hidden {
+    at::Tensor loss;
+  };
+  struct Hiding : torch::nn::Module {
+    Hiding() { layer = register_module("layer", torch::nn::Linear(4, 4)); }
+    Hidden forward(at::Tensor x) { return {layer(x).sum()}; }
+    void remember(const at::Tensor& x, std::vector<at::Tensor>& results) { results.push_back(layer(x)); }
+    torch::nn::Linear layer{nullptr};
+  };
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto model = fully_shard(std::make_shared<Hiding>(), in_group(group));
+    model(batch(rank, 0)).loss.backward();
+    EXPECT_TRUE(at::equal(model->parameters()[1].grad(), at::full({2}, 5)));
+    std::vector<at::Tensor> results;
+    model->forward_method(&Hiding::remember, batch(rank, 0), results);
+    EXPECT_EQ(results.size(), 1u);
+  });
+}
+
+TEST(GatheredPasses, FreezingThroughShards) {
+  for (const bool one_memory : {false, true}) {
+    run_rank_threads(2,
+                     [&](int rank, const Group& group) {
+                       auto options = in_group(group);
+                       options.one_memory = one_memory;
+                       auto block = std::make_shared<test::Block>();
+                       auto model = fully_shard(block, options);
+                       model->parameters()[0].set_requires_grad(false);
+                       model(test::values_like(at::empty({5, 6}), rank)).sum().backward();
+                       EXPECT_FALSE(block->parameters()[0].requires_grad());
+                       EXPECT_FALSE(model->parameters()[0].grad().defined());
+                       EXPECT_TRUE(model->parameters()[1].grad().defined());
+                       barrier({.group = group});
+                     },
+                     {.make_backend = comm::make_shm_backend});
+  }
+}
+
+}  // namespace
+}  // namespace cohort::fsdp
