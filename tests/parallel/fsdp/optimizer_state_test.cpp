@@ -163,9 +163,10 @@ TEST_P(FullyShardOptimizerStateOf, GoesOnWithAnotherNumberOfRanks) {
   cohort::test::require_same(saved.all, uninterrupted.all);
 }
 
+// Not of the fused ones: their kernels round the last elements of a tensor otherwise, and shards end elsewhere.
 INSTANTIATE_TEST_SUITE_P(Optimizers, FullyShardOptimizerStateOf,
                          testing::Values(cohort::test::kOptimizerKinds[0], cohort::test::kOptimizerKinds[2],
-                                         cohort::test::kOptimizerKinds[3],
+                                         cohort::test::kOptimizerKinds[4],
                                          cohort::test::OptimizerKind{"rmsprop", make_rmsprop},
                                          cohort::test::OptimizerKind{"amsgrad", make_amsgrad}),
                          [](const auto& info) { return info.param.name; });
