@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "cohort/comm/group/subgroups.h"
+#include "cohort/parallel/fsdp/param_group.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -40,6 +41,12 @@ std::vector<NamedParameter> unclaimed_parameters(const Module& root) {
     return true;
   });
   return result;
+}
+
+void check_gathered(const Sharding& sharding, const char* function) {
+  TORCH_CHECK_VALUE(sharding.follows_passes(), function,
+                    " has no meaning where the ranks share one memory: nothing is scattered there. Give fully_shard "
+                    "one_memory = false.");
 }
 
 std::vector<Sharding*> shardings_of(const std::vector<ShardedModule*>& modules) {
@@ -134,8 +141,26 @@ void ShardedModule::set_separate_reduce_scatter_group(bool enable, bool recurse)
   }
 }
 
+NoSync::NoSync(ShardedModule& module) {
+  for (auto* const sharding : module.shardings(/*recurse=*/true)) {
+    const auto& settings = sharding->settings();
+    before_.push_back({sharding->group_, settings.requires_gradient_sync, settings.requires_all_reduce});
+  }
+  module.set_requires_gradient_sync(false);
+}
+
+NoSync::~NoSync() {
+  for (const auto& [weak, requires_gradient_sync, requires_all_reduce] : before_) {
+    const auto group = weak.lock();
+    if (!group) continue;
+    group->settings().requires_gradient_sync = requires_gradient_sync;
+    group->settings().requires_all_reduce = requires_all_reduce;
+  }
+}
+
 void ShardedModule::set_all_reduce_hook(std::function<void(const at::Tensor&)> hook,
                                         std::optional<c10::Stream> stream) {
+  check_gathered(sharding_, "set_all_reduce_hook");
   TORCH_CHECK_VALUE(!stream || !sharding_.replica_group(), "stream cannot be set when using native HSDP");
   settings().all_reduce_hook = std::move(hook);
   settings().all_reduce_hook_stream = SideStream(stream);
@@ -148,6 +173,7 @@ void ShardedModule::set_custom_all_gather(std::shared_ptr<AllGather> comm) {
 
 void ShardedModule::set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm) {
   TORCH_CHECK_VALUE(comm, "set_custom_reduce_scatter needs a ReduceScatter");
+  check_gathered(sharding_, "set_custom_reduce_scatter");
   settings().reduce_scatter = std::move(comm);
 }
 

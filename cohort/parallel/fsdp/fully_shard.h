@@ -73,10 +73,11 @@ class COHORT_API ShardedModule {
   void set_gradient_divide_factor(double factor) { sharding_.set_gradient_divide_factor(factor); }
   void set_force_sum_reduction_for_comms(bool enable) { settings().force_sum_reduction_for_comms = enable; }
   void set_unshard_in_backward(bool value) { settings().unshard_in_backward = value; }
-  /// Throws c10::ValueError for a stream where there are replicas: their all-reduce has one.
+  /// Throws c10::ValueError for a stream where there are replicas: their all-reduce has one; and in one memory, where sums have
+  /// a way of their own.
   void set_all_reduce_hook(std::function<void(const at::Tensor& reduce_output)> hook,
                            std::optional<c10::Stream> stream = std::nullopt);
-  /// Throw c10::ValueError for null.
+  /// Throw c10::ValueError for null. In one memory there is nothing to gather; for reductions it is an error.
   void set_custom_all_gather(std::shared_ptr<AllGather> comm);
   void set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm);
   void set_allocate_memory_from_process_group_for_comm(bool enable);
@@ -92,6 +93,7 @@ class COHORT_API ShardedModule {
   void write(const Writer& writer);
 
  private:
+  friend class NoSync;
   std::vector<Sharding*> nested() const;
   /// Nested ones, if asked for, and this one.
   std::vector<Sharding*> shardings(bool recurse);
@@ -110,16 +112,21 @@ COHORT_API DeviceMesh replica_mesh(const Options& options, const std::string& de
 /// Of a module's first parameter that is on a device.
 COHORT_API std::string device_type_of(const torch::nn::Module& module);
 
-/// While it lives, backward leaves gradients whole and on their rank.
-class NoSync {
+/// While it lives, backward leaves gradients whole and on their rank. Afterwards all is as it was before.
+class COHORT_API NoSync {
  public:
-  explicit NoSync(ShardedModule& module) : module_(&module) { module_->set_requires_gradient_sync(false); }
+  explicit NoSync(ShardedModule& module);
   NoSync(const NoSync&) = delete;
   NoSync& operator=(const NoSync&) = delete;
-  ~NoSync() { module_->set_requires_gradient_sync(true); }
+  ~NoSync();
 
  private:
-  ShardedModule* module_;
+  struct Before {
+    std::weak_ptr<ParamGroup> group;
+    bool requires_gradient_sync;
+    bool requires_all_reduce;
+  };
+  std::vector<Before> before_;
 };
 
 namespace detail {

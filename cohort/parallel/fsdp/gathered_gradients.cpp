@@ -99,6 +99,12 @@ void GatheredParamGroup::give(size_t index, const at::Tensor& chunk) {
   if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(shard)) (*hook)(shard);
 }
 
+void GatheredParamGroup::abandon_forward() {
+  let_go();
+  phase_ = Phase::kIdle;
+  num_expected_ = num_done_ = 0;
+}
+
 void GatheredParamGroup::reset() {
   std::erase_if(context_->reductions, [this](const auto& reduction) { return reduction.owner == this; });
   kept_back_.clear();

@@ -39,6 +39,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   void after_backward() override;
   void end_backward() override;
   void reduce_rest() override {}
+  void abandon_forward() override;
   void reset() override;
   void write(const Writer* write) override;
 

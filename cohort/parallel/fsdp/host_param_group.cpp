@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <sched.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -29,6 +30,7 @@ using Area = GradientPlace::Area;
 // How long backward waits for ranks that have not read this one's gradients. Then its memory grows instead: whoever is lost
 // will be missed at the end of backward.
 constexpr auto kPatience = std::chrono::milliseconds(20);
+constexpr auto kLongPatience = std::chrono::seconds(1);
 constexpr size_t kLeastWindowBytes = size_t{16} << 20;
 
 // As many gradients as a program will hardly add up without looking at them.
@@ -75,7 +77,9 @@ HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, co
       world_size_(group->getSize()),
       arenas_(comm::arenas_of(group)) {
   const DtypeOf in_forward = [&](const at::Tensor& tensor) { return compute_dtype(tensor, policy); };
-  const DtypeOf in_sums = [&](const at::Tensor& tensor) { return policy.reduce_dtype.value_or(in_forward(tensor)); };
+  const DtypeOf in_sums = [&](const at::Tensor& tensor) {
+    return tensor.is_floating_point() ? policy.reduce_dtype.value_or(in_forward(tensor)) : in_forward(tensor);
+  };
   const auto bytes = bytes_of(parameters, own_dtype);
   const auto read_bytes = bytes_of(parameters, in_forward);
   const auto grad_bytes = bytes_of(parameters, in_sums);
@@ -113,6 +117,18 @@ HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, co
   }
   guard_ = std::make_unique<WriteGuard>(ranges);
   begin_pass();
+}
+
+HostParamGroup::~HostParamGroup() {
+  const auto end = std::chrono::steady_clock::now() + kLongPatience;
+  for (size_t i = 0; i < chunks_.size(); ++i) {
+    auto& in_flight = chunks_[i].in_flight;
+    while (!in_flight.empty() && !board_->have_all_read(i, num_passes_) && std::chrono::steady_clock::now() < end) {
+      sched_yield();
+    }
+    if (in_flight.empty() || board_->have_all_read(i, num_passes_)) continue;
+    new std::vector<at::Tensor>(std::move(in_flight));  // rather lost than another tensor's while somebody reads it
+  }
 }
 
 // The module's tensor keeps its identity. Its private memory is let go at once, so that a rank never has two whole models.
@@ -159,23 +175,21 @@ void HostParamGroup::follow_requires_grad(size_t index) {
 }
 
 void HostParamGroup::before_forward() {
-  const auto* const begin = read_memory_.readable->data();
-  const auto size = read_memory_.readable->size();
+  bool has_changed = false;
   for (size_t i = 0; i < items_.size(); ++i) {
-    const auto& full = parameters_[i].full;
+    const auto& [name, full, shard, offset, dim] = parameters_[i];
     const auto* const data = static_cast<const std::byte*>(full.unsafeGetTensorImpl()->storage().data());
     TORCH_CHECK(
-        full.numel() == 0 || (begin <= data && data < begin + size), "Parameter '", parameters_[i].name,
+        full.numel() == 0 || data == read_memory_.readable->data() + read_layout_.offsets[i], "Parameter '", name,
         "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
         "Convert a module before fully_shard, and write to its parameters with write().");
-    const auto& shard = parameters_[i].shard;
-    if (full.requires_grad() != items_[i].requires_grad) {
-      follow_requires_grad(i);
-    } else if (shard.requires_grad() != items_[i].requires_grad) {
-      full.set_requires_grad(shard.requires_grad());
-      follow_requires_grad(i);
-    }
+    const bool before = items_[i].requires_grad;
+    if (full.requires_grad() == before && shard.requires_grad() == before) continue;
+    if (full.requires_grad() == before) full.set_requires_grad(shard.requires_grad());
+    follow_requires_grad(i);
+    has_changed = true;
   }
+  if (has_changed && num_unfinished_ == 0) begin_pass();  // other gradients are waited for
 }
 
 void HostParamGroup::refresh() {
@@ -278,8 +292,12 @@ void HostParamGroup::reduce(size_t number) {
       const auto place = board_->place(peer, i);
       if (place.area != Area::kNone) sources.push_back(address(peer, i, place));
     }
-    if (sources.empty()) continue;  // nobody has used it
     auto& shard = parameters_[i].shard;
+    if (sources.empty()) {  // nobody has used it
+      const bool gets_zeros = settings_.reduce_scatter_unused_params && items_[i].requires_grad;
+      if (gets_zeros) note_sum(i, at::zeros(shard.sizes(), at::TensorOptions(items_[i].grad_dtype)));
+      continue;
+    }
     auto sum = at::empty(shard.sizes(), at::TensorOptions(items_[i].grad_dtype));
     const std::vector<double> factors(sources.size(), 1.0 / divide_factor());
     const auto elements = comm::elements_of(sum);
@@ -335,6 +353,7 @@ void HostParamGroup::give(size_t index, at::Tensor sum) {
     grad = std::move(sum);
   }
   item.grad_version = static_cast<uint32_t>(grad._version());
+  item.has_new_grad = true;
 }
 
 void HostParamGroup::poll() {
@@ -379,6 +398,16 @@ void HostParamGroup::reduce_rest() {
   num_unfinished_ = 0;
   begin_pass();
   reduce_over_replicas();
+  call_gradient_hooks();
+}
+
+// Only now: a hook may write the shard, which another rank's backward pass has read.
+void HostParamGroup::call_gradient_hooks() {
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (!std::exchange(items_[i].has_new_grad, false)) continue;
+    const auto& shard = parameters_[i].shard;
+    if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(shard)) (*hook)(shard);
+  }
 }
 
 void HostParamGroup::forget_gradients() {
@@ -401,6 +430,7 @@ void HostParamGroup::reset() {
 }
 
 void HostParamGroup::write(const Writer* write) {
+  for (const auto& parameter : parameters_) torch::autograd::impl::bump_version(parameter.full);
   if (rank_ != 0 || (!write && !replica_group_)) return;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -409,7 +439,6 @@ void HostParamGroup::write(const Writer* write) {
         tensor_in(memory_.writable->data() + layout_.offsets[i], full.sizes(), memory_.writable, shard.scalar_type());
     if (write) (*write)(name, whole);
     if (replica_group_) broadcast(whole, group_rank(0), {.group = replica_group_});
-    torch::autograd::impl::bump_version(full);
   }
 }
 

@@ -39,6 +39,8 @@ class HostParamGroup final : public ParamGroup {
   /// c10::ValueError where the memory cannot be had.
   HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group, const Group& replica_group = {},
                  const MixedPrecisionPolicy& policy = {});
+  /// Waits a little for ranks that still read gradients of this one.
+  ~HostParamGroup() override;
 
   void refresh() override;
   void before_forward() override;
@@ -47,6 +49,8 @@ class HostParamGroup final : public ParamGroup {
   void reduce_rest() override;
   void forget_gradients() override;
   void reset() override;
+  uint64_t num_passes() const override { return num_passes_; }
+  void set_num_passes(uint64_t count) override { num_passes_ = count; }
   void write(const Writer* write) override;
   Group meeting_group() const override { return world_size_ > 1 ? group_ : Group(); }
 
@@ -67,6 +71,7 @@ class HostParamGroup final : public ParamGroup {
     at::Tensor accumulated;                   ///< gradients of passes without a sum, if of that dtype
     size_t chunk = 0;
     bool has_arrived = false;
+    bool has_new_grad = false;  ///< of which hooks have not been told
     bool requires_grad = false;
     /// Of the shard's gradient after the last sum, and how many sums nobody else has touched it since.
     uint32_t grad_version = 0;
@@ -85,6 +90,7 @@ class HostParamGroup final : public ParamGroup {
   void note_sum(size_t index, at::Tensor sum);
   void reduce_over_replicas();
   void give(size_t index, at::Tensor sum);
+  void call_gradient_hooks();
   double divide_factor() const;
   const std::byte* address(int peer, size_t index, GradientPlace place) const;
   void release_read();

@@ -4,6 +4,7 @@
 /// Thread-safety: one thread at a time; on accelerators backward calls from autograd's own.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -57,8 +58,14 @@ class ParamGroup {
   virtual void reduce_rest() = 0;
   /// All ranks have reduced the last backward pass, and have done what they do to their shards.
   virtual void forget_gradients() {}
-  /// After a failure, or an exception in the middle of a pass: gradients that are on their way are let go.
+  /// An exception has ended a forward pass. Gradients that have been added up stay.
+  virtual void abandon_forward() {}
+  /// After a failure, or an exception in the middle of backward: gradients that are on their way are let go.
   virtual void reset() = 0;
+  /// How many backward passes this rank has begun to reduce. The ranks agree on it where they meet before forward, since one that
+  /// has had an exception may have counted more than others.
+  virtual uint64_t num_passes() const { return 0; }
+  virtual void set_num_passes(uint64_t /*count*/) {}
   /// Collective. Rank 0 of the group calls `write` for every whole parameter; null on the others.
   virtual void write(const Writer* write) = 0;
 

@@ -28,7 +28,7 @@ void RootPass::add(ParamGroup& group, bool is_root) {
   const auto ranks = group.meeting_group();
   const auto is_same = [&](const Meeting& meeting) { return meeting.group == ranks; };
   if (!ranks || std::any_of(meetings_.begin(), meetings_.end(), is_same)) return;
-  meetings_.push_back({ranks, at::zeros({1}, at::kLong), at::zeros({ranks->getSize()}, at::kLong)});
+  meetings_.push_back({ranks, at::zeros({2}, at::kLong), at::zeros({ranks->getSize(), 2}, at::kLong)});
 }
 
 void RootPass::remove(ParamGroup& group) {
@@ -37,7 +37,8 @@ void RootPass::remove(ParamGroup& group) {
 }
 
 void RootPass::reset() {
-  is_in_backward_ = was_thrown_ = false;
+  is_in_backward_ = was_thrown_ = is_broken_ = false;
+  needs_meeting_ = true;  // not all ranks may have come so far
   forward_order_.clear();
   for (auto* const group : groups_) group->reset();
 }
@@ -45,7 +46,10 @@ void RootPass::reset() {
 // What activation checkpointing computes again in the middle of backward is no new pass.
 void RootPass::begin_forward() {
   if (depth_++ > 0 || is_in_autograd()) return;
-  if (is_in_backward_ || was_thrown_) reset();
+  if (is_in_backward_ || is_broken_) reset();
+  if (std::exchange(was_thrown_, false)) {
+    for (auto* const group : groups_) group->abandon_forward();
+  }
   if (const auto event = std::exchange(post_optim_event_, nullptr)) {
     context_->gather_stream.wait_for(*event);
   } else {
@@ -131,7 +135,7 @@ void RootPass::finish_backward() {
     finish_gathered();
     finish_in_one_memory();
   } catch (...) {
-    was_thrown_ = true;
+    is_broken_ = true;
     throw;
   }
 }
@@ -162,15 +166,26 @@ void RootPass::meet(Phase phase) {
 void RootPass::meet(Meeting& meeting, Phase phase) {
   const at::NoGradGuard no_grad;
   const base::CalledFor purpose(base::Purpose::kFsdpMeeting);
-  *meeting.own.mutable_data_ptr<int64_t>() = static_cast<int64_t>(phase);
+  auto* const own = meeting.own.mutable_data_ptr<int64_t>();
+  own[0] = static_cast<int64_t>(phase);
+  own[1] = 0;
+  for (const auto* const group : groups_) own[1] = std::max(own[1], static_cast<int64_t>(group->num_passes()));
   all_gather_single(meeting.all, meeting.own, {.group = meeting.group});
   const auto* const theirs = meeting.all.const_data_ptr<int64_t>();
   const auto rank = meeting.group->getRank();
   for (int peer = 0; peer < meeting.group->getSize(); ++peer) {
-    TORCH_CHECK_WITH(DistBackendError, theirs[peer] == static_cast<int64_t>(phase),
+    TORCH_CHECK_WITH(DistBackendError, theirs[2 * peer] == static_cast<int64_t>(phase),
                      "FullySharded: the ranks do not take the same steps\n  caused by: rank ", rank, " ",
                      phase_in_words(static_cast<int64_t>(phase)), "\n  caused by: rank ", peer, " ",
-                     phase_in_words(theirs[peer]), "\n  hint: ", base::kUnevenStepsHint);
+                     phase_in_words(theirs[2 * peer]), "\n  hint: ", base::kUnevenStepsHint);
+  }
+  if (phase == Phase::kForward) agree_on_passes(meeting);
+}
+
+void RootPass::agree_on_passes(const Meeting& meeting) {
+  const auto most = meeting.all.select(1, 1).max().item<int64_t>();
+  for (auto* const group : groups_) {
+    if (group->meeting_group() == meeting.group) group->set_num_passes(static_cast<uint64_t>(most));
   }
 }
 

@@ -44,6 +44,8 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   void set_post_optim_event(std::shared_ptr<c10::Event> event) { post_optim_event_ = std::move(event); }
   /// Lets go what a pass has left that an exception has ended.
   void reset();
+  /// A rank may have written its shards.
+  void note_written() { needs_meeting_ = true; }
 
  private:
   enum class Phase : int64_t { kForward, kBackward };
@@ -68,6 +70,7 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   void meet(Phase phase);
   void meet(Meeting& meeting, Phase phase);
   void meet_before_pass();
+  void agree_on_passes(const Meeting& meeting);
 
   std::vector<ParamGroup*> groups_;
   std::vector<Meeting> meetings_;  ///< one per process group
@@ -77,7 +80,8 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   int depth_ = 0;
   bool needs_meeting_ = true;  ///< a rank may have written its shards since the last one
   bool is_in_backward_ = false;
-  bool was_thrown_ = false;
+  bool was_thrown_ = false;  ///< by a forward pass
+  bool is_broken_ = false;   ///< the end of a backward pass has failed
   bool is_last_backward_ = true;
 };
 

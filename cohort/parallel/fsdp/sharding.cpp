@@ -179,11 +179,11 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   context_ = std::make_shared<CommContext>(device_);
   group_ = make_group(kept, context_, groups, options);
   comm::gradients_are_exchanged();
+  if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
   for (const auto& parameter : group_->parameters()) {
     parallel::note_sharded(parameter.full, process_group_);
     parallel::note_sharded(parameter.shard, process_group_);
   }
-  if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
 }
 
 Sharding::~Sharding() {
@@ -318,13 +318,20 @@ void Sharding::set_gradient_divide_factor(double factor) {
 
 UnshardHandle Sharding::unshard(bool async_op) {
   context_->gather_stream.wait_for_current();  // an optimizer may have written shards there
+  if (group_->meeting_group()) {  // what is read afterwards is what all ranks have written
+    group_->refresh();
+    barrier({.group = process_group_});
+  }
   group_->unshard(/*in_backward=*/false);
   UnshardHandle handle(group_);
   if (!async_op) handle.wait();
   return handle;
 }
 
-void Sharding::reshard() { group_->reshard(); }
+void Sharding::reshard() {
+  group_->reshard();
+  if (root_) root_->note_written();
+}
 
 // Before the first forward pass nobody knows which one is the root: join_root() passes it on.
 void Sharding::set_is_last_backward(bool value) {
@@ -368,6 +375,8 @@ void Sharding::write(const Writer& writer) {
     } catch (const std::exception& error) {
       failure = error.what();
       if (failure.empty()) failure = "an exception without a text";
+    } catch (...) {
+      failure = "an exception of another kind than std::exception";
     }
   };
   group_->write(is_writer ? &guarded : nullptr);

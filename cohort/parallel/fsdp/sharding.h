@@ -105,7 +105,8 @@ class COHORT_API Sharding {
   /// As FSDPModule.set_gradient_divide_factor. Throws c10::ValueError unless positive.
   void set_gradient_divide_factor(double factor);
 
-  /// Fetches the whole parameters, and lets them go. With one memory they are always there.
+  /// Fetches the whole parameters, and lets them go. With one memory they are always there: the ranks meet, so that everybody
+  /// reads what all have written.
   UnshardHandle unshard(bool async_op = false);
   void reshard();
   /// These are fetched while forward, or backward, of this one runs. They must live as long as this.
@@ -126,6 +127,7 @@ class COHORT_API Sharding {
   void write(const Writer& writer);
 
  private:
+  friend class NoSync;
   friend class RootPass;
   void join_root();
   at::Tensor prepared(const at::Tensor& input) const;

@@ -58,7 +58,7 @@ TEST_P(FullyShardKilled, OthersNameTheRank) {
     EXPECT_THAT(results[rank].output,
                 MatchesRegex("\\[cohort\\] all_gather_single #[0-9]+ on group \"default_pg\" failed\n  rank " +
                              std::to_string(rank) +
-                             " of 3 on [^ ]+, backend shm, 8 B int64\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) "
+                             " of 3 on [^ ]+, backend shm, 16 B int64\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) "
                              "has ended\n  hint: [^\n]*\n"));
   }
 }

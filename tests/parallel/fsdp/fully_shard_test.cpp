@@ -8,7 +8,9 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
@@ -272,6 +274,69 @@ TEST(FullyShard, GoesOnAfterAnException) {
       EXPECT_TRUE(at::allclose(model->parameters()[i].grad(), chunks[rank], 1e-5, 1e-7));
     }
     barrier({.group = group});
+  });
+}
+
+// A rank that has caught an exception is no step ahead of the others afterwards, and has lost nothing that it had added up.
+TEST(FullyShard, AnExceptionOfOneRankAlone) {
+  run_shm(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    auto model = fully_shard(net, {.process_group = group});
+    auto reference = seeded_net<Mlp>();
+    for (int step = 0; step < 4; ++step) {
+      model->zero_grad();
+      reference->zero_grad();
+      {
+        const auto local = model->no_sync();
+        loss_of(model(batch_of(rank, 10 + step)), rank, step).backward();
+      }
+      if (rank == 0) {
+        EXPECT_THROW((void)model(at::ones({4, 9})), c10::Error);
+      }
+      auto output = model(batch_of(rank, step));
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      loss_of(output, rank, step).backward();
+      const auto loss = [&](int of) {
+        return loss_of(reference(batch_of(of, step)), of, step) + loss_of(reference(batch_of(of, 10 + step)), of, step);
+      };
+      ((loss(0) + loss(1)) / 2).backward();
+      for (size_t i = 0; i < 6; ++i) {
+        const auto wanted = reference->parameters()[i].grad().chunk(2)[rank];
+        EXPECT_TRUE(at::allclose(model->parameters()[i].grad(), wanted, 1e-5, 1e-7)) << step << " " << i;
+      }
+    }
+    barrier({.group = group});
+  });
+}
+
+TEST(FullyShard, UnfreezingBetweenSteps) {
+  run_shm(2, [](int rank, const Group& group) {
+    auto net = seeded_net<Mlp>();
+    net->first->weight.set_requires_grad(false);
+    auto model = fully_shard(net, {.process_group = group});
+    loss_of(model(batch_of(rank, 0)), rank, 0).backward();
+    EXPECT_FALSE(model->parameters()[0].grad().defined());
+    net->first->weight.set_requires_grad(true);
+    loss_of(model(batch_of(rank, 1)), rank, 1).backward();
+    auto reference = seeded_net<Mlp>();
+    ((loss_of(reference(batch_of(0, 1)), 0, 1) + loss_of(reference(batch_of(1, 1)), 1, 1)) / 2).backward();
+    const auto wanted = reference->first->weight.grad().chunk(2)[rank];
+    EXPECT_TRUE(at::allclose(model->parameters()[0].grad(), wanted, 1e-5, 1e-7));
+    barrier({.group = group});
+  });
+}
+
+TEST(FullyShard, NoSyncLeavesAllAsItWas) {
+  run_shm(1, [](int, const Group& group) {
+    auto model = fully_shard(seeded_net<Mlp>(), {.process_group = group});
+    model->set_requires_all_reduce(false);
+    {
+      const auto outer = model->no_sync();
+      { const auto inner = model->no_sync(); }
+      EXPECT_FALSE(model->sharding().settings().requires_gradient_sync);
+    }
+    EXPECT_TRUE(model->sharding().settings().requires_gradient_sync);
+    EXPECT_FALSE(model->sharding().settings().requires_all_reduce);
   });
 }
 
