@@ -20,6 +20,7 @@ at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   if (!grad.defined()) return std::exchange(items_[index].accumulated, at::Tensor());
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
+  used_in_current_stream(grad);  // that backward was called in, perhaps, not the one that made it
   grad = grad.detach().contiguous();
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   return before.defined() ? before.add_(grad) : grad;
@@ -106,9 +107,12 @@ void GatheredParamGroup::abandon_forward() {
 }
 
 void GatheredParamGroup::reset() {
-  std::erase_if(context_->reductions, [this](const auto& reduction) { return reduction.owner == this; });
+  std::erase_if(context_->reductions, [this](const auto& reduction) {
+    if (reduction.owner == this && context_->reduce_stream) reduction.finish();  // gradients are written meanwhile
+    return reduction.owner == this;
+  });
   kept_back_.clear();
-  gathering_.clear();
+  if (!context_->gather_stream) gathering_.clear();
   for (size_t i = 0; i < items_.size(); ++i) {
     parameters_[i].full.mutable_grad().reset();
     items_[i].accumulated.reset();

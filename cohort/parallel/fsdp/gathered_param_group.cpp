@@ -241,12 +241,8 @@ void GatheredParamGroup::wait_for_unshard() {
   for (size_t number = 0; number < lanes_.size(); ++number) {
     const auto& lane = lanes_[number];
     const auto& [output, work] = gathered[number];
-    if (work) {
-      work->wait();
-    } else {
-      context_->gather_stream.block_current();
-    }
-    used_in_current_stream(output);
+    if (!work) context_->gather_stream.block_current();
+    if (work) work->wait();
     const Lane& cut = is_partly ? lane.parts : lane;
     const auto rows = output.view({is_partly ? part_group_->getSize() : world_size_, cut.width});
     for (size_t i = 0; i < cut.offsets.size(); ++i) {
@@ -257,6 +253,8 @@ void GatheredParamGroup::wait_for_unshard() {
       copy_from_rows(rows.narrow(1, cut.offsets[i], how.chunk()), how, item.whole);
     }
   }
+  // Its memory goes back to the stream of gathers, which is the next to get it, however far behind this one is.
+  context_->gather_stream.wait_for_current();
   for (auto& lane : lanes_) lane.own_part.reset();
   place_ = Place::kWhole;
 }
@@ -333,6 +331,8 @@ void GatheredParamGroup::end_backward() {
   phase_ = Phase::kIdle;
   num_expected_ = num_done_ = 0;
   is_finished_ = false;
+  // Made in another stream, and let go by whoever steps in this one.
+  for (const auto& parameter : parameters_) used_in_current_stream(parameter.shard.grad());
   // What has been added up must be reduced, whether the pass that does so uses the group or not.
   was_used_ = was_used_ && !settings_.requires_gradient_sync;
 }

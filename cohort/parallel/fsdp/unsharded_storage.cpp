@@ -1,6 +1,7 @@
 #include "cohort/parallel/fsdp/unsharded_storage.h"
 
 #include <ATen/Context.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 
 #include <utility>
@@ -29,6 +30,7 @@ UnshardedStorage::UnshardedStorage(const at::Tensor& tensor, std::string message
 void UnshardedStorage::allocate() {
   if (std::exchange(is_there_, true)) return;
   auto& storage = *storage_.unsafeGetStorageImpl();
+  const c10::DeviceGuard guard(storage.device());  // allocators take the current one
   auto* allocator = storage.allocator();
   if (!allocator) allocator = at::GetAllocator(storage.device_type());
   auto memory = allocator->allocate(num_bytes_);

@@ -17,7 +17,7 @@ class UnshardedStorage {
   UnshardedStorage(const at::Tensor& tensor, std::string message);
 
   bool is_there() const { return is_there_; }
-  /// Memory of the current stream, its content undefined. Nothing where it is there already.
+  /// Memory of its device's current stream, its content undefined. Nothing where it is there already.
   void allocate();
   /// Lets it go. On an accelerator, what the current stream does with it must have been called.
   void release();

@@ -37,6 +37,11 @@ TEST_F(SimBackend, CollectivesOnEachDevice) {
       const auto share = at::empty({2}, device);
       reduce_scatter_tensor(share, rank_values(rank, device), {.group = group});
       REQUIRE(holds(share, rank == 0 ? std::vector<float>{10, 12} : std::vector<float>{14, 16}));
+      const auto part = at::empty({4}, device);
+      std::vector<at::Tensor> parts;
+      if (rank == 1) parts = {rank_values(5, device), rank_values(6, device)};
+      scatter(part, parts, group_rank(1), {.group = group});
+      REQUIRE(holds(part, rank == 0 ? std::vector<float>{50, 51, 52, 53} : std::vector<float>{60, 61, 62, 63}));
     }
     const auto on_cpu = rank_values(rank, at::kCPU);
     all_reduce(on_cpu, {.group = group});

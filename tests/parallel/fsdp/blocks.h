@@ -5,6 +5,7 @@
 #include <torch/nn.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,19 +86,20 @@ inline std::shared_ptr<BlockNet<std::shared_ptr<Block>>> plain_net(c10::ScalarTy
 using ShardedNet = BlockNet<FullySharded<Block>>;
 
 /// Each block in a group of its own; the caller wraps the whole.
-inline std::shared_ptr<ShardedNet> net_of_sharded_blocks(const Options& options, c10::ScalarType dtype = at::kFloat) {
+inline std::shared_ptr<ShardedNet> net_of_sharded_blocks(const Options& options, c10::ScalarType dtype = at::kFloat,
+                                                         c10::Device device = at::kCPU) {
   std::vector<FullySharded<Block>> blocks;
   for (int i = 0; i < kNumBlocks; ++i) {
     auto block = std::make_shared<Block>();
     initialise(*block, 10 * i);
-    block->to(dtype);
+    block->to(device, dtype);
     blocks.push_back(fully_shard(block, options));
   }
   auto net = std::make_shared<ShardedNet>(blocks);
   initialise(*net->in, 100);
   initialise(*net->out, 200);
-  net->in->to(dtype);
-  net->out->to(dtype);
+  net->in->to(device, dtype);
+  net->out->to(device, dtype);
   return net;
 }
 
@@ -106,10 +108,13 @@ inline at::Tensor block_loss(const at::Tensor& output, int rank, int64_t step) {
   return (output.to(at::kFloat) - values_like(at::empty({5, 3}), 5000 + 10 * step + rank)).square().mean();
 }
 
+/// NaN is far from everything.
 inline double furthest(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   double largest = a.size() == b.size() ? 0 : 1e9;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    if (a[i].numel() > 0) largest = std::max(largest, (a[i].to(at::kDouble) - b[i]).abs().max().item<double>());
+    if (a[i].numel() == 0) continue;
+    const auto here = (a[i].to(at::kDouble) - b[i]).abs().max().item<double>();
+    largest = std::isnan(here) ? 1e9 : std::max(largest, here);
   }
   return largest;
 }

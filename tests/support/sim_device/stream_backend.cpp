@@ -132,6 +132,16 @@ WorkPtr StreamBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& inpu
   });
 }
 
+WorkPtr StreamBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) {
+  if (outputs.at(0).is_cpu()) return host_->scatter(outputs, inputs, opts);
+  const auto sent = inputs.empty() ? Tensors() : inputs.front();
+  return run(communicator(outputs[0].device()), sent, outputs, [opts](auto& engine, Tensors in, Tensors out) {
+    std::vector<Tensors> lists;
+    if (!in.empty()) lists.push_back(std::move(in));
+    return engine.scatter(out, lists, opts);
+  });
+}
+
 WorkPtr StreamBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                      std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   if (input.is_cpu()) return host_->alltoall_base(output, input, output_splits, input_splits, opts);
