@@ -102,6 +102,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/fsdp/options.h
     cohort/parallel/fsdp/pass_arguments.h
     cohort/parallel/fsdp/sharded_parameter.h
+    cohort/parallel/fsdp/replicate.h
     cohort/parallel/fsdp/sharding.h
     cohort/parallel/fsdp/side_stream.h
     cohort/parallel/module/gradient_hooks.h

@@ -193,21 +193,6 @@ void ShardedModule::set_modules_to_backward_prefetch(const std::vector<ShardedMo
   sharding_.set_backward_prefetch(shardings_of(modules));
 }
 
-std::string device_type_of(const Module& module) {
-  for (const auto& parameter : module.parameters()) {
-    if (!parameter.is_meta()) return c10::DeviceTypeName(parameter.device().type(), /*lower_case=*/true);
-  }
-  return "cpu";
-}
-
-DeviceMesh replica_mesh(const Options& options, const std::string& device_type) {
-  const DeviceMesh::AxisNames names = {"dp_replicate", "dp_shard"};
-  if (!options.mesh && !options.process_group) return init_device_mesh(device_type, {get_world_size(), 1}, names);
-  const auto line = options.mesh ? *options.mesh : DeviceMesh::from_group(options.process_group, device_type);
-  TORCH_CHECK_VALUE(line.ndim() == 1, "replicate expects a 1D DeviceMesh but got ", line.to_string());
-  return line.unflatten(0, {line.size(), 1}, names);
-}
-
 void share_comm_ctx(const std::vector<ShardedModule*>& modules) {
   for (auto* const module : modules) module->sharding().share_comm_ctx(modules.front()->sharding());
 }

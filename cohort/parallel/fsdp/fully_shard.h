@@ -106,12 +106,6 @@ class COHORT_API ShardedModule {
 /// As share_comm_ctx of PyTorch: several roots, such as the stages of a pipeline, share streams. Before their first forward.
 COHORT_API void share_comm_ctx(const std::vector<ShardedModule*>& modules);
 
-/// The mesh of two dimensions on which each rank of options.mesh, or of its group, has all parameters: (number of ranks, 1).
-/// `device_type`: of a mesh that is made here.
-COHORT_API DeviceMesh replica_mesh(const Options& options, const std::string& device_type = "cpu");
-/// Of a module's first parameter that is on a device.
-COHORT_API std::string device_type_of(const torch::nn::Module& module);
-
 /// While it lives, backward leaves gradients whole and on their rank. Afterwards all is as it was before.
 class COHORT_API NoSync {
  public:
@@ -238,19 +232,6 @@ FullySharded(const Wrapped&, fsdp::Options = {})->FullySharded<typename Wrapped:
 /// owns, or that std::shared_ptr.
 template <class Net>
 auto fully_shard(Net&& net, const fsdp::Options& options = {}) {
-  return FullySharded(std::forward<Net>(net), options);
-}
-
-/// As PyTorch's replicate: data parallelism by the same machinery, with its options and switches. Each rank has all parameters,
-/// and gradients are averaged. `options.mesh`: of one dimension. Collective.
-template <class Net>
-auto replicate(Net&& net, fsdp::Options options = {}) {
-  if constexpr (std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Net>>) {
-    options.mesh = fsdp::replica_mesh(options, fsdp::device_type_of(net));
-  } else {
-    options.mesh = fsdp::replica_mesh(options, fsdp::device_type_of(*net));
-  }
-  options.process_group = {};
   return FullySharded(std::forward<Net>(net), options);
 }
 

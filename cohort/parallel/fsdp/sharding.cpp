@@ -318,7 +318,7 @@ void Sharding::set_gradient_divide_factor(double factor) {
 
 UnshardHandle Sharding::unshard(bool async_op) {
   context_->gather_stream.wait_for_current();  // an optimizer may have written shards there
-  if (group_->meeting_group()) {  // what is read afterwards is what all ranks have written
+  if (group_->meeting_group()) {               // what is read afterwards is what all ranks have written
     group_->refresh();
     barrier({.group = process_group_});
   }

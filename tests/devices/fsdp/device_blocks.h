@@ -105,6 +105,7 @@ inline Weights train_on_rank(int rank, const Group& group, c10::Device device, c
   auto model = blocks_on(device, gathered_in(group, way.options));
   if (way.set_up) way.set_up(model);
   train_steps(model, rank, way);
+  if (way.begin_step) way.begin_step(model);  // what stays whole over a step would be old
   return whole_on_cpu(model);
 }
 

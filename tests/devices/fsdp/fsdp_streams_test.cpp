@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "tests/devices/fsdp/device_blocks.h"
@@ -191,6 +190,18 @@ struct WatchedReduce final : fsdp::ReduceScatter {
   std::function<void()> before;
 };
 
+// Asks before the gradients are copied, for which reductions wait.
+struct AskingReduce final : fsdp::ReduceScatter {
+  explicit AskingReduce(std::function<void()> before) : before(std::move(before)) {}
+  at::Tensor allocate(int64_t num_elements, const at::TensorOptions& options) override {
+    if (is_input) before();
+    is_input = !is_input;
+    return ReduceScatter::allocate(num_elements, options);
+  }
+  std::function<void()> before;
+  bool is_input = true;  // else the output
+};
+
 // Backward of a block has been called, and none of it has run, when the parameters of the next one are there.
 TEST_F(FsdpStreams, GathersRunWhileABlockComputes) {
   run_ranks_with_devices(2, [](int rank, const Group& group, const RankDevices& devices) {
@@ -206,8 +217,8 @@ TEST_F(FsdpStreams, GathersRunWhileABlockComputes) {
     };
     blocks[0]->set_custom_all_gather(std::make_shared<WatchedGather>(&last));
     blocks[1]->set_custom_all_gather(std::make_shared<WatchedGather>(&last));
-    blocks[1]->set_custom_reduce_scatter(std::make_shared<WatchedReduce>(check));
-    blocks[2]->set_custom_reduce_scatter(std::make_shared<WatchedReduce>(check));
+    blocks[1]->set_custom_reduce_scatter(std::make_shared<AskingReduce>(check));
+    blocks[2]->set_custom_reduce_scatter(std::make_shared<AskingReduce>(check));
     const InStream in(compute);
     const auto loss = loss_of_batch([&](const at::Tensor& x) { return model(x); }, rank, 0);
     last.reset();
@@ -234,28 +245,6 @@ TEST_F(FsdpStreams, GathersOfForwardRunWhileABlockComputes) {
     const bool is_done = queue_of(compute).is_done(end_of(queue_of(compute)).number);
     meet(group);
     REQUIRE(!is_done);
-  });
-}
-
-// The host is ahead of the device, and blocks of equal size still take turns in the same memory.
-TEST_F(FsdpStreams, GatheredMemoryIsUsedAgainBeforeTheDeviceGetsThere) {
-  struct PlacedGather final : fsdp::AllGather {
-    explicit PlacedGather(std::set<const void*>* places) : places(places) {}
-    WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, bool async_op) override {
-      places->insert(output.const_data_ptr());
-      return AllGather::operator()(output, input, group, async_op);
-    }
-    std::set<const void*>* places;
-  };
-  run_ranks_with_devices(2, [](int rank, const Group& group, const RankDevices& devices) {
-    auto model = blocks_on(devices.first, gathered_in(group));
-    std::set<const void*> places;
-    for (auto& block : model->module().blocks) block->set_custom_all_gather(std::make_shared<PlacedGather>(&places));
-    const InStream in(late_stream(devices.first));
-    const at::NoGradGuard no_grad;
-    (void)model(fsdp::test::batch(rank, 0));
-    meet(group);
-    REQUIRE(places.size() == 1);
   });
 }
 

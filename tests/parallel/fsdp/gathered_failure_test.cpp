@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cohort/comm/collectives/collectives.h"
-#include "tests/mesh/thread_mesh.h"
+#include "cohort/mesh/device_mesh.h"
 #include "tests/parallel/fsdp/blocks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -271,21 +271,23 @@ TEST(GatheredErrors, ReshardAfterForwardMessage) {
   });
 }
 
+COHORT_WORKER(shards_over_wrong_meshes) {
+  init_process_group({.backend = cohort::test::backend_of_tests()});
+  const auto line = init_device_mesh("cpu", {4}, {"dp"});
+  const auto square = init_device_mesh("cpu", {2, 2});
+  const auto cube = init_device_mesh("cpu", {1, 2, 2}, {"pp", "dp", "tp"});
+  const auto with_mesh = [&](const DeviceMesh& mesh, const Group& group) {
+    return error_of_options(group, [&](Options& options) { options.mesh = mesh; });
+  };
+  REQUIRE_EQUAL(with_mesh(line, {}), "(no error)");
+  REQUIRE_EQUAL(with_mesh(cube, {}), "fully_shard expects a 1D or 2D DeviceMesh but got " + cube.to_string());
+  REQUIRE_EQUAL(with_mesh(square, {}), "Please init the 2D mesh for HSDP with axis_names specified");
+  REQUIRE_EQUAL(with_mesh(line, default_group()), "fully_shard takes a mesh or a process group, not both");
+  destroy_process_group();
+}
+
 TEST(GatheredErrors, MeshMessages) {
-  run_rank_threads(4, [](int, const Group& group) {
-    const auto cube = cohort::test::thread_mesh(group, {1, 2, 2});
-    const std::vector<Group> last_two = {cube.groups().at(1), cube.groups().at(2)};
-    const auto square = DeviceMesh::from_group(last_two, "cpu", {}, at::arange(4).view({2, 2}));
-    const auto line = DeviceMesh::from_group(std::vector<Group>{group}, "cpu", {"dp"}, at::arange(4));
-    const auto with_mesh = [&](const DeviceMesh& mesh) {
-      return error_of_options({}, [&](Options& options) { options.mesh = mesh; });
-    };
-    EXPECT_EQ(with_mesh(line), "(no error)");
-    EXPECT_EQ(with_mesh(cube), "fully_shard expects a 1D or 2D DeviceMesh but got " + cube.to_string());
-    EXPECT_EQ(with_mesh(square), "Please init the 2D mesh for HSDP with axis_names specified");
-    EXPECT_EQ(error_of_options(group, [&](Options& options) { options.mesh = line; }),
-              "fully_shard takes a mesh or a process group, not both");
-  });
+  cohort::test::run_workers("shards_over_wrong_meshes", {.world_size = 4}).expect_success();
 }
 
 // Before the first forward pass, when nobody knows the root.

@@ -10,7 +10,6 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
-#include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/activation/checkpoint.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "tests/parallel/ddp/nets.h"
@@ -320,25 +319,24 @@ TEST(GatheredFeatures, OtherMethodsAsForward) {
 // Optimizers that step as soon as a gradient is there.
 TEST(GatheredFeatures, GradientHooksOfShards) {
   for (const bool one_memory : {false, true}) {
-    run_rank_threads(
-        2,
-        [&](int rank, const Group& group) {
-          auto options = in_group(group);
-          options.one_memory = one_memory;
-          auto model = fully_shard(test::net_of_sharded_blocks(options), options);
-          std::vector<parallel::GradientHook> hooks;
-          int num_calls = 0;
-          for (const auto& shard : model->parameters()) {
-            hooks.push_back(parallel::add_gradient_hook(shard, [&](const at::Tensor& parameter) {
-              EXPECT_TRUE(parameter.grad().defined());
-              ++num_calls;
-            }));
-          }
-          block_loss(model(batch(rank, 0)), rank, 0).backward();
-          EXPECT_EQ(num_calls, 13);
-          barrier({.group = group});
-        },
-        {.make_backend = comm::make_shm_backend});
+    run_rank_threads(2,
+                     [&](int rank, const Group& group) {
+                       auto options = in_group(group);
+                       options.one_memory = one_memory;
+                       auto model = fully_shard(test::net_of_sharded_blocks(options), options);
+                       std::vector<parallel::GradientHook> hooks;
+                       int num_calls = 0;
+                       for (const auto& shard : model->parameters()) {
+                         hooks.push_back(parallel::add_gradient_hook(shard, [&](const at::Tensor& parameter) {
+                           EXPECT_TRUE(parameter.grad().defined());
+                           ++num_calls;
+                         }));
+                       }
+                       block_loss(model(batch(rank, 0)), rank, 0).backward();
+                       EXPECT_EQ(num_calls, 13);
+                       barrier({.group = group});
+                     },
+                     {.make_backend = comm::make_shm_backend});
   }
 }
 

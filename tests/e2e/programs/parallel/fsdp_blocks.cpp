@@ -12,6 +12,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/activation/checkpoint.h"
+#include "cohort/parallel/fsdp/replicate.h"
 #include "tests/parallel/fsdp/blocks.h"
 
 namespace {
