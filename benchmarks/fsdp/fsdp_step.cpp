@@ -1,8 +1,9 @@
 // fsdp-step: a training step of fully_shard with the AdamW that --optimizer names, one thread per rank, and its parts, beside
 // the same ranks without any communication (the floor: each trains a model of its own), our DDP, and Python's FSDP2 on Gloo and
 // on backend cohort. Everybody has that optimizer, and the allocator that --allocator names; the default is the shared one, as
-// users of fully_shard should have it. Before anything is timed, parameters after a step are compared. Then memory: PSS of all
-// ranks after some steps, of one variant at a time.
+// users of fully_shard should have it. "gathered" is fully_shard of each layer with one memory switched off, as Python's FSDP2 has
+// it. Before anything is timed, parameters after a step are compared. Then memory: PSS of all ranks after some steps, of one
+// variant at a time; that of fully_shard also beside a formula of what there should be.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -31,6 +32,7 @@ constexpr FsdpCase kFsdpCases[] = {
 };
 constexpr const char* kParts[] = {"step", "pass", "optimizer"};
 constexpr const char* kOwnVariants[] = {"fsdp", "ddp", "floor"};
+constexpr const char* kGathered = "gathered";
 
 Team start_team(const Settings& settings, const std::string& folder, const FsdpCase& what, const std::string& backend) {
   std::vector<std::string> command{settings.program, kFsdpStepRank};
@@ -70,6 +72,7 @@ std::map<std::string, double> measure_memory(Team& team, const FsdpCase& what) {
     team.ask(fmt::format("copy {} {}", variant, what.name));
     team.ask(fmt::format("run {}.step 0 3", variant));
     memory[variant] = sum_of(team.ask("memory"));
+    if (std::string(variant) == "fsdp") memory["formula"] = memory["empty"] + sum_of(team.ask("formula fsdp"));
     team.ask("drop");
   }
   return memory;
@@ -83,8 +86,21 @@ Row memory_row(const FsdpCase& what, const std::map<std::string, double>& memory
   row.ours = memory.at("fsdp");
   row.rival = memory.at(rival);
   row.ratio = *row.rival / *row.ours;
-  row.note = fmt::format("of it {:.0f} before there was a model", memory.at("empty"));
+  row.note = rival == "formula" ? "base, 4 times the parameters (they, gradients, AdamW), two chunks per rank"
+                                : fmt::format("of it {:.0f} before there was a model", memory.at("empty"));
   return row;
+}
+
+// Ours beside each of the others in `times`, to which the same steps have been timed in the same turns.
+void add_rows(std::vector<Row>& rows, const std::string& case_name, const std::string& ours,
+              const std::vector<std::string>& rivals, const Times& times) {
+  for (const auto& rival : rivals) {
+    Row row = compare_times(times.at(ours), times.at(rival));
+    row.case_name = case_name;
+    row.rival_name = rival;
+    row.unit = "ms";
+    rows.push_back(row);
+  }
 }
 
 std::vector<Row> run_fsdp_case(const Settings& settings, const std::string& folder, const FsdpCase& what) {
@@ -97,6 +113,11 @@ std::vector<Row> run_fsdp_case(const Settings& settings, const std::string& fold
   for (const auto& answer : expected) expect_equal(answer, expected[0], "on two ranks of fully_shard");
   expect_equal(expected[0], own.ask("verify ddp")[0], "with fully_shard and DDP");
   own.ask("verify floor");
+  const bool has_gathered = what.has_python;
+  if (has_gathered) {
+    own.ask(fmt::format("copy {} {}", kGathered, what.name));
+    expect_equal(expected[0], own.ask(fmt::format("verify {}", kGathered))[0], "with one memory and gathered");
+  }
   if (what.has_python && !find_python().empty()) {
     for (const char* backend : {"gloo", "cohort"}) {
       auto& team = teams.emplace(backend, start_team(settings, folder, what, backend)).first->second;
@@ -109,6 +130,7 @@ std::vector<Row> run_fsdp_case(const Settings& settings, const std::string& fold
   for (const std::string part : kParts) {
     std::vector<Variant> variants;
     for (const char* variant : kOwnVariants) variants.push_back({variant, &own, fmt::format("{}.{}", variant, part)});
+    if (has_gathered) variants.push_back({kGathered, &own, fmt::format("{}.{}", kGathered, part)});
     for (auto& [backend, team] : teams) {
       if (!backend.empty()) variants.push_back({"python-fsdp2-" + backend, &team, "fsdp2." + part});
     }
@@ -117,16 +139,15 @@ std::vector<Row> run_fsdp_case(const Settings& settings, const std::string& fold
                                              .num_rounds = settings.is_quick ? what.num_quick_rounds : what.num_rounds,
                                              .deadline = end,
                                              .end = end});
+    const auto case_name = fmt::format("{}/ranks={}/{}", what.name, what.num_ranks, part);
+    std::vector<std::string> rivals{"ddp", "floor"};
     for (const auto& variant : variants) {
-      if (variant.name == "fsdp") continue;
-      Row row = compare_times(times.at("fsdp"), times.at(variant.name));
-      row.case_name = fmt::format("{}/ranks={}/{}", what.name, what.num_ranks, part);
-      row.rival_name = variant.name;
-      row.unit = "ms";
-      rows.push_back(row);
+      if (variant.name.starts_with("python")) rivals.push_back(variant.name);
     }
+    add_rows(rows, case_name, "fsdp", rivals, times);
+    if (has_gathered) add_rows(rows, case_name + "/gathered", kGathered, rivals, times);
   }
-  for (const char* rival : {"ddp", "floor"}) rows.push_back(memory_row(what, memory, rival));
+  for (const char* rival : {"ddp", "floor", "formula"}) rows.push_back(memory_row(what, memory, rival));
   return rows;
 }
 

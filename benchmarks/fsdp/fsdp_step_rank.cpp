@@ -1,9 +1,10 @@
-// One C++ rank of fsdp-step. Variants: "fsdp" (fully_shard), "ddp", "floor" (no communication at all: each rank trains its own
-// model), all with the AdamW that the argument after the backend names: "libtorch" or "fused". Commands: "copy VARIANT CASE"
-// builds a case's module and data; "verify VARIANT" takes a step and answers with sums over all parameters afterwards; "run
-// VARIANT.PART WARM STEPS" takes whole steps and answers with the milliseconds per step that PART has taken: "step" all of it,
-// "pass" forward, backward and communication, "optimizer" the rest; "memory" answers with the MiB (PSS) of this process; "drop"
-// frees all. fsdp_step_rank.py is the same program in Python.
+// One C++ rank of fsdp-step. Variants: "fsdp" (fully_shard), "gathered" (each layer of an MLP by fully_shard, parameters gathered
+// and let go although the ranks share memory), "ddp", "floor" (no communication at all: each rank trains its own model), all with
+// the AdamW that the argument after the backend names: "libtorch" or "fused". Commands: "copy VARIANT CASE" builds a case's module
+// and data; "verify VARIANT" takes a step and answers with sums over all parameters afterwards; "run VARIANT.PART WARM STEPS"
+// takes whole steps and answers with the milliseconds per step that PART has taken: "step" all of it, "pass" forward, backward
+// and communication, "optimizer" the rest; "memory" answers with the MiB (PSS) of this process, "formula VARIANT" with those that
+// fully_shard should add to them; "drop" frees all. fsdp_step_rank.py is the same program in Python.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
@@ -11,6 +12,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -26,6 +28,7 @@
 #include "cohort/models/gpt.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/fsdp/host_layout.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 
 namespace cohort::bench {
@@ -35,6 +38,7 @@ using Clock = std::chrono::steady_clock;
 
 struct FsdpTrainee {
   std::shared_ptr<torch::nn::Module> module;
+  std::vector<at::Tensor> parameters;  // what the optimizer has
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::function<at::Tensor(const at::Tensor&)> forward;
 };
@@ -67,18 +71,39 @@ std::unique_ptr<torch::optim::Optimizer> make_adamw(const std::string& kind,
 }
 
 template <class Net>
+FsdpTrainee shard_trainee(const std::shared_ptr<Net>& net, const std::string& optimizer,
+                          const fsdp::Options& options = {}) {
+  auto model = fully_shard(net, options);
+  const auto shards = model->parameters();
+  return {net, shards, make_adamw(optimizer, shards), [model](const at::Tensor& x) mutable { return model(x); }};
+}
+
+template <class Net>
 FsdpTrainee make_fsdp_trainee(const std::shared_ptr<Net>& net, const std::string& variant,
                               const std::string& optimizer) {
   draw_weights(*net);
-  if (variant == "fsdp") {
-    auto model = fully_shard(net);
-    return {net, make_adamw(optimizer, model->parameters()), [model](const at::Tensor& x) mutable { return model(x); }};
-  }
+  if (variant == "fsdp") return shard_trainee(net, optimizer);
+  const auto parameters = net->parameters();
   if (variant == "ddp") {
     DistributedDataParallel<Net> ddp(net);
-    return {net, make_adamw(optimizer, net->parameters()), [ddp](const at::Tensor& x) mutable { return ddp(x); }};
+    return {net, parameters, make_adamw(optimizer, parameters), [ddp](const at::Tensor& x) mutable { return ddp(x); }};
   }
-  return {net, make_adamw(optimizer, net->parameters()), [net](const at::Tensor& x) { return net->forward(x); }};
+  return {net, parameters, make_adamw(optimizer, parameters), [net](const at::Tensor& x) { return net->forward(x); }};
+}
+
+// As fsdp_step_rank.py has it: a group per layer with parameters.
+FsdpTrainee make_gathered_trainee(const torch::nn::Sequential& net, const std::string& optimizer) {
+  draw_weights(*net);
+  const fsdp::Options options{.one_memory = false};
+  torch::nn::Sequential layers;
+  for (const auto& layer : *net) {
+    if (const auto linear = std::dynamic_pointer_cast<torch::nn::LinearImpl>(layer.ptr())) {
+      layers->push_back(fully_shard(linear, options));
+    } else {
+      layers->push_back(layer);
+    }
+  }
+  return shard_trainee(layers.ptr(), optimizer, options);
 }
 
 struct GptSize {
@@ -105,6 +130,7 @@ FsdpTrainee make_fsdp_trainee(const std::string& name, const std::string& varian
     net->push_back(torch::nn::Linear(width, width));
     if (layer < 3) net->push_back(torch::nn::ReLU());
   }
+  if (variant == "gathered") return make_gathered_trainee(net, optimizer);
   return make_fsdp_trainee(net.ptr(), variant, optimizer);
 }
 
@@ -125,6 +151,17 @@ std::string pss_in_mib() {
     if (line.starts_with("Pss:")) return std::to_string(std::stod(line.substr(4)) / 1024);
   }
   return "0";
+}
+
+// This rank's part of parameters, gradients and AdamW's two averages, which the ranks have once, and two chunks on their way.
+std::string formula_in_mib(const torch::nn::Module& module) {
+  size_t num_bytes = 0, chunk_bytes = fsdp::kChunkBytes;
+  for (const auto& parameter : module.parameters()) {
+    num_bytes += parameter.nbytes();
+    chunk_bytes = std::max(chunk_bytes, parameter.nbytes());  // a parameter is never cut
+  }
+  const auto bytes = 4.0 * static_cast<double>(num_bytes) / get_world_size() + 2.0 * static_cast<double>(chunk_bytes);
+  return std::to_string(bytes / (1 << 20));
 }
 
 class FsdpRank {
@@ -148,7 +185,8 @@ class FsdpRank {
       return "ok";
     }
     if (verb == "memory") return pss_in_mib();
-    if (verb == "verify") return sums_after_step(trainees_.at(variant));
+    if (verb == "formula") return formula_in_mib(*trainees_.at(variant).module);
+    if (verb == "verify") return sums_after_step(trainees_.at(variant), variant == "gathered");
     int num_warm = 0, num_steps = 0;
     words >> num_warm >> num_steps;
     const auto dot = variant.find('.');
@@ -170,18 +208,19 @@ class FsdpRank {
     return begin;
   }
 
-  std::string sums_after_step(FsdpTrainee& trainee) {
+  std::string sums_after_step(FsdpTrainee& trainee, bool is_in_parts) {
     step(trainee);
     barrier();
-    double sum = 0, squares = 0;
-    for (const auto& parameter : trainee.module->parameters()) {
-      sum += parameter.sum(at::kDouble).item<double>();
-      squares += parameter.square().sum(at::kDouble).item<double>();
+    at::Tensor sums = at::zeros({2}, at::kDouble);
+    for (const auto& parameter : is_in_parts ? trainee.parameters : trainee.module->parameters()) {
+      const auto values = parameter.detach().to(at::kDouble);
+      sums += at::stack({values.sum(), values.square().sum()});
     }
+    if (is_in_parts) all_reduce(sums);
     barrier();
     std::ostringstream text;
     text.precision(10);
-    text << sum << " " << squares;
+    text << sums[0].item<double>() << " " << sums[1].item<double>();
     return text.str();
   }
 
