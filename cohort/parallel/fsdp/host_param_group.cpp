@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -61,6 +62,14 @@ c10::ScalarType compute_dtype(const at::Tensor& tensor, const MixedPrecisionPoli
   return tensor.is_floating_point() ? policy.param_dtype.value_or(own_dtype(tensor)) : own_dtype(tensor);
 }
 
+// Threads may be ranks, too.
+int64_t next_number(const Group& group) {
+  static std::atomic<int64_t> last = 0;
+  const auto number = at::full({1}, ++last, at::kLong);
+  broadcast(number, group_rank(0), {.group = group});
+  return number.item<int64_t>();
+}
+
 template <class Memory>
 at::Tensor tensor_in(std::byte* data, at::IntArrayRef sizes, Memory owner, at::ScalarType dtype) {
   return at::from_blob(
@@ -75,6 +84,7 @@ HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, co
       replica_group_(replica_group),
       rank_(group->getRank()),
       world_size_(group->getSize()),
+      number_(next_number(group)),
       arenas_(comm::arenas_of(group)) {
   const DtypeOf in_forward = [&](const at::Tensor& tensor) { return compute_dtype(tensor, policy); };
   const DtypeOf in_sums = [&](const at::Tensor& tensor) {

@@ -51,6 +51,7 @@ class HostParamGroup final : public ParamGroup {
   void reset() override;
   uint64_t num_passes() const override { return num_passes_; }
   void set_num_passes(uint64_t count) override { num_passes_ = count; }
+  int64_t number() const override { return number_; }
   void write(const Writer* write) override;
   Group meeting_group() const override { return world_size_ > 1 ? group_ : Group(); }
 
@@ -102,6 +103,7 @@ class HostParamGroup final : public ParamGroup {
   const Group replica_group_;
   const int rank_;
   const int world_size_;
+  const int64_t number_;
   Layout layout_;       ///< of parameters as optimizers see them
   Layout read_layout_;  ///< as modules do
   Layout grad_layout_;

@@ -31,6 +31,8 @@ class ParamGroup {
 
   /// The ranks that must meet where passes begin and end; null: they need not.
   virtual Group meeting_group() const { return {}; }
+  /// The same on all of these ranks, and another one for each group that they make.
+  virtual int64_t number() const { return 0; }
   /// True: it must be told of the outputs and inputs of forward, and of what backward brings to them.
   virtual bool follows_passes() const { return false; }
 

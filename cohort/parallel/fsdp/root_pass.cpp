@@ -28,7 +28,7 @@ void RootPass::add(ParamGroup& group, bool is_root) {
   const auto ranks = group.meeting_group();
   const auto is_same = [&](const Meeting& meeting) { return meeting.group == ranks; };
   if (!ranks || std::any_of(meetings_.begin(), meetings_.end(), is_same)) return;
-  meetings_.push_back({ranks, at::zeros({2}, at::kLong), at::zeros({ranks->getSize(), 2}, at::kLong)});
+  meetings_.push_back({ranks, at::zeros({kNumWords}, at::kLong), at::zeros({ranks->getSize(), kNumWords}, at::kLong)});
 }
 
 void RootPass::remove(ParamGroup& group) {
@@ -81,11 +81,17 @@ void RootPass::meet_before_pass() {
 }
 
 void RootPass::note_backward() {
+  TORCH_CHECK(
+      !is_in_backward_ || !backward_.expired(),
+      "An exception has ended the last backward pass of a fully_shard module. Before another backward pass, call "
+      "reset_iter_state() or begin a forward pass: both let go what that one has left.");
   if (is_in_backward_) return;
   meet_before_pass();  // where one forward has several backward passes
   is_in_backward_ = true;
+  const auto lifetime = std::make_shared<char>();
+  backward_ = lifetime;
   torch::autograd::Engine::get_default_engine().queue_callback(
-      [pass = shared_from_this()] { pass->finish_backward(); });
+      [pass = shared_from_this(), lifetime] { pass->finish_backward(); });
 }
 
 void RootPass::note_gradient() {
@@ -167,23 +173,35 @@ void RootPass::meet(Meeting& meeting, Phase phase) {
   const at::NoGradGuard no_grad;
   const base::CalledFor purpose(base::Purpose::kFsdpMeeting);
   auto* const own = meeting.own.mutable_data_ptr<int64_t>();
-  own[0] = static_cast<int64_t>(phase);
-  own[1] = 0;
-  for (const auto* const group : groups_) own[1] = std::max(own[1], static_cast<int64_t>(group->num_passes()));
+  own[kPhase] = static_cast<int64_t>(phase);
+  own[kNumPasses] = own[kRoot] = 0;
+  for (const auto* const group : groups_) {
+    own[kNumPasses] = std::max(own[kNumPasses], static_cast<int64_t>(group->num_passes()));
+    if (group->meeting_group() == meeting.group) own[kRoot] = std::max(own[kRoot], group->number());
+  }
   all_gather_single(meeting.all, meeting.own, {.group = meeting.group});
   const auto* const theirs = meeting.all.const_data_ptr<int64_t>();
   const auto rank = meeting.group->getRank();
   for (int peer = 0; peer < meeting.group->getSize(); ++peer) {
-    TORCH_CHECK_WITH(DistBackendError, theirs[2 * peer] == static_cast<int64_t>(phase),
+    const bool is_same =
+        theirs[kNumWords * peer + kPhase] == own[kPhase] && theirs[kNumWords * peer + kRoot] == own[kRoot];
+    TORCH_CHECK_WITH(DistBackendError, is_same,
                      "FullySharded: the ranks do not take the same steps\n  caused by: rank ", rank, " ",
-                     phase_in_words(static_cast<int64_t>(phase)), "\n  caused by: rank ", peer, " ",
-                     phase_in_words(theirs[2 * peer]), "\n  hint: ", base::kUnevenStepsHint);
+                     position(meeting, rank), "\n  caused by: rank ", peer, " ", position(meeting, peer),
+                     "\n  hint: ", base::kUnevenStepsHint);
   }
   if (phase == Phase::kForward) agree_on_passes(meeting);
 }
 
+std::string RootPass::position(const Meeting& meeting, int peer) const {
+  const auto* const words = meeting.all.const_data_ptr<int64_t>() + ptrdiff_t{kNumWords} * peer;
+  std::string text = phase_in_words(words[kPhase]);
+  if (words[kRoot] != meeting.own.const_data_ptr<int64_t>()[kRoot]) text += " of another fully_shard module";
+  return text;
+}
+
 void RootPass::agree_on_passes(const Meeting& meeting) {
-  const auto most = meeting.all.select(1, 1).max().item<int64_t>();
+  const auto most = meeting.all.select(1, kNumPasses).max().item<int64_t>();
   for (auto* const group : groups_) {
     if (group->meeting_group() == meeting.group) group->set_num_passes(static_cast<uint64_t>(most));
   }

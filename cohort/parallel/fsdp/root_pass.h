@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cohort/base/purpose.h"
@@ -49,9 +50,11 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
 
  private:
   enum class Phase : int64_t { kForward, kBackward };
+  /// What a rank tells the others of where it is.
+  enum Word { kPhase, kNumPasses, kRoot, kNumWords };
   struct Meeting {
     Group group;
-    at::Tensor own;
+    at::Tensor own;  ///< a number for each Word
     at::Tensor all;
   };
   /// A group's forward pass.
@@ -70,6 +73,7 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   void meet(Phase phase);
   void meet(Meeting& meeting, Phase phase);
   void meet_before_pass();
+  std::string position(const Meeting& meeting, int peer) const;
   void agree_on_passes(const Meeting& meeting);
 
   std::vector<ParamGroup*> groups_;
@@ -77,6 +81,8 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   std::shared_ptr<CommContext> context_;
   std::shared_ptr<c10::Event> post_optim_event_;
   std::vector<Use> forward_order_;  ///< of gathered groups
+  std::weak_ptr<void>
+      backward_;  ///< expires when autograd has let a backward pass go, whether it has ended or was thrown
   int depth_ = 0;
   bool needs_meeting_ = true;  ///< a rank may have written its shards since the last one
   bool is_in_backward_ = false;

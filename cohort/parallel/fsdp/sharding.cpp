@@ -181,7 +181,7 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   comm::gradients_are_exchanged();
   if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
   for (const auto& parameter : group_->parameters()) {
-    parallel::note_sharded(parameter.full, process_group_);
+    parallel::note_whole(parameter.full, process_group_);
     parallel::note_sharded(parameter.shard, process_group_);
   }
 }

@@ -1,14 +1,21 @@
 #include "cohort/parallel/module/sharded_tensors.h"
 
+#include <c10/util/Exception.h>
+
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace cohort::parallel {
 namespace {
 
 struct ShardedTensors {
   std::mutex mutex;
-  std::unordered_map<const void*, Group> groups;
+  struct Entry {
+    Group group;
+    bool is_whole;
+  };
+  std::unordered_map<const void*, Entry> entries;
 };
 
 // Leaked on purpose: modules may go while the process exits.
@@ -17,29 +24,46 @@ ShardedTensors& sharded_tensors() {
   return *all;
 }
 
-}  // namespace
-
-void note_sharded(const at::Tensor& tensor, const Group& group) {
+void note_entry(const at::Tensor& tensor, ShardedTensors::Entry entry) {
   auto& all = sharded_tensors();
   const std::lock_guard lock(all.mutex);
-  all.groups[tensor.unsafeGetTensorImpl()] = group;
+  std::swap(all.entries[tensor.unsafeGetTensorImpl()], entry);
 }
 
-void forget_sharded(const at::Tensor& tensor) {
-  Group last;  // may be the last one that holds it: goes after the lock
+bool is_known_whole(const at::Tensor& tensor) {
   auto& all = sharded_tensors();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.groups.find(tensor.unsafeGetTensorImpl());
-  if (found == all.groups.end()) return;
+  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
+  return found != all.entries.end() && found->second.is_whole;
+}
+
+}  // namespace
+
+void note_sharded(const at::Tensor& tensor, const Group& group) { note_entry(tensor, {group, false}); }
+
+void note_whole(const at::Tensor& tensor, const Group& group) { note_entry(tensor, {group, true}); }
+
+void forget_sharded(const at::Tensor& tensor) {
+  ShardedTensors::Entry last{};  // may be the last one that holds the group: goes after the lock
+  auto& all = sharded_tensors();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
+  if (found == all.entries.end()) return;
   last = std::move(found->second);
-  all.groups.erase(found);
+  all.entries.erase(found);
 }
 
 Group sharding_group(const at::Tensor& tensor) {
   auto& all = sharded_tensors();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.groups.find(tensor.unsafeGetTensorImpl());
-  return found == all.groups.end() ? Group() : found->second;
+  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
+  return found == all.entries.end() ? Group() : found->second.group;
+}
+
+void check_has_own_gradient(const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(!is_known_whole(tensor), "a parameter of shape ", tensor.sizes(),
+                    " has been sharded by fully_shard: its gradient is in its shards. Pass what parameters() of the "
+                    "wrapper gives, not the inner module's parameters.");
 }
 
 }  // namespace cohort::parallel

@@ -12,9 +12,13 @@
 namespace cohort::parallel {
 
 COHORT_TEST_API void note_sharded(const at::Tensor& tensor, const Group& group);
+/// `tensor` is what such parts make up. Its gradients go to the parts.
+COHORT_TEST_API void note_whole(const at::Tensor& tensor, const Group& group);
 COHORT_TEST_API void forget_sharded(const at::Tensor& tensor);
 /// Null: it is whole.
 Group sharding_group(const at::Tensor& tensor);
+/// Throws c10::ValueError for a whole tensor whose gradient would be used, though the parts have it.
+void check_has_own_gradient(const at::Tensor& tensor);
 inline bool is_sharded(const at::Tensor& tensor) { return sharding_group(tensor).defined(); }
 
 }  // namespace cohort::parallel

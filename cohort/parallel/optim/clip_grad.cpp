@@ -32,7 +32,10 @@ TensorVector defined_ones(const TensorVector& tensors) {
 
 TensorVector grads_that_exist(const Tensors& parameters) {
   TensorVector grads;
-  for (const auto& parameter : parameters.list()) grads.push_back(parameter.grad());
+  for (const auto& parameter : parameters.list()) {
+    cohort::parallel::check_has_own_gradient(parameter);
+    grads.push_back(parameter.grad());
+  }
   return defined_ones(grads);
 }
 
@@ -180,6 +183,7 @@ at::Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_i
 Gradients gradients_of(const Tensors& parameters) {
   Gradients gradients;
   for (const auto& parameter : parameters.list()) {
+    cohort::parallel::check_has_own_gradient(parameter);
     gradients.parameters.push_back(parameter);
     gradients.tensors.push_back(parameter.grad());
     gradients.groups.push_back(cohort::parallel::sharding_group(parameter));

@@ -11,6 +11,7 @@
 #include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/optim/clip_grad.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -58,7 +59,7 @@ TEST_P(FullyShardKilled, OthersNameTheRank) {
     EXPECT_THAT(results[rank].output,
                 MatchesRegex("\\[cohort\\] all_gather_single #[0-9]+ on group \"default_pg\" failed\n  rank " +
                              std::to_string(rank) +
-                             " of 3 on [^ ]+, backend shm, 16 B int64\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) "
+                             " of 3 on [^ ]+, backend shm, 24 B int64\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) "
                              "has ended\n  hint: [^\n]*\n"));
   }
 }
@@ -130,6 +131,76 @@ TEST(FullyShardErrors, RanksWithDifferentNumbersOfBatches) {
                 HasSubstr("which is FullySharded's meeting before a forward pass or at the end of a "
                           "backward pass\n  caused by: rank 1 calls barrier\n"));
     EXPECT_THAT(results[rank].output, HasSubstr(base::kUnevenStepsHint));
+  }
+}
+
+// Each rank begins with another one of two models.
+COHORT_WORKER(calls_roots_in_another_order) {
+  init_process_group({.backend = "shm"});
+  auto first = fully_shard(test::seeded_net<test::Mlp>());
+  auto second = fully_shard(test::seeded_net<test::Mlp>());
+  test::print_error([&] { (get_rank() == 0 ? first : second)(test::batch_of(0, 0)); });
+}
+
+TEST(FullyShardErrors, RootsInAnotherOrder) {
+  const auto results = test::run_workers("calls_roots_in_another_order", {.time_limit = std::chrono::seconds(30)});
+  for (const int rank : {0, 1}) {
+    const auto peer = std::to_string(1 - rank);
+    EXPECT_EQ(results[rank].output,
+              "FullySharded: the ranks do not take the same steps\n  caused by: rank " + std::to_string(rank) +
+                  " begins a forward pass\n  caused by: rank " + peer +
+                  " begins a forward pass of another fully_shard module\n  hint: " + base::kUnevenStepsHint + "\n");
+  }
+}
+
+COHORT_WORKER(goes_on_after_an_exception_in_backward) {
+  init_process_group({.backend = "shm"});
+  auto model = fully_shard(test::seeded_net<test::Mlp>());
+  const auto pass = [&] { return model(test::batch_of(get_rank(), 0)).sum(); };
+  auto bad = pass();
+  bool throws = true;
+  model->module().first->bias.register_hook(
+      [&](const at::Tensor&) { TORCH_CHECK(!std::exchange(throws, false), "thrown on purpose"); });
+  auto good = pass();
+  test::print_error([&] { bad.backward(); });
+  test::print_error([&] { good.backward(); });
+  pass().backward();
+  std::cout << (model->parameters().front().grad().defined() ? "reduced" : "lost") << "\n";
+  destroy_process_group();
+}
+
+TEST(FullyShardErrors, BackwardAfterOneThatWasThrown) {
+  const auto results =
+      test::run_workers("goes_on_after_an_exception_in_backward", {.time_limit = std::chrono::seconds(30)});
+  results.expect_success();
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(
+        results[rank].output,
+        "thrown on purpose\nAn exception has ended the last backward pass of a fully_shard module. Before another "
+        "backward pass, call reset_iter_state() or begin a forward pass: both let go what that one has left.\n"
+        "reduced\n");
+  }
+}
+
+COHORT_WORKER(clips_the_modules_own_parameters) {
+  init_process_group({.backend = "shm"});
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net, {.one_memory = test::worker_arguments().at(0) == "one memory"});
+  model(test::batch_of(get_rank(), 0)).sum().backward();
+  test::print_error([&] { nn::utils::clip_grad_norm_(net->parameters(), 1.0); });
+  test::print_error([&] { nn::utils::clip_grad_value_(net->parameters(), 1.0); });
+  barrier();
+  destroy_process_group();
+}
+
+TEST(FullyShardErrors, ClippingOfTheWholeParameters) {
+  const std::string text =
+      "a parameter of shape [16, 8] has been sharded by fully_shard: its gradient is in its shards. Pass what "
+      "parameters() of the wrapper gives, not the inner module's parameters.\n";
+  for (const std::string kind : {"one memory", "gathered"}) {
+    const auto results = test::run_workers("clips_the_modules_own_parameters", {.arguments = {kind}});
+    results.expect_success();
+    EXPECT_EQ(results[0].output, text + text);
   }
 }
 
