@@ -47,7 +47,7 @@ ROOMS = {
         "data_parallel": ["module"],
         "ddp": ["module", "functional", "optim"],
         "fsdp": ["module"],
-        "zero": ["module", "optim", "ddp"],
+        "zero": ["module", "optim", "ddp", "fsdp"],
     },
     "data": {"datasets": [], "loader": ["datasets"]},
 }

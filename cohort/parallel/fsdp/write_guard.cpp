@@ -62,7 +62,8 @@ void install_handler() {
 WriteGuard::WriteGuard(const std::vector<Range>& ranges) : place_(kMaxGuards) {
   auto texts = std::make_unique<GuardedTexts>();
   for (const auto& range : ranges) {
-    texts->push_back({range.begin, range.begin + range.num_bytes, text_of(range.name)});
+    texts->push_back(
+        {range.begin, range.begin + range.num_bytes, range.text.empty() ? text_of(range.name) : range.text});
   }
   install_handler();
   for (size_t i = 0; i < kMaxGuards; ++i) {

@@ -17,6 +17,7 @@ class WriteGuard {
     const std::byte* begin = nullptr;
     size_t num_bytes = 0;
     std::string name;
+    std::string text = {};  ///< instead of that about a parameter of fully_shard with this name
   };
   explicit WriteGuard(const std::vector<Range>& ranges);
   ~WriteGuard();

@@ -1,6 +1,7 @@
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/optim/lbfgs.h>
 
@@ -12,6 +13,7 @@
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
 #include "cohort/parallel/zero/partition.h"
+#include "cohort/parallel/zero/shared_parameters.h"
 
 namespace cohort {
 namespace {
@@ -71,6 +73,9 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blan
       parameters_as_bucket_view_(options.parameters_as_bucket_view && !options.overlap_with_ddp),
       overlap_with_ddp_(options.overlap_with_ddp),
       device_(params_of(param_groups).front().device()) {
+  TORCH_CHECK_VALUE(!options.one_memory || !overlap_with_ddp_,
+                    "ZeroRedundancyOptimizer: one_memory cannot be combined with overlap_with_ddp: owners would update "
+                    "parameters that backward passes of other ranks still read");
   TORCH_CHECK_VALUE(!dynamic_cast<const torch::optim::LBFGS*>(blank.get()),
                     "ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
   for (size_t i = 0; i < param_groups.size(); ++i) {
@@ -86,6 +91,11 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blan
         "strategy will be used");
   }
   is_trainable_ = trainability();
+  if (options.one_memory && world_size_ > 1 && zero::SharedParameters::are_possible(group_, device_)) {
+    shared_ = std::make_unique<zero::SharedParameters>(group_);
+    parameters_as_bucket_view_ = false;
+  }
+  share_parameters();
   build_param_buckets();
 }
 
@@ -132,6 +142,7 @@ void ZeroRedundancyOptimizer::adopt_groups() {
   const auto own = groups_of(rank_);
   for (size_t i = num_known; i < own.size(); ++i) local_->add_param_group(own[i]);
   is_trainable_ = trainability();
+  share_parameters();
   build_param_buckets();
   whole_.reset();
 }
@@ -184,6 +195,12 @@ void ZeroRedundancyOptimizer::rebuild_after_trainability_changed() {
   build_param_buckets();
 }
 
+void ZeroRedundancyOptimizer::share_parameters() {
+  if (!shared_) return;
+  shared_->add(params_of(param_groups_),
+               [this](const at::Tensor& param) { return places_.at(param.unsafeGetTensorImpl()).owner; });
+}
+
 // A frozen parameter may have been in a bucket that goes away.
 void ZeroRedundancyOptimizer::build_param_buckets() {
   if (!parameters_as_bucket_view_) return;
@@ -219,12 +236,29 @@ at::Tensor ZeroRedundancyOptimizer::step(LossClosure closure) {
 at::Tensor ZeroRedundancyOptimizer::step_and_sync(LossClosure closure) {
   adopt_groups();
   rebuild_after_trainability_changed();
+  if (shared_) return step_in_one_memory(closure);
   at::Tensor loss;
   {
     const zero::LentOptions lent(param_groups_, local_->param_groups());
     loss = local_->step(std::move(closure));
   }
   sync_params();
+  return loss;
+}
+
+// The closure's passes read all parameters: no owner may write before every rank's have ended.
+at::Tensor ZeroRedundancyOptimizer::step_in_one_memory(const LossClosure& closure) {
+  at::Tensor loss;
+  if (closure) {
+    const at::AutoGradMode with_grad(true);
+    loss = closure();
+  }
+  shared_->meet();
+  {
+    const zero::LentOptions lent(param_groups_, local_->param_groups());
+    local_->step();
+  }
+  shared_->meet();
   return loss;
 }
 

@@ -45,11 +45,18 @@ struct ZeroOptions {
   /// Parameters are updated while backward runs, by a hook (ddp_zero_hook.h); step() does nothing, and
   /// parameters_as_bucket_view is ignored.
   bool overlap_with_ddp = false;
+  /// Where the ranks share memory (on the CPU, on one host) they have the parameters once, all of them together: step() sends
+  /// nothing, the ranks only wait for each other, and a host needs 1 / N of the memory for parameters. A parameter can be
+  /// written by its owner's optimizer only; a write by anybody else, such as load_state_dict of the module, is SIGSEGV with a
+  /// text, also after this object has gone. So load first, construct DistributedDataParallel first, and then this. Elsewhere it
+  /// changes nothing. parameters_as_bucket_view is ignored.
+  bool one_memory = false;
 };
 
 namespace zero {
 class OverlappedStep;
-}
+class SharedParameters;
+}  // namespace zero
 
 class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer, public Joinable {
  public:
@@ -59,7 +66,7 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
 
   /// Every rank of the group must give the same parameters, groups and options.
   /// Throws c10::ValueError for no parameters, sparse ones, several dtypes or kinds of device, a parameter listed twice
-  /// (PyTorch's texts), and on a rank outside the group.
+  /// (PyTorch's texts), on a rank outside the group, for one_memory with overlap_with_ddp, and for too little memory.
   ZeroRedundancyOptimizer(const ParamGroups& param_groups, const MakeOptimizer& make_optimizer,
                           const ZeroOptions& options = {});
   ZeroRedundancyOptimizer(std::vector<at::Tensor> params, const MakeOptimizer& make_optimizer,
@@ -133,7 +140,9 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   void rebuild_after_trainability_changed();
   std::vector<bool> trainability() const;
   void build_param_buckets();
+  void share_parameters();
   at::Tensor step_and_sync(LossClosure closure);
+  at::Tensor step_in_one_memory(const LossClosure& closure);
   void sync_params();
   // On rank `to` those of each rank, elsewhere nothing.
   std::vector<std::string> gather_bytes(std::string own, int to) const;
@@ -151,7 +160,8 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   std::vector<std::vector<std::vector<at::Tensor>>> partition_;
   std::unordered_map<const void*, Place> places_;  // of parameters, by their implementation
   std::vector<bool> is_trainable_;
-  std::vector<std::vector<at::Tensor>> buckets_;  // by owner, a flat tensor for each of its devices
+  std::vector<std::vector<at::Tensor>> buckets_;    // by owner, a flat tensor for each of its devices
+  std::unique_ptr<zero::SharedParameters> shared_;  // null: every rank has parameters of its own
   std::unique_ptr<torch::optim::Optimizer> whole_;
 };
 

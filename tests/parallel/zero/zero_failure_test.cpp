@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <iostream>
+
 #include "tests/parallel/zero/training.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -36,6 +38,37 @@ TEST(ZeroFailure, ARankThatDiesInAStepIsNamed) {
       EXPECT_THAT(results[rank].output, testing::ContainsRegex("broadcast #[0-9]+ on group \"default_pg\" failed"));
       EXPECT_THAT(results[rank].output, testing::ContainsRegex("caused by: " + test::process_regex(1)));
     }
+  }
+}
+
+// Of two parameters rank 0 owns the larger one.
+COHORT_WORKER(writes_to_another_ranks_parameter) {
+  init_process_group({.backend = "shm"});
+  const auto large = at::zeros({5}).requires_grad_(), small = at::zeros({3}).requires_grad_();
+  ZeroRedundancyOptimizer zero({small, large}, test::make_adam, {.one_memory = true});
+  test::print_error([&] {
+    ZeroRedundancyOptimizer({at::zeros({2}).requires_grad_()}, test::make_adam,
+                            {.overlap_with_ddp = true, .one_memory = true});
+  });
+  const at::NoGradGuard no_grad;
+  (get_rank() == 0 ? large : small).fill_(7);
+  barrier();
+  std::cout << large[4].item<float>() << " " << small[2].item<float>() << "\n" << std::flush;
+  barrier();
+  if (get_rank() == 1) large.fill_(1);
+}
+
+TEST(ZeroFailure, WriteToAParameterOfAnotherRank) {
+  const auto results = test::run_workers("writes_to_another_ranks_parameter", {.time_limit = std::chrono::seconds(30)});
+  EXPECT_EQ(results[1].exit_code, -SIGSEGV);
+  EXPECT_THAT(results[1].errors,
+              testing::HasSubstr("[cohort] error: a write to parameter 1 of a ZeroRedundancyOptimizer with one_memory, "
+                                 "which rank 0 owns, so that no other one may write it\n  hint: load and change "
+                                 "parameters before the optimizer is made, or do without one_memory\n"));
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(results[rank].output,
+              "ZeroRedundancyOptimizer: one_memory cannot be combined with overlap_with_ddp: owners would update "
+              "parameters that backward passes of other ranks still read\n7 7\n");
   }
 }
 

@@ -54,6 +54,8 @@ TEST_P(ZeroOf, EqualsTheUndividedOptimizerBitwise) {
         const ZeroOptions options{.process_group = group, .parameters_as_bucket_view = has_buckets};
         test::require_same(train(rank, group, GetParam().make, options), expected);
       }
+      const ZeroOptions in_one{.process_group = group, .one_memory = true};
+      test::require_same(train(rank, group, GetParam().make, in_one), expected);
     });
   }
 }
@@ -91,6 +93,32 @@ TEST(Zero, TheOwnersGradientCounts) {
       zero.zero_grad();
       REQUIRE(!params[3].grad().defined());
     }
+  });
+}
+
+// On Gloo, too, where every rank has its own.
+TEST(Zero, OneMemoryHasTheOwnersValues) {
+  run_rank_threads(3, [](int rank, const Group& group) {
+    const Parameters params{leaf(1), leaf(4), leaf(3), leaf(2)};  // the owners: 2, 0, 1, 2
+    const auto late = leaf(6, 5);
+    ZeroRedundancyOptimizer zero = ZeroRedundancyOptimizer::make<torch::optim::SGD>(
+        params, torch::optim::SGDOptions(1), {.process_group = group, .one_memory = true});
+    zero.add_param_group(torch::optim::OptimizerParamGroup({late}));
+    const auto closure = [&] {
+      zero.zero_grad();
+      auto loss = late.sum() * (10.0 + rank);
+      for (size_t i = 0; i < params.size(); ++i) loss = loss + params[i].sum() * (10.0 * static_cast<double>(i) + rank);
+      loss.backward();
+      return loss;
+    };
+    require_value(zero.step(closure), 30.0 * (10 + rank));
+    require_value(params[0], -2);
+    require_value(params[1], -10);
+    require_value(params[2], -21);
+    require_value(params[3], -32);
+    int owner = 0;
+    while (zero.partition()[owner][1].empty()) ++owner;
+    require_value(late, -5.0 - owner);
   });
 }
 
