@@ -102,6 +102,7 @@ Outcome Group::allocate_common(size_t num_bytes, bool has_pages, CommonMemory* m
       }
       auto readable = ReadOnlyMapping::create(fd, total);
       if (!readable) return readable.error();
+      given->keep_from_children();
       *memory = {std::move(given), std::move(*readable)};
       return {};
     });

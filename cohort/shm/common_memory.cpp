@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,10 +23,16 @@ base::Result<std::shared_ptr<const ReadOnlyMapping>> ReadOnlyMapping::create(con
         fmt::format("cannot map {} of shared memory to read it: {}", base::format_bytes(size), errno_text(errno)));
   }
   madvise(data, size, MADV_HUGEPAGE);
-  return std::shared_ptr<const ReadOnlyMapping>(new ReadOnlyMapping(static_cast<std::byte*>(data), size));
+  const pid_t only_in = madvise(data, size, MADV_DONTFORK) == 0 ? getpid() : 0;
+  return std::shared_ptr<const ReadOnlyMapping>(new ReadOnlyMapping(static_cast<std::byte*>(data), size, only_in));
 }
 
-ReadOnlyMapping::~ReadOnlyMapping() { munmap(data_, size_); }
+bool ReadOnlyMapping::is_here() const { return only_in_ == 0 || only_in_ == getpid(); }
+
+// In a child the addresses may be somebody else's by now.
+ReadOnlyMapping::~ReadOnlyMapping() {
+  if (is_here()) munmap(data_, size_);
+}
 
 base::Result<void> make_pages(const base::Fd& fd, size_t num_bytes, int index, int count) {
   const auto pages = whole_pages(num_bytes);

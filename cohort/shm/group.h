@@ -131,7 +131,7 @@ class Group {
   /// Any thread, not collective. Also after the group has gone: the memory outlives it.
   static void release(void* memory);
   /// Memory that the ranks have once, zeroed. Collective: the same arguments everywhere. `has_pages`: its pages are made now, so
-  /// that a lack of memory is an error here. It is freed when the last process has let go of it.
+  /// that a lack of memory is an error here. It is freed when the last process has let go of it. Forked children do not have it.
   Outcome allocate_common(size_t num_bytes, bool has_pages, CommonMemory* memory, const CallOptions& options = {});
   /// Bytes of allocate()d memory that this process holds, its own parts alone. Any thread.
   static size_t num_allocated_bytes();

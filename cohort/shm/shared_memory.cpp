@@ -123,6 +123,13 @@ Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes)
   return memory;
 }
 
-SharedMemory::~SharedMemory() { munmap(data_, size_); }
+void SharedMemory::keep_from_children() {
+  if (madvise(data_, size_, MADV_DONTFORK) == 0) only_in_ = getpid();
+}
+
+// In a child the addresses may be somebody else's by now.
+SharedMemory::~SharedMemory() {
+  if (only_in_ == 0 || only_in_ == getpid()) munmap(data_, size_);
+}
 
 }  // namespace cohort::shm

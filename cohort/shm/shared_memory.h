@@ -5,6 +5,9 @@
 /// away under a reader.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <cstddef>
 #include <memory>
 
@@ -29,6 +32,9 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
+  /// From now on a process that is forked does not have the mapping. Thread-safe.
+  void keep_from_children();
+
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
@@ -37,6 +43,7 @@ class SharedMemory {
 
   std::byte* data_;
   size_t size_;
+  std::atomic<pid_t> only_in_{0};  ///< the process that alone has the mapping; 0: its children have it, too
 };
 
 /// `num_bytes` rounded up to whole pages.
