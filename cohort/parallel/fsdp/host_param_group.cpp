@@ -124,12 +124,14 @@ HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, co
     items_[i].grad_dtype = in_sums(tensor);
     share(i, in_forward(tensor));
     ranges.push_back({read_memory_.readable->data() + read_layout_.offsets[i], read_bytes[i], name});
+    ranges.push_back({memory_.writable->data() + layout_.offsets[i], bytes[i], name});
   }
   guard_ = std::make_unique<WriteGuard>(ranges);
   begin_pass();
 }
 
 HostParamGroup::~HostParamGroup() {
+  if (!memory_.readable->is_here()) return;  // in a forked child nobody reads anything
   const auto end = std::chrono::steady_clock::now() + kLongPatience;
   for (size_t i = 0; i < chunks_.size(); ++i) {
     auto& in_flight = chunks_[i].in_flight;

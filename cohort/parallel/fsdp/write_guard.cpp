@@ -15,7 +15,9 @@ namespace {
 struct GuardedText {
   const std::byte* begin;
   const std::byte* end;
+  pid_t process;
   std::string text;
+  std::string text_in_child;
 };
 using GuardedTexts = std::vector<GuardedText>;
 
@@ -32,18 +34,61 @@ std::string text_of(const std::string& name) {
          "model->parameters() gives, and build optimizers on these\n";
 }
 
-void explain_and_pass_on(int number, siginfo_t* info, void* /*context*/) {
-  const auto* const address = static_cast<const std::byte*>(info->si_addr);
+std::string text_in_child_of(const std::string& name) {
+  return "[cohort] error: a forked process has no parameter '" + name +
+         "': fully_shard keeps it once for all ranks of this host, and not for processes that they fork\n"
+         "  hint: give the child a copy that was made before the fork: parameter.detach().clone()\n";
+}
+
+void explain(const void* address) {
   for (const auto& guard : guards) {
     const auto* const texts = guard.load(std::memory_order_acquire);
     if (!texts) continue;
     for (const auto& guarded : *texts) {
       if (address < guarded.begin || address >= guarded.end) continue;
-      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, guarded.text.data(), guarded.text.size());
+      const auto& text = getpid() == guarded.process ? guarded.text : guarded.text_in_child;
+      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+      return;
     }
   }
-  // The write is made again, and meets who was there before.
-  sigaction(number, &action_before, nullptr);
+}
+
+// As the kernel would have called it.
+void call_handler_before(const struct sigaction& before, int number, siginfo_t* info, void* context) {
+  if (before.sa_flags & SA_RESETHAND) {
+    action_before.sa_handler = SIG_DFL;
+    action_before.sa_flags = 0;
+  }
+  pthread_sigmask(SIG_BLOCK, &before.sa_mask, nullptr);
+  if (before.sa_flags & SA_NODEFER) {
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, number);
+    pthread_sigmask(SIG_UNBLOCK, &own, nullptr);
+  }
+  if (before.sa_flags & SA_SIGINFO) {
+    before.sa_sigaction(number, info, context);
+  } else {
+    before.sa_handler(number);
+  }
+}
+
+void explain_and_pass_on(int number, siginfo_t* info, void* context) {
+  const bool is_sent = info->si_code <= 0;  // by kill or raise: there is no address
+  if (!is_sent) explain(info->si_addr);
+  const auto before = action_before;
+  const bool is_handled =
+      (before.sa_flags & SA_SIGINFO) || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
+  if (is_handled) {
+    call_handler_before(before, number, info, context);
+    return;
+  }
+  if (is_sent && before.sa_handler == SIG_IGN) return;
+  // An access is made again when this returns, and cannot be ignored; what was sent has to be sent again. It waits until then.
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(number, &standard, nullptr);
+  if (is_sent) raise(number);
 }
 
 void install_handler() {
@@ -62,8 +107,9 @@ void install_handler() {
 WriteGuard::WriteGuard(const std::vector<Range>& ranges) : place_(kMaxGuards) {
   auto texts = std::make_unique<GuardedTexts>();
   for (const auto& range : ranges) {
-    texts->push_back(
-        {range.begin, range.begin + range.num_bytes, range.text.empty() ? text_of(range.name) : range.text});
+    texts->push_back({range.begin, range.begin + range.num_bytes, getpid(),
+                      range.text.empty() ? text_of(range.name) : range.text,
+                      range.text_in_child.empty() ? text_in_child_of(range.name) : range.text_in_child});
   }
   install_handler();
   for (size_t i = 0; i < kMaxGuards; ++i) {

@@ -39,6 +39,13 @@ std::string write_text(size_t place, int owner) {
          "  hint: load and change parameters before the optimizer is made, or do without one_memory\n";
 }
 
+std::string child_text(size_t place) {
+  return "[cohort] error: a forked process has no parameter " + std::to_string(place) +
+         " of a ZeroRedundancyOptimizer with one_memory: the ranks of this host have it once, and not the processes "
+         "that they fork\n"
+         "  hint: give the child a copy that was made before the fork: parameter.detach().clone()\n";
+}
+
 }  // namespace
 
 bool SharedParameters::are_possible(const Group& group, c10::Device device) {
@@ -60,15 +67,16 @@ void SharedParameters::add(const std::vector<at::Tensor>& params,
   std::vector<fsdp::WriteGuard::Range> ranges;
   for (const auto& [i, offset] : places) {
     const int owner = owner_of(params[i]);
-    if (owner == group_->getRank()) continue;
-    ranges.push_back({memory.readable->data() + offset, shared_bytes(params[i]), {}, write_text(i, owner)});
+    const bool is_own = owner == group_->getRank();
+    const auto* const begin = (is_own ? memory.writable->data() : memory.readable->data()) + offset;
+    ranges.push_back({begin, shared_bytes(params[i]), {}, write_text(i, owner), child_text(i)});
   }
   const auto guard = std::make_shared<fsdp::WriteGuard>(ranges);
   for (const auto& [i, offset] : places) {
     const auto& param = params[i];
     known_.insert(param.unsafeGetTensorImpl());
     if (owner_of(param) == group_->getRank()) {
-      const auto shared = shared_like(param, memory.writable->data() + offset, {memory.writable});
+      const auto shared = shared_like(param, memory.writable->data() + offset, {memory.writable, guard});
       shared.copy_(param);
       param.set_data(shared);
     } else {

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <torch/nn.h>
 #include <torch/optim/sgd.h>
+#include <unistd.h>
 
 #include <iostream>
 
@@ -84,6 +87,66 @@ TEST(FullyShardErrors, WriteToAParameter) {
                 "this host, so that none may write it\n  hint: initialise and load parameters inside of "
                 "model->write(...), change them elementwise by the shards that model->parameters() gives, and "
                 "build optimizers on these\n"));
+}
+
+// Maps the page that a tensor begins in; ends the process if something is mapped there.
+char* take_page_of(const at::Tensor& tensor) {
+  const auto page = static_cast<uintptr_t>(getpagesize());
+  auto* const begin = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) / page * page);
+  auto* const taken =
+      mmap(begin, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (taken != begin) _exit(8);
+  return static_cast<char*>(taken);
+}
+
+// After a step of backward, so that there are gradients that others may be reading. Argument 0: what a forked child does.
+COHORT_WORKER(forks_with_sharded_parameters) {
+  init_process_group({.backend = "shm"});
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net);
+  model(test::batch_of(get_rank(), 0)).sum().backward();
+  const auto copy = net->second->weight.detach().clone();
+  const auto& what = test::worker_arguments().at(0);
+  const at::NoGradGuard no_grad;
+  const auto child = fork();
+  if (child == 0) {
+    double sum = 0;
+    if (what == "reads") sum = net->second->weight.sum().item<double>();
+    if (what == "steps") model->parameters()[2].add_(1);
+    if (what == "reads a copy") sum = copy.sum().item<double>();
+    if (what == "lets go") {
+      // What has taken the parameters' addresses meanwhile must not go with them.
+      char* const others[] = {take_page_of(net->second->weight), take_page_of(model->parameters()[2])};
+      model = nullptr;
+      net = nullptr;
+      for (auto* const other : others) sum += * other = 1;
+    }
+    if (what == "executes") execlp("true", "true", nullptr);
+    _exit(sum == 0 ? 9 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::cout << (WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status)) << std::flush;
+  REQUIRE(at::equal(net->second->weight, copy));
+  barrier();
+  destroy_process_group();
+}
+
+TEST(FullyShardErrors, ForkedChildrenHaveNoParametersMessage) {
+  const std::string text =
+      "[cohort] error: a forked process has no parameter 'second.weight': fully_shard keeps it once for all ranks of "
+      "this host, and not for processes that they fork\n  hint: give the child a copy that was made before the fork: "
+      "parameter.detach().clone()\n";
+  for (const std::string what : {"reads", "steps", "reads a copy", "lets go", "executes"}) {
+    SCOPED_TRACE(what);
+    const auto results = test::run_workers("forks_with_sharded_parameters", {.arguments = {what}});
+    results.expect_success();
+    const bool is_access = what == "reads" || what == "steps";
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(results[rank].output, is_access ? std::to_string(-SIGSEGV) : "0");
+      EXPECT_EQ(results[rank].errors.substr(0, text.size()), is_access ? text : "");
+    }
+  }
 }
 
 COHORT_WORKER(optimizes_the_modules_own_parameters) {
