@@ -98,6 +98,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/fsdp/full_tensor.h
     cohort/parallel/fsdp/fully_shard.h
     cohort/parallel/fsdp/group_settings.h
+    cohort/parallel/fsdp/memory_account.h
     cohort/parallel/fsdp/optimizer_state.h
     cohort/parallel/fsdp/options.h
     cohort/parallel/fsdp/pass_arguments.h

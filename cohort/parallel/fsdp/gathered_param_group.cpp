@@ -303,6 +303,25 @@ void GatheredParamGroup::drop_gathering() {
   }
 }
 
+GroupMemory GatheredParamGroup::memory() const {
+  GroupMemory memory;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const auto& item = items_[i];
+    const auto& lane = lanes_[item.lane];
+    auto& counted = memory.parameters.emplace_back();
+    if (item.storage.is_there()) counted.num_copy_bytes = item.whole.nbytes();
+    if (lane.own_part.defined()) {
+      const Cut part{{item.whole.numel()}, 0, part_group_->getSize()};
+      counted.num_copy_bytes += static_cast<size_t>(part.chunk()) * item.whole.itemsize();
+    }
+    counted.num_waiting_bytes = bytes_in({parameters_[i].full.grad(), item.accumulated});
+    const auto sums = kept_back_.find(reduce_dtype(item.lane));
+    if (sums == kept_back_.end() || !sums->second.defined() || !item.requires_grad) continue;
+    counted.num_waiting_bytes += static_cast<size_t>(item.cut.chunk()) * sums->second.itemsize();
+  }
+  return memory;
+}
+
 bool GatheredParamGroup::before_backward() {
   if (phase_ == Phase::kBeforeBackward) return false;
   phase_ = Phase::kBeforeBackward;

@@ -41,6 +41,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   void reduce_rest() override {}
   void abandon_forward() override;
   void reset() override;
+  GroupMemory memory() const override;
   void write(const Writer* write) override;
 
  private:

@@ -279,6 +279,7 @@ GradientPlace HostParamGroup::put(size_t index, Chunk& chunk) {
   const auto offset = grad_layout_.offsets[index];
   auto* const own_part = staging_.writable->data() + grad_layout_.num_bytes * static_cast<size_t>(rank_);
   std::memcpy(own_part + offset, data, grad.nbytes());
+  items_[index].was_staged = true;
   return {Area::kStaging, offset};
 }
 
@@ -439,6 +440,17 @@ void HostParamGroup::reset() {
     item.accumulated.reset();
   }
   begin_pass();
+}
+
+GroupMemory HostParamGroup::memory() const {
+  GroupMemory memory{.num_in_flight_bytes = num_bytes_in_flight_};
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const auto& item = items_[i];
+    const auto& full = parameters_[i].full;
+    memory.parameters.push_back({bytes_in({item.copy}), bytes_in({full.grad(), item.accumulated, item.sum})});
+    if (item.was_staged) memory.num_staging_bytes += full.numel() * c10::elementSize(item.grad_dtype);
+  }
+  return memory;
 }
 
 void HostParamGroup::write(const Writer* write) {

@@ -52,6 +52,7 @@ class HostParamGroup final : public ParamGroup {
   uint64_t num_passes() const override { return num_passes_; }
   void set_num_passes(uint64_t count) override { num_passes_ = count; }
   int64_t number() const override { return number_; }
+  GroupMemory memory() const override;
   void write(const Writer* write) override;
   Group meeting_group() const override { return world_size_ > 1 ? group_ : Group(); }
 
@@ -73,6 +74,7 @@ class HostParamGroup final : public ParamGroup {
     size_t chunk = 0;
     bool has_arrived = false;
     bool has_new_grad = false;  ///< of which hooks have not been told
+    bool was_staged = false;    ///< its part of the staging area has pages, once and for all
     bool requires_grad = false;
     /// Of the shard's gradient after the last sum, and how many sums nobody else has touched it since.
     uint32_t grad_version = 0;

@@ -68,9 +68,13 @@ bool with_state_type(const optim::Optimizer& optimizer, Fn fn) {
 
 }  // namespace
 
+bool is_known_kind(const optim::Optimizer& optimizer) {
+  return with_state_type(optimizer, [](auto) {});
+}
+
 void check_kind_of(const optim::Optimizer& optimizer) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      with_state_type(optimizer, [](auto) {}),
+      is_known_kind(optimizer),
       "only the state of SGD, Adam, AdamW, Adagrad and RMSprop can be put together from shards");
 }
 

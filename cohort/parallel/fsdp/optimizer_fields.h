@@ -16,6 +16,7 @@ struct OptimizerFields {
   std::array<at::Tensor, 3> tensors;
 };
 
+bool is_known_kind(const torch::optim::Optimizer& optimizer);
 /// Throws c10::NotImplementedError for other kinds.
 void check_kind_of(const torch::optim::Optimizer& optimizer);
 

@@ -4,8 +4,10 @@
 /// Thread-safety: one thread at a time; on accelerators backward calls from autograd's own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -15,6 +17,24 @@
 #include "cohort/parallel/fsdp/sharded_parameter.h"
 
 namespace cohort::fsdp {
+
+/// What a group holds on this rank beside its shards and their gradients, in bytes: see memory_account.h.
+struct GroupMemory {
+  struct Parameter {
+    size_t num_copy_bytes = 0;
+    size_t num_waiting_bytes = 0;
+  };
+  std::vector<Parameter> parameters;
+  size_t num_in_flight_bytes = 0;
+  size_t num_staging_bytes = 0;
+};
+
+/// Of those that are defined.
+inline size_t bytes_in(std::initializer_list<at::Tensor> tensors) {
+  size_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += tensor.defined() ? tensor.nbytes() : 0;
+  return bytes;
+}
 
 class ParamGroup {
  public:
@@ -68,6 +88,7 @@ class ParamGroup {
   /// has had an exception may have counted more than others.
   virtual uint64_t num_passes() const { return 0; }
   virtual void set_num_passes(uint64_t /*count*/) {}
+  virtual GroupMemory memory() const = 0;
   /// Collective. Rank 0 of the group calls `write` for every whole parameter; null on the others.
   virtual void write(const Writer* write) = 0;
 

@@ -307,6 +307,8 @@ std::vector<at::Tensor> Sharding::parameters() const {
 
 const std::vector<ShardedParameter>& Sharding::sharded_parameters() const { return group_->parameters(); }
 
+GroupMemory Sharding::memory() const { return group_->memory(); }
+
 GroupSettings& Sharding::settings() { return group_->settings(); }
 
 const GroupSettings& Sharding::settings() const { return group_->settings(); }

@@ -36,9 +36,15 @@
 #include "cohort/parallel/fsdp/options.h"
 #include "cohort/parallel/fsdp/sharded_parameter.h"
 
+namespace torch::optim {
+class Optimizer;
+}
+
 namespace cohort::fsdp {
 
 struct CommContext;
+struct GroupMemory;
+struct MemoryAccount;
 class ParamGroup;
 class RootPass;
 
@@ -129,6 +135,8 @@ class COHORT_API Sharding {
  private:
   friend class NoSync;
   friend class RootPass;
+  friend MemoryAccount memory_account(const Sharding& sharding, const torch::optim::Optimizer& optimizer);
+  GroupMemory memory() const;
   void join_root();
   at::Tensor prepared(const at::Tensor& input) const;
 
