@@ -6,6 +6,7 @@
 #include <cohort/mesh/device_mesh.h>
 #include <cohort/parallel/fsdp/full_tensor.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
+#include <cohort/parallel/fsdp/memory_account.h>
 #include <cohort/parallel/fsdp/optimizer_state.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <torch/nn/functional/loss.h>
@@ -17,8 +18,7 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <string>
-
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -94,6 +94,15 @@ void compute_fsdp_in_bfloat16() {
   loss.backward();
 }
 
+void count_memory() {
+  auto model = cohort::fully_shard(torch::nn::Linear(8, 4));
+  torch::optim::AdamW optimizer(model->parameters());
+  model(torch::randn({4, 8})).sum().backward();
+  optimizer.step();
+  const auto report = cohort::fsdp::memory_report(*model, optimizer);
+  if (cohort::get_rank() == 0) std::cout << report;
+}
+
 void shard_tensors() {
   auto weight = torch::randn({4, 8}).requires_grad_();
   cohort::fsdp::Sharding sharding({{"weight", weight}});
@@ -139,6 +148,7 @@ void run_fsdp() {
   gather_blocks();
   copy_over_hosts();
   compute_fsdp_in_bfloat16();
+  count_memory();
   shard_tensors();
   const auto path =
       (std::filesystem::temp_directory_path() / ("guide_fsdp_" + std::to_string(::getpid()) + ".safetensors")).string();

@@ -1,7 +1,8 @@
 // Trains eight square layers by AdamW, as fsdp_memory_test.py asks for: "alone" (one process with the batches of four ranks) or
 // "fully_shard" (a rank of four). The second argument: how many MiB of memory it may have beside what it has before there is a
-// model, or 0 for no limit (RLIMIT_DATA: private memory that can be written). Prints from rank 0 the mean loss of each step, and from
-// each rank how many KiB it has of all memory beside that, its part of shared memory among it: "held KIB". Run by `cohort run`.
+// model, or 0 for no limit (RLIMIT_DATA: private memory that can be written). Prints from rank 0 the mean loss of each step, and
+// from each rank how many KiB it has of all memory beside that, its part of shared memory among it: "held KIB". Run by `cohort
+// run`.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <sys/resource.h>
