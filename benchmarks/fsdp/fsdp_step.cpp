@@ -1,8 +1,8 @@
 // fsdp-step: a training step of fully_shard with the AdamW that --optimizer names, one thread per rank, and its parts, beside
 // the same ranks without any communication (the floor: each trains a model of its own), our DDP, and Python's FSDP2 on Gloo and
 // on backend cohort. Everybody has that optimizer, and the allocator that --allocator names; the default is the shared one, as
-// users of fully_shard should have it. "gathered" is fully_shard of each layer with one memory switched off, as Python's FSDP2 has
-// it. Before anything is timed, parameters after a step are compared. Then memory: PSS of all ranks after some steps, of one
+// users of fully_shard should have it. "gathered" is fully_shard of each layer with one memory switched off, as in Python's
+// FSDP2. Before anything is timed, parameters after a step are compared. Then memory: PSS of all ranks after some steps, of one
 // variant at a time; that of fully_shard also beside a formula of what there should be.
 #include <fmt/core.h>
 

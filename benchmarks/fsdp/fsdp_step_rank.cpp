@@ -1,6 +1,6 @@
 // One C++ rank of fsdp-step. Variants: "fsdp" (fully_shard), "gathered" (each layer of an MLP by fully_shard, parameters gathered
-// and let go although the ranks share memory), "ddp", "floor" (no communication at all: each rank trains its own model), all with
-// the AdamW that the argument after the backend names: "libtorch" or "fused". Commands: "copy VARIANT CASE" builds a case's module
+// and let go although the ranks share memory), "ddp", "floor" (no communication: each rank trains its own model), all with the
+// AdamW that the argument after the backend names: "libtorch" or "fused". Commands: "copy VARIANT CASE" builds a case's module
 // and data; "verify VARIANT" takes a step and answers with sums over all parameters afterwards; "run VARIANT.PART WARM STEPS"
 // takes whole steps and answers with the milliseconds per step that PART has taken: "step" all of it, "pass" forward, backward
 // and communication, "optimizer" the rest; "memory" answers with the MiB (PSS) of this process, "formula VARIANT" with those that
@@ -55,7 +55,7 @@ void draw_weights(const torch::nn::Module& module) {
   for (const auto& entry : module.named_parameters()) {
     auto parameter = entry.value();
     if (parameter.dim() > 1) {
-      const double bound = 1 / std::sqrt(static_cast<double>(parameter.numel() / parameter.size(0)));
+      const double bound = 1 / std::sqrt(static_cast<double>(parameter[0].numel()));
       parameter.uniform_(-bound, bound);
     } else {
       parameter.fill_(entry.key().ends_with("weight") ? 1.0 : 0.0);
