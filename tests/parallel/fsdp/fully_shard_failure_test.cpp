@@ -63,7 +63,7 @@ TEST_P(FullyShardKilled, OthersNameTheRank) {
                 MatchesRegex("\\[cohort\\] all_gather_single #[0-9]+ on group \"default_pg\" failed\n  rank " +
                              std::to_string(rank) +
                              " of 3 on [^ ]+, backend shm, 24 B int64\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) "
-                             "has ended\n  hint: [^\n]*\n"));
+                             "(was killed by signal 9 \\(SIGKILL\\)|has ended)\n  hint: [^\n]*\n"));
   }
 }
 
