@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -139,7 +140,8 @@ HostParamGroup::~HostParamGroup() {
       sched_yield();
     }
     if (in_flight.empty() || board_->have_all_read(i, num_passes_)) continue;
-    new std::vector<at::Tensor>(std::move(in_flight));  // rather lost than another tensor's while somebody reads it
+    // Rather lost than another tensor's while somebody reads it.
+    new (std::nothrow) std::vector<at::Tensor>(std::move(in_flight));
   }
 }
 

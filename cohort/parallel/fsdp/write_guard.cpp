@@ -116,7 +116,7 @@ WriteGuard::WriteGuard(const std::vector<Range>& ranges) : place_(kMaxGuards) {
     const GuardedTexts* free = nullptr;
     if (!guards[i].compare_exchange_strong(free, texts.get())) continue;
     place_ = i;
-    (void)texts.release();
+    [[maybe_unused]] const auto* const kept = texts.release();
     return;
   }
 }
