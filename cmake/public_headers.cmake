@@ -99,13 +99,16 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/fsdp/fully_shard.h
     cohort/parallel/fsdp/group_settings.h
     cohort/parallel/fsdp/memory_account.h
+    cohort/parallel/fsdp/module_sharding.h
     cohort/parallel/fsdp/optimizer_state.h
     cohort/parallel/fsdp/options.h
     cohort/parallel/fsdp/pass_arguments.h
+    cohort/parallel/fsdp/sharded_module.h
     cohort/parallel/fsdp/sharded_parameter.h
     cohort/parallel/fsdp/replicate.h
     cohort/parallel/fsdp/sharding.h
     cohort/parallel/fsdp/side_stream.h
+    cohort/parallel/fsdp/symm_mem_buffers.h
     cohort/parallel/module/gradient_hooks.h
     cohort/parallel/optim/average_parameters.h
     cohort/parallel/optim/fused_optimizers.h

@@ -14,6 +14,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 #include <unistd.h>
 
@@ -21,6 +22,8 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "guide.h"
@@ -59,6 +62,32 @@ void add_up_gradients() {
     model(torch::randn({4, 8})).sum().backward();
   }
   model(torch::randn({4, 8})).sum().backward();  // the sum of both is averaged here
+}
+
+void shard_together() {
+  const cohort::fsdp::Options options{.one_memory = false};
+  const torch::nn::LayerNormOptions layer_norm({8});
+  auto [norm, head] =
+      cohort::fully_shard(std::tuple(torch::nn::LayerNorm(layer_norm), torch::nn::Linear(8, 2)), options);
+  struct Net : torch::nn::Module {
+    Net(cohort::FullySharded<torch::nn::LayerNormImpl> first, cohort::FullySharded<torch::nn::LinearImpl> last)
+        : norm(std::move(first)), head(std::move(last)) {
+      register_module("norm", norm.ptr());
+      register_module("head", head.ptr());
+    }
+    at::Tensor forward(at::Tensor x) { return head(norm(x)); }
+    cohort::FullySharded<torch::nn::LayerNormImpl> norm;
+    cohort::FullySharded<torch::nn::LinearImpl> head;
+  };
+  auto model = cohort::fully_shard(std::make_shared<Net>(norm, head), options);
+  model(torch::randn({4, 8})).sum().backward();
+}
+
+void name_axes() {
+  const auto mesh = cohort::init_device_mesh("cpu", {1, 1, 2}, {"outer", "tp", "inner"});
+  const cohort::fsdp::DataParallelMeshDims axes{.shard = {"inner"}, .replicate = {"outer"}};
+  auto model = cohort::fully_shard(torch::nn::Linear(8, 4), {.mesh = mesh, .dp_mesh_dims = axes});
+  model(torch::randn({4, 8})).sum().backward();
 }
 
 void gather_blocks() {
@@ -146,6 +175,8 @@ void run_fsdp() {
   write_parameters();
   add_up_gradients();
   gather_blocks();
+  shard_together();
+  name_axes();
   copy_over_hosts();
   compute_fsdp_in_bfloat16();
   count_memory();

@@ -47,7 +47,7 @@ PAGES = {
         "parallel/activation/saved_tensor_hooks.h"]),
     "fsdp": ("examples/guide/fsdp.cpp", [
         "parallel/fsdp/full_tensor.h", "parallel/fsdp/fully_shard.h", "parallel/fsdp/optimizer_state.h", "parallel/fsdp/options.h",
-        "parallel/fsdp/sharding.h"]),
+        "parallel/fsdp/sharded_module.h", "parallel/fsdp/sharding.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }
@@ -70,7 +70,7 @@ def stands_in(block, source):
 def names_in(header):
     """What users can call, construct or set: functions, classes with their methods, and the fields of structs that hold options."""
     text = (ROOT / "cohort" / header).read_text()
-    text = re.sub(r"(?s)namespace detail \{.*?\}  // namespace detail", "", text)
+    text = re.sub(r"(?s)namespace (?:\w+::)*detail \{.*?\}  // namespace (?:\w+::)*detail", "", text)
     text = re.sub(r"//.*", "", text)
     names = set(re.findall(r"(?:COHORT_API|^inline)\s+(?!\()[\w:<>,&* \n]*?\b(\w+)\(", text, re.M))
     for name, body in re.findall(r"(?ms)^class (?:COHORT_API )?(\w+)[^;{]*\{\n(.*?)^\};", text):

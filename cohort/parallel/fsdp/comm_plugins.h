@@ -6,12 +6,14 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <utility>
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
+#include "cohort/parallel/fsdp/symm_mem_buffers.h"
 
 namespace cohort::fsdp {
 
@@ -48,6 +50,19 @@ class ProcessGroupAlloc final : public Base {
 
  private:
   Group group_;
+};
+
+/// With memory that the ranks of the group know of each other.
+template <class Base>
+class SymmMemAlloc final : public Base {
+ public:
+  SymmMemAlloc(const Group& group, c10::Device device) : buffers_(group, device) {}
+  at::Tensor allocate(int64_t num_elements, const at::TensorOptions& options) override {
+    return buffers_.allocate(num_elements, options);
+  }
+
+ private:
+  SymmMemBuffers buffers_;
 };
 
 }  // namespace cohort::fsdp

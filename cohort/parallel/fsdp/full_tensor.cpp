@@ -16,8 +16,10 @@ std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model)
   const auto add = [&](const torch::nn::Module& module) {
     auto* const sharded = dynamic_cast<ShardedModule*>(const_cast<torch::nn::Module*>(&module));
     if (!sharded) return;
-    for (const auto& parameter : sharded->sharding().sharded_parameters()) {
-      known.emplace(parameter.full.unsafeGetTensorImpl(), parameter);
+    for (const auto& sharding : sharded->shardings()) {
+      for (const auto& parameter : sharding->sharded_parameters()) {
+        known.emplace(parameter.full.unsafeGetTensorImpl(), parameter);
+      }
     }
   };
   add(model);

@@ -28,100 +28,23 @@
 /// Collective: construction, forward, backward, unshard(), write(). Thread-safety: as torch::nn::Module.
 #pragma once
 
-#include <c10/core/Event.h>
-#include <c10/core/Stream.h>
 #include <torch/nn/module.h>
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "cohort/parallel/fsdp/pass_arguments.h"
-#include "cohort/parallel/fsdp/sharding.h"
+#include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/module/signature.h"
 #include "cohort/parallel/module/wrapper_base.h"
 
 namespace cohort {
 
 namespace fsdp {
-
-/// What an outer module finds inner ones by, whatever the type of their modules.
-class COHORT_API ShardedModule {
- public:
-  /// Shards what `module` has and inner ones of it have not. `module` must outlive this.
-  ShardedModule(torch::nn::Module& module, const Options& options);
-  virtual ~ShardedModule();
-
-  Sharding& sharding() { return sharding_; }
-
-  /// By its own name each of the module's parameters, once: as this rank's shard, if it has been sharded.
-  torch::OrderedDict<std::string, at::Tensor> named_shards(bool recurse) const;
-
-  // As the functions of FSDPModule with these names; see group_settings.h and sharding.h. `recurse`: nested ones, too.
-  void set_requires_gradient_sync(bool value, bool recurse = true);
-  void set_requires_all_reduce(bool value, bool recurse = true);
-  void set_reshard_after_forward(bool value, bool recurse = true);
-  void set_reshard_after_backward(bool value, bool recurse = true);
-  void set_reduce_scatter_unused_params(bool value, bool recurse = true);
-  void set_separate_reduce_scatter_group(bool enable = true, bool recurse = true);
-  void set_reduce_scatter_max_input_buffers(int max_input_buffers) {
-    sharding_.set_reduce_scatter_max_input_buffers(max_input_buffers);
-  }
-  void set_gradient_divide_factor(double factor) { sharding_.set_gradient_divide_factor(factor); }
-  void set_force_sum_reduction_for_comms(bool enable) { settings().force_sum_reduction_for_comms = enable; }
-  void set_unshard_in_backward(bool value) { settings().unshard_in_backward = value; }
-  /// Throws c10::ValueError for a stream where there are replicas: their all-reduce has one; and in one memory, where sums have
-  /// a way of their own.
-  void set_all_reduce_hook(std::function<void(const at::Tensor& reduce_output)> hook,
-                           std::optional<c10::Stream> stream = std::nullopt);
-  /// Throw c10::ValueError for null. In one memory there is nothing to gather; for reductions it is an error.
-  void set_custom_all_gather(std::shared_ptr<AllGather> comm);
-  void set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm);
-  void set_allocate_memory_from_process_group_for_comm(bool enable);
-  void set_modules_to_forward_prefetch(const std::vector<ShardedModule*>& modules);
-  void set_modules_to_backward_prefetch(const std::vector<ShardedModule*>& modules);
-  void set_is_last_backward(bool value) { sharding_.set_is_last_backward(value); }
-  void set_post_optim_event(c10::Event event) { sharding_.set_post_optim_event(std::move(event)); }
-  void reset_iter_state() { sharding_.reset_iter_state(); }
-  /// Not of nested ones.
-  UnshardHandle unshard(bool async_op = false) { return sharding_.unshard(async_op); }
-  void reshard() { sharding_.reshard(); }
-  /// Sharding::write, nested ones included, by the names that the parameters have here.
-  void write(const Writer& writer);
-
- private:
-  friend class NoSync;
-  std::vector<Sharding*> nested() const;
-  /// Nested ones, if asked for, and this one.
-  std::vector<Sharding*> shardings(bool recurse);
-  GroupSettings& settings() { return sharding_.settings(); }
-
-  torch::nn::Module& module_;
-  Sharding sharding_;
-};
-
-/// As share_comm_ctx of PyTorch: several roots, such as the stages of a pipeline, share streams. Before their first forward.
-COHORT_API void share_comm_ctx(const std::vector<ShardedModule*>& modules);
-
-/// While it lives, backward leaves gradients whole and on their rank. Afterwards all is as it was before.
-class COHORT_API NoSync {
- public:
-  explicit NoSync(ShardedModule& module);
-  NoSync(const NoSync&) = delete;
-  NoSync& operator=(const NoSync&) = delete;
-  ~NoSync();
-
- private:
-  struct Before {
-    std::weak_ptr<ParamGroup> group;
-    bool requires_gradient_sync;
-    bool requires_all_reduce;
-  };
-  std::vector<Before> before_;
-};
 
 namespace detail {
 
@@ -131,6 +54,8 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
  public:
   ShardedNet(std::shared_ptr<Net> net, const Options& options)
       : parallel::WrapperBase<Net>("FullySharded", std::move(net)), ShardedModule(this->module(), options) {}
+  ShardedNet(std::shared_ptr<Net> net, ModuleShare share)
+      : parallel::WrapperBase<Net>("FullySharded", std::move(net)), ShardedModule(this->module(), std::move(share)) {}
 
   /// For optimizers: this rank's shards, each once, and what fully_shard was told to ignore.
   std::vector<at::Tensor> parameters(bool recurse = true) const { return this->named_parameters(recurse).values(); }
@@ -166,12 +91,12 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
   template <class Function, class... Arguments>
   auto run(Function function, Arguments&&... arguments) {
     using Result = std::decay_t<decltype(function(std::forward<Arguments>(arguments)...))>;
-    auto pass = this->sharding().forward();
+    ModuleForward pass(this->share());
     const auto exchange = [&](std::vector<at::Tensor> tensors) { return pass.inputs(std::move(tensors)); };
     if constexpr (std::is_void_v<Result>) {
       with_exchanged_tensors(function, exchange, std::forward<Arguments>(arguments)...);
     } else {
-      const bool is_plain = !this->sharding().follows_passes() && !this->sharding().mp_policy().param_dtype;
+      const bool is_plain = !this->share().sharding->follows_passes() && !this->sharding().mp_policy().param_dtype;
       if (is_plain) return cast(Result(function(std::forward<Arguments>(arguments)...)));
       Result result = with_exchanged_tensors(function, exchange, std::forward<Arguments>(arguments)...);
       std::vector<at::Tensor> outputs;
@@ -212,6 +137,9 @@ class FullySharded : public parallel::WrapperHolder<FullyShardedImpl<Net, Signat
   /// Throws c10::ValueError for a module that no std::shared_ptr owns.
   explicit FullySharded(std::type_identity_t<Net>& net, const fsdp::Options& options = {})
       : FullySharded(parallel::owner_of(net, "FullySharded"), options) {}
+  /// One of several modules whose parameters have been sharded together.
+  FullySharded(std::shared_ptr<Net> net, fsdp::ModuleShare share)
+      : Holder(std::make_shared<Impl>(std::move(net), std::move(share))) {}
   template <class Wrapped>
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit FullySharded(const Wrapped& holder, const fsdp::Options& options = {})
@@ -222,17 +150,79 @@ class FullySharded : public parallel::WrapperHolder<FullyShardedImpl<Net, Signat
 template <class Net>
 FullySharded(std::shared_ptr<Net>, fsdp::Options = {}) -> FullySharded<Net>;
 template <class Net>
+FullySharded(std::shared_ptr<Net>, fsdp::ModuleShare) -> FullySharded<Net>;
+template <class Net>
 requires std::is_base_of_v<torch::nn::Module, Net> FullySharded(Net&, fsdp::Options = {})
 ->FullySharded<Net>;
 template <class Wrapped>
 requires requires { typename Wrapped::ContainedType; }
 FullySharded(const Wrapped&, fsdp::Options = {})->FullySharded<typename Wrapped::ContainedType>;
 
+namespace fsdp::detail {
+
+template <class Net>
+auto pointer_to(Net& net) {
+  if constexpr (std::is_base_of_v<torch::nn::Module, Net>) {
+    return parallel::owner_of(net, "FullySharded");
+  } else if constexpr (requires { net.ptr(); }) {
+    return net.ptr();
+  } else {
+    return net;
+  }
+}
+
+inline std::shared_ptr<ModuleSharding> shard_together(const std::vector<torch::nn::Module*>& modules,
+                                                      const Options& options) {
+  return std::make_shared<ModuleSharding>(modules, options);
+}
+
+template <class List>
+auto wrap_list(const List& nets, const Options& options) {
+  std::vector<torch::nn::Module*> modules;
+  for (const auto& net : nets) modules.push_back(&*pointer_to(net));
+  const auto sharding = shard_together(modules, options);
+  std::vector<decltype(FullySharded(pointer_to(nets.front()), ModuleShare()))> result;
+  for (const auto& net : nets) result.emplace_back(pointer_to(net), ModuleShare{sharding, result.size()});
+  return result;
+}
+template <class... Nets>
+auto wrap_tuple(const std::tuple<Nets...>& nets, const Options& options) {
+  return std::apply(
+      [&](const auto&... each) {
+        const auto sharding = shard_together({&*pointer_to(each)...}, options);
+        size_t module = 0;
+        return std::tuple{FullySharded(pointer_to(each), ModuleShare{sharding, module++})...};
+      },
+      nets);
+}
+
+template <class T>
+struct IsTuple : std::false_type {};
+template <class... Each>
+struct IsTuple<std::tuple<Each...>> : std::true_type {};
+template <class T>
+struct IsList : std::false_type {};
+template <class Each>
+struct IsList<std::vector<Each>> : std::true_type {};
+
+}  // namespace fsdp::detail
+
 /// As PyTorch's, but that it returns the wrapper: C++ modules have no hooks. `net`: a holder, a module that a std::shared_ptr
-/// owns, or that std::shared_ptr.
+/// owns, or that std::shared_ptr. A std::vector or std::tuple of holders or pointers: modules whose parameters make one group,
+/// which is gathered before the first of them runs, and let go after the last; none of them can be the root. Returns the wrapper,
+/// or as many of them.
+///
+///     auto [norm, head] = cohort::fully_shard(std::tuple(layer_norm, linear));
 template <class Net>
 auto fully_shard(Net&& net, const fsdp::Options& options = {}) {
-  return FullySharded(std::forward<Net>(net), options);
+  using T = std::remove_cvref_t<Net>;
+  if constexpr (fsdp::detail::IsTuple<T>::value) {
+    return fsdp::detail::wrap_tuple(net, options);
+  } else if constexpr (fsdp::detail::IsList<T>::value) {
+    return fsdp::detail::wrap_list(net, options);
+  } else {
+    return FullySharded(std::forward<Net>(net), options);
+  }
 }
 
 }  // namespace cohort

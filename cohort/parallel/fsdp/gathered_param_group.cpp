@@ -12,6 +12,7 @@
 #include "cohort/base/log.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/fsdp/in_autograd.h"
+#include "cohort/parallel/fsdp/mesh_groups.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -32,20 +33,6 @@ at::Tensor part_of(const at::Tensor& tensor, int64_t begin, int64_t count) {
 c10::ScalarType gather_dtype(const at::Tensor& tensor, const Options& options) {
   return tensor.is_floating_point() ? options.mp_policy.param_dtype.value_or(tensor.scalar_type())
                                     : tensor.scalar_type();
-}
-
-int64_t checked_dim(const NamedParameter& parameter, int world_size, const Options& options) {
-  if (!options.shard_placement_fn) return 0;
-  const auto placement = options.shard_placement_fn(parameter.tensor);
-  if (!placement) return 0;
-  const auto ndim = parameter.tensor.dim();
-  const auto dim = placement->dim < 0 ? placement->dim + ndim : placement->dim;
-  TORCH_CHECK_VALUE(0 <= dim && dim < ndim, "shard_placement_fn says Shard(", placement->dim, ") of parameter '",
-                    parameter.name, "', which has ", ndim, " dimensions");
-  TORCH_CHECK_NOT_IMPLEMENTED(dim == 0 || parameter.tensor.size(dim) % world_size == 0,
-                              "FSDP does not support uneven sharding on dim ", dim, ": ", parameter.tensor.sizes(),
-                              " (world size: ", world_size, ")");
-  return dim;
 }
 
 }  // namespace
@@ -91,7 +78,7 @@ void GatheredParamGroup::split_after_forward(int num_ranks) {
 
 void GatheredParamGroup::add(const NamedParameter& parameter, const Options& options) {
   const auto sizes = parameter.tensor.sizes().vec();
-  Cut cut{sizes, checked_dim(parameter, world_size_, options), world_size_};
+  Cut cut{sizes, shard_dim(parameter, world_size_, options), world_size_};
   const auto dtype = gather_dtype(parameter.tensor, options);
   auto whole = at::empty(sizes, at::TensorOptions(dtype).device(device_));
   UnshardedStorage storage(whole, access_message(parameter.name));
@@ -207,9 +194,11 @@ bool GatheredParamGroup::reshards_after_forward() const {
   return !is_root_ || !at::GradMode::is_enabled();  // no backward pass will need it first
 }
 
+void GatheredParamGroup::after_module() { was_used_ = was_used_ || at::GradMode::is_enabled(); }
+
 void GatheredParamGroup::after_forward() {
   if (is_in_autograd()) return;
-  was_used_ = was_used_ || at::GradMode::is_enabled();
+  after_module();
   reshard();
   phase_ = Phase::kIdle;
 }
@@ -335,7 +324,7 @@ void GatheredParamGroup::after_backward() {
   phase_ = Phase::kAfterBackward;
   if (++num_done_ >= num_expected_) {
     finish_pass();
-  } else if (settings_.reshard_after_backward) {
+  } else if (settings_.reshard_after_backward && modules_to_run_.num_modules() == 1) {
     let_go();
   }
 }

@@ -32,6 +32,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   void before_forward() override;
   void expect_backward() override { ++num_expected_; }
   void after_forward() override;
+  void after_module() override;
   void unshard(bool in_backward) override;
   void wait_for_unshard() override;
   void reshard() override;

@@ -34,10 +34,13 @@ size_t bytes_of_state(const torch::optim::Optimizer& optimizer, const at::Tensor
 // Each once.
 std::vector<const Sharding*> shardings_in(const torch::nn::Module& model) {
   std::vector<const Sharding*> result;
-  std::unordered_set<const torch::nn::Module*> seen;
+  std::unordered_set<const Sharding*> seen;
   const auto add = [&](const torch::nn::Module& module) {
-    auto* const sharded = dynamic_cast<ShardedModule*>(const_cast<torch::nn::Module*>(&module));
-    if (sharded && seen.insert(&module).second) result.push_back(&sharded->sharding());
+    const auto* const sharded = dynamic_cast<const ShardedModule*>(&module);
+    if (!sharded) return;
+    for (const auto& sharding : sharded->shardings()) {
+      if (seen.insert(sharding.get()).second) result.push_back(sharding.get());
+    }
   };
   add(model);
   for (const auto& module : model.modules(/*include_self=*/false)) add(*module);

@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,12 +44,32 @@ inline OffloadPolicy CPUOffloadPolicy(bool pin_memory = true) { return {true, pi
 /// ranks share them out anew in groups of that many neighbours.
 using ReshardAfterForward = std::variant<bool, int>;
 
-/// Along which dimension a parameter is sharded; nothing: 0. Any other one must be divisible by the number of ranks.
-using ShardPlacementFn = std::function<std::optional<Shard>(const at::Tensor& parameter)>;
+/// Which axes of a mesh are data parallel, by their names; of the others, such as that of tensor parallelism, each rank has one
+/// place. Several names are flattened into one axis, in the mesh's order. At least one list must have a name.
+struct DataParallelMeshDims {
+  std::vector<std::string> shard = {};      ///< along these the ranks share parameters; none: each rank has all
+  std::vector<std::string> replicate = {};  ///< along these are copies
+};
+
+/// How one parameter is sharded, and among whom.
+struct ShardPlacementResult {
+  // Implicit on purpose: what a ShardPlacementFn returns.
+  ShardPlacementResult(std::nullopt_t = std::nullopt) {}
+  ShardPlacementResult(Shard placement) : placement(placement) {}
+  ShardPlacementResult(std::optional<Shard> placement) : placement(placement) {}
+  ShardPlacementResult(std::optional<Shard> placement, DeviceMesh mesh) : placement(placement), mesh(std::move(mesh)) {}
+
+  /// Along which dimension; absent: 0. Any other one must be divisible by the number of ranks.
+  std::optional<Shard> placement = {};
+  /// As Options::mesh, of one or two dimensions; absent: that one. The parameters of each mesh are a group of their own.
+  std::optional<DeviceMesh> mesh = {};
+};
+/// The same on all ranks.
+using ShardPlacementFn = std::function<ShardPlacementResult(const at::Tensor& parameter)>;
 
 struct Options {
   /// Of one dimension: the ranks that share the parameters. Of two: the second one those, the first one the replicas of that
-  /// (HSDP). Absent: those of `process_group`.
+  /// (HSDP). Absent: those of `process_group`. With `dp_mesh_dims` of any number.
   std::optional<DeviceMesh> mesh = {};
   /// The ranks that share the parameters; null: all.
   Group process_group = {};
@@ -58,6 +80,8 @@ struct Options {
   OffloadPolicy offload_policy = {};
   /// Parameters that stay whole on every rank, and whose gradients are not reduced.
   std::vector<at::Tensor> ignored_params = {};
+  /// The axes of `mesh` to take, which must have names.
+  std::optional<DataParallelMeshDims> dp_mesh_dims = {};
   /// Where all ranks of a group share memory, the whole parameters are there once, and nothing is gathered. False: they are
   /// gathered and let go there, too, as on ranks that share none.
   bool one_memory = true;

@@ -14,6 +14,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/fsdp/comm_context.h"
 #include "cohort/parallel/fsdp/group_settings.h"
+#include "cohort/parallel/fsdp/modules_to_run.h"
 #include "cohort/parallel/fsdp/sharded_parameter.h"
 
 namespace cohort::fsdp {
@@ -43,6 +44,8 @@ class ParamGroup {
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
   GroupSettings& settings() { return settings_; }
   const GroupSettings& settings() const { return settings_; }
+  /// Of those whose parameters it has.
+  ModulesToRun& modules_to_run() { return modules_to_run_; }
 
   /// Called for every gradient that a backward pass brings, before anything else is done with it. Only of groups that meet.
   void set_on_gradient(std::function<void()> on_gradient) { on_gradient_ = std::move(on_gradient); }
@@ -63,6 +66,8 @@ class ParamGroup {
   /// In a forward pass that backward will follow: its inputs will be told of.
   virtual void expect_backward() {}
   virtual void after_forward() {}
+  /// One of its modules has run, and others may follow.
+  virtual void after_module() {}
   /// Begins to fetch the whole parameters; before_forward or before_backward will wait. `in_backward`: for a backward pass.
   virtual void unshard(bool /*in_backward*/) {}
   virtual void wait_for_unshard() {}
@@ -96,6 +101,7 @@ class ParamGroup {
   std::vector<ShardedParameter> parameters_;
   std::function<void()> on_gradient_;
   GroupSettings settings_;
+  ModulesToRun modules_to_run_;
 };
 
 }  // namespace cohort::fsdp

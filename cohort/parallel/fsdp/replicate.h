@@ -13,6 +13,7 @@ namespace cohort {
 namespace fsdp {
 
 /// The mesh of two dimensions on which each rank of options.mesh, or of its group, has all parameters: (number of ranks, 1).
+/// With options.dp_mesh_dims, which must name no axis to shard along (c10::ValueError), of the ranks along its axes.
 /// `device_type`: of a mesh that is made here.
 COHORT_API DeviceMesh replica_mesh(const Options& options, const std::string& device_type = "cpu");
 /// Of a module's first parameter that is on a device.
@@ -21,7 +22,7 @@ COHORT_API std::string device_type_of(const torch::nn::Module& module);
 }  // namespace fsdp
 
 /// As PyTorch's replicate: data parallelism by the same machinery, with its options and switches. Each rank has all parameters,
-/// and gradients are averaged. `options.mesh`: of one dimension. Collective.
+/// and gradients are averaged. `options.mesh`: of one dimension, or with options.dp_mesh_dims. Collective.
 template <class Net>
 auto replicate(Net&& net, fsdp::Options options = {}) {
   if constexpr (std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Net>>) {
@@ -30,6 +31,7 @@ auto replicate(Net&& net, fsdp::Options options = {}) {
     options.mesh = fsdp::replica_mesh(options, fsdp::device_type_of(*net));
   }
   options.process_group = {};
+  options.dp_mesh_dims = {};
   return FullySharded(std::forward<Net>(net), options);
 }
 

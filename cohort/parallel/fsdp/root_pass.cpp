@@ -40,7 +40,10 @@ void RootPass::reset() {
   is_in_backward_ = was_thrown_ = is_broken_ = false;
   needs_meeting_ = true;  // not all ranks may have come so far
   forward_order_.clear();
-  for (auto* const group : groups_) group->reset();
+  for (auto* const group : groups_) {
+    group->modules_to_run().close();
+    group->reset();
+  }
 }
 
 // What activation checkpointing computes again in the middle of backward is no new pass.
@@ -66,6 +69,15 @@ void RootPass::begin_forward() {
 void RootPass::end_forward(bool was_thrown) {
   // Inside of another pass somebody may catch it; in backward, checkpointing ends what it computes again by an exception.
   if (--depth_ == 0 && !is_in_autograd()) was_thrown_ = was_thrown_ || was_thrown;
+}
+
+void RootPass::end_modules() {
+  for (auto* const group : groups_) {
+    if (!group->modules_to_run().is_open()) continue;
+    group->modules_to_run().close();
+    group->after_forward();
+    record(*group);
+  }
 }
 
 void RootPass::record(ParamGroup& group) {

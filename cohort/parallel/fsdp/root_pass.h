@@ -32,6 +32,8 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   void begin_forward();
   /// `was_thrown`: by an exception, so that the next pass begins anew.
   void end_forward(bool was_thrown);
+  /// Ends the forward passes of groups some of whose modules have not run: none will follow.
+  void end_modules();
   /// A forward pass of `group` is over that backward will follow.
   void record(ParamGroup& group);
 

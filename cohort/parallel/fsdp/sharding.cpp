@@ -16,9 +16,11 @@
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/watch/unwrapped_training.h"
+#include "cohort/parallel/fsdp/agreement.h"
 #include "cohort/parallel/fsdp/gathered_param_group.h"
 #include "cohort/parallel/fsdp/host_param_group.h"
 #include "cohort/parallel/fsdp/in_autograd.h"
+#include "cohort/parallel/fsdp/mesh_groups.h"
 #include "cohort/parallel/fsdp/pass_anchor.h"
 #include "cohort/parallel/fsdp/root_pass.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -53,22 +55,6 @@ void check(const NamedParameter& parameter) {
                     "shard the modules that share it by one call, in the same FSDP group.");
 }
 
-struct Groups {
-  Group shards;
-  Group replicas;  ///< null: there are none
-};
-
-Groups groups_of(const Options& options) {
-  if (!options.mesh) return {options.process_group ? options.process_group : default_group(), {}};
-  const auto& mesh = *options.mesh;
-  TORCH_CHECK_VALUE(!options.process_group, "fully_shard takes a mesh or a process group, not both");
-  TORCH_CHECK_VALUE(mesh.ndim() == 1 || mesh.ndim() == 2, "fully_shard expects a 1D or 2D DeviceMesh but got ",
-                    mesh.to_string());
-  if (mesh.ndim() == 1) return {mesh.group(0), {}};
-  TORCH_CHECK(!mesh.axis_names().empty(), "Please init the 2D mesh for HSDP with axis_names specified");
-  return {mesh.group(1), mesh.group(0)};
-}
-
 c10::Device device_of(const std::vector<NamedParameter>& parameters, const Options& options) {
   std::optional<c10::Device> device;
   if (options.mesh) {
@@ -85,18 +71,16 @@ c10::Device device_of(const std::vector<NamedParameter>& parameters, const Optio
   return device.value_or(c10::Device(c10::kCPU));
 }
 
-bool is_cut_otherwise(const std::vector<NamedParameter>& parameters, const Options& options) {
-  if (!options.shard_placement_fn) return false;
-  return std::any_of(parameters.begin(), parameters.end(), [&](const NamedParameter& parameter) {
-    const auto placement = options.shard_placement_fn(parameter.tensor);
-    return placement && placement->dim != 0 && placement->dim != -parameter.tensor.dim();
-  });
+bool is_cut_otherwise(const std::vector<NamedParameter>& parameters, const MeshGroups& groups, const Options& options) {
+  const auto num_ranks = groups.shards->getSize();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [&](const NamedParameter& parameter) { return shard_dim(parameter, num_ranks, options) != 0; });
 }
 
-bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device device, const Groups& groups,
+bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device device, const MeshGroups& groups,
                      const Options& options) {
   return options.one_memory && device.is_cpu() && comm::has_shared_memory(groups.shards) &&
-         !is_cut_otherwise(parameters, options);
+         !is_cut_otherwise(parameters, groups, options);
 }
 
 // Of all replicas, or of none.
@@ -108,7 +92,7 @@ bool is_so_on_all(bool value, const Group& group) {
 }
 
 std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parameters,
-                                       const std::shared_ptr<CommContext>& context, const Groups& groups,
+                                       const std::shared_ptr<CommContext>& context, const MeshGroups& groups,
                                        const Options& options) {
   if (options.offload_policy.offloads_to_cpu && context->device.is_cpu()) {
     base::warn_once("CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
@@ -119,38 +103,47 @@ std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parame
   return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, context, options);
 }
 
-std::string describe_parameter(const NamedParameter& parameter) {
-  return fmt::format("{} {} [{}]{}", parameter.name, c10::toString(parameter.tensor.scalar_type()),
-                     fmt::join(parameter.tensor.sizes().vec(), ", "),
-                     parameter.tensor.requires_grad() ? "" : " frozen");
+std::string in_words(const std::optional<c10::ScalarType>& dtype) { return dtype ? c10::toString(*dtype) : "not set"; }
+
+std::string in_words(const std::optional<ReshardAfterForward>& rule) {
+  if (!rule) return "not set";
+  const auto* const is_on = std::get_if<bool>(&*rule);
+  return is_on ? fmt::format("{}", *is_on) : fmt::format("{}", std::get<int>(*rule));
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  size_t begin = 0;
-  for (auto end = text.find('\n'); end != std::string::npos; begin = end + 1, end = text.find('\n', begin)) {
-    lines.push_back(text.substr(begin, end - begin));
-  }
-  return lines;
+std::string in_words(const NamedParameter& parameter, const MeshGroups& groups, const Options& options) {
+  const auto dim = shard_dim(parameter, groups.shards->getSize(), options);
+  return fmt::format("{} {} [{}]{}{}", parameter.name, c10::toString(parameter.tensor.scalar_type()),
+                     fmt::join(parameter.tensor.sizes().vec(), ", "), parameter.tensor.requires_grad() ? "" : " frozen",
+                     dim == 0 ? "" : fmt::format(" cut along dimension {}", dim));
 }
 
-// Every rank finds the same first difference.
-void check_equal_on_all_ranks(const std::vector<NamedParameter>& parameters, const Group& group) {
-  if (group->getSize() == 1) return;
-  std::string own;
-  for (const auto& parameter : parameters) own += describe_parameter(parameter) + "\n";
-  std::vector<c10::IValue> all(static_cast<size_t>(group->getSize()));
-  all_gather_object(all, c10::IValue(own), {.group = group});
-  const auto first = lines_of(all.front().toStringRef());
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    const auto lines = lines_of(all[rank].toStringRef());
-    for (size_t i = 0; i < std::max(lines.size(), first.size()); ++i) {
-      const auto ours = i < first.size() ? first[i] : "nothing";
-      const auto theirs = i < lines.size() ? lines[i] : "nothing";
-      TORCH_CHECK(ours == theirs, "fully_shard: the ranks' parameters differ: parameter ", i, " is ", ours,
-                  " on rank 0, but ", theirs, " on rank ", rank);
-    }
+// What must be the same on all ranks.
+Facts facts_of(const std::vector<NamedParameter>& parameters, c10::Device device, const MeshGroups& groups,
+               const Options& options, const ModulesOfCall& modules) {
+  const auto& policy = options.mp_policy;
+  Facts facts = {
+      {"the mesh", fmt::format("{} x {}", groups.replicas ? groups.replicas->getSize() : 1, groups.shards->getSize())},
+      {"the device type", c10::DeviceTypeName(device.type(), /*lower_case=*/true)},
+      {"param_dtype", in_words(policy.param_dtype)},
+      {"reduce_dtype", in_words(policy.reduce_dtype)},
+      {"output_dtype", in_words(policy.output_dtype)},
+      {"reshard_after_forward", in_words(options.reshard_after_forward)},
+      {"one_memory", fmt::format("{}", options.one_memory)},
+      {"the number of modules", fmt::format("{}", std::max<size_t>(modules.names.size(), 1))},
+      {"the number of meshes", fmt::format("{}", modules.num_meshes)},
+  };
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    facts.push_back({fmt::format("parameter {}", i), in_words(parameters[i], groups, options)});
   }
+  return facts;
+}
+
+void check_mesh(const NamedParameter& parameter, const MeshGroups& groups, const Options& options) {
+  if (!options.shard_placement_fn) return;
+  const auto mesh = options.shard_placement_fn(parameter.tensor).mesh;
+  TORCH_CHECK_VALUE(!mesh || groups_of(*mesh) == groups, "shard_placement_fn gives parameter '", parameter.name,
+                    "' another mesh than this Sharding has: make one Sharding for each mesh");
 }
 
 std::string first_of(const std::string& text, const Group& group) {
@@ -162,22 +155,35 @@ std::string first_of(const std::string& text, const Group& group) {
 }  // namespace
 
 void UnshardHandle::wait() {
-  if (const auto group = group_.lock()) group->wait_for_unshard();
+  for (const auto& weak : groups_) {
+    if (const auto group = weak.lock()) group->wait_for_unshard();
+  }
 }
 
 Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& options,
-                   std::function<std::vector<Sharding*>()> find_nested)
-    : mp_policy_(options.mp_policy), find_nested_(std::move(find_nested)) {
+                   std::function<std::vector<Sharding*>()> find_nested, const ModulesOfCall& modules)
+    : mp_policy_(options.mp_policy), find_nested_(std::move(find_nested)), modules_(modules.names) {
   const auto groups = groups_of(options);
   process_group_ = groups.shards;
   replica_group_ = groups.replicas;
-  const auto kept = managed(parameters, options);
-  for (const auto& parameter : kept) check(parameter);
-  check_equal_on_all_ranks(kept, process_group_);
-  if (replica_group_) check_equal_on_all_ranks(kept, replica_group_);
-  device_ = device_of(kept, options);
+  std::vector<NamedParameter> kept;
+  Facts facts;
+  auto refusal = modules.refusal;
+  try {
+    kept = managed(parameters, options);
+    for (const auto& parameter : kept) {
+      check(parameter);
+      check_mesh(parameter, groups, options);
+    }
+    device_ = device_of(kept, options);
+    facts = facts_of(kept, device_, groups, options, modules);
+  } catch (...) {
+    if (!refusal) refusal = std::current_exception();
+  }
+  agree(facts, refusal, groups);
   context_ = std::make_shared<CommContext>(device_);
   group_ = make_group(kept, context_, groups, options);
+  group_->modules_to_run() = ModulesToRun(std::max<size_t>(modules_.size(), 1));
   comm::gradients_are_exchanged();
   if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
   for (const auto& parameter : group_->parameters()) {
@@ -196,7 +202,10 @@ Sharding::~Sharding() {
 
 void Sharding::join_root() {
   if (root_) return;
-  const auto nested = find_nested_ ? find_nested_() : std::vector<Sharding*>();
+  TORCH_CHECK(modules_.size() <= 1, "FSDP requires a single root module but got (",
+              fmt::format("{}", fmt::join(modules_, ", ")), ")");
+  auto nested = find_nested_ ? find_nested_() : std::vector<Sharding*>();
+  nested.insert(nested.end(), siblings_.begin(), siblings_.end());
   for (auto* const other : nested) {
     if (group_->parameters().empty() && device_.is_cpu() && !other->device_.is_cpu()) {  // there is nothing of its own
       device_ = other->device_;
@@ -216,18 +225,23 @@ void Sharding::join_root() {
   for (auto* const other : nested) {
     other->root_ = root;
     other->context_ = context_;
-    root->add(*other->group_, /*is_root=*/false);
+    const bool is_sibling = std::find(siblings_.begin(), siblings_.end(), other) != siblings_.end();
+    root->add(*other->group_, /*is_root=*/is_sibling);
   }
   root_ = std::move(root);
   root_->add(*group_, /*is_root=*/true);
 }
 
-Sharding::Forward::Forward(Sharding& sharding) : sharding_(sharding), num_exceptions_(std::uncaught_exceptions()) {
+Sharding::Forward::Forward(Sharding& sharding, size_t module)
+    : sharding_(sharding), module_(module), num_exceptions_(std::uncaught_exceptions()) {
+  TORCH_CHECK_INDEX(module < sharding.group_->modules_to_run().num_modules(), "this Sharding has no module ", module);
   sharding_.join_root();
   sharding_.root_->begin_forward();
+  is_outermost_ = sharding_.root_->is_outermost();
   try {
     sharding_.group_->before_forward();
     if (is_in_autograd()) return;  // what comes next is not needed again
+    sharding_.group_->modules_to_run().begin();
     for (auto* const other : sharding_.forward_prefetch_) other->group_->unshard(/*in_backward=*/false);
   } catch (...) {
     sharding_.root_->end_forward(/*was_thrown=*/true);
@@ -237,7 +251,7 @@ Sharding::Forward::Forward(Sharding& sharding) : sharding_(sharding), num_except
 
 std::vector<at::Tensor> Sharding::Forward::inputs(std::vector<at::Tensor> inputs) {
   auto& group = *sharding_.group_;
-  for (auto& input : inputs) input = sharding_.prepared(input);
+  for (auto& input : inputs) input = sharding_.prepared(input, is_outermost_);
   if (!group.follows_passes() || !at::GradMode::is_enabled() || is_in_autograd()) return inputs;
   std::vector<at::Tensor> followed;
   std::vector<size_t> places;
@@ -246,7 +260,11 @@ std::vector<at::Tensor> Sharding::Forward::inputs(std::vector<at::Tensor> inputs
     followed.push_back(inputs[i]);
     places.push_back(i);
   }
-  if (followed.empty()) return inputs;
+  if (followed.empty()) {
+    // The other modules' gradients are not all there are: those of this one are there at the end of backward.
+    if (sharding_.modules_.size() > 1) group.expect_backward();
+    return inputs;
+  }
   group.expect_backward();
   const auto anchored =
       anchor_inputs(followed, [root = sharding_.root_, group = std::weak_ptr<ParamGroup>(sharding_.group_)] {
@@ -257,10 +275,10 @@ std::vector<at::Tensor> Sharding::Forward::inputs(std::vector<at::Tensor> inputs
 }
 
 // The root's are moved to the device that computes, as DDP's; each one's get the dtype to compute in.
-at::Tensor Sharding::prepared(const at::Tensor& input) const {
+at::Tensor Sharding::prepared(const at::Tensor& input, bool is_outermost) const {
   if (!input.defined()) return input;
   const auto& [param_dtype, reduce_dtype, output_dtype, casts_inputs] = mp_policy_;
-  const bool is_moved = !device_.is_cpu() && input.device() != device_ && root_->is_outermost();
+  const bool is_moved = !device_.is_cpu() && input.device() != device_ && is_outermost;
   const auto moved = is_moved ? input.to(device_, /*non_blocking=*/true) : input;
   return param_dtype && casts_inputs && moved.is_floating_point() ? moved.to(*param_dtype) : moved;
 }
@@ -278,10 +296,20 @@ void Sharding::Forward::outputs(const std::vector<at::Tensor>& outputs) {
                });
 }
 
+// A module that is called alone, between the root's passes, begins no round: what it needs stays until backward.
 void Sharding::Forward::end() {
-  if (std::exchange(is_over_, true)) return;
-  sharding_.group_->after_forward();
-  sharding_.root_->record(*sharding_.group_);
+  if (std::exchange(is_over_, true) || is_in_autograd()) return;
+  auto& group = *sharding_.group_;
+  auto& modules = group.modules_to_run();
+  const bool is_last = modules.end(module_);
+  if (is_outermost_) modules.close();
+  if (is_last || (is_outermost_ && !at::GradMode::is_enabled())) {
+    group.after_forward();
+    sharding_.root_->record(group);
+  } else {
+    group.after_module();
+  }
+  if (is_outermost_) sharding_.root_->end_modules();
 }
 
 Sharding::Forward::~Forward() {
@@ -290,7 +318,9 @@ Sharding::Forward::~Forward() {
     end();
   } else {
     try {
+      sharding_.group_->modules_to_run().close();
       sharding_.group_->after_forward();
+      if (is_outermost_) sharding_.root_->end_modules();
     } catch (...) {  // the first one tells more
     }
   }

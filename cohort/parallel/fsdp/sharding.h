@@ -25,6 +25,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
+#include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -51,21 +53,35 @@ class RootPass;
 /// What unshard(async_op = true) gives. The next forward pass waits by itself.
 class COHORT_API UnshardHandle {
  public:
-  explicit UnshardHandle(std::weak_ptr<ParamGroup> group) : group_(std::move(group)) {}
+  UnshardHandle() = default;
+  explicit UnshardHandle(const std::weak_ptr<ParamGroup>& group) : groups_({group}) {}
+  /// Waits for what `other` waits for, too.
+  void add(const UnshardHandle& other) { groups_.insert(groups_.end(), other.groups_.begin(), other.groups_.end()); }
   /// The whole parameters are there when it returns.
   void wait();
 
  private:
-  std::weak_ptr<ParamGroup> group_;
+  std::vector<std::weak_ptr<ParamGroup>> groups_;
+};
+
+/// The modules whose parameters a sharding has. Programs without modules have one.
+struct ModulesOfCall {
+  /// Each begins a forward pass of its own; parameters go when all have run. Several cannot be the root.
+  std::vector<std::string> names = {};
+  /// Each mesh of their parameters has a sharding.
+  size_t num_meshes = 1;
+  /// What this rank has found wrong with them already.
+  std::exception_ptr refusal = {};
 };
 
 class COHORT_API Sharding {
  public:
   /// `find_nested`: the shardings of inner modules, asked for once, when this one is found to be the root; may be empty.
-  /// Throws c10::Error where the ranks' parameters differ; c10::ValueError for parameters on several devices, and for one that
-  /// another sharding has already; c10::NotImplementedError for those with gaps.
+  /// Throws c10::Error where the ranks' parameters or options differ; c10::ValueError for parameters on several devices, and for
+  /// one that another sharding has already; c10::NotImplementedError for those with gaps. If only some ranks have such
+  /// parameters, the others throw c10::Error, which says so.
   Sharding(std::vector<NamedParameter> parameters, const Options& options = {},
-           std::function<std::vector<Sharding*>()> find_nested = {});
+           std::function<std::vector<Sharding*>()> find_nested = {}, const ModulesOfCall& modules = {});
   ~Sharding();
   Sharding(const Sharding&) = delete;
   Sharding& operator=(const Sharding&) = delete;
@@ -73,7 +89,8 @@ class COHORT_API Sharding {
   /// A forward pass, as long as it lives.
   class COHORT_API Forward {
    public:
-    explicit Forward(Sharding& sharding);
+    /// `module`: the number of the one that runs, among ModulesOfCall::names.
+    explicit Forward(Sharding& sharding, size_t module = 0);
     ~Forward();
     Forward(const Forward&) = delete;
     Forward& operator=(const Forward&) = delete;
@@ -87,11 +104,13 @@ class COHORT_API Sharding {
     void end();
 
     Sharding& sharding_;
+    size_t module_;
     int num_exceptions_;
+    bool is_outermost_ = false;
     bool is_over_ = false;
   };
   /// Throws c10::DistBackendError naming the rank that is lost, or does something else.
-  [[nodiscard]] Forward forward() { return Forward(*this); }
+  [[nodiscard]] Forward forward(size_t module = 0) { return Forward(*this, module); }
   /// False: Forward need not be told of inputs and outputs.
   bool follows_passes() const;
 
@@ -105,6 +124,8 @@ class COHORT_API Sharding {
   /// Those that have the same shards as this one; null: none.
   const Group& replica_group() const { return replica_group_; }
   const MixedPrecisionPolicy& mp_policy() const { return mp_policy_; }
+  /// Where modules compute.
+  c10::Device device() const { return device_; }
 
   GroupSettings& settings();
   const GroupSettings& settings() const;
@@ -115,6 +136,9 @@ class COHORT_API Sharding {
   /// reads what all have written.
   UnshardHandle unshard(bool async_op = false);
   void reshard();
+  /// `other` has the parameters of the same module on another mesh: where this is the root, that one is, too. It must live as
+  /// long as this.
+  void add_sibling(Sharding& other) { siblings_.push_back(&other); }
   /// These are fetched while forward, or backward, of this one runs. They must live as long as this.
   void set_forward_prefetch(std::vector<Sharding*> shardings) { forward_prefetch_ = std::move(shardings); }
   void set_backward_prefetch(std::vector<Sharding*> shardings) { backward_prefetch_ = std::move(shardings); }
@@ -138,7 +162,7 @@ class COHORT_API Sharding {
   friend MemoryAccount memory_account(const Sharding& sharding, const torch::optim::Optimizer& optimizer);
   GroupMemory memory() const;
   void join_root();
-  at::Tensor prepared(const at::Tensor& input) const;
+  at::Tensor prepared(const at::Tensor& input, bool is_outermost) const;
 
   Group process_group_;
   Group replica_group_;
@@ -147,9 +171,11 @@ class COHORT_API Sharding {
   std::shared_ptr<ParamGroup> group_;
   std::shared_ptr<CommContext> context_;
   std::function<std::vector<Sharding*>()> find_nested_;
-  std::shared_ptr<RootPass> root_;  ///< null before the first forward
+  std::vector<std::string> modules_;  ///< of which this has the parameters
+  std::shared_ptr<RootPass> root_;    ///< null before the first forward
   bool is_last_backward_ = true;
   std::shared_ptr<c10::Event> post_optim_event_;
+  std::vector<Sharding*> siblings_;
   std::vector<Sharding*> forward_prefetch_;
   std::vector<Sharding*> backward_prefetch_;
 };

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
 from torch.distributed.tensor import DTensor, Shard
 
 
@@ -71,6 +72,14 @@ def options_of(words):
     )
     if "columns" in words:
         options["shard_placement_fn"] = lambda parameter: Shard(1) if parameter.shape == (10, 6) else None
+    if words & {"experts", "copied_experts"}:
+        mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
+        if "experts" in words:
+            info = FSDPMeshInfo(mesh["dp_shard"], shard_mesh_dim=0)
+        else:
+            info = HSDPMeshInfo(mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
+        own = lambda parameter: parameter.shape == (6, 10)
+        options["shard_placement_fn"] = lambda parameter: ShardPlacementResult(Shard(0), info) if own(parameter) else None
     return options
 
 
@@ -103,8 +112,12 @@ def main():
     words = set(sys.argv[1:])
     net = BlockNet()
     options = options_of(words)
-    for block in net.blocks:
-        fully_shard(block, **options)
+    if "list" in words:
+        fully_shard([net.blocks[0], net.blocks[1]], **options)
+        fully_shard(net.blocks[2], **options)
+    else:
+        for block in net.blocks:
+            fully_shard(block, **options)
     if "float32_output" in words:
         options["mp_policy"] = dataclasses.replace(options["mp_policy"], output_dtype=torch.float32)
     model = fully_shard(net, **options)

@@ -103,6 +103,21 @@ inline std::shared_ptr<ShardedNet> net_of_sharded_blocks(const Options& options,
   return net;
 }
 
+/// The first two blocks in one group, the third one in another.
+inline std::shared_ptr<ShardedNet> net_of_blocks_in_lists(const Options& options) {
+  std::vector<std::shared_ptr<Block>> made;
+  for (int i = 0; i < kNumBlocks; ++i) {
+    made.push_back(std::make_shared<Block>());
+    initialise(*made.back(), 10 * i);
+  }
+  auto blocks = fully_shard(std::vector{made[0], made[1]}, options);
+  blocks.push_back(fully_shard(made[2], options));
+  auto net = std::make_shared<ShardedNet>(blocks);
+  initialise(*net->in, 100);
+  initialise(*net->out, 200);
+  return net;
+}
+
 inline at::Tensor batch(int rank, int64_t step) { return values_like(at::empty({5, 4}), 1000 + 10 * step + rank); }
 inline at::Tensor block_loss(const at::Tensor& output, int rank, int64_t step) {
   return (output.to(at::kFloat) - values_like(at::empty({5, 3}), 5000 + 10 * step + rank)).square().mean();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/parallel/fsdp/blocks.h"
@@ -14,6 +16,27 @@ inline Options in_group(const Group& group) { return {.process_group = group, .o
 inline FullySharded<ShardedNet> blocks_in(const Group& group) {
   return fully_shard(net_of_sharded_blocks(in_group(group)), in_group(group));
 }
+
+/// These log what they are called for.
+struct NamedGather final : AllGather {
+  NamedGather(std::string name, std::vector<std::string>* log) : name(std::move(name)), log(log) {}
+  WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, bool async_op) override {
+    log->push_back("gather " + name);
+    return AllGather::operator()(output, input, group, async_op);
+  }
+  std::string name;
+  std::vector<std::string>* log;
+};
+struct NamedReduce final : ReduceScatter {
+  NamedReduce(std::string name, std::vector<std::string>* log) : name(std::move(name)), log(log) {}
+  WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, ReduceOp op,
+                     bool async_op) override {
+    log->push_back("reduce " + name);
+    return ReduceScatter::operator()(output, input, group, op, async_op);
+  }
+  std::string name;
+  std::vector<std::string>* log;
+};
 
 inline size_t bytes_there(const torch::nn::Module& module) {
   size_t bytes = 0;

@@ -27,6 +27,8 @@ using test::blocks_in;
 using test::bytes_there;
 using test::expect_shards_of;
 using test::in_group;
+using test::NamedGather;
+using test::NamedReduce;
 using test::plain_gradients;
 using testing::ElementsAre;
 
@@ -50,27 +52,6 @@ TEST(GatheredFeatures, WholeParametersAreThereWhileTheyAreNeeded) {
     EXPECT_EQ(bytes_there(net), of_root + 3 * (6 * 10 + 10 + 10 * 6) * sizeof(float));
   });
 }
-
-// Logs what it is called for.
-struct NamedGather final : AllGather {
-  NamedGather(std::string name, std::vector<std::string>* log) : name(std::move(name)), log(log) {}
-  WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, bool async_op) override {
-    log->push_back("gather " + name);
-    return AllGather::operator()(output, input, group, async_op);
-  }
-  std::string name;
-  std::vector<std::string>* log;
-};
-struct NamedReduce final : ReduceScatter {
-  NamedReduce(std::string name, std::vector<std::string>* log) : name(std::move(name)), log(log) {}
-  WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, ReduceOp op,
-                     bool async_op) override {
-    log->push_back("reduce " + name);
-    return ReduceScatter::operator()(output, input, group, op, async_op);
-  }
-  std::string name;
-  std::vector<std::string>* log;
-};
 
 TEST(GatheredFeatures, CollectivesComeInPyTorchsOrder) {
   run_rank_threads(2, [](int rank, const Group& group) {

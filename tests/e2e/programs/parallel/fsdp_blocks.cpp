@@ -21,13 +21,27 @@ namespace fsdp = cohort::fsdp;
 using fsdp::test::Block;
 using Words = std::set<std::string>;
 
+// The same ranks by the names of axes, of a mesh that has more than data parallelism needs.
+void name_axes(const Words& words, fsdp::Options& options) {
+  const auto half = cohort::get_world_size() / 2;
+  options.mesh = cohort::init_device_mesh("cpu", {half, 1, 2}, {"outer", "tp", "inner"});
+  if (words.contains("hsdp")) {
+    options.dp_mesh_dims = {{.shard = {"inner"}, .replicate = {"outer"}}};
+  } else if (words.contains("replicate")) {
+    options.dp_mesh_dims = {{.replicate = {"outer", "inner"}}};
+  } else {
+    options.dp_mesh_dims = {{.shard = {"outer", "inner"}}};
+  }
+}
+
 fsdp::Options options_of(const Words& words) {
   fsdp::Options options{.one_memory = words.contains("one_memory")};
   const auto world_size = cohort::get_world_size();
   if (words.contains("hsdp")) {
     options.mesh = cohort::init_device_mesh("cpu", {world_size / 2, 2}, {"dp_replicate", "dp_shard"});
   }
-  if (words.contains("replicate")) options.mesh = fsdp::replica_mesh(options);
+  if (words.contains("replicate") && !words.contains("dims")) options.mesh = fsdp::replica_mesh(options);
+  if (words.contains("dims")) name_axes(words, options);
   if (words.contains("keep")) options.reshard_after_forward = false;
   if (words.contains("let_go")) options.reshard_after_forward = true;
   if (words.contains("pairs")) options.reshard_after_forward = 2;
@@ -39,7 +53,20 @@ fsdp::Options options_of(const Words& words) {
       return std::nullopt;
     };
   }
+  if (words.contains("experts") || words.contains("copied_experts")) {
+    const auto square = cohort::init_device_mesh("cpu", {world_size / 2, 2}, {"dp_replicate", "dp_shard"});
+    const auto mesh = words.contains("experts") ? square["dp_shard"] : square;
+    options.shard_placement_fn = [mesh](const at::Tensor& parameter) -> fsdp::ShardPlacementResult {
+      if (parameter.sizes() == at::IntArrayRef({6, 10})) return {cohort::Shard(0), mesh};
+      return std::nullopt;
+    };
+  }
   return options;
+}
+
+std::shared_ptr<fsdp::test::ShardedNet> net_of(const Words& words) {
+  return words.contains("list") ? fsdp::test::net_of_blocks_in_lists(options_of(words))
+                                : fsdp::test::net_of_sharded_blocks(options_of(words));
 }
 
 fsdp::Options root_options(const Words& words) {
@@ -51,8 +78,7 @@ fsdp::Options root_options(const Words& words) {
 class Training {
  public:
   explicit Training(const Words& words)
-      : words_(words),
-        model_(cohort::fully_shard(fsdp::test::net_of_sharded_blocks(options_of(words)), root_options(words))) {
+      : words_(words), model_(cohort::fully_shard(net_of(words), root_options(words))) {
     TORCH_CHECK(model_->sharding().follows_passes() != words_.contains("one_memory"));
     auto& blocks = model_->module().blocks;
     if (words_.contains("prefetch")) {
@@ -63,6 +89,7 @@ class Training {
     for (auto* const module : modules()) {
       if (words_.contains("divide")) module->set_gradient_divide_factor(3);
       if (words_.contains("sums")) module->set_force_sum_reduction_for_comms(true);
+      if (words_.contains("symm_mem")) module->set_symm_mem_for_comm();
       if (words_.contains("hook")) module->set_all_reduce_hook([](const at::Tensor& sum) { sum.mul_(0.5); });
     }
     if (words_.contains("separate")) model_->set_separate_reduce_scatter_group();
