@@ -44,7 +44,7 @@ DeviceMesh data_parallel_mesh(const DeviceMesh& mesh, const DataParallelMeshDims
     const auto line = line_of(mesh, dims.replicate);
     return line.unflatten(0, {line.size(), 1}, {"dp_replicate_of_1", "dp_shard_of_1"});
   }
-  const auto shards = line_of(mesh, dims.shard);
+  auto shards = line_of(mesh, dims.shard);
   if (dims.replicate.empty()) return shards;
   return DeviceMesh::concatenate({line_of(mesh, dims.replicate), shards});
 }
