@@ -192,7 +192,7 @@ NoSync::~NoSync() {
   }
 }
 
-void ShardedModule::set_all_reduce_hook(std::function<void(const at::Tensor&)> hook,
+void ShardedModule::set_all_reduce_hook(const std::function<void(const at::Tensor&)>& hook,
                                         std::optional<c10::Stream> stream) {
   for (const auto& own : shardings()) {
     check_gathered(*own, "set_all_reduce_hook");

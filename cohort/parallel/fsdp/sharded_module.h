@@ -56,7 +56,7 @@ class COHORT_API ShardedModule {
   void set_unshard_in_backward(bool value);
   /// Throws c10::ValueError for a stream where there are replicas: their all-reduce has one; and in one memory, where sums have
   /// a way of their own.
-  void set_all_reduce_hook(std::function<void(const at::Tensor& reduce_output)> hook,
+  void set_all_reduce_hook(const std::function<void(const at::Tensor& reduce_output)>& hook,
                            std::optional<c10::Stream> stream = std::nullopt);
   /// Throw c10::ValueError for null. In one memory there is nothing to gather; for reductions it is an error.
   void set_custom_all_gather(std::shared_ptr<AllGather> comm);
