@@ -28,10 +28,12 @@
 /// Collective: construction, forward, backward, unshard(), write(). Thread-safety: as torch::nn::Module.
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -72,6 +74,9 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
     }
   }
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {
+    TORCH_CHECK(false, "FSDP does not support deepcopy. Please use state dict for serialization.");
+  }
 
   /// Runs the inner module's forward.
   template <class... Arguments>

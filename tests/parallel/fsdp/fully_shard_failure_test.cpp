@@ -290,6 +290,7 @@ COHORT_WORKER(shards_wrongly) {
   auto net = test::seeded_net<test::Mlp>();
   auto model = fully_shard(net);
   print([&] { fully_shard(net); });
+  print([&] { model->clone(); });
   net->first->weight.set_data(at::zeros_like(net->first->weight));
   print([&] { model(test::batch_of(0, 0)); });
 }
@@ -305,6 +306,7 @@ TEST(FullyShardErrors, Messages) {
       "[4, 2] on rank 1\n---\n"
       "Parameter 'first.weight' is shared with a parameter already managed by another FSDP group. For shared/tied "
       "parameters, shard the modules that share it by one call, in the same FSDP group.\n---\n"
+      "FSDP does not support deepcopy. Please use state dict for serialization.\n---\n"
       "Parameter 'first.weight' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its "
       "place has moved it. Convert a module before fully_shard, and write to its parameters with write().\n---\n");
 }
