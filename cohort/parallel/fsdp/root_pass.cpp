@@ -181,6 +181,18 @@ void RootPass::meet(Phase phase) {
   for (auto& meeting : meetings_) meet(meeting, phase);
 }
 
+// The meeting before forward is the end of everybody's step: who does not come may have been writing.
+void RootPass::gather(Meeting& meeting, Phase phase) {
+  try {
+    all_gather_single(meeting.all, meeting.own, {.group = meeting.group});
+  } catch (const c10::DistBackendError& error) {
+    if (phase != Phase::kForward) throw;
+    TORCH_CHECK_WITH(DistBackendError, false, error.what_without_backtrace(),
+                     "\n  hint: a rank that dies in its optimizer's step can leave its slice of the shared parameters torn: "
+                     "restart all ranks from a checkpoint");
+  }
+}
+
 void RootPass::meet(Meeting& meeting, Phase phase) {
   const at::NoGradGuard no_grad;
   const base::CalledFor purpose(base::Purpose::kFsdpMeeting);
@@ -191,7 +203,7 @@ void RootPass::meet(Meeting& meeting, Phase phase) {
     own[kNumPasses] = std::max(own[kNumPasses], static_cast<int64_t>(group->num_passes()));
     if (group->meeting_group() == meeting.group) own[kRoot] = std::max(own[kRoot], group->number());
   }
-  all_gather_single(meeting.all, meeting.own, {.group = meeting.group});
+  gather(meeting, phase);
   const auto* const theirs = meeting.all.const_data_ptr<int64_t>();
   const auto rank = meeting.group->getRank();
   for (int peer = 0; peer < meeting.group->getSize(); ++peer) {

@@ -74,6 +74,7 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   std::vector<ParamGroup*> in_backward_order() const;
   void meet(Phase phase);
   void meet(Meeting& meeting, Phase phase);
+  static void gather(Meeting& meeting, Phase phase);
   void meet_before_pass();
   std::string position(const Meeting& meeting, int peer) const;
   void agree_on_passes(const Meeting& meeting);
