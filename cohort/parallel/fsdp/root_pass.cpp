@@ -187,9 +187,10 @@ void RootPass::gather(Meeting& meeting, Phase phase) {
     all_gather_single(meeting.all, meeting.own, {.group = meeting.group});
   } catch (const c10::DistBackendError& error) {
     if (phase != Phase::kForward) throw;
-    TORCH_CHECK_WITH(DistBackendError, false, error.what_without_backtrace(),
-                     "\n  hint: a rank that dies in its optimizer's step can leave its slice of the shared parameters torn: "
-                     "restart all ranks from a checkpoint");
+    TORCH_CHECK_WITH(
+        DistBackendError, false, error.what_without_backtrace(),
+        "\n  hint: a rank that dies in its optimizer's step can leave its slice of the shared parameters torn: "
+        "restart all ranks from a checkpoint");
   }
 }
 

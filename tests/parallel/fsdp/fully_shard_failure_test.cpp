@@ -57,17 +57,18 @@ TEST_P(FullyShardKilled, OthersNameTheRank) {
       test::run_workers("sharded_until_a_rank_is_killed",
                         {.world_size = 3, .arguments = {GetParam()}, .time_limit = std::chrono::seconds(30)});
   EXPECT_EQ(results[1].exit_code, -SIGKILL);
-  const std::string torn =
-      GetParam() != std::string("step") ? ""
-                                        : "  hint: a rank that dies in its optimizer's step can leave its slice of the "
-                                          "shared parameters torn: restart all ranks from a checkpoint\n";
+  const std::string torn = GetParam() != std::string("step")
+                               ? ""
+                               : "  hint: a rank that dies in its optimizer's step can leave its slice of the "
+                                 "shared parameters torn: restart all ranks from a checkpoint\n";
   for (const int rank : {0, 2}) {
     EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
     EXPECT_THAT(results[rank].output,
                 MatchesRegex("\\[cohort\\] all_gather_single #[0-9]+ on group \"default_pg\" failed\n  rank " +
                              std::to_string(rank) +
                              " of 3 on [^ ]+, backend shm, 24 B int64\n  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) "
-                             "(was killed by signal 9 \\(SIGKILL\\)|has ended)\n  hint: [^\n]*\n" + torn));
+                             "(was killed by signal 9 \\(SIGKILL\\)|has ended)\n  hint: [^\n]*\n" +
+                             torn));
   }
 }
 

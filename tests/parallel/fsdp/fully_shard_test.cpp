@@ -226,6 +226,39 @@ TEST(FullyShard, UnusedParameters) {
   });
 }
 
+struct TwoPathsImpl : torch::nn::Module {
+  TwoPathsImpl() {
+    wide = register_module("wide", torch::nn::Linear(8, 6));
+    narrow = register_module("narrow", torch::nn::Linear(8, 2));
+  }
+  at::Tensor forward(const at::Tensor& x, bool wide_first) {
+    if (wide_first) {
+      const auto first = wide(x).square().sum();
+      return first + narrow(x).square().sum();
+    }
+    const auto first = narrow(x).square().sum();
+    return first + wide(x).square().sum();
+  }
+  torch::nn::Linear wide{nullptr}, narrow{nullptr};
+};
+TORCH_MODULE(TwoPaths);
+
+// Each rank's autograd puts the gradients elsewhere.
+TEST(FullyShard, GradientsComeInAnotherOrderOnEachRank) {
+  run_shm(2, [](int rank, const Group& group) {
+    auto model = fully_shard(seeded_net<TwoPaths>(), {.process_group = group});
+    auto reference = seeded_net<TwoPaths>();
+    ((reference(batch_of(0, 0), true) + reference(batch_of(1, 0), true)) / 2).backward();
+    model(batch_of(rank, 0), rank == 0).backward();
+    const auto shards = model->named_parameters();
+    for (const auto& entry : reference->named_parameters()) {
+      const auto expected = entry.value().grad().chunk(2)[rank];
+      EXPECT_TRUE(at::allclose(shards[entry.key()].grad(), expected)) << entry.key();
+    }
+    barrier({.group = group});
+  });
+}
+
 TEST(FullyShard, IgnoredParametersStayWhole) {
   run_shm(2, [](int rank, const Group& group) {
     auto net = seeded_net<Mlp>();

@@ -40,7 +40,11 @@ TEST(GatheredFeatures, WholeParametersAreThereWhileTheyAreNeeded) {
     auto output = model(batch(rank, 0));
     const size_t of_root = (4 * 6 + 6 + 6 * 3 + 3) * sizeof(float);  // kept: backward needs it first
     EXPECT_EQ(bytes_there(net), of_root);
+    size_t of_last_block = 1;
+    net.blocks[0]->module().up->weight.register_hook(
+        [&](const at::Tensor&) { of_last_block = bytes_there(net.blocks[2]->module()); });
     block_loss(output, rank, 0).backward();
+    EXPECT_EQ(of_last_block, 0u) << "while backward is in the first one";
     EXPECT_EQ(bytes_there(net), 0u);
     for (auto& block : net.blocks) block->set_reshard_after_forward(false);
     output = model(batch(rank, 0));
@@ -80,6 +84,20 @@ TEST(GatheredFeatures, CollectivesComeInPyTorchsOrder) {
     block_loss(output, rank, 0).backward();
     EXPECT_THAT(log,
                 ElementsAre("gather 2", "gather 0", "gather 1", "reduce 2", "reduce 1", "reduce 0", "reduce root"));
+  });
+}
+
+TEST(GatheredFeatures, PassesThatAreAddedUpAreReducedOnce) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    std::vector<std::string> log;
+    auto model = blocks_in(group);
+    auto& blocks = model->module().blocks;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      blocks[i]->set_custom_reduce_scatter(std::make_shared<NamedReduce>(std::to_string(i), &log));
+    }
+    const auto first = block_loss(model(batch(rank, 0)), rank, 0);
+    (first + block_loss(model(batch(rank, 1)), rank, 1)).backward();
+    EXPECT_THAT(log, ElementsAre("reduce 2", "reduce 1", "reduce 0"));
   });
 }
 

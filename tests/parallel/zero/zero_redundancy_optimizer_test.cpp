@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <torch/optim/lbfgs.h>
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "tests/parallel/zero/training.h"
 #include "tests/support/rank_threads.h"
 
@@ -119,6 +122,22 @@ TEST(Zero, OneMemoryHasTheOwnersValues) {
     int owner = 0;
     while (zero.partition()[owner][1].empty()) ++owner;
     require_value(late, -5.0 - owner);
+  });
+}
+
+TEST(Zero, OneMemoryWaitsForTheOwners) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const Parameters params{leaf(4), leaf(3)};  // the owners: 0, 1
+    ZeroRedundancyOptimizer zero = ZeroRedundancyOptimizer::make<torch::optim::SGD>(
+        params, torch::optim::SGDOptions(1), {.process_group = group, .one_memory = true});
+    for (int step = 1; step <= 4; ++step) {
+      for (const auto& parameter : params) parameter.mutable_grad() = at::ones_like(parameter);
+      const int late = step % 2;
+      if (rank == late) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      zero.step();
+      for (const auto& parameter : params) require_value(parameter, -step);
+      barrier({.group = group});
+    }
   });
 }
 
