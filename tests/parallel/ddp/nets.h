@@ -56,12 +56,13 @@ struct MixedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Mixed);
 
-/// With the same parameters at each call. LibTorch's default generator is one for all ranks that are threads, so none of them
-/// may draw from it while another does.
+/// Who draws from LibTorch's default generator, which is one for all ranks that are threads.
+inline std::mutex drawing;
+
+/// With the same parameters at each call.
 template <class Net>
 Net seeded_net(auto... arguments) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(drawing);
   torch::manual_seed(5);
   return Net(arguments...);
 }

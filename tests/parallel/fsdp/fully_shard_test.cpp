@@ -378,7 +378,7 @@ TEST(FullyShard, NestedCallsTrainAlike) {
   for (const bool is_nested : {false, true}) {
     run_shm(2, [&](int rank, const Group& group) {
       auto inner = seeded_net<Mlp>();
-      torch::nn::Linear outer(4, 4);
+      auto outer = seeded_net<torch::nn::Linear>(4, 4);
       const at::NoGradGuard no_grad;
       outer->weight.fill_(0.25);
       outer->bias.fill_(0.5);
@@ -402,7 +402,7 @@ TEST(FullyShard, NestedCallsTrainAlike) {
       barrier({.group = group});
       // One process on both batches.
       auto reference = seeded_net<Mlp>();
-      torch::nn::Linear head(4, 4);
+      auto head = seeded_net<torch::nn::Linear>(4, 4);
       {
         const at::NoGradGuard off;
         head->weight.fill_(0.25);
