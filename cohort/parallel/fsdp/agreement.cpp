@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -25,10 +26,8 @@ int number_of(const Group& group, size_t rank) {
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
-  } catch (const c10::Error& known) {
-    return known.what_without_backtrace();
   } catch (const std::exception& known) {
-    return known.what();
+    return comm::text_of(known);
   } catch (...) {
     return "an exception of another kind than std::exception";
   }
