@@ -73,6 +73,18 @@ set(COHORT_PUBLIC_HEADERS
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
+    cohort/data/transforms/color_jitter.h
+    cohort/data/transforms/compose.h
+    cohort/data/transforms/crop.h
+    cohort/data/transforms/flip.h
+    cohort/data/transforms/mixup.h
+    cohort/data/transforms/rand_augment.h
+    cohort/data/transforms/random_erasing.h
+    cohort/data/transforms/resize.h
+    cohort/data/transforms/rotation.h
+    cohort/data/transforms/sample_random.h
+    cohort/data/transforms/to_tensor.h
+    cohort/data/transforms/transformed_dataset.h
     cohort/mesh/shard.h
     cohort/mesh/shard_spec.h
     cohort/mesh/sharded_tensor.h

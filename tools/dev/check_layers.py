@@ -49,7 +49,7 @@ ROOMS = {
         "fsdp": ["module"],
         "zero": ["module", "optim", "ddp", "fsdp"],
     },
-    "data": {"datasets": [], "loader": ["datasets"]},
+    "data": {"datasets": [], "loader": ["datasets"], "transforms": [], "images": []},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]

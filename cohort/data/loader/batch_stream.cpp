@@ -1,258 +1,262 @@
 #include "cohort/data/loader/batch_stream.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-#include <dlfcn.h>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
+#include <vector>
 
-namespace cohort::data {
-namespace detail {
+#include "cohort/base/cpu.h"
+#include "cohort/base/log.h"
+
+namespace cohort::data::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// An epoch is worth advice if it has taken a while, and has waited for much of that.
+constexpr auto kLongEpoch = std::chrono::seconds(5);
+constexpr int64_t kManyBatches = 20;
+constexpr double kMuchOfIt = 0.2;
+
+double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
 
 struct Finished {
-  std::shared_ptr<void> batch;
-  std::exception_ptr error;
+  enum class Kind { kBatch, kError, kNothing, kEnd };
+  Kind kind = Kind::kNothing;
+  std::shared_ptr<void> batch = {};
+  std::exception_ptr error = {};
 };
 
-// Each step of an epoch belongs to one worker: batch i to worker i % W, or whoever comes first when order is free.
+// Each step of an epoch belongs to one worker: step i to worker i % W, or whoever comes first when order is free.
 class Schedule {
  public:
-  Schedule(int64_t num_batches, int num_workers, bool in_order)
-      : num_batches_(num_batches), num_workers_(num_workers), in_order_(in_order), next_of_worker_(num_workers) {
+  Schedule(int num_workers, bool in_order)
+      : num_workers_(num_workers), in_order_(in_order), next_of_worker_(num_workers), has_ended_(num_workers) {
     for (int worker = 0; worker < num_workers; ++worker) next_of_worker_[worker] = worker;
   }
-  bool is_done(int worker) const { return next(worker) >= num_batches_; }
   int64_t next(int worker) const { return in_order_ ? next_of_worker_[worker] : next_; }
   int64_t claim(int worker) {
     if (!in_order_) return next_++;
     return std::exchange(next_of_worker_[worker], next_of_worker_[worker] + num_workers_);
   }
+  void end(int worker) { has_ended_[worker] = true; }
+  // None of a worker's steps that it has not claimed will come.
+  bool will_come(int64_t step) const {
+    const auto worker = static_cast<int>(step % num_workers_);
+    return !has_ended_[worker] || step < next_of_worker_[worker];
+  }
+  bool have_all_ended() const {
+    for (const bool has_ended : has_ended_) {
+      if (!has_ended) return false;
+    }
+    return true;
+  }
 
  private:
-  int64_t num_batches_;
   int num_workers_;
   bool in_order_;
   std::vector<int64_t> next_of_worker_;
+  std::vector<bool> has_ended_;
   int64_t next_ = 0;
 };
 
-}  // namespace detail
-
-namespace {
-
-thread_local const WorkerInfo* current_worker = nullptr;
-
-struct StopReading {};
-
-// Workers compute with one thread each, as in PyTorch. at::set_num_threads would change the whole process; OpenMP's
-// setting is the thread's own, and LibTorch leaves it alone once it has set it.
-void compute_with_one_thread() {
-  at::get_num_threads();
-  const auto set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set_num_threads) set_num_threads(1);
-}
-
-std::string describe_failure(const WorkerInfo& worker, const std::vector<int64_t>& indices, int64_t sample,
-                             const std::string& reason) {
-  const std::string what =
-      sample >= 0 ? c10::str("read sample ", sample) : c10::str("collate the ", indices.size(), " samples of a batch");
-  std::string which = sample >= 0 ? "" : "\n  samples:";
-  for (size_t i = 0; sample < 0 && i < indices.size(); ++i) {
-    which += i < 8 ? c10::str(" ", indices[i]) : i == 8 ? " ..." : "";
-  }
-  return c10::str("[cohort] DataLoader worker thread ", worker.id, " of ", worker.num_workers, " could not ", what,
-                  which, "\n  caused by: ", reason);
-}
-
-template <typename Error>
-[[noreturn]] void throw_with(const std::string& message) {
-  throw Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message);
-}
-
-// Throws the error in hand again with the story of the worker before it, as the same LibTorch type where it has one.
-[[noreturn]] void rethrow_with_story(const std::function<std::string(const std::string&)>& story) {
-  try {
-    throw;
-  } catch (const c10::IndexError& error) {
-    throw_with<c10::IndexError>(story(error.what_without_backtrace()));
-  } catch (const c10::ValueError& error) {
-    throw_with<c10::ValueError>(story(error.what_without_backtrace()));
-  } catch (const c10::TypeError& error) {
-    throw_with<c10::TypeError>(story(error.what_without_backtrace()));
-  } catch (const c10::NotImplementedError& error) {
-    throw_with<c10::NotImplementedError>(story(error.what_without_backtrace()));
-  } catch (const c10::OutOfMemoryError& error) {
-    throw_with<c10::OutOfMemoryError>(story(error.what_without_backtrace()));
-  } catch (const c10::Error& error) {
-    throw_with<c10::Error>(story(error.what_without_backtrace()));
-  } catch (const std::out_of_range& error) {
-    throw_with<c10::IndexError>(story(error.what()));
-  } catch (const std::invalid_argument& error) {
-    throw_with<c10::ValueError>(story(error.what()));
-  } catch (const std::exception& error) {
-    throw_with<c10::Error>(story(error.what()));
-  } catch (...) {
-    throw_with<c10::Error>(story("an exception that is not a std::exception"));
-  }
-}
-
-}  // namespace
-
-const WorkerInfo* worker_info() { return current_worker; }
-
-namespace detail {
-
-void ReadProgress::begin_sample(int64_t index) {
-  // Relaxed: only a request to end early; the results are handed over under the stream's mutex.
-  if (should_stop_ && should_stop_->load(std::memory_order_relaxed)) throw StopReading();
-  sample_ = index;
-}
-
 struct BatchStream::State {
-  State(std::vector<std::vector<int64_t>> batches_, ReadBatch read_, StreamOptions options_)
-      : batches(std::move(batches_)),
-        read(std::move(read_)),
-        options(std::move(options_)),
-        num_batches(static_cast<int64_t>(batches.size())),
-        schedule(num_batches, options.num_workers, options.in_order) {}
+  State(std::unique_ptr<BatchSource> source_, StreamOptions options_, std::shared_ptr<WorkerThreads> workers_)
+      : source(std::move(source_)),
+        options(options_),
+        workers(std::move(workers_)),
+        schedule(options.num_workers, options.in_order) {}
 
-  void run_worker(int worker);
-  Finished read_batch(const WorkerInfo& info, int64_t number) const;
+  void run_worker(const WorkerInfo& info, const std::exception_ptr& init_error);
+  Finished read(const WorkerInfo& info, int64_t step);
   std::optional<int64_t> claim(int worker);
   Finished take_finished();
   void stop();
   bool has_room(int worker) const {
-    return schedule.next(worker) < num_taken + int64_t{options.num_workers} * options.prefetch_factor;
+    return schedule.next(worker) < cursor + int64_t{options.num_workers} * options.prefetch_factor;
   }
+  std::atomic<int64_t>* skipped() { return options.skips_unreadable ? &num_skipped : nullptr; }
 
-  const std::vector<std::vector<int64_t>> batches;
-  const ReadBatch read;
+  const std::unique_ptr<BatchSource> source;
   const StreamOptions options;
-  const int64_t num_batches;
+  const std::shared_ptr<WorkerThreads> workers;
   std::atomic<bool> should_stop{false};
+  std::atomic<int64_t> num_skipped{0};
 
   std::mutex mutex;
   std::condition_variable room;
   std::condition_variable ready;
   Schedule schedule;
-  int64_t num_taken = 0;
+  int64_t cursor = 0;  // the steps before it have been taken
   std::map<int64_t, Finished> finished;
-  std::vector<std::thread> threads;
 };
 
-Finished BatchStream::State::read_batch(const WorkerInfo& info, int64_t number) const {
-  ReadProgress progress(&should_stop);
+Finished BatchStream::State::read(const WorkerInfo& info, int64_t step) {
+  ReadProgress progress(&should_stop, skipped());
   try {
-    return {read(batches[number], progress), nullptr};
+    auto batch = source->read(info.id, step, progress);
+    if (!batch) return {.kind = Finished::Kind::kEnd};
+    return {.kind = Finished::Kind::kBatch, .batch = std::move(batch)};
   } catch (const StopReading&) {
+    return {};
+  } catch (const NothingRead&) {
     return {};
   } catch (...) {
     try {
       rethrow_with_story([&](const std::string& reason) {
-        return describe_failure(info, batches[number], progress.sample(), reason);
+        return c10::str("[cohort] DataLoader worker thread ", info.id, " of ", info.num_workers, " could not ",
+                        source->describe(step, progress), "\n  caused by: ", reason);
       });
     } catch (...) {
-      return {nullptr, std::current_exception()};
+      return {.kind = Finished::Kind::kError, .error = std::current_exception()};
     }
   }
 }
 
 std::optional<int64_t> BatchStream::State::claim(int worker) {
   std::unique_lock lock(mutex);
-  room.wait(lock, [&] { return should_stop || schedule.is_done(worker) || has_room(worker); });
-  if (should_stop || schedule.is_done(worker)) return std::nullopt;
+  room.wait(lock, [&] { return should_stop || has_room(worker); });
+  if (should_stop) return std::nullopt;
   return schedule.claim(worker);
 }
 
-void BatchStream::State::run_worker(int worker) {
-  const WorkerInfo info{worker, options.num_workers, options.base_seed + worker};
-  current_worker = &info;
-  compute_with_one_thread();
-  std::exception_ptr init_error;
-  try {
-    if (options.worker_init) options.worker_init(worker);
-  } catch (...) {
-    try {
-      rethrow_with_story([&](const std::string& reason) {
-        return c10::str("[cohort] DataLoader worker thread ", worker, " of ", options.num_workers,
-                        " failed in worker_init_fn\n  caused by: ", reason);
-      });
-    } catch (...) {
-      init_error = std::current_exception();
-    }
-  }
-  while (const std::optional<int64_t> number = claim(worker)) {
-    Finished result = init_error ? Finished{nullptr, init_error} : read_batch(info, *number);
-    std::lock_guard lock(mutex);
-    finished.emplace(*number, std::move(result));
+void BatchStream::State::run_worker(const WorkerInfo& info, const std::exception_ptr& init_error) {
+  bool has_ended = false;
+  while (!has_ended) {
+    const std::optional<int64_t> step = claim(info.id);
+    if (!step) return;
+    auto result = init_error ? Finished{.kind = Finished::Kind::kError, .error = init_error} : read(info, *step);
+    has_ended = result.kind == Finished::Kind::kEnd;
+    const std::lock_guard lock(mutex);
+    finished.emplace(*step, std::move(result));
+    if (has_ended) schedule.end(info.id);
     ready.notify_one();
   }
-  current_worker = nullptr;
 }
 
+// In order: the next step that will come. Steps at which a worker has ended are passed by.
 Finished BatchStream::State::take_finished() {
   std::unique_lock lock(mutex);
-  const auto is_ready = [&] { return options.in_order ? finished.contains(num_taken) : !finished.empty(); };
+  const auto is_ready = [&] {
+    while (options.in_order && !schedule.have_all_ended() && !schedule.will_come(cursor)) ++cursor;
+    return options.in_order ? finished.contains(cursor) || (schedule.have_all_ended() && finished.empty())
+                            : !finished.empty() || schedule.have_all_ended();
+  };
   if (options.timeout.count() == 0) {
     ready.wait(lock, is_ready);
   } else {
-    const double seconds = std::chrono::duration<double>(options.timeout).count();
-    TORCH_CHECK(ready.wait_for(lock, options.timeout, is_ready), "DataLoader timed out after ", seconds, " seconds");
+    TORCH_CHECK(ready.wait_for(lock, options.timeout, is_ready), "DataLoader timed out after ",
+                seconds_of(options.timeout), " seconds");
   }
+  if (finished.empty()) return {.kind = Finished::Kind::kEnd};
   Finished result = std::move(finished.extract(finished.begin()).mapped());
-  ++num_taken;
+  ++cursor;
   room.notify_all();
+  if (result.kind == Finished::Kind::kEnd) result.kind = Finished::Kind::kNothing;  // of one worker
   return result;
 }
 
 void BatchStream::State::stop() {
   {
-    std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex);
     should_stop = true;
   }
   room.notify_all();
-  for (std::thread& thread : threads) thread.join();
-  threads.clear();
+  if (workers) workers->wait();
 }
 
-BatchStream::BatchStream(std::vector<std::vector<int64_t>> batches, ReadBatch read, StreamOptions options)
-    : state_(std::make_unique<State>(std::move(batches), std::move(read), std::move(options))) {
-  try {
-    for (int worker = 0; worker < state_->options.num_workers; ++worker) {
-      state_->threads.emplace_back([state = state_.get(), worker] { state->run_worker(worker); });
-    }
-  } catch (const std::system_error& error) {
-    const size_t started = state_->threads.size();
-    state_->stop();
-    TORCH_CHECK(false, "[cohort] DataLoader could start only ", started, " of ", state_->options.num_workers,
-                " worker threads\n  caused by: ", error.what(), "\n  hint: use fewer workers (num_workers)");
-  }
+BatchStream::BatchStream(std::unique_ptr<BatchSource> source, StreamOptions options,
+                         std::shared_ptr<WorkerThreads> workers)
+    : state_(std::make_unique<State>(std::move(source), options, std::move(workers))),
+      begin_(Clock::now()),
+      progress_(std::make_shared<EpochProgress>()),
+      shared_progress_(progress_) {
+  if (!state_->workers) return;
+  state_->workers->start([state = state_.get()](const WorkerInfo& info,
+                                                const std::exception_ptr& error) { state->run_worker(info, error); },
+                         options.base_seed);
 }
 
 BatchStream::~BatchStream() { state_->stop(); }
 
 std::shared_ptr<void> BatchStream::read_here() {
-  ReadProgress progress(nullptr);
-  return state_->read(state_->batches[state_->num_taken++], progress);
+  ReadProgress progress(nullptr, state_->skipped());
+  while (true) {
+    try {
+      return state_->source->read(/*worker=*/0, state_->cursor++, progress);
+    } catch (const NothingRead&) {
+      continue;
+    }
+  }
+}
+
+std::shared_ptr<void> BatchStream::take() {
+  if (state_->options.num_workers == 0) return read_here();
+  while (true) {
+    Finished result = state_->take_finished();
+    switch (result.kind) {
+      case Finished::Kind::kBatch:
+        return std::move(result.batch);
+      case Finished::Kind::kError:
+        std::rethrow_exception(result.error);
+      case Finished::Kind::kNothing:
+        continue;
+      case Finished::Kind::kEnd:
+        return nullptr;
+    }
+  }
 }
 
 std::shared_ptr<void> BatchStream::next() {
-  if (state_->num_taken == state_->num_batches) return nullptr;
-  if (state_->options.num_workers == 0) return read_here();
-  Finished result = state_->take_finished();
-  if (result.error) std::rethrow_exception(result.error);
-  return std::move(result.batch);
+  auto& [stats, is_over] = *progress_;
+  if (is_over) return nullptr;
+  const auto begin = Clock::now();
+  auto batch = take();
+  const auto end = Clock::now();
+  stats.num_skipped = state_->num_skipped.load(std::memory_order_relaxed);
+  is_over = batch == nullptr;
+  if (is_over) {
+    const auto advice = advice_on_workers(stats, state_->options.num_workers, base::available_cores());
+    if (!advice.empty()) base::warn_once(advice);
+    return nullptr;
+  }
+  ++stats.num_batches;
+  stats.last_wait = end - begin;
+  stats.total_wait += end - begin;
+  stats.total = end - begin_;
+  return batch;
 }
 
-}  // namespace detail
-}  // namespace cohort::data
+void BatchStream::discard(int64_t num_batches) {
+  for (int64_t i = 0; i < num_batches; ++i) take();
+}
+
+std::string advice_on_workers(const EpochStats& stats, int num_workers, int num_cores) {
+  const auto share = seconds_of(stats.total_wait) / std::max(seconds_of(stats.total), 1e-9);
+  if (stats.num_batches < kManyBatches || stats.total < kLongEpoch || share < kMuchOfIt) return "";
+  const auto what =
+      fmt::format("the loop over a DataLoader has waited {:.0f} % of its time for data ({:.1f} s of {:.1f} s)",
+                  100 * share, seconds_of(stats.total_wait), seconds_of(stats.total));
+  if (num_workers < num_cores) {
+    return fmt::format("{}: raise num_workers, which is {}; this process has {} cores.", what, num_workers, num_cores);
+  }
+  return fmt::format(
+      "{}, though num_workers is {} and this process has {} cores: reading takes longer than training. Prepare the "
+      "data "
+      "beforehand, or choose cheaper transforms.",
+      what, num_workers, num_cores);
+}
+
+}  // namespace cohort::data::detail

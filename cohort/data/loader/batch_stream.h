@@ -1,52 +1,33 @@
-/// BatchStream is the untyped half of DataLoader: it reads the batches of one epoch, on worker threads or in the caller,
-/// and hands them out in order. What a batch is, it does not know.
+/// BatchStream is the untyped half of an epoch: it reads the batches of a BatchSource, on worker threads or in the caller, and
+/// hands them out in order.
 ///
-/// With W workers, batch i is read by worker i % W (as in PyTorch), and at most W * prefetch_factor batches are being
-/// read or wait to be taken, so memory is bounded however slow the consumer is.
+/// With W workers, batch i is read by worker i % W (as in PyTorch), and at most W * prefetch_factor batches are being read or wait to
+/// be taken, so memory is bounded however slow the consumer is. A worker whose source has ended is passed by.
 ///
 /// Thread-safety: next() belongs to one thread at a time.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <vector>
+#include <string>
 
+#include "cohort/data/loader/batch_source.h"
+#include "cohort/data/loader/worker_threads.h"
 #include "cohort/export.h"
 
 namespace cohort::data {
 
-/// What a dataset's get() can ask about the thread it runs on.
-struct WorkerInfo {
-  int id = 0;
-  int num_workers = 0;
-  /// Differs between workers and between epochs: seed for random augmentations.
-  int64_t seed = 0;
+/// How an epoch goes.
+struct EpochStats {
+  int64_t num_batches = 0;                 ///< that have been taken
+  int64_t num_skipped = 0;                 ///< samples that could not be read, where skip_unreadable leaves them out
+  std::chrono::nanoseconds last_wait{0};   ///< what the last step has waited for its batch
+  std::chrono::nanoseconds total_wait{0};  ///< what all steps have
+  std::chrono::nanoseconds total{0};       ///< from the beginning of the epoch to the last batch
 };
-
-/// The worker this thread is; null outside worker threads, so also with num_workers = 0.
-COHORT_API const WorkerInfo* worker_info();
 
 namespace detail {
-
-/// Passed to the function that reads a batch, so that an error can name the example and a stop is seen soon.
-class COHORT_API ReadProgress {
- public:
-  explicit ReadProgress(const std::atomic<bool>* should_stop) : should_stop_(should_stop) {}
-  /// Must be called before each example is read. Throws StopReading when nobody wants the batch any more.
-  void begin_sample(int64_t index);
-  /// Call after the last example: errors from here on concern the whole batch.
-  void begin_collate() { sample_ = -1; }
-  int64_t sample() const { return sample_; }
-
- private:
-  const std::atomic<bool>* should_stop_;
-  int64_t sample_ = -1;
-};
-
-using ReadBatch = std::function<std::shared_ptr<void>(const std::vector<int64_t>& indices, ReadProgress& progress)>;
 
 struct StreamOptions {
   int num_workers = 0;
@@ -54,13 +35,20 @@ struct StreamOptions {
   std::chrono::milliseconds timeout{0};
   bool in_order = true;
   int64_t base_seed = 0;
-  std::function<void(int worker)> worker_init;
+  bool skips_unreadable = false;
+};
+
+/// Outlives its stream.
+struct EpochProgress {
+  EpochStats stats;
+  bool is_over = false;
 };
 
 class COHORT_API BatchStream {
  public:
-  BatchStream(std::vector<std::vector<int64_t>> batches, ReadBatch read, StreamOptions options);
-  /// Blocks until each worker has finished the example it is reading.
+  /// `workers`: leased, as many as the options say; null if they say 0. The stream's end gives them back.
+  BatchStream(std::unique_ptr<BatchSource> source, StreamOptions options, std::shared_ptr<WorkerThreads> workers);
+  /// Blocks until each worker has finished the sample it is reading.
   ~BatchStream();
   BatchStream(const BatchStream&) = delete;
   BatchStream& operator=(const BatchStream&) = delete;
@@ -68,12 +56,23 @@ class COHORT_API BatchStream {
   /// The next batch; null at the end of the epoch. Throws the error of the thread that read the batch, after which the
   /// following batches can still be taken; c10::Error when the time-out passes.
   std::shared_ptr<void> next();
+  /// Reads batches that nobody gets, for sources that cannot begin in the middle.
+  void discard(int64_t num_batches);
+  const std::shared_ptr<const EpochProgress>& progress() const { return shared_progress_; }
 
  private:
   struct State;
   std::shared_ptr<void> read_here();
-  std::unique_ptr<State> state_;
+  std::shared_ptr<void> take();
+
+  const std::unique_ptr<State> state_;
+  const std::chrono::steady_clock::time_point begin_;
+  const std::shared_ptr<EpochProgress> progress_;
+  const std::shared_ptr<const EpochProgress> shared_progress_;
 };
+
+/// What to say at the end of an epoch that has waited much for its data; empty: nothing.
+COHORT_API std::string advice_on_workers(const EpochStats& stats, int num_workers, int num_cores);
 
 }  // namespace detail
 }  // namespace cohort::data

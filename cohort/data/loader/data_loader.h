@@ -24,101 +24,12 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/data/loader/batch_stream.h"
-#include "cohort/data/loader/collate.h"
+#include "cohort/data/loader/loader_plan.h"
+#include "cohort/data/loader/read_batch.h"
 #include "cohort/data/loader/sampler.h"
-#include "cohort/export.h"
+#include "cohort/data/loader/tensors_of.h"
 
 namespace cohort::data {
-
-struct DataLoaderOptions {
-  int64_t batch_size = 1;
-  /// A new random order each epoch. Not together with `sampler`.
-  bool shuffle = false;
-  /// The order of examples, such as a DistributedSampler.
-  std::shared_ptr<Sampler> sampler = {};
-  /// Forms whole batches. Not together with batch_size, shuffle, sampler and drop_last.
-  std::shared_ptr<BatchSampler> batch_sampler = {};
-  /// Threads that read ahead. 0: read in the caller.
-  int num_workers = 0;
-  /// Batches each worker reads ahead; 2 unless given. Only with workers.
-  std::optional<int> prefetch_factor = {};
-  /// Drop the last batch if it is not full.
-  bool drop_last = false;
-  /// How long to wait for a batch of a worker; 0: for ever.
-  std::chrono::milliseconds timeout{0};
-  /// False: give batches as they become ready, which need not be the sampler's order.
-  bool in_order = true;
-  /// Seeds shuffling and workers. Default: LibTorch's default CPU generator, which torch::manual_seed sets.
-  std::optional<at::Generator> generator = {};
-  /// Called in each worker thread before its first batch of an epoch.
-  std::function<void(int worker)> worker_init_fn = {};
-};
-
-namespace detail {
-
-/// The checked options and the order of batches: all of a loader that does not depend on the example's type.
-class COHORT_API LoaderPlan {
- public:
-  /// Throws c10::ValueError for options that contradict each other.
-  LoaderPlan(DataLoaderOptions options, int64_t dataset_size);
-  /// One epoch, without its first `first_batch` batches (they are not read).
-  std::unique_ptr<BatchStream> start(ReadBatch read, int64_t first_batch) const;
-  int64_t num_batches() const { return batch_sampler_->size(); }
-
- private:
-  DataLoaderOptions options_;
-  std::shared_ptr<BatchSampler> batch_sampler_;
-};
-
-template <typename Dataset>
-int64_t dataset_size(const Dataset& dataset) {
-  if constexpr (requires { dataset.size().value(); }) {
-    return static_cast<int64_t>(dataset.size().value());  // LibTorch's own datasets give an optional
-  } else {
-    return static_cast<int64_t>(dataset.size());
-  }
-}
-
-template <typename Dataset>
-using ExampleOf = std::remove_cvref_t<decltype(std::declval<Dataset&>().get(int64_t{0}))>;
-
-/// Joins examples by collate(). A dataset with `get_batch(indices)` reads whole batches at once instead.
-struct DefaultCollate {
-  template <typename Example>
-  auto operator()(const std::vector<Example>& examples) const {
-    return collate(examples);
-  }
-};
-
-template <typename Dataset, typename CollateFn>
-auto read_batch(Dataset& dataset, CollateFn& collate_examples, const std::vector<int64_t>& indices,
-                ReadProgress& progress) {
-  constexpr bool kReadsWholeBatches = std::is_same_v<std::remove_const_t<CollateFn>, DefaultCollate> && requires {
-    dataset.get_batch(indices);
-  };
-  if constexpr (kReadsWholeBatches) {
-    progress.begin_collate();
-    return dataset.get_batch(indices);
-  } else {
-    std::vector<ExampleOf<Dataset>> examples;
-    examples.reserve(indices.size());
-    for (const int64_t index : indices) {
-      progress.begin_sample(index);
-      examples.push_back(dataset.get(index));
-    }
-    progress.begin_collate();
-    return collate_examples(std::as_const(examples));
-  }
-}
-
-}  // namespace detail
-
-template <typename Dataset>
-concept MapDataset = requires(Dataset& dataset, int64_t index) {
-  dataset.get(index);
-  detail::dataset_size(dataset);
-};
 
 /// The batches of one epoch, one after the other.
 template <typename Batch>
@@ -160,46 +71,95 @@ class BatchIterator {
   std::shared_ptr<Batch> batch_;
 };
 
-template <MapDataset Dataset, typename CollateFn = detail::DefaultCollate>
-class DataLoader {
- public:
-  using Example = detail::ExampleOf<Dataset>;
-  using Batch = std::remove_cvref_t<decltype(detail::read_batch(
-      std::declval<Dataset&>(), std::declval<const CollateFn&>(), std::declval<const std::vector<int64_t>&>(),
-      std::declval<detail::ReadProgress&>()))>;
+namespace detail {
 
-  /// `collate` joins the examples of a batch: Batch(const std::vector<Example>&).
+template <typename Dataset, typename CollateFn>
+struct BatchOf;
+template <MapDataset Dataset, typename CollateFn>
+struct BatchOf<Dataset, CollateFn> {
+  using Type = std::remove_cvref_t<decltype(read_batch(std::declval<Dataset&>(), std::declval<const CollateFn&>(),
+                                                       std::declval<const std::vector<int64_t>&>(),
+                                                       std::declval<ReadProgress&>()))>;
+};
+template <IterableDataset Dataset, typename CollateFn>
+requires(!MapDataset<Dataset>) struct BatchOf<Dataset, CollateFn> {
+  using Type = std::remove_cvref_t<typename IteratorReader<Dataset, CollateFn>::Batch>;
+};
+
+}  // namespace detail
+
+template <typename Dataset, typename CollateFn = detail::DefaultCollate>
+class DataLoader {
+  static constexpr bool kIsMap = MapDataset<Dataset>;
+
+ public:
+  using Batch = typename detail::BatchOf<Dataset, CollateFn>::Type;
+
+  /// `collate` joins the samples of a batch: Batch(const std::vector<Example>&).
   /// Throws c10::ValueError for options that contradict each other.
   explicit DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : dataset_(std::move(dataset)),
         collate_(std::move(collate)),
-        plan_(std::move(options), detail::dataset_size(*dataset_)) {}
+        plan_(std::make_shared<detail::LoaderPlan>(std::move(options), size_of(*dataset_),
+                                                   !std::is_same_v<CollateFn, Unbatched>)) {}
   explicit DataLoader(Dataset dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : DataLoader(std::make_shared<Dataset>(std::move(dataset)), std::move(options), std::move(collate)) {}
 
-  /// Begins an epoch, without its first `first_batch` batches: how a resumed run goes on in the middle of an epoch.
-  /// The order must be that of the first run: with a DistributedSampler it is, after set_epoch; `shuffle` needs a
-  /// generator in the state it had when the epoch began.
+  /// Begins an epoch, without its first `first_batch` batches: for orders that the program makes again by itself, as set_epoch() of a
+  /// DistributedSampler does. Otherwise see state_dict().
   Epoch<Batch> start(int64_t first_batch = 0) const {
-    auto read = [dataset = dataset_, collate = collate_](const std::vector<int64_t>& indices,
-                                                         detail::ReadProgress& progress) {
-      return std::static_pointer_cast<void>(
-          std::make_shared<Batch>(detail::read_batch(*dataset, collate, indices, progress)));
-    };
-    return Epoch<Batch>(plan_.start(std::move(read), first_batch));
+    const bool pins = plan_->pins_memory();
+    if constexpr (kIsMap) {
+      auto read = [dataset = dataset_, collate = collate_, pins](const std::vector<int64_t>& indices,
+                                                                 detail::ReadProgress& progress) {
+        return erase(detail::read_batch(*dataset, collate, indices, progress), pins);
+      };
+      return Epoch<Batch>(plan_->start(detail::ReadBatch(std::move(read)), first_batch));
+    } else {
+      auto begin = [dataset = dataset_, collate = collate_, plan = plan_, pins]() -> detail::NextBatch {
+        using Reader = detail::IteratorReader<Dataset, CollateFn>;
+        auto reader = std::make_shared<Reader>(*dataset, collate, plan->batch_size(), plan->drops_last());
+        return [dataset, reader, pins](detail::ReadProgress& progress) -> std::shared_ptr<void> {
+          auto batch = reader->next(progress);
+          return batch ? erase(std::move(*batch), pins) : nullptr;
+        };
+      };
+      return Epoch<Batch>(plan_->start(std::function<detail::NextBatch()>(std::move(begin)), first_batch));
+    }
   }
 
   BatchIterator<Batch> begin() const { return BatchIterator<Batch>(start()); }
   std::default_sentinel_t end() const { return {}; }
 
-  /// Number of batches in an epoch.
-  int64_t size() const { return plan_.num_batches(); }
+  /// Number of batches in an epoch. Throws c10::TypeError for iterable datasets.
+  int64_t size() const { return plan_->num_batches(); }
   Dataset& dataset() const { return *dataset_; }
 
+  /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there. Take
+  /// it between two batches.
+  StateDict state_dict() const { return plan_->state_dict(); }
+  /// The next epoch is the rest of the one whose state it is. Samples are not read again, but those of an iterable dataset. Throws
+  /// c10::ValueError for a state that cannot be of a loader like this one.
+  void load_state_dict(const StateDict& state) { plan_->load_state_dict(state); }
+
+  /// Of the epoch that began last: how long the loop has waited, and what could not be read.
+  EpochStats stats() const { return plan_->stats(); }
+
  private:
+  static std::optional<int64_t> size_of(const Dataset& dataset) {
+    if constexpr (kIsMap)
+      return detail::dataset_size(dataset);
+    else
+      return std::nullopt;
+  }
+  static std::shared_ptr<void> erase(Batch batch, bool pins) {
+    if (pins) detail::for_each_tensor(batch, [](at::Tensor& tensor) { tensor = tensor.pin_memory(); });
+    return std::make_shared<Batch>(std::move(batch));
+  }
+
   std::shared_ptr<Dataset> dataset_;
   CollateFn collate_;
-  detail::LoaderPlan plan_;
+  std::shared_ptr<detail::LoaderPlan> plan_;
 };
 
 }  // namespace cohort::data

@@ -22,6 +22,9 @@ void append(std::vector<int64_t>& to, const at::Tensor& values, int64_t count) {
   to.insert(to.end(), data, data + count);
 }
 
+constexpr auto kNumGiven = "num_samples_given";
+constexpr auto kNumBatchesGiven = "num_batches_given";
+
 // Python draws 32 at a time; the values of a draw depend on its size.
 void append_with_replacement(std::vector<int64_t>& to, int64_t high, int64_t count, const at::Generator& generator) {
   constexpr int64_t kDraw = 32;
@@ -35,6 +38,19 @@ at::Generator make_generator(int64_t seed) { return at::detail::createCPUGenerat
 
 Sampler::~Sampler() = default;
 
+StateDict Sampler::state_dict(std::optional<int64_t> num_given) const {
+  StateDict state;
+  set_number(state, kNumGiven, num_given.value_or(0));
+  return state;
+}
+
+int64_t Sampler::load_state_dict(const StateDict& state) {
+  const int64_t num_given = number_in(state, kNumGiven);
+  TORCH_CHECK_VALUE(num_given <= size(), "the state dict of a DataLoader has given ", num_given,
+                    " samples of an epoch, but this one has ", size());
+  return num_given;
+}
+
 SequentialSampler::SequentialSampler(int64_t dataset_size) : dataset_size_(dataset_size) {}
 
 std::vector<int64_t> SequentialSampler::indices() {
@@ -44,20 +60,19 @@ std::vector<int64_t> SequentialSampler::indices() {
 }
 
 RandomSampler::RandomSampler(int64_t dataset_size, RandomSamplerOptions options)
-    : dataset_size_(dataset_size),
+    : DrawnSampler({std::move(options.generator), EpochGenerator::Otherwise::kSeeded}),
+      dataset_size_(dataset_size),
       num_samples_(options.num_samples.value_or(dataset_size)),
-      options_(std::move(options)) {
+      replacement_(options.replacement) {
   TORCH_CHECK_VALUE(num_samples_ > 0,
                     "num_samples should be a positive integer value, but got num_samples=", num_samples_);
 }
 
 std::vector<int64_t> RandomSampler::indices() {
-  const at::Generator generator = options_.generator.has_value()
-                                      ? *options_.generator
-                                      : make_generator(at::empty({}, kInt64).random_().item<int64_t>());
+  const at::Generator generator = generator_.begin();
   std::vector<int64_t> result;
   result.reserve(num_samples_);
-  if (options_.replacement) {
+  if (replacement_) {
     append_with_replacement(result, dataset_size_, num_samples_, generator);
     return result;
   }
@@ -71,29 +86,42 @@ std::vector<int64_t> RandomSampler::indices() {
   return result;
 }
 
+StateDict DrawnSampler::state_dict(std::optional<int64_t> num_given) const {
+  auto state = Sampler::state_dict(num_given);
+  generator_.add_to(state, /*is_over=*/!num_given);
+  return state;
+}
+
+int64_t DrawnSampler::load_state_dict(const StateDict& state) {
+  const int64_t num_given = Sampler::load_state_dict(state);
+  generator_.load(state);
+  return num_given;
+}
+
 SubsetRandomSampler::SubsetRandomSampler(std::vector<int64_t> subset, std::optional<at::Generator> generator)
-    : subset_(std::move(subset)), generator_(std::move(generator)) {}
+    : DrawnSampler({std::move(generator), EpochGenerator::Otherwise::kDefault}), subset_(std::move(subset)) {}
 
 std::vector<int64_t> SubsetRandomSampler::indices() {
   std::vector<int64_t> order;
-  append(order, at::randperm(size(), generator_, kInt64), size());
+  append(order, at::randperm(size(), generator_.begin(), kInt64), size());
   for (int64_t& place : order) place = subset_[place];
   return order;
 }
 
 WeightedRandomSampler::WeightedRandomSampler(const std::vector<double>& weights, int64_t num_samples,
                                              Replacement replacement, std::optional<at::Generator> generator)
-    : weights_(at::tensor(weights, at::kDouble)),
+    : DrawnSampler({std::move(generator), EpochGenerator::Otherwise::kDefault}),
+      weights_(at::tensor(weights, at::kDouble)),
       num_samples_(num_samples),
-      replacement_(replacement),
-      generator_(std::move(generator)) {
+      replacement_(replacement) {
   TORCH_CHECK_VALUE(num_samples > 0,
                     "num_samples should be a positive integer value, but got num_samples=", num_samples);
 }
 
 std::vector<int64_t> WeightedRandomSampler::indices() {
   std::vector<int64_t> result;
-  append(result, at::multinomial(weights_, num_samples_, replacement_ == Replacement::kYes, generator_), num_samples_);
+  const bool replaces = replacement_ == Replacement::kYes;
+  append(result, at::multinomial(weights_, num_samples_, replaces, generator_.begin()), num_samples_);
   return result;
 }
 
@@ -108,10 +136,11 @@ BatchSampler::BatchSampler(std::shared_ptr<Sampler> sampler, int64_t batch_size,
 
 std::vector<std::vector<int64_t>> BatchSampler::batches() {
   TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "a class derived from BatchSampler must override batches()");
+  num_before_ = std::exchange(num_left_out_, 0);
   const std::vector<int64_t> indices = sampler_->indices();
   const auto count = static_cast<int64_t>(indices.size());
   std::vector<std::vector<int64_t>> result;
-  for (int64_t begin = 0; begin < count; begin += batch_size_) {
+  for (int64_t begin = num_before_; begin < count; begin += batch_size_) {
     const int64_t end = std::min(begin + batch_size_, count);
     if (end - begin < batch_size_ && last_batch_ == LastBatch::kDrop) break;
     result.emplace_back(indices.begin() + begin, indices.begin() + end);
@@ -123,6 +152,22 @@ int64_t BatchSampler::size() const {
   TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "a class derived from BatchSampler must override size()");
   const int64_t count = sampler_->size();
   return last_batch_ == LastBatch::kDrop ? count / batch_size_ : (count + batch_size_ - 1) / batch_size_;
+}
+
+StateDict BatchSampler::state_dict(std::optional<int64_t> num_given) const {
+  if (!sampler_) {
+    StateDict state;
+    set_number(state, kNumBatchesGiven, num_given.value_or(0));
+    return state;
+  }
+  if (!num_given) return sampler_->state_dict(std::nullopt);
+  return sampler_->state_dict(std::min(num_before_ + *num_given * batch_size_, sampler_->size()));
+}
+
+int64_t BatchSampler::load_state_dict(const StateDict& state) {
+  if (!sampler_) return number_in(state, kNumBatchesGiven);
+  num_left_out_ = sampler_->load_state_dict(state);
+  return 0;
 }
 
 }  // namespace cohort::data

@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "cohort/data/loader/state_dict.h"
 #include "cohort/export.h"
 
 namespace cohort::data {
@@ -27,6 +29,12 @@ class COHORT_API Sampler {
   virtual std::vector<int64_t> indices() = 0;
   /// How many indices an epoch has.
   virtual int64_t size() const = 0;
+
+  /// After `num_given` indices of the epoch that the last indices() has begun; nothing: that epoch is over.
+  virtual StateDict state_dict(std::optional<int64_t> num_given) const;
+  /// For a sampler made as the one whose state it is: the next indices() has the order of the epoch that was not over. Returns
+  /// how many of these indices have been given, and are to be left out. Throws c10::ValueError for another kind of state.
+  virtual int64_t load_state_dict(const StateDict& state);
 };
 
 /// 0, 1, 2, ...
@@ -40,6 +48,17 @@ class COHORT_API SequentialSampler : public Sampler {
   int64_t dataset_size_;
 };
 
+/// A sampler whose epochs are drawn at random, and can be drawn again.
+class COHORT_API DrawnSampler : public Sampler {
+ public:
+  StateDict state_dict(std::optional<int64_t> num_given) const override;
+  int64_t load_state_dict(const StateDict& state) override;
+
+ protected:
+  explicit DrawnSampler(EpochGenerator generator) : generator_(std::move(generator)) {}
+  EpochGenerator generator_;
+};
+
 struct RandomSamplerOptions {
   /// Draw each index independently, so that some come twice and some never.
   bool replacement = false;
@@ -50,7 +69,7 @@ struct RandomSamplerOptions {
 };
 
 /// A random permutation each epoch, or draws with replacement.
-class COHORT_API RandomSampler : public Sampler {
+class COHORT_API RandomSampler : public DrawnSampler {
  public:
   /// Throws c10::ValueError unless the number of samples is positive.
   explicit RandomSampler(int64_t dataset_size, RandomSamplerOptions options = {});
@@ -60,11 +79,11 @@ class COHORT_API RandomSampler : public Sampler {
  private:
   int64_t dataset_size_;
   int64_t num_samples_;
-  RandomSamplerOptions options_;
+  bool replacement_;
 };
 
 /// A random order of the given indices.
-class COHORT_API SubsetRandomSampler : public Sampler {
+class COHORT_API SubsetRandomSampler : public DrawnSampler {
  public:
   explicit SubsetRandomSampler(std::vector<int64_t> subset, std::optional<at::Generator> generator = std::nullopt);
   std::vector<int64_t> indices() override;
@@ -72,11 +91,10 @@ class COHORT_API SubsetRandomSampler : public Sampler {
 
  private:
   std::vector<int64_t> subset_;
-  std::optional<at::Generator> generator_;
 };
 
 /// Index i with a chance in proportion to weights[i].
-class COHORT_API WeightedRandomSampler : public Sampler {
+class COHORT_API WeightedRandomSampler : public DrawnSampler {
  public:
   enum class Replacement { kNo, kYes };
   /// Throws c10::ValueError unless `num_samples` is positive.
@@ -90,7 +108,6 @@ class COHORT_API WeightedRandomSampler : public Sampler {
   at::Tensor weights_;
   int64_t num_samples_;
   Replacement replacement_;
-  std::optional<at::Generator> generator_;
 };
 
 /// What happens to the examples that do not fill a batch.
@@ -107,6 +124,11 @@ class COHORT_API BatchSampler {
   /// How many batches an epoch has.
   virtual int64_t size() const;
 
+  /// As those of Sampler, for batches. A class made without a sampler need not override them: the batches that have been given are
+  /// left out of those that batches() gives next.
+  virtual StateDict state_dict(std::optional<int64_t> num_given) const;
+  virtual int64_t load_state_dict(const StateDict& state);
+
  protected:
   BatchSampler();
 
@@ -114,6 +136,8 @@ class COHORT_API BatchSampler {
   std::shared_ptr<Sampler> sampler_;
   int64_t batch_size_ = 1;
   LastBatch last_batch_ = LastBatch::kKeep;
+  int64_t num_left_out_ = 0;  ///< indices of the next epoch that have been given
+  int64_t num_before_ = 0;    ///< indices of this epoch that had been given when it began here
 };
 
 /// A fresh CPU generator with this seed, the same as Python's torch.Generator().manual_seed(seed).

@@ -1,0 +1,44 @@
+/// WorkerThreads: the threads of a DataLoader, for one epoch or, with persistent_workers, for all of them.
+///
+/// Thread-safety: lease(), start() and wait() belong to one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cohort/data/loader/worker_info.h"
+#include "cohort/export.h"
+
+namespace cohort::data::detail {
+
+class COHORT_API WorkerThreads {
+ public:
+  /// What a worker does in an epoch. `init_error`: of worker_init, which is called once in each thread.
+  using Job = std::function<void(const WorkerInfo& info, const std::exception_ptr& init_error)>;
+
+  /// Throws c10::Error if there are not enough threads to be had.
+  WorkerThreads(int num_workers, std::function<void(int worker)> worker_init);
+  /// Waits for jobs.
+  ~WorkerThreads();
+  WorkerThreads(const WorkerThreads&) = delete;
+  WorkerThreads& operator=(const WorkerThreads&) = delete;
+
+  /// False: an epoch that goes on has them.
+  bool lease();
+  /// Runs the job in each thread. The first one decides the workers' seeds: base_seed + id.
+  void start(Job job, int64_t base_seed);
+  /// Until each has ended the job. They may be leased again.
+  void wait();
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+/// The error in hand once more, as the LibTorch type that it has, with the text that `story` makes of its own.
+[[noreturn]] COHORT_API void rethrow_with_story(const std::function<std::string(const std::string& reason)>& story);
+
+}  // namespace cohort::data::detail

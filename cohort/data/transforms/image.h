@@ -1,0 +1,23 @@
+/// What transforms ask of an image. Private to this folder.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "cohort/export.h"
+
+namespace cohort::data {
+
+/// Throws c10::TypeError unless the image is [channels, height, width], not empty, on the CPU, of uint8 or a floating dtype.
+/// `who` asks, such as "Resize".
+void check_image(const at::Tensor& image, const char* who);
+
+inline int64_t height_of(const at::Tensor& image) { return image.size(1); }
+inline int64_t width_of(const at::Tensor& image) { return image.size(2); }
+/// 255 for uint8, 1 for floating dtypes.
+inline double max_value(const at::Tensor& image) { return image.scalar_type() == at::kByte ? 255.0 : 1.0; }
+/// As Python rounds: halves go to the even number.
+int64_t python_round(double value);
+
+}  // namespace cohort::data

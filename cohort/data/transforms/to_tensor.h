@@ -1,0 +1,34 @@
+/// ToTensor and Normalize, as torchvision.transforms: from bytes to what a model takes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "cohort/data/transforms/sample_random.h"
+#include "cohort/export.h"
+
+namespace cohort::data {
+
+/// uint8 in 0 .. 255 to float32 in 0 .. 1, contiguous; a floating image stays as it is.
+class COHORT_API ToTensor {
+ public:
+  at::Tensor operator()(const at::Tensor& image) const;
+  at::Tensor operator()(const at::Tensor& image, SampleRandom&) const { return (*this)(image); }
+};
+
+/// (image - mean[channel]) / std[channel], one number for each channel or one for all.
+class COHORT_API Normalize {
+ public:
+  /// Throws c10::ValueError for a deviation of zero.
+  Normalize(std::vector<double> mean, std::vector<double> std);
+  /// Throws c10::TypeError for an image that is not floating, c10::ValueError for another number of channels.
+  at::Tensor operator()(const at::Tensor& image) const;
+  at::Tensor operator()(const at::Tensor& image, SampleRandom&) const { return (*this)(image); }
+
+ private:
+  std::vector<double> mean_;
+  std::vector<double> std_;
+};
+
+}  // namespace cohort::data
