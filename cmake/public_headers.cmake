@@ -38,6 +38,8 @@ set(COHORT_PUBLIC_HEADERS
     cohort/data/loader/data_loader.h
     cohort/data/loader/distributed_sampler.h
     cohort/data/loader/sampler.h
+    cohort/data/loader/state_dict.h
+    cohort/data/loader/worker_info.h
 
     cohort/mesh/device_mesh.h
     cohort/mesh/placement.h
@@ -55,6 +57,11 @@ set(COHORT_PUBLIC_HEADERS
     cohort/parallel/module/join.h
 
     # Included by those above, not by users.
+    cohort/data/loader/batch_source.h
+    cohort/data/loader/loader_plan.h
+    cohort/data/loader/read_batch.h
+    cohort/data/loader/tensors_of.h
+    cohort/data/loader/worker_threads.h
     cohort/base/file.h
     cohort/base/result.h
     cohort/comm/backend/backend_request.h
@@ -73,6 +80,8 @@ set(COHORT_PUBLIC_HEADERS
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
+    cohort/data/loader/elastic_distributed_sampler.h
+    cohort/data/loader/length_bucket_sampler.h
     cohort/data/transforms/color_jitter.h
     cohort/data/transforms/compose.h
     cohort/data/transforms/crop.h

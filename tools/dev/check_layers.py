@@ -14,10 +14,11 @@ BELOW = {
     "elastic": ["base", "store", "rendezvous"],
     "shm": ["base"],
     "job": ["base", "store", "rendezvous", "shm"],
+    "files": ["base"],
     "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
     "parallel": ["base", "shm", "job", "comm", "mesh"],
-    "data": ["base", "comm"],
+    "data": ["base", "files", "comm"],
     "checkpoint": ["base", "comm", "mesh"],
     "models": ["base", "comm"],
     "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models"],
@@ -49,9 +50,10 @@ ROOMS = {
         "fsdp": ["module"],
         "zero": ["module", "optim", "ddp", "fsdp"],
     },
-    "data": {"datasets": [], "loader": ["datasets"], "transforms": [], "images": []},
+    "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"]},
+    "data": {"datasets": [], "loader": ["datasets"], "transforms": []},
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job", "files"]
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
