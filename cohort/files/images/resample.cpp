@@ -24,8 +24,8 @@ struct ResizedRows {
 };
 
 // kLanes rows at a time stand beside each other as columns, so that all of them are weighed at once.
-void resize_rows(const std::vector<const uint8_t*>& from, const ResampleWeights& columns, const ResampleKernels& kernels,
-                 const ResizedRows& to) {
+void resize_rows(const std::vector<const uint8_t*>& from, const ResampleWeights& columns,
+                 const ResampleKernels& kernels, const ResizedRows& to) {
   const size_t begin = columns.begin();
   const size_t width = columns.end() - begin;
   const size_t result_width = columns.taps.size();
@@ -42,8 +42,8 @@ void resize_rows(const std::vector<const uint8_t*>& from, const ResampleWeights&
     }
     kernels.rows_to_columns(from_rows, width, block.get());
     for (size_t x = 0; x < result_width; ++x) {
-      kernels.weigh(block.get() + (columns.taps[x].first - begin) * kLanes, kLanes, columns.of(x), columns.taps[x].count,
-                    columns.precision, results.get() + x * kLanes);
+      kernels.weigh(block.get() + (columns.taps[x].first - begin) * kLanes, kLanes, columns.of(x),
+                    columns.taps[x].count, columns.precision, results.get() + x * kLanes);
     }
     kernels.columns_to_rows(results.get(), result_width, to_rows);
   }

@@ -18,7 +18,8 @@ void weigh_plainly(const uint8_t* from, ptrdiff_t stride, const int16_t* weights
     const int32_t weight = weights[j];
     for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weight * from[lane];
   }
-  for (size_t lane = 0; lane < kLanes; ++lane) to[lane] = static_cast<uint8_t>(std::clamp(sums[lane] >> precision, 0, 255));
+  for (size_t lane = 0; lane < kLanes; ++lane)
+    to[lane] = static_cast<uint8_t>(std::clamp(sums[lane] >> precision, 0, 255));
 }
 
 void rows_to_columns_plainly(const uint8_t* const* rows, size_t width, uint8_t* to) {
@@ -121,8 +122,8 @@ const ResampleKernels& plain_kernels() {
 
 const ResampleKernels& best_kernels() {
 #ifdef __x86_64__
-  static const ResampleKernels kernels{__builtin_cpu_supports("avx2") ? weigh_avx2 : weigh_plainly, rows_to_columns_sse2,
-                                       columns_to_rows_sse2};
+  static const ResampleKernels kernels{__builtin_cpu_supports("avx2") ? weigh_avx2 : weigh_plainly,
+                                       rows_to_columns_sse2, columns_to_rows_sse2};
   return kernels;
 #else
   return plain_kernels();

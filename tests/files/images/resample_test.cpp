@@ -19,7 +19,8 @@ struct Planes {
   std::vector<uint8_t> bytes;
 
   PlanesView view() const {
-    return {bytes.data(), channels, height, width, static_cast<ptrdiff_t>(height * width), static_cast<ptrdiff_t>(width)};
+    return {
+        bytes.data(), channels, height, width, static_cast<ptrdiff_t>(height * width), static_cast<ptrdiff_t>(width)};
   }
   uint8_t at(size_t c, size_t y, size_t x) const { return bytes[(c * height + y) * width + x]; }
 };
@@ -28,7 +29,8 @@ Planes noise(size_t channels, size_t height, size_t width) {
   std::mt19937 random(7);
   Planes planes{channels, height, width, std::vector<uint8_t>(channels * height * width)};
   // Many extremes, so that bicubic weights lead beyond them.
-  for (uint8_t& byte : planes.bytes) byte = random() % 3 == 0 ? static_cast<uint8_t>(255 * (random() % 2)) : static_cast<uint8_t>(random());
+  for (uint8_t& byte : planes.bytes)
+    byte = random() % 3 == 0 ? static_cast<uint8_t>(255 * (random() % 2)) : static_cast<uint8_t>(random());
   return planes;
 }
 
