@@ -5,6 +5,8 @@
 #include <cohort/data/datasets/token_dataset.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/loader/elastic_distributed_sampler.h>
+#include <cohort/data/loader/length_bucket_sampler.h>
 #include <cohort/data/transforms/compose.h>
 #include <cohort/data/transforms/crop.h>
 #include <cohort/data/transforms/flip.h>
@@ -76,6 +78,23 @@ void go_on_in_the_middle(int64_t epoch, int64_t batch) {
   }
 }
 
+// Trains until it has taken `steps` batches, and returns what a checkpoint needs of the data.
+cohort::data::StateDict train_some(const cohort::data::StateDict& saved, int64_t steps) {
+  using namespace cohort::data;
+  const TensorDataset dataset(torch::arange(64));
+  const auto sampler = std::make_shared<ElasticDistributedSampler>(dataset.size());
+  DataLoader loader(dataset, {.batch_size = 4, .sampler = sampler, .num_workers = 2});
+  if (!saved.empty()) loader.load_state_dict(saved);  // of any rank, and of any number of ranks
+  for (int64_t epoch = sampler->epoch(); epoch < 3; ++epoch) {
+    sampler->set_epoch(epoch);  // the epoch that was loaded goes on where it was
+    for (const auto& [rows] : loader) {
+      TORCH_CHECK(rows.size(0) <= 4);
+      if (--steps == 0) return loader.state_dict();  // tensors by name: put them into the checkpoint
+    }
+  }
+  return loader.state_dict();
+}
+
 void load_text(const std::string& folder) {
   using namespace cohort::data;
   const auto corpus = TextCorpus::open(folder, {.extensions = {".txt"}});
@@ -143,6 +162,8 @@ void run_data() {
   load_a_type_of_your_own();
   join_examples_your_way();
   go_on_in_the_middle(/*epoch=*/1, /*batch=*/2);
+  const auto state = train_some({}, /*steps=*/5);
+  train_some(state, /*steps=*/100);
   const auto folder = std::filesystem::temp_directory_path() / ("cohort_guide_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "a.txt") << std::string(2000, 'a');
