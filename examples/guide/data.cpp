@@ -1,11 +1,16 @@
 // The programs of docs/guide/data.md (tests/tools/guide_test.py compares them), each run by two ranks.
 #include <cohort/comm/group/process_group.h>
+#include <cohort/data/datasets/chain_dataset.h>
+#include <cohort/data/datasets/concat_dataset.h>
+#include <cohort/data/datasets/stack_dataset.h>
+#include <cohort/data/datasets/subset.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/datasets/text_corpus.h>
 #include <cohort/data/datasets/token_dataset.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
 #include <cohort/data/loader/elastic_distributed_sampler.h>
+#include <cohort/data/loader/iterable.h>
 #include <cohort/data/loader/length_bucket_sampler.h>
 #include <cohort/data/transforms/compose.h>
 #include <cohort/data/transforms/crop.h>
@@ -20,6 +25,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "guide.h"
 
@@ -95,6 +101,35 @@ cohort::data::StateDict train_some(const cohort::data::StateDict& saved, int64_t
   return loader.state_dict();
 }
 
+void divide_and_join() {
+  using namespace cohort::data;
+  const auto parts = random_split(Squares(), {0.8, 0.1, 0.1}, make_generator(/*seed=*/42));  // Python's indices
+  const DataLoader training(parts[0], {.batch_size = 16, .shuffle = true});
+  const Subset first_ten(Squares(), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const ConcatDataset more(parts[0], first_ten);                          // one after the other
+  const StackDataset pairs(TensorDataset(torch::arange(10)), first_ten);  // example i of each, as a tuple
+  TORCH_CHECK(training.size() == 5 && more.size() == 90 && pairs.size() == 10);
+}
+
+// Examples that come one by one: iterate() gives a new iterator, whose next() gives an example, or nothing at the end.
+struct CountDown {
+  struct Iterator {
+    int64_t left;
+    std::optional<int64_t> next() { return left > 0 ? std::optional(left--) : std::nullopt; }
+  };
+  int64_t begin;
+  Iterator iterate() const { return {begin}; }
+};
+
+void load_a_stream() {
+  using namespace cohort::data;
+  const ChainDataset numbers(std::vector{CountDown{20}, CountDown{5}});
+  const DataLoader loader(sharded(numbers), {.batch_size = 4, .num_workers = 2});
+  for (const at::Tensor& batch : loader) {  // each number in one batch of one rank
+    TORCH_CHECK(batch.numel() <= 4);
+  }
+}
+
 void load_text(const std::string& folder) {
   using namespace cohort::data;
   const auto corpus = TextCorpus::open(folder, {.extensions = {".txt"}});
@@ -161,6 +196,8 @@ void run_data() {
   load_a_share();
   load_a_type_of_your_own();
   join_examples_your_way();
+  divide_and_join();
+  load_a_stream();
   go_on_in_the_middle(/*epoch=*/1, /*batch=*/2);
   const auto state = train_some({}, /*steps=*/5);
   train_some(state, /*steps=*/100);

@@ -24,8 +24,10 @@ PAGES = {
         "parallel/ddp/hooks/power_sgd_hook.h", "parallel/ddp/hooks/power_sgd_state.h",
         "parallel/ddp/hooks/quantization_hooks.h", "parallel/module/join.h"]),
     "data": ("examples/guide/data.cpp", [
-        "data/datasets/tensor_dataset.h", "data/datasets/text_corpus.h", "data/datasets/token_dataset.h",
-        "data/loader/batch_stream.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
+        "data/datasets/chain_dataset.h", "data/datasets/concat_dataset.h", "data/datasets/stack_dataset.h",
+        "data/datasets/subset.h", "data/datasets/tensor_dataset.h", "data/datasets/text_corpus.h",
+        "data/datasets/token_dataset.h", "data/loader/elastic_distributed_sampler.h",
+        "data/loader/iterable.h", "data/loader/length_bucket_sampler.h", "data/loader/loader_plan.h", "data/loader/state_dict.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
         "data/loader/sampler.h"]),
     "checkpoints": ("examples/guide/checkpoints.cpp", [
         "checkpoint/safetensors.h", "checkpoint/state_dict.h", "checkpoint/training_checkpoint.h", "checkpoint/optimizer_state.h",
