@@ -1,5 +1,6 @@
 // Answers each line of standard input, `OP KIND DTYPE CHANNELS HEIGHT WIDTH ARGUMENTS...`, with the transformed image: its sizes,
-// then its values. KIND says which image is drawn: texture or gradient (transforms_test.py draws the same); DTYPE is uint8 or float.
+// then its values. KIND says which image is drawn: texture or gradient (transforms_test.py draws the same); DTYPE is uint8 or
+// float.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
