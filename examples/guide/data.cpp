@@ -12,12 +12,6 @@
 #include <cohort/data/loader/elastic_distributed_sampler.h>
 #include <cohort/data/loader/iterable.h>
 #include <cohort/data/loader/length_bucket_sampler.h>
-#include <cohort/data/transforms/compose.h>
-#include <cohort/data/transforms/crop.h>
-#include <cohort/data/transforms/flip.h>
-#include <cohort/data/transforms/mixup.h>
-#include <cohort/data/transforms/to_tensor.h>
-#include <cohort/data/transforms/transformed_dataset.h>
 #include <torch/types.h>
 
 #include <unistd.h>
@@ -155,28 +149,6 @@ class EveryOther : public cohort::data::Sampler {
   int64_t size_;
 };
 
-struct Pictures {
-  int64_t size() const { return 32; }
-  std::pair<at::Tensor, int64_t> get(int64_t index) const {
-    return {torch::full({3, 40, 30}, index, torch::kByte), index % 10};
-  }
-};
-
-void transform_images() {
-  using namespace cohort::data;
-  const Compose transform({RandomResizedCrop(24), RandomHorizontalFlip(), ToTensor(), Normalize({0.5}, {0.25})});
-  const TransformedDataset dataset(Pictures(), transform, {.seed = 7});
-  const DataLoader loader(dataset, {.batch_size = 8, .num_workers = 2});
-  for (int epoch = 0; epoch < 2; ++epoch) {
-    dataset.set_epoch(epoch);  // other crops each epoch
-    for (const auto& [images, labels] : loader) {
-      SampleRandom random(/*seed=*/7, epoch, /*index=*/0);  // for a whole batch: its number
-      const auto [inputs, targets] = MixUp({.num_classes = 10})(images, labels, random);
-      TORCH_CHECK(inputs.size(2) == 24 && targets.size(1) == 10);
-    }
-  }
-}
-
 void use_other_samplers() {
   using namespace cohort::data;
   const auto dataset = std::make_shared<Squares>();
@@ -207,7 +179,6 @@ void run_data() {
   load_text(folder.string());
   std::filesystem::remove_all(folder);
   use_other_samplers();
-  transform_images();
   cohort::destroy_process_group();
 }
 
