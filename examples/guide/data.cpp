@@ -1,16 +1,17 @@
 // The programs of docs/guide/data.md (tests/tools/guide_test.py compares them), each run by two ranks.
 #include <cohort/comm/group/process_group.h>
+#include <cohort/data/datasets/chain_dataset.h>
+#include <cohort/data/datasets/concat_dataset.h>
+#include <cohort/data/datasets/stack_dataset.h>
+#include <cohort/data/datasets/subset.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/datasets/text_corpus.h>
 #include <cohort/data/datasets/token_dataset.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
-#include <cohort/data/transforms/compose.h>
-#include <cohort/data/transforms/crop.h>
-#include <cohort/data/transforms/flip.h>
-#include <cohort/data/transforms/mixup.h>
-#include <cohort/data/transforms/to_tensor.h>
-#include <cohort/data/transforms/transformed_dataset.h>
+#include <cohort/data/loader/elastic_distributed_sampler.h>
+#include <cohort/data/loader/iterable.h>
+#include <cohort/data/loader/length_bucket_sampler.h>
 #include <torch/types.h>
 
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "guide.h"
 
@@ -76,6 +78,52 @@ void go_on_in_the_middle(int64_t epoch, int64_t batch) {
   }
 }
 
+// Trains until it has taken `steps` batches, and returns what a checkpoint needs of the data.
+cohort::data::StateDict train_some(const cohort::data::StateDict& saved, int64_t steps) {
+  using namespace cohort::data;
+  const TensorDataset dataset(torch::arange(64));
+  const auto sampler = std::make_shared<ElasticDistributedSampler>(dataset.size());
+  DataLoader loader(dataset, {.batch_size = 4, .sampler = sampler, .num_workers = 2});
+  if (!saved.empty()) loader.load_state_dict(saved);  // of any rank, and of any number of ranks
+  for (int64_t epoch = sampler->epoch(); epoch < 3; ++epoch) {
+    sampler->set_epoch(epoch);  // the epoch that was loaded goes on where it was
+    for (const auto& [rows] : loader) {
+      TORCH_CHECK(rows.size(0) <= 4);
+      if (--steps == 0) return loader.state_dict();  // tensors by name: put them into the checkpoint
+    }
+  }
+  return loader.state_dict();
+}
+
+void divide_and_join() {
+  using namespace cohort::data;
+  const auto parts = random_split(Squares(), {0.8, 0.1, 0.1}, make_generator(/*seed=*/42));  // Python's indices
+  const DataLoader training(parts[0], {.batch_size = 16, .shuffle = true});
+  const Subset first_ten(Squares(), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const ConcatDataset more(parts[0], first_ten);                          // one after the other
+  const StackDataset pairs(TensorDataset(torch::arange(10)), first_ten);  // example i of each, as a tuple
+  TORCH_CHECK(training.size() == 5 && more.size() == 90 && pairs.size() == 10);
+}
+
+// Examples that come one by one: iterate() gives a new iterator, whose next() gives an example, or nothing at the end.
+struct CountDown {
+  struct Iterator {
+    int64_t left;
+    std::optional<int64_t> next() { return left > 0 ? std::optional(left--) : std::nullopt; }
+  };
+  int64_t begin;
+  Iterator iterate() const { return {begin}; }
+};
+
+void load_a_stream() {
+  using namespace cohort::data;
+  const ChainDataset numbers(std::vector{CountDown{20}, CountDown{5}});
+  const DataLoader loader(sharded(numbers), {.batch_size = 4, .num_workers = 2});
+  for (const at::Tensor& batch : loader) {  // each number in one batch of one rank
+    TORCH_CHECK(batch.numel() <= 4);
+  }
+}
+
 void load_text(const std::string& folder) {
   using namespace cohort::data;
   const auto corpus = TextCorpus::open(folder, {.extensions = {".txt"}});
@@ -101,28 +149,6 @@ class EveryOther : public cohort::data::Sampler {
   int64_t size_;
 };
 
-struct Pictures {
-  int64_t size() const { return 32; }
-  std::pair<at::Tensor, int64_t> get(int64_t index) const {
-    return {torch::full({3, 40, 30}, index, torch::kByte), index % 10};
-  }
-};
-
-void transform_images() {
-  using namespace cohort::data;
-  const Compose transform({RandomResizedCrop(24), RandomHorizontalFlip(), ToTensor(), Normalize({0.5}, {0.25})});
-  const TransformedDataset dataset(Pictures(), transform, {.seed = 7});
-  const DataLoader loader(dataset, {.batch_size = 8, .num_workers = 2});
-  for (int epoch = 0; epoch < 2; ++epoch) {
-    dataset.set_epoch(epoch);  // other crops each epoch
-    for (const auto& [images, labels] : loader) {
-      SampleRandom random(/*seed=*/7, epoch, /*index=*/0);  // for a whole batch: its number
-      const auto [inputs, targets] = MixUp({.num_classes = 10})(images, labels, random);
-      TORCH_CHECK(inputs.size(2) == 24 && targets.size(1) == 10);
-    }
-  }
-}
-
 void use_other_samplers() {
   using namespace cohort::data;
   const auto dataset = std::make_shared<Squares>();
@@ -142,14 +168,17 @@ void run_data() {
   load_a_share();
   load_a_type_of_your_own();
   join_examples_your_way();
+  divide_and_join();
+  load_a_stream();
   go_on_in_the_middle(/*epoch=*/1, /*batch=*/2);
+  const auto state = train_some({}, /*steps=*/5);
+  train_some(state, /*steps=*/100);
   const auto folder = std::filesystem::temp_directory_path() / ("cohort_guide_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "a.txt") << std::string(2000, 'a');
   load_text(folder.string());
   std::filesystem::remove_all(folder);
   use_other_samplers();
-  transform_images();
   cohort::destroy_process_group();
 }
 

@@ -6,6 +6,7 @@ namespace guide {
 void run_collectives();
 void run_ddp();
 void run_data();
+void run_datasets();
 void run_checkpoints();
 void run_data_parallel();
 void run_optimizers();

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)()> pages = {{"collectives", guide::run_collectives},
                                                    {"ddp", guide::run_ddp},
                                                    {"data", guide::run_data},
+                                                   {"datasets", guide::run_datasets},
                                                    {"checkpoints", guide::run_checkpoints},
                                                    {"data_parallel", guide::run_data_parallel},
                                                    {"optimizers", guide::run_optimizers},
@@ -21,8 +22,8 @@ int main(int argc, char** argv) {
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
     std::fprintf(stderr,
-                 "give it the name of a page: collectives, ddp, data, checkpoints, data_parallel, optimizers, "
-                 "device_mesh, fsdp, memory or activation_checkpointing\n");
+                 "give it the name of a page: collectives, ddp, data, datasets, checkpoints, data_parallel, "
+                 "optimizers, device_mesh, fsdp, memory or activation_checkpointing\n");
     return 2;
   }
   page->second();

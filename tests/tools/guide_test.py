@@ -24,9 +24,15 @@ PAGES = {
         "parallel/ddp/hooks/power_sgd_hook.h", "parallel/ddp/hooks/power_sgd_state.h",
         "parallel/ddp/hooks/quantization_hooks.h", "parallel/module/join.h"]),
     "data": ("examples/guide/data.cpp", [
-        "data/datasets/tensor_dataset.h", "data/datasets/text_corpus.h", "data/datasets/token_dataset.h",
-        "data/loader/batch_stream.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
+        "data/datasets/chain_dataset.h", "data/datasets/concat_dataset.h", "data/datasets/stack_dataset.h",
+        "data/datasets/subset.h", "data/datasets/tensor_dataset.h", "data/datasets/text_corpus.h",
+        "data/datasets/token_dataset.h", "data/loader/elastic_distributed_sampler.h",
+        "data/loader/iterable.h", "data/loader/length_bucket_sampler.h", "data/loader/loader_plan.h", "data/loader/state_dict.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
         "data/loader/sampler.h"]),
+    "datasets": ("examples/guide/datasets.cpp", [
+        "data/datasets/cifar.h", "data/datasets/csv_dataset.h", "data/datasets/download.h", "data/datasets/idx_dataset.h",
+        "data/datasets/image_folder.h", "data/datasets/image_io.h", "data/datasets/numpy_dataset.h", "data/datasets/numpy_files.h",
+        "data/datasets/token_file_dataset.h"]),
     "checkpoints": ("examples/guide/checkpoints.cpp", [
         "checkpoint/safetensors.h", "checkpoint/state_dict.h", "checkpoint/training_checkpoint.h", "checkpoint/optimizer_state.h",
         "checkpoint/named_tensors.h"]),

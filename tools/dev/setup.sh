@@ -10,7 +10,11 @@ cd "$(dirname "$0")/../.."
 torch_version=2.13.0
 torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
 torch_cpu_index=https://download.pytorch.org/whl/cpu
-python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "pillow>=10" "expecttest")  # the last: for PyTorch's own tests
+python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expecttest" "pillow>=10")  # expecttest: for PyTorch's own tests
+# Its transforms, which are Python alone, are what ours are compared with. Its library is for another build of PyTorch, so it stays where
+# no other package finds it: tests/e2e/data/torchvision_transforms.py does.
+torchvision_requirement=torchvision==0.28.0
+torchvision_folder=.venv/share/torchvision
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev libboost-dev libssl-dev
           libjpeg-dev libpng-dev libzip-dev libcurl4-openssl-dev)
@@ -89,7 +93,7 @@ python_packages_are_there() {
 import sys
 from importlib.metadata import version
 sys.exit(0 if version("torch").split("+")[0] == sys.argv[1] and version("numpy") and version("pytest")
-         and version("pytest-xdist") and version("safetensors") and version("pillow") and version("expecttest") else 1)
+         and version("pytest-xdist") and version("safetensors") and version("expecttest") and version("pillow") else 1)
 PY
 }
 
@@ -112,15 +116,17 @@ pip_has_sources_of_its_own() {
 
 install_python_packages() {
   make_venv
-  if python_packages_are_there; then return; fi
+  if python_packages_are_there && [[ -d $torchvision_folder/torchvision ]]; then return; fi
   local log=.venv/setup.log
   say "installing $torch_requirement and ${python_packages[*]} into .venv (about 200 MB, a minute or two)"
   # "+cpu" in the requirement keeps every source from handing out the CUDA build, which is several GB with its libraries.
   if pip_has_sources_of_its_own &&
-     .venv/bin/pip install -q "$torch_requirement" "${python_packages[@]}" >"$log" 2>&1; then
+     .venv/bin/pip install -q "$torch_requirement" "${python_packages[@]}" >"$log" 2>&1 &&
+     .venv/bin/pip install -q --no-deps --upgrade --target $torchvision_folder "$torchvision_requirement" >>"$log" 2>&1; then
     return
   fi
-  if .venv/bin/pip install -q --retries 1 --extra-index-url "$torch_cpu_index" "$torch_requirement" "${python_packages[@]}" >>"$log" 2>&1; then
+  if .venv/bin/pip install -q --retries 1 --extra-index-url "$torch_cpu_index" "$torch_requirement" "${python_packages[@]}" >>"$log" 2>&1 &&
+     .venv/bin/pip install -q --retries 1 --no-deps --upgrade --target $torchvision_folder "$torchvision_requirement" >>"$log" 2>&1; then
     return
   fi
   tail -n 5 "$log" >&2

@@ -341,3 +341,11 @@ def test_pieces_of_the_guide_run(page):
     code, out, err = launch("guide_pieces", page)
     assert code == 0, err
     assert lines(out, "done") == [f"{page}: done"] * 2
+
+
+def test_pieces_of_the_guide_about_data_sets_run(tmp_path):
+    for name in ("mnist", "cifar10", "tokens", "csv"):
+        subprocess.run([COHORT.parent / "cohort-data", "make", name, "--root", tmp_path], check=True, capture_output=True, timeout=60)
+    code, out, err = launch("guide_pieces", "datasets", env={"GUIDE_DATA": str(tmp_path)})
+    assert code == 0, err
+    assert lines(out, "done") == ["datasets: done"] * 2
