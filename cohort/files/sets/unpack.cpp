@@ -26,6 +26,7 @@ class Unpacking {
       archive_read_support_format_tar(archive_.get());
     } else {
       archive_read_support_format_raw(archive_.get());
+      archive_read_support_format_empty(archive_.get());
     }
     if (!file_.bytes().starts_with("\x1f\x8b")) return file_.error_at(0, "gzip's first bytes, 1f 8b", "others");
     const int code = archive_read_open_memory(archive_.get(), file_.bytes().data(), file_.size());
