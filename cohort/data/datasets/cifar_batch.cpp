@@ -19,6 +19,14 @@ c10::IValue unpickle_file(const std::string& path, std::string_view bytes) {
   }
 }
 
+const char* kind_in_words(const c10::IValue& value) {
+  if (value.isTensor()) return "an array";
+  if (value.isString()) return "a text";
+  if (value.isInt()) return "an int";
+  if (value.isList()) return "a list of something else";
+  return value.isGenericDict() ? "a dict" : "something else";
+}
+
 c10::IValue entry_of(const std::string& path, const c10::IValue& value, const std::string& key) {
   TORCH_CHECK(value.isGenericDict(), "[cohort] cannot read \"", path, "\": expected a dict, but found a ",
               value.tagKind());
@@ -39,12 +47,12 @@ std::pair<at::Tensor, at::Tensor> read_pickled_batch(const std::string& path, st
       data.isTensor() && data.toTensor().dim() == 2 && data.toTensor().size(1) == files::kCifarImageBytes;
   TORCH_CHECK(is_images, "[cohort] cannot read \"", path, "\": expected \"data\" as an array of ",
               files::kCifarImageBytes, " bytes for each image, but found ",
-              data.isTensor() ? c10::str("the shape ", data.toTensor().sizes()) : "a " + data.tagKind());
+              data.isTensor() ? c10::str("the shape ", data.toTensor().sizes()) : kind_in_words(data));
   const at::Tensor images = data.toTensor();
   const auto list = entry_of(path, batch, key);
   TORCH_CHECK(list.isIntList() && static_cast<int64_t>(list.toIntList().size()) == images.size(0),
               "[cohort] cannot read \"", path, "\": expected \"", key, "\" as a list of ", images.size(0),
-              " int, but found ", list.isIntList() ? c10::str(list.toIntList().size(), " int") : "a " + list.tagKind());
+              " int, but found ", list.isIntList() ? c10::str(list.toIntList().size(), " int") : kind_in_words(list));
   at::Tensor labels = at::empty({images.size(0)}, at::kLong);
   auto* to = labels.mutable_data_ptr<int64_t>();
   for (const int64_t label : list.toIntVector()) {
@@ -66,7 +74,7 @@ std::vector<std::string> read_pickled_names(const std::string& path, std::string
   }
   TORCH_CHECK(static_cast<int64_t>(names.size()) == num_classes, "[cohort] cannot read \"", path, "\": expected \"",
               key, "\" as a list of ", num_classes, " texts, but found ",
-              list.isList() ? c10::str(names.size()) : "a " + list.tagKind());
+              list.isList() ? c10::str(names.size()) : kind_in_words(list));
   return names;
 }
 

@@ -107,9 +107,9 @@ std::array<double, 3> color_of(double hue) {
 }  // namespace
 
 std::vector<uint8_t> draw_digit(int digit, int side, SampleGenerator& random) {
-  const Placement placement(0.25, 0.07, 0.85, random);
-  const double thickness = random.uniform(0.035, 0.065);
-  const double noise = random.uniform(0, 0.08);
+  const Placement placement(0.3, 0.08, 0.8, random);
+  const double thickness = random.uniform(0.025, 0.07);
+  const double noise = random.uniform(0, 0.2);
   const auto strokes = strokes_of(digit);
   std::vector<uint8_t> pixels;
   for (int y = 0; y < side; ++y) {

@@ -88,7 +88,7 @@ double learnt(const Samples& train, const Samples& test, size_t num_inputs, floa
   const auto input = [&](const Samples& samples, size_t i) {
     return reinterpret_cast<const uint8_t*>(samples.pixels.data()) + i * num_inputs;
   };
-  for (int epoch = 0; epoch < 5; ++epoch) {
+  for (int epoch = 0; epoch < 3; ++epoch) {
     for (size_t i = 0; i < train.labels.size(); ++i) {
       classifier.learn(input(train, i), static_cast<size_t>(train.labels[i]), rate);
     }
