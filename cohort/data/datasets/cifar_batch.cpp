@@ -23,7 +23,7 @@ const char* kind_in_words(const c10::IValue& value) {
   if (value.isTensor()) return "an array";
   if (value.isString()) return "a text";
   if (value.isInt()) return "an int";
-  if (value.isList()) return "a list of something else";
+  if (value.isList()) return "a list";
   return value.isGenericDict() ? "a dict" : "something else";
 }
 
@@ -52,7 +52,10 @@ std::pair<at::Tensor, at::Tensor> read_pickled_batch(const std::string& path, st
   const auto list = entry_of(path, batch, key);
   TORCH_CHECK(list.isIntList() && static_cast<int64_t>(list.toIntList().size()) == images.size(0),
               "[cohort] cannot read \"", path, "\": expected \"", key, "\" as a list of ", images.size(0),
-              " int, but found ", list.isIntList() ? c10::str(list.toIntList().size(), " int") : kind_in_words(list));
+              " int, but found ",
+              list.isIntList() ? c10::str(list.toIntList().size(), " int")
+              : list.isList()  ? "a list of something else"
+                               : kind_in_words(list));
   at::Tensor labels = at::empty({images.size(0)}, at::kLong);
   auto* to = labels.mutable_data_ptr<int64_t>();
   for (const int64_t label : list.toIntVector()) {
