@@ -82,6 +82,8 @@ set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
     cohort/data/datasets/cifar.h
     cohort/data/datasets/download.h
+    cohort/data/datasets/image_folder.h
+    cohort/data/datasets/image_io.h
     cohort/data/loader/elastic_distributed_sampler.h
     cohort/data/loader/length_bucket_sampler.h
     cohort/data/transforms/color_jitter.h
