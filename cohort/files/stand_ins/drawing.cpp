@@ -1,11 +1,15 @@
 #include "cohort/files/stand_ins/drawing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 namespace cohort::files {
 namespace {
+
+constexpr int kNumShapes = 5;
 
 struct Point {
   double x = 0;
@@ -129,15 +133,15 @@ std::vector<uint8_t> draw_digit(int digit, int side, SampleGenerator& random) {
 
 std::vector<uint8_t> draw_shape(int label, int num_classes, int side, SampleGenerator& random) {
   const Placement placement(0.3, 0.1, 0.85, random);
-  const int num_hues = num_classes / 5;
-  const auto color = color_of((label / 5 + random.uniform(-0.2, 0.2)) / num_hues);
+  const int num_hues = num_classes / kNumShapes;
+  const auto color = color_of((label / kNumShapes + random.uniform(-0.2, 0.2)) / num_hues);
   const auto ground = color_of(random.uniform(0, 1));
   const double brightness = random.uniform(0.7, 1);
   std::vector<uint8_t> pixels(static_cast<size_t>(3) * side * side);
   for (int y = 0; y < side; ++y) {
     for (int x = 0; x < side; ++x) {
       const Point point = placement.of(x, y, side);
-      const double inside = coverage(label % 5, 2 * point.x - 1, 2 * point.y - 1);
+      const double inside = coverage(label % kNumShapes, 2 * point.x - 1, 2 * point.y - 1);
       for (int channel = 0; channel < 3; ++channel) {
         const double value = inside * color[channel] * brightness + (1 - inside) * ground[channel] * 0.35;
         pixels[(static_cast<size_t>(channel) * side + y) * side + x] = to_byte(value + random.uniform(0, 0.08));
@@ -145,6 +149,15 @@ std::vector<uint8_t> draw_shape(int label, int num_classes, int side, SampleGene
     }
   }
   return pixels;
+}
+
+std::vector<std::string> shape_class_names(int num_classes) {
+  const char* const shapes[] = {"disc", "square", "triangle", "ring", "cross"};
+  std::vector<std::string> names;
+  for (int label = 0; label < num_classes; ++label) {
+    names.push_back(fmt::format("{}_of_colour_{}", shapes[label % kNumShapes], label / kNumShapes));
+  }
+  return names;
 }
 
 }  // namespace cohort::files

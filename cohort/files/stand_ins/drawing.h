@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cohort/files/stand_ins/sample_generator.h"
@@ -15,5 +16,8 @@ std::vector<uint8_t> draw_digit(int digit, int side, SampleGenerator& random);
 /// decides the shape (label % 5) and about what colour it has (label / 5, of num_classes / 5).
 /// Requires: num_classes is a multiple of 5.
 std::vector<uint8_t> draw_shape(int label, int num_classes, int side, SampleGenerator& random);
+
+/// "disc_of_colour_0", ..., by label.
+std::vector<std::string> shape_class_names(int num_classes);
 
 }  // namespace cohort::files

@@ -37,15 +37,6 @@ base::Result<void> put_batch(const Making& making, const std::string& name, cons
   return making.put(name + ".bin", cifar_record_bytes(batch->images, batch->coarse_labels));
 }
 
-std::vector<std::string> class_names(int num_classes) {
-  const char* const shapes[] = {"disc", "square", "triangle", "ring", "cross"};
-  std::vector<std::string> names;
-  for (int label = 0; label < num_classes; ++label) {
-    names.push_back(fmt::format("{}_of_colour_{}", shapes[label % kClassesOfAGroup], label / kClassesOfAGroup));
-  }
-  return names;
-}
-
 std::vector<std::string> coarse_names() {
   std::vector<std::string> names;
   for (int label = 0; label < 100 / kClassesOfAGroup; ++label) names.push_back(fmt::format("colour_{}", label));
@@ -72,7 +63,7 @@ base::Result<void> make_cifar10(const Making& making) {
   }
   const auto test = draw_batch(making, SetPart::kTest, 0, making.num_samples(SetPart::kTest), 10);
   if (auto put = put_batch(making, "test_batch", test); !put) return put;
-  return put_names(making, "batches.meta", {{"label_names", class_names(10)}});
+  return put_names(making, "batches.meta", {{"label_names", shape_class_names(10)}});
 }
 
 base::Result<void> make_cifar100(const Making& making) {
@@ -80,7 +71,8 @@ base::Result<void> make_cifar100(const Making& making) {
   if (auto put = put_batch(making, "train", train); !put) return put;
   const auto test = draw_batch(making, SetPart::kTest, 0, making.num_samples(SetPart::kTest), 100);
   if (auto put = put_batch(making, "test", test); !put) return put;
-  return put_names(making, "meta", {{"fine_label_names", class_names(100)}, {"coarse_label_names", coarse_names()}});
+  return put_names(making, "meta",
+                   {{"fine_label_names", shape_class_names(100)}, {"coarse_label_names", coarse_names()}});
 }
 
 }  // namespace cohort::files

@@ -40,6 +40,7 @@ class Making {
 base::Result<void> make_mnist(const Making& making);
 base::Result<void> make_cifar10(const Making& making);
 base::Result<void> make_cifar100(const Making& making);
+base::Result<void> make_images(const Making& making);
 base::Result<void> make_tokens(const Making& making);
 base::Result<void> make_text(const Making& making);
 base::Result<void> make_csv(const Making& making);

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "cohort/base/file.h"
+#include "cohort/files/images/image_reader.h"
 #include "cohort/files/sets/cifar_records.h"
 
 namespace cohort::files {
@@ -77,15 +79,15 @@ class LinearClassifier {
   std::vector<float> weights_;
 };
 
-struct Samples {
+struct LabelledBytes {
   std::string pixels;
   std::string labels;
 };
 
 // The part of the test samples that is guessed right after learning from those for training.
-double learnt(const Samples& train, const Samples& test, size_t num_inputs, float rate) {
+double learnt(const LabelledBytes& train, const LabelledBytes& test, size_t num_inputs, float rate) {
   LinearClassifier classifier(num_inputs, 10);
-  const auto input = [&](const Samples& samples, size_t i) {
+  const auto input = [&](const LabelledBytes& samples, size_t i) {
     return reinterpret_cast<const uint8_t*>(samples.pixels.data()) + i * num_inputs;
   };
   for (int epoch = 0; epoch < 3; ++epoch) {
@@ -103,8 +105,8 @@ double learnt(const Samples& train, const Samples& test, size_t num_inputs, floa
 TEST_F(StandInTest, DigitsCanBeLearnt) {
   const std::string folder = make("mnist", {.num_samples = 2000, .stops = {}});
   const auto samples = [&](const std::string& part) {
-    return Samples{read(folder + "/" + part + "-images-idx3-ubyte").substr(16),
-                   read(folder + "/" + part + "-labels-idx1-ubyte").substr(8)};
+    return LabelledBytes{read(folder + "/" + part + "-images-idx3-ubyte").substr(16),
+                         read(folder + "/" + part + "-labels-idx1-ubyte").substr(8)};
   };
   const double right = learnt(samples("train"), samples("t10k"), 28 * 28, 0.02F);
   EXPECT_GT(right, 0.7);
@@ -114,7 +116,7 @@ TEST_F(StandInTest, DigitsCanBeLearnt) {
 TEST_F(StandInTest, ShapesCanBeLearnt) {
   const std::string folder = make("cifar10", {.num_samples = 2000, .stops = {}});
   const auto samples = [&](const std::vector<std::string>& files) {
-    Samples result;
+    LabelledBytes result;
     for (const auto& file : files) {
       const std::string bytes = read(folder + "/" + file);
       for (size_t i = 0; i < bytes.size(); i += kCifarImageBytes + 1) {
@@ -160,6 +162,28 @@ TEST_F(StandInTest, FirstSamplesDoNotDependOnTheNumber) {
   EXPECT_NE(test.substr(0, 28 * 28), few.substr(0, 28 * 28));  // other samples than those for training
 }
 
+TEST_F(StandInTest, ImagesLieInAFolderOfTheirClass) {
+  const std::string folder = make("images", {.num_samples = 60, .stops = {}});
+  std::map<std::string, int> counts;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string bytes = read(entry.path().string());
+    const auto file = InputFile::view(entry.path().string(), bytes);
+    auto reader = ImageReader::open(file);
+    ASSERT_TRUE(reader.ok()) << reader.error().describe();
+    std::vector<uint8_t> pixels(reader->shape().num_bytes());
+    EXPECT_TRUE(reader->read(pixels.data()).ok());
+    EXPECT_GE(reader->shape().height, 48U);
+    EXPECT_EQ(bytes.substr(0, 2) == "\xff\xd8", entry.path().extension() == ".jpg");
+    ++counts[entry.path().extension().string()];
+    ++counts[entry.path().parent_path().parent_path().filename().string()];
+  }
+  EXPECT_EQ(counts["train"], 60);
+  EXPECT_EQ(counts["val"], 12);
+  EXPECT_GT(counts[".jpg"], counts[".png"]);
+  EXPECT_GT(counts[".png"], 0);
+}
+
 TEST_F(StandInTest, IdxHasTheRealHeader) {
   const std::string folder = make("mnist", {.num_samples = 300, .stops = {}});
   EXPECT_EQ(read(folder + "/train-images-idx3-ubyte").substr(0, 16),
@@ -189,7 +213,8 @@ TEST_F(StandInTest, WhatIsStoppedLeavesNothing) {
 
 TEST_F(StandInTest, MistakesMessages) {
   EXPECT_EQ(error_of("imagenet"),
-            "there is no stand-in for \"imagenet\"; there are mnist, fashion-mnist, kmnist, cifar10, cifar100, tokens, "
+            "there is no stand-in for \"imagenet\"; there are mnist, fashion-mnist, kmnist, cifar10, cifar100, images, "
+            "tokens, "
             "tiny-shakespeare, csv");
   EXPECT_EQ(error_of("cifar10", {.num_samples = 4, .stops = {}}),
             "cifar10 needs 5 to 10000000 samples, but 4 were asked for");

@@ -1,5 +1,5 @@
-// fetch_set URL DIGEST FORM TARGET ROOT [MAX_BYTES [STALL_SECONDS]]: fetches a set of one file, which needs to be in no catalogue. FORM is
-// plain, gz or tar.gz. Prints the number of files that were downloaded; after an error its text is on stderr, the exit code 1.
+// fetch_set URL DIGEST FORM TARGET ROOT [MAX_BYTES [STALL_SECONDS]]: fetches a set of one file, which is in no catalogue. FORM
+// is plain, gz or tar.gz. Prints the number of files that were downloaded; after an error its text is on stderr, the exit code 1.
 #include <cstdlib>
 #include <iostream>
 #include <string>
