@@ -1,8 +1,8 @@
 /// BatchMemory: memory of large batches, which is used again once a batch has been dropped.
 ///
 /// Fresh memory comes from the kernel page by page, and malloc asks for it anew each time above 32 MB. A DataLoader with one
-/// worker that only stacks images of 3 x 224 x 224 floats takes, with fresh memory and with memory used again: 219 and 29 ms for a batch
-/// of 128 (77 MB), 4.8 and 2.5 ms for 32, 1.3 and 0.4 ms for 8 (on 2 busy cores).
+/// worker that only stacks images of 3 x 224 x 224 floats takes, with fresh memory and with memory used again: 219 and 29 ms for
+/// a batch of 128 (77 MB), 4.8 and 2.5 ms for 32, 1.3 and 0.4 ms for 8 (on 2 busy cores).
 ///
 /// Memory comes back when the last tensor that uses it ends, in whatever thread; so a batch may be kept for as long as one likes.
 /// Every loader has its own, which ends with the loader and the last of its batches.
