@@ -64,6 +64,7 @@ class BatchIterator {
   Batch& operator*() const { return *batch_; }
   Batch* operator->() const { return batch_.get(); }
   BatchIterator& operator++() {
+    batch_.reset();  // so that the next one may have its memory
     std::optional<Batch> batch = epoch_->next();
     batch_ = batch ? std::make_shared<Batch>(std::move(*batch)) : nullptr;
     return *this;
