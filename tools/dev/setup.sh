@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 torch_version=2.13.0
 torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
 torch_cpu_index=https://download.pytorch.org/whl/cpu
-python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expecttest")  # the last: for PyTorch's own tests
+python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "pillow>=10" "expecttest")  # the last: for PyTorch's own tests
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev libboost-dev libssl-dev
           libjpeg-dev libpng-dev libzip-dev libcurl4-openssl-dev)
@@ -89,7 +89,7 @@ python_packages_are_there() {
 import sys
 from importlib.metadata import version
 sys.exit(0 if version("torch").split("+")[0] == sys.argv[1] and version("numpy") and version("pytest")
-         and version("pytest-xdist") and version("safetensors") and version("expecttest") else 1)
+         and version("pytest-xdist") and version("safetensors") and version("pillow") and version("expecttest") else 1)
 PY
 }
 
