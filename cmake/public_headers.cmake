@@ -82,6 +82,7 @@ set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
     cohort/data/loader/elastic_distributed_sampler.h
     cohort/data/loader/length_bucket_sampler.h
+    cohort/data/transforms/batch_memory.h
     cohort/data/transforms/color_jitter.h
     cohort/data/transforms/compose.h
     cohort/data/transforms/crop.h

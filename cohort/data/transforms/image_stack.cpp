@@ -1,7 +1,5 @@
 #include "cohort/data/transforms/image_stack.h"
 
-#include <ATen/ops/empty.h>
-
 #include "cohort/data/loader/collate.h"
 
 namespace cohort::data {
@@ -12,7 +10,7 @@ bool ImageStack::makes_room(at::IntArrayRef sizes, at::ScalarType dtype) {
   if (num_images_ == 0) {
     std::vector<int64_t> all{max_images_};
     all.insert(all.end(), sizes.begin(), sizes.end());
-    rows_ = at::empty(all, dtype);
+    rows_ = memory_->empty(all, dtype);
   }
   return rows_.scalar_type() == dtype && rows_.sizes().slice(1) == sizes;
 }
