@@ -57,7 +57,9 @@ set(COHORT_PUBLIC_HEADERS
     cohort/parallel/module/join.h
 
     # Included by those above, not by users.
+    cohort/data/loader/batch_memory.h
     cohort/data/loader/batch_source.h
+    cohort/data/loader/device_copies.h
     cohort/data/loader/loader_plan.h
     cohort/data/loader/read_batch.h
     cohort/data/loader/tensors_of.h
@@ -80,9 +82,14 @@ set(COHORT_PUBLIC_HEADERS
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
+    cohort/data/datasets/chain_dataset.h
+    cohort/data/datasets/concat_dataset.h
+    cohort/data/datasets/share.h
+    cohort/data/datasets/stack_dataset.h
+    cohort/data/datasets/subset.h
     cohort/data/loader/elastic_distributed_sampler.h
+    cohort/data/loader/iterable.h
     cohort/data/loader/length_bucket_sampler.h
-    cohort/data/transforms/batch_memory.h
     cohort/data/transforms/color_jitter.h
     cohort/data/transforms/compose.h
     cohort/data/transforms/crop.h

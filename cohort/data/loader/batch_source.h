@@ -47,8 +47,11 @@ class COHORT_API ReadProgress {
 class COHORT_API BatchSource {
  public:
   virtual ~BatchSource();
-  /// The batch of `step`; null: there is none, and none follows for `worker`. A worker is one thread at a time; several read at once.
+  /// The batch of `step`; null: there is none, and none follows for `worker`. A worker is one thread at a time; several read at
+  /// once.
   virtual std::shared_ptr<void> read(int worker, int64_t step, ReadProgress& progress) = 0;
+  /// Nothing: nobody knows before the last one.
+  virtual std::optional<int64_t> num_batches() const = 0;
   /// What an error in `step` has stopped: "read sample 7".
   virtual std::string describe(int64_t step, const ReadProgress& progress) const = 0;
 };
@@ -61,6 +64,7 @@ class COHORT_API MapSource final : public BatchSource {
   MapSource(std::vector<std::vector<int64_t>> batches, ReadBatch read)
       : batches_(std::move(batches)), read_(std::move(read)) {}
   std::shared_ptr<void> read(int worker, int64_t step, ReadProgress& progress) override;
+  std::optional<int64_t> num_batches() const override { return static_cast<int64_t>(batches_.size()); }
   std::string describe(int64_t step, const ReadProgress& progress) const override;
 
  private:
@@ -75,6 +79,7 @@ class COHORT_API IterableSource final : public BatchSource {
  public:
   IterableSource(int num_workers, std::function<NextBatch()> begin);
   std::shared_ptr<void> read(int worker, int64_t step, ReadProgress& progress) override;
+  std::optional<int64_t> num_batches() const override { return std::nullopt; }
   std::string describe(int64_t step, const ReadProgress& progress) const override;
 
  private:

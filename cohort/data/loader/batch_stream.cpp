@@ -17,6 +17,7 @@
 
 #include "cohort/base/cpu.h"
 #include "cohort/base/log.h"
+#include "cohort/comm/backend/host_program.h"
 
 namespace cohort::data::detail {
 namespace {
@@ -31,6 +32,8 @@ constexpr double kMuchOfIt = 0.2;
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
+
+enum class Wait { kNo, kYes };
 
 struct Finished {
   enum class Kind { kBatch, kError, kNothing, kEnd };
@@ -73,16 +76,21 @@ class Schedule {
 };
 
 struct BatchStream::State {
-  State(std::unique_ptr<BatchSource> source_, StreamOptions options_, std::shared_ptr<WorkerThreads> workers_)
+  State(std::unique_ptr<BatchSource> source_, StreamOptions options_, std::shared_ptr<WorkerThreads> workers_,
+        std::unique_ptr<DeviceCopies> copies_)
       : source(std::move(source_)),
         options(options_),
         workers(std::move(workers_)),
+        copies(std::move(copies_)),
         schedule(options.num_workers, options.in_order) {}
 
   void run_worker(const WorkerInfo& info, const std::exception_ptr& init_error);
   Finished read(const WorkerInfo& info, int64_t step);
+  Finished instead_of(int64_t step, const std::exception_ptr& init_error) const;
   std::optional<int64_t> claim(int worker);
-  Finished take_finished();
+  std::optional<Finished> take_finished(Wait wait);
+  bool is_ready();
+  Finished begin_copy(Finished taken);
   void stop();
   bool has_room(int worker) const {
     return schedule.next(worker) < cursor + int64_t{options.num_workers} * options.prefetch_factor;
@@ -92,6 +100,8 @@ struct BatchStream::State {
   const std::unique_ptr<BatchSource> source;
   const StreamOptions options;
   const std::shared_ptr<WorkerThreads> workers;
+  const std::unique_ptr<DeviceCopies> copies;
+  std::optional<Finished> copied_ahead;  // the consumer's alone
   std::atomic<bool> should_stop{false};
   std::atomic<int64_t> num_skipped{0};
 
@@ -125,6 +135,11 @@ Finished BatchStream::State::read(const WorkerInfo& info, int64_t step) {
   }
 }
 
+Finished BatchStream::State::instead_of(int64_t step, const std::exception_ptr& init_error) const {
+  if (step >= source->num_batches().value_or(step + 1)) return {.kind = Finished::Kind::kEnd};
+  return {.kind = Finished::Kind::kError, .error = init_error};
+}
+
 std::optional<int64_t> BatchStream::State::claim(int worker) {
   std::unique_lock lock(mutex);
   room.wait(lock, [&] { return should_stop || has_room(worker); });
@@ -137,8 +152,9 @@ void BatchStream::State::run_worker(const WorkerInfo& info, const std::exception
   while (!has_ended) {
     const std::optional<int64_t> step = claim(info.id);
     if (!step) return;
-    auto result = init_error ? Finished{.kind = Finished::Kind::kError, .error = init_error} : read(info, *step);
-    has_ended = result.kind == Finished::Kind::kEnd;
+    auto result = init_error ? instead_of(*step, init_error) : read(info, *step);
+    // A worker without beginning has no end either.
+    has_ended = result.kind == Finished::Kind::kEnd || (init_error && !source->num_batches());
     const std::lock_guard lock(mutex);
     finished.emplace(*step, std::move(result));
     if (has_ended) schedule.end(info.id);
@@ -146,21 +162,30 @@ void BatchStream::State::run_worker(const WorkerInfo& info, const std::exception
   }
 }
 
-// In order: the next step that will come. Steps at which a worker has ended are passed by.
-Finished BatchStream::State::take_finished() {
+// In order: the next step that will come. Steps at which a worker has ended are passed by, and once all have, nothing is missing.
+bool BatchStream::State::is_ready() {
+  if (schedule.have_all_ended()) {
+    if (options.in_order && !finished.empty()) cursor = finished.begin()->first;
+    return true;
+  }
+  if (!options.in_order) return !finished.empty();
+  while (!schedule.will_come(cursor)) ++cursor;
+  return finished.contains(cursor);
+}
+
+// Nothing: it would have to wait.
+std::optional<Finished> BatchStream::State::take_finished(Wait wait) {
+  const comm::HostUnlocked unlocked;  // datasets may need it
   std::unique_lock lock(mutex);
-  const auto is_ready = [&] {
-    while (options.in_order && !schedule.have_all_ended() && !schedule.will_come(cursor)) ++cursor;
-    return options.in_order ? finished.contains(cursor) || (schedule.have_all_ended() && finished.empty())
-                            : !finished.empty() || schedule.have_all_ended();
-  };
-  if (options.timeout.count() == 0) {
-    ready.wait(lock, is_ready);
+  if (wait == Wait::kNo) {
+    if (!is_ready()) return std::nullopt;
+  } else if (options.timeout.count() == 0) {
+    ready.wait(lock, [&] { return is_ready(); });
   } else {
-    TORCH_CHECK(ready.wait_for(lock, options.timeout, is_ready), "DataLoader timed out after ",
+    TORCH_CHECK(ready.wait_for(lock, options.timeout, [&] { return is_ready(); }), "DataLoader timed out after ",
                 seconds_of(options.timeout), " seconds");
   }
-  if (finished.empty()) return {.kind = Finished::Kind::kEnd};
+  if (finished.empty()) return Finished{.kind = Finished::Kind::kEnd};
   Finished result = std::move(finished.extract(finished.begin()).mapped());
   ++cursor;
   room.notify_all();
@@ -169,6 +194,7 @@ Finished BatchStream::State::take_finished() {
 }
 
 void BatchStream::State::stop() {
+  const comm::HostUnlocked unlocked;
   {
     const std::lock_guard lock(mutex);
     should_stop = true;
@@ -178,8 +204,8 @@ void BatchStream::State::stop() {
 }
 
 BatchStream::BatchStream(std::unique_ptr<BatchSource> source, StreamOptions options,
-                         std::shared_ptr<WorkerThreads> workers)
-    : state_(std::make_unique<State>(std::move(source), options, std::move(workers))),
+                         std::shared_ptr<WorkerThreads> workers, std::unique_ptr<DeviceCopies> copies)
+    : state_(std::make_unique<State>(std::move(source), options, std::move(workers), std::move(copies))),
       begin_(Clock::now()),
       progress_(std::make_shared<EpochProgress>()),
       shared_progress_(progress_) {
@@ -205,7 +231,7 @@ std::shared_ptr<void> BatchStream::read_here() {
 std::shared_ptr<void> BatchStream::take() {
   if (state_->options.num_workers == 0) return read_here();
   while (true) {
-    Finished result = state_->take_finished();
+    Finished result = *state_->take_finished(Wait::kYes);
     switch (result.kind) {
       case Finished::Kind::kBatch:
         return std::move(result.batch);
@@ -219,11 +245,45 @@ std::shared_ptr<void> BatchStream::take() {
   }
 }
 
+// What goes wrong is the error of this batch.
+Finished BatchStream::State::begin_copy(Finished taken) {
+  if (taken.kind != Finished::Kind::kBatch) return taken;
+  try {
+    copies->begin(taken.batch.get());
+    return taken;
+  } catch (...) {
+    return {.kind = Finished::Kind::kError, .error = std::current_exception()};
+  }
+}
+
+// Without workers nothing is copied ahead: it would have to be read first, while the program waits for the batch it asked for.
+std::shared_ptr<void> BatchStream::take_on_device() {
+  State& state = *state_;
+  std::shared_ptr<void> batch;
+  if (state.copied_ahead) {
+    const auto ahead = std::exchange(state.copied_ahead, std::nullopt);
+    if (ahead->error) std::rethrow_exception(ahead->error);
+    batch = ahead->batch;
+  } else {
+    batch = take();
+    if (batch) state.copies->begin(batch.get());
+  }
+  if (!batch) return nullptr;
+  state.copies->finish(batch.get());
+  while (state.options.num_workers > 0) {
+    auto next = state.take_finished(Wait::kNo);
+    if (next && next->kind == Finished::Kind::kNothing) continue;
+    if (next) state.copied_ahead = state.begin_copy(std::move(*next));
+    break;
+  }
+  return batch;
+}
+
 std::shared_ptr<void> BatchStream::next() {
   auto& [stats, is_over] = *progress_;
   if (is_over) return nullptr;
   const auto begin = Clock::now();
-  auto batch = take();
+  auto batch = state_->copies ? take_on_device() : take();
   const auto end = Clock::now();
   stats.num_skipped = state_->num_skipped.load(std::memory_order_relaxed);
   is_over = batch == nullptr;
@@ -254,8 +314,7 @@ std::string advice_on_workers(const EpochStats& stats, int num_workers, int num_
   }
   return fmt::format(
       "{}, though num_workers is {} and this process has {} cores: reading takes longer than training. Prepare the "
-      "data "
-      "beforehand, or choose cheaper transforms.",
+      "data beforehand, or choose cheaper transforms.",
       what, num_workers, num_cores);
 }
 

@@ -1,8 +1,11 @@
 /// BatchStream is the untyped half of an epoch: it reads the batches of a BatchSource, on worker threads or in the caller, and
 /// hands them out in order.
 ///
-/// With W workers, batch i is read by worker i % W (as in PyTorch), and at most W * prefetch_factor batches are being read or wait to
-/// be taken, so memory is bounded however slow the consumer is. A worker whose source has ended is passed by.
+/// With W workers, batch i is read by worker i % W (as in PyTorch), and at most W * prefetch_factor batches are being read or
+/// wait to be taken, so memory is bounded however slow the consumer is. A worker whose source has ended is passed by.
+///
+/// For a device, a batch is copied in a stream of its own: as soon as the one before it is handed out, if it has been read by
+/// then.
 ///
 /// Thread-safety: next() belongs to one thread at a time.
 #pragma once
@@ -13,6 +16,7 @@
 #include <string>
 
 #include "cohort/data/loader/batch_source.h"
+#include "cohort/data/loader/device_copies.h"
 #include "cohort/data/loader/worker_threads.h"
 #include "cohort/export.h"
 
@@ -47,7 +51,9 @@ struct EpochProgress {
 class COHORT_API BatchStream {
  public:
   /// `workers`: leased, as many as the options say; null if they say 0. The stream's end gives them back.
-  BatchStream(std::unique_ptr<BatchSource> source, StreamOptions options, std::shared_ptr<WorkerThreads> workers);
+  /// `copies`: to the device that batches are wanted on; null: they stay where they are.
+  BatchStream(std::unique_ptr<BatchSource> source, StreamOptions options, std::shared_ptr<WorkerThreads> workers,
+              std::unique_ptr<DeviceCopies> copies = nullptr);
   /// Blocks until each worker has finished the sample it is reading.
   ~BatchStream();
   BatchStream(const BatchStream&) = delete;
@@ -64,6 +70,7 @@ class COHORT_API BatchStream {
   struct State;
   std::shared_ptr<void> read_here();
   std::shared_ptr<void> take();
+  std::shared_ptr<void> take_on_device();
 
   const std::unique_ptr<State> state_;
   const std::chrono::steady_clock::time_point begin_;

@@ -5,13 +5,38 @@
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
+#include "cohort/data/loader/batch_memory.h"
+
 namespace cohort::data {
+namespace {
+
+// Tensors that can be stacked into memory that is there already.
+bool are_plain_and_alike(const std::vector<at::Tensor>& examples) {
+  const at::Tensor& first = examples.front();
+  return std::all_of(examples.begin(), examples.end(), [&](const at::Tensor& example) {
+    return example.is_cpu() && example.layout() == at::kStrided && !example.requires_grad() &&
+           example.scalar_type() == first.scalar_type() && example.sizes() == first.sizes();
+  });
+}
+
+}  // namespace
 
 at::Tensor collate(const std::vector<at::Tensor>& examples) {
   TORCH_CHECK(examples.front().layout() == at::kStrided,
               "Batches of sparse tensors are not currently supported by the default collate_fn; please provide a "
               "custom collate_fn to handle them appropriately.");
-  return at::stack(examples);
+  detail::BatchMemory* const memory = detail::BatchMemory::current();
+  const size_t num_bytes = examples.front().nbytes() * examples.size();
+  if (!memory || num_bytes < detail::BatchMemory::kLeastBytes || !are_plain_and_alike(examples)) {
+    return at::stack(examples);
+  }
+  auto sizes = examples.front().sizes().vec();
+  sizes.insert(sizes.begin(), static_cast<int64_t>(examples.size()));
+  auto batch = memory->make_empty(sizes, examples.front().scalar_type());
+  at::stack_out(batch, examples);
+  return batch;
 }
 
 namespace detail {

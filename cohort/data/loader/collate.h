@@ -6,7 +6,7 @@
 ///     pair, tuple, array, vector, map     -> the same, each position joined
 ///     a plain struct of up to 8 fields    -> the same struct, each field joined (fields that keep their type: Tensors,
 ///                                            structs, maps of Tensors, ...)
-///     a type with `data` and `target`, such as torch::data::Example<> -> the same
+///     a type with `data` and `target`, or `data` alone, such as torch::data::Example<> -> the same
 ///
 /// Another type needs a collate function of its own in the DataLoader's options.
 #pragma once
@@ -76,6 +76,14 @@ concept DataAndTarget = requires(T example) {
   example.target;
   T(example.data, example.target);
 }
+&&!std::is_aggregate_v<T>;
+
+template <typename T>
+concept DataOnly = requires(T example) {
+  example.data;
+  T(example.data);
+}
+&&!requires(T example) { example.target; }
 &&!std::is_aggregate_v<T>;
 
 template <typename T>
@@ -178,6 +186,13 @@ struct Collate<T> {
   static T join(const std::vector<T>& examples) {
     return T(collate_part(examples, [](const T& example) { return example.data; }),
              collate_part(examples, [](const T& example) { return example.target; }));
+  }
+};
+
+template <DataOnly T>
+struct Collate<T> {
+  static T join(const std::vector<T>& examples) {
+    return T(collate_part(examples, [](const T& example) { return example.data; }));
   }
 };
 

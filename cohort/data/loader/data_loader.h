@@ -10,7 +10,11 @@
 /// dataset is shared, and an error in a worker comes out of the loop as the same LibTorch type, naming the example and
 /// the worker. With num_workers = 0 the examples are read in the caller and errors pass through unchanged.
 ///
-/// Thread-safety: the loader and its iterators belong to one thread at a time.
+/// An iterable dataset has `iterate()` instead, see read_batch.h; and LibTorch's own datasets are taken as they are, also those
+/// made by `.map(torch::data::transforms::Stack<>())`, and those that have a state, such as ChunkDataset.
+///
+/// Thread-safety: the loader, its copies, which share its place in the epoch, and their iterators belong to one thread at a time.
+/// The dataset and the collate function are called by all workers at once.
 #pragma once
 
 #include <chrono>
@@ -21,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -75,14 +80,15 @@ namespace detail {
 
 template <typename Dataset, typename CollateFn>
 struct BatchOf;
-template <MapDataset Dataset, typename CollateFn>
-struct BatchOf<Dataset, CollateFn> {
+template <typename Dataset, typename CollateFn>
+requires(MapDataset<Dataset> || WholeBatchDataset<Dataset>) struct BatchOf<Dataset, CollateFn> {
   using Type = std::remove_cvref_t<decltype(read_batch(std::declval<Dataset&>(), std::declval<const CollateFn&>(),
                                                        std::declval<const std::vector<int64_t>&>(),
                                                        std::declval<ReadProgress&>()))>;
 };
-template <IterableDataset Dataset, typename CollateFn>
-requires(!MapDataset<Dataset>) struct BatchOf<Dataset, CollateFn> {
+template <typename Dataset, typename CollateFn>
+requires(!MapDataset<Dataset> &&
+         (IterableDataset<Dataset> || StatefulDataset<Dataset>)) struct BatchOf<Dataset, CollateFn> {
   using Type = std::remove_cvref_t<typename IteratorReader<Dataset, CollateFn>::Batch>;
 };
 
@@ -90,7 +96,7 @@ requires(!MapDataset<Dataset>) struct BatchOf<Dataset, CollateFn> {
 
 template <typename Dataset, typename CollateFn = detail::DefaultCollate>
 class DataLoader {
-  static constexpr bool kIsMap = MapDataset<Dataset>;
+  static constexpr bool kIsMap = MapDataset<Dataset> || WholeBatchDataset<Dataset>;
 
  public:
   using Batch = typename detail::BatchOf<Dataset, CollateFn>::Type;
@@ -100,29 +106,32 @@ class DataLoader {
   explicit DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : dataset_(std::move(dataset)),
         collate_(std::move(collate)),
-        plan_(std::make_shared<detail::LoaderPlan>(std::move(options), size_of(*dataset_),
-                                                   !std::is_same_v<CollateFn, Unbatched>)) {}
+        plan_(std::make_shared<detail::LoaderPlan>(std::move(options), facts_of(*dataset_))) {}
   explicit DataLoader(Dataset dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : DataLoader(std::make_shared<Dataset>(std::move(dataset)), std::move(options), std::move(collate)) {}
 
-  /// Begins an epoch, without its first `first_batch` batches: for orders that the program makes again by itself, as set_epoch() of a
-  /// DistributedSampler does. Otherwise see state_dict().
+  /// Begins an epoch, without its first `first_batch` batches: for orders that the program makes again by itself, as set_epoch()
+  /// of a DistributedSampler does. Otherwise see state_dict().
   Epoch<Batch> start(int64_t first_batch = 0) const {
     const bool pins = plan_->pins_memory();
     if constexpr (kIsMap) {
-      auto read = [dataset = dataset_, collate = collate_, pins](const std::vector<int64_t>& indices,
-                                                                 detail::ReadProgress& progress) {
+      auto read = [dataset = dataset_, collate = collate_, memory = plan_->memory(), pins](
+                      const std::vector<int64_t>& indices, detail::ReadProgress& progress) {
+        const detail::BatchMemory::Scope scope(memory);
         return erase(detail::read_batch(*dataset, collate, indices, progress), pins);
       };
       return Epoch<Batch>(plan_->start(detail::ReadBatch(std::move(read)), first_batch));
     } else {
+      if constexpr (StatefulDataset<Dataset>) dataset_->reset();
       auto begin = [dataset = dataset_, collate = collate_, plan = plan_, pins]() -> detail::NextBatch {
-        using Reader = detail::IteratorReader<Dataset, CollateFn>;
+        using Reader = detail::IteratorReader<Dataset, CollateFn>;  // which a stateful dataset has, too
         auto reader = std::make_shared<Reader>(*dataset, collate, plan->batch_size(), plan->drops_last());
-        return [dataset, reader, pins](detail::ReadProgress& progress) -> std::shared_ptr<void> {
-          auto batch = reader->next(progress);
-          return batch ? erase(std::move(*batch), pins) : nullptr;
-        };
+        return
+            [dataset, reader, memory = plan->memory(), pins](detail::ReadProgress& progress) -> std::shared_ptr<void> {
+              const detail::BatchMemory::Scope scope(memory);
+              auto batch = reader->next(progress);
+              return batch ? erase(std::move(*batch), pins) : nullptr;
+            };
       };
       return Epoch<Batch>(plan_->start(std::function<detail::NextBatch()>(std::move(begin)), first_batch));
     }
@@ -135,22 +144,26 @@ class DataLoader {
   int64_t size() const { return plan_->num_batches(); }
   Dataset& dataset() const { return *dataset_; }
 
-  /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there. Take
-  /// it between two batches.
+  /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there.
+  /// Take it between two batches.
   StateDict state_dict() const { return plan_->state_dict(); }
-  /// The next epoch is the rest of the one whose state it is. Samples are not read again, but those of an iterable dataset. Throws
-  /// c10::ValueError for a state that cannot be of a loader like this one.
+  /// The next epoch is the rest of the one whose state it is. Samples are not read again, but those of an iterable dataset.
+  /// Throws c10::ValueError for a state that cannot be of a loader like this one.
   void load_state_dict(const StateDict& state) { plan_->load_state_dict(state); }
 
   /// Of the epoch that began last: how long the loop has waited, and what could not be read.
   EpochStats stats() const { return plan_->stats(); }
 
  private:
-  static std::optional<int64_t> size_of(const Dataset& dataset) {
-    if constexpr (kIsMap)
-      return detail::dataset_size(dataset);
-    else
-      return std::nullopt;
+  static detail::DatasetFacts facts_of(Dataset& dataset) {
+    using Plain = std::remove_const_t<Dataset>;
+    detail::DatasetFacts facts{.is_batched = !std::is_same_v<CollateFn, Unbatched>,
+                               .address = {const_cast<Plain*>(&dataset), &typeid(Plain)},
+                               .visit_batch = [](void* batch, const std::function<void(at::Tensor&)>& fn) {
+                                 detail::for_each_tensor(*static_cast<Batch*>(batch), fn);
+                               }};
+    if constexpr (kIsMap) facts.size = detail::dataset_size(dataset);
+    return facts;
   }
   static std::shared_ptr<void> erase(Batch batch, bool pins) {
     if (pins) detail::for_each_tensor(batch, [](at::Tensor& tensor) { tensor = tensor.pin_memory(); });

@@ -9,7 +9,8 @@
 ///       for (auto& batch : loader) ...                          // save loader.state_dict() where you like
 ///     }
 ///
-/// The order of an epoch is that of DistributedSampler (seed + epoch); of what has not been given, rank r takes r, r + R, r + 2R, ...
+/// The order of an epoch is that of DistributedSampler (seed + epoch); of what has not been given, rank r takes r, r + R,
+/// r + 2R, ...
 /// A state is right when all ranks have taken equally many batches of one size, which is so between steps.
 #pragma once
 

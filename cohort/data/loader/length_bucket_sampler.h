@@ -2,8 +2,8 @@
 ///
 ///     DataLoader loader(texts, {.batch_sampler = std::make_shared<LengthBucketSampler>(lengths, 32)});
 ///
-/// The sampler's order is cut into pools of many batches; each pool is sorted by length and cut into batches, which come in a random
-/// order. So batches differ from epoch to epoch as much as the sampler's order does.
+/// The sampler's order is cut into pools of many batches; each pool is sorted by length and cut into batches, which come in a
+/// random order. So batches differ from epoch to epoch as much as the sampler's order does.
 #pragma once
 
 #include <cstdint>

@@ -32,6 +32,9 @@ void check(const DataLoaderOptions& options) {
                     "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter");
   TORCH_CHECK_VALUE(options.num_workers > 0 || !options.persistent_workers,
                     "persistent_workers option needs num_workers > 0");
+  TORCH_CHECK_VALUE(
+      !options.device || options.device->is_cpu() || options.device->type() == comm::accelerator_type(),
+      "device option should be the CPU or an accelerator of this process, but got device=", options.device->str());
 }
 
 void check_of_map(const DataLoaderOptions& options) {
@@ -64,7 +67,7 @@ void check_unbatched(const DataLoaderOptions& options) {
 void apply_global_batch_size(DataLoaderOptions& options) {
   if (!options.global_batch_size) return;
   const int64_t global = *options.global_batch_size;
-  const int64_t num_ranks = get_world_size();
+  const int64_t num_ranks = is_initialized() ? get_world_size() : 1;
   TORCH_CHECK_VALUE(options.batch_size == 1, "global_batch_size option is mutually exclusive with batch_size");
   TORCH_CHECK_VALUE(global >= num_ranks, "global_batch_size=", global, " is too small for ", num_ranks,
                     " ranks: each needs a sample");
@@ -87,7 +90,10 @@ std::shared_ptr<BatchSampler> make_batch_sampler(const DataLoaderOptions& option
                                         options.drop_last ? LastBatch::kDrop : LastBatch::kKeep);
 }
 
+bool copies_to_device(const DataLoaderOptions& options) { return options.device && !options.device->is_cpu(); }
+
 bool can_pin(const DataLoaderOptions& options) {
+  if (copies_to_device(options)) return comm::accelerator().has_value();
   if (!options.pin_memory) return false;
   if (comm::accelerator()) return true;
   base::warn_once(
@@ -108,17 +114,16 @@ void warn_of_many_workers(int num_workers) {
 
 }  // namespace
 
-LoaderPlan::LoaderPlan(DataLoaderOptions options, std::optional<int64_t> dataset_size, bool is_batched)
-    : options_(std::move(options)), is_iterable_(!dataset_size), pins_memory_(can_pin(options_)) {
+LoaderPlan::LoaderPlan(DataLoaderOptions options, const DatasetFacts& dataset)
+    : options_(std::move(options)), dataset_(dataset), is_iterable_(!dataset.size), pins_memory_(can_pin(options_)) {
   check(options_);
-  if (!is_batched) check_unbatched(options_);
   if (is_iterable_) check_of_iterable(options_);
+  if (!is_iterable_) check_of_map(options_);
+  if (!dataset.is_batched) check_unbatched(options_);
   apply_global_batch_size(options_);
-  if (is_iterable_) return;
-  auto checked = options_;
-  if (checked.global_batch_size) checked.batch_size = 1;
-  check_of_map(checked);
-  batch_sampler_ = make_batch_sampler(options_, *dataset_size);
+  // Two large tensors a batch, of those read ahead and the two that a loop has while it takes the next.
+  memory_ = std::make_shared<BatchMemory>(2 * (options_.num_workers * options_.prefetch_factor.value_or(2) + 2));
+  if (!is_iterable_) batch_sampler_ = make_batch_sampler(options_, *dataset.size);
   warn_of_many_workers(options_.num_workers);
 }
 
@@ -131,7 +136,7 @@ int64_t LoaderPlan::next_base_seed() {
 std::shared_ptr<WorkerThreads> LoaderPlan::lease_workers() {
   if (options_.num_workers == 0) return nullptr;
   if (workers_ && workers_->lease()) return workers_;
-  auto workers = std::make_shared<WorkerThreads>(options_.num_workers, options_.worker_init_fn);
+  auto workers = std::make_shared<WorkerThreads>(options_.num_workers, options_.worker_init_fn, dataset_.address);
   workers->lease();
   if (options_.persistent_workers && !workers_) workers_ = workers;
   return workers;
@@ -144,7 +149,9 @@ std::unique_ptr<BatchStream> LoaderPlan::begin_epoch(std::unique_ptr<BatchSource
                               .in_order = options_.in_order,
                               .base_seed = base_seed_,
                               .skips_unreadable = options_.skip_unreadable};
-  auto stream = std::make_unique<BatchStream>(std::move(source), options, lease_workers());
+  auto copies =
+      copies_to_device(options_) ? std::make_unique<DeviceCopies>(*options_.device, dataset_.visit_batch) : nullptr;
+  auto stream = std::make_unique<BatchStream>(std::move(source), options, lease_workers(), std::move(copies));
   loaded_.reset();
   num_left_out_ = num_left_out;
   epoch_ = stream->progress();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <c10/core/Device.h>
 
 #include <chrono>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "cohort/data/loader/batch_memory.h"
 #include "cohort/data/loader/batch_stream.h"
 #include "cohort/data/loader/sampler.h"
 #include "cohort/export.h"
@@ -17,8 +19,8 @@ namespace cohort::data {
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;
-  /// Instead of batch_size: the samples that all ranks of the default group take in a step. Each takes an equal part, rounded down; what
-  /// is left over is said once.
+  /// Instead of batch_size: the samples that all ranks of the default group take in a step. Each takes an equal part, rounded
+  /// down; what is left over is said once.
   std::optional<int64_t> global_batch_size = {};
   /// A new random order each epoch. Not together with `sampler`.
   bool shuffle = false;
@@ -30,6 +32,9 @@ struct DataLoaderOptions {
   int num_workers = 0;
   /// Copy batches into pinned memory, from which an accelerator can fetch them while the program goes on.
   bool pin_memory = false;
+  /// Give batches on this device of the accelerator. They are copied from pinned memory, in a stream of their own, while the
+  /// program works on the batch before; with workers one batch ahead, if it has been read by then.
+  std::optional<c10::Device> device = {};
   /// Batches each worker reads ahead; 2 unless given. Only with workers.
   std::optional<int> prefetch_factor = {};
   /// Drop the last batch if it is not full; with an iterable dataset that of each worker.
@@ -45,15 +50,24 @@ struct DataLoaderOptions {
   /// Keep the threads from epoch to epoch. Only with workers.
   bool persistent_workers = false;
   /// Leave out samples whose get() throws, instead of ending the loop: the first is told by a warning, EpochStats counts them.
+  /// Where get_batch() throws, it is asked for each sample alone. What the iterator of an iterable dataset throws is an error.
   bool skip_unreadable = false;
 };
 
 namespace detail {
 
+/// What a plan knows of a dataset and its batches.
+struct DatasetFacts {
+  std::optional<int64_t> size;  ///< nothing for iterable datasets
+  bool is_batched = true;
+  DatasetAddress address = {};
+  VisitTensors visit_batch = nullptr;
+};
+
 class COHORT_API LoaderPlan {
  public:
-  /// `dataset_size`: nothing for iterable datasets. Throws c10::ValueError for options that contradict each other.
-  LoaderPlan(DataLoaderOptions options, std::optional<int64_t> dataset_size, bool is_batched);
+  /// Throws c10::ValueError for options that contradict each other.
+  LoaderPlan(DataLoaderOptions options, const DatasetFacts& dataset);
 
   /// One epoch, without its first `first_batch` batches (they are not read).
   std::unique_ptr<BatchStream> start(ReadBatch read, int64_t first_batch);
@@ -67,6 +81,9 @@ class COHORT_API LoaderPlan {
   /// False without an accelerator.
   bool pins_memory() const { return pins_memory_; }
 
+  /// What batches are collated in.
+  const std::shared_ptr<BatchMemory>& memory() const { return memory_; }
+
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
   EpochStats stats() const;
@@ -77,8 +94,10 @@ class COHORT_API LoaderPlan {
   int64_t next_base_seed();
 
   DataLoaderOptions options_;
+  DatasetFacts dataset_;
   bool is_iterable_;
   bool pins_memory_;
+  std::shared_ptr<BatchMemory> memory_;
   std::shared_ptr<BatchSampler> batch_sampler_;
   std::shared_ptr<WorkerThreads> workers_;      ///< persistent ones
   std::shared_ptr<const EpochProgress> epoch_;  ///< the one that began last; null: none has

@@ -50,14 +50,34 @@ concept MapDataset = requires(Dataset& dataset, int64_t index) {
   detail::dataset_size(dataset);
 };
 
-/// iterate() gives an iterator, whose next() gives a sample in an optional, and nothing at the end. Each worker iterates on its own:
-/// without worker_info() or sharded() (iterable.h) every sample comes from each of them, as in Python.
+/// iterate() gives an iterator, whose next() gives a sample in an optional, and nothing at the end. Each worker iterates on its
+/// own: without worker_info() or sharded() (iterable.h) every sample comes from each of them, as in Python.
 template <typename Dataset>
 concept IterableDataset = requires(Dataset& dataset) {
   dataset.iterate().next().value();
 };
 
+/// LibTorch's own datasets that give whole batches only, such as those made by `.map(torch::data::transforms::Stack<>())`.
+template <typename Dataset>
+concept WholeBatchDataset = !MapDataset<Dataset> && requires(Dataset & dataset, const std::vector<size_t>& indices) {
+  dataset.get_batch(indices);
+  detail::dataset_size(dataset);
+};
+
+/// LibTorch's own datasets with a state, such as ChunkDataset: get_batch(size) gives batches in an optional until reset(), which
+/// begins each epoch. Workers share them, so get_batch() must be safe to call at once, unless there is one worker at most.
+template <typename Dataset>
+concept StatefulDataset = requires(Dataset& dataset) {
+  dataset.reset();
+  dataset.get_batch(size_t{1}).value();
+};
+
 namespace detail {
+
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
 
 template <MapDataset Dataset>
 using ExampleOf = std::remove_cvref_t<decltype(std::declval<Dataset&>().get(int64_t{0}))>;
@@ -71,6 +91,17 @@ auto join(CollateFn& collate_examples, std::vector<Example> examples) {
     return std::move(examples.front());
   } else {
     return collate_examples(std::as_const(examples));
+  }
+}
+
+/// A vector of examples that one call has given is joined; anything else is a batch already.
+template <typename CollateFn, typename Given>
+auto join_given(CollateFn& collate_examples, Given given) {
+  if constexpr (IsVector<Given>::value) {
+    return join(collate_examples, std::move(given));
+  } else {
+    static_assert(std::is_same_v<std::remove_const_t<CollateFn>, DefaultCollate>, "this dataset gives joined batches");
+    return given;
   }
 }
 
@@ -97,25 +128,61 @@ void read_samples(const std::vector<int64_t>& indices, ReadProgress& progress, R
 }
 
 template <typename Dataset, typename CollateFn>
+auto read_one_by_one(Dataset& dataset, CollateFn& collate_examples, const std::vector<int64_t>& indices,
+                     ReadProgress& progress) {
+  std::vector<ExampleOf<Dataset>> examples;
+  examples.reserve(indices.size());
+  read_samples(indices, progress, [&](int64_t index) { examples.push_back(dataset.get(index)); });
+  return join(collate_examples, std::move(examples));
+}
+
+/// Which samples get_batch() can read.
+template <typename Dataset>
+std::vector<int64_t> find_readable(Dataset& dataset, const std::vector<int64_t>& indices, ReadProgress& progress) {
+  std::vector<int64_t> readable;
+  for (const int64_t index : indices) {
+    progress.begin_sample(index);
+    try {
+      dataset.get_batch(std::vector<int64_t>{index});
+      readable.push_back(index);
+    } catch (const std::exception& error) {
+      progress.skip(error);
+    }
+  }
+  if (readable.empty()) throw NothingRead();
+  progress.begin_collate();
+  return readable;
+}
+
+template <typename Dataset, typename CollateFn>
 auto read_batch(Dataset& dataset, CollateFn& collate_examples, const std::vector<int64_t>& indices,
                 ReadProgress& progress) {
   constexpr bool kIsDefault = std::is_same_v<std::remove_const_t<CollateFn>, DefaultCollate>;
+  constexpr bool kReadsWholeBatches = kIsDefault && requires { dataset.get_batch(indices); };
+  progress.begin_collate();  // the whole batch is an error, or not
   if constexpr (kIsDefault && requires { dataset.get_batch(indices, progress); }) {
     return dataset.get_batch(indices, progress);
-  } else if constexpr (kIsDefault && requires { dataset.get_batch(indices); }) {
-    progress.begin_collate();  // the whole batch is an error, or not
-    return dataset.get_batch(indices);
+  } else if constexpr (WholeBatchDataset<Dataset>) {
+    const std::vector<size_t> unsigned_indices(indices.begin(), indices.end());
+    return join_given(collate_examples, dataset.get_batch(unsigned_indices));
+  } else if constexpr (kReadsWholeBatches) {
+    try {
+      return dataset.get_batch(indices);
+    } catch (const std::exception&) {
+      if (!progress.skips()) throw;
+    }
+    return dataset.get_batch(find_readable(dataset, indices, progress));
   } else {
-    std::vector<ExampleOf<Dataset>> examples;
-    examples.reserve(indices.size());
-    read_samples(indices, progress, [&](int64_t index) { examples.push_back(dataset.get(index)); });
-    return join(collate_examples, std::move(examples));
+    return read_one_by_one(dataset, collate_examples, indices, progress);
   }
 }
 
 /// Up to `batch_size` samples of an iterator; fewer only at its end, when `drops_last` leaves them out.
 template <typename Dataset, typename CollateFn>
-class IteratorReader {
+class IteratorReader;
+
+template <IterableDataset Dataset, typename CollateFn>
+class IteratorReader<Dataset, CollateFn> {
  public:
   using Batch = decltype(join(std::declval<CollateFn&>(), std::declval<std::vector<IteratedOf<Dataset>>>()));
 
@@ -144,6 +211,33 @@ class IteratorReader {
   const bool drops_last_;
   int64_t num_read_ = 0;
   bool has_ended_ = false;
+};
+
+template <StatefulDataset Dataset, typename CollateFn>
+class IteratorReader<Dataset, CollateFn> {
+  using Given = std::remove_cvref_t<decltype(std::declval<Dataset&>().get_batch(size_t{1}).value())>;
+
+ public:
+  using Batch = decltype(join_given(std::declval<CollateFn&>(), std::declval<Given>()));
+
+  IteratorReader(Dataset& dataset, const CollateFn& collate_examples, int64_t batch_size, bool drops_last)
+      : dataset_(dataset), collate_(collate_examples), batch_size_(batch_size), drops_last_(drops_last) {}
+
+  std::optional<Batch> next(ReadProgress& progress) {
+    progress.begin_sample(-1);
+    auto given = dataset_.get_batch(static_cast<size_t>(batch_size_));
+    if (!given) return std::nullopt;
+    if constexpr (IsVector<Given>::value) {
+      if (given->empty() || (drops_last_ && static_cast<int64_t>(given->size()) < batch_size_)) return std::nullopt;
+    }
+    return join_given(collate_, std::move(*given));
+  }
+
+ private:
+  Dataset& dataset_;
+  CollateFn collate_;
+  const int64_t batch_size_;
+  const bool drops_last_;
 };
 
 }  // namespace detail

@@ -124,8 +124,8 @@ class COHORT_API BatchSampler {
   /// How many batches an epoch has.
   virtual int64_t size() const;
 
-  /// As those of Sampler, for batches. A class made without a sampler need not override them: the batches that have been given are
-  /// left out of those that batches() gives next.
+  /// As those of Sampler, for batches. A class made without a sampler need not override them: the batches that have been given
+  /// are left out of those that batches() gives next.
   virtual StateDict state_dict(std::optional<int64_t> num_given) const;
   virtual int64_t load_state_dict(const StateDict& state);
 

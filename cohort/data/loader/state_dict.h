@@ -32,7 +32,8 @@ class COHORT_API EpochGenerator {
   at::Generator begin();
   /// Adds what draws the epoch again that has begun last; `is_over`: what draws the one after it.
   void add_to(StateDict& state, bool is_over, const std::string& name = "generator") const;
-  /// The next epoch will be drawn as that of add_to(); a generator of the program's has that state at once. Throws c10::ValueError for what is no state of a CPU generator.
+  /// The next epoch will be drawn as that of add_to(); a generator of the program's has that state at once. Throws
+  /// c10::ValueError for what is no state of a CPU generator.
   void load(const StateDict& state, const std::string& name = "generator");
 
  private:

@@ -36,6 +36,8 @@ void for_each_tensor(T& value, Fn&& fn) {
   } else if constexpr (DataAndTarget<T>) {
     for_each_tensor(value.data, fn);
     for_each_tensor(value.target, fn);
+  } else if constexpr (DataOnly<T>) {
+    for_each_tensor(value.data, fn);
   } else if constexpr (PlainStruct<T>) {
     std::apply([&](auto&... each) { (for_each_tensor(each, fn), ...); }, fields_of(value));
   }

@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/comm/backend/host_program.h"
+#include "cohort/data/loader/sampler.h"
+
 namespace cohort::data {
 namespace {
 
@@ -69,6 +72,7 @@ struct WorkerThreads::State {
 
   const int num_workers;
   const std::function<void(int)> worker_init;
+  const DatasetAddress dataset;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -82,7 +86,7 @@ struct WorkerThreads::State {
 };
 
 void WorkerThreads::State::run(int worker) {
-  WorkerInfo info{worker, num_workers, 0};
+  WorkerInfo info{.id = worker, .num_workers = num_workers, .dataset_address = dataset};
   current_worker = &info;
   compute_with_one_thread();
   std::exception_ptr init_error;
@@ -96,6 +100,7 @@ void WorkerThreads::State::run(int worker) {
       if (last == 0) info.seed = base_seed + worker;
       next = job;
     }
+    if (last == 0) info.generator = make_generator(info.seed);
     try {
       if (last == 0 && worker_init) worker_init(worker);
     } catch (...) {
@@ -118,6 +123,7 @@ void WorkerThreads::State::run(int worker) {
 }
 
 void WorkerThreads::State::stop() {
+  const comm::HostUnlocked unlocked;
   {
     const std::lock_guard lock(mutex);
     should_end = true;
@@ -127,8 +133,8 @@ void WorkerThreads::State::stop() {
   threads.clear();
 }
 
-WorkerThreads::WorkerThreads(int num_workers, std::function<void(int worker)> worker_init)
-    : state_(new State{.num_workers = num_workers, .worker_init = std::move(worker_init)}) {
+WorkerThreads::WorkerThreads(int num_workers, std::function<void(int worker)> worker_init, DatasetAddress dataset)
+    : state_(new State{.num_workers = num_workers, .worker_init = std::move(worker_init), .dataset = dataset}) {
   try {
     for (int worker = 0; worker < num_workers; ++worker) {
       state_->threads.emplace_back([state = state_.get(), worker] { state->run(worker); });
@@ -163,6 +169,7 @@ void WorkerThreads::start(Job job, int64_t base_seed) {
 }
 
 void WorkerThreads::wait() {
+  const comm::HostUnlocked unlocked;
   Job ended;
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->num_running == 0; });

@@ -19,8 +19,8 @@ class COHORT_API WorkerThreads {
   /// What a worker does in an epoch. `init_error`: of worker_init, which is called once in each thread.
   using Job = std::function<void(const WorkerInfo& info, const std::exception_ptr& init_error)>;
 
-  /// Throws c10::Error if there are not enough threads to be had.
-  WorkerThreads(int num_workers, std::function<void(int worker)> worker_init);
+  /// `dataset`: for worker_info(). Throws c10::Error if there are not enough threads to be had.
+  WorkerThreads(int num_workers, std::function<void(int worker)> worker_init, DatasetAddress dataset);
   /// Waits for jobs.
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;

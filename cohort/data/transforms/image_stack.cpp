@@ -1,8 +1,22 @@
 #include "cohort/data/transforms/image_stack.h"
 
+#include <ATen/ops/empty.h>
+
+#include "cohort/data/loader/batch_memory.h"
 #include "cohort/data/loader/collate.h"
 
 namespace cohort::data {
+namespace {
+
+// In the loader's memory for batches, if a loader reads.
+at::Tensor empty_stack(at::IntArrayRef sizes, at::ScalarType dtype) {
+  auto* const memory = detail::BatchMemory::current();
+  const size_t num_bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
+  return memory && num_bytes >= detail::BatchMemory::kLeastBytes ? memory->make_empty(sizes, dtype)
+                                                                  : at::empty(sizes, dtype);
+}
+
+}  // namespace
 
 // Whether the next row of `rows_` is for an image like this one.
 bool ImageStack::makes_room(at::IntArrayRef sizes, at::ScalarType dtype) {
@@ -10,7 +24,7 @@ bool ImageStack::makes_room(at::IntArrayRef sizes, at::ScalarType dtype) {
   if (num_images_ == 0) {
     std::vector<int64_t> all{max_images_};
     all.insert(all.end(), sizes.begin(), sizes.end());
-    rows_ = memory_->empty(all, dtype);
+    rows_ = empty_stack(all, dtype);
   }
   return rows_.scalar_type() == dtype && rows_.sizes().slice(1) == sizes;
 }

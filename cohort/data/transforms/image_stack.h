@@ -7,20 +7,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
-#include <utility>
 #include <vector>
 
-#include "cohort/data/transforms/batch_memory.h"
 #include "cohort/export.h"
 
 namespace cohort::data {
 
 class COHORT_API ImageStack {
  public:
-  /// For at most so many images, in memory from `memory`.
-  ImageStack(int64_t max_images, std::shared_ptr<BatchMemory> memory)
-      : max_images_(max_images), memory_(std::move(memory)) {}
+  /// For at most so many images.
+  explicit ImageStack(int64_t max_images) : max_images_(max_images) {}
 
   /// Memory for the next image, which counts as written: contiguous, float32. Null: the images before are of another kind; add() it.
   float* next(at::IntArrayRef sizes);
@@ -34,7 +30,6 @@ class COHORT_API ImageStack {
   void become_list();
 
   int64_t max_images_;
-  std::shared_ptr<BatchMemory> memory_;
   int64_t num_images_ = 0;
   at::Tensor rows_;  ///< those images, as long as all of them are alike
   std::vector<at::Tensor> list_;

@@ -137,7 +137,7 @@ class TransformedDataset {
   template <typename Batch>
   Batch transform_rows(Batch batch, const std::vector<int64_t>& indices, detail::ReadProgress& progress) const {
     at::Tensor& images = detail::image_of(batch);
-    ImageStack stack(static_cast<int64_t>(indices.size()), memory_);
+    ImageStack stack(static_cast<int64_t>(indices.size()));
     int64_t row = 0;
     for (const int64_t index : indices) {
       progress.begin_sample(index);
@@ -152,7 +152,7 @@ class TransformedDataset {
   template <typename Batch>
   Batch read_one_by_one(const std::vector<int64_t>& indices, detail::ReadProgress& progress) const {
     using Example = detail::ExampleOf<Dataset>;
-    ImageStack stack(static_cast<int64_t>(indices.size()), memory_);
+    ImageStack stack(static_cast<int64_t>(indices.size()));
     std::vector<decltype(detail::rest_of(std::declval<Example>()))> rests;
     rests.reserve(indices.size());
     detail::read_samples(indices, progress, [&](int64_t index) {
@@ -186,7 +186,6 @@ class TransformedDataset {
   Fn transform_;
   TransformedDatasetOptions options_;
   std::shared_ptr<std::atomic<int64_t>> epoch_ = std::make_shared<std::atomic<int64_t>>(0);
-  std::shared_ptr<BatchMemory> memory_ = BatchMemory::make();
 };
 
 template <typename Dataset, typename Fn>

@@ -1,11 +1,11 @@
-"""The order of examples in C++ is Python's, index for index."""
+"""The order of examples in C++ is Python's, index for index, and so are the texts of errors."""
 import itertools
 import subprocess
 
 import pytest
 import torch
-from torch.utils.data import (DataLoader, DistributedSampler, RandomSampler, SubsetRandomSampler,
-                              WeightedRandomSampler)
+from torch.utils.data import (BatchSampler, ChainDataset, ConcatDataset, DataLoader, DistributedSampler, IterableDataset,
+                              RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, random_split)
 
 
 @pytest.fixture
@@ -95,3 +95,103 @@ def test_data_loader_gives_pythons_batches(ask, given):
                             generator=generator(seed) if given else None)
         expected = [[batch.tolist() for batch in loader] for _ in range(epochs)]
         assert [batches(line) for line in lines[i * epochs:(i + 1) * epochs]] == expected, case
+
+
+def error_or(function):
+    try:
+        return function()
+    except (ValueError, AssertionError, IndexError) as error:
+        return f"error: {error}"
+
+
+SPLITS = [(10, (7, 3)), (10, (10,)), (10, (0, 10)), (10, (1,)), (5, (1, 0)), (0, ()), (0, (0, 0)), (10, (7, 4)), (10, ()),
+          (10, (0.5, 0.5)), (11, (0.5, 0.5)), (17, (0.3, 0.3, 0.4)), (3, (0.25, 0.25, 0.25, 0.25)), (100, (0.1,) * 10),
+          (30, (0.333, 0.333, 0.334)), (10, (1.0,)), (10, (0.6, 0.5)), (10, (0.5, 0.4)), (10, (1.5, -0.5)),
+          (10, (-0.5, 1.5)), (1_000_003, (0.9, 0.1))]
+
+
+@pytest.mark.filterwarnings("ignore:Length of split")
+def test_random_split_gives_pythons_indices_and_errors(ask):
+    grid = [(length, seed, lengths) for length, lengths in SPLITS for seed in (0, 7)]
+    lines = ask(("split", length, seed, len(lengths)) + lengths for length, seed, lengths in grid)
+    for (length, seed, lengths), line in zip(grid, lines, strict=True):
+        expected = error_or(lambda: [part.indices for part in random_split(range(length), lengths, generator(seed))])
+        actual = line if line.startswith("error") else batches(line)
+        assert actual == expected, (length, lengths)
+
+
+class Stream(IterableDataset):
+
+    def __init__(self, first, count):
+        self.values = range(first, first + count)
+
+    def __iter__(self):
+        return iter(self.values)
+
+
+def python_loader(kind, options):
+    options = dict(options)
+    sampler = SequentialSampler(range(10))
+    if "sampler" in options:
+        options["sampler"] = sampler
+    if "batch_sampler" in options:
+        options["batch_sampler"] = BatchSampler(sampler, 2, False)
+    if kind == "unbatched":
+        options["batch_size"] = None
+    if kind != "iterable" and "shuffle" in options:
+        options["shuffle"] = bool(options["shuffle"])
+    dataset = Stream(0, 10) if kind == "iterable" else range(10)
+    return DataLoader(dataset, **options)
+
+
+CHOICES = {"batch_size": [2, 0, -1], "shuffle": [True], "sampler": [1], "batch_sampler": [1], "num_workers": [1, -1],
+           "prefetch_factor": [3, -1], "drop_last": [True], "timeout": [5, -1], "in_order": [False],
+           "persistent_workers": [True]}
+
+
+@pytest.mark.parametrize("kind", ["map", "iterable", "unbatched"])
+def test_options_that_contradict_each_other_have_pythons_texts(ask, kind):
+    """All choices of up to three options."""
+    grid = []
+    for count in (0, 1, 2, 3):
+        for names in itertools.combinations(CHOICES, count):
+            if kind == "unbatched" and ("batch_size" in names or "batch_sampler" in names):
+                continue  # batch_size=None has taken that place
+            for values in itertools.product(*(CHOICES[name] for name in names)):
+                grid.append(tuple(zip(names, values)))
+    lines = ask(("options", kind) + tuple(f"{name}={int(value)}" for name, value in options) for options in grid)
+    for options, line in zip(grid, lines, strict=True):
+        expected = error_or(lambda: python_loader(kind, options) and "ok")
+        for name, ours in (("batch_sampler", "a batch_sampler"), ("sampler", "a sampler")):  # which have no repr in C++
+            marker = f" but got {name}="
+            if marker in expected:
+                expected = expected.split(marker)[0] + f" but got {ours}"
+                break
+        assert line == expected, (kind, options)
+
+
+def test_chained_iterables_give_pythons_batches(ask):
+    grid = [(workers, size, drop_last, lengths) for workers in (0, 1, 3) for size in (1, 2, 5) for drop_last in (False, True)
+            for lengths in ((), (0,), (4,), (3, 0, 4), (1, 1, 1))]
+    lines = ask(("chain", workers, size, drop_last, len(lengths)) + lengths for workers, size, drop_last, lengths in grid)
+    for (workers, size, drop_last, lengths), line in zip(grid, lines, strict=True):
+        dataset = ChainDataset([Stream(100 * i, length) for i, length in enumerate(lengths)])
+        expected = [batch.tolist() for batch in DataLoader(dataset, size, drop_last=drop_last, num_workers=0)]
+        # Each of Python's workers, which are processes and slow to start, has a copy of the dataset, and they take turns.
+        expected = [batch for batch in expected for _ in range(max(workers, 1))]
+        assert batches(line) == expected, (workers, size, drop_last, lengths)
+
+
+def test_data_loader_options_do_not_change_pythons_batches(ask):
+    """One real run with Python's worker processes, iterable and not, against as many threads."""
+    [line] = ask([("chain", 2, 2, False, 2, 3, 2)])
+    dataset = ChainDataset([Stream(0, 3), Stream(100, 2)])
+    assert batches(line) == [batch.tolist() for batch in DataLoader(dataset, 2, num_workers=2, persistent_workers=True)]
+
+
+def test_concatenated_datasets_have_pythons_examples_and_errors(ask):
+    grid = [(lengths, index) for lengths in ((), (3,), (2, 0, 3), (0, 1)) for index in range(-7, 8)]
+    lines = ask(("concat", len(lengths)) + lengths + (index,) for lengths, index in grid)
+    for (lengths, index), line in zip(grid, lines, strict=True):
+        expected = error_or(lambda: ConcatDataset([range(length) for length in lengths])[index])
+        assert (line if line.startswith("error") else int(line)) == expected, (lengths, index)

@@ -3,13 +3,20 @@
 //   random      LENGTH REPLACEMENT NUM_SAMPLES SEED EPOCHS GIVEN_GENERATOR
 //   subset      LENGTH SEED EPOCHS          (indices 0, 10, 20, ...)
 //   weighted    LENGTH REPLACEMENT NUM_SAMPLES SEED EPOCHS   (weights 1, 2, 3, ...)
+//   split       LENGTH SEED COUNT LENGTHS...   (the parts end with "|", as batches do; fractions have a point)
 //   loader      LENGTH BATCH_SIZE SHUFFLE DROP_LAST WORKERS SEED EPOCHS GIVEN_GENERATOR   (batches end with "|")
+//   options     KIND NAME=NUMBER ...   ("ok", or the text of the error that a DataLoader with these options throws)
+//   chain       WORKERS BATCH_SIZE DROP_LAST COUNT LENGTHS...   (iterable datasets 0 1 2 ..., 100 101 ..., in a row)
+//   concat      COUNT LENGTHS... INDEX   (the example, or the text of the error)
 #include <ATen/Context.h>
 
 #include <iostream>
 #include <sstream>
 #include <string>
 
+#include "cohort/data/datasets/chain_dataset.h"
+#include "cohort/data/datasets/concat_dataset.h"
+#include "cohort/data/datasets/subset.h"
 #include "cohort/data/loader/data_loader.h"
 #include "cohort/data/loader/distributed_sampler.h"
 
@@ -21,6 +28,18 @@ struct Numbers {
   int64_t count;
   int64_t get(int64_t index) const { return index; }
   int64_t size() const { return count; }
+};
+
+// first, first + 1, ...
+struct Stream {
+  struct Iterator {
+    int64_t place;
+    int64_t end;
+    std::optional<int64_t> next() { return place < end ? std::optional(place++) : std::nullopt; }
+  };
+  int64_t first;
+  int64_t count;
+  Iterator iterate() const { return {first, first + count}; }
 };
 
 struct Request {
@@ -110,6 +129,91 @@ void loader(Request& request) {
   }
 }
 
+template <typename Fn>
+void print_error_of(Fn fn) {
+  try {
+    fn();
+  } catch (const c10::Error& error) {
+    std::cout << "error: " << error.what_without_backtrace() << '\n';
+  }
+}
+
+void split(Request& request) {
+  const Numbers numbers{request.number()};
+  const auto generator = make_generator(request.number());
+  std::vector<double> lengths(request.number());
+  bool are_fractions = false;
+  for (double& length : lengths) {
+    std::string word;
+    request.words >> word;
+    are_fractions = are_fractions || word.find('.') != std::string::npos;
+    length = std::stod(word);
+  }
+  print_error_of([&] {
+    const auto parts = are_fractions
+                           ? random_split(numbers, lengths, generator)
+                           : random_split(numbers, std::vector<int64_t>(lengths.begin(), lengths.end()), generator);
+    for (const auto& part : parts) print(part.indices(), "| ");
+    std::cout << '\n';
+  });
+}
+
+// Names as in Python; sampler=1 and batch_sampler=1 stand for some sampler.
+DataLoaderOptions read_options(Request& request, int64_t length) {
+  DataLoaderOptions options;
+  for (std::string word; request.words >> word;) {
+    const auto equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const int64_t value = std::stoll(word.substr(equals + 1));
+    const auto sampler = std::make_shared<SequentialSampler>(length);
+    if (name == "batch_size") options.batch_size = value;
+    if (name == "shuffle") options.shuffle = value;
+    if (name == "sampler") options.sampler = sampler;
+    if (name == "batch_sampler") options.batch_sampler = std::make_shared<BatchSampler>(sampler, 2);
+    if (name == "num_workers") options.num_workers = static_cast<int>(value);
+    if (name == "prefetch_factor") options.prefetch_factor = static_cast<int>(value);
+    if (name == "drop_last") options.drop_last = value;
+    if (name == "timeout") options.timeout = std::chrono::seconds(value);
+    if (name == "in_order") options.in_order = value;
+    if (name == "pin_memory") options.pin_memory = value;
+    if (name == "persistent_workers") options.persistent_workers = value;
+  }
+  return options;
+}
+
+void options(Request& request) {
+  std::string kind;
+  request.words >> kind;
+  const auto given = read_options(request, 10);
+  print_error_of([&] {
+    if (kind == "map") DataLoader(Numbers{10}, given);
+    if (kind == "iterable") DataLoader(Stream{0, 10}, given);
+    if (kind == "unbatched") DataLoader(Numbers{10}, given, Unbatched());
+    std::cout << "ok\n";
+  });
+}
+
+void chain(Request& request) {
+  DataLoaderOptions options;
+  options.num_workers = static_cast<int>(request.number());
+  options.batch_size = request.number();
+  options.drop_last = request.number();
+  std::vector<Stream> streams(request.number());
+  for (size_t i = 0; i < streams.size(); ++i) streams[i] = {static_cast<int64_t>(100 * i), request.number()};
+  for (const auto& batch : DataLoader(ChainDataset(streams), options)) {
+    const int64_t* data = batch.const_data_ptr<int64_t>();
+    print({data, data + batch.numel()}, "| ");
+  }
+  std::cout << '\n';
+}
+
+void concat(Request& request) {
+  std::vector<Numbers> parts(request.number());
+  for (Numbers& part : parts) part.count = request.number();
+  const int64_t index = request.number();
+  print_error_of([&] { print({ConcatDataset(parts).get(index)}); });
+}
+
 void answer(const std::string& line) {
   Request request{std::istringstream(line)};
   std::string kind;
@@ -119,6 +223,10 @@ void answer(const std::string& line) {
   if (kind == "subset") return subset(request);
   if (kind == "weighted") return weighted(request);
   if (kind == "loader") return loader(request);
+  if (kind == "split") return split(request);
+  if (kind == "options") return options(request);
+  if (kind == "chain") return chain(request);
+  if (kind == "concat") return concat(request);
   throw std::runtime_error("unknown request: " + line);
 }
 
