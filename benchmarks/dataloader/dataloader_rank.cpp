@@ -18,6 +18,7 @@
 #include "benchmarks/dataloader/loader_case.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
+#include "cohort/data/datasets/image_folder.h"
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
 #include "cohort/data/transforms/crop.h"
@@ -29,6 +30,7 @@ namespace cohort::bench {
 namespace {
 
 constexpr int64_t kSide = 32;
+constexpr int64_t kFolderSide = 224;
 constexpr int64_t kSampleNumbers = 3 * kSide * kSide;
 
 struct LoadedBatch {
@@ -95,6 +97,32 @@ class CopyReader final : public Reader {
   int64_t num_taken_ = 0;
 };
 
+// The floor of the JPEGs: each is decoded, and a part of it resized.
+class DecodeReader final : public Reader {
+ public:
+  DecodeReader(const std::string& folder, int64_t batch_size) : folder_(folder), batch_size_(batch_size) {}
+  void begin_epoch() override {
+    num_taken_ = 0;
+    ++num_epochs_;
+  }
+  std::optional<LoadedBatch> next() override {
+    const int64_t end = std::min(num_taken_ + batch_size_, folder_.size());
+    if (num_taken_ == end) return std::nullopt;
+    const LoadedBatch batch{at::empty({end - num_taken_, 0}), at::empty({0})};
+    for (; num_taken_ < end; ++num_taken_) {
+      data::SampleRandom random(0, num_epochs_, num_taken_);
+      (void)data::RandomResizedCrop(kFolderSide)(folder_.get(num_taken_).first, random);
+    }
+    return batch;
+  }
+
+ private:
+  data::ImageFolder folder_;
+  int64_t batch_size_;
+  int64_t num_taken_ = 0;
+  int64_t num_epochs_ = 0;
+};
+
 data::Normalize usual_normalize() { return data::Normalize({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}); }
 
 // As those of dataloader_rank.py.
@@ -122,6 +150,13 @@ std::unique_ptr<Reader> make_reader(const LoaderCase& what) {
   if (what.name == "cifar-plain") {
     return make_loader(cifar_like(what.num_images), {data::ToTensor(), data::RandomHorizontalFlip()}, what);
   }
+  if (what.name == "jpeg") {
+    return make_loader(data::ImageFolder(what.folder),
+                       {data::RandomResizedCrop(kFolderSide), data::RandomHorizontalFlip(), data::ToTensor(),
+                        usual_normalize()},
+                       what);
+  }
+  if (what.name == "jpeg-floor") return std::make_unique<DecodeReader>(what.folder, what.batch_size);
   if (what.name == "cifar-floor") return std::make_unique<CopyReader>(what.num_images, what.batch_size);
   throw std::runtime_error(fmt::format("there is no case \"{}\"", what.name));
 }
