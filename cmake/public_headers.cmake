@@ -84,6 +84,8 @@ set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
     cohort/data/datasets/chain_dataset.h
     cohort/data/datasets/concat_dataset.h
+    cohort/data/datasets/image_folder.h
+    cohort/data/datasets/image_io.h
     cohort/data/datasets/share.h
     cohort/data/datasets/stack_dataset.h
     cohort/data/datasets/subset.h

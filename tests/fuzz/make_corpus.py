@@ -6,12 +6,15 @@ from them comes deep. Inputs that once found a fault lie beside them under names
 """
 import base64
 import collections
+import io
 import json
 import pathlib
 import pickle
 import struct
+import zlib
 
 import torch
+from PIL import Image
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
 
@@ -189,9 +192,73 @@ def pickles():
     return found
 
 
+def pattern(mode, width=17, height=11):
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    return Image.frombytes(mode, (width, height), bytes(i * 7 % 256 for i in range(width * height * channels)))
+
+
+def image_file(image, kind, **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+# The first byte of these chooses mode and layout.
+def jpegs():
+    colours, exif = pattern("RGB"), Image.Exif()
+    exif[0x0112] = 6
+    baseline = image_file(colours, "JPEG", subsampling=2)
+    size_at = baseline.index(b"\xff\xc0") + 5
+    return {
+        "colours": b"\x03" + baseline,
+        "interleaved": b"\x23" + image_file(colours, "JPEG", subsampling=0),
+        "small": b"\x43" + image_file(pattern("RGB", 64, 48), "JPEG", subsampling=1, quality=20),
+        "grey": b"\x01" + image_file(pattern("L"), "JPEG"),
+        "cmyk": b"\x00" + image_file(pattern("CMYK"), "JPEG"),
+        "progressive": b"\x03" + image_file(colours, "JPEG", progressive=True),
+        "restarts": b"\x03" + image_file(colours, "JPEG", restart_marker_blocks=1),
+        "turned": b"\x83" + image_file(colours, "JPEG", exif=exif),
+        "huge": b"\x03" + baseline[:size_at] + b"\x02\x00\x02\x00" + baseline[size_at + 4:],
+        "cut": b"\x03" + baseline[:-30],
+    }
+
+
+def png_chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(width, height, depth, colour, rows, *chunks, interlaced=0):
+    return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+            + b"".join(png_chunk(*chunk) for chunk in chunks) + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))
+
+
+def pngs():
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    grey16 = b"".join(b"\0" + struct.pack(">5H", *range(y * 999, y * 999 + 5)) for y in range(4))
+    # A 5 x 4 image in passes of 1, 1, 0, 2 (of 2 rows), 1 and 2 rows.
+    passes = b"\0a" + b"\0b" + b"\0cd" + b"\0efg" + b"\0hi\0jk" + b"\0lmnop\0qrstu"
+    palette = bytes(range(48))
+    return {
+        "rgb": b"\x03" + image_file(pattern("RGB"), "PNG"),
+        "rgba": b"\x20" + image_file(pattern("RGBA"), "PNG"),
+        "grey": b"\x01" + image_file(pattern("L"), "PNG"),
+        "grey_alpha": b"\x02" + image_file(pattern("LA"), "PNG"),
+        "one_bit": b"\x03" + image_file(pattern("L").convert("1"), "PNG"),
+        "turned": b"\x84" + image_file(pattern("RGB"), "PNG", exif=exif),
+        "palette": b"\x04" + png(4, 2, 4, 3, b"\0\x12\x34\0\xfe\xdc", (b"PLTE", palette), (b"tRNS", bytes(range(0, 160, 10)))),
+        "sixteen": b"\x00" + png(5, 4, 16, 0, grey16, (b"tRNS", b"\x03\xe8"), (b"gAMA", b"\0\0\xb1\x8f")),
+        "interlaced": b"\x03" + png(5, 4, 8, 0, passes, interlaced=1),
+        "texts": b"\x03" + png(1, 1, 8, 0, b"\0x", (b"tEXt", b"a\0b"), (b"zTXt", b"a\0\0" + zlib.compress(b"b" * 1000)),
+                               (b"iCCP", b"p\0\0" + zlib.compress(b"profile"))),
+        "huge": b"\x03" + png(400, 400, 8, 2, bytes(1201 * 400)),
+    }
+
+
 def main():
     for target, inputs in {"store_requests": store_requests(), "store_answers": store_answers(), "http": http(), "etcd": etcd(),
-                           "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "pickle": pickles()}.items():
+                           "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "pickle": pickles(), "jpeg": jpegs(),
+                           "png": pngs()}.items():
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

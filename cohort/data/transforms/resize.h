@@ -1,6 +1,7 @@
-/// Resize, as torchvision.transforms: antialiased when it makes an image smaller, by the operators behind
-/// torch.nn.functional.interpolate(..., antialias=True), uint8 in uint8. Results one pixel wide are computed in another way,
-/// because LibTorch 2.13 gives wrong numbers or an error for some of them.
+/// Resize, as torchvision.transforms: antialiased when it makes an image smaller, with the numbers of
+/// torch.nn.functional.interpolate(..., antialias=True), uint8 in uint8. Antialiased bytes in planes are resized by
+/// cohort/files/images/resample.h, everything else by LibTorch's operators; but results one pixel wide are computed in another
+/// way, because LibTorch 2.13 gives wrong numbers or an error for some of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -2,8 +2,9 @@
 ///
 ///     root/cat/1.png, root/cat/more/2.jpg, root/dog/3.jpeg   ->   classes cat (0) and dog (1)
 ///
-/// Classes are the folders of the root in the order of their names. Below a class, folders come in the order of their paths, links
-/// to folders are followed, and whatever else has a fitting name is listed, there or not. Names are compared byte by byte.
+/// Classes are the folders of the root in the order of their names. Below a class, folders come in the order of their paths,
+/// links to folders are followed, and whatever else has a fitting name is listed, even a link to nothing. Names are compared
+/// byte by byte.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct ImageFolderIndexOptions {
   bool allow_empty = false;
 };
 
-/// Errors: torchvision's, where there is no class, or a class without files; a folder that cannot be read, which Python leaves out
-/// silently; a link that leads back to a folder it lies in, which Python follows forty times.
+/// Errors: torchvision's, where there is no class, or a class without files; a folder that cannot be read, which Python leaves
+/// out silently; a link that leads back to a folder it lies in, which Python follows forty times.
 base::Result<ImageFolderIndex> index_image_folder(const std::string& root, const ImageFolderIndexOptions& options = {});
 
 /// True for file names that end like those of JPEG or PNG files.

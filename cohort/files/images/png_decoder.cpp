@@ -23,10 +23,33 @@ constexpr uint64_t kPngSizeOffset = 16;
 constexpr png_alloc_size_t kMaxChunkMemory = 8'000'000;
 // zlib makes at most so many bytes of one.
 constexpr uint64_t kMaxInflation = 1032;
+// A chunk's size and name before its bytes, and their checksum behind them.
+constexpr uint64_t kChunkHead = 8;
+constexpr uint64_t kChunkEnd = 4;
 // Texts, profiles and the like, which have no effect here, but would be unpacked into memory.
 constexpr png_byte kIgnoredChunks[] = {'i', 'C', 'C', 'P', 0,   'i', 'T', 'X', 't', 0,   't', 'E', 'X', 't',
                                        0,   'z', 'T', 'X', 't', 0,   's', 'P', 'L', 'T', 0,   'h', 'I', 'S',
                                        'T', 0,   'p', 'C', 'A', 'L', 0,   's', 'C', 'A', 'L', 0};
+
+// Every chunk has to be in the file as a whole: libpng takes as much memory as a chunk says it has before it looks.
+base::Result<void> check_chunks(const InputFile& file) {
+  std::string_view name;
+  for (uint64_t at = 8; name != "IEND";) {
+    const auto head = file.take(at, kChunkHead, "the next chunk's head");
+    if (!head) return head.error();
+    uint64_t size = 0;
+    for (const char byte : head->substr(0, 4)) size = size << 8 | static_cast<uint8_t>(byte);
+    name = head->substr(4);
+    const bool is_name = std::all_of(name.begin(), name.end(), [](char letter) {
+      return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+    });
+    if (!is_name) return file.error_at(at + 4, "four letters, the name of a chunk", "others");
+    const auto rest = file.take(at + kChunkHead, size + kChunkEnd, fmt::format("the chunk {}", name));
+    if (!rest) return rest.error();
+    at += kChunkHead + size + kChunkEnd;
+  }
+  return {};
+}
 
 class PngDecoder final : public ImageDecoder {
  public:
@@ -141,6 +164,7 @@ void PngDecoder::read_orientation() {
 }
 
 base::Result<void> PngDecoder::open() {
+  if (auto are_whole = check_chunks(file_); !are_whole) return are_whole;
   png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, fail, ignore_warning);
   info_ = png_ ? png_create_info_struct(png_) : nullptr;
   if (!info_) return base::Error(fmt::format("cannot read \"{}\": libpng could not start", file_.path()));

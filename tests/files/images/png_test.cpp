@@ -166,10 +166,14 @@ TEST(Png, ExifOrientationHasAnEffectOnlyWhereAskedFor) {
 
 TEST(Png, EveryTruncationIsAnErrorThatSaysSo) {
   const std::string png = png_of({}, 6, 7);
-  for (size_t size = 8; size < png.size(); ++size) {
-    EXPECT_EQ(decode(png.substr(0, size)).error, "\"a.img\", at byte " + std::to_string(size) +
-                                                     ": expected the rest of the PNG, but found the end of the file");
-  }
+  const auto error = [&](size_t size) { return decode(png.substr(0, size)).error; };
+  for (size_t size = 8; size < png.size(); ++size) EXPECT_NE(error(size), "") << size;
+  EXPECT_EQ(error(8), "\"a.img\", at byte 8: expected 8 bytes of the next chunk's head, but found the end of the file");
+  EXPECT_EQ(error(30),
+            "\"a.img\", at byte 16: expected 17 bytes of the chunk IHDR, but found only 14 before the end of the file");
+  EXPECT_EQ(error(png.size() - 1),
+            "\"a.img\", at byte " + std::to_string(png.size() - 4) +
+                ": expected 4 bytes of the chunk IEND, but found only 3 before the end of the file");
 }
 
 TEST(Png, AWrongByteOfThePixelsIsAnError) {
@@ -184,6 +188,10 @@ TEST(Png, Messages) {
   EXPECT_EQ(decode(png, {.max_pixels = 41}).error,
             "\"a.img\", at byte 16: expected an image of at most 41 pixels, but found 42");
   EXPECT_EQ(decode(png, {.max_pixels = 42}).error, "");
+  std::string no_name = png;
+  no_name[38] = '7';
+  EXPECT_EQ(decode(no_name).error,
+            "\"a.img\", at byte 37: expected four letters, the name of a chunk, but found others");
   std::string wrong = png;
   wrong[29] = 'x';
   EXPECT_EQ(decode(wrong).error,
