@@ -57,6 +57,7 @@ set(COHORT_PUBLIC_HEADERS
     cohort/parallel/module/join.h
 
     # Included by those above, not by users.
+    cohort/data/datasets/dataset.h
     cohort/data/loader/batch_memory.h
     cohort/data/loader/batch_source.h
     cohort/data/loader/device_copies.h

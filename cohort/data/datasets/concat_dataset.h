@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/data/datasets/dataset.h"
 #include "cohort/data/datasets/share.h"
-#include "cohort/data/loader/read_batch.h"
 #include "cohort/export.h"
 
 namespace cohort::data {

@@ -164,10 +164,7 @@ void BatchStream::State::run_worker(const WorkerInfo& info, const std::exception
 
 // In order: the next step that will come. Steps at which a worker has ended are passed by, and once all have, nothing is missing.
 bool BatchStream::State::is_ready() {
-  if (schedule.have_all_ended()) {
-    if (options.in_order && !finished.empty()) cursor = finished.begin()->first;
-    return true;
-  }
+  if (schedule.have_all_ended()) return true;
   if (!options.in_order) return !finished.empty();
   while (!schedule.will_come(cursor)) ++cursor;
   return finished.contains(cursor);

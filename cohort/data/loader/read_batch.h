@@ -1,4 +1,4 @@
-/// The kinds of datasets that a DataLoader reads, and how each of them gives a batch. All that depends on the type of samples.
+/// How each kind of dataset gives a batch: all of a DataLoader that depends on the type of samples.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/data/datasets/dataset.h"
 #include "cohort/data/loader/batch_source.h"
 #include "cohort/data/loader/collate.h"
 
@@ -23,15 +24,6 @@ struct Unbatched {};
 
 namespace detail {
 
-template <typename Dataset>
-int64_t dataset_size(const Dataset& dataset) {
-  if constexpr (requires { dataset.size().value(); }) {
-    return static_cast<int64_t>(dataset.size().value());  // LibTorch's own datasets give an optional
-  } else {
-    return static_cast<int64_t>(dataset.size());
-  }
-}
-
 /// Joins samples by collate(). A dataset with `get_batch(indices)` or `get_batch(indices, progress)` reads whole batches at once
 /// instead; the latter says at which sample it is.
 struct DefaultCollate {
@@ -41,49 +33,10 @@ struct DefaultCollate {
   }
 };
 
-}  // namespace detail
-
-/// size() and get(index), which workers call at once.
-template <typename Dataset>
-concept MapDataset = requires(Dataset& dataset, int64_t index) {
-  dataset.get(index);
-  detail::dataset_size(dataset);
-};
-
-/// iterate() gives an iterator, whose next() gives a sample in an optional, and nothing at the end. Each worker iterates on its
-/// own: without worker_info() or sharded() (iterable.h) every sample comes from each of them, as in Python.
-template <typename Dataset>
-concept IterableDataset = requires(Dataset& dataset) {
-  dataset.iterate().next().value();
-};
-
-/// LibTorch's own datasets that give whole batches only, such as those made by `.map(torch::data::transforms::Stack<>())`.
-template <typename Dataset>
-concept WholeBatchDataset = !MapDataset<Dataset> && requires(Dataset & dataset, const std::vector<size_t>& indices) {
-  dataset.get_batch(indices);
-  detail::dataset_size(dataset);
-};
-
-/// LibTorch's own datasets with a state, such as ChunkDataset: get_batch(size) gives batches in an optional until reset(), which
-/// begins each epoch. Workers share them, so get_batch() must be safe to call at once, unless there is one worker at most.
-template <typename Dataset>
-concept StatefulDataset = requires(Dataset& dataset) {
-  dataset.reset();
-  dataset.get_batch(size_t{1}).value();
-};
-
-namespace detail {
-
 template <typename T>
 struct IsVector : std::false_type {};
 template <typename T>
 struct IsVector<std::vector<T>> : std::true_type {};
-
-template <MapDataset Dataset>
-using ExampleOf = std::remove_cvref_t<decltype(std::declval<Dataset&>().get(int64_t{0}))>;
-
-template <IterableDataset Dataset>
-using IteratedOf = std::remove_cvref_t<decltype(std::declval<Dataset&>().iterate().next().value())>;
 
 template <typename CollateFn, typename Example>
 auto join(CollateFn& collate_examples, std::vector<Example> examples) {

@@ -1,0 +1,63 @@
+/// The kinds of datasets that a DataLoader reads. A dataset need not derive from anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cohort::data {
+
+namespace detail {
+
+template <typename Dataset>
+int64_t dataset_size(const Dataset& dataset) {
+  if constexpr (requires { dataset.size().value(); }) {
+    return static_cast<int64_t>(dataset.size().value());  // LibTorch's own datasets give an optional
+  } else {
+    return static_cast<int64_t>(dataset.size());
+  }
+}
+
+}  // namespace detail
+
+/// size() and get(index), which workers call at once.
+template <typename Dataset>
+concept MapDataset = requires(Dataset& dataset, int64_t index) {
+  dataset.get(index);
+  detail::dataset_size(dataset);
+};
+
+/// iterate() gives an iterator, whose next() gives a sample in an optional, and nothing at the end. Each worker iterates on its
+/// own: without worker_info() or sharded() (iterable.h) every sample comes from each of them, as in Python.
+template <typename Dataset>
+concept IterableDataset = requires(Dataset& dataset) {
+  dataset.iterate().next().value();
+};
+
+/// LibTorch's own datasets that give whole batches only, such as those made by `.map(torch::data::transforms::Stack<>())`.
+template <typename Dataset>
+concept WholeBatchDataset = !MapDataset<Dataset> && requires(Dataset & dataset, const std::vector<size_t>& indices) {
+  dataset.get_batch(indices);
+  detail::dataset_size(dataset);
+};
+
+/// LibTorch's own datasets with a state, such as ChunkDataset: get_batch(size) gives batches in an optional until reset(), which
+/// begins each epoch. Workers share them, so get_batch() must be safe to call at once, unless there is one worker at most.
+template <typename Dataset>
+concept StatefulDataset = requires(Dataset& dataset) {
+  dataset.reset();
+  dataset.get_batch(size_t{1}).value();
+};
+
+namespace detail {
+
+template <MapDataset Dataset>
+using ExampleOf = std::remove_cvref_t<decltype(std::declval<Dataset&>().get(int64_t{0}))>;
+
+template <IterableDataset Dataset>
+using IteratedOf = std::remove_cvref_t<decltype(std::declval<Dataset&>().iterate().next().value())>;
+
+}  // namespace detail
+}  // namespace cohort::data
