@@ -99,6 +99,7 @@ set(COHORT_NARROW_HEADERS
     cohort/data/transforms/compose.h
     cohort/data/transforms/crop.h
     cohort/data/transforms/flip.h
+    cohort/data/transforms/image_stack.h
     cohort/data/transforms/mixup.h
     cohort/data/transforms/rand_augment.h
     cohort/data/transforms/random_erasing.h
