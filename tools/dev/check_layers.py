@@ -52,7 +52,7 @@ ROOMS = {
     },
     "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"],
               "stand_ins": ["input", "images", "sets"]},
-    "data": {"datasets": [], "loader": ["datasets"], "transforms": []},
+    "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job", "files"]
 # Programs, and the layers that they use.
