@@ -149,6 +149,7 @@ void JpegDecoder::choose_output() {
   const auto fits = [&](unsigned scale) {
     return (uint64_t{std::min(jpeg_.image_width, jpeg_.image_height)} * scale + 7) / 8 >= options_.min_side;
   };
+  // libjpeg-turbo has fast code for 8, 4, 2 and 1 eighths; 5 to 7 eighths would take longer than the full size.
   jpeg_.scale_num = 8;
   while (options_.min_side > 0 && jpeg_.scale_num > 1 && fits(jpeg_.scale_num / 2)) jpeg_.scale_num /= 2;
   if (is_cmyk) {
