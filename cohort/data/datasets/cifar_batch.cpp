@@ -28,8 +28,8 @@ const char* kind_in_words(const c10::IValue& value) {
 }
 
 c10::IValue entry_of(const std::string& path, const c10::IValue& value, const std::string& key) {
-  TORCH_CHECK(value.isGenericDict(), "[cohort] cannot read \"", path, "\": expected a dict, but found a ",
-              value.tagKind());
+  TORCH_CHECK(value.isGenericDict(), "[cohort] cannot read \"", path, "\": expected a dict, but found ",
+              kind_in_words(value));
   const auto dict = value.toGenericDict();
   const auto found = dict.find(key);
   TORCH_CHECK(found != dict.end(), "[cohort] cannot read \"", path, "\": expected a dict with \"", key,

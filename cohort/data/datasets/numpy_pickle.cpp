@@ -73,7 +73,7 @@ std::string_view raw_bytes(const IValue& value) {
 std::vector<int64_t> shape_of(const IValue& value) {
   std::vector<int64_t> shape;
   if (!value.isTuple()) refuse("its shape is not a tuple");
-  for (const IValue& size : value.toTupleRef().elements()) {
+  for (const IValue& size : value.toTupleRef().elements().vec()) {
     if (!size.isInt() || size.toInt() < 1) refuse("a number in its shape is not 1 or larger");
     shape.push_back(size.toInt());
   }
@@ -124,7 +124,7 @@ IValue call_numpy(const PythonName& name, const Values& arguments) {
 // An array's: (1, shape, dtype, is_fortran, bytes). A dtype's says how it lies in memory, where bytes have no choice.
 IValue build_numpy(const IValue& object, const IValue& state) {
   if (!state.isTuple()) refuse("a state is not a tuple");
-  const auto& parts = state.toTupleRef().elements();
+  const Values parts = state.toTupleRef().elements().vec();
   if (holds<DtypeHolder>(object)) {
     const bool is_plain = parts.size() >= 8 && is_number(parts[0], 3) && parts[3].isNone() && parts[4].isNone();
     if (!is_plain) refuse("its elements have parts, or are described in another version of the format than 3");
