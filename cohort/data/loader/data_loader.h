@@ -167,7 +167,7 @@ class DataLoader {
     return facts;
   }
   static std::shared_ptr<void> erase(Batch batch, bool pins) {
-    if (pins) detail::for_each_tensor(batch, [](at::Tensor& tensor) { tensor = tensor.pin_memory(); });
+    if (pins) detail::for_each_tensor(batch, detail::pin);
     return std::make_shared<Batch>(std::move(batch));
   }
 
