@@ -51,7 +51,7 @@ ROOMS = {
         "zero": ["module", "optim", "ddp", "fsdp"],
     },
     "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"]},
-    "data": {"datasets": [], "loader": ["datasets"], "transforms": []},
+    "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job", "files"]
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
