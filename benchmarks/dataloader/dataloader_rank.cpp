@@ -1,7 +1,7 @@
 // The process of one side of `dataloader`: a DataLoader of ours, or the floor. Commands: "copy NAME CASE WORKERS BATCH IMAGES
-// FOLDER" makes a reader; "verify NAME" answers with an epoch's number of images, sum of labels and mean; "run NAME 0 EPOCHS" with
-// the microseconds per image; "hold NAME" takes half of an epoch, waits until workers have read ahead, and answers with the pid;
-// "finish NAME" takes the rest.
+// FOLDER" makes a reader; "verify NAME" answers with an epoch's number of images, sum of labels and mean; "run NAME 0 EPOCHS"
+// with the microseconds per image; "hold NAME" takes half of an epoch, waits until workers have read ahead, and answers with the
+// pid; "finish NAME" takes the rest.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
