@@ -30,7 +30,8 @@ constexpr Question kQuestions[] = {
     {"activation-checkpointing",
      "a GPT's step with checkpoints or SaveOnCpu and its memory, beside the plain one and Python",
      run_activation_checkpointing},
-    {"dataloader", "batches of a DataLoader with transforms, of a CIFAR-like set and a folder of JPEGs, beside Python's",
+    {"dataloader",
+     "batches of a DataLoader with transforms, of a CIFAR-like set and a folder of JPEGs, beside Python's",
      run_dataloader},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
@@ -111,7 +112,8 @@ int run(int argc, char** argv) {
   Settings settings;
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
-  app.add_option("--rounds", settings.num_rounds, "launch, recovery, store, rendezvous, dataloader: measure each side this often")
+  app.add_option("--rounds", settings.num_rounds,
+                 "launch, recovery, store, rendezvous, dataloader: measure each side this often")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", settings.only_case,
                  "ddp-step, fsdp-step, python, allocator, dataloader: only this case, such as resnet18");

@@ -1,8 +1,8 @@
-// dataloader: how fast a DataLoader gives batches that nothing is done with, beside Python's, and beside what cannot be left out: copying
-// the images (cifar), decoding and resizing them (jpeg). And the memory of each, with its workers.
+// dataloader: how fast a DataLoader gives batches that nothing is done with, beside Python's, and beside what cannot be left out:
+// copying the images (cifar), decoding and resizing them (jpeg). And the memory of each, with its workers.
 //
-// Every side with its number of workers is a process of its own. A block is a whole epoch, so that no side reads ahead while another
-// one is measured.
+// Every side with its number of workers is a process of its own. A block is a whole epoch, so that no side reads ahead while
+// another one is measured.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ constexpr LoaderQuestion kLoaderQuestions[] = {{"cifar", "cifar-floor", 128, 50'
                                                {"jpeg", "jpeg-floor", 64, 320, 128, true}};
 constexpr int kLoaderRounds = 12;
 constexpr int kQuickLoaderRounds = 6;
-constexpr double kMeanTolerance = 0.02;  // each side draws crops of its own
+constexpr double kMeanTolerance = 0.1;  // each side draws crops of its own
 
 struct LoaderSide {
   std::string name;
@@ -57,7 +57,8 @@ class LoaderTeams {
     for (const LoaderSide& side : kLoaderSides) {
       if (!side.is_ours && python_.empty()) continue;
       start(side.name, side.is_ours, settings);
-      team(side.name).ask(fmt::format("copy all {} {} {} {} {}", what.name, side.num_workers, what.batch_size, num_images, photos));
+      team(side.name).ask(
+          fmt::format("copy all {} {} {} {} {}", what.name, side.num_workers, what.batch_size, num_images, photos));
     }
     start(kFloor, true, settings);
     team(kFloor).ask(fmt::format("copy all {} 0 {} {} {}", what.floor, what.batch_size, num_images, photos));
@@ -71,15 +72,16 @@ class LoaderTeams {
     return all;
   }
 
-  // The images and labels of an epoch are as many on all sides, and the pixels' mean is that of the first.
+  // The images and the labels' sum of an epoch are the same on all sides, and the pixels' mean is about that of the first.
   void verify() {
     const auto expected = team(kLoaderSides.front().name).ask("verify all").front();
     for (const LoaderSide& side : kLoaderSides) {
       if (!has(side.name)) continue;
       const auto actual = team(side.name).ask("verify all").front();
-      if (agree(actual, expected, kMeanTolerance)) continue;
-      throw std::runtime_error(fmt::format("images, labels and mean of an epoch are {} for {}, and {} for {}", actual, side.name,
-                                           expected, kLoaderSides.front().name));
+      const auto counts = [](const std::string& answer) { return answer.substr(0, answer.rfind(' ')); };
+      if (counts(actual) == counts(expected) && agree(actual, expected, kMeanTolerance)) continue;
+      throw std::runtime_error(fmt::format("images, labels and mean of an epoch are {} for {}, and {} for {}", actual,
+                                           side.name, expected, kLoaderSides.front().name));
     }
   }
 
@@ -160,7 +162,8 @@ class LoaderRows {
     if (!memory.contains("python-2")) return;
     add_row("/workers=0", memory.at("ours-0"), memory.at("python-0"));
     add_row("/workers=2", memory.at("ours-2"), memory.at("python-2"));
-    add_row("/per-worker", (memory.at("ours-2") - memory.at("ours-0")) / 2, (memory.at("python-2") - memory.at("python-0")) / 2);
+    add_row("/per-worker", (memory.at("ours-2") - memory.at("ours-0")) / 2,
+            (memory.at("python-2") - memory.at("python-0")) / 2);
   }
 
   void add(Row row, const std::string& what, const std::string& rival, const std::string& unit) {

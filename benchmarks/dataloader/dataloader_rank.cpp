@@ -1,6 +1,7 @@
-// The process of one side of `dataloader`: a DataLoader of ours, or the floor. Commands: "copy NAME CASE WORKERS BATCH IMAGES FOLDER"
-// makes a reader; "verify NAME" answers with the images and labels of an epoch; "run NAME 0 EPOCHS" with the microseconds per image;
-// "hold NAME" takes half of an epoch, waits until workers have read ahead, and answers with the pid; "finish NAME" takes the rest.
+// The process of one side of `dataloader`: a DataLoader of ours, or the floor. Commands: "copy NAME CASE WORKERS BATCH IMAGES
+// FOLDER" makes a reader; "verify NAME" answers with an epoch's number of images, sum of labels and mean; "run NAME 0 EPOCHS"
+// with the microseconds per image; "hold NAME" takes half of an epoch, waits until workers have read ahead, and answers with the
+// pid; "finish NAME" takes the rest.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -142,19 +143,19 @@ std::unique_ptr<Reader> make_loader(Dataset dataset, std::vector<data::Transform
 
 std::unique_ptr<Reader> make_reader(const LoaderCase& what) {
   if (what.name == "cifar") {
-    return make_loader(cifar_like(what.num_images),
-                       {data::RandomCrop(kSide, {.padding = {4}}), data::RandomHorizontalFlip(), data::ToTensor(),
-                        usual_normalize()},
-                       what);
+    return make_loader(
+        cifar_like(what.num_images),
+        {data::RandomCrop(kSide, {.padding = {4}}), data::RandomHorizontalFlip(), data::ToTensor(), usual_normalize()},
+        what);
   }
   if (what.name == "cifar-plain") {
     return make_loader(cifar_like(what.num_images), {data::ToTensor(), data::RandomHorizontalFlip()}, what);
   }
   if (what.name == "jpeg") {
-    return make_loader(data::ImageFolder(what.folder),
-                       {data::RandomResizedCrop(kFolderSide), data::RandomHorizontalFlip(), data::ToTensor(),
-                        usual_normalize()},
-                       what);
+    return make_loader(
+        data::ImageFolder(what.folder),
+        {data::RandomResizedCrop(kFolderSide), data::RandomHorizontalFlip(), data::ToTensor(), usual_normalize()},
+        what);
   }
   if (what.name == "jpeg-floor") return std::make_unique<DecodeReader>(what.folder, what.batch_size);
   if (what.name == "cifar-floor") return std::make_unique<CopyReader>(what.num_images, what.batch_size);

@@ -26,7 +26,9 @@ constexpr int kFolders = 10;
 class SmoothNoise {
  public:
   SmoothNoise(int cell, std::mt19937& random)
-      : cell_(cell), columns_(kPhotoWidth / cell + 2), values_(static_cast<size_t>(columns_) * (kPhotoHeight / cell + 2)) {
+      : cell_(cell),
+        columns_(kPhotoWidth / cell + 2),
+        values_(static_cast<size_t>(columns_) * (kPhotoHeight / cell + 2)) {
     std::uniform_real_distribution<float> value(-1, 1);
     for (float& each : values_) each = value(random);
   }

@@ -28,8 +28,8 @@ using Transform = std::function<at::Tensor(const at::Tensor& image, SampleRandom
 
 class FusedTransforms;
 
-/// Several transforms, one after the other. Crops, flips, ToTensor and Normalize at the end of the list are done in one pass over an
-/// image of bytes, which changes no number.
+/// Several transforms, one after the other. Crops, flips, ToTensor and Normalize at the end of the list are done in one pass over
+/// an image of bytes, which changes no number.
 class COHORT_API Compose {
  public:
   explicit Compose(std::vector<Transform> transforms);

@@ -13,7 +13,7 @@ at::Tensor empty_stack(at::IntArrayRef sizes, at::ScalarType dtype) {
   auto* const memory = detail::BatchMemory::current();
   const size_t num_bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
   return memory && num_bytes >= detail::BatchMemory::kLeastBytes ? memory->make_empty(sizes, dtype)
-                                                                  : at::empty(sizes, dtype);
+                                                                 : at::empty(sizes, dtype);
 }
 
 }  // namespace
@@ -36,8 +36,8 @@ float* ImageStack::next(at::IntArrayRef sizes) {
 
 void ImageStack::add(const at::Tensor& image) {
   // Strides may tell collate() more than sizes do, and gradients must find their way back.
-  const bool is_plain =
-      image.defined() && image.layout() == at::kStrided && image.is_cpu() && image.is_contiguous() && !image.requires_grad();
+  const bool is_plain = image.defined() && image.layout() == at::kStrided && image.is_cpu() && image.is_contiguous() &&
+                        !image.requires_grad();
   if (is_plain && makes_room(image.sizes(), image.scalar_type())) {
     rows_.select(0, num_images_++).copy_(image);
     return;

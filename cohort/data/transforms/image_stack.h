@@ -18,7 +18,8 @@ class COHORT_API ImageStack {
   /// For at most so many images.
   explicit ImageStack(int64_t max_images) : max_images_(max_images) {}
 
-  /// Memory for the next image, which counts as written: contiguous, float32. Null: the images before are of another kind; add() it.
+  /// Memory for the next image, which counts as written: contiguous, float32. Null: the images before are of another kind; add()
+  /// it.
   float* next(at::IntArrayRef sizes);
   void add(const at::Tensor& image);
 

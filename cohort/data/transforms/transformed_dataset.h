@@ -112,10 +112,12 @@ class TransformedDataset {
   }
   /// What a DataLoader reads: that which collate() makes of get(), but each image is written straight into the batch. `progress`
   /// is told which example it is at.
-  auto get_batch(const std::vector<int64_t>& indices, detail::ReadProgress& progress) const
-      requires detail::AppendsImages<Fn, detail::ExampleOf<Dataset>> {
+  auto get_batch(const std::vector<int64_t>& indices,
+                 detail::ReadProgress& progress) const requires detail::AppendsImages<Fn, detail::ExampleOf<Dataset>> {
     using Batch = detail::Collated<detail::ExampleOf<Dataset>>;
-    if constexpr (requires { { dataset_->get_batch(indices) } -> std::same_as<Batch>; }) {
+    if constexpr (requires {
+                    { dataset_->get_batch(indices) } -> std::same_as<Batch>;
+                  }) {
       if (!progress.skips()) return transform_rows(dataset_->get_batch(indices), indices, progress);
     }
     return read_one_by_one<Batch>(indices, progress);

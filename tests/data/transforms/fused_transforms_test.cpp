@@ -195,7 +195,8 @@ TEST(TransformedDataset, BatchesAreWhatGetGives) {
   expect_batches_like_get(TransformedDataset(NumberedPictures(), usual()));
   expect_batches_like_get(TransformedDataset(NumberedPictures(), Compose({hidden(ToTensor())})));
   expect_batches_like_get(TransformedDataset(NumberedPictures(), Compose({RandomHorizontalFlip()})));  // bytes
-  expect_batches_like_get(TransformedDataset(NumberedPictures(), Compose({hidden(RandomHorizontalFlip()), ToTensor()})));
+  expect_batches_like_get(
+      TransformedDataset(NumberedPictures(), Compose({hidden(RandomHorizontalFlip()), ToTensor()})));
 }
 
 struct LabelledRows : TensorDataset<2> {
@@ -246,7 +247,8 @@ TEST(TransformedDataset, ATransformThatFailsNamesItsSample) {
   const DataLoader loader(dataset, {.batch_size = 6, .num_workers = 1});
   const std::string text = error_text<c10::ValueError>([&] { (void)loader.begin(); });
   EXPECT_NE(text.find("sample 0"), std::string::npos) << text;
-  EXPECT_NE(text.find("Required crop size (13, 13) is larger than input image size (12, 14)"), std::string::npos) << text;
+  EXPECT_NE(text.find("Required crop size (13, 13) is larger than input image size (12, 14)"), std::string::npos)
+      << text;
 }
 
 TEST(TransformedDataset, ImagesOfOtherSizesAreTheErrorOfCollate) {
