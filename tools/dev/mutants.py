@@ -22,7 +22,7 @@ import time
 from sources import ROOT, files
 
 LIST, SWITCH = "tests/mutants/mutants.txt", "tests/mutants/switch.h"
-NEEDS_NO_TORCH = ("base", "store", "rendezvous", "elastic", "shm", "job", "tools")
+NEEDS_NO_TORCH = ("base", "store", "rendezvous", "elastic", "shm", "job", "files", "tools")
 LEFT_OUT = ("EXAMPLES", "BENCHMARKS", "PACKAGING_TESTS")  # COHORT_BUILD_...: no test of the list needs them
 
 
