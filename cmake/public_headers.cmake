@@ -80,6 +80,11 @@ set(COHORT_PUBLIC_HEADERS
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
+    cohort/data/datasets/csv_dataset.h
+    cohort/data/datasets/idx_dataset.h
+    cohort/data/datasets/numpy_dataset.h
+    cohort/data/datasets/numpy_files.h
+    cohort/data/datasets/token_file_dataset.h
     cohort/data/loader/elastic_distributed_sampler.h
     cohort/data/loader/length_bucket_sampler.h
     cohort/data/transforms/color_jitter.h
