@@ -86,12 +86,17 @@ set(COHORT_NARROW_HEADERS
     cohort/data/datasets/chain_dataset.h
     cohort/data/datasets/cifar.h
     cohort/data/datasets/concat_dataset.h
+    cohort/data/datasets/csv_dataset.h
     cohort/data/datasets/download.h
+    cohort/data/datasets/idx_dataset.h
     cohort/data/datasets/image_folder.h
     cohort/data/datasets/image_io.h
+    cohort/data/datasets/numpy_dataset.h
+    cohort/data/datasets/numpy_files.h
     cohort/data/datasets/share.h
     cohort/data/datasets/stack_dataset.h
     cohort/data/datasets/subset.h
+    cohort/data/datasets/token_file_dataset.h
     cohort/data/loader/elastic_distributed_sampler.h
     cohort/data/loader/iterable.h
     cohort/data/loader/length_bucket_sampler.h

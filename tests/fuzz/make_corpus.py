@@ -310,11 +310,76 @@ def pngs():
     }
 
 
+def idx():
+    def array(code, lengths, elements):
+        return bytes([0, 0, code, len(lengths)]) + b"".join(struct.pack(">I", length) for length in lengths) + elements
+
+    images = array(8, [2, 3, 4], bytes(range(24)))
+    return {
+        "images": images, "labels": array(8, [5], bytes(range(5))), "doubles": array(0x0E, [1, 2], struct.pack(">2d", 0.5, -3)),
+        "shorts": array(0x0B, [2], b"\x01\x02\xff\xfe"), "nothing": array(9, [0, 28], b""), "scalar": array(0x0C, [], b"1234"),
+        "overflow": array(8, [2**32 - 1] * 3, b""), "many_dims": array(8, [1] * 255, b"x"),
+        "packed": gzip.compress(images, 9, mtime=0), "parts": gzip.compress(images[:9], mtime=0) + gzip.compress(images[9:], mtime=0),
+        "bomb": gzip.compress(array(8, [1 << 16, 1 << 14], bytes(100_000)), 9, mtime=0),
+    }
+
+
+def npy_bytes(array, version=None):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, version, allow_pickle=True)
+    return file.getvalue()
+
+
+def npy():
+    rows = np.arange(6).reshape(2, 3)
+    found = {f"type_{name}": npy_bytes(rows.astype(name)) for name in ("bool", "int8", "uint16", "float16", "complex128")}
+    return found | {
+        "big": npy_bytes(rows.astype(">i4")), "fortran": npy_bytes(np.asfortranarray(rows)), "scalar": npy_bytes(np.float32(3)),
+        "version_2": npy_bytes(rows, (2, 0)), "version_3": npy_bytes(rows, (3, 0)), "nothing": npy_bytes(np.zeros((0, 4))),
+        "object": npy_bytes(np.array([{}, None], dtype=object)), "structured": npy_bytes(np.zeros(2, [("a", "i4"), ("b", "f8")])),
+        "text": npy_bytes(np.array(["abc"])), "python_2": b"\x93NUMPY\1\0\x38\0"
+        + b"{'descr': '|u1', 'fortran_order': True, 'shape': (2L,)} \nab",
+    }
+
+
+def npz():
+    def archive(save, **arrays):
+        file = io.BytesIO()
+        save(file, **arrays)
+        return file.getvalue()
+
+    rows = np.arange(6).reshape(2, 3)
+    return {
+        "stored": archive(np.savez, a=rows, b=np.ones(3, ">f4")),
+        "deflated": archive(np.savez_compressed, a=rows, zeros=np.zeros((20, 30))),
+        "object": archive(np.savez_compressed, a=np.array([None, 1], dtype=object)), "nothing": archive(np.savez),
+    }
+
+
+def csv():
+    return {
+        "plain": b"\1a,b,c\n1,2.5,x\n-3,1e-3,y\n", "no_header": b"\0" b"1,2\r\n3,4", "semicolons": b"\7a;b\n'x;y';'it''s'\n",
+        "quotes": b"\1\"a\",\"b \"\"c\"\"\"\n\"two\nlines\",\n", "mark": b"\1\xef\xbb\xbfx\n\n7\n\r\n8\n", "ragged": b"\1a,b\n1\n",
+        "open": b"\1a\n\"x", "inside": b"\1a\n5\" disk\n", "return": b"\1a\rb\n", "numbers": b"\1n\n+1\n 2 \nnan\n1e999\n9223372036854775808\n",
+    }
+
+
+def tokens():
+    def llm_c(magic, version, count, content):
+        return struct.pack("<256i", magic, version, count, *[0] * 253) + content
+
+    return {
+        "shorts": b"\1\1\0\2\0\xff\xff", "longs": b"\2\1\0\0\0\xff\xff\1\0", "gpt2": b"\0" + llm_c(20240520, 1, 3, b"\1\0\2\0\3\0"),
+        "llama3": b"\3" + llm_c(20240801, 7, 2, b"\1\0\0\0\2\0\1\0"), "half": b"\1\1\0\2", "wrong_count": b"\0" + llm_c(20240520, 1, 4, b""),
+        "short_header": b"\0" + struct.pack("<3i", 20240520, 1, 0),
+    }
+
+
 def main():
     for target, inputs in {"store_requests": store_requests(), "store_answers": store_answers(), "http": http(), "etcd": etcd(),
                            "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "pickle": pickles(), "jpeg": jpegs(),
-                           "png": pngs(), "cifar_records": cifar_records(), "unpack": unpack(),
-                           "cifar_pickle": cifar_pickles()}.items():
+                           "png": pngs(), "cifar_records": cifar_records(), "unpack": unpack(), "cifar_pickle": cifar_pickles(),
+                           "csv": csv(), "idx": idx(), "npy": npy(), "npz": npz(), "tokens": tokens()}.items():
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
