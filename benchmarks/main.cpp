@@ -30,6 +30,9 @@ constexpr Question kQuestions[] = {
     {"activation-checkpointing",
      "a GPT's step with checkpoints or SaveOnCpu and its memory, beside the plain one and Python",
      run_activation_checkpointing},
+    {"dataloader",
+     "batches of a DataLoader with transforms, of a CIFAR-like set and a folder of JPEGs, beside Python's",
+     run_dataloader},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
@@ -109,10 +112,11 @@ int run(int argc, char** argv) {
   Settings settings;
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
-  app.add_option("--rounds", settings.num_rounds, "launch, recovery, store, rendezvous: measure each side this often")
+  app.add_option("--rounds", settings.num_rounds,
+                 "launch, recovery, store, rendezvous, dataloader: measure each side this often")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", settings.only_case,
-                 "ddp-step, fsdp-step, python, allocator: only this case, such as resnet18");
+                 "ddp-step, fsdp-step, python, allocator, dataloader: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');
@@ -160,6 +164,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kAllocatorRank) {
       return cohort::bench::run_allocator_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kDataloaderRank) {
+      return cohort::bench::run_dataloader_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});

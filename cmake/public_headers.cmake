@@ -84,7 +84,9 @@ set(COHORT_PUBLIC_HEADERS
 set(COHORT_NARROW_HEADERS
     cohort/checkpoint/optimizer_state.h
     cohort/data/datasets/chain_dataset.h
+    cohort/data/datasets/cifar.h
     cohort/data/datasets/concat_dataset.h
+    cohort/data/datasets/download.h
     cohort/data/datasets/image_folder.h
     cohort/data/datasets/image_io.h
     cohort/data/datasets/share.h
@@ -97,6 +99,7 @@ set(COHORT_NARROW_HEADERS
     cohort/data/transforms/compose.h
     cohort/data/transforms/crop.h
     cohort/data/transforms/flip.h
+    cohort/data/transforms/image_stack.h
     cohort/data/transforms/mixup.h
     cohort/data/transforms/rand_augment.h
     cohort/data/transforms/random_erasing.h

@@ -11,10 +11,10 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// launch, recovery, store and rendezvous: how often each side is measured; 0: as often as the question chooses.
+  /// launch, recovery, store, rendezvous and dataloader: how often each side is measured; 0: as often as the question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python and allocator know it.
+  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator and dataloader know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
@@ -43,6 +43,7 @@ std::vector<Row> run_collectives(const Settings& settings);
 void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
 std::vector<Row> run_activation_checkpointing(const Settings& settings);
+std::vector<Row> run_dataloader(const Settings& settings);
 std::vector<Row> run_data_parallel(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
@@ -70,6 +71,11 @@ int run_fsdp_step_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kAllocatorRank = "--allocator-rank";
 /// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
 int run_allocator_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a process of dataloader.
+inline constexpr const char* kDataloaderRank = "--dataloader-rank";
+/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+int run_dataloader_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of collectives.
 inline constexpr const char* kCollectivesRank = "--collectives-rank";

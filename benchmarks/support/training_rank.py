@@ -69,9 +69,9 @@ class Trainee:
         return f"{(time.perf_counter() - begin) * 1e3 / num_steps:.6f}"
 
 
-def answer_commands(path, make_trainee, verify):
+def answer_commands(path, make_trainee, verify, others=None):
     """"copy VARIANT CASE" makes a trainee; "verify VARIANT" and "run VARIANT WARM STEPS" answer with what `verify` says of it
-    and with milliseconds per step; "drop" frees all; "quit" ends."""
+    and with milliseconds per step; "drop" frees all; "quit" ends. `others`: functions of a trainee, by their verbs."""
     trainees = {}
     with open(path) as lines:
         for line in iter(lines.readline, ""):
@@ -86,6 +86,8 @@ def answer_commands(path, make_trainee, verify):
                 answer = "ok"
             elif verb == "verify":
                 answer = verify(trainees[words[0]])
+            elif others and verb in others:
+                answer = others[verb](trainees[words[0]])
             else:
                 answer = trainees[words[0]].run_steps(int(words[1]), int(words[2]))
             print("=", answer, flush=True)

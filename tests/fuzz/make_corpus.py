@@ -6,13 +6,16 @@ from them comes deep. Inputs that once found a fault lie beside them under names
 """
 import base64
 import collections
+import gzip
 import io
 import json
 import pathlib
 import pickle
 import struct
+import tarfile
 import zlib
 
+import numpy as np
 import torch
 from PIL import Image
 
@@ -192,6 +195,58 @@ def pickles():
     return found
 
 
+def cifar_records():
+    def record(*labels):
+        return bytes(labels) + bytes(range(256)) * 12
+
+    return {"one": b"\0" + record(3), "two": b"\0" + record(9) + record(0), "fine": b"\1" + record(7, 9) + record(0, 3),
+            "large_label": b"\0" + record(10), "cut": b"\0" + record(1)[:-5], "names": b"\0cat\ndog\r\n\nship\n"}
+
+
+def unpack():
+    def tar(*members):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name, kind, content in members:
+                info = tarfile.TarInfo(name)
+                info.type, info.size = kind, len(content)
+                if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                    info.linkname, info.size, content = content.decode(), 0, b""
+                archive.addfile(info, io.BytesIO(content))
+        return gzip.compress(out.getvalue(), mtime=0)
+
+    files = [("set/", tarfile.DIRTYPE, b""), ("set/one", tarfile.REGTYPE, b"1st"), ("set/two", tarfile.REGTYPE, b"2" * 600)]
+    return {
+        "gz": b"g" + gzip.compress(b"digits" * 50, mtime=0), "gz_empty": b"g" + gzip.compress(b"", mtime=0),
+        "gz_twice": b"g" + gzip.compress(gzip.compress(b"digits", mtime=0), mtime=0),
+        "bomb": b"g" + gzip.compress(bytes(4 << 20), mtime=0),
+        "tar": b"t" + tar(*files), "up": b"t" + tar(("set/../../up", tarfile.REGTYPE, b"x")),
+        "absolute": b"t" + tar(("/etc/x", tarfile.REGTYPE, b"x")), "link": b"t" + tar(("l", tarfile.SYMTYPE, b"/etc")),
+        "hard": b"t" + tar(files[1], ("h", tarfile.LNKTYPE, b"set/one")), "pipe": b"t" + tar(("p", tarfile.FIFOTYPE, b"")),
+    }
+
+
+def cifar_pickles():
+    data = np.arange(2 * 3072, dtype=np.uint8).reshape(2, 3072)
+    batch = {"labels": [3, 9], "data": data}
+    found = {f"batch_{protocol}": pickle.dumps(batch, protocol) for protocol in range(2, 6)}
+
+    def string(value):
+        return (b"U" + bytes([len(value)]) if len(value) < 256 else b"T" + struct.pack("<I", len(value))) + value
+
+    # As Python 2 and NumPy wrote it in 2009.
+    python2 = (b"\x80\x02}q\x01(" + string(b"labels") + b"](K\x03K\x09e" + string(b"data")
+               + b"cnumpy.core.multiarray\n_reconstruct\nq\x02cnumpy\nndarray\nq\x03K\0\x85" + string(b"b") + b"\x87Rq\x04(K\x01K\x02M\0\x0c\x86"
+               + b"cnumpy\ndtype\n" + string(b"u1") + b"K\0K\x01\x87R(K\x03" + string(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89"
+               + string(data.tobytes()) + b"tbu.")
+    return found | {
+        "python2": python2, "names": pickle.dumps({"label_names": ["cat", "dog"]}, 2),
+        "fortran": pickle.dumps(dict(batch, data=np.asfortranarray(data)), 5), "int16": pickle.dumps(dict(batch, data=data.astype(np.int16)), 4),
+        "scalar": pickle.dumps(dict(batch, data=np.float64(1)), 4), "large_label": pickle.dumps(dict(batch, labels=[3, 10]), 4),
+        "object": pickle.dumps(pathlib.PurePosixPath("x"), 4), "strings": b"(S'labels'\nS\"x\"\nd.",
+    }
+
+
 def pattern(mode, width=17, height=11):
     channels = len(Image.new(mode, (1, 1)).getbands())
     return Image.frombytes(mode, (width, height), bytes(i * 7 % 256 for i in range(width * height * channels)))
@@ -258,7 +313,8 @@ def pngs():
 def main():
     for target, inputs in {"store_requests": store_requests(), "store_answers": store_answers(), "http": http(), "etcd": etcd(),
                            "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "pickle": pickles(), "jpeg": jpegs(),
-                           "png": pngs()}.items():
+                           "png": pngs(), "cifar_records": cifar_records(), "unpack": unpack(),
+                           "cifar_pickle": cifar_pickles()}.items():
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

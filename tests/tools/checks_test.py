@@ -65,6 +65,7 @@ def test_sound_project_passes(project, name):
      "room comm/gloo must not include comm/shm"),
     ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
     ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group/group.h"\n', "layer tools/cohort must not include comm"),
+    ("layers", "tools/cohort-data/main.cpp", '#include "cohort/store/store.h"\n', "layer tools/cohort-data must not include store"),
     ("public_headers", "cohort/comm/group/group.h", GROUP + '#include "cohort/base/text.h"\n',
      "cohort/comm/group/group.h:3: a public header includes cohort/base/text.h"),
     ("public_headers", "cohort/cohort.h", '#include "cohort/comm/group/group.h"\n#include "cohort/models/gpt.h"\n',

@@ -50,10 +50,14 @@ ROOMS = {
         "fsdp": ["module"],
         "zero": ["module", "optim", "ddp", "fsdp"],
     },
+    "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"],
+              "stand_ins": ["input", "images", "sets"]},
     "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"]},
-    "data": {"datasets": [], "loader": ["datasets"], "transforms": []},
+    "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job", "files"]
+# Programs, and the layers that they use.
+TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files"]}
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
@@ -61,8 +65,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
 
 def errors_of(path, lines):
     parts = pathlib.PurePath(path).parts
-    if parts[:2] == ("tools", "cohort"):
-        layer, allowed, torch_free = "tools/cohort", ["base", "store", "rendezvous", "elastic"], True
+    if parts[0] == "tools":
+        layer = "/".join(parts[:2])
+        allowed, torch_free = TOOLS[layer], True
     elif parts[0] == "cohort" and len(parts) > 2:
         layer = parts[1]
         if layer not in BELOW:
@@ -88,7 +93,7 @@ def errors_of(path, lines):
             below = target.split("/")[1]
             if below.endswith(".h"):
                 errors.append(f"{path}:{number}: {target} is for users; include the narrow header")
-            elif below not in allowed and not (layer == "tools/cohort" and target.startswith("tools/")):
+            elif below not in allowed and not (layer in TOOLS and target.startswith("tools/")):
                 errors.append(f"{path}:{number}: layer {layer} must not include {below} ({target})")
             elif below == layer and room in rooms:
                 other = target.split("/")[2]
@@ -98,7 +103,7 @@ def errors_of(path, lines):
 
 
 def main(root=ROOT):
-    paths = files(root, "cohort/*.h", "cohort/*.cpp", "tools/cohort/*.h", "tools/cohort/*.cpp")
+    paths = files(root, "cohort/*.h", "cohort/*.cpp", *(f"{tool}/*.{kind}" for tool in TOOLS for kind in ["h", "cpp"]))
     errors = []
     for path in paths:
         errors += errors_of(str(path.relative_to(root)), path.read_text().splitlines())

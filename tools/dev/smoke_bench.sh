@@ -11,7 +11,7 @@ rm -rf "$folder"
 mkdir -p "$folder"
 
 declare -A only=([compile-time]="--case hello-ddp/narrow-headers"
-                 [collectives]="--op all_reduce,send_recv --size 4KiB,1MiB" [ddp-step]="--case linear-20x1" [python]="--case ddp/linear"
+                 [collectives]="--op all_reduce,send_recv --size 4KiB,1MiB" [dataloader]="--case cifar --rounds 1" [ddp-step]="--case linear-20x1" [python]="--case ddp/linear"
                  [launch]="--rounds 1" [recovery]="--rounds 1" [store]="--rounds 1"
                  [rendezvous]="--rounds 1")
 mapfile -t questions < <(build/bin/cohort-bench --help | awk '/^Questions:/ { on = 1; next } on && $1 != "all" { print $1 }')

@@ -147,7 +147,8 @@ UnpicklerNames plain_names() {
   return {
       .check = check_name,
       .call = [](const PythonName& name, const Arguments& arguments) { return find_row(name)->call(name, arguments); },
-      .load_persistent = {}};
+      .load_persistent = {},
+      .build = {}};
 }
 
 }  // namespace cohort::comm

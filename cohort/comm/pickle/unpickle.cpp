@@ -318,12 +318,8 @@ bool Unpickler::run_call(char opcode) {
       if (is_container(top())) containers_[top().internalToPointer()] = {};
       return true;
     }
-    case kBuild: {
-      // The attributes of an OrderedDict, such as a state dict's _metadata.
-      const auto attributes = pop();
-      if (!attributes.isGenericDict() || !top().isGenericDict()) return false;
-      return true;
-    }
+    case kBuild:
+      return run_build();
     case kBinPersId:
       if (!names_.load_persistent) return false;
       push(names_.load_persistent(pop()));
@@ -331,6 +327,15 @@ bool Unpickler::run_call(char opcode) {
     default:
       return false;
   }
+}
+
+bool Unpickler::run_build() {
+  const auto state = pop();
+  // The attributes of an OrderedDict, such as a state dict's _metadata.
+  if (state.isGenericDict() && top().isGenericDict()) return true;
+  if (!names_.build || !is_opaque(top())) return false;
+  push(names_.build(pop(), state));
+  return true;
 }
 
 bool Unpickler::step(char opcode) {

@@ -26,6 +26,11 @@ struct UnpicklerNames {
   std::function<c10::IValue(const PythonName&, const std::vector<c10::IValue>& arguments)> call;
   /// The object a persistent id stands for; empty where none may occur.
   std::function<c10::IValue(const c10::IValue& id)> load_persistent;
+  /// Gives an object that `call` made its state, and returns what stands in its place then; empty where objects have none.
+  /// The memo keeps the object as it was before.
+  std::function<c10::IValue(const c10::IValue& object, const c10::IValue& state)> build;
+  /// Python 2's strings are read: as str where they are UTF-8, as bytes where they are not. The bytes are the same either way.
+  bool python2_strings = false;
 };
 
 class Unpickler {
@@ -48,10 +53,12 @@ class Unpickler {
   bool step(char opcode);
   bool run_number(char opcode);
   bool run_text(char opcode);
+  bool run_python2_string(char opcode);
   bool run_container(char opcode);
   bool run_dict(char opcode);
   bool run_memo(char opcode);
   bool run_call(char opcode);
+  bool run_build();
 
   [[noreturn]] void fail(const std::string& what) const;
   std::string_view take(uint64_t size);

@@ -149,8 +149,27 @@ bool Unpickler::run_text(char opcode) {
       push(bytes_value(std::string(take(take_unsigned(8)))));
       return true;
     default:
-      return false;
+      return names_.python2_strings && run_python2_string(opcode);
   }
+}
+
+bool Unpickler::run_python2_string(char opcode) {
+  std::string_view text;
+  if (opcode == kString) {
+    text = take_line();
+    const bool is_quoted =
+        text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.front() == text.back();
+    // Python writes what is not printable as escapes. Only names are plain.
+    if (!is_quoted || text.find('\\') != std::string_view::npos)
+      fail("a string of protocol 0 is not plain text in quotes");
+    text = text.substr(1, text.size() - 2);
+  } else if (opcode == kShortBinString || opcode == kBinString) {
+    text = take(take_unsigned(opcode == kShortBinString ? 1 : 4));
+  } else {
+    return false;
+  }
+  push(is_utf8(text) ? c10::IValue(std::string(text)) : bytes_value(std::string(text)));
+  return true;
 }
 
 }  // namespace cohort::comm

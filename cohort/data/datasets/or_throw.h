@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "cohort/base/result.h"
@@ -13,7 +14,7 @@ namespace cohort::data::detail {
 template <typename T>
 T or_throw(base::Result<T> result) {
   TORCH_CHECK(result.ok(), "[cohort] ", result.error().describe());
-  return std::move(result).value();
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
 }
 
 }  // namespace cohort::data::detail

@@ -1,6 +1,8 @@
-/// BatchMemory: memory of large batches, which is used again once a batch has been dropped. Fresh memory of this size comes from
-/// the kernel page by page: stacking 128 images of 3 x 224 x 224 floats (77 MB) takes 158 ms with it, and 33 ms without; of 32
-/// images (19 MB), which malloc may have at hand, 9.2 and 8.2 ms.
+/// BatchMemory: memory of large batches, which is used again once a batch has been dropped.
+///
+/// Fresh memory comes from the kernel page by page, and malloc asks for it anew each time above 32 MB. A DataLoader with one
+/// worker that only stacks images of 3 x 224 x 224 floats takes, with fresh memory and with memory used again: 219 and 29 ms for
+/// a batch of 128 (77 MB), 4.8 and 2.5 ms for 32, 1.3 and 0.4 ms for 8 (on 2 busy cores).
 ///
 /// Memory comes back when the last tensor that uses it ends, in whatever thread; so a batch may be kept for as long as one likes.
 /// Every loader has its own, which ends with the loader and the last of its batches.

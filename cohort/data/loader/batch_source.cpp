@@ -24,7 +24,7 @@ void ReadProgress::begin_sample(int64_t index) {
 }
 
 void ReadProgress::skip(const std::exception& reason) {
-  num_skipped_->fetch_add(1, std::memory_order_relaxed);
+  if (num_skipped_->fetch_add(1, std::memory_order_relaxed) > 0) return;
   base::warn_once(
       c10::str("DataLoader leaves out samples that cannot be read, as skip_unreadable asks for; the first is sample ",
                sample_, ": ", text_of(reason)));

@@ -35,7 +35,7 @@ class COHORT_API ReadProgress {
   int64_t sample() const { return sample_; }
 
   bool skips() const { return num_skipped_ != nullptr; }
-  /// The sample that has begun last cannot be read for this reason. Warns once.
+  /// The sample that has begun last cannot be read for this reason. Warns of the first of an epoch.
   void skip(const std::exception& reason);
 
  private:

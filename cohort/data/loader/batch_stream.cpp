@@ -286,7 +286,8 @@ std::shared_ptr<void> BatchStream::next() {
   is_over = batch == nullptr;
   if (is_over) {
     const auto advice = advice_on_workers(stats, state_->options.num_workers, base::available_cores());
-    if (!advice.empty()) base::warn_once(advice);
+    static std::atomic<bool> has_advised{false};
+    if (!advice.empty() && !has_advised.exchange(true)) base::log_warning(advice);
     return nullptr;
   }
   ++stats.num_batches;

@@ -64,6 +64,7 @@ class BatchIterator {
   Batch& operator*() const { return *batch_; }
   Batch* operator->() const { return batch_.get(); }
   BatchIterator& operator++() {
+    batch_.reset();  // so that the next one may have its memory
     std::optional<Batch> batch = epoch_->next();
     batch_ = batch ? std::make_shared<Batch>(std::move(*batch)) : nullptr;
     return *this;
@@ -166,7 +167,7 @@ class DataLoader {
     return facts;
   }
   static std::shared_ptr<void> erase(Batch batch, bool pins) {
-    if (pins) detail::for_each_tensor(batch, [](at::Tensor& tensor) { tensor = tensor.pin_memory(); });
+    if (pins) detail::for_each_tensor(batch, detail::pin);
     return std::make_shared<Batch>(std::move(batch));
   }
 

@@ -14,6 +14,10 @@ c10::Device with_index(c10::Device device) {
 
 }  // namespace
 
+void pin(at::Tensor& tensor) {
+  if (tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided) tensor = tensor.pin_memory();
+}
+
 struct DeviceCopies::Streams {
   explicit Streams(c10::Device device_)
       : device(with_index(device_)),

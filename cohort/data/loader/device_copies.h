@@ -17,6 +17,9 @@
 
 namespace cohort::data::detail {
 
+/// Moves it to pinned memory, if it is a dense CPU tensor.
+COHORT_API void pin(at::Tensor& tensor);
+
 /// Calls the function with each tensor of a batch, which it may replace.
 using VisitTensors = void (*)(void* batch, const std::function<void(at::Tensor&)>& fn);
 

@@ -49,7 +49,8 @@ struct DataLoaderOptions {
   std::function<void(int worker)> worker_init_fn = {};
   /// Keep the threads from epoch to epoch. Only with workers.
   bool persistent_workers = false;
-  /// Leave out samples whose get() throws, instead of ending the loop: the first is told by a warning, EpochStats counts them.
+  /// Leave out samples whose get() throws, instead of ending the loop: a warning tells the first of an epoch, EpochStats counts
+  /// them.
   /// Where get_batch() throws, it is asked for each sample alone. What the iterator of an iterable dataset throws is an error.
   bool skip_unreadable = false;
 };

@@ -24,7 +24,8 @@ struct Unbatched {};
 
 namespace detail {
 
-/// Joins samples by collate(). A dataset with `get_batch(indices)` reads whole batches at once instead.
+/// Joins samples by collate(). A dataset with `get_batch(indices)` or `get_batch(indices, progress)` reads whole batches at once
+/// instead; the latter says at which sample it is.
 struct DefaultCollate {
   template <typename Example>
   auto operator()(const std::vector<Example>& examples) const {
@@ -57,25 +58,34 @@ auto join_given(CollateFn& collate_examples, Given given) {
   }
 }
 
+/// Calls read(index) for each sample. Those that it throws at are left out where `progress` skips them. Throws NothingRead if no
+/// sample is left.
+template <typename Read>
+void read_samples(const std::vector<int64_t>& indices, ReadProgress& progress, Read read) {
+  size_t num_skipped = 0;
+  for (const int64_t index : indices) {
+    progress.begin_sample(index);
+    if (!progress.skips()) {
+      read(index);
+      continue;
+    }
+    try {
+      read(index);
+    } catch (const std::exception& error) {
+      progress.skip(error);
+      ++num_skipped;
+    }
+  }
+  if (num_skipped > 0 && num_skipped == indices.size()) throw NothingRead();
+  progress.begin_collate();
+}
+
 template <typename Dataset, typename CollateFn>
 auto read_one_by_one(Dataset& dataset, CollateFn& collate_examples, const std::vector<int64_t>& indices,
                      ReadProgress& progress) {
   std::vector<ExampleOf<Dataset>> examples;
   examples.reserve(indices.size());
-  for (const int64_t index : indices) {
-    progress.begin_sample(index);
-    if (!progress.skips()) {
-      examples.push_back(dataset.get(index));
-      continue;
-    }
-    try {
-      examples.push_back(dataset.get(index));
-    } catch (const std::exception& error) {
-      progress.skip(error);
-    }
-  }
-  if (examples.empty() && !indices.empty()) throw NothingRead();
-  progress.begin_collate();
+  read_samples(indices, progress, [&](int64_t index) { examples.push_back(dataset.get(index)); });
   return join(collate_examples, std::move(examples));
 }
 
@@ -100,11 +110,12 @@ std::vector<int64_t> find_readable(Dataset& dataset, const std::vector<int64_t>&
 template <typename Dataset, typename CollateFn>
 auto read_batch(Dataset& dataset, CollateFn& collate_examples, const std::vector<int64_t>& indices,
                 ReadProgress& progress) {
-  constexpr bool kReadsWholeBatches = std::is_same_v<std::remove_const_t<CollateFn>, DefaultCollate> && requires {
-    dataset.get_batch(indices);
-  };
+  constexpr bool kIsDefault = std::is_same_v<std::remove_const_t<CollateFn>, DefaultCollate>;
+  constexpr bool kReadsWholeBatches = kIsDefault && requires { dataset.get_batch(indices); };
   progress.begin_collate();  // the whole batch is an error, or not
-  if constexpr (WholeBatchDataset<Dataset>) {
+  if constexpr (kIsDefault && requires { dataset.get_batch(indices, progress); }) {
+    return dataset.get_batch(indices, progress);
+  } else if constexpr (WholeBatchDataset<Dataset>) {
     const std::vector<size_t> unsigned_indices(indices.begin(), indices.end());
     return join_given(collate_examples, dataset.get_batch(unsigned_indices));
   } else if constexpr (kReadsWholeBatches) {

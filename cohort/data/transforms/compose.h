@@ -12,9 +12,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "cohort/data/transforms/image_stack.h"
 #include "cohort/data/transforms/sample_random.h"
 #include "cohort/export.h"
 
@@ -23,14 +26,25 @@ namespace cohort::data {
 /// Any of the transforms, or a function of your own.
 using Transform = std::function<at::Tensor(const at::Tensor& image, SampleRandom& random)>;
 
-/// Several transforms, one after the other.
+class FusedTransforms;
+
+/// Several transforms, one after the other. Crops, flips, ToTensor and Normalize at the end of the list are done in one pass over
+/// an image of bytes, which changes no number.
 class COHORT_API Compose {
  public:
   explicit Compose(std::vector<Transform> transforms);
   at::Tensor operator()(const at::Tensor& image, SampleRandom& random) const;
 
+  /// For readers of whole batches: what operator() would give is the next image of `stack`.
+  void append(const at::Tensor& image, SampleRandom& random, ImageStack& stack) const;
+  /// The same for image `index` of [images, channels, height, width].
+  void append_row(const at::Tensor& images, int64_t index, SampleRandom& random, ImageStack& stack) const;
+
  private:
+  at::Tensor apply(at::Tensor image, size_t first, size_t last, SampleRandom& random) const;
+
   std::vector<Transform> transforms_;
+  std::shared_ptr<const FusedTransforms> fused_;  ///< the last of them; null: none can be fused
 };
 
 /// One of them, each as often.

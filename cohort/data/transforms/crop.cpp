@@ -77,9 +77,17 @@ at::Tensor CenterCrop::operator()(const at::Tensor& image) const {
   if (more_width > 0 || more_height > 0) {
     whole = pad_image(image, {more_width / 2, more_height / 2, (more_width + 1) / 2, (more_height + 1) / 2});
   }
-  const int64_t top = python_round(static_cast<double>(height_of(whole) - size_.height) / 2.0);
-  const int64_t left = python_round(static_cast<double>(width_of(whole) - size_.width) / 2.0);
-  return part_of(whole, top, left, size_);
+  const auto [top, left] = place({height_of(image), width_of(image)});
+  return part_of(whole, top + more_height / 2, left + more_width / 2, size_);
+}
+
+CropPlace CenterCrop::place(ImageSize image) const {
+  const auto start = [](int64_t length, int64_t wanted) {
+    // What an image lacks is padded, rounded down on the first side; then nothing is left to choose.
+    if (length <= wanted) return -((wanted - length) / 2);
+    return python_round(static_cast<double>(length - wanted) / 2.0);
+  };
+  return {start(image.height, size_.height), start(image.width, size_.width)};
 }
 
 RandomCrop::RandomCrop(ImageSize size, RandomCropOptions options) : size_(size), options_(std::move(options)) {
@@ -87,23 +95,51 @@ RandomCrop::RandomCrop(ImageSize size, RandomCropOptions options) : size_(size),
   if (!options_.padding.empty()) four_sides(options_.padding);
 }
 
-at::Tensor RandomCrop::operator()(const at::Tensor& image, SampleRandom& random) const {
-  check_image(image, "RandomCrop");
-  at::Tensor whole = image;
-  if (!options_.padding.empty()) whole = pad_image(whole, options_.padding, options_.fill, options_.padding_mode);
-  if (options_.pad_if_needed && width_of(whole) < size_.width) {
-    whole = pad_image(whole, {size_.width - width_of(whole), 0}, options_.fill, options_.padding_mode);
-  }
-  if (options_.pad_if_needed && height_of(whole) < size_.height) {
-    whole = pad_image(whole, {0, size_.height - height_of(whole)}, options_.fill, options_.padding_mode);
-  }
-  const int64_t height = height_of(whole);
-  const int64_t width = width_of(whole);
+// Left, top, right and bottom, of both kinds of padding.
+std::array<int64_t, 4> RandomCrop::sides_for(ImageSize image) const {
+  std::array<int64_t, 4> sides{};
+  if (!options_.padding.empty()) sides = four_sides(options_.padding);
+  const auto add_what_lacks = [&](size_t before, int64_t length, int64_t wanted) {
+    const int64_t lack = wanted - (length + sides[before] + sides[before + 2]);
+    if (!options_.pad_if_needed || lack <= 0) return;
+    sides[before] += lack;
+    sides[before + 2] += lack;
+  };
+  add_what_lacks(0, image.width, size_.width);
+  add_what_lacks(1, image.height, size_.height);
+  return sides;
+}
+
+CropPlace RandomCrop::choose_place(ImageSize image, SampleRandom& random) const {
+  const auto [left, top, right, bottom] = sides_for(image);
+  const int64_t height = image.height + top + bottom;
+  const int64_t width = image.width + left + right;
   TORCH_CHECK_VALUE(size_.height <= height && size_.width <= width, "Required crop size (", size_.height, ", ",
                     size_.width, ") is larger than input image size (", height, ", ", width, ")");
-  const int64_t top = random.integer(0, height - size_.height + 1);
-  const int64_t left = random.integer(0, width - size_.width + 1);
-  return part_of(whole, top, left, size_);
+  const int64_t from_top = random.integer(0, height - size_.height + 1);
+  const int64_t from_left = random.integer(0, width - size_.width + 1);
+  return {from_top - top, from_left - left};
+}
+
+std::optional<double> RandomCrop::padding_value() const {
+  if (options_.padding.empty() && !options_.pad_if_needed) return std::nullopt;
+  return options_.padding_mode == PaddingMode::kConstant ? options_.fill : NAN;
+}
+
+at::Tensor RandomCrop::operator()(const at::Tensor& image, SampleRandom& random) const {
+  check_image(image, "RandomCrop");
+  const ImageSize image_size(height_of(image), width_of(image));
+  const auto [left, top, right, bottom] = sides_for(image_size);
+  at::Tensor whole = image;
+  const auto pad = [&](const std::vector<int64_t>& padding) {
+    whole = pad_image(whole, padding, options_.fill, options_.padding_mode);
+  };
+  // In steps, as torchvision does: mirrored pixels may be mirrored again.
+  if (!options_.padding.empty()) pad(options_.padding);
+  if (const int64_t more = (image_size.width + left + right - width_of(whole)) / 2; more > 0) pad({more, 0});
+  if (const int64_t more = (image_size.height + top + bottom - height_of(whole)) / 2; more > 0) pad({0, more});
+  const auto place = choose_place(image_size, random);
+  return part_of(whole, place.top + top, place.left + left, size_);
 }
 
 RandomResizedCrop::RandomResizedCrop(ImageSize size, RandomResizedCropOptions options)

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cohort/data/transforms/resize.h"
@@ -13,6 +14,12 @@
 
 namespace cohort::data {
 
+/// Where a part of an image begins; a negative number is in the padding before it.
+struct CropPlace {
+  int64_t top;
+  int64_t left;
+};
+
 /// The middle of an image; a smaller one is padded with zeros.
 class COHORT_API CenterCrop {
  public:
@@ -20,6 +27,10 @@ class COHORT_API CenterCrop {
   explicit CenterCrop(ImageSize size);
   at::Tensor operator()(const at::Tensor& image) const;
   at::Tensor operator()(const at::Tensor& image, SampleRandom&) const { return (*this)(image); }
+
+  ImageSize size() const { return size_; }
+  /// The part it takes of an image of this size.
+  CropPlace place(ImageSize image) const;
 
  private:
   ImageSize size_;
@@ -45,7 +56,15 @@ class COHORT_API RandomCrop {
   /// Throws c10::ValueError for an image that is too small.
   at::Tensor operator()(const at::Tensor& image, SampleRandom& random) const;
 
+  ImageSize size() const { return size_; }
+  /// The part it would take of an image of this size. Throws as operator() does.
+  CropPlace choose_place(ImageSize image, SampleRandom& random) const;
+  /// The number that it pads with; nothing: it never pads; NaN: with pixels of the image.
+  std::optional<double> padding_value() const;
+
  private:
+  std::array<int64_t, 4> sides_for(ImageSize image) const;
+
   ImageSize size_;
   RandomCropOptions options_;
 };

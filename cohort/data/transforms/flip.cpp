@@ -8,12 +8,12 @@ namespace cohort::data {
 
 at::Tensor RandomHorizontalFlip::operator()(const at::Tensor& image, SampleRandom& random) const {
   check_image(image, "RandomHorizontalFlip");
-  return random.chance(p_) ? at::flip(image, {2}) : image;
+  return flips(random) ? at::flip(image, {2}) : image;
 }
 
 at::Tensor RandomVerticalFlip::operator()(const at::Tensor& image, SampleRandom& random) const {
   check_image(image, "RandomVerticalFlip");
-  return random.chance(p_) ? at::flip(image, {1}) : image;
+  return flips(random) ? at::flip(image, {1}) : image;
 }
 
 }  // namespace cohort::data

@@ -13,6 +13,8 @@ class COHORT_API RandomHorizontalFlip {
  public:
   explicit RandomHorizontalFlip(double p = 0.5) : p_(p) {}
   at::Tensor operator()(const at::Tensor& image, SampleRandom& random) const;
+  /// Whether it would flip the image.
+  bool flips(SampleRandom& random) const { return random.chance(p_); }
 
  private:
   double p_;
@@ -23,6 +25,8 @@ class COHORT_API RandomVerticalFlip {
  public:
   explicit RandomVerticalFlip(double p = 0.5) : p_(p) {}
   at::Tensor operator()(const at::Tensor& image, SampleRandom& random) const;
+  /// Whether it would flip the image.
+  bool flips(SampleRandom& random) const { return random.chance(p_); }
 
  private:
   double p_;

@@ -23,6 +23,13 @@ Normalize::Normalize(std::vector<double> mean, std::vector<double> std) : mean_(
                     "std evaluated to zero after conversion, leading to division by zero.");
 }
 
+bool Normalize::takes(int64_t num_channels) const {
+  const auto fits = [&](const std::vector<double>& values) {
+    return values.size() == 1 || static_cast<int64_t>(values.size()) == num_channels;
+  };
+  return fits(mean_) && fits(std_);
+}
+
 at::Tensor Normalize::operator()(const at::Tensor& image) const {
   check_image(image, "Normalize");
   TORCH_CHECK_TYPE(image.is_floating_point(), "Input tensor should be a float tensor. Got ", image.scalar_type(), ".");

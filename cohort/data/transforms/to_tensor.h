@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "cohort/data/transforms/sample_random.h"
@@ -25,6 +26,10 @@ class COHORT_API Normalize {
   /// Throws c10::TypeError for an image that is not floating, c10::ValueError for another number of channels.
   at::Tensor operator()(const at::Tensor& image) const;
   at::Tensor operator()(const at::Tensor& image, SampleRandom&) const { return (*this)(image); }
+
+  /// How many channels it has numbers for; 1: any number of channels.
+  int64_t num_values() const { return static_cast<int64_t>(mean_.size() > std_.size() ? mean_.size() : std_.size()); }
+  bool takes(int64_t num_channels) const;
 
  private:
   std::vector<double> mean_;

@@ -76,7 +76,8 @@ TEST(BatchMemory, IsNotForGradientsOrSeveralTypes) {
   const BatchMemory::Scope scope(memory);
   const auto leaf = at::full({kLarge}, 2.0f).set_requires_grad(true);
   EXPECT_TRUE(collate(std::vector{leaf, leaf}).requires_grad());
-  EXPECT_EQ(collate(std::vector{at::full({kLarge}, 2.0f), at::full({kLarge}, 2.0)}).scalar_type(), at::kDouble);
+  EXPECT_EQ(collate(std::vector{at::full({kLarge}, 2.0f), at::full({kLarge}, 2.0, at::kDouble)}).scalar_type(),
+            at::kDouble);
   EXPECT_TRUE(collate(std::vector{at::arange(kLarge), at::arange(kLarge)})[1].equal(at::arange(kLarge)));
 }
 

@@ -233,12 +233,12 @@ TEST(SkipUnreadable, AsksForEachSampleAloneWhereAWholeBatchCannotBeRead) {
   EXPECT_EQ(error_text<c10::Error>([] { DataLoader(Batches{}, {.batch_size = 4}).begin(); }), "torn");
 }
 
-TEST(SkipUnreadable, WarnsOnceMessage) {
+TEST(SkipUnreadable, WarnsOfTheFirstMessage) {
   const auto fail = [](int64_t index) -> int64_t {
     throw std::runtime_error("sample is torn: " + std::to_string(index));
   };
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(batches_in(DataLoader(Readable{fail, 1}, {.skip_unreadable = true})).empty());
+  EXPECT_TRUE(batches_in(DataLoader(Readable{fail, 3}, {.skip_unreadable = true})).empty());
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
       "[cohort] warning: DataLoader leaves out samples that cannot be read, as skip_unreadable asks for; the first "

@@ -1,0 +1,147 @@
+// cohort-data: gets official data sets, and makes small stand-ins in the same formats. Links no LibTorch.
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <string>
+
+#include "cohort/base/file.h"
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/files/sets/fetch.h"
+#include "cohort/files/stand_ins/stand_in.h"
+#include "cohort/version.h"
+
+namespace cohort::data_cli {
+namespace {
+
+constexpr int kUsageError = 2;
+constexpr int kInterrupted = 130;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void print(const std::string& text) { (void)base::write_all(STDOUT_FILENO, text); }
+
+int fail(const base::Error& error) {
+  base::log_error(error.describe());
+  return interrupted ? kInterrupted : 1;
+}
+
+int list_command() {
+  std::string text = "Sets that \"cohort-data fetch NAME\" gets from where they are published:\n";
+  for (const auto& set : files::official_sets()) text += fmt::format("  {:<17} {}\n", set.name, set.summary);
+  text += "\nStand-ins that \"cohort-data make NAME\" writes:\n";
+  for (const auto& set : files::stand_ins()) {
+    text +=
+        fmt::format("  {:<17} {}; {} unless --samples says otherwise\n", set.name, set.summary, set.default_samples);
+  }
+  print(text);
+  return 0;
+}
+
+struct FetchFlags {
+  std::string name;
+  std::string root = "data";
+  std::string mirror;
+  int connect_timeout = 30;
+  int stall_timeout = 60;
+};
+
+// One line that is written over again, where a person looks at it.
+void show_progress(const files::SetFile& file, uint64_t done, uint64_t total) {
+  if (!isatty(STDERR_FILENO)) return;
+  const std::string all = total ? " of " + base::format_bytes(total) : "";
+  (void)base::write_all(STDERR_FILENO, fmt::format("\r{}: {}{}   ", file.target, base::format_bytes(done), all));
+}
+
+int fetch_command(const FetchFlags& flags) {
+  files::FetchOptions options{.mirror = flags.mirror,
+                              .connect_timeout = std::chrono::seconds(flags.connect_timeout),
+                              .stall_timeout = std::chrono::seconds(flags.stall_timeout),
+                              .on_progress = {}};
+  options.on_progress = [](const files::SetFile& file, uint64_t done, uint64_t total) {
+    show_progress(file, done, total);
+    return !interrupted;
+  };
+  const auto fetched = files::fetch(flags.name, flags.root, options);
+  if (isatty(STDERR_FILENO)) (void)base::write_all(STDERR_FILENO, "\n");
+  if (!fetched) return fail(fetched.error());
+  for (const auto& file : files::find_official_set(flags.name)->files) {
+    print(fmt::format("{}/{}{}\n", flags.root, file.target, *fetched == 0 ? " (was there already)" : ""));
+  }
+  return 0;
+}
+
+struct MakeFlags {
+  std::string name;
+  std::string root = "data";
+  files::StandInOptions options;
+};
+
+int make_command(MakeFlags flags) {
+  flags.options.stops = [] { return interrupted != 0; };
+  const auto folder = files::make_stand_in(flags.name, flags.root, flags.options);
+  if (!folder) {
+    base::Error error = folder.error();
+    if (error.message().ends_with("is there already")) {
+      return fail(base::Error(error.message()).with_hint("--force replaces it"));
+    }
+    return fail(error);
+  }
+  print(*folder + "\n");
+  return 0;
+}
+
+void add_fetch(CLI::App& app, FetchFlags& flags) {
+  auto* const command = app.add_subcommand("fetch", "get an official set, and compare it with its published digest");
+  command->add_option("NAME", flags.name, "which set; cohort-data list names them")->required();
+  command->add_option("--root", flags.root, "folder to put it into (default: data)");
+  command->add_option("--mirror", flags.mirror,
+                      "http://host:port, to ask there for the same paths (default: the publishers' hosts)");
+  command->add_option("--connect-timeout", flags.connect_timeout, "seconds to wait for a connection (default: 30)")
+      ->check(CLI::Range(1, 86400));
+  command->add_option("--stall-timeout", flags.stall_timeout, "seconds in which some byte must come (default: 60)")
+      ->check(CLI::Range(1, 86400));
+}
+
+void add_make(CLI::App& app, MakeFlags& flags) {
+  auto* const command = app.add_subcommand("make", "write a small stand-in in the format of the real set");
+  command->add_option("NAME", flags.name, "which stand-in; cohort-data list names them")->required();
+  command->add_option("--root", flags.root, "folder to put it into (default: data)");
+  command->add_option("--samples", flags.options.num_samples,
+                      "samples for training; a fifth as many are made for testing (default: the set's own, see list)");
+  command->add_option("--seed", flags.options.seed, "the same seed gives the same bytes (default: 0)");
+  command->add_flag("--python", flags.options.pickled,
+                    "cifar10 and cifar100: batches that Python's pickle reads (default: binary)");
+  command->add_flag("--force", flags.options.overwrite, "replace the set if it is there (default: an error)");
+}
+
+int main_command(int argc, char** argv) {
+  CLI::App app("Gets data sets from where they are published, and makes small ones in the same formats.",
+               "cohort-data");
+  app.set_version_flag("--version", "cohort-data " COHORT_VERSION, "show the version");
+  app.require_subcommand(1);
+  FetchFlags fetch_flags;
+  MakeFlags make_flags;
+  auto* const list = app.add_subcommand("list", "name the sets that can be fetched and made");
+  add_fetch(app, fetch_flags);
+  add_make(app, make_flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    base::log_error(std::string(error.what()) + "\n  hint: cohort-data --help lists the commands and their flags");
+    return kUsageError;
+  }
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  if (list->parsed()) return list_command();
+  return app.got_subcommand("fetch") ? fetch_command(fetch_flags) : make_command(make_flags);
+}
+
+}  // namespace
+}  // namespace cohort::data_cli
+
+int main(int argc, char** argv) { return cohort::data_cli::main_command(argc, argv); }
