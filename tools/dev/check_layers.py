@@ -52,7 +52,6 @@ ROOMS = {
     },
     "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"],
               "stand_ins": ["input", "images", "sets"]},
-    "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"]},
     "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
 WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job", "files"]
