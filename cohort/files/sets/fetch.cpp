@@ -91,7 +91,11 @@ class FileFetch {
     if (options_.on_progress) {
       options.on_progress = [this](uint64_t done, uint64_t total) { return options_.on_progress(file_, done, total); };
     }
-    if (auto downloaded = download_file(url_, download_, options); !downloaded) return downloaded.error();
+    if (auto downloaded = download_file(url_, download_, options); !downloaded) {
+      std::error_code error;
+      if (fs::file_size(download_, error) == 0) remove_quietly(download_);
+      return downloaded.error();
+    }
     auto is_right = digest_is_right();
     if (is_right && !*is_right) remove_quietly(download_);
     return is_right;

@@ -187,7 +187,7 @@ def test_wrong_digest(server, fetch, tmp_path):
 def test_not_found(server, fetch, tmp_path):
     server.answer = lambda request: Server.send(request, 404, b"no such file")
     assert fetch()[::2] == (1, f"cannot download {server.url()}: the server answered 404")
-    assert not (tmp_path / "set/file").exists()
+    assert names_in(tmp_path) == []
 
 
 def test_redirects(server, fetch, tmp_path):
@@ -203,7 +203,7 @@ def test_redirects(server, fetch, tmp_path):
     server.answer = lambda request: Server.send(request, 302, b"", headers=[("Location", "file:///etc/hostname")])
     code, _, reason = fetch(target="set/third")
     assert code == 1 and reason.startswith(f"cannot download {server.url()}: ")
-    assert names_in(tmp_path / "set") == [".file.part", ".loop.part", "file"] or names_in(tmp_path / "set") == [".loop.part", "file"]
+    assert names_in(tmp_path) == ["set/file"]
 
 
 def test_cut_body_then_continued(server, fetch, tmp_path):
@@ -262,7 +262,7 @@ def test_larger_than_it_may_be(server, fetch, tmp_path, announced):
         server.answer = endless
     code, _, reason = fetch(limits=(1024 * 10,))
     assert (code, reason) == (1, f"cannot download {server.url()}: it is larger than 10.0 KiB, the most that this file may have")
-    assert (tmp_path / "set/.file.part").stat().st_size <= 1024 * 10
+    assert sum((tmp_path / name).stat().st_size for name in names_in(tmp_path)) <= 1024 * 10
 
 
 def link(name, target, kind=tarfile.SYMTYPE):
