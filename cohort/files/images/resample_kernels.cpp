@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #ifdef __x86_64__
 #include <immintrin.h>
