@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cohort/data/datasets/array_tensor.h"
+#include "cohort/data/datasets/download.h"
 #include "cohort/data/datasets/or_throw.h"
 #include "cohort/files/arrays/idx.h"
 
@@ -31,13 +32,25 @@ struct MnistPaths {
   std::string labels;
 };
 
-MnistPaths find_mnist(const std::string& root, const std::string& name, bool train) {
+MnistPaths mnist_paths(const std::string& root, const std::string& name, bool train) {
   const std::string stem = root + "/" + name + "/raw/" + (train ? "train" : "t10k");
-  const MnistPaths paths = {find_idx(stem + "-images-idx3-ubyte"), find_idx(stem + "-labels-idx1-ubyte")};
+  return {find_idx(stem + "-images-idx3-ubyte"), find_idx(stem + "-labels-idx1-ubyte")};
+}
+
+// `set`: its name in the catalogue of downloads.
+MnistPaths find_mnist(const std::string& root, const std::string& name, const std::string& set,
+                      const MNISTOptions& options) {
   std::error_code error;
+  MnistPaths paths = mnist_paths(root, name, options.train);
   for (const auto& path : {paths.images, paths.labels}) {
-    TORCH_CHECK(std::filesystem::exists(path, error), "[cohort] ", name, " is not there: neither \"", path,
-                "\" nor the same with .gz exists\n  hint: give the folder that holds ", name, "/raw");
+    if (std::filesystem::exists(path, error)) continue;
+    if (options.download) {
+      download(set, root);
+      return mnist_paths(root, name, options.train);
+    }
+    TORCH_CHECK(false, "[cohort] ", name, " is not there: neither \"", path,
+                "\" nor the same with .gz exists\n  hint: .download = true, or: cohort-data fetch ", set, " --root ",
+                root);
   }
   return paths;
 }
@@ -83,11 +96,11 @@ std::pair<at::Tensor, at::Tensor> IdxDataset::get_batch(const std::vector<int64_
   return {std::move(images), std::move(labels)};
 }
 
-MNIST::MNIST(const std::string& root, MNISTOptions options) : MNIST(root, "MNIST", options) {}
+MNIST::MNIST(const std::string& root, MNISTOptions options) : MNIST(root, "MNIST", "mnist", options) {}
 
-MNIST::MNIST(const std::string& root, const std::string& name, MNISTOptions options)
+MNIST::MNIST(const std::string& root, const std::string& name, const std::string& set, MNISTOptions options)
     : IdxDataset([&] {
-        const MnistPaths paths = find_mnist(root, name, options.train);
+        const MnistPaths paths = find_mnist(root, name, set, options);
         return IdxDataset(paths.images, paths.labels);
       }()) {}
 

@@ -48,31 +48,35 @@ class COHORT_API IdxDataset {
 };
 
 struct MNISTOptions {
+  /// The training set; false: the test set.
   bool train = true;
+  /// Gets it if it is not there: download.h.
+  bool download = false;
 };
 
-/// The files are in ROOT/MNIST/raw, with the names of the official ones; there is no download (torchvision's download=True
-/// writes the same layout). Throws c10::Error when they are not there, and says where they were looked for.
+/// The files are in ROOT/MNIST/raw, with the names of the official ones. Throws c10::Error when they are not there, and says where
+/// they were looked for.
 class COHORT_API MNIST : public IdxDataset {
  public:
   explicit MNIST(const std::string& root, MNISTOptions options = {});
   static std::vector<std::string> classes();
 
  protected:
-  MNIST(const std::string& root, const std::string& name, MNISTOptions options);
+  MNIST(const std::string& root, const std::string& name, const std::string& set, MNISTOptions options);
 };
 
 /// ROOT/FashionMNIST/raw.
 class COHORT_API FashionMNIST : public MNIST {
  public:
-  explicit FashionMNIST(const std::string& root, MNISTOptions options = {}) : MNIST(root, "FashionMNIST", options) {}
+  explicit FashionMNIST(const std::string& root, MNISTOptions options = {})
+      : MNIST(root, "FashionMNIST", "fashion-mnist", options) {}
   static std::vector<std::string> classes();
 };
 
 /// ROOT/KMNIST/raw.
 class COHORT_API KMNIST : public MNIST {
  public:
-  explicit KMNIST(const std::string& root, MNISTOptions options = {}) : MNIST(root, "KMNIST", options) {}
+  explicit KMNIST(const std::string& root, MNISTOptions options = {}) : MNIST(root, "KMNIST", "kmnist", options) {}
   static std::vector<std::string> classes();
 };
 

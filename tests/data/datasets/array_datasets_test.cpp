@@ -149,11 +149,29 @@ TEST_F(ArrayDatasets, MnistReadsTorchvisionsLayout) {
             "[cohort] example 3 is out of range for an IdxDataset of 3 examples");
 }
 
+TEST_F(ArrayDatasets, MnistAndItsRelativesAreDownloadedIfTheyAreNotThere) {
+  setenv("https_proxy", "http://127.0.0.1:1", 1);  // where nobody answers
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  const auto message = [&](auto make) { return error_text<c10::Error>(make); };
+  const auto begin = [&](const std::string& set) {
+    return testing::StartsWith("[cohort] cannot fetch " + set + " into \"" + folder_.string() + "\"");
+  };
+  EXPECT_THAT(message([&] { MNIST(folder_.string(), {.download = true}); }), begin("mnist"));
+  EXPECT_THAT(message([&] { FashionMNIST(folder_.string(), {.download = true}); }), begin("fashion-mnist"));
+  EXPECT_THAT(message([&] { KMNIST(folder_.string(), {.download = true}); }), begin("kmnist"));
+  write("MNIST/raw/train-images-idx3-ubyte", idx_of({1, 1, 1}, "a"));
+  write("MNIST/raw/train-labels-idx1-ubyte", idx_of({1}, "b"));
+  EXPECT_EQ(MNIST(folder_.string(), {.download = true}).size(), 1);
+  unsetenv("https_proxy");
+  unsetenv("http_proxy");
+}
+
 TEST_F(ArrayDatasets, IdxMessages) {
   const std::string stem = path("MNIST/raw/t10k-images-idx3-ubyte");
   EXPECT_EQ(error_text<c10::Error>([&] { MNIST(folder_.string(), {.train = false}); }),
             "[cohort] MNIST is not there: neither \"" + stem +
-                "\" nor the same with .gz exists\n  hint: give the folder that holds MNIST/raw");
+                "\" nor the same with .gz exists\n  hint: .download = true, or: cohort-data fetch mnist --root " +
+                folder_.string());
   const std::string images = write("images", idx_of({2, 1, 1}, "ab"));
   const std::string labels = write("labels", idx_of({3}, "abc"));
   EXPECT_EQ(error_text<c10::ValueError>([&] { IdxDataset(images, labels); }),
