@@ -54,8 +54,8 @@ struct MNISTOptions {
   bool download = false;
 };
 
-/// The files are in ROOT/MNIST/raw, with the names of the official ones. Throws c10::Error when they are not there, and says where
-/// they were looked for.
+/// The files are in ROOT/MNIST/raw, with the names of the official ones. Throws c10::Error when they are not there, and says
+/// where they were looked for.
 class COHORT_API MNIST : public IdxDataset {
  public:
   explicit MNIST(const std::string& root, MNISTOptions options = {});
