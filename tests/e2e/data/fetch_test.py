@@ -225,6 +225,7 @@ def test_cut_body_and_a_server_without_ranges(server, fetch, tmp_path):
     server.answer = Server.whole
     assert fetch()[0] == 0
     assert (tmp_path / "set/file").read_bytes() == CONTENT
+    assert len(server.asked) == 2  # what was there was thrown away at once
 
 
 @pytest.mark.parametrize("left", [b"other bytes", b"x" * (len(CONTENT) + 5)])
