@@ -12,7 +12,7 @@
 namespace cohort::bench {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kMebibyte = size_t{1} << 20;
 
 // A process that has this one's memory, until the test ends.
 class SleepingChild {
@@ -47,7 +47,7 @@ TEST(ProcessTree, HasChildrenButForThoseLeftOut) {
 }
 
 TEST(ProcessTree, MemoryThatIsSharedCountsOnce) {
-  const std::vector<char> shared(128 * kMiB, 'x');
+  const std::vector<char> shared(128 * kMebibyte, 'x');
   const double alone = tree_memory(::getpid());
   EXPECT_GT(alone, 128);
   const SleepingChild child;

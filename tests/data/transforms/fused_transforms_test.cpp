@@ -142,7 +142,7 @@ struct Batches {
 };
 
 template <typename Dataset>
-Batches batches_of(const Dataset& dataset, DataLoaderOptions options = {}) {
+Batches transformed_batches_of(const Dataset& dataset, DataLoaderOptions options = {}) {
   options.batch_size = 6;
   const DataLoader loader(dataset, std::move(options));
   Batches result;
@@ -157,7 +157,7 @@ Batches batches_of(const Dataset& dataset, DataLoaderOptions options = {}) {
 template <typename Dataset>
 void expect_batches_like_get(const Dataset& dataset) {
   for (const int num_workers : {0, 2}) {
-    const Batches actual = batches_of(dataset, {.num_workers = num_workers});
+    const Batches actual = transformed_batches_of(dataset, {.num_workers = num_workers});
     for (size_t i = 0; i < actual.images.size(); ++i) {
       std::vector<at::Tensor> images;
       std::vector<at::Tensor> labels;
@@ -231,12 +231,13 @@ TEST(TransformedDataset, BatchesOfImagesAlone) {
 
 TEST(TransformedDataset, ASampleThatCannotBeReadIsNamedOrLeftOut) {
   const NumberedPictures torn{.unreadable = 8};
-  EXPECT_EQ(error_text<c10::Error>([&] { batches_of(TransformedDataset(torn, usual()), {.num_workers = 1}); }),
-            error_text<c10::Error>([&] {
-              const auto plain = [](const at::Tensor& image, SampleRandom&) { return image; };
-              batches_of(TransformedDataset(torn, plain), {.num_workers = 1});
-            }));
-  const Batches batches = batches_of(TransformedDataset(torn, usual()), {.skip_unreadable = true});
+  EXPECT_EQ(
+      error_text<c10::Error>([&] { transformed_batches_of(TransformedDataset(torn, usual()), {.num_workers = 1}); }),
+      error_text<c10::Error>([&] {
+        const auto plain = [](const at::Tensor& image, SampleRandom&) { return image; };
+        transformed_batches_of(TransformedDataset(torn, plain), {.num_workers = 1});
+      }));
+  const Batches batches = transformed_batches_of(TransformedDataset(torn, usual()), {.skip_unreadable = true});
   EXPECT_TRUE(batches.labels[1].equal(at::tensor({60, 70, 90, 100, 110}, at::kLong)));
   EXPECT_TRUE(batches.images[1][2].equal(TransformedDataset(torn, usual()).get(9).first));
   EXPECT_EQ(batches.images[1].size(0), 5);
@@ -253,7 +254,7 @@ TEST(TransformedDataset, ATransformThatFailsNamesItsSample) {
 
 TEST(TransformedDataset, ImagesOfOtherSizesAreTheErrorOfCollate) {
   const NumberedPictures uneven{.odd_one = 3};
-  EXPECT_EQ(error_text<c10::Error>([&] { batches_of(TransformedDataset(uneven, Compose({ToTensor()}))); }),
+  EXPECT_EQ(error_text<c10::Error>([&] { transformed_batches_of(TransformedDataset(uneven, Compose({ToTensor()}))); }),
             "stack expects each tensor to be equal size, but got [3, 12, 12] at entry 0 and [3, 13, 12] at entry 3");
 }
 
@@ -262,7 +263,7 @@ TEST(TransformedDataset, ImagesOfTwoTypesAreJoinedAsCollateDoes) {
     return random.chance(0.5) ? image.to(at::kDouble) / 255 : image;
   };
   const TransformedDataset dataset(NumberedPictures(), Compose({some_double, ToTensor()}));
-  const Batches batches = batches_of(dataset);
+  const Batches batches = transformed_batches_of(dataset);
   std::vector<at::Tensor> images;
   for (int64_t i = 6; i < 12; ++i) images.push_back(dataset.get(i).first);
   EXPECT_TRUE(batches.images[1].equal(at::stack(images)));
