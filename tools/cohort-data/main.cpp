@@ -110,8 +110,10 @@ void add_make(CLI::App& app, MakeFlags& flags) {
   auto* const command = app.add_subcommand("make", "write a small stand-in in the format of the real set");
   command->add_option("NAME", flags.name, "which stand-in; cohort-data list names them")->required();
   command->add_option("--root", flags.root, "folder to put it into (default: data)");
-  command->add_option("--samples", flags.options.num_samples,
-                      "samples for training; a fifth as many are made for testing (default: the set's own, see list)");
+  command
+      ->add_option("--samples", flags.options.num_samples,
+                   "samples for training; a fifth as many are made for testing (default: the set's own, see list)")
+      ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}));
   command->add_option("--seed", flags.options.seed, "the same seed gives the same bytes (default: 0)");
   command->add_flag("--python", flags.options.pickled,
                     "cifar10 and cifar100: batches that Python's pickle reads (default: binary)");

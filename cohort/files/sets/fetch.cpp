@@ -136,6 +136,12 @@ class FileFetch {
   std::string mismatch_;
 };
 
+// What is unpacked is a folder, or files in one.
+std::string folder_of_set(const std::string& target) {
+  std::error_code error;
+  return fs::is_directory(target, error) ? target : fs::path(target).parent_path().string();
+}
+
 base::Error cannot_fetch(const OfficialSet& set, const std::string& root, base::Error cause) {
   return base::Error(fmt::format("cannot fetch {} into \"{}\"", set.name, root))
       .caused_by(std::move(cause))
@@ -162,6 +168,13 @@ base::Result<int> fetch_files(const OfficialSet& set, const std::string& root, c
 }  // namespace
 
 base::Result<int> fetch(const OfficialSet& set, const std::string& root, const FetchOptions& options) {
+  for (const SetFile& file : set.files) {
+    const std::string folder = folder_of_set(root + "/" + file.target);
+    if (!is_at(folder + "/" + kStandInNote)) continue;
+    return base::Error(
+               fmt::format("\"{}\" holds a stand-in that cohort-data make has written, not {}", folder, set.name))
+        .with_hint("remove that folder, or choose another one for the published set");
+  }
   bool is_there = true;
   for (const SetFile& file : set.files) is_there = is_there && is_at(root + "/" + file.target);
   if (is_there) return 0;  // also in a folder that cannot be written to

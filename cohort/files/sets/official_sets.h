@@ -36,6 +36,9 @@ struct OfficialSet {
 
 const std::vector<OfficialSet>& official_sets();
 /// Null for an unknown name.
+/// In the folder of every set that was made here: so that nobody takes it for the published one.
+inline constexpr const char* kStandInNote = "STAND-IN.txt";
+
 const OfficialSet* find_official_set(const std::string& name);
 
 }  // namespace cohort::files

@@ -9,6 +9,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
+#include "cohort/files/sets/official_sets.h"
 #include "cohort/files/stand_ins/making.h"
 
 namespace cohort::files {
@@ -40,6 +41,9 @@ const Maker kMakers[] = {
     {{"tiny-shakespeare", "a text of sentences", "tinyshakespeare", 100'000, 1}, nullptr, make_text},
     {{"csv", "a table of 8 numbers and a label of 3 classes", "csv", 1000, 1}, nullptr, make_csv},
 };
+
+constexpr auto kNoteText =
+    "This is not the published set: \"cohort-data make {}\" has written it, a small stand-in in the same format.\n";
 
 const Maker* find_maker(const std::string& name) {
   const auto* found =
@@ -77,7 +81,9 @@ base::Result<std::string> make_with(const Maker& maker, const std::string& folde
   const auto temporary =
       base::make_unique_directory(fmt::format("{}/.{}.making.", path.parent_path().string(), path.filename().string()));
   if (!temporary) return temporary.error();
-  auto made = maker.make(Making(*temporary, options, num_samples));
+  const Making making(*temporary, options, num_samples);
+  auto made = maker.make(making);
+  if (made) made = making.put(kStandInNote, fmt::format(kNoteText, maker.set.name));
   if (made) made = put_in_place(*temporary, folder, options.overwrite);
   std::error_code error;
   std::filesystem::remove_all(*temporary, error);

@@ -11,6 +11,7 @@
 #include "cohort/base/file.h"
 #include "cohort/files/images/image_reader.h"
 #include "cohort/files/sets/cifar_records.h"
+#include "cohort/files/sets/fetch.h"
 
 namespace cohort::files {
 namespace {
@@ -166,7 +167,7 @@ TEST_F(StandInTest, ImagesLieInAFolderOfTheirClass) {
   const std::string folder = make("images", {.num_samples = 60, .stops = {}});
   std::map<std::string, int> counts;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
+    if (!entry.is_regular_file() || entry.path().filename() == kStandInNote) continue;
     const std::string bytes = read(entry.path().string());
     const auto file = InputFile::view(entry.path().string(), bytes);
     auto reader = ImageReader::open(file);
@@ -220,6 +221,21 @@ TEST_F(StandInTest, MistakesMessages) {
             "cifar10 needs 5 to 10000000 samples, but 4 were asked for");
   EXPECT_EQ(error_of("csv", {.pickled = true, .stops = {}}), "csv has no pickled form; cifar10 and cifar100 have one");
   EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(StandInTest, IsNotTakenForThePublishedSetMessage) {
+  for (const auto& [name, folder] : {std::pair("mnist", "MNIST/raw"), {"tiny-shakespeare", "tinyshakespeare"}}) {
+    EXPECT_EQ(read(make(name) + "/STAND-IN.txt"), "This is not the published set: \"cohort-data make " +
+                                                      std::string(name) +
+                                                      "\" has written it, a small stand-in in the same format.\n");
+    const auto fetched = fetch(name, folder_);
+    ASSERT_FALSE(fetched.ok());
+    EXPECT_EQ(fetched.error().describe(),
+              "\"" + folder_ + "/" + folder + "\" holds a stand-in that cohort-data make has written, not " + name +
+                  "\n  hint: remove that folder, or choose another one for the published set");
+  }
+  EXPECT_THAT(make("cifar10", {.pickled = true}), testing::EndsWith("cifar-10-batches-py"));
+  EXPECT_FALSE(fetch("cifar10", folder_).ok());
 }
 
 }  // namespace
