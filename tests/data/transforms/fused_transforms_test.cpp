@@ -1,6 +1,8 @@
 #include "cohort/data/transforms/fused_transforms.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
