@@ -10,7 +10,9 @@
 #include <random>
 #include <string>
 #include <system_error>
+#include <utility>
 
+#include "cohort/base/disk_room.h"
 #include "cohort/base/text.h"
 
 namespace cohort::base {
@@ -65,13 +67,37 @@ AtomicFile::~AtomicFile() {
   if (fd_ && !temporary_path_.empty()) std::remove(temporary_path_.c_str());
 }
 
-Result<void> AtomicFile::commit() {
+Result<void> AtomicFile::reserve(uint64_t size) {
+  const int error = posix_fallocate(fd_.get(), 0, static_cast<off_t>(size));
+  if (error == 0 || error == EOPNOTSUPP || error == EINVAL) return {};
+  Error problem("cannot take " + format_bytes(size) + " for \"" + path_ + "\": " + errno_text(error));
+  return with_room_hint(std::move(problem), error, folder_of(path_));
+}
+
+Result<void> AtomicFile::truncate(uint64_t size) {
+  if (ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return os_error("set the size of", path_);
+  return {};
+}
+
+Result<void> AtomicFile::write_at(uint64_t offset, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t count = pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return os_error("write", path_);
+    data.remove_prefix(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+  return {};
+}
+
+Result<void> AtomicFile::commit(Sync sync) {
   if (fchmod(fd_.get(), 0600) != 0) return os_error("set the permissions of", path_);
-  if (fsync(fd_.get()) != 0) return os_error("sync", path_);
+  if (sync == Sync::kYes && fsync(fd_.get()) != 0) return os_error("sync", path_);
   if (temporary_path_.empty()) temporary_path_ = name_file(fd_.get(), path_);
   if (temporary_path_.empty()) return os_error("name a file beside", path_);
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) return os_error("rename a file to", path_);
   fd_.reset();
+  if (sync == Sync::kNo) return {};
   const Fd folder(open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder && fsync(folder.get()) != 0 && errno != EINVAL) return os_error("sync the folder of", path_);
   return {};

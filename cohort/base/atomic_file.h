@@ -1,6 +1,7 @@
 /// AtomicFile: a file written piece by piece that appears at its path whole or not at all.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,9 @@
 #include "cohort/base/result.h"
 
 namespace cohort::base {
+
+/// Whether a file that was written is on the disk, or in the system's memory only: then a power cut may lose it.
+enum class Sync : uint8_t { kYes, kNo };
 
 /// A temporary file (mode 0600) in the folder of `path`, without a name where the file system has such files: then nothing
 /// is left of it when the process is killed. The destructor removes it unless commit() succeeded.
@@ -21,7 +25,14 @@ class AtomicFile {
   Result<void> write(std::string_view data) { return write_all(fd_.get(), data, path_); }
   /// Syncs the file to disk, renames it to the path and syncs the folder. Only its owner may read it, whatever the file that it
   /// replaces allowed.
-  Result<void> commit();
+  Result<void> commit(Sync sync = Sync::kYes);
+
+  /// Takes room for `size` bytes, where the file system can; the file is that long then. A full disk is found out here.
+  Result<void> reserve(uint64_t size);
+  /// Gives back what is behind `size` bytes.
+  Result<void> truncate(uint64_t size);
+  /// Other parts may be written meanwhile by other threads.
+  Result<void> write_at(uint64_t offset, std::string_view data);
 
  private:
   AtomicFile() = default;

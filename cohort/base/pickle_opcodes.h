@@ -16,5 +16,6 @@ constexpr char kEmptyDict = '}', kDict = 'd', kSetItem = 's', kSetItems = 'u';
 constexpr char kPut = 'p', kBinPut = 'q', kLongBinPut = 'r', kGet = 'g', kBinGet = 'h', kLongBinGet = 'j';
 constexpr char kMemoize = '\x94';
 constexpr char kGlobal = 'c', kStackGlobal = '\x93', kReduce = 'R', kBuild = 'b', kBinPersId = 'Q';
+constexpr char kNewObj = '\x81', kNewObjEx = '\x92';
 
 }  // namespace cohort::base::pickle_opcode

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "cohort/base/pickle_text.h"
+
 namespace cohort::base {
 
 PickleWriter::PickleWriter(int protocol)
@@ -50,13 +52,38 @@ void PickleWriter::put_text(std::string_view utf8) {
 }
 
 void PickleWriter::put_bytes(std::string_view bytes) {
-  put_sized(bytes, pickle_opcode::kShortBinBytes, pickle_opcode::kBinBytes, pickle_opcode::kBinBytes8);
+  if (protocol_ >= 3) {
+    return put_sized(bytes, pickle_opcode::kShortBinBytes, pickle_opcode::kBinBytes, pickle_opcode::kBinBytes8);
+  }
+  std::string text;
+  for (const char byte : bytes) append_utf8(text, static_cast<unsigned char>(byte));
+  put_name("_codecs", "encode");
+  put_text(text);
+  put_text("latin1");
+  put({pickle_opcode::kTuple2, pickle_opcode::kReduce});
 }
 
 void PickleWriter::put_name(std::string_view module, std::string_view name) {
-  put_text(module);
-  put_text(name);
-  put(pickle_opcode::kStackGlobal);
+  if (protocol_ >= 4) {
+    put_text(module);
+    put_text(name);
+    return put(pickle_opcode::kStackGlobal);
+  }
+  put(pickle_opcode::kGlobal);
+  out_.append(module).append("\n").append(name).append("\n");
+}
+
+void PickleWriter::put_numbered(uint32_t number, char small, char large) {
+  put(number <= 0xFF ? small : large);
+  put_unsigned(number, number <= 0xFF ? 1 : 4);
+}
+
+void PickleWriter::put_memo(uint32_t number) {
+  put_numbered(number, pickle_opcode::kBinPut, pickle_opcode::kLongBinPut);
+}
+
+void PickleWriter::put_again(uint32_t number) {
+  put_numbered(number, pickle_opcode::kBinGet, pickle_opcode::kLongBinGet);
 }
 
 std::string PickleWriter::finish() {

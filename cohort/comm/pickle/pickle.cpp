@@ -5,16 +5,18 @@
 #include <ATen/core/List.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/base/pickle_text.h"
+#include "cohort/base/pickle_value.h"
 #include "cohort/base/pickle_writer.h"
 #include "cohort/comm/pickle/pickle_names.h"
 #include "cohort/comm/pickle/pickle_storage.h"
-#include "cohort/comm/pickle/pickle_text.h"
-#include "cohort/comm/pickle/unpickle.h"
 
 namespace cohort::comm {
 namespace {
 
 using namespace base::pickle_opcode;
+
+static_assert(kMaxPickleDepth == base::kMaxPickleDepth);
 
 struct BytesHolder : torch::CustomClassHolder {
   explicit BytesHolder(std::string b) : bytes(std::move(b)) {}
@@ -43,7 +45,7 @@ using base::PickleWriter;
 void put_value(PickleWriter& writer, const c10::IValue& value, int depth);
 
 void put_str(PickleWriter& writer, std::string_view text) {
-  TORCH_CHECK_VALUE(is_utf8(text), "cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
+  TORCH_CHECK_VALUE(base::is_utf8(text), "cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
   writer.put_text(text);
 }
 
@@ -138,6 +140,6 @@ std::string pickle_bytes(std::string_view bytes) {
   return writer.finish();
 }
 
-c10::IValue unpickle(std::string_view data) { return Unpickler(data, plain_names()).load(); }
+c10::IValue unpickle(std::string_view data) { return read_plain_values(data); }
 
 }  // namespace cohort::comm

@@ -1,10 +1,13 @@
-/// The Python names that plain values and tensors are made with.
+/// Objects among plain values: OrderedDicts and tensors, and the Python names that they and plain values are made with.
 #pragma once
 
-#include "cohort/comm/pickle/unpickle.h"
+#include <ATen/core/ivalue.h>
+
+#include <string_view>
 
 namespace cohort::comm {
 
-UnpicklerNames plain_names();
+/// Throws c10::ValueError.
+c10::IValue read_plain_values(std::string_view data);
 
 }  // namespace cohort::comm

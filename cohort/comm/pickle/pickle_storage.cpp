@@ -8,7 +8,7 @@
 
 #include "cohort/base/pickle_writer.h"
 #include "cohort/comm/pickle/pickle.h"
-#include "cohort/comm/pickle/unpickle.h"
+#include "cohort/comm/pickle/pickle_converter.h"
 
 // Layout: the pickle of a magic number, of 1001, of a description of the machine, of a persistent id
 // ("storage", type, key, location, number of elements, None) and of [key]; then the number of elements as int64 and the
@@ -16,7 +16,9 @@
 namespace cohort::comm {
 namespace {
 
-using c10::IValue;
+using base::PickleKind;
+using base::PickleValue;
+using base::PythonName;
 using namespace base::pickle_opcode;
 
 constexpr std::string_view kMagic("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", 15);
@@ -49,49 +51,40 @@ const StorageType* find_type(const PythonName& name) {
   return name.module == "torch" && type != std::end(kTypes) ? type : nullptr;
 }
 
-struct Description : torch::CustomClassHolder {
-  Description(at::ScalarType d, int64_t n) : dtype(d), num_elements(n) {}
+void check(bool ok, const char* what) { TORCH_CHECK_VALUE(ok, "cannot unpickle a tensor: ", what); }
+
+std::string refuse_storage_name(const PythonName& name) {
+  if (find_type(name)) return "";
+  return "cannot unpickle a tensor: its memory is of the type " + name.text() + ", which is not known";
+}
+
+// Reads one pickle from the front of `bytes`.
+PickleValue take_pickle(std::string_view& bytes) {
+  const base::PickleRead read =
+      read_pickle_or_throw(bytes, {.refuse_name = refuse_storage_name, .persistent_ids = true, .borrow = true});
+  bytes.remove_prefix(read.end);
+  return read.value;
+}
+
+void check_machine(const PickleValue& machine) {
+  check(machine.is(PickleKind::kDict), "its header has another form than Python writes");
+  const PickleValue* little = machine.find("little_endian");
+  check(little && little->is(PickleKind::kBool) && little->to_bool(), "it is not little endian");
+}
+
+struct Description {
   at::ScalarType dtype;
   int64_t num_elements;
 };
 
-void check(bool ok, const char* what) { TORCH_CHECK_VALUE(ok, "cannot unpickle a tensor: ", what); }
-
-UnpicklerNames storage_names() {
-  UnpicklerNames names;
-  names.check = [](const PythonName& name) {
-    TORCH_CHECK_VALUE(find_type(name), "cannot unpickle a tensor: its memory is of the type ", name.module, ".",
-                      name.name, ", which is not known");
-  };
-  names.call = [](const PythonName&, const std::vector<IValue>&) -> IValue {
-    check(false, "a storage type is called");
-    return {};
-  };
-  names.load_persistent = [](const IValue& id) {
-    check(id.isTuple(), "its persistent id is not a tuple");
-    const auto parts = id.toTupleRef().elements().vec();
-    const bool regular = parts.size() == 6 && parts[0].isString() && parts[0].toStringRef() == "storage" &&
-                         Unpickler::name_of(parts[1]) && parts[4].isInt() && parts[5].isNone();
-    check(regular, "its persistent id has another form than Python writes");
-    const auto* type = find_type(*Unpickler::name_of(parts[1]));
-    return IValue::make_capsule(c10::make_intrusive<Description>(type->dtype, parts[4].toInt()));
-  };
-  return names;
-}
-
-// Reads one pickle from the front of `bytes`.
-IValue take_pickle(std::string_view& bytes) {
-  Unpickler unpickler(bytes, storage_names());
-  auto value = unpickler.load();
-  bytes.remove_prefix(unpickler.position());
-  return value;
-}
-
-void check_machine(const IValue& machine) {
-  check(machine.isGenericDict(), "its header has another form than Python writes");
-  const auto dict = machine.toGenericDict();
-  const auto found = dict.find("little_endian");
-  check(found != dict.end() && found->value().isBool() && found->value().toBool(), "it is not little endian");
+Description read_description(const PickleValue& value) {
+  check(value.is(PickleKind::kPersistent), "it holds no memory");
+  check(value.id().is(PickleKind::kTuple), "its persistent id is not a tuple");
+  const auto& parts = value.id().items();
+  const bool regular = parts.size() == 6 && parts[0].is_text("storage") && parts[1].is(PickleKind::kName) &&
+                       parts[4].is(PickleKind::kInt) && parts[5].is_none();
+  check(regular, "its persistent id has another form than Python writes");
+  return {find_type(parts[1].name())->dtype, parts[4].to_int()};
 }
 
 }  // namespace
@@ -126,25 +119,21 @@ std::string write_storage(const at::Tensor& flat) {
 at::Tensor read_storage(std::string_view bytes) {
   check(bytes.substr(0, kMagic.size()) == kMagic, "its memory is not in torch.save's older format");
   bytes.remove_prefix(kMagic.size());
-  const auto version = take_pickle(bytes);
-  check(version.isInt() && version.toInt() == kVersion, "its format version is not 1001");
+  const PickleValue version = take_pickle(bytes);
+  check(version.is(PickleKind::kInt) && version.to_int() == kVersion, "its format version is not 1001");
   check_machine(take_pickle(bytes));
-  const auto id = take_pickle(bytes);
-  check(id.isCapsule(), "it holds no memory");
-  const auto capsule = id.toCapsule();
-  const auto* description = dynamic_cast<const Description*>(capsule.get());
-  check(description != nullptr, "it holds no memory");
-  const auto keys = take_pickle(bytes);
-  check(keys.isList() && keys.toList().size() == 1, "it holds other than one memory block");
+  const Description description = read_description(take_pickle(bytes));
+  const PickleValue keys = take_pickle(bytes);
+  check(keys.is(PickleKind::kList) && keys.items().size() == 1, "it holds other than one memory block");
 
   int64_t count = 0;
   check(bytes.size() >= sizeof count, "it ends before its elements");
   std::memcpy(&count, bytes.data(), sizeof count);
   bytes.remove_prefix(sizeof count);
-  const auto size = static_cast<int64_t>(c10::elementSize(description->dtype));
-  check(count == description->num_elements, "its numbers of elements differ");
+  const auto size = static_cast<int64_t>(c10::elementSize(description.dtype));
+  check(count == description.num_elements, "its numbers of elements differ");
   check(count >= 0 && count <= static_cast<int64_t>(bytes.size()) / size, "it has fewer elements than it says");
-  auto flat = at::empty({count}, description->dtype);
+  auto flat = at::empty({count}, description.dtype);
   if (count > 0) std::memcpy(flat.mutable_data_ptr(), bytes.data(), static_cast<size_t>(count * size));
   return flat;
 }

@@ -8,38 +8,21 @@
 #include <string>
 #include <vector>
 
-#include "cohort/comm/pickle/pickle.h"
-#include "cohort/comm/pickle/pickle_names.h"
-#include "cohort/comm/pickle/unpickle.h"
+#include "cohort/comm/pickle/pickle_converter.h"
 
 namespace cohort::data::detail {
 namespace {
 
+using base::PickleKind;
+using base::PickleValue;
+using base::PythonName;
 using c10::IValue;
-using comm::PythonName;
-using Values = std::vector<IValue>;
+using Values = std::vector<PickleValue>;
 
-// What numpy.dtype("u1", ...) and _reconstruct(...) leave until their states come.
-struct DtypeHolder : torch::CustomClassHolder {};
-struct ArrayHolder : torch::CustomClassHolder {};
-
-template <typename Holder>
-bool holds(const IValue& value) {
-  if (!value.isCapsule()) return false;
-  const auto capsule = value.toCapsule();
-  return dynamic_cast<const Holder*>(capsule.get()) != nullptr;
+bool is_number(const PickleValue& value, int64_t number) {
+  return (value.is(PickleKind::kInt) && value.to_int() == number) ||
+         (value.is(PickleKind::kBool) && int64_t{value.to_bool()} == number);
 }
-
-template <typename Holder>
-IValue make_holder() {
-  return IValue::make_capsule(c10::make_intrusive<Holder>());
-}
-
-bool is_number(const IValue& value, int64_t number) {
-  return (value.isInt() && value.toInt() == number) || (value.isBool() && int64_t{value.toBool()} == number);
-}
-
-bool is_text(const IValue& value, const char* text) { return value.isString() && value.toStringRef() == text; }
 
 bool is_numpys(const std::string& module, const char* part) {
   return module == std::string("numpy.core.") + part || module == std::string("numpy._core.") + part;
@@ -54,28 +37,28 @@ bool is_dtype(const PythonName& name) { return name.module == "numpy" && name.na
 // What Python 3 writes bytes with in protocols 0 to 2.
 bool is_encode(const PythonName& name) { return name.module == "_codecs" && name.name == "encode"; }
 
-void check_numpy_name(const PythonName& name) {
+std::string refuse_numpy_name(const PythonName& name) {
   const bool is_known =
       is_reconstruct(name) || is_from_buffer(name) || is_array_type(name) || is_dtype(name) || is_encode(name);
-  TORCH_CHECK_VALUE(is_known, "cannot unpickle: it refers to ", name.module, ".", name.name,
-                    "; only numbers, texts, lists, dicts and NumPy's arrays are read");
+  if (is_known) return "";
+  return "cannot unpickle: it refers to " + name.text() +
+         "; only numbers, texts, lists, dicts and NumPy's arrays are read";
 }
 
 [[noreturn]] void refuse(const std::string& what) { TORCH_CHECK_VALUE(false, "cannot unpickle a NumPy array: ", what); }
 
 // A string of Python 2 that happens to be UTF-8 came as str.
-std::string_view raw_bytes(const IValue& value) {
-  if (value.isString()) return value.toStringRef();
-  if (comm::is_bytes(value)) return comm::bytes_of(value);
-  refuse("its elements are not bytes");
+std::string_view raw_bytes(const PickleValue& value) {
+  if (!value.is(PickleKind::kText) && !value.is(PickleKind::kBytes)) refuse("its elements are not bytes");
+  return value.text();
 }
 
-std::vector<int64_t> shape_of(const IValue& value) {
+std::vector<int64_t> shape_of(const PickleValue& value) {
   std::vector<int64_t> shape;
-  if (!value.isTuple()) refuse("its shape is not a tuple");
-  for (const IValue& size : value.toTupleRef().elements().vec()) {
-    if (!size.isInt() || size.toInt() < 1) refuse("a number in its shape is not 1 or larger");
-    shape.push_back(size.toInt());
+  if (!value.is(PickleKind::kTuple)) refuse("its shape is not a tuple");
+  for (const PickleValue& size : value.items()) {
+    if (!size.is(PickleKind::kInt) || size.to_int() < 1) refuse("a number in its shape is not 1 or larger");
+    shape.push_back(size.to_int());
   }
   if (shape.size() > 8) refuse("it has more than 8 dimensions");
   return shape;
@@ -101,50 +84,55 @@ at::Tensor make_array(const std::vector<int64_t>& shape, bool is_fortran, std::s
   return array.permute(order).contiguous();
 }
 
-IValue call_numpy(const PythonName& name, const Values& arguments) {
-  if (is_encode(name)) return comm::plain_names().call(name, arguments);
-  if (is_dtype(name)) {
-    const bool is_uint8 = arguments.size() == 3 && (is_text(arguments[0], "u1") || is_text(arguments[0], "uint8"));
-    if (!is_uint8) refuse("its elements are of another type than uint8");
-    return make_holder<DtypeHolder>();
-  }
-  if (is_reconstruct(name)) {
-    const auto* const type = arguments.size() == 3 ? comm::Unpickler::name_of(arguments[0]) : nullptr;
-    if (!type || !is_array_type(*type)) refuse("_reconstruct makes something else than an ndarray");
-    return make_holder<ArrayHolder>();
-  }
-  if (is_from_buffer(name)) {
-    const bool is_plain = arguments.size() == 4 && holds<DtypeHolder>(arguments[1]) && arguments[3].isString();
-    if (!is_plain) refuse("_frombuffer is called with other arguments than NumPy writes");
-    return make_array(shape_of(arguments[2]), is_text(arguments[3], "F"), raw_bytes(arguments[0]));
-  }
-  refuse(c10::str(name.module, ".", name.name, " is called"));
+// numpy.dtype("u1", ...). Its state says how elements lie in memory, where bytes have no choice.
+bool is_uint8(const PickleValue& value) {
+  if (!value.is(PickleKind::kObject) || !is_dtype(value.name())) return false;
+  const Values& arguments = value.arguments();
+  const bool is_named = arguments.size() == 3 && (arguments[0].is_text("u1") || arguments[0].is_text("uint8"));
+  if (!is_named) refuse("its elements are of another type than uint8");
+  if (value.object_state().is_none()) return true;
+  if (!value.object_state().is(PickleKind::kTuple)) refuse("a state is not a tuple");
+  const Values& parts = value.object_state().items();
+  const bool is_plain = parts.size() >= 8 && is_number(parts[0], 3) && parts[3].is_none() && parts[4].is_none();
+  if (!is_plain) refuse("its elements have parts, or are described in another version of the format than 3");
+  return true;
 }
 
-// An array's: (1, shape, dtype, is_fortran, bytes). A dtype's says how it lies in memory, where bytes have no choice.
-IValue build_numpy(const IValue& object, const IValue& state) {
-  if (!state.isTuple()) refuse("a state is not a tuple");
-  const Values parts = state.toTupleRef().elements().vec();
-  if (holds<DtypeHolder>(object)) {
-    const bool is_plain = parts.size() >= 8 && is_number(parts[0], 3) && parts[3].isNone() && parts[4].isNone();
-    if (!is_plain) refuse("its elements have parts, or are described in another version of the format than 3");
-    return object;
-  }
-  const bool is_array = holds<ArrayHolder>(object) && parts.size() == 5 && is_number(parts[0], 1) &&
-                        holds<DtypeHolder>(parts[2]) && (is_number(parts[3], 0) || is_number(parts[3], 1));
-  if (!is_array) refuse("a state is other than NumPy writes");
+at::Tensor from_buffer(const Values& arguments) {
+  const bool is_plain = arguments.size() == 4 && is_uint8(arguments[1]) && arguments[3].is(PickleKind::kText);
+  if (!is_plain) refuse("_frombuffer is called with other arguments than NumPy writes");
+  return make_array(shape_of(arguments[2]), arguments[3].is_text("F"), raw_bytes(arguments[0]));
+}
+
+// The state: (1, shape, dtype, is_fortran, bytes).
+at::Tensor reconstruct(const PickleValue& object) {
+  const Values& arguments = object.arguments();
+  const bool is_array =
+      arguments.size() == 3 && arguments[0].is(PickleKind::kName) && is_array_type(arguments[0].name());
+  if (!is_array) refuse("_reconstruct makes something else than an ndarray");
+  if (!object.object_state().is(PickleKind::kTuple)) refuse("a state is not a tuple");
+  const Values& parts = object.object_state().items();
+  const bool is_plain = parts.size() == 5 && is_number(parts[0], 1) && is_uint8(parts[2]) &&
+                        (is_number(parts[3], 0) || is_number(parts[3], 1));
+  if (!is_plain) refuse("a state is other than NumPy writes");
   return make_array(shape_of(parts[1]), is_number(parts[3], 1), raw_bytes(parts[4]));
+}
+
+IValue make_numpy(const PickleValue& object) {
+  if (is_reconstruct(object.name())) return reconstruct(object);
+  const bool has_more = !object.object_state().is_none() || !object.items().empty() || !object.entries().empty();
+  if (has_more) refuse("a state is other than NumPy writes");
+  if (is_from_buffer(object.name())) return from_buffer(object.arguments());
+  if (is_dtype(object.name())) is_uint8(object);
+  refuse(object.name().text() + " is called");
 }
 
 }  // namespace
 
 IValue unpickle_numpy(std::string_view data) {
-  comm::UnpicklerNames names;
-  names.check = check_numpy_name;
-  names.call = call_numpy;
-  names.build = build_numpy;
-  names.python2_strings = true;
-  return comm::Unpickler(data, std::move(names)).load();
+  const base::PickleRead read =
+      comm::read_pickle_or_throw(data, {.refuse_name = refuse_numpy_name, .python2_strings = true, .borrow = true});
+  return comm::PickleConverter(make_numpy).convert(read.value);
 }
 
 }  // namespace cohort::data::detail

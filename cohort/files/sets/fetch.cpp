@@ -8,10 +8,10 @@
 #include <system_error>
 
 #include "cohort/base/file.h"
+#include "cohort/base/lock_file.h"
 #include "cohort/base/text.h"
 #include "cohort/files/sets/folder_target.h"
 #include "cohort/files/sets/http_download.h"
-#include "cohort/files/sets/lock_file.h"
 
 namespace cohort::files {
 namespace {
@@ -153,7 +153,7 @@ base::Error cannot_fetch(const OfficialSet& set, const std::string& root, base::
 
 base::Result<int> fetch_files(const OfficialSet& set, const std::string& root, const FetchOptions& options) {
   if (auto made = base::make_directories(root); !made) return made.error();
-  auto lock = LockFile::take(fmt::format("{}/.{}.lock", root, set.name), options.lock_timeout);
+  auto lock = base::LockFile::take(fmt::format("{}/.{}.lock", root, set.name), options.lock_timeout);
   if (!lock) return std::move(lock).error();
   int num_downloaded = 0;
   for (const SetFile& file : set.files) {

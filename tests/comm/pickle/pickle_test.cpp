@@ -130,7 +130,7 @@ TEST(Unpickle, MalformedDataMessage) {
       {"NNa.", "items are appended to something that is not a list (byte 2 of 4)"},
       {"e.", "an operation finds no mark (byte 0 of 2)"},
       {"}(Nu.", "a dict has a key without a value (byte 3 of 5)"},
-      {"}]Ns.", "a dict has a key of type GenericList; str, int, float, complex and bool are possible (byte 3 of 5)"},
+      {"}]Ns.", "a dict has a key of type list; str, int, float, complex and bool are possible (byte 3 of 5)"},
       {"I12x\n.", "\"12x\" is not an int of 64 bits (byte 0 of 6)"},
       {"F1.5y\n.", "\"1.5y\" is not a float (byte 0 of 7)"},
       {"V\\u12\n.", "a str has a malformed escape (byte 0 of 7)"},

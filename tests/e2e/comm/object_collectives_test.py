@@ -112,7 +112,7 @@ REFUSED = {
     "set": ({1}, "operation 0x8f is a set; send a list (byte 11 of 18)"),
     "big int": (2 ** 63, "an int needs more than 64 bits (byte 11 of 23)"),
     "surrogate": ("\ud800", "a str is not valid UTF-8 (byte 2 of 11)"),
-    "tuple key": ({(1, 2): 3}, "a dict has a key of type Tuple; str, int, float, complex and bool are possible (byte 21 of 23)"),
+    "tuple key": ({(1, 2): 3}, "a dict has a key of type tuple; str, int, float, complex and bool are possible (byte 21 of 23)"),
     "bare builtin": ([complex], "a Python function or storage stands as a value"),
     "array": (array.array("i", [1]), "it refers to array._array_reconstructor; only " + PLAIN + " can be exchanged with C++ ranks"),
     "sparse": (torch.eye(2).to_sparse(), "it refers to torch._utils._rebuild_sparse_tensor, which makes a tensor or object of a kind "

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "cohort/base/file.h"
+#include "cohort/base/lock_file.h"
 #include "cohort/files/sets/digest.h"
-#include "cohort/files/sets/lock_file.h"
 #include "cohort/files/sets/unpack.h"
 #include "cohort/files/stand_ins/stand_in.h"
 
@@ -81,14 +81,14 @@ TEST_F(FetchTest, WithoutANetworkItSaysWhatToDo) {
 TEST_F(FetchTest, OnlyOneHasTheLock) {
   const std::string path = folder_ + "/.lock";
   {
-    const auto first = LockFile::take(path, 0ms);
+    const auto first = base::LockFile::take(path, 0ms);
     ASSERT_TRUE(first.ok());
-    EXPECT_EQ(LockFile::take(path, 100ms).error().describe(),
+    EXPECT_EQ(base::LockFile::take(path, 100ms).error().describe(),
               "another process has had \"" + path + "\" locked for 100 ms");
   }
   EXPECT_FALSE(std::filesystem::exists(path));
   std::ofstream{path};  // as a killed process leaves it
-  EXPECT_TRUE(LockFile::take(path, 0ms).ok());
+  EXPECT_TRUE(base::LockFile::take(path, 0ms).ok());
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-#include "cohort/comm/pickle/pickle_text.h"
+#include "cohort/base/pickle_text.h"
 
 #include <cctype>
 
-namespace cohort::comm {
+namespace cohort::base {
 namespace {
 
 // Length of the UTF-8 sequence at the front of `text` and its code point; 0 if malformed.
@@ -93,4 +93,4 @@ std::optional<std::string> from_raw_unicode_escape(std::string_view text) {
   return result;
 }
 
-}  // namespace cohort::comm
+}  // namespace cohort::base

@@ -7,21 +7,21 @@
 #include "cohort/base/file.h"
 #include "cohort/base/result.h"
 
-namespace cohort::files {
+namespace cohort::base {
 
 /// A file that is locked (flock) while this object lives, and removed with it. One that a killed process left behind locks
 /// nobody out.
 class LockFile {
  public:
   /// Waits for another process that has the lock, at most `timeout`; after a few seconds a message says for whom.
-  static base::Result<LockFile> take(const std::string& path, std::chrono::milliseconds timeout);
+  static Result<LockFile> take(const std::string& path, std::chrono::milliseconds timeout);
   LockFile(LockFile&& other) noexcept = default;
   ~LockFile();
 
  private:
-  LockFile(std::string path, base::Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  LockFile(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   std::string path_;
-  base::Fd fd_;
+  Fd fd_;
 };
 
-}  // namespace cohort::files
+}  // namespace cohort::base

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace cohort::comm {
+namespace cohort::base {
 
 /// As Python's strict decoder: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
@@ -16,4 +16,4 @@ std::optional<std::string> to_latin1(std::string_view utf8);
 /// Python's "raw-unicode-escape", the str of protocol 0, as UTF-8; nothing if malformed.
 std::optional<std::string> from_raw_unicode_escape(std::string_view text);
 
-}  // namespace cohort::comm
+}  // namespace cohort::base

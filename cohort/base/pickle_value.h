@@ -1,0 +1,139 @@
+/// PickleValue: what a pickle says, as a tree of Python's plain values. Names, calls and objects are only described: nothing is
+/// imported, and nothing runs.
+///
+/// Copies share what they hold, and a value that the pickle refers to from two places is the same in both (identity()), so
+/// whoever turns a tree into something else keeps what it has made by identity: trees with sharing can have exponentially
+/// many paths. Nesting stops at kMaxPickleDepth, so recursion is safe.
+///
+/// Thread-safety: const; any number of threads may read.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cohort::base {
+
+constexpr int kMaxPickleDepth = 200;
+
+/// A Python name that a pickle refers to, such as {"torch._utils", "_rebuild_tensor_v2"}.
+struct PythonName {
+  std::string module;
+  std::string name;
+
+  bool is(std::string_view m, std::string_view n) const { return module == m && name == n; }
+  /// "torch._utils._rebuild_tensor_v2"
+  std::string text() const { return module + "." + name; }
+};
+
+enum class PickleKind : uint8_t {
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kComplex,
+  kText,
+  kBytes,
+  kList,
+  kTuple,
+  kDict,
+  /// A function, class or constant of a module, not called.
+  kName,
+  /// What calling a name gives, with the items, entries and state that it was given then.
+  kObject,
+  /// What the pickle leaves to its reader, by an id.
+  kPersistent,
+};
+
+/// As Python calls it: "NoneType", "str", "dict"; "function or class", "object", "persistent id".
+std::string_view kind_text(PickleKind kind);
+
+struct PickleNode;
+struct PickleEntry;
+struct PickleParts;
+
+class PickleValue {
+ public:
+  /// None.
+  PickleValue() = default;
+  static PickleValue of_bool(bool value);
+  static PickleValue of_int(int64_t value);
+  static PickleValue of_float(double value);
+  static PickleValue of_complex(std::complex<double> value);
+  /// Requires: UTF-8.
+  static PickleValue of_text(std::string utf8);
+  static PickleValue of_bytes(std::string bytes);
+  static PickleValue list(std::vector<PickleValue> items);
+  static PickleValue tuple(std::vector<PickleValue> items);
+  static PickleValue dict(std::vector<PickleEntry> entries);
+  static PickleValue of_name(std::string module, std::string name);
+  static PickleValue object(PythonName callable, std::vector<PickleValue> arguments);
+  static PickleValue object(PythonName callable, PickleParts parts);
+  static PickleValue persistent(PickleValue id);
+
+  PickleKind kind() const { return kind_; }
+  bool is(PickleKind wanted) const { return kind() == wanted; }
+  bool is_none() const { return kind() == PickleKind::kNone; }
+  /// A text that is `text`.
+  bool is_text(std::string_view text) const;
+
+  /// Each requires the kind that its name says; the answer of others is zero or empty.
+  bool to_bool() const { return kind_ == PickleKind::kBool && int_ != 0; }
+  int64_t to_int() const { return kind_ == PickleKind::kInt ? int_ : 0; }
+  double to_float() const { return kind_ == PickleKind::kFloat ? float_ : 0.0; }
+  std::complex<double> to_complex() const;
+  /// Of a text or bytes.
+  std::string_view text() const;
+  /// Of a list or tuple; what was appended to an object.
+  const std::vector<PickleValue>& items() const;
+  /// Of a dict, in order; what was set in an object by keys.
+  const std::vector<PickleEntry>& entries() const;
+  /// The value of the entry with this text as its key; null if there is none.
+  const PickleValue* find(std::string_view key) const;
+  /// Of a name; of an object, what was called.
+  const PythonName& name() const;
+  /// Of an object: what it was called with.
+  const std::vector<PickleValue>& arguments() const;
+  /// Of an object: its attributes (BUILD); None where it was given none.
+  const PickleValue& object_state() const;
+  /// Of a persistent id.
+  const PickleValue& id() const;
+
+  /// The same for values that are one object in Python; null for None, bool, int and float.
+  const void* identity() const;
+
+ private:
+  friend class PickleMachine;
+  explicit PickleValue(std::shared_ptr<PickleNode> node);
+  PickleNode* node() const { return node_.get(); }
+
+  PickleKind kind_ = PickleKind::kNone;
+  int64_t int_ = 0;
+  double float_ = 0;
+  /// Null for None, bool, int and float.
+  std::shared_ptr<PickleNode> node_;
+};
+
+struct PickleEntry {
+  PickleValue key;
+  PickleValue value;
+};
+
+/// What an object is made from.
+struct PickleParts {
+  std::vector<PickleValue> arguments = {};
+  std::vector<PickleValue> items = {};
+  std::vector<PickleEntry> entries = {};
+  PickleValue state = {};
+  /// By cls.__new__(cls, *arguments), as objects without a __reduce__ of their own are, not by calling the name.
+  bool by_new = false;
+};
+
+/// Whether an object is made by PickleParts::by_new.
+bool is_by_new(const PickleValue& object);
+
+}  // namespace cohort::base
