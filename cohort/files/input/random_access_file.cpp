@@ -37,6 +37,13 @@ RandomAccessFile RandomAccessFile::view(std::string name, std::string_view bytes
   return file;
 }
 
+RandomAccessFile RandomAccessFile::slice(uint64_t offset, uint64_t size) const {
+  RandomAccessFile part = *this;
+  part.begin_ += offset;
+  part.size_ = size;
+  return part;
+}
+
 base::Result<void> RandomAccessFile::check_range(uint64_t offset, uint64_t size, std::string_view what) const {
   if (offset <= size_ && size <= size_ - offset) return {};
   return error_at(
@@ -48,11 +55,11 @@ base::Result<void> RandomAccessFile::read(uint64_t offset, std::span<char> to, s
   if (auto checked = check_range(offset, to.size(), what); !checked) return checked;
   if (to.empty()) return {};
   if (!fd_) {
-    std::memcpy(to.data(), bytes_.data() + offset, to.size());
+    std::memcpy(to.data(), bytes_.data() + begin_ + offset, to.size());
     return {};
   }
   while (!to.empty()) {
-    const ssize_t count = ::pread(fd_->get(), to.data(), to.size(), static_cast<off_t>(offset));
+    const ssize_t count = ::pread(fd_->get(), to.data(), to.size(), static_cast<off_t>(begin_ + offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return base::Error(fmt::format("cannot read \"{}\": {}", path_, base::errno_text(errno)));
     if (count == 0) {

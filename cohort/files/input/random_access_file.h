@@ -23,9 +23,15 @@ class RandomAccessFile {
   /// Bytes that came by another way, such as from a test. They must outlive the RandomAccessFile.
   static RandomAccessFile view(std::string name, std::string_view bytes);
 
+  /// The same file as if it had only the `size` bytes from `offset` on, such as one record of many; offsets in errors count from
+  /// there. Requires: they lie in the file.
+  RandomAccessFile slice(uint64_t offset, uint64_t size) const;
+
   const std::string& path() const { return path_; }
   /// In bytes, when it was opened.
   uint64_t size() const { return size_; }
+  /// Its descriptor; -1 for a view.
+  int descriptor() const { return fd_ ? fd_->get() : -1; }
 
   /// Copies the bytes from `offset` on, as many as `to` holds; an error that names `what` unless the file has them all.
   base::Result<void> read(uint64_t offset, std::span<char> to, std::string_view what) const;
@@ -40,6 +46,7 @@ class RandomAccessFile {
   base::Result<void> check_range(uint64_t offset, uint64_t size, std::string_view what) const;
 
   std::string path_;
+  uint64_t begin_ = 0;
   uint64_t size_ = 0;
   std::shared_ptr<const base::Fd> fd_;  ///< null: bytes_ are all there is
   std::string_view bytes_;

@@ -1,0 +1,22 @@
+/// The checksum (crc32.h) of a whole file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cohort/base/result.h"
+
+namespace cohort::files {
+
+struct FileChecksum {
+  uint64_t size = 0;
+  uint32_t crc32 = 0;
+};
+
+enum class SyncFile { kYes, kNo };
+
+/// Reads the file piece by piece. `sync`: have it on disk afterwards (fsync).
+/// Fails on anything but a plain file, as on a link.
+base::Result<FileChecksum> checksum_of_file(const std::string& path, SyncFile sync = SyncFile::kNo);
+
+}  // namespace cohort::files

@@ -1,0 +1,33 @@
+/// PrivateMapping: a file in memory, where it can be written without changing the file (copy on write). Pages are read when they
+/// are first touched.
+///
+/// Whoever shortens the file while it is mapped ends the program by SIGBUS where a page that is gone is touched; files that are
+/// replaced, as base::AtomicFile does, stay as they were.
+///
+/// Thread-safety: const.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "cohort/base/result.h"
+#include "cohort/files/input/random_access_file.h"
+
+namespace cohort::files {
+
+class PrivateMapping {
+ public:
+  /// The whole file. Requires: not a view.
+  static base::Result<std::shared_ptr<const PrivateMapping>> map(const RandomAccessFile& file);
+  PrivateMapping(const PrivateMapping&) = delete;
+  PrivateMapping& operator=(const PrivateMapping&) = delete;
+  ~PrivateMapping();
+
+  std::span<char> bytes() const { return bytes_; }
+
+ private:
+  explicit PrivateMapping(std::span<char> bytes) : bytes_(bytes) {}
+  std::span<char> bytes_;
+};
+
+}  // namespace cohort::files

@@ -1,0 +1,52 @@
+/// What the elements of a tensor in a file are, and what each format calls them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace cohort::files {
+
+enum class Dtype : uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt16,
+  kUInt16,
+  kInt32,
+  kUInt32,
+  kInt64,
+  kUInt64,
+  kFloat8E4M3Fn,
+  kFloat8E5M2,
+  kFloat8E4M3FnUz,
+  kFloat8E5M2FnUz,
+  kFloat8E8M0Fnu,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex32,
+  kComplex64,
+  kComplex128,
+};
+
+struct DtypeInfo {
+  Dtype dtype;
+  /// Bytes of an element.
+  int64_t size;
+  /// As PyTorch prints it after "torch.": "float32".
+  std::string_view torch_name;
+  /// In pickles: torch.FloatStorage. Empty where torch.save writes torch.storage.UntypedStorage and names the dtype beside it.
+  std::string_view storage_class;
+  /// In safetensors files: "F32". Empty where the format has no name.
+  std::string_view safetensors_name;
+};
+
+const DtypeInfo& info_of(Dtype dtype);
+
+std::optional<Dtype> dtype_of_torch_name(std::string_view name);
+std::optional<Dtype> dtype_of_storage_class(std::string_view name);
+std::optional<Dtype> dtype_of_safetensors_name(std::string_view name);
+
+}  // namespace cohort::files
