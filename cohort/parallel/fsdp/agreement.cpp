@@ -13,16 +13,6 @@
 namespace cohort::fsdp {
 namespace {
 
-int number_of(const Group& group, size_t rank) {
-  const auto own = static_cast<int>(rank);
-  if (!is_initialized()) return own;
-  try {
-    return get_global_rank(group, own);
-  } catch (const c10::Error&) {  // made by somebody else
-    return own;
-  }
-}
-
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -76,6 +66,16 @@ std::string first_problem(const Facts& facts, const std::string& own, const Grou
 }
 
 }  // namespace
+
+int number_of(const Group& group, size_t rank) {
+  const auto own = static_cast<int>(rank);
+  if (!is_initialized()) return own;
+  try {
+    return get_global_rank(group, own);
+  } catch (const c10::Error&) {  // made by somebody else
+    return own;
+  }
+}
 
 void agree(const Facts& facts, const std::exception_ptr& own, const MeshGroups& groups) {
   std::string problem;

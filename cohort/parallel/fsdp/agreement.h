@@ -22,4 +22,7 @@ using Facts = std::vector<Fact>;
 /// first fact of the first rank that differs from rank 0's. Ranks are named by their number in the job, if there is one.
 void agree(const Facts& facts, const std::exception_ptr& own, const MeshGroups& groups);
 
+/// A rank's number in the job; in its group where there is none.
+int number_of(const Group& group, size_t rank);
+
 }  // namespace cohort::fsdp

@@ -191,7 +191,7 @@ void HostParamGroup::follow_requires_grad(size_t index) {
 void HostParamGroup::before_forward() {
   bool has_changed = false;
   for (size_t i = 0; i < items_.size(); ++i) {
-    const auto& [name, full, shard, offset, dim] = parameters_[i];
+    const auto& [name, full, shard, offset, dim, spec] = parameters_[i];
     const auto* const data = static_cast<const std::byte*>(full.unsafeGetTensorImpl()->storage().data());
     TORCH_CHECK(
         full.numel() == 0 || data == read_memory_.readable->data() + read_layout_.offsets[i], "Parameter '", name,
@@ -460,7 +460,7 @@ void HostParamGroup::write(const Writer* write) {
   if (rank_ != 0 || (!write && !replica_group_)) return;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& [name, full, shard, begin, dim] = parameters_[i];
+    const auto& [name, full, shard, begin, dim, spec] = parameters_[i];
     const auto whole =
         tensor_in(memory_.writable->data() + layout_.offsets[i], full.sizes(), memory_.writable, shard.scalar_type());
     if (write) (*write)(name, whole);

@@ -106,7 +106,7 @@ MemoryAccount memory_account(const Sharding& sharding, const torch::optim::Optim
   MemoryAccount account{.parameters = {},
                         .num_in_flight_bytes = memory.num_in_flight_bytes,
                         .num_staging_bytes = memory.num_staging_bytes,
-                        .is_optimizer_known = is_known_kind(optimizer)};
+                        .is_optimizer_known = is_divisible(optimizer)};
   const auto& parameters = sharding.sharded_parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& shard = parameters[i].shard;
@@ -125,7 +125,7 @@ MemoryAccount memory_account(const Sharding& sharding, const torch::optim::Optim
 }
 
 MemoryAccount memory_account(const torch::nn::Module& model, const torch::optim::Optimizer& optimizer) {
-  MemoryAccount account{.is_optimizer_known = is_known_kind(optimizer)};
+  MemoryAccount account{.is_optimizer_known = is_divisible(optimizer)};
   std::unordered_map<const void*, MemoryAccount::Parameter> known;
   for (const auto* const sharding : shardings_in(model)) {
     auto of_call = memory_account(*sharding, optimizer);

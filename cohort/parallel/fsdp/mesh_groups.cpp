@@ -52,9 +52,9 @@ DeviceMesh data_parallel_mesh(const DeviceMesh& mesh, const DataParallelMeshDims
 MeshGroups groups_of(const DeviceMesh& mesh) {
   TORCH_CHECK_VALUE(mesh.ndim() == 1 || mesh.ndim() == 2, "fully_shard expects a 1D or 2D DeviceMesh but got ",
                     mesh.to_string());
-  if (mesh.ndim() == 1) return {mesh.group(0), {}};
+  if (mesh.ndim() == 1) return {mesh.group(0), {}, mesh};
   TORCH_CHECK(!mesh.axis_names().empty(), "Please init the 2D mesh for HSDP with axis_names specified");
-  return {mesh.group(1), mesh.group(0)};
+  return {mesh.group(1), mesh.group(0), mesh};
 }
 
 MeshGroups groups_of(const Options& options) {

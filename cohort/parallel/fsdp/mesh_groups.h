@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/mesh/device_mesh.h"
@@ -14,8 +15,10 @@ namespace cohort::fsdp {
 struct MeshGroups {
   Group shards;
   Group replicas;  ///< null: there are none
+  /// What they are the groups of; nothing: only a group was given.
+  std::optional<DeviceMesh> mesh = {};
 
-  bool operator==(const MeshGroups&) const = default;
+  bool operator==(const MeshGroups& other) const { return shards == other.shards && replicas == other.replicas; }
 };
 
 /// Of a mesh of one dimension, or of two: replicas, then shards. Throws c10::ValueError for another number, and c10::Error for

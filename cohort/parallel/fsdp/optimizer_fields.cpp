@@ -1,99 +1,97 @@
 #include "cohort/parallel/fsdp/optimizer_fields.h"
 
 #include <c10/util/Exception.h>
-#include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/rmsprop.h>
-#include <torch/optim/sgd.h>
 
+#include <bit>
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <variant>
+
+#include "cohort/parallel/optim/optimizer_kind.h"
 
 namespace cohort::fsdp {
 namespace {
 
-namespace optim = torch::optim;
+using optim::Fields;
+using optim::OptimizerKind;
 
-// One list of fields per kind serves both directions.
-void visit_fields(auto io, optim::SGDParamState& state) { io(state.momentum_buffer()); }
-void visit_fields(auto io, optim::AdagradParamState& state) {
-  io(state.step());
-  io(state.sum());
-}
-void visit_fields(auto io, optim::RMSpropParamState& state) {
-  io(state.step());
-  io(state.square_avg());
-  io(state.momentum_buffer());
-  io(state.grad_avg());
-}
-template <class State>
-requires requires(State& state) { state.exp_avg_sq(); }
-void visit_fields(auto io, State& state) {
-  io(state.step());
-  io(state.exp_avg());
-  io(state.exp_avg_sq());
-  io(state.max_exp_avg_sq());
+// `number` is called with each number's place, `tensor` with each tensor's. Returns false for what cannot be cut.
+template <class OnNumber, class OnTensor>
+bool visit_fields(const Fields& fields, OnNumber number, OnTensor tensor) {
+  bool is_known = true;
+  for (const auto& field : fields) {
+    std::visit(
+        [&](auto place) {
+          using Place = decltype(place);
+          if constexpr (std::is_same_v<Place, optim::StepCount>) {
+            number(*place.value);
+          } else if constexpr (std::is_same_v<Place, double*> || std::is_same_v<Place, int64_t*> ||
+                               std::is_same_v<Place, bool*>) {
+            number(*place);
+          } else if constexpr (std::is_same_v<Place, at::Tensor*>) {
+            tensor(*place);
+          } else {
+            is_known = false;
+          }
+        },
+        field.place);
+  }
+  return is_known;
 }
 
-struct TakeFields {
-  OptimizerFields& to;
-  size_t next = 0;
-  void operator()(int64_t& step) { to.step = step; }
-  void operator()(at::Tensor& tensor) { to.tensors.at(next++) = tensor; }
-};
-
-struct GiveFields {
-  OptimizerFields& from;
-  size_t next = 0;
-  void operator()(int64_t& step) { step = from.step; }
-  void operator()(at::Tensor& tensor) { tensor = std::move(from.tensors.at(next++)); }
-};
-
-// False: none of the kinds. `fn` is called with the type of the kind's state.
-template <class Fn>
-bool with_state_type(const optim::Optimizer& optimizer, Fn fn) {
-  const auto is = [&]<class Kind, class State>(std::type_identity<Kind>, std::type_identity<State> state) {
-    if (!dynamic_cast<const Kind*>(&optimizer)) return false;
-    fn(state);
-    return true;
-  };
-  return is(std::type_identity<optim::SGD>(), std::type_identity<optim::SGDParamState>()) ||
-         is(std::type_identity<optim::Adam>(), std::type_identity<optim::AdamParamState>()) ||
-         is(std::type_identity<optim::AdamW>(), std::type_identity<optim::AdamWParamState>()) ||
-         is(std::type_identity<optim::Adagrad>(), std::type_identity<optim::AdagradParamState>()) ||
-         is(std::type_identity<optim::RMSprop>(), std::type_identity<optim::RMSpropParamState>());
-}
+int64_t bits_of(double number) { return std::bit_cast<int64_t>(number); }
+int64_t bits_of(int64_t number) { return number; }
+int64_t bits_of(bool number) { return number ? 1 : 0; }
+void set_bits(double& number, int64_t bits) { number = std::bit_cast<double>(bits); }
+void set_bits(int64_t& number, int64_t bits) { number = bits; }
+void set_bits(bool& number, int64_t bits) { number = bits != 0; }
 
 }  // namespace
 
-bool is_known_kind(const optim::Optimizer& optimizer) {
-  return with_state_type(optimizer, [](auto) {});
+bool is_divisible(const torch::optim::Optimizer& optimizer) {
+  const OptimizerKind* const kind = optim::find_optimizer_kind(optimizer);
+  if (!kind) return false;
+  return visit_fields(
+      kind->state(*kind->make_state()), [](auto&) {}, [](at::Tensor&) {});
 }
 
-void check_kind_of(const optim::Optimizer& optimizer) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      is_known_kind(optimizer),
-      "only the state of SGD, Adam, AdamW, Adagrad and RMSprop can be put together from shards");
+void check_divisible(const torch::optim::Optimizer& optimizer) {
+  TORCH_CHECK_NOT_IMPLEMENTED(is_divisible(optimizer),
+                              "only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that "
+                              "register_optimizer_kind has been told, can be put together from shards");
 }
 
-std::optional<OptimizerFields> fields_of(const optim::Optimizer& optimizer, const at::Tensor& parameter) {
-  const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
-  if (found == optimizer.state().end()) return std::nullopt;
+OptimizerFields blank_fields(const torch::optim::Optimizer& optimizer) {
+  const OptimizerKind& kind = *optim::find_optimizer_kind(optimizer);
   OptimizerFields fields;
-  with_state_type(optimizer, [&]<class State>(std::type_identity<State>) {
-    visit_fields(TakeFields{fields}, static_cast<State&>(*found->second));
-  });
+  const auto state = kind.make_state();
+  visit_fields(
+      kind.state(*state), [&](auto&) { fields.numbers.push_back(0); },
+      [&](const at::Tensor&) { fields.tensors.emplace_back(); });
   return fields;
 }
 
-void set_fields(optim::Optimizer& optimizer, const at::Tensor& parameter, OptimizerFields fields) {
-  with_state_type(optimizer, [&]<class State>(std::type_identity<State>) {
-    auto state = std::make_unique<State>();
-    visit_fields(GiveFields{fields}, *state);
-    optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
-  });
+std::optional<OptimizerFields> fields_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+  if (found == optimizer.state().end()) return std::nullopt;
+  OptimizerFields fields;
+  visit_fields(
+      optim::find_optimizer_kind(optimizer)->state(*found->second),
+      [&](auto& number) { fields.numbers.push_back(bits_of(number)); },
+      [&](const at::Tensor& tensor) { fields.tensors.push_back(tensor); });
+  return fields;
+}
+
+void set_fields(torch::optim::Optimizer& optimizer, const at::Tensor& parameter, OptimizerFields fields) {
+  const OptimizerKind& kind = *optim::find_optimizer_kind(optimizer);
+  auto state = kind.make_state();
+  size_t number = 0;
+  size_t tensor = 0;
+  visit_fields(
+      kind.state(*state), [&](auto& to) { set_bits(to, fields.numbers.at(number++)); },
+      [&](at::Tensor& to) { to = std::move(fields.tensors.at(tensor++)); });
+  optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
 }
 
 }  // namespace cohort::fsdp

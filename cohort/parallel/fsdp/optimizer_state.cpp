@@ -77,22 +77,26 @@ int64_t bits_of(const OptimizerFields& fields) {
   return bits;
 }
 
-// Two numbers for each parameter: which tensors its state has, and the step.
+// For each parameter the same number of them: which tensors its state has, and its numbers.
 std::vector<int64_t> numbers_of(const Optimizer& optimizer) {
   std::vector<int64_t> numbers;
+  const auto blank = blank_fields(optimizer);
   for (const auto& place : places_of(optimizer)) {
     const auto fields = fields_of(optimizer, place.parameter);
     numbers.push_back(fields ? bits_of(*fields) : kNoState);
-    numbers.push_back(fields ? fields->step : 0);
+    const auto own = fields ? fields->numbers : blank.numbers;
+    numbers.insert(numbers.end(), own.begin(), own.end());
   }
   return numbers;
 }
 
-std::string describe_state(const std::vector<int64_t>& numbers, size_t place) {
-  const auto bits = numbers.at(2 * place);
+// `numbers`: of one of `num_places`.
+std::string describe_state(const std::vector<int64_t>& numbers, size_t place, size_t num_places) {
+  const auto begin = place * (numbers.size() / num_places);
+  const auto bits = numbers.at(begin);
   if (bits == kNoState) return "no state";
   return c10::str("a state of ", __builtin_popcountll(static_cast<uint64_t>(bits)), " tensor(s) after step ",
-                  numbers.at(2 * place + 1));
+                  numbers.size() == num_places ? 0 : numbers.at(begin + 1));
 }
 
 // [rank], the same on every rank.
@@ -133,8 +137,8 @@ void check_states_are_equal(const std::vector<std::vector<int64_t>>& numbers,
                             const std::vector<ParameterPlace>& places) {
   for (size_t rank = 1; rank < numbers.size(); ++rank) {
     for (size_t i = 0; i < places.size(); ++i) {
-      const auto ours = describe_state(numbers[0], i);
-      const auto theirs = describe_state(numbers[rank], i);
+      const auto ours = describe_state(numbers[0], i, places.size());
+      const auto theirs = describe_state(numbers[rank], i, places.size());
       TORCH_CHECK(ours == theirs, "the ranks' optimizers differ: ", describe_place(places[i]), " has ", ours,
                   " on rank 0, but ", theirs, " on rank ", rank);
     }
@@ -218,10 +222,11 @@ ObjectList plan_of(const Optimizer& full) {
   return plan;
 }
 
-// Collective: this rank's part of rank 0's `fields`, which only rank 0 reads.
+// Collective: this rank's part of the tensors of rank 0's `fields`, which elsewhere are undefined.
 OptimizerFields scatter_fields(const OptimizerFields& fields, int64_t bits, const at::Tensor& parameter,
                                const ShardRows& rows, const Group& group) {
   OptimizerFields own;
+  own.tensors.resize(fields.tensors.size());
   for (size_t i = 0; i < own.tensors.size(); ++i) {
     if ((bits >> i & 1) == 0) continue;
     if (!rows.counts.empty()) {
@@ -239,7 +244,7 @@ OptimizerFields scatter_fields(const OptimizerFields& fields, int64_t bits, cons
 
 void get_full_optimizer_state(const std::vector<ShardedParameter>& parameters, const Optimizer& optimizer,
                               Optimizer* full) {
-  check_kind_of(optimizer);
+  check_divisible(optimizer);
   const auto places = places_of(optimizer, parameters);
   const auto group = sharding_group_of(places);
   const auto rows = rows_of_places(optimizer, places, group);
@@ -271,7 +276,7 @@ void get_full_optimizer_state(const std::vector<ShardedParameter>& parameters, c
 
 void set_full_optimizer_state(const std::vector<ShardedParameter>& parameters, Optimizer& optimizer,
                               const Optimizer* full) {
-  check_kind_of(optimizer);
+  check_divisible(optimizer);
   const auto places = places_of(optimizer, parameters);
   const auto group = sharding_group_of(places);
   const auto rows = rows_of_places(optimizer, places, group);
@@ -287,13 +292,13 @@ void set_full_optimizer_state(const std::vector<ShardedParameter>& parameters, O
     auto& members = optimizer.param_groups()[i];
     members.set_options(options_of_bytes(members.options(), comm::bytes_of(plan[i + 1])));
   }
+  const auto blank = blank_fields(optimizer);
   for (size_t i = 0; i < places.size(); ++i) {
-    const auto bits = numbers.at(2 * i);
-    if (bits == kNoState) continue;
-    OptimizerFields fields;
-    if (is_first) fields = *fields_of(*full, full_places[i].parameter);
-    auto own = scatter_fields(fields, bits, places[i].parameter, rows[i], group);
-    own.step = numbers.at(2 * i + 1);
+    const auto own_numbers = at::ArrayRef<int64_t>(numbers).slice(i * (1 + blank.numbers.size()));
+    if (own_numbers.front() == kNoState) continue;
+    const auto fields = is_first ? *fields_of(*full, full_places[i].parameter) : blank;
+    auto own = scatter_fields(fields, own_numbers.front(), places[i].parameter, rows[i], group);
+    own.numbers = own_numbers.slice(1, blank.numbers.size()).vec();
     set_fields(optimizer, places[i].parameter, std::move(own));
   }
 }

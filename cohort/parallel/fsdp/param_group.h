@@ -42,6 +42,15 @@ class ParamGroup {
   virtual ~ParamGroup() = default;
 
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
+  /// `mesh`: of one dimension, or of two, of which the first one's ranks are replicas.
+  void note_mesh(const DeviceMesh& mesh) {
+    for (auto& parameter : parameters_) {
+      Placements placements;
+      if (mesh.ndim() == 2) placements.emplace_back(Replicate());
+      placements.emplace_back(Shard(parameter.dim));
+      parameter.spec.emplace(mesh, placements, parameter.full.sizes().vec(), parameter.shard.scalar_type());
+    }
+  }
   GroupSettings& settings() { return settings_; }
   const GroupSettings& settings() const { return settings_; }
   /// Of those whose parameters it has.

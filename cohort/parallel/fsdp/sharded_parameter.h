@@ -9,7 +9,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+
+#include "cohort/mesh/shard_spec.h"
 
 namespace cohort::fsdp {
 
@@ -24,6 +27,9 @@ struct ShardedParameter {
   at::Tensor shard;
   int64_t offset = 0;  ///< of the shard's first element in the flattened `full`; 0 where `dim` is not
   int64_t dim = 0;     ///< along which it is sharded
+  /// `shard` as a part of a tensor on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks.
+  /// Set by Sharding's constructor.
+  std::optional<ShardSpec> spec = {};
 };
 
 /// A write to whole parameters, in their module's dtype and shape.

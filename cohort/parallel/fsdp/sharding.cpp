@@ -183,6 +183,8 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   agree(facts, refusal, groups);
   context_ = std::make_shared<CommContext>(device_);
   group_ = make_group(kept, context_, groups, options);
+  const auto type = c10::DeviceTypeName(device_.type(), /*lower_case=*/true);
+  group_->note_mesh(groups.mesh ? *groups.mesh : DeviceMesh::from_group(process_group_, type));
   group_->modules_to_run() = ModulesToRun(std::max<size_t>(modules_.size(), 1));
   comm::gradients_are_exchanged();
   if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/optim/rmsprop.h>
 
-#include "cohort/checkpoint/optimizer_state.h"
+#include "cohort/checkpoint/state/optimizer_state.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
@@ -297,8 +297,10 @@ TEST(FullyShardOptimizerState, Messages) {
                   "none of the optimizer's parameters is a shard; build it on model->parameters() of what fully_shard "
                   "has returned");
     torch::optim::LBFGS lbfgs(own);
-    REQUIRE_EQUAL(get(lbfgs, nullptr),
-                  "only the state of SGD, Adam, AdamW, Adagrad and RMSprop can be put together from shards");
+    REQUIRE_EQUAL(
+        get(lbfgs, nullptr),
+        "only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that register_optimizer_kind has "
+        "been told, can be put together from shards");
     torch::optim::AdamW shorter(rank == 0 ? own : Parameters{own[0]});
     REQUIRE_EQUAL(get(shorter, nullptr),
                   "the ranks' optimizers differ: their groups have 6 parameters on rank 0, but 1 on rank 1");

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "cohort/checkpoint/optimizer_state.h"
+#include "cohort/checkpoint/state/optimizer_state.h"
 #include "tests/parallel/zero/training.h"
 #include "tests/support/rank_threads.h"
 

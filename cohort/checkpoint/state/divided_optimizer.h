@@ -1,0 +1,47 @@
+/// An optimizer as this rank has it: all of it, or, of a ZeroRedundancyOptimizer, the state of the parameters that are its own.
+#pragma once
+
+#include <torch/optim/optimizer.h>
+
+#include <unordered_set>
+
+#include "cohort/checkpoint/state/optimizer_values.h"
+#include "cohort/parallel/zero/zero_redundancy_optimizer.h"
+
+namespace cohort::checkpoint::detail {
+
+class DividedOptimizer {
+ public:
+  /// Throws c10::NotImplementedError for a kind that is not known.
+  explicit DividedOptimizer(torch::optim::Optimizer& optimizer)
+      : zero_(dynamic_cast<ZeroRedundancyOptimizer*>(&optimizer)),
+        shown_(optimizer),
+        local_(zero_ ? zero_->optim() : optimizer),
+        kind_(kind_of(local_)) {
+    for (const auto& group : local_.param_groups()) {
+      for (const auto& parameter : group.params()) own_.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+
+  /// Whose groups and options the program sees.
+  torch::optim::Optimizer& shown() const { return shown_; }
+  /// Whose state this rank has.
+  torch::optim::Optimizer& local() const { return local_; }
+  const optim::OptimizerKind& kind() const { return kind_; }
+  bool is_divided() const { return zero_ != nullptr; }
+  bool owns(const at::Tensor& parameter) const { return own_.contains(parameter.unsafeGetTensorImpl()); }
+  /// Null: none.
+  torch::optim::OptimizerParamState* state_of(const at::Tensor& parameter) const {
+    const auto found = local_.state().find(parameter.unsafeGetTensorImpl());
+    return found == local_.state().end() ? nullptr : found->second.get();
+  }
+
+ private:
+  ZeroRedundancyOptimizer* zero_;
+  torch::optim::Optimizer& shown_;
+  torch::optim::Optimizer& local_;
+  const optim::OptimizerKind& kind_;
+  std::unordered_set<const void*> own_;
+};
+
+}  // namespace cohort::checkpoint::detail

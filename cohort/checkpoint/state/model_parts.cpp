@@ -1,0 +1,218 @@
+#include "cohort/checkpoint/state/model_parts.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "cohort/checkpoint/state/optimizer_values.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/mesh/shard.h"
+#include "cohort/mesh/sharded_tensor.h"
+#include "cohort/parallel/fsdp/full_tensor.h"
+
+namespace cohort::checkpoint::detail {
+namespace {
+
+using Value = c10::IValue;
+
+// The order of ranks in the group decided who has which rows, the mesh's coordinates tell it: they must agree.
+void check_place(const fsdp::ShardedParameter& parameter) {
+  const auto part = parameter.spec->local_part();
+  const auto& sizes = parameter.full.sizes();
+  bool is_same = parameter.shard.sizes() == at::IntArrayRef(part.shape);
+  if (parameter.dim == 0 && parameter.shard.numel() > 0 && is_same) {
+    const auto row = std::accumulate(sizes.begin() + 1, sizes.end(), int64_t{1}, std::multiplies<>());
+    is_same = part.offset[0] * row == parameter.offset;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(is_same, "[cohort] the mesh of parameter \"", parameter.name,
+                              "\" has its ranks in another order than their group, so its parts cannot be told apart\n"
+                              "  hint: give fully_shard a mesh whose ranks ascend");
+}
+
+// What others must know to receive it: (key, sizes, dtype) of a tensor, (key, value) of a plain value.
+Value header_of(const std::string& key, const StateValue& value) {
+  if (!value.is_tensor()) return c10::ivalue::Tuple::create({Value(key), value.value});
+  return c10::ivalue::Tuple::create(
+      {Value(key), Value(value.tensor.sizes().vec()), Value(static_cast<int64_t>(value.tensor.scalar_type()))});
+}
+
+struct Header {
+  explicit Header(const Value& value) {
+    const auto& elements = value.toTupleRef().elements();
+    key = elements[0].toStringRef();
+    is_tensor = elements.size() == 3;
+    if (!is_tensor) {
+      plain = elements[1];
+      return;
+    }
+    for (const Value& size : elements[1].toListRef()) sizes.push_back(size.toInt());
+    dtype = static_cast<c10::ScalarType>(elements[2].toInt());
+  }
+
+  std::string key;
+  bool is_tensor = false;
+  Value plain;
+  std::vector<int64_t> sizes;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+};
+
+// Rank `source`'s tensor, on every rank.
+at::Tensor sent(const at::Tensor& own, const Header& header, c10::Device device, int source, const Group& group) {
+  const bool is_source = group->getRank() == source;
+  const auto options = at::TensorOptions(header.dtype).device(device);
+  const auto tensor = is_source ? own.detach().to(device).contiguous() : at::empty(header.sizes, options);
+  if (tensor.numel() > 0) broadcast(tensor, group_rank(source), {.group = group});
+  return tensor;
+}
+
+// Where ranks have different keys: all get all of them, in the order of ranks.
+ShardedStateDict united(const ShardedStateDict& state, c10::Device device, const Group& group) {
+  std::vector<Value> own;
+  for (const auto& item : state) own.push_back(header_of(item.key(), item.value()));
+  ObjectList all(static_cast<size_t>(group->getSize()));
+  all_gather_object(all, c10::ivalue::Tuple::create(std::move(own)), {.group = group});
+  std::unordered_map<std::string, size_t> num_holders;
+  for (const Value& of_rank : all) {
+    for (const Value& entry : of_rank.toTupleRef().elements()) ++num_holders[Header(entry).key];
+  }
+  ShardedStateDict result;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    for (const Value& entry : all[rank].toTupleRef().elements()) {
+      const Header header(entry);
+      if (result.contains(header.key)) continue;
+      const auto* const value = state.find(header.key);
+      const bool is_everywhere = num_holders[header.key] == all.size();
+      if (!header.is_tensor || is_everywhere) {
+        result.insert(header.key, value ? *value : StateValue(header.plain));
+      } else {
+        const auto tensor = value ? value->tensor : at::Tensor();
+        result.insert(header.key, StateValue(sent(tensor, header, device, static_cast<int>(rank), group)));
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+ModelParts::ModelParts(const torch::nn::Module& model) {
+  std::unordered_map<const void*, fsdp::ShardedParameter> sharded;
+  for (auto& parameter : fsdp::sharded_parameters(model)) {
+    check_place(parameter);
+    sharded.emplace(parameter.full.unsafeGetTensorImpl(), std::move(parameter));
+  }
+  for (const auto& [name, tensor, is_parameter] : tensors_of(model)) {
+    HeldTensor held{name, tensor, std::nullopt, tensor.sizes().vec(), is_parameter};
+    const auto found = sharded.find(tensor.unsafeGetTensorImpl());
+    if (found != sharded.end()) {
+      held.tensor = found->second.shard;
+      held.spec = found->second.spec;
+    }
+    if (is_parameter) places_.emplace(held.tensor.unsafeGetTensorImpl(), tensors_.size());
+    names_.insert(name);
+    tensors_.push_back(std::move(held));
+  }
+}
+
+const HeldTensor* ModelParts::find(const at::Tensor& parameter) const {
+  const auto found = places_.find(parameter.unsafeGetTensorImpl());
+  return found == places_.end() ? nullptr : &tensors_[found->second];
+}
+
+const HeldTensor& ModelParts::at(const at::Tensor& parameter, size_t group, size_t place) const {
+  const auto* const held = find(parameter);
+  TORCH_CHECK_VALUE(held, "[cohort] parameter ", place, " of the optimizer's group ", group,
+                    " is none of the model's\n  hint: pass the model that the optimizer was constructed with; with "
+                    "fully_shard both come from the wrapper, which has the parameters in shards");
+  return *held;
+}
+
+at::Tensor part_of(const at::Tensor& whole, const ShardSpec& spec) {
+  auto part = whole;
+  const auto ranges = spec.held_ranges();
+  if (ranges.empty()) return whole.new_empty({0});
+  for (int64_t dim = 0; dim < whole.dim(); ++dim) {
+    if (ranges[dim].size() == 1 && ranges[dim][0].size() == whole.size(dim)) continue;
+    part = ranges[dim].empty() ? part.narrow(dim, 0, 0) : take_ranges(part, dim, ranges[dim]);
+  }
+  return part;
+}
+
+StateValue localized(const std::string& key, const StateValue& value, const Wanted& wanted) {
+  if (!value.is_tensor()) return value;
+  const bool is_whole = !value.is_part() || value.tensor.sizes() == at::IntArrayRef(value.spec->shape());
+  if (is_whole) {
+    const bool is_cut = wanted.spec && value.tensor.sizes() == at::IntArrayRef(wanted.sizes);
+    return is_cut ? StateValue(part_of(value.tensor, *wanted.spec), *wanted.spec) : StateValue(value.tensor);
+  }
+  const bool is_same = wanted.spec && value.spec->shape() == wanted.spec->shape() &&
+                       value.spec->held_ranges() == wanted.spec->held_ranges();
+  const bool has_other_shape = wanted.spec && value.spec->shape() != wanted.spec->shape();
+  TORCH_CHECK_VALUE(
+      is_same || has_other_shape, "[cohort] \"", key, "\" of the state dict is a part of a tensor, ",
+      value.spec->to_string(), ", but this rank holds ",
+      wanted.spec ? "the part " + wanted.spec->to_string() : std::string("all of it"),
+      "\n  hint: load_sharded() fills a state dict of this model from parts of any mesh; whole tensors fit "
+      "every mesh");
+  return value;
+}
+
+Group group_of(const StateDictOptions& options) {
+  if (options.process_group) return options.process_group;
+  return is_initialized() ? default_group() : Group();
+}
+
+ShardedStateDict broadcast_state(const ShardedStateDict& state, const WantedValues& wanted, c10::Device device,
+                                 const Group& group) {
+  std::vector<Value> headers;
+  if (group->getRank() == 0) {
+    for (const auto& item : state) headers.push_back(header_of(item.key(), item.value()));
+  }
+  ObjectList all(static_cast<size_t>(group->getSize()));
+  all_gather_object(all, c10::ivalue::Tuple::create(std::move(headers)), {.group = group});
+  ShardedStateDict result;
+  for (const Value& entry : all.front().toTupleRef().elements()) {
+    const Header header(entry);
+    if (!header.is_tensor) {
+      result.insert(header.key, StateValue(header.plain));
+      continue;
+    }
+    const auto* const own = state.find(header.key);
+    const auto tensor = sent(own ? own->tensor : at::Tensor(), header, device, 0, group);
+    const auto found = wanted.find(header.key);
+    if (found == wanted.end()) {
+      result.insert(header.key, StateValue(tensor));
+    } else if (found->second.is_needed) {
+      auto value = localized(header.key, StateValue(tensor), found->second);
+      if (value.is_part()) value.tensor = value.tensor.clone();  // the whole one goes
+      result.insert(header.key, std::move(value));
+    }
+  }
+  return result;
+}
+
+ShardedStateDict gathered(ShardedStateDict state, const StateDictOptions& options,
+                          std::optional<c10::Device> varies_on) {
+  const auto group = options.full_state_dict ? group_of(options) : Group();
+  if (group && varies_on) state = united(state, *varies_on, group);
+  const bool keeps = !options.full_state_dict || !options.cpu_offload || !group || group->getRank() == 0;
+  ShardedStateDict result;
+  for (auto& item : state) {
+    auto& value = item.value();
+    if (value.is_part() && options.full_state_dict) {
+      value = StateValue(ShardedTensor{value.tensor.detach().contiguous(), *value.spec}.full_tensor());
+    }
+    if (!keeps) continue;
+    if (value.is_tensor() && options.cpu_offload) value.tensor = value.tensor.cpu();
+    result.insert(item.key(), std::move(value));
+  }
+  return result;
+}
+
+}  // namespace cohort::checkpoint::detail

@@ -1,0 +1,46 @@
+/// Dicts as Python has them, in c10::IValue.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/base/text.h"
+
+namespace cohort::checkpoint::detail {
+
+/// From str to anything.
+inline c10::impl::GenericDict empty_dict() {
+  return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get());
+}
+
+/// "weight" of a str, "3" of a number.
+inline std::string key_text(const c10::IValue& key) {
+  if (key.isString()) return key.toStringRef();
+  return key.isInt() ? std::to_string(key.toInt()) : "(a key that is " + key.tagKind() + ")";
+}
+
+/// Nothing: it has no such key. `dict` must be a dict.
+inline std::optional<c10::IValue> find_entry(const c10::IValue& dict, const std::string& key) {
+  for (const auto& entry : dict.toGenericDict()) {
+    if (key_text(entry.key()) == key) return c10::IValue(entry.value());
+  }
+  return std::nullopt;
+}
+
+/// None where it has no such key.
+inline c10::IValue entry_of(const c10::IValue& dict, const std::string& key) {
+  return find_entry(dict, key).value_or(c10::IValue());
+}
+
+/// `"model", "epoch"`, or "nothing".
+inline std::string keys_in_words(const c10::IValue& dict) {
+  std::vector<std::string> keys;
+  for (const auto& entry : dict.toGenericDict()) keys.push_back(key_text(entry.key()));
+  return keys.empty() ? "nothing" : base::quoted_list(keys);
+}
+
+}  // namespace cohort::checkpoint::detail

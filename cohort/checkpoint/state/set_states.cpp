@@ -1,0 +1,127 @@
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/checkpoint/state/agreement.h"
+#include "cohort/checkpoint/state/distributed_state.h"
+#include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/state_plan.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using detail::Incoming;
+using torch::nn::Module;
+
+// The ranks that wait for each other in the middle, or have parts of the same parameters.
+std::vector<Group> groups_of_setting(const Module& model, bool sets_model, const StateDictOptions& options) {
+  if (options.broadcast_from_rank0) return {detail::group_of(options)};
+  const auto shardings = detail::shardings_of(model);
+  const bool is_one_memory =
+      std::any_of(shardings.begin(), shardings.end(), [](const auto* each) { return !each->follows_passes(); });
+  if (options.full_state_dict || (sets_model && is_one_memory)) return detail::groups_of(model, /*with_replicas=*/true);
+  return {};
+}
+
+void check_options(const char* function, const StateDictOptions& options) {
+  TORCH_CHECK_VALUE(options.full_state_dict || !options.broadcast_from_rank0,
+                    "full_state_dict must be True when broadcast_from_rank0 is True.");
+  TORCH_CHECK_VALUE(!options.broadcast_from_rank0 || detail::group_of(options), "[cohort] ", function,
+                    ": broadcast_from_rank0 needs a process group\n  hint: call init_process_group() before");
+}
+
+void check_has_no_parts(const ShardedStateDict& state) {
+  for (const auto& item : state) {
+    TORCH_CHECK_VALUE(!item.value().is_part(), "[cohort] broadcast_from_rank0 needs whole tensors on rank 0, but \"",
+                      item.key(), "\" is a part there\n  hint: get it with full_state_dict");
+  }
+}
+
+ShardedStateDict localized(const Incoming& incoming) {
+  ShardedStateDict result;
+  for (const auto& item : incoming.state) {
+    const auto found = incoming.wanted.find(item.key());
+    const bool is_wanted = found != incoming.wanted.end();
+    result.insert(item.key(), is_wanted ? detail::localized(item.key(), item.value(), found->second) : item.value());
+  }
+  return result;
+}
+
+// One or both of the states. Ranks agree twice where values travel: before, and when each knows what to do with them.
+class StateSetter {
+ public:
+  StateSetter(const char* function, const Module& model, const OptimizerList* optimizers,
+              const StateDictOptions& options)
+      : function_(function), model_(model), optimizers_(optimizers), options_(options) {}
+
+  IncompatibleKeys set(const ShardedStateDict* model_state, const ShardedStateDict* optimizer_state) {
+    const detail::Agreement ranks(std::string(function_) + ": nothing was set",
+                                  groups_of_setting(model_, model_state != nullptr, options_));
+    if (options_.broadcast_from_rank0) {
+      ranks.reach([&] { prepare(model_state, optimizer_state); });
+      const auto group = detail::group_of(options_);
+      for (auto& each : incoming_) {
+        each.state = detail::broadcast_state(each.state, each.wanted, parts_->device(), group);
+      }
+      ranks.reach([&] { plan(model_state, optimizer_state); });
+    } else {
+      ranks.reach([&] {
+        prepare(model_state, optimizer_state);
+        for (auto& each : incoming_) each.state = localized(each);
+        plan(model_state, optimizer_state);
+      });
+    }
+    if (model_state) detail::commit_model(model_, model_plan_);
+    for (auto& each : optimizer_plans_) each.commit();
+    return model_plan_.keys;
+  }
+
+ private:
+  void prepare(const ShardedStateDict* model_state, const ShardedStateDict* optimizer_state) {
+    check_options(function_, options_);
+    parts_.emplace(model_);
+    if (model_state) incoming_.push_back(detail::incoming_model(*parts_, *model_state));
+    if (optimizer_state) incoming_.push_back(detail::incoming_optimizers(*parts_, *optimizers_, *optimizer_state));
+    if (!options_.broadcast_from_rank0 || detail::group_of(options_)->getRank() != 0) return;
+    for (const auto& each : incoming_) check_has_no_parts(each.state);
+  }
+
+  void plan(const ShardedStateDict* model_state, const ShardedStateDict* optimizer_state) {
+    if (model_state) model_plan_ = detail::plan_model(model_, *parts_, incoming_.front().state, options_);
+    if (optimizer_state) {
+      optimizer_plans_ = detail::plan_optimizers(*parts_, *optimizers_, incoming_.back().state, options_);
+    }
+  }
+
+  const char* function_;
+  const Module& model_;
+  const OptimizerList* optimizers_;
+  const StateDictOptions& options_;
+  std::optional<detail::ModelParts> parts_;
+  std::vector<Incoming> incoming_;  // the model's, then the optimizers'
+  detail::ModelPlan model_plan_;
+  std::vector<detail::OptimizerPlan> optimizer_plans_;
+};
+
+}  // namespace
+
+IncompatibleKeys set_model_state_dict(Module& model, const ShardedStateDict& state, const StateDictOptions& options) {
+  return StateSetter("set_model_state_dict", model, nullptr, options).set(&state, nullptr);
+}
+
+void set_optimizer_state_dict(Module& model, const OptimizerList& optimizers, const ShardedStateDict& state,
+                              const StateDictOptions& options) {
+  StateSetter("set_optimizer_state_dict", model, &optimizers, options).set(nullptr, &state);
+}
+
+IncompatibleKeys set_state_dict(Module& model, const OptimizerList& optimizers, const ModelAndOptimizerState& state,
+                                const StateDictOptions& options) {
+  return StateSetter("set_state_dict", model, &optimizers, options).set(&state.model, &state.optimizer);
+}
+
+}  // namespace cohort::checkpoint

@@ -1,0 +1,57 @@
+/// What set_state_dict will do, found out before any of it is done.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/checkpoint/state/distributed_state.h"
+#include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/optimizer_values.h"
+
+namespace cohort::checkpoint::detail {
+
+/// What this rank was given, by the names that the model has, and what it needs of it.
+struct Incoming {
+  ShardedStateDict state;
+  WantedValues wanted = {};
+};
+Incoming incoming_model(const ModelParts& parts, const ShardedStateDict& given);
+Incoming incoming_optimizers(const ModelParts& parts, const OptimizerList& optimizers, const ShardedStateDict& given);
+
+struct ModelPlan {
+  IncompatibleKeys keys;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies = {};  ///< to, from
+};
+/// `state`: the values as this rank holds them.
+ModelPlan plan_model(const torch::nn::Module& model, const ModelParts& parts, const ShardedStateDict& state,
+                     const StateDictOptions& options);
+void commit_model(const torch::nn::Module& model, const ModelPlan& plan);
+
+struct OptimizerPlan {
+  torch::optim::Optimizer* shown;  ///< whose options the program sees
+  torch::optim::Optimizer* local;  ///< whose state this rank has
+  LoadedOptimizer loaded = {};
+
+  void commit();
+};
+std::vector<OptimizerPlan> plan_optimizers(const ModelParts& parts, const OptimizerList& optimizers,
+                                           const ShardedStateDict& state, const StateDictOptions& options);
+
+/// A list of tensors has an entry for each: "state.weight.old_dirs.0"; an empty list none.
+void insert_value(ShardedStateDict& state, const std::string& key, const c10::IValue& value);
+
+/// A flat key of an optimizer's state dict: "state", "layer.weight", "exp_avg".
+struct OptimizerKey {
+  std::string section;
+  std::string name;
+  std::string field;
+  std::string text() const { return section + "." + name + "." + field; }
+};
+/// Nothing: it is none of a parameter among `names`, also not without what wrappers put in.
+std::optional<OptimizerKey> split_key(const std::string& key, const Names& names);
+
+}  // namespace cohort::checkpoint::detail
