@@ -1,0 +1,255 @@
+#include "cohort/checkpoint/checkpointer/checkpointer.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "cohort/base/log.h"
+#include "cohort/checkpoint/checkpointer/default_format.h"
+#include "cohort/checkpoint/checkpointer/rank_talk.h"
+#include "cohort/checkpoint/checkpointer/save_round.h"
+#include "cohort/checkpoint/checkpointer/stop_signals.h"
+#include "cohort/checkpoint/sharded/snapshot.h"
+#include "cohort/comm/watch/throw_failure.h"
+#include "cohort/files/checkpoints/checkpoint_draft.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using SaveClock = std::chrono::steady_clock;
+
+[[noreturn]] void refuse_options(const char* text) {
+  C10_THROW_ERROR(ValueError, c10::str("[cohort] Checkpointer: ", text));
+}
+
+CheckpointerOptions completed(CheckpointerOptions options) {
+  if (options.every_steps < 0 || options.every.count() < 0 || options.snapshot_every_steps < 0 ||
+      options.keep_last < 0 || options.keep_every < 0 || options.keep_best < 0) {
+    refuse_options("a number among its options is negative");
+  }
+  if (options.keep_last == 0 && (options.keep_every > 0 || options.keep_best > 0)) {
+    refuse_options(
+        "keep_every and keep_best say what is kept besides the last ones, but keep_last = 0 keeps all\n"
+        "  hint: keep_last = 1 is the least");
+  }
+  if (!options.format.write && !options.format.read) options.format = default_format();
+  if (!options.format.write || !options.format.read)
+    refuse_options("its format has no function to write, or none to read");
+  return options;
+}
+
+// Warnings have a mark of their own.
+std::string without_mark(const std::string& text) {
+  constexpr std::string_view kMark = "[cohort] ";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
+}  // namespace
+
+class Checkpointer::State {
+ public:
+  State(std::string folder, CheckpointerOptions options)
+      : folder_(std::move(folder)),
+        options_(completed(std::move(options))),
+        front_("checkpoints: agreement"),
+        back_("checkpoints: saves"),
+        signals_(options_.stop_signals) {
+    if (front_.rank() != 0) return;
+    for (const auto& name : files::remove_leftovers(folder_)) {
+      base::log_info(
+          fmt::format("Checkpointer: removed \"{}/{}\", which a run has left that was killed", folder_, name));
+    }
+  }
+
+  ~State() {
+    finish();
+    if (is_unheard_ && front_.rank() == 0) base::log_warning(without_mark(last_error_));
+  }
+
+  bool save(int64_t step, const ShardedStateDict& state, const SaveInfo& info, WhenBusy when_busy) {
+    if (step < 0)
+      C10_THROW_ERROR(ValueError, c10::str("[cohort] Checkpointer: a step is not negative, but got ", step));
+    if (when_busy == WhenBusy::kRefuse && front_.from_first(is_saving_ ? "busy" : "") == "busy") return false;
+    wait();
+    copy_.take(state);
+    begin(step, info);
+    if (!options_.asynchronous) wait();
+    return true;
+  }
+
+  bool maybe_save(int64_t step, const std::function<ShardedStateDict()>& state, const SaveInfo& info) {
+    const bool is_stop = hear_ranks(step);
+    const bool is_due = is_stop || is_time_ || (options_.every_steps > 0 && step % options_.every_steps == 0);
+    const bool keeps_copy = options_.snapshot_every_steps > 0 && step % options_.snapshot_every_steps == 0;
+    if (!is_due && !keeps_copy) return false;
+    const ShardedStateDict current = state();
+    if (keeps_copy) {
+      snapshot_step_ = -1;  // while the copy is not whole
+      snapshot_.take(current);
+      snapshot_step_ = step;
+    }
+    // The last one of a run is never refused.
+    return is_due && save(step, current, info, is_stop ? WhenBusy::kWait : options_.when_busy);
+  }
+
+  void wait() {
+    finish();
+    if (!is_unheard_) return;
+    is_unheard_ = false;
+    TORCH_CHECK(false, last_error_);
+  }
+
+  void save_after_exception() {
+    back_.set_timeout(options_.exception_timeout);
+    finish();
+    const auto steps = back_.largest({snapshot_step_, -snapshot_step_});
+    if (steps[0] < 0) return;
+    TORCH_CHECK(steps[0] == -steps[1], "ranks have copies of different steps");
+    if (saved_step_ == snapshot_step_) return;
+    const auto error = save_together(back_, options_.format, request(snapshot_step_, snapshot_.state(), {}));
+    TORCH_CHECK(error.empty(), without_mark(error));
+    if (back_.rank() == 0)
+      base::log_warning(fmt::format("Checkpointer: saved step {} after an exception", snapshot_step_));
+  }
+
+  std::optional<SavedCheckpoint> find(std::optional<int64_t> step = {}) {
+    finish();
+    return find_together(front_, folder_, check(), step);
+  }
+  void read(ShardedStateDict& state, const SavedCheckpoint& saved) {
+    options_.format.read(state, saved.folder, front_.group());
+  }
+
+  const std::string& folder() const { return folder_; }
+  const CheckpointerOptions& options() const { return options_; }
+  const std::string& last_error() const { return last_error_; }
+  bool stop_requested() const { return stops_; }
+
+ private:
+  files::CheckpointCheck check() const {
+    return options_.verify_checksums ? files::CheckpointCheck::kChecksums : files::CheckpointCheck::kSizes;
+  }
+
+  SaveRequest request(int64_t step, const ShardedStateDict& state, const SaveInfo& info) const {
+    return {.root = folder_,
+            .step = step,
+            .state = &state,
+            .info = info,
+            .rules = {.keep_last = options_.keep_last,
+                      .keep_every = options_.keep_every,
+                      .keep_best = options_.keep_best,
+                      .highest_is_best = options_.highest_is_best}};
+  }
+
+  void begin(int64_t step, const SaveInfo& info) {
+    last_save_ = SaveClock::now();
+    saving_step_ = step;
+    is_saving_ = true;
+    thread_ = std::thread([this, request = request(step, copy_.state(), info)] {
+      outcome_ = save_together(back_, options_.format, request);
+      if (!outcome_.empty() && options_.on_error == OnSaveError::kContinue && back_.rank() == 0) {
+        base::log_warning(without_mark(outcome_));
+      }
+      is_saving_ = false;
+    });
+  }
+
+  // Afterwards no save goes on, and the outcome of the newest is known.
+  void finish() {
+    if (!thread_.joinable()) return;
+    thread_.join();
+    last_error_ = std::exchange(outcome_, {});
+    is_unheard_ = !last_error_.empty() && options_.on_error == OnSaveError::kThrow;
+    if (last_error_.empty()) saved_step_ = saving_step_;
+  }
+
+  // Sets is_time_, and stops_; true if a stop is asked for the first time. One small exchange, where it can matter at all.
+  bool hear_ranks(int64_t step) {
+    const bool is_time =
+        front_.rank() == 0 && options_.every.count() > 0 && SaveClock::now() - last_save_ >= options_.every;
+    std::vector<int64_t> heard{is_time, signals_.seen(), step, -step};
+    if (options_.every.count() > 0 || !options_.stop_signals.empty()) heard = front_.largest(heard);
+    TORCH_CHECK(heard[2] == -heard[3], "[cohort] Checkpointer: maybe_save() was called with step ", -heard[3],
+                " on one rank and with step ", heard[2],
+                " on another\n  hint: all ranks call it after each step, with the same number");
+    is_time_ = heard[0] != 0;
+    return heard[1] != 0 && !std::exchange(stops_, true);
+  }
+
+  const std::string folder_;
+  const CheckpointerOptions options_;
+  /// Used by the caller's thread, and by the one that saves.
+  const RankTalk front_;
+  const RankTalk back_;
+  const StopSignals signals_;
+
+  detail::Snapshot copy_;
+  detail::Snapshot snapshot_;
+  int64_t snapshot_step_ = -1;
+  SaveClock::time_point last_save_ = SaveClock::now();
+  bool is_time_ = false;
+  bool stops_ = false;
+
+  std::thread thread_;
+  std::atomic<bool> is_saving_ = false;
+  /// Belongs to the thread until it is joined.
+  std::string outcome_;
+  int64_t saving_step_ = -1;
+  int64_t saved_step_ = -1;
+  std::string last_error_;
+  bool is_unheard_ = false;
+};
+
+Checkpointer::Checkpointer(std::string folder, CheckpointerOptions options)
+    : state_(std::make_unique<State>(std::move(folder), std::move(options))) {}
+
+Checkpointer::~Checkpointer() = default;
+
+bool Checkpointer::save(int64_t step, const ShardedStateDict& state, const SaveInfo& info) {
+  return state_->save(step, state, info, state_->options().when_busy);
+}
+
+bool Checkpointer::maybe_save(int64_t step, const std::function<ShardedStateDict()>& state, const SaveInfo& info) {
+  return state_->maybe_save(step, state, info);
+}
+
+bool Checkpointer::stop_requested() const { return state_->stop_requested(); }
+
+void Checkpointer::wait() { state_->wait(); }
+
+const std::string& Checkpointer::last_error() const { return state_->last_error(); }
+
+void Checkpointer::run(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (...) {
+    try {
+      state_->save_after_exception();
+    } catch (const std::exception& error) {
+      base::log_warning("Checkpointer: nothing was saved after an exception: " + without_mark(comm::text_of(error)));
+    }
+    throw;
+  }
+}
+
+std::optional<SavedCheckpoint> Checkpointer::latest() { return state_->find(); }
+
+std::optional<int64_t> Checkpointer::load_latest(ShardedStateDict& state) {
+  const auto saved = state_->find();
+  if (!saved) return std::nullopt;
+  state_->read(state, *saved);
+  return saved->step;
+}
+
+SavedCheckpoint Checkpointer::load(int64_t step, ShardedStateDict& state) {
+  auto saved = state_->find(step);
+  TORCH_CHECK(saved.has_value(), "[cohort] Checkpointer: \"", state_->folder(), "\" holds no whole checkpoint of step ",
+              step, "\n  hint: latest() gives the newest one; `cohort ckpt ls ", state_->folder(), "` lists all");
+  state_->read(state, *saved);
+  return std::move(*saved);
+}
+
+}  // namespace cohort::checkpoint

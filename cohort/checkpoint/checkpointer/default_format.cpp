@@ -1,0 +1,37 @@
+#include "cohort/checkpoint/checkpointer/default_format.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cohort/checkpoint/sharded/sharded_checkpoint.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+// Each rank describes a part of the files to the manifest, whoever wrote them: they are complete, and on disk.
+std::vector<std::string> own_share(const std::string& folder, const Group& group) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> share;
+  const size_t first = group ? get_rank(group) : 0, step = group ? get_world_size(group) : 1;
+  for (size_t i = first; i < names.size(); i += step) share.push_back(names[i]);
+  return share;
+}
+
+}  // namespace
+
+CheckpointFormat default_format() {
+  CheckpointFormat format;
+  format.write = [](const ShardedStateDict& state, const std::string& folder, const Group& group) {
+    save_sharded(state, folder, {.group = group, .no_dist = group == nullptr});
+    return own_share(folder, group);
+  };
+  format.read = [](ShardedStateDict& state, const std::string& folder, const Group& group) {
+    load_sharded(state, folder, {.group = group, .no_dist = group == nullptr});
+  };
+  return format;
+}
+
+}  // namespace cohort::checkpoint

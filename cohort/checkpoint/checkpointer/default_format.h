@@ -1,0 +1,10 @@
+/// How a Checkpointer writes where nothing else is said: save_sharded and load_sharded.
+#pragma once
+
+#include "cohort/checkpoint/checkpointer/checkpointer.h"
+
+namespace cohort::checkpoint {
+
+CheckpointFormat default_format();
+
+}  // namespace cohort::checkpoint

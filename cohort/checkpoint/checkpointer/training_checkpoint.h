@@ -1,0 +1,57 @@
+/// Whole training runs in one file: weights, optimizer, position and random numbers, so that a run that is stopped and
+/// resumed ends with the same bits as one that was not.
+///
+///     if (rank == 0) save_checkpoint("run.safetensors", *model, &optimizer, {.step = step, .epoch = epoch});
+///     ...
+///     TrainingProgress progress = load_checkpoint("run.safetensors", *model, &optimizer);
+///
+/// The file is a safetensors file with the keys `model.<name>`, `optimizer.<key>`, `rng.cpu` and `extra.<name>`; the
+/// position stands in its metadata.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cohort/checkpoint/file/safetensors.h"
+#include "cohort/checkpoint/state/named_tensors.h"
+#include "cohort/checkpoint/state/rng_state.h"
+#include "cohort/checkpoint/state/state_dict.h"
+#include "cohort/export.h"
+
+namespace torch::optim {
+class Optimizer;
+}  // namespace torch::optim
+
+namespace cohort::checkpoint {
+
+struct TrainingProgress {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  /// Batches of this epoch that are done: DataLoader::start(batch) goes on there.
+  int64_t batch = 0;
+  /// Anything else worth keeping, such as other ranks' random-number states.
+  StateDict extra = StateDict();
+  FileMetadata metadata = {};
+};
+
+enum class RestoreRng { kYes, kNo };
+
+/// Writes the file as save_file does. `optimizer` may be null. Tied weights are written in full under each name.
+COHORT_API void save_checkpoint(const std::string& path, const torch::nn::Module& module,
+                                const torch::optim::Optimizer* optimizer, const TrainingProgress& progress = {});
+
+/// Restores weights, optimizer and, unless told otherwise, LibTorch's default CPU generator. When one rank saved and
+/// several load, all get that rank's random numbers; keep each rank's rng_state() in `extra` where that matters.
+/// Throws c10::Error, naming the file, when it is damaged, holds no optimizer state where `optimizer` is given, or does not fit
+/// the model or the optimizer.
+COHORT_API TrainingProgress load_checkpoint(const std::string& path, torch::nn::Module& module,
+                                            torch::optim::Optimizer* optimizer,
+                                            RestoreRng restore_rng = RestoreRng::kYes);
+
+/// Writes a module's state for Python's safetensors.torch.load_model, and reads what its save_model wrote: of tied
+/// weights one is stored, the metadata names the others.
+COHORT_API void save_model(const torch::nn::Module& module, const std::string& path, FileMetadata metadata = {});
+COHORT_API IncompatibleKeys load_model(torch::nn::Module& module, const std::string& path,
+                                       LoadStateDictOptions options = {});
+
+}  // namespace cohort::checkpoint

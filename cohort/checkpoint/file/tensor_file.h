@@ -1,0 +1,17 @@
+/// The files behind safetensors.h and training_checkpoint.h. `function`: the one that the user has called, which errors name.
+#pragma once
+
+#include <string>
+
+#include "cohort/checkpoint/file/safetensors.h"
+#include "cohort/files/tensors/safetensors_header.h"
+
+namespace cohort::checkpoint::detail {
+
+void write_file(const char* function, const StateDict& tensors, const std::string& path, const FileMetadata& metadata,
+                const SaveOptions& options);
+StateDict read_tensors(const char* function, const std::string& path, c10::Device device = c10::kCPU,
+                       bool mmap = false);
+files::SafetensorsHeader read_header(const char* function, const std::string& path);
+
+}  // namespace cohort::checkpoint::detail

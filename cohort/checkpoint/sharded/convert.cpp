@@ -1,0 +1,42 @@
+#include "cohort/checkpoint/sharded/convert.h"
+
+#include <c10/util/Exception.h>
+
+#include "cohort/files/tensors/dcp_folder.h"
+#include "cohort/files/tensors/pt_checkpoint.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using files::StoredCheckpoint;
+
+void write_or_throw(const char* function, const std::string& from, const std::string& to,
+                    const base::Result<StoredCheckpoint>& checkpoint,
+                    base::Result<void> (*write)(const StoredCheckpoint&, const std::string&)) {
+  TORCH_CHECK(checkpoint.ok(), "[cohort] ", function, ": cannot read \"", from,
+              "\"\n  caused by: ", checkpoint.error().describe());
+  const base::Result<void> done = write(*checkpoint, to);
+  TORCH_CHECK(done.ok(), "[cohort] ", function, ": cannot write \"", to, "\"\n  caused by: ", done.error().describe());
+}
+
+}  // namespace
+
+void consolidate(const std::string& path, const std::string& file) {
+  write_or_throw("consolidate", path, file, files::open_stored_checkpoint(path), files::consolidate);
+}
+
+void save_as_dcp(const std::string& path, const std::string& folder) {
+  write_or_throw("save_as_dcp", path, folder, files::open_stored_checkpoint(path), files::write_dcp_folder);
+}
+
+void dcp_to_torch_save(const std::string& dcp_checkpoint_dir, const std::string& torch_save_path) {
+  write_or_throw("dcp_to_torch_save", dcp_checkpoint_dir, torch_save_path, files::open_dcp_folder(dcp_checkpoint_dir),
+                 files::consolidate_pt);
+}
+
+void torch_save_to_dcp(const std::string& torch_save_path, const std::string& dcp_checkpoint_dir) {
+  write_or_throw("torch_save_to_dcp", torch_save_path, dcp_checkpoint_dir, files::open_pt_checkpoint(torch_save_path),
+                 files::write_dcp_folder);
+}
+
+}  // namespace cohort::checkpoint

@@ -1,0 +1,156 @@
+#include <ATen/ops/empty.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cohort/base/text.h"
+#include "cohort/checkpoint/file/scalar_type.h"
+#include "cohort/checkpoint/sharded/exchange.h"
+#include "cohort/checkpoint/sharded/local_part.h"
+#include "cohort/checkpoint/sharded/plain_value.h"
+#include "cohort/checkpoint/sharded/sharded_checkpoint.h"
+#include "cohort/files/tensors/stored_checkpoint.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using detail::attempt;
+using detail::StepResult;
+
+std::string shape_in_words(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t length : shape) text += (text.empty() ? "" : ", ") + std::to_string(length);
+  return "torch.Size([" + text + "])";
+}
+
+class LoadSession {
+ public:
+  LoadSession(ShardedStateDict& state, std::string path, const ShardedLoadOptions& options)
+      : state_(state), path_(std::move(path)), options_(options) {}
+
+  // Opens the checkpoint and compares it with the state, which it does not change. Returns the state's keys.
+  std::string check() {
+    checkpoint_ = detail::value_or_throw(files::open_stored_checkpoint(path_));
+    nlohmann::json keys = nlohmann::json::array();
+    for (const auto& item : state_) {
+      keys.push_back(item.key());
+      check_key(item.key(), item.value());
+    }
+    return keys.dump();
+  }
+
+  // `keys`: of all ranks.
+  void check_unexpected(const std::set<std::string>& keys) const {
+    std::vector<std::string> unexpected;
+    for (const auto& [name, tensor] : checkpoint_.tensors) {
+      if (!keys.contains(name)) unexpected.push_back(name);
+    }
+    for (const auto& [name, value] : checkpoint_.values) {
+      if (!keys.contains(name)) unexpected.push_back(name);
+    }
+    TORCH_CHECK(unexpected.empty(), "Unexpected key(s) in checkpoint state_dict: ", base::quoted_list(unexpected),
+                ".\n  hint: no rank's state has them; without strict they are left out");
+  }
+
+  std::string fill() {
+    const c10::AutoGradMode without_gradients(false);
+    files::CheckpointReader reader(checkpoint_);
+    for (auto& item : state_) {
+      const auto value = checkpoint_.values.find(item.key());
+      if (value != checkpoint_.values.end()) {
+        item.value().value = detail::to_ivalue(item.key(), value->second);
+      } else if (checkpoint_.tensors.contains(item.key())) {
+        fill_tensor(item.key(), item.value(), reader);
+      }
+    }
+    report_.bytes_read = reader.bytes_read();
+    return "";
+  }
+
+  LoadReport& report() { return report_; }
+
+ private:
+  void check_key(const std::string& key, const StateValue& value) {
+    const auto tensor = checkpoint_.tensors.find(key);
+    const bool is_value = checkpoint_.values.contains(key);
+    const auto unreadable = checkpoint_.unreadable.find(key);
+    TORCH_CHECK_VALUE(unreadable == checkpoint_.unreadable.end(), "the value \"", key,
+                      "\" cannot be read: ", unreadable->second);
+    if (tensor == checkpoint_.tensors.end() && !is_value) {
+      report_.missing_keys.push_back(key);
+      TORCH_CHECK(options_.allow_partial_load, "Missing key in checkpoint state_dict: ", key, ".", near_key(key),
+                  "\n  hint: allow_partial_load leaves what the checkpoint does not have as it is");
+      return;
+    }
+    TORCH_CHECK_VALUE(is_value != value.is_tensor(), "\"", key, "\" is ", is_value ? "a value" : "a tensor",
+                      " in the checkpoint, but ", is_value ? "a tensor" : "a value", " in the state");
+    if (is_value) return;
+    const std::vector<int64_t> shape = detail::whole_shape(value);
+    TORCH_CHECK_VALUE(tensor->second.shape == shape, "Size mismatch between saved ",
+                      shape_in_words(tensor->second.shape), " and current: ", shape_in_words(shape), " for ", key,
+                      "\n  hint: the checkpoint is of a model with other sizes; which part a rank has does not matter");
+    detail::region_of(key, value);
+  }
+
+  std::string near_key(const std::string& key) const {
+    std::vector<std::string> known;
+    for (const auto& [name, tensor] : checkpoint_.tensors) known.push_back(name);
+    for (const auto& [name, value] : checkpoint_.values) known.push_back(name);
+    const auto near = base::closest_match(key, known);
+    return near ? "\n  hint: did you mean \"" + *near + "\"?" : "";
+  }
+
+  void fill_tensor(const std::string& key, const StateValue& value, files::CheckpointReader& reader) const {
+    const files::Region region = detail::region_of(key, value);
+    const auto dtype = scalar_type(checkpoint_.tensors.at(key).dtype);
+    const at::Tensor target = value.tensor.detach();
+    const bool in_place = detail::is_plain(target, dtype);
+    at::Tensor data = in_place ? target : at::empty(files::shape_of(region), at::TensorOptions().dtype(dtype));
+    if (files::num_elements(region) == 0) return;
+    detail::throw_if_failed(reader.read(key, region, static_cast<char*>(data.mutable_data_ptr()), options_.verify));
+    if (in_place) return value.tensor.unsafeGetTensorImpl()->bump_version();
+    // Any byte may stand in a file, but a bool in memory must be 0 or 1.
+    if (dtype == at::kBool) data = data.view(at::kByte).ne(0);
+    target.copy_(data);
+  }
+
+  ShardedStateDict& state_;
+  const std::string path_;
+  const ShardedLoadOptions& options_;
+  files::StoredCheckpoint checkpoint_;
+  LoadReport report_;
+};
+
+std::set<std::string> all_keys(const std::vector<StepResult>& checked) {
+  std::set<std::string> keys;
+  for (const StepResult& result : checked) {
+    for (const auto& key : nlohmann::json::parse(result.text)) keys.insert(key.get<std::string>());
+  }
+  return keys;
+}
+
+}  // namespace
+
+LoadReport load_sharded(ShardedStateDict& state, const std::string& path, const ShardedLoadOptions& options) {
+  const detail::RankExchange exchange(detail::RankExchange::group_of(options.group, options.no_dist));
+  const std::string what = "load_sharded: cannot load \"" + path + "\"";
+  LoadSession session(state, path, options);
+  const auto checked = exchange.all_gather(attempt([&] { return session.check(); }));
+  if (const auto failures = detail::failures_of(checked); !failures.empty()) exchange.throw_failures(what, failures);
+  // All ranks find the same, so one says it.
+  const StepResult strict = attempt([&] {
+    if (options.strict) session.check_unexpected(all_keys(checked));
+    return std::string();
+  });
+  if (strict.failed) exchange.throw_failures(what, {{0, strict.text}});
+  const auto filled = exchange.all_gather(attempt([&] { return session.fill(); }));
+  if (const auto failures = detail::failures_of(filled); !failures.empty()) exchange.throw_failures(what, failures);
+  return std::move(session.report());
+}
+
+}  // namespace cohort::checkpoint

@@ -1,0 +1,71 @@
+#include "cohort/checkpoint/sharded/local_part.h"
+
+#include <c10/util/Exception.h>
+
+#include "cohort/checkpoint/file/scalar_type.h"
+#include "cohort/checkpoint/sharded/plain_value.h"
+
+namespace cohort::checkpoint::detail {
+namespace {
+
+void check_stored(const std::string& key, const at::Tensor& tensor) {
+  const char* problem = tensor.layout() != at::kStrided ? "is sparse; call to_dense() first"
+                        : tensor.is_meta()              ? "is on the meta device and has no data"
+                                                        : nullptr;
+  TORCH_CHECK_VALUE(problem == nullptr, "tensor \"", key, "\" ", problem);
+  const auto dtype = file_dtype(tensor.scalar_type());
+  TORCH_CHECK_VALUE(dtype && !files::info_of(*dtype).safetensors_name.empty(), "tensor \"", key, "\" is ",
+                    tensor.scalar_type(), ", which the safetensors format does not know");
+}
+
+files::SaveItem describe(const std::string& key, const StateValue& value) {
+  if (!value.is_tensor()) return {.key = key, .is_tensor = false, .value = to_json(key, value.value)};
+  check_stored(key, value.tensor);
+  return {.key = key,
+          .dtype = file_dtype(value.tensor.scalar_type()).value(),
+          .shape = whole_shape(value),
+          .region = region_of(key, value)};
+}
+
+}  // namespace
+
+std::vector<int64_t> whole_shape(const StateValue& value) {
+  return value.spec ? value.spec->shape() : value.tensor.sizes().vec();
+}
+
+files::Region region_of(const std::string& key, const StateValue& value) {
+  if (!value.spec) return files::whole_region(value.tensor.sizes().vec());
+  const ShardSpec& spec = *value.spec;
+  TORCH_CHECK_VALUE(!spec.is_partial(), "tensor \"", key, "\" is ", spec.to_string(),
+                    ", a sum that is not complete; redistribute it first");
+  const std::vector<IndexRanges> held = spec.held_ranges();
+  files::Region region(spec.shape().size());
+  if (held.empty() && !region.empty()) return region;
+  for (size_t dim = 0; dim < held.size(); ++dim) {
+    for (const IndexRange& range : held[dim]) region[dim].push_back({range.begin, range.end});
+  }
+  const bool is_empty = files::num_elements(region) == 0;
+  TORCH_CHECK_VALUE(
+      is_empty ? value.tensor.numel() == 0 : value.tensor.sizes() == at::IntArrayRef(files::shape_of(region)),
+      "tensor \"", key, "\" has shape ", value.tensor.sizes(), ", but this rank's part of ", spec.to_string(), " has ",
+      files::shape_of(region));
+  return region;
+}
+
+std::vector<files::SaveItem> describe(const ShardedStateDict& state) {
+  std::vector<files::SaveItem> items;
+  items.reserve(state.size());
+  for (const auto& item : state) items.push_back(describe(item.key(), item.value()));
+  return items;
+}
+
+at::Tensor plain_data(const at::Tensor& tensor) {
+  return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
+}
+
+bool is_plain(const at::Tensor& tensor, c10::ScalarType dtype) {
+  return tensor.is_cpu() && tensor.scalar_type() == dtype && dtype != at::kBool && tensor.is_contiguous() &&
+         !tensor.is_conj() && !tensor.is_neg();
+}
+
+}  // namespace cohort::checkpoint::detail

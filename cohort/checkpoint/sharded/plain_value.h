@@ -1,0 +1,17 @@
+/// Values that are no tensors, as the index of a checkpoint has them (files/tensors/plain_json.h).
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <string>
+
+#include "cohort/files/tensors/checked_json.h"
+
+namespace cohort::checkpoint::detail {
+
+/// Throws c10::ValueError, naming the key, for a value with a tensor in it, and for what has no plain form.
+files::Json to_json(const std::string& key, const c10::IValue& value);
+/// Throws c10::ValueError for JSON that to_json does not write.
+c10::IValue to_ivalue(const std::string& key, const files::Json& json);
+
+}  // namespace cohort::checkpoint::detail
