@@ -1,9 +1,10 @@
 /// Everything a training program needs, in one include. Narrower headers compile faster.
 #pragma once
 
-#include "cohort/checkpoint/safetensors.h"
-#include "cohort/checkpoint/state_dict.h"
-#include "cohort/checkpoint/training_checkpoint.h"
+#include "cohort/checkpoint/checkpointer/training_checkpoint.h"
+#include "cohort/checkpoint/file/safetensors.h"
+#include "cohort/checkpoint/file/torch_file.h"
+#include "cohort/checkpoint/state/state_dict.h"
 #include "cohort/comm/collectives/coalescing.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"

@@ -177,7 +177,7 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
   if (!attempt) return no_log_folder(options_.log_dir, attempt.error());
   const std::string timer_file = tools_.watchdog ? tools_.watchdog->path() : "";
   const Result<std::vector<WorkerSpec>> specs =
-      plan_workers(options_, plan_, round, {*attempt, timer_file, tools_.mark});
+      plan_workers(options_, plan_, round, {*attempt, timer_file, tools_.mark, open_vault(round)});
   if (!specs) return specs.error();
   WorkerGroup group({.shutdown_timeout = options_.shutdown_timeout,
                      .stuck_timeout = options_.stuck_timeout,
@@ -203,6 +203,17 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
   events_.phase_ended(round, plan_.rendezvous, "run_workers", Clock::now() - state_since_ - stop_time);
   if (result.stop_time) events_.phase_ended(round, plan_.rendezvous, "stop_workers", stop_time);
   return result;
+}
+
+std::string Agent::open_vault(const Round& round) {
+  if (!tools_.vault) return "";
+  if (round.nodes.size() > 1) {
+    const std::string& address = round.nodes[static_cast<size_t>(round.node_rank)].address;
+    if (Result<void> opened = tools_.vault->serve_nodes(address); !opened) {
+      base::log_warning(Error("other nodes cannot keep copies of snapshots here").caused_by(opened.error()).describe());
+    }
+  }
+  return tools_.vault->name();
 }
 
 Result<bool> Agent::start_workers(WorkerGroup& group, const std::vector<WorkerSpec>& specs) {

@@ -16,6 +16,7 @@
 #include "cohort/elastic/signals.h"
 #include "cohort/elastic/worker_group.h"
 #include "cohort/rendezvous/rendezvous.h"
+#include "cohort/vault/vault_server.h"
 
 namespace cohort::elastic {
 
@@ -29,6 +30,8 @@ struct AgentTools {
   SignalSource& signals;
   /// Null: workers' timers are not watched.
   WatchdogTimer* watchdog = nullptr;
+  /// Null: nobody holds the workers' snapshots.
+  vault::VaultServer* vault = nullptr;
 };
 
 class Agent {
@@ -61,6 +64,8 @@ class Agent {
   base::Result<std::optional<int>> run_round(const rendezvous::Round& round);
   base::Result<std::optional<int>> end_round(const rendezvous::RoundOver& over);
   base::Result<GroupResult> run_workers(const rendezvous::Round& round);
+  /// Where this round's workers find the snapshots; "": nowhere.
+  std::string open_vault(const rendezvous::Round& round);
   /// False: a signal came first, and none is left.
   base::Result<bool> start_workers(WorkerGroup& group, const std::vector<WorkerSpec>& specs);
   GroupResult supervise(WorkerGroup& group);

@@ -12,6 +12,8 @@
 #include "cohort/elastic/cpu_placement.h"
 #include "cohort/elastic/orphans.h"
 #include "cohort/elastic/worker_allocator.h"
+#include "cohort/store/token.h"
+#include "cohort/vault/vault_server.h"
 
 namespace cohort::elastic {
 
@@ -88,6 +90,16 @@ Result<std::optional<WatchdogTimer>> make_watchdog(const LaunchOptions& options)
   return std::optional<WatchdogTimer>(std::move(*watchdog));
 }
 
+/// Null, and that is said, where there can be none: jobs go on without snapshots.
+std::unique_ptr<vault::VaultServer> make_vault(const LaunchPlan& plan) {
+  const Result<std::string> token = store::find_token(plan.rendezvous.token_file);
+  if (!token) return nullptr;  // the rendezvous says so
+  Result<std::unique_ptr<vault::VaultServer>> vault = vault::VaultServer::start(*token);
+  if (vault) return std::move(*vault);
+  base::log_warning(Error("workers cannot keep snapshots in memory").caused_by(vault.error()).describe());
+  return nullptr;
+}
+
 Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder) {
   // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
   (void)::signal(SIGPIPE, SIG_IGN);
@@ -106,8 +118,15 @@ Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, cons
   Result<SignalSource> signals = SignalSource::create(heard);
   if (!signals) return signals.error();
   WatchdogTimer* const timer = *watchdog ? &**watchdog : nullptr;
-  const AgentTools tools{
-      .folder = folder, .guard = *guard, .mark = mark, .orphans = orphans, .signals = *signals, .watchdog = timer};
+  // Its thread must not hear signals either.
+  const std::unique_ptr<vault::VaultServer> vault = make_vault(plan);
+  const AgentTools tools{.folder = folder,
+                         .guard = *guard,
+                         .mark = mark,
+                         .orphans = orphans,
+                         .signals = *signals,
+                         .watchdog = timer,
+                         .vault = vault.get()};
   Result<int> code = Agent(options, plan, tools).run();
   // The job is over: a signal that comes late changes neither the exit code nor what is cleaned up.
   for (const int signal : heard) (void)::signal(signal, SIG_IGN);

@@ -1,6 +1,7 @@
 #include "cohort/elastic/worker_environment.h"
 
 #include "cohort/elastic/orphans.h"
+#include "cohort/vault/place.h"
 
 namespace cohort::elastic {
 
@@ -38,6 +39,9 @@ std::map<std::string, std::string> worker_environment(const WorkerContext& conte
   variables["TORCHELASTIC_SIGNALS_TO_HANDLE"] = context.handled_signals;
   if (!context.timer_file.empty()) variables["TORCHELASTIC_TIMER_FILE"] = context.timer_file;
   if (!context.agent_mark.empty()) variables[kAgentVariable] = context.agent_mark;
+  // One that we inherit is another launcher's.
+  variables.erase(vault::kPlaceVariable);
+  if (!context.vault.empty()) variables[vault::kPlaceVariable] = vault::place_value(context.vault, share.local_rank);
   // Clients that have not asked for it learn nothing of the agents' secret.
   variables.erase("COHORT_TOKEN");
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

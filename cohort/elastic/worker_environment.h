@@ -27,6 +27,8 @@ struct WorkerContext {
   std::string timer_file = {};
   /// COHORT_AGENT (orphans.h).
   std::string agent_mark = {};
+  /// COHORT_SNAPSHOTS (vault/place.h).
+  std::string vault = {};
 };
 
 WorkerContext context_of(const rendezvous::Round& round);

@@ -30,6 +30,7 @@ Result<std::vector<WorkerSpec>> plan_workers(const LaunchOptions& options, const
   context.virtual_local_rank = options.virtual_local_rank;
   context.timer_file = files.timer_file;
   context.agent_mark = files.mark;
+  context.vault = files.vault;
   auto inherited = base::environment();
   for (const auto& [name, value] : plan.allocator_variables) inherited[name] = value;
   const std::vector<WorkerRoutes> routes = plan_worker_routes(plan.logs, files.folder);

@@ -19,6 +19,8 @@ struct AttemptFiles {
   std::string timer_file;
   /// Not a path: what marks all that descends from this agent (orphans.h).
   std::string mark;
+  /// Not a path: the vault of their snapshots.
+  std::string vault = {};
 };
 
 /// One specification per local rank.

@@ -93,8 +93,9 @@ Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes)
   const auto size = whole_pages(num_bytes);
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) return Error(fmt::format("cannot look at shared memory: {}", errno_text(errno)));
-  if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != size ||
-      (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals) {
+  const int seals = fcntl(fd.get(), F_GET_SEALS);  // -1 of a file that cannot have seals
+  if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != size || seals < 0 ||
+      (seals & kSeals) != kSeals) {
     return Error(
         fmt::format("was given something other than shared memory of {} with a fixed size", base::format_bytes(size)));
   }

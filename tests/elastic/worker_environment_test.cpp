@@ -24,6 +24,17 @@ WorkerContext context_of_two_nodes() {
           .max_restarts = 3};
 }
 
+TEST(WorkerEnvironment, SnapshotsAreThisLaunchersAndTheLocalRankTheRealOne) {
+  WorkerContext context = context_of_two_nodes();
+  context.vault = "name";
+  context.virtual_local_rank = true;
+  const Variables inherited = {{"COHORT_SNAPSHOTS", "another:0"}};
+  const WorkerShare share{.local_rank = 2, .error_file = "", .num_threads = 0, .visible_gpus = ""};
+  EXPECT_EQ(worker_environment(context, share, inherited)["COHORT_SNAPSHOTS"], "name:2");
+  context.vault = "";
+  EXPECT_FALSE(worker_environment(context, share, inherited).contains("COHORT_SNAPSHOTS"));
+}
+
 TEST(WorkerEnvironment, IsTorchrunsContract) {
   const Variables expected = {{"RANK", "6"},
                               {"WORLD_SIZE", "8"},

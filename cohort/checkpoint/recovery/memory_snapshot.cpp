@@ -1,0 +1,240 @@
+#include "cohort/checkpoint/recovery/memory_snapshot.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cohort/base/log.h"
+#include "cohort/checkpoint/recovery/snapshot_layout.h"
+#include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/vault/keeper.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+constexpr const char* kNoLauncher =
+    "memory snapshots need `cohort run`, and this process was started without it\n  hint: start it with cohort run "
+    "--max-restarts N";
+
+/// The same on all ranks, as each makes the same objects one after the other.
+std::string next_keeper_name() {
+  static std::atomic<int> number = 0;
+  return std::to_string(number++);
+}
+
+/// Collective: the first rank's that has one, unless this one has.
+std::string problem_of_any(const std::string& own) {
+  BytesList problems(static_cast<size_t>(get_world_size()));
+  all_gather_object(problems, own);
+  for (size_t rank = 0; rank < problems.size() && own.empty(); ++rank) {
+    if (!problems[rank].empty()) return fmt::format("rank {}: {}", rank, problems[rank]);
+  }
+  return own;
+}
+
+void copy_in_place(const ShardedStateDict& own, const ShardedStateDict& kept) {
+  const at::NoGradGuard no_grad;
+  for (const auto& item : own) {
+    const StateValue* value = kept.find(item.key());
+    TORCH_CHECK(item.value().is_tensor(), "[cohort] resume: \"", item.key(),
+                "\" is not a tensor: SnapshotState::set must take it back");
+    TORCH_CHECK(value && value->tensor.defined() && value->tensor.sizes() == item.value().tensor.sizes(),
+                "[cohort] resume: the snapshot does not fit: \"", item.key(), "\" is not in it with shape ",
+                item.value().tensor.sizes());
+    item.value().tensor.detach().copy_(value->tensor);
+  }
+}
+
+/// Of those that are copied beside a forward pass.
+uint64_t sum_of_versions(const detail::SnapshotLayout& layout) {
+  uint64_t sum = 0;
+  for (const auto& piece : layout.pieces) {
+    if (piece.num_bytes >= detail::kLeastSharedBytes) sum += piece.tensor._version();
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::string Resumed::describe() const {
+  const std::string why = why_not_memory.empty() ? "" : fmt::format(" (not from memory: {})", why_not_memory);
+  switch (from) {
+    case ResumedFrom::kMemory:
+      return fmt::format("step {} from memory", step);
+    case ResumedFrom::kOtherMemory:
+      return fmt::format("step {} from the memory of node {}", step, from_node);
+    case ResumedFrom::kDisk:
+      return fmt::format("step {} from disk{}", step, why);
+    default:
+      return "from the start" + why;
+  }
+}
+
+class MemorySnapshot::Impl {
+ public:
+  Impl(SnapshotState state, MemorySnapshotOptions options) : state_(std::move(state)), options_(options) {
+    TORCH_CHECK_VALUE(options_.every >= 1, "[cohort] MemorySnapshot: every must be at least 1, got ", options_.every);
+    TORCH_CHECK_VALUE(state_.get, "[cohort] MemorySnapshot: SnapshotState::get is missing");
+  }
+  ~Impl() {
+    if (copier_.joinable()) copier_.join();
+    if (is_copying_ && versions_ == sum_of_versions(layout_)) keeper_->commit();
+  }
+
+  Resumed resume(const FromDisk& from_disk, std::optional<int64_t> step_on_disk);
+  void step(int64_t step);
+  void before_step();
+  std::optional<int64_t> complete_step() const { return keeper_ ? keeper_->complete_step() : std::nullopt; }
+  bool is_on() const { return keeper_ != nullptr; }
+
+ private:
+  void open();
+  vault::Finding look();
+  void turn_off(const std::string& why);
+  void restore(const vault::Found& found);
+  void keep(int64_t step);
+
+  const SnapshotState state_;
+  const MemorySnapshotOptions options_;
+  std::unique_ptr<vault::Keeper> keeper_;
+  bool has_resumed_ = false;
+  detail::SnapshotLayout layout_;
+  // With `overlap`, between step() and before_step().
+  std::thread copier_;
+  bool is_copying_ = false;
+  uint64_t versions_ = 0;
+};
+
+void MemorySnapshot::Impl::turn_off(const std::string& why) {
+  keeper_.reset();
+  TORCH_CHECK(!options_.required, "[cohort] memory snapshots cannot be kept: ", why);
+  base::warn_once("training goes on without memory snapshots: " + why);
+}
+
+// Collective, so that all ranks keep snapshots or none does.
+void MemorySnapshot::Impl::open() {
+  const std::string name = next_keeper_name();
+  std::string problem;
+  const base::Result<std::optional<vault::Place>> place = vault::find_place();
+  if (!place) {
+    problem = place.error().describe();
+  } else if (!*place) {
+    problem = kNoLauncher;
+  } else if (auto keeper = vault::Keeper::create(**place, name)) {
+    keeper_ = std::move(*keeper);
+  } else {
+    problem = keeper.error().describe();
+  }
+  if (problem = problem_of_any(problem); !problem.empty()) turn_off(problem);
+}
+
+// Collective: what one rank cannot fetch, none goes on from.
+vault::Finding MemorySnapshot::Impl::look() {
+  base::Result<vault::Finding> finding = keeper_->look();
+  std::string problem = problem_of_any(finding ? "" : finding.error().describe());
+  if (!problem.empty()) return {.why_not = std::move(problem)};
+  return std::move(*finding);
+}
+
+void MemorySnapshot::Impl::restore(const vault::Found& found) {
+  std::vector<detail::SnapshotShare> shares;
+  for (const vault::Found::Share& share : found.shares) shares.push_back({share.begin, share.bytes});
+  const ShardedStateDict kept = detail::read_snapshot(found.meta, found.own, shares);
+  state_.set ? state_.set(kept) : copy_in_place(state_.get(), kept);
+}
+
+Resumed MemorySnapshot::Impl::resume(const FromDisk& from_disk, std::optional<int64_t> step_on_disk) {
+  TORCH_CHECK(!has_resumed_, "[cohort] MemorySnapshot: resume() was called before");
+  open();
+  has_resumed_ = true;
+  Resumed resumed;
+  const vault::Finding finding = keeper_ ? look() : vault::Finding();
+  resumed.why_not_memory = finding.why_not;
+  const bool is_older = finding.found && step_on_disk && from_disk && finding.found->choice.step < *step_on_disk;
+  const vault::Found* found = finding.found && !is_older ? &*finding.found : nullptr;
+  if (found) {
+    restore(*found);
+    resumed.from = found->from_node < 0 ? ResumedFrom::kMemory : ResumedFrom::kOtherMemory;
+    resumed.step = found->choice.step;
+    resumed.is_exact = found->is_same_world;
+    resumed.from_node = found->from_node;
+  } else if (const auto step = from_disk ? from_disk() : std::nullopt) {
+    if (is_older) resumed.why_not_memory = fmt::format("its newest state is of step {}", finding.found->choice.step);
+    resumed.from = ResumedFrom::kDisk;
+    resumed.step = *step;
+  }
+  if (keeper_) {
+    const base::Result<void> settled = keeper_->settle(found);
+    TORCH_CHECK(settled, "[cohort] resume: ", settled.error().describe());
+  }
+  return resumed;
+}
+
+void MemorySnapshot::Impl::step(int64_t step) {
+  TORCH_CHECK(has_resumed_, "[cohort] MemorySnapshot: call resume() before the first step()");
+  before_step();
+  if (!keeper_ || step % options_.every != 0) return;
+  keep(step);
+}
+
+void MemorySnapshot::Impl::keep(int64_t step) {
+  // What the former generation's ranks have found out counts before this one is laid out.
+  base::Result<void> waited = keeper_->wait();
+  if (!waited) return turn_off(waited.error().describe());
+  if (const std::string problem = keeper_->partner_problem(); !problem.empty()) {
+    base::warn_once("snapshots of this node are kept on this node alone: " + problem);
+  }
+  const bool shares = state_.whole_tensors_are_alike && keeper_->shares();
+  layout_ = detail::plan_snapshot(state_.get(), shares, state_.is_own);
+  const base::Result<vault::Room> room = keeper_->begin({.step = step,
+                                                         .suits_other_worlds = layout_.is_whole && shares,
+                                                         .num_own_bytes = layout_.num_own_bytes,
+                                                         .shared_total = layout_.shared_total,
+                                                         .shared_layout = layout_.shared_layout},
+                                                        layout_.meta);
+  if (!room) {
+    (void)keeper_->wait();  // until the others know
+    return turn_off(room.error().describe());
+  }
+  const detail::SnapshotRoom to{room->own, room->shared, room->shared_begin};
+  if (!options_.overlap) {
+    detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kAll, /*with_threads=*/true);
+    return keeper_->commit();
+  }
+  detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kSmall, /*with_threads=*/false);
+  versions_ = sum_of_versions(layout_);
+  is_copying_ = true;
+  copier_ = std::thread([this, to] { detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kLarge, false); });
+}
+
+void MemorySnapshot::Impl::before_step() {
+  if (!is_copying_) return;
+  copier_.join();
+  is_copying_ = false;
+  const bool is_unchanged = versions_ == sum_of_versions(layout_);
+  is_unchanged ? keeper_->commit() : keeper_->abandon();
+  TORCH_CHECK(
+      is_unchanged,
+      "[cohort] MemorySnapshot: a tensor was changed while it was copied\n  hint: with .overlap, call before_step() "
+      "before optimizer->step(), and before whatever else changes what is kept");
+}
+
+MemorySnapshot::MemorySnapshot(SnapshotState state, MemorySnapshotOptions options)
+    : impl_(std::make_unique<Impl>(std::move(state), options)) {}
+MemorySnapshot::~MemorySnapshot() = default;
+
+Resumed MemorySnapshot::resume(const FromDisk& from_disk, std::optional<int64_t> step_on_disk) {
+  return impl_->resume(from_disk, step_on_disk);
+}
+void MemorySnapshot::step(int64_t step) { impl_->step(step); }
+void MemorySnapshot::before_step() { impl_->before_step(); }
+std::optional<int64_t> MemorySnapshot::complete_step() const { return impl_->complete_step(); }
+bool MemorySnapshot::is_on() const { return impl_->is_on(); }
+
+}  // namespace cohort::checkpoint

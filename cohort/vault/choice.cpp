@@ -1,0 +1,167 @@
+#include "cohort/vault/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "cohort/base/text.h"
+
+namespace cohort::vault {
+
+using base::Error;
+using base::Result;
+
+namespace {
+
+/// Ranks, in a message.
+constexpr size_t kMostNamed = 16;
+
+bool is_of(const Held& held, const Choice& choice) {
+  return held.generation.step == choice.step && held.generation.world_size == choice.world_size;
+}
+
+bool has_shared(const std::vector<Held>& all, const Choice& choice) {
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Held& held) { return is_of(held, choice) && held.generation.shared_total > 0; });
+}
+
+/// "" if all ranks can go on from it.
+std::string obstacle(const std::vector<Held>& all, const Choice& choice, int world_size) {
+  std::set<int> ranks;
+  std::set<uint64_t> layouts;
+  bool suits = true;
+  for (const Held& held : all) {
+    if (!is_of(held, choice)) continue;
+    ranks.insert(held.generation.rank);
+    layouts.insert(held.generation.shared_layout);
+    suits = suits && held.generation.suits_other_worlds != 0;
+  }
+  if (choice.world_size != world_size && !suits) {
+    return fmt::format("step {} was kept by {} ranks, each with parts of its own, and this run has {}", choice.step,
+                       choice.world_size, world_size);
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < choice.world_size; ++rank) {
+    if (!ranks.contains(rank)) missing.push_back(rank);
+  }
+  // What others have alike is enough for another number of ranks.
+  if (!missing.empty() && choice.world_size == world_size) {
+    const std::string whose =
+        missing.size() > kMostNamed ? fmt::format("{} ranks", missing.size()) : base::ranks_in_words(missing);
+    return fmt::format("of step {} the part of {} is lost", choice.step, whose);
+  }
+  if (layouts.size() > 1) {
+    return fmt::format("of step {} the ranks do not have the same in what they should have alike", choice.step);
+  }
+  if (has_shared(all, choice) && find_shared(all, choice, 0).empty()) {
+    return fmt::format("of step {} no node has all that the ranks have alike", choice.step);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<Choice> choose(const std::vector<Held>& all, int world_size, std::string* why_not) {
+  why_not->clear();
+  // The newest first; of one step, that of as many ranks as now.
+  const auto comes_first = [world_size](const std::pair<int64_t, int>& a, const std::pair<int64_t, int>& b) {
+    const auto key = [&](const auto& c) { return std::tuple(-c.first, c.second != world_size, c.second); };
+    return key(a) < key(b);
+  };
+  std::set<std::pair<int64_t, int>, decltype(comes_first)> candidates(comes_first);
+  for (const Held& held : all) candidates.insert({held.generation.step, held.generation.world_size});
+  for (const auto& [step, ranks] : candidates) {
+    const Choice choice{step, ranks};
+    const std::string why = obstacle(all, choice, world_size);
+    if (why.empty()) return choice;
+    if (why_not->empty()) *why_not = why;
+  }
+  return std::nullopt;
+}
+
+const Held* find_own(const std::vector<Held>& all, const Choice& choice, int rank, int node) {
+  const Held* best = nullptr;
+  const auto distance = [node](const Held& held) { return std::pair(held.node != node, held.is_copy); };
+  for (const Held& held : all) {
+    if (!is_of(held, choice) || held.generation.rank != rank) continue;
+    if (!best || distance(held) < distance(*best)) best = &held;
+  }
+  return best;
+}
+
+std::vector<const Held*> find_shared(const std::vector<Held>& all, const Choice& choice, int node) {
+  // By node, and by the ranks that shared the bytes there.
+  std::map<std::pair<int, int>, std::map<int, const Held*>> groups;
+  for (const Held& held : all) {
+    if (!is_of(held, choice) || held.is_copy) continue;
+    groups[{held.node, held.generation.first_rank}][held.generation.rank] = &held;
+  }
+  std::vector<const Held*> best;
+  for (const auto& [place, ranks] : groups) {
+    if (ranks.size() != static_cast<size_t>(ranks.begin()->second->generation.local_world_size)) continue;
+    if (!best.empty() && place.first != node) continue;
+    best.clear();
+    for (const auto& [rank, held] : ranks) best.push_back(held);
+  }
+  return best;
+}
+
+std::string list_in_text(const std::vector<Held>& all) {
+  std::string text;
+  for (const Held& held : all) {
+    const Generation& g = held.generation;
+    text += fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", held.id, held.size, g.step, g.world_size, g.rank,
+                        g.first_rank, g.local_world_size, g.suits_other_worlds, g.num_meta_bytes, g.num_own_bytes,
+                        g.shared_total, g.shared_begin, g.num_shared_bytes, static_cast<int64_t>(g.shared_layout));
+  }
+  return text;
+}
+
+Result<std::vector<Held>> parse_list(const std::string& text, int node) {
+  std::vector<Held> all;
+  for (const std::string& line : base::split(text, '\n')) {
+    if (line.empty()) continue;
+    const std::vector<std::string> words = base::split(line, ' ');
+    std::vector<int64_t> numbers;
+    for (size_t i = 1; i < words.size(); ++i) {
+      if (const auto number = base::parse_int(words[i])) numbers.push_back(*number);
+    }
+    const auto is_small = [](int64_t number) { return number >= 0 && number <= INT32_MAX; };
+    if (words.size() != 14 || numbers.size() != 13 || numbers[0] < 0 ||
+        !std::all_of(numbers.begin() + 2, numbers.begin() + 7, is_small)) {
+      return Error("a node's list of snapshots is not understood: " + line);
+    }
+    const auto small = [&](size_t i) { return static_cast<int32_t>(numbers[i]); };
+    const auto large = [&](size_t i) { return static_cast<uint64_t>(numbers[i]); };
+    all.push_back({.node = node,
+                   .id = words[0],
+                   .is_copy = is_copy_id(words[0]),
+                   .size = large(0),
+                   .generation = {.step = numbers[1],
+                                  .world_size = small(2),
+                                  .rank = small(3),
+                                  .first_rank = small(4),
+                                  .local_world_size = small(5),
+                                  .suits_other_worlds = small(6),
+                                  .num_meta_bytes = large(7),
+                                  .num_own_bytes = large(8),
+                                  .shared_total = large(9),
+                                  .shared_begin = large(10),
+                                  .num_shared_bytes = large(11),
+                                  .shared_layout = large(12)}});
+    const auto parts = parts_of(all.back().generation);
+    if (!parts || (all.back().is_copy ? parts->shared : parts->end) > all.back().size) {
+      return Error("a node's list of snapshots is not understood: " + line);
+    }
+  }
+  return all;
+}
+
+std::string id_of(int rank, int slot) { return fmt::format("{}/{}", rank, slot); }
+std::string copy_id(int rank, int slot) { return fmt::format("copy/{}/{}", rank, slot); }
+bool is_copy_id(const std::string& id) { return id.starts_with("copy/"); }
+
+}  // namespace cohort::vault

@@ -1,0 +1,35 @@
+/// Where this process stands in its job, for snapshots: what `cohort run` says in the environment.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cohort/base/result.h"
+
+namespace cohort::vault {
+
+/// COHORT_SNAPSHOTS=NAME:LOCAL_RANK. (LOCAL_RANK itself is 0 everywhere with --virtual-local-rank.)
+inline constexpr const char* kPlaceVariable = "COHORT_SNAPSHOTS";
+
+struct Place {
+  /// Of the launcher's vault.
+  std::string vault;
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_world_size = 1;
+  int node = 0;
+  int num_nodes = 1;
+  /// Of the round's store.
+  std::string store_host;
+  int store_port = 0;
+
+  int first_rank() const { return rank - local_rank; }
+};
+
+/// Nothing without a launcher that keeps snapshots. Error: variables contradict each other.
+base::Result<std::optional<Place>> find_place();
+
+std::string place_value(const std::string& vault, int local_rank);
+
+}  // namespace cohort::vault

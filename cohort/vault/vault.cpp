@@ -1,0 +1,74 @@
+#include "cohort/vault/vault.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "cohort/base/text.h"
+#include "cohort/shm/shared_memory.h"
+#include "cohort/vault/memory_room.h"
+
+namespace cohort::vault {
+
+using base::Error;
+using base::Result;
+
+namespace {
+
+/// Pages that a memory file does not have yet.
+uint64_t bytes_not_taken(const base::Fd& fd, uint64_t size) {
+  constexpr uint64_t kBlockBytes = 512;  // of stat()
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return size;
+  return size - std::min(size, static_cast<uint64_t>(info.st_blocks) * kBlockBytes);
+}
+
+}  // namespace
+
+Result<void> Vault::check_number(const std::string& id) const {
+  if (files_.size() < kMostFiles || files_.contains(id)) return {};
+  return Error(fmt::format("the launcher already holds {} memory files", files_.size()));
+}
+
+// Ranks make their files at the same time and fill them later.
+Result<void> Vault::check_room(const std::string& id, uint64_t num_bytes) const {
+  for (const auto& [other, file] : files_) {
+    if (other != id) num_bytes += bytes_not_taken(file.fd, file.size);
+  }
+  return check_memory_room(num_bytes);
+}
+
+Result<void> Vault::put(const std::string& id, base::Fd fd) {
+  if (Result<void> checked = check_number(id); !checked) return checked;
+  struct stat info {};
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;  // -1 of a file that cannot have seals
+  if (seals < 0 || (seals & kSeals) != kSeals || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return Error("was given something other than a memory file of a fixed size");
+  }
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (Result<void> checked = check_room(id, bytes_not_taken(fd, size)); !checked) return checked;
+  files_[id] = {std::move(fd), size};
+  return {};
+}
+
+Result<void> Vault::make(const std::string& id, uint64_t size) {
+  if (const File* file = find(id); file && file->size == shm::whole_pages(size)) return {};
+  if (Result<void> checked = check_number(id); !checked) return checked;
+  drop(id);
+  if (Result<void> checked = check_room(id, size); !checked) return checked;
+  base::Fd fd;
+  const Result<shm::SharedMemoryPtr> memory = shm::SharedMemory::create(size, &fd);
+  if (!memory) return memory.error();
+  files_[id] = {std::move(fd), (*memory)->size()};
+  return {};
+}
+
+const Vault::File* Vault::find(const std::string& id) const {
+  const auto found = files_.find(id);
+  return found == files_.end() ? nullptr : &found->second;
+}
+
+}  // namespace cohort::vault

@@ -1,0 +1,41 @@
+/// Vault: memory files by name, held for processes that may die. Private to this folder; the server's thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "cohort/base/file.h"
+#include "cohort/base/result.h"
+
+namespace cohort::vault {
+
+class Vault {
+ public:
+  /// More than the files of any node's ranks and its partner's.
+  static constexpr size_t kMostFiles = 8192;
+
+  struct File {
+    base::Fd fd;
+    uint64_t size = 0;
+  };
+
+  /// Keeps a memfd that nobody can resize, instead of what has the id. Error: it is something else, or there is too little memory
+  /// for all that the files here may still take.
+  base::Result<void> put(const std::string& id, base::Fd fd);
+  /// An empty file, unless there is one of this size. Error: there is too little memory.
+  base::Result<void> make(const std::string& id, uint64_t size);
+  void drop(const std::string& id) { files_.erase(id); }
+
+  const File* find(const std::string& id) const;
+  /// In the order of their ids.
+  const std::map<std::string, File>& files() const { return files_; }
+
+ private:
+  base::Result<void> check_number(const std::string& id) const;
+  base::Result<void> check_room(const std::string& id, uint64_t num_bytes) const;
+
+  std::map<std::string, File> files_;
+};
+
+}  // namespace cohort::vault

@@ -1,0 +1,74 @@
+/// VaultClient: a worker's way to its launcher's vault; RemoteVault: to that of another node.
+///
+/// Thread-safety: one thread at a time per object.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cohort/base/file.h"
+#include "cohort/base/result.h"
+#include "cohort/vault/message.h"
+
+namespace cohort::vault {
+
+struct HeldFile {
+  std::string id;
+  base::Fd fd;
+  uint64_t size = 0;
+};
+
+/// Blocks until the launcher answers, 10 s at most; it answers at once unless it is stopped.
+class VaultClient {
+ public:
+  /// Error: nobody has the name, or another user's process does.
+  static base::Result<VaultClient> connect(const std::string& name);
+
+  /// "ADDRESS PORT TICKET", for RemoteVault of ranks of other nodes; "" where they cannot connect.
+  base::Result<std::string> where();
+  base::Result<void> put(const std::string& id, const base::Fd& fd);
+  base::Result<std::vector<HeldFile>> take_all();
+  base::Result<void> drop(const std::string& id);
+
+  struct Proofs {
+    std::string client;
+    std::string server;
+  };
+  base::Result<Proofs> prove(const std::string& ticket, const std::string& server_nonce,
+                             const std::string& client_nonce);
+
+ private:
+  explicit VaultClient(base::Fd connection) : connection_(std::move(connection)) {}
+  base::Result<Reply> ask(const Request& request, const base::Fd* given = nullptr, base::Fd* received = nullptr);
+
+  base::Fd connection_;
+};
+
+/// Blocks until the other end has taken or sent the bytes, or 30 s have passed without any of them.
+class RemoteVault {
+ public:
+  /// `where`: what VaultClient::where() has said there. `own`: proves for us, as workers do not know the agents' token.
+  static base::Result<RemoteVault> connect(VaultClient& own, const std::string& where);
+
+  /// An empty file, unless there is one of this size.
+  base::Result<void> make(const std::string& id, uint64_t size);
+  base::Result<void> write(const std::string& id, uint64_t offset, std::span<const std::byte> bytes);
+  base::Result<void> read(const std::string& id, uint64_t offset, std::span<std::byte> bytes);
+  int socket() const { return socket_.get(); }
+
+ private:
+  RemoteVault(base::Fd socket, std::string name) : socket_(std::move(socket)), name_(std::move(name)) {}
+  base::Result<void> greet(VaultClient& own, const std::string& ticket);
+  base::Result<void> send(std::span<const std::byte> bytes);
+  base::Result<void> receive(std::span<std::byte> bytes);
+  base::Result<void> receive_answer();
+  base::Error lost(int error_number) const;
+
+  base::Fd socket_;
+  std::string name_;
+};
+
+}  // namespace cohort::vault

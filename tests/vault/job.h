@@ -1,0 +1,103 @@
+/// A job in one process, for tests of keepers: launchers' vaults, a store for each round, ranks that are threads.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cohort/store/tcp_server.h"
+#include "cohort/vault/keeper.h"
+#include "cohort/vault/vault_server.h"
+
+namespace cohort::vault {
+
+/// Nodes of two ranks each. The state of a rank is its own bytes and bytes that all ranks have alike.
+class Job {
+ public:
+  explicit Job(int num_nodes, const std::string& token = "") {
+    for (int node = 0; node < num_nodes; ++node) nodes.push_back(start_node(token));
+    next_round();
+  }
+
+  static std::unique_ptr<VaultServer> start_node(const std::string& token = "") {
+    auto server = VaultServer::start(token).value();
+    server->serve_nodes("127.0.0.1").ok();
+    return server;
+  }
+
+  void next_round() { store = store::TcpServer::start({.host = "127.0.0.1"}).value(); }
+
+  int world_size() const { return static_cast<int>(nodes.size()) * 2; }
+
+  Place place(int rank) const {
+    return {.vault = nodes[static_cast<size_t>(rank / 2)]->name(),
+            .rank = rank,
+            .world_size = world_size(),
+            .local_rank = rank % 2,
+            .local_world_size = 2,
+            .node = rank / 2,
+            .num_nodes = static_cast<int>(nodes.size()),
+            .store_host = "127.0.0.1",
+            .store_port = store->port()};
+  }
+
+  /// Each rank in a thread of its own, with a keeper.
+  void on_ranks(const std::function<void(Keeper& keeper, int rank)>& run) const {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto keeper = Keeper::create(place(rank), "test").value();
+        run(*keeper, rank);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::vector<std::unique_ptr<VaultServer>> nodes;
+  std::unique_ptr<store::TcpServer> store;
+};
+
+constexpr size_t kOwnBytes = 3000;
+constexpr size_t kSharedBytes = 10000;
+
+inline std::byte own_byte(int rank, int64_t step) { return std::byte(rank * 16 + step % 16); }
+inline std::byte shared_byte(size_t at, int64_t step) { return std::byte((at * 7 + static_cast<size_t>(step)) % 251); }
+
+/// Begins a generation and copies all of it but the last word. `own_bytes`: as kOwnBytes, or others.
+inline void write_state(Keeper& keeper, int rank, int64_t step, size_t own_bytes = kOwnBytes,
+                        size_t shared_bytes = kSharedBytes) {
+  Generation generation{
+      .step = step, .suits_other_worlds = own_bytes == 0, .num_own_bytes = own_bytes, .shared_total = shared_bytes};
+  generation.shared_layout = shared_bytes;
+  Room room = keeper.begin(generation, "step " + std::to_string(step)).value();
+  std::memset(room.own.data(), static_cast<int>(own_byte(rank, step)), room.own.size());
+  for (size_t i = 0; i < room.shared.size(); ++i) room.shared[i] = shared_byte(room.shared_begin + i, step);
+}
+
+inline void keep_state(Keeper& keeper, int rank, int64_t step, size_t own_bytes = kOwnBytes) {
+  write_state(keeper, rank, step, own_bytes);
+  keeper.commit();
+}
+
+/// What is wrong with `found` as the state of `rank` at `step`; "" if nothing is.
+inline std::string problem_of(const Found& found, int rank, int64_t step, size_t own_bytes = kOwnBytes) {
+  if (found.choice.step != step) return "step " + std::to_string(found.choice.step);
+  if (found.meta != "step " + std::to_string(step)) return "meta " + found.meta;
+  if (found.own.size() != own_bytes) return "own size " + std::to_string(found.own.size());
+  for (const std::byte byte : found.own) {
+    if (byte != own_byte(rank, step)) return "own bytes";
+  }
+  size_t at = 0;
+  for (const Found::Share& share : found.shares) {
+    if (share.begin != at) return "shares are out of order";
+    for (const std::byte byte : share.bytes) {
+      if (byte != shared_byte(at++, step)) return "shared byte " + std::to_string(at - 1);
+    }
+  }
+  return at == kSharedBytes ? "" : "shared size " + std::to_string(at);
+}
+
+}  // namespace cohort::vault

@@ -1,0 +1,290 @@
+// Ranks keep states, go away and come back: as threads with real vaults, sockets and stores. What a killed rank leaves behind is
+// a keeper that was destroyed at some point; vaults of nodes that are lost are replaced by empty ones.
+#include "cohort/vault/keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/vault/job.h"
+
+namespace cohort::vault {
+namespace {
+
+void start_afresh(Keeper& keeper) {
+  const auto finding = keeper.look();
+  ASSERT_TRUE(finding) << finding.error().describe();
+  EXPECT_FALSE(finding->found) << finding->found->choice.step;
+  EXPECT_EQ(finding->why_not, "");
+  ASSERT_TRUE(keeper.settle(nullptr));
+}
+
+/// Looks, compares and settles. `from_node`: where it must come from.
+void go_on(Keeper& keeper, int rank, int64_t step, int from_node = -1, size_t own_bytes = kOwnBytes) {
+  const auto finding = keeper.look();
+  ASSERT_TRUE(finding) << finding.error().describe();
+  ASSERT_TRUE(finding->found) << finding->why_not;
+  EXPECT_EQ(problem_of(*finding->found, rank, step, own_bytes), "") << "rank " << rank;
+  EXPECT_EQ(finding->found->from_node, from_node) << "rank " << rank;
+  ASSERT_TRUE(keeper.settle(&*finding->found));
+}
+
+void keep_steps(Keeper& keeper, int rank, int64_t first, int64_t last) {
+  for (int64_t step = first; step <= last; ++step) keep_state(keeper, rank, step);
+  ASSERT_TRUE(keeper.wait());
+  EXPECT_EQ(keeper.complete_step(), last);
+  EXPECT_EQ(keeper.partner_problem(), "");
+}
+
+TEST(Keeper, ComesBackWithTheLastState) {
+  for (const int64_t steps : {1, 2, 5}) {
+    Job job(1);
+    job.on_ranks([&](Keeper& keeper, int rank) {
+      start_afresh(keeper);
+      keep_steps(keeper, rank, 1, steps);
+    });
+    job.next_round();
+    job.on_ranks([&](Keeper& keeper, int rank) {
+      go_on(keeper, rank, steps);
+      keep_steps(keeper, rank, steps + 1, steps + 3);
+    });
+    job.next_round();
+    job.on_ranks([&](Keeper& keeper, int rank) { go_on(keeper, rank, steps + 3); });
+  }
+}
+
+TEST(Keeper, AStateThatOneRankHasNotFinishedIsNotTaken) {
+  Job job(1);
+  job.on_ranks([](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_steps(keeper, rank, 1, 2);
+    write_state(keeper, rank, 3);
+    if (rank == 0) keeper.commit();  // rank 1 dies in the copy
+  });
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int rank) { go_on(keeper, rank, 2); });
+}
+
+TEST(Keeper, ARankDoesNotWriteOverWhatOthersStillNeed) {
+  Job job(1);
+  std::atomic<bool> has_begun = false;
+  job.on_ranks([&](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_steps(keeper, rank, 1, 2);
+    if (rank == 1) {
+      write_state(keeper, rank, 3);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      EXPECT_FALSE(has_begun) << "rank 0 wrote over step 2, the only one that both had";
+      keeper.commit();
+      EXPECT_TRUE(keeper.wait());
+      return;
+    }
+    keep_state(keeper, rank, 3);
+    const auto room = keeper.begin({.step = 4, .num_own_bytes = kOwnBytes}, "step 4");
+    has_begun = true;
+    EXPECT_TRUE(room);
+  });
+}
+
+TEST(Keeper, StaleStatesDoNotMixWithNewOnes) {
+  Job job(1);
+  job.on_ranks([](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_steps(keeper, rank, 1, 2);
+    if (rank == 0) keep_state(keeper, rank, 3);
+  });
+  // Back at 2; then rank 1 alone finishes another step 3.
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int rank) {
+    go_on(keeper, rank, 2);
+    if (rank == 1) keep_state(keeper, rank, 3);
+  });
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int rank) { go_on(keeper, rank, 2); });
+}
+
+TEST(Keeper, AStateMayGrow) {
+  Job job(1);
+  job.on_ranks([](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_state(keeper, rank, 1, 10);
+    keep_state(keeper, rank, 2, 10);
+    keep_state(keeper, rank, 3, 500000);
+    ASSERT_TRUE(keeper.wait());
+  });
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int rank) {
+    go_on(keeper, rank, 3, -1, 500000);
+    write_state(keeper, rank, 4, 900000);  // dies; what there was must still be there
+  });
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int rank) { go_on(keeper, rank, 3, -1, 500000); });
+}
+
+TEST(Keeper, ALostNodeIsReplacedFromItsPartner) {
+  for (const size_t lost : {0, 1, 2}) {
+    Job job(3);
+    job.on_ranks([](Keeper& keeper, int rank) {
+      start_afresh(keeper);
+      keep_steps(keeper, rank, 1, 3);
+    });
+    job.nodes[lost] = Job::start_node();
+    job.next_round();
+    job.on_ranks([&](Keeper& keeper, int rank) {
+      const bool is_new = rank / 2 == static_cast<int>(lost);
+      const auto finding = keeper.look();
+      ASSERT_TRUE(finding) << finding.error().describe();
+      ASSERT_TRUE(finding->found) << finding->why_not;
+      EXPECT_EQ(problem_of(*finding->found, rank, 3), "") << "rank " << rank;
+      EXPECT_EQ(finding->found->from_node == -1, !is_new) << "rank " << rank;
+      ASSERT_TRUE(keeper.settle(&*finding->found));
+      keep_steps(keeper, rank, 4, 5);
+    });
+    // Once more, another one: the new node has become a partner and has one.
+    job.nodes[(lost + 1) % 3] = Job::start_node();
+    job.next_round();
+    job.on_ranks([&](Keeper& keeper, int rank) {
+      const auto finding = keeper.look();
+      ASSERT_TRUE(finding && finding->found);
+      EXPECT_EQ(problem_of(*finding->found, rank, 5), "") << "rank " << rank;
+      ASSERT_TRUE(keeper.settle(&*finding->found));
+    });
+  }
+}
+
+TEST(Keeper, NodesMayChangePlaces) {
+  Job job(3);
+  job.on_ranks([](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_steps(keeper, rank, 1, 2);
+  });
+  std::swap(job.nodes[0], job.nodes[2]);
+  job.next_round();
+  job.on_ranks([&](Keeper& keeper, int rank) {
+    const auto finding = keeper.look();
+    ASSERT_TRUE(finding && finding->found) << finding->why_not;
+    EXPECT_EQ(problem_of(*finding->found, rank, 2), "") << "rank " << rank;
+    ASSERT_TRUE(keeper.settle(&*finding->found));
+    keep_steps(keeper, rank, 3, 4);
+  });
+  // What is of no use any more is given back: two files of each rank, and two copies.
+  for (const auto& node : job.nodes) {
+    EXPECT_EQ(VaultClient::connect(node->name())->take_all()->size(), 8u);
+  }
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int rank) { go_on(keeper, rank, 4); });
+}
+
+TEST(Keeper, TwoLostNeighboursAreTooMany) {
+  Job job(3);
+  job.on_ranks([](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_steps(keeper, rank, 1, 2);
+  });
+  job.nodes[0] = Job::start_node();
+  job.nodes[1] = Job::start_node();
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int) {
+    const auto finding = keeper.look();
+    ASSERT_TRUE(finding);
+    EXPECT_FALSE(finding->found);
+    EXPECT_EQ(finding->why_not, "of step 2 the part of ranks 0 and 1 is lost");
+    ASSERT_TRUE(keeper.settle(nullptr));
+  });
+}
+
+TEST(Keeper, FewerRanksGoOnFromWhatAllHaveAlike) {
+  for (const size_t own_bytes : {size_t{0}, kOwnBytes}) {
+    Job job(2);
+    job.on_ranks([&](Keeper& keeper, int rank) {
+      start_afresh(keeper);
+      keep_state(keeper, rank, 1, own_bytes);
+      ASSERT_TRUE(keeper.wait());
+    });
+    job.nodes.erase(job.nodes.begin());
+    job.next_round();
+    job.on_ranks([&](Keeper& keeper, int rank) {
+      const auto finding = keeper.look();
+      ASSERT_TRUE(finding);
+      ASSERT_EQ(finding->found.has_value(), own_bytes == 0);
+      if (own_bytes != 0) {
+        EXPECT_EQ(finding->why_not, "step 1 was kept by 4 ranks, each with parts of its own, and this run has 2");
+        return;
+      }
+      EXPECT_EQ(problem_of(*finding->found, rank, 1, 0), "");
+      EXPECT_FALSE(finding->found->is_same_world);
+      ASSERT_TRUE(keeper.settle(&*finding->found));
+      keep_state(keeper, rank, 2, own_bytes);
+      ASSERT_TRUE(keeper.wait());
+    });
+    if (own_bytes == 0) {
+      EXPECT_EQ(VaultClient::connect(job.nodes[0]->name())->take_all()->size(), 2u);
+    }
+  }
+}
+
+TEST(Keeper, RanksThatHaveDifferentThingsKeepAllOfTheirs) {
+  Job job(1);
+  job.on_ranks([](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    write_state(keeper, rank, 1, kOwnBytes, kSharedBytes + static_cast<size_t>(rank));
+    keeper.commit();
+    ASSERT_TRUE(keeper.wait());
+    EXPECT_FALSE(keeper.shares());
+    EXPECT_EQ(keeper.complete_step(), std::nullopt);
+    write_state(keeper, rank, 2, kOwnBytes, 0);
+    keeper.commit();
+    ASSERT_TRUE(keeper.wait());
+    EXPECT_EQ(keeper.complete_step(), 2);
+  });
+  job.next_round();
+  job.on_ranks([](Keeper& keeper, int) {
+    const auto finding = keeper.look();
+    ASSERT_TRUE(finding && finding->found);
+    EXPECT_EQ(finding->found->choice.step, 2);
+    EXPECT_TRUE(finding->found->shares.empty());
+    ASSERT_TRUE(keeper.settle(&*finding->found));
+  });
+}
+
+TEST(Keeper, SaysWhyThereIsNoCopyAndGoesOn) {
+  Job job(2);
+  job.nodes[1] = VaultServer::start("another token").value();
+  ASSERT_TRUE(job.nodes[1]->serve_nodes("127.0.0.1"));
+  job.on_ranks([&](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_state(keeper, rank, 1);
+    ASSERT_TRUE(keeper.wait());
+    EXPECT_EQ(keeper.complete_step(), 1);
+    EXPECT_THAT(keeper.partner_problem(),
+                testing::MatchesRegex(
+                    "the launcher at 127\\.0\\.0\\.1:[0-9]+ and this node's do not trust each other\n"
+                    "  hint: give all nodes the same token \\(COHORT_TOKEN or the token file of --rdzv-conf\\)"));
+  });
+}
+
+TEST(Keeper, EndsAtOnceWhenOthersNeverCome) {
+  Job job(1);
+  job.on_ranks([&](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    if (rank == 0) keep_state(keeper, rank, 1);
+  });
+}
+
+TEST(Keeper, AStoreThatIsGoneIsAnError) {
+  Job job(1);
+  job.on_ranks([&](Keeper& keeper, int rank) {
+    start_afresh(keeper);
+    keep_steps(keeper, rank, 1, 1);
+    if (rank == 1) return;
+    keep_state(keeper, rank, 2);
+    job.store.reset();
+    const auto waited = keeper.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_FALSE(keeper.begin({.step = 3}, ""));
+  });
+}
+
+}  // namespace
+}  // namespace cohort::vault

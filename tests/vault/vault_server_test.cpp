@@ -1,0 +1,201 @@
+// The launcher's side alone: who may put, take, write and read, and what hostile clients achieve.
+#include "cohort/vault/vault_server.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+#include "cohort/shm/unix_socket.h"
+#include "cohort/store/socket.h"
+#include "cohort/vault/generation_file.h"
+#include "cohort/vault/memory_room.h"
+#include "cohort/vault/vault_client.h"
+
+namespace cohort::vault {
+namespace {
+
+/// Memory files of Cohort that this process holds.
+int num_memory_files() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    count += std::filesystem::read_symlink(entry.path(), error).string().starts_with("/memfd:cohort") ? 1 : 0;
+  }
+  return count;
+}
+
+base::Fd memory_file() {
+  base::Fd fd;
+  (void)GenerationFile::create(8192, &fd);
+  return fd;
+}
+
+class VaultServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = VaultServer::start("").value();
+    ASSERT_TRUE(server_->serve_nodes("127.0.0.1"));
+  }
+  VaultClient client() const { return VaultClient::connect(server_->name()).value(); }
+  base::Fd connect_remotely() const {
+    const auto words = base::split(*client().where(), ' ');
+    return store::connect_to(words[0], std::stoi(words[1]), std::chrono::seconds(5)).value();
+  }
+  std::unique_ptr<VaultServer> server_;
+};
+
+TEST_F(VaultServerTest, GivesBackWhatWasPutIn) {
+  {
+    auto first = client();
+    const base::Fd fd = memory_file();
+    ASSERT_EQ(::pwrite(fd.get(), "hello", 5, 100), 5);
+    ASSERT_TRUE(first.put("3/0", fd));
+    ASSERT_TRUE(first.put("3/1", fd));
+    ASSERT_TRUE(first.put("3/1", fd));
+    ASSERT_TRUE(first.drop("3/1"));
+  }
+  const auto files = client().take_all();
+  ASSERT_TRUE(files);
+  ASSERT_EQ(files->size(), 1u);
+  EXPECT_EQ((*files)[0].id, "3/0");
+  EXPECT_EQ((*files)[0].size, 8192u);
+  char text[5];
+  ASSERT_EQ(::pread((*files)[0].fd.get(), text, 5, 100), 5);
+  EXPECT_EQ(std::string(text, 5), "hello");
+}
+
+TEST_F(VaultServerTest, HoldsNothingOnceItIsGone) {
+  const int before = num_memory_files();
+  ASSERT_TRUE(client().put("0/0", memory_file()));
+  EXPECT_EQ(num_memory_files(), before + 1);
+  server_.reset();
+  EXPECT_EQ(num_memory_files(), before);
+}
+
+TEST_F(VaultServerTest, TakesMemoryFilesOfAFixedSizeOnly) {
+  const char* const text = "was given something other than a memory file of a fixed size";
+  const base::Fd file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(client().put("0/0", file).error().message(), text);
+  const base::Fd growing(::memfd_create("test", MFD_CLOEXEC));
+  EXPECT_EQ(client().put("0/0", growing).error().message(), text);
+  EXPECT_EQ(client().put("NO NAME", file).error().message(), "the file has no name");
+  EXPECT_TRUE(client().take_all()->empty());
+}
+
+TEST_F(VaultServerTest, FilesThatAreStillEmptyCountAsFull) {
+  const auto text = [](const char* path) { return base::read_file(path).value(); };
+  const auto room = memory_room("/sys/fs/cgroup", text("/proc/self/cgroup"), text("/proc/meminfo"));
+  ASSERT_TRUE(room);
+  base::Fd first;
+  base::Fd second;
+  ASSERT_TRUE(GenerationFile::create(room->num_bytes / 10 * 6, &first));
+  ASSERT_TRUE(GenerationFile::create(room->num_bytes / 10 * 6, &second));
+  ASSERT_TRUE(client().put("0/0", first));
+  EXPECT_TRUE(client().put("0/0", second)) << "in its place";
+  const auto refused = client().put("1/0", first);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(),
+              testing::MatchesRegex("[0-9.]+ .iB of memory are needed, and the .* has [0-9.]+ .iB left"));
+  ASSERT_TRUE(client().drop("0/0"));
+  EXPECT_TRUE(client().put("1/0", first));
+}
+
+TEST_F(VaultServerTest, ClientsThatTalkNonsenseAreDropped) {
+  const shm::UnixAddress address(server_->name());
+  for (const std::string& bytes : {std::string("x"), std::string(sizeof(Request), 'x'), std::string(5000, '\0')}) {
+    const base::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(socket.get(), address.get(), address.length()), 0);
+    ASSERT_GT(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+    char byte;
+    EXPECT_LE(::recv(socket.get(), &byte, 1, 0), 0);
+  }
+  EXPECT_TRUE(client().where());
+}
+
+TEST_F(VaultServerTest, RanksOfOtherNodesWriteAndRead) {
+  auto own = client();
+  auto remote = RemoteVault::connect(own, *own.where());
+  ASSERT_TRUE(remote) << remote.error().describe();
+  std::vector<std::byte> bytes(3 << 20);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i % 253);
+  ASSERT_TRUE(remote->make("copy/0/0", 4 << 20));
+  ASSERT_TRUE(remote->write("copy/0/0", 1000, bytes));
+  std::vector<std::byte> back(bytes.size());
+  ASSERT_TRUE(remote->read("copy/0/0", 1000, back));
+  EXPECT_EQ(back, bytes);
+  EXPECT_EQ(remote->read("copy/1/0", 0, back).error().message(), "there is no such file");
+  EXPECT_EQ(remote->read("copy/0/0", 2 << 20, back).error().message(), "the file has only 4.0 MiB");
+  ASSERT_TRUE(remote->make("copy/0/0", 4 << 20)) << "of that size there is one";
+  ASSERT_TRUE(remote->read("copy/0/0", 1000, back));
+  EXPECT_EQ(back, bytes);
+  EXPECT_FALSE(remote->write("copy/0/0", 2 << 20, bytes)) << "it would go beyond the end";
+}
+
+TEST_F(VaultServerTest, MemoryThatIsNotThereIsRefused) {
+  auto own = client();
+  auto remote = RemoteVault::connect(own, *own.where());
+  const auto refused = remote->make("copy/0/0", uint64_t{1} << 50);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), testing::StartsWith("1.0 PiB of memory are needed, and the "));
+  EXPECT_TRUE(remote->make("copy/0/0", 4096)) << "the connection goes on";
+}
+
+TEST_F(VaultServerTest, ListensAtOneAddressOnly) {
+  auto own = client();
+  const auto words = base::split(*own.where(), ' ');
+  EXPECT_EQ(words[0], "127.0.0.1");
+  EXPECT_FALSE(store::connect_to("127.0.0.2", std::stoi(words[1]), std::chrono::milliseconds(50)));
+  ASSERT_TRUE(server_->serve_nodes("127.0.0.1"));
+  EXPECT_EQ(base::split(*own.where(), ' ')[1], words[1]);
+}
+
+TEST_F(VaultServerTest, StrangersLearnNothing) {
+  auto own = client();
+  const auto words = base::split(*own.where(), ' ');
+  const auto refused = RemoteVault::connect(own, words[0] + " " + words[1] + " " + std::string(64, '0'));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().describe(),
+            "the launcher at 127.0.0.1:" + words[1] +
+                " and this node's do not trust each other\n"
+                "  hint: give all nodes the same token (COHORT_TOKEN or the token file of --rdzv-conf)");
+  const base::Fd socket = connect_remotely();
+  char nonce[kSecretBytes];
+  ASSERT_EQ(::recv(socket.get(), nonce, sizeof(nonce), MSG_WAITALL), 32);
+  const std::string guess(64 + sizeof(Request), 'x');
+  ASSERT_GT(::send(socket.get(), guess.data(), guess.size(), MSG_NOSIGNAL), 0);
+  EXPECT_LE(::recv(socket.get(), nonce, sizeof(nonce), 0), 0);
+  EXPECT_EQ(RemoteVault::connect(own, "").error().message(), "the other node's launcher takes no connections");
+}
+
+TEST_F(VaultServerTest, ASilentClientHoldsNobodyUp) {
+  const base::Fd silent = connect_remotely();
+  auto own = client();
+  auto slow = RemoteVault::connect(own, *own.where());
+  ASSERT_TRUE(slow->make("copy/0/0", 1 << 20));
+  Request request{.op = Op::kWrite, .length = 1 << 20};
+  set_id(request.id, "copy/0/0");
+  ASSERT_GT(::send(slow->socket(), &request, sizeof(request), MSG_NOSIGNAL), 0);  // and then nothing
+  auto remote = RemoteVault::connect(own, *own.where());
+  ASSERT_TRUE(remote);
+  EXPECT_TRUE(remote->make("copy/1/0", 4096));
+}
+
+TEST_F(VaultServerTest, NobodyAnswersOnceItIsGone) {
+  const std::string name = server_->name();
+  server_.reset();
+  EXPECT_EQ(
+      VaultClient::connect(name).error().describe(),
+      "cannot connect to the launcher (COHORT_SNAPSHOTS=" + name +
+          "): Connection refused (ECONNREFUSED)\n  hint: the launcher has ended, or this process is in another network "
+          "namespace than the launcher");
+}
+
+}  // namespace
+}  // namespace cohort::vault
