@@ -6,10 +6,12 @@ set(COHORT_PUBLIC_HEADERS
     cohort/export.h
     cohort/version.h
 
-    cohort/checkpoint/named_tensors.h
-    cohort/checkpoint/safetensors.h
-    cohort/checkpoint/state_dict.h
-    cohort/checkpoint/training_checkpoint.h
+    cohort/checkpoint/state/named_tensors.h
+    cohort/checkpoint/file/safetensors.h
+    cohort/checkpoint/file/torch_file.h
+    cohort/checkpoint/state/rng_state.h
+    cohort/checkpoint/state/state_dict.h
+    cohort/checkpoint/checkpointer/training_checkpoint.h
 
     cohort/comm/collectives/coalescing.h
     cohort/comm/collectives/collectives.h
@@ -82,7 +84,19 @@ set(COHORT_PUBLIC_HEADERS
 
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
-    cohort/checkpoint/optimizer_state.h
+    cohort/checkpoint/checkpointer/checkpointer.h
+    cohort/checkpoint/recovery/memory_snapshot.h
+    cohort/checkpoint/recovery/skip_init.h
+    cohort/checkpoint/recovery/snapshot_state.h
+    cohort/checkpoint/sharded/async_save.h
+    cohort/checkpoint/sharded/convert.h
+    cohort/checkpoint/sharded/sharded_checkpoint.h
+    cohort/checkpoint/state/distributed_state.h
+    cohort/checkpoint/state/optimizer_state.h
+    cohort/checkpoint/state/persistence.h
+    cohort/checkpoint/state/python_state.h
+    cohort/checkpoint/state/scheduler_state.h
+    cohort/checkpoint/state/state_value.h
     cohort/data/datasets/chain_dataset.h
     cohort/data/datasets/cifar.h
     cohort/data/datasets/concat_dataset.h
@@ -154,6 +168,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/optim/fused_optimizers.h
     cohort/parallel/optim/grad_scaler.h
     cohort/parallel/optim/model_averager.h
+    cohort/parallel/optim/optimizer_kind.h
     cohort/parallel/optim/post_local_sgd_optimizer.h
     cohort/parallel/zero/ddp_zero_hook.h
     cohort/parallel/zero/zero_redundancy_optimizer.h

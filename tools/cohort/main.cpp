@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"launch", "the same for programs that expect a --local-rank argument, like torch.distributed.launch",
      launch_command},
     {"store", "run a store, where the processes of a job meet", store_command},
+    {"ckpt", "look into files of tensors and checkpoints, compare and convert them", ckpt_command},
 };
 
 std::string help_text() {
@@ -75,6 +76,16 @@ int main_command(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+
+int ckpt_command(const std::vector<std::string>& arguments) {
+  try_helper_program("ckpt", arguments);
+  base::log_error(
+      "cohort ckpt needs the program cohort-ckpt, which is neither beside cohort nor in PATH\n"
+      "  hint: both come with an installation of Cohort; where files of data sets and checkpoints were left out, build "
+      "it with them");
+  return 1;
+}
+
 }  // namespace cohort::cli
 
 int main(int argc, char** argv) { return cohort::cli::main_command({argv + 1, argv + argc}); }

@@ -1,0 +1,93 @@
+// cohort-ckpt convert, average, consolidate: files and folders of tensors made from others.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cohort/files/tensors/average_source.h"
+#include "cohort/files/tensors/dcp_folder.h"
+#include "cohort/files/tensors/open_source.h"
+#include "cohort/files/tensors/pt_checkpoint.h"
+#include "cohort/files/tensors/stored_checkpoint.h"
+#include "cohort/files/tensors/write_source.h"
+#include "tools/cohort-ckpt/commands.h"
+#include "tools/cohort-ckpt/texts.h"
+
+namespace cohort::ckpt_cli {
+namespace {
+
+using files::TensorSource;
+
+enum class Target { kPt, kSafetensors, kFolder };
+
+Target target_of(const std::string& path) {
+  for (const char* ending : {".pt", ".pth", ".bin"}) {
+    if (path.ends_with(ending)) return Target::kPt;
+  }
+  return path.ends_with(".safetensors") ? Target::kSafetensors : Target::kFolder;
+}
+
+base::Result<void> check_target(const ConvertFlags& flags) {
+  if (!std::filesystem::exists(flags.to) || flags.force) return {};
+  return base::Error(fmt::format("\"{}\" is there already", flags.to)).with_hint("--force replaces it");
+}
+
+base::Result<void> write(const TensorSource& source, const std::string& to) {
+  switch (target_of(to)) {
+    case Target::kPt:
+      return files::write_pt(source, to);
+    case Target::kSafetensors:
+      return files::write_safetensors(source, to);
+    default:
+      return files::write_sharded_folder(source, to);
+  }
+}
+
+// Where both formats can, dicts stay nested in each other as they were.
+base::Result<void> convert(const TensorSource& source, const ConvertFlags& flags) {
+  const bool is_pt = source.format().starts_with("PyTorch");
+  const Target target = target_of(flags.to);
+  const bool keeps_nesting = flags.dcp || target == Target::kPt || (target == Target::kSafetensors && !is_pt);
+  if (!keeps_nesting) return write(source, flags.to);
+  const auto stored = is_pt ? files::open_pt_checkpoint(source.path()) : files::open_stored_checkpoint(source.path());
+  if (!stored) return stored.error();
+  return flags.dcp ? files::write_dcp_folder(*stored, flags.to) : files::consolidate(*stored, flags.to);
+}
+
+int finish(const base::Result<void>& written, const TensorSource& source, const std::string& to) {
+  if (!written) return fail(written.error(), kFault);
+  print(fmt::format("{}: {}\n", to, count_text(static_cast<int64_t>(source.tensors().size()), "tensor")));
+  return 0;
+}
+
+}  // namespace
+
+int convert_command(const ConvertFlags& flags) {
+  const auto source = files::open_tensor_source(flags.from.front());
+  if (!source) return fail(source.error(), kFault);
+  const auto checked = check_target(flags);
+  return finish(checked ? convert(**source, flags) : checked, **source, flags.to);
+}
+
+int average_command(const ConvertFlags& flags) {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  for (const auto& path : flags.from) {
+    auto source = files::open_tensor_source(path);
+    if (!source) return fail(source.error(), kFault);
+    sources.push_back(std::move(*source));
+  }
+  const auto average = files::AverageSource::open(std::move(sources));
+  if (!average) return fail(average.error(), kFault);
+  const auto checked = check_target(flags);
+  return finish(checked ? write(**average, flags.to) : checked, **average, flags.to);
+}
+
+int consolidate_command(const ConvertFlags& flags) {
+  if (target_of(flags.to) == Target::kFolder) {
+    return fail(base::Error(fmt::format("consolidate writes one file, but \"{}\" ends like none", flags.to))
+                    .with_hint("give a name that ends in .pt or .safetensors"),
+                kUsageError);
+  }
+  return convert_command(flags);
+}
+
+}  // namespace cohort::ckpt_cli

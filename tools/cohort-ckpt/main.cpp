@@ -1,0 +1,128 @@
+// cohort-ckpt: looks into files of tensors and folders of checkpoints, compares and converts them. Links no LibTorch.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/version.h"
+#include "tools/cohort-ckpt/commands.h"
+
+namespace cohort::ckpt_cli {
+namespace {
+
+constexpr const char* kFileKinds =
+    "\n\nFILE: a file of torch.save (.pt, .pth) or safetensors; a folder of safetensors files with an index, or one "
+    "of\n"
+    "torch.distributed.checkpoint; for ls and verify also the folder of a run, which a Checkpointer keeps.\n\n"
+    "Exit codes: 0 fine, 1 a file is damaged or cannot be read, 2 wrong usage; of diff: 0 the same, 1 different, 2 "
+    "trouble.";
+
+class Commands {
+ public:
+  explicit Commands(CLI::App& app) {
+    add_read(app, "ls", "list tensors, or the checkpoints of a run", list_command);
+    add_show(app);
+    add_read(app, "verify", "compare with checksums, and read everything", verify_command);
+    add_diff(app);
+    auto* convert =
+        add_convert(app, "convert",
+                    "write the same in another format, which the ending of TO tells: .pt, .safetensors; else a folder",
+                    convert_command);
+    convert->add_option("FROM", from_, "file or folder")->required();
+    convert->add_option("TO", convert_.to, "file or folder to write")->required();
+    convert->add_flag("--dcp", convert_.dcp, "write a folder of torch.distributed.checkpoint");
+    auto* consolidate = add_convert(app, "consolidate", "write a folder of parts as one file, .pt or .safetensors",
+                                    consolidate_command);
+    consolidate->add_option("FROM", from_, "folder")->required();
+    consolidate->add_option("TO", convert_.to, "file to write")->required();
+    auto* average = add_convert(app, "average",
+                                "write the mean of several files with the same tensors; integers are the last one's",
+                                average_command);
+    average->add_option("FROM", convert_.from, "files or folders")->required()->expected(1, -1);
+    average->add_option("--out", convert_.to, "file or folder to write")->required();
+  }
+
+  int run() const { return chosen_(); }
+
+ private:
+  CLI::App* add(CLI::App& app, const char* name, const char* summary, std::function<int()> run) {
+    auto* command = app.add_subcommand(name, summary);
+    command->callback([this, run = std::move(run)] { chosen_ = run; });
+    return command;
+  }
+  void add_read(CLI::App& app, const char* name, const char* summary, int (*run)(const ReadFlags&)) {
+    auto* command = add(app, name, summary, [this, run] { return run(read_); });
+    command->add_option("FILE", read_.paths, "files or folders")->required()->expected(1, -1);
+    command->add_flag("--json", read_.json, "for programs");
+  }
+  void add_show(CLI::App& app) {
+    auto* command = add(app, "show", "print values, and minimum, maximum, mean and norm of tensors",
+                        [this] { return show_command(show_); });
+    command->add_option("FILE", show_.path, "file or folder")->required();
+    command->add_option("NAME", show_.names, "tensors or values (default: every value)")->expected(0, -1);
+    command->add_option("--elements", show_.elements, "print so many elements of each tensor, too (default: 0)")
+        ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
+    command->add_flag("--json", show_.json, "for programs");
+  }
+  void add_diff(CLI::App& app) {
+    auto* command = add(app, "diff", "say in what two files differ", [this] { return diff_command(diff_); });
+    command->add_option("A", diff_.first, "file or folder")->required();
+    command->add_option("B", diff_.second, "file or folder")->required();
+    command->add_option("--tolerance", diff_.tolerance, "elements may differ by so much (default: 0)")
+        ->check(CLI::NonNegativeNumber);
+    command->add_flag("--json", diff_.json, "for programs");
+  }
+  CLI::App* add_convert(CLI::App& app, const char* name, const char* summary, int (*run)(const ConvertFlags&)) {
+    auto* command = add(app, name, summary, [this, run] {
+      if (!from_.empty()) convert_.from = {from_};
+      return run(convert_);
+    });
+    command->add_flag("--force", convert_.force, "replace what is there already (default: an error)");
+    return command;
+  }
+
+  ReadFlags read_;
+  ShowFlags show_;
+  DiffFlags diff_;
+  ConvertFlags convert_;
+  std::string from_;
+  std::function<int()> chosen_;
+};
+
+// What is wrong with the first word, or an empty text.
+std::string command_problem(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (word.empty() || word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return "";
+  return "\"" + word + "\" is not a command of cohort ckpt" + base::did_you_mean(word, names);
+}
+
+int main_command(int argc, char** argv) {
+  CLI::App app(std::string("Looks into files of tensors and checkpoints, compares and converts them.") + kFileKinds,
+               "cohort ckpt");
+  app.set_version_flag("--version", "cohort-ckpt " COHORT_VERSION, "show the version");
+  app.require_subcommand(1);
+  const Commands commands(app);
+  if (const std::string problem = command_problem(app, argc > 1 ? argv[1] : ""); !problem.empty()) {
+    base::log_error(problem + "\n  hint: cohort ckpt --help lists the commands");
+    return kUsageError;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    base::log_error(std::string(error.what()) +
+                    "\n  hint: cohort ckpt --help lists the commands, cohort ckpt COMMAND --help its flags");
+    return kUsageError;
+  }
+  return commands.run();
+}
+
+}  // namespace
+}  // namespace cohort::ckpt_cli
+
+int main(int argc, char** argv) { return cohort::ckpt_cli::main_command(argc, argv); }
