@@ -5,7 +5,7 @@
 #include <torch/optim.h>
 #include <torch/serialize.h>
 
-#include "cohort/checkpoint/training_checkpoint.h"
+#include "cohort/checkpoint/checkpointer/training_checkpoint.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/error_text.h"
 
@@ -125,9 +125,9 @@ TEST_F(LoadErrors, OptimizerThatCannotBeLoadedMessage) {
   optim::LBFGS other(net->parameters(), optim::LBFGSOptions());
   EXPECT_EQ(error_text<c10::NotImplementedError>([&] { load_checkpoint(path, *net, &other); }),
             "[cohort] load_checkpoint: \"" + path +
-                "\" does not fit the optimizer\n  caused by: only the state of SGD, Adam, AdamW, Adagrad and RMSprop "
-                "can be saved "
-                "by name\n  hint: use torch::save(optimizer, path) for others");
+                "\" does not fit the optimizer\n  caused by: the state of LBFGS is not one of single parameters, "
+                "and cannot be saved by their names\n"
+                "  hint: save optimizer_state_dict(optimizer), which is Python's layout");
 }
 
 TEST_F(LoadErrors, RandomNumbersOfSomethingElseMessage) {

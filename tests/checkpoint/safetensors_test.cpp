@@ -1,4 +1,4 @@
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

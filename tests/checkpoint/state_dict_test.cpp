@@ -1,4 +1,4 @@
-#include "cohort/checkpoint/state_dict.h"
+#include "cohort/checkpoint/state/state_dict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

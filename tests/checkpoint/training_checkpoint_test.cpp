@@ -1,4 +1,4 @@
-#include "cohort/checkpoint/training_checkpoint.h"
+#include "cohort/checkpoint/checkpointer/training_checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-#include "cohort/checkpoint/optimizer_state.h"
+#include "cohort/checkpoint/state/optimizer_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/error_text.h"
 
@@ -188,8 +188,8 @@ TEST(OptimizerState, OtherOptimizersMessage) {
   nn::Linear net(2, 1);
   optim::LBFGS optimizer(net->parameters(), optim::LBFGSOptions());
   EXPECT_EQ(error_text<c10::NotImplementedError>([&] { optimizer_state_dict(optimizer, net->named_parameters()); }),
-            "[cohort] only the state of SGD, Adam, AdamW, Adagrad and RMSprop can be saved by name\n"
-            "  hint: use torch::save(optimizer, path) for others");
+            "[cohort] the state of LBFGS is not one of single parameters, and cannot be saved by their names\n"
+            "  hint: save optimizer_state_dict(optimizer), which is Python's layout");
 }
 
 struct TiedImpl : nn::Module {

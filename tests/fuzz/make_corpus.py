@@ -13,6 +13,7 @@ import pathlib
 import pickle
 import struct
 import tarfile
+import zipfile
 import zlib
 
 import numpy as np
@@ -172,6 +173,52 @@ def safetensors():
         "nested": struct.pack("<Q", 1) + b'{"a":{"dtype":"I8","shape":[[[1]]],"data_offsets":[0,1]}}',
         "overflow": header(8, [("a", "F32", [1 << 62, 4], 0, 0)]),
     }
+
+
+def manifests():
+    def manifest(files, metadata=None, **more):
+        content = {"format": "cohort checkpoint", "version": 1, "step": 1200, "saved_at": 1700000000, "num_ranks": 2, **more,
+                   "metadata": metadata or {}, "files": [dict(zip(["name", "size", "crc32"], file)) for file in files]}
+        compact = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(content | {"crc32": zlib.crc32(compact)}, indent=1, ensure_ascii=False).encode()
+
+    return {
+        "empty": manifest([]), "two": manifest([("a", 3, 891568578), ("more/b", 0, 0)], {"run": "é \"x\""}, metric=0.25),
+        "up": manifest([("../a", 3, 1)]), "absolute": manifest([("/etc/passwd", 3, 1)]), "twice": manifest([("a", 3, 1), ("a", 3, 1)]),
+        "large": manifest([("a", 1 << 64, 1)]), "negative": manifest([("a", -1, 1)]), "nested": manifest([], {"a": [[[[1]]]]}),
+        "future": manifest([]).replace(b'"version": 1', b'"version": 2'),
+    }
+
+
+def checkpoint_indices():
+    """As ours, after a byte that says whether the checksum is made right, and as Hugging Face's libraries write them."""
+    own = {"version": 1, "files": {"a.safetensors": {"bytes": 100, "header_crc32": 7}},
+           "pieces": {"w": [{"crc32": 5, "region": [[[0, 2]], [[0, 1], [2, 4]]]}, {"crc32": 6, "region": []}]},
+           "values": {"step": 3, "lr": 0.1, "betas": {"tuple": [0.9, {"float": "inf"}]}, "x": {"dict": [[1, {"bytes": "00ff"}]]},
+                      "z": {"complex": [0.5, -2.0]}, "none": None}, "metadata": {"note": "x"}, "crc32": 1}
+    index = {"metadata": {"total_size": 24, "cohort": own}, "weight_map": {"w": "a.safetensors"}}
+    others = {"metadata": {"total_size": 1e3}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "../b"}}
+    return {"ours": b"\1" + json.dumps(index).encode(), "damaged": b"\0" + json.dumps(index).encode(),
+            "others": b"\0" + json.dumps(others).encode(), "empty": b'\0{"weight_map":{}}',
+            "future": b"\1" + json.dumps({**index, "metadata": {"cohort": {**own, "version": 9}}}).encode()}
+
+
+def dcp_metadata():
+    import tempfile
+
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import metadata as md
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+    with tempfile.TemporaryDirectory() as folder:
+        dcp.save({"w": torch.ones(2, 3), "step": 3, "l": [torch.ones(1)]}, checkpoint_id=folder + "/x", no_dist=True)
+        whole = pathlib.Path(folder + "/x/.metadata").read_bytes()
+    chunks = [md.ChunkStorageMetadata(torch.Size([i, 0]), torch.Size([1, 3])) for i in range(2)]
+    tensor = md.TensorStorageMetadata(md.TensorProperties(torch.bfloat16), torch.Size([2, 3]), chunks)
+    places = {md.MetadataIndex("w", [i, 0], i): _StorageInfo(f"__{i}_0.distcp", 10 * i, 9) for i in range(2)}
+    return {"whole": whole, "chunks": pickle.dumps(md.Metadata({"w": tensor}, {"w": ("w",)}, places, None, "1.0.0")),
+            "old": pickle.dumps(md.Metadata({"w": tensor}, None, places), 2), "none": pickle.dumps(md.Metadata({})),
+            "away": pickle.dumps(md.Metadata({"v": md.BytesStorageMetadata()}, None, {md.MetadataIndex("v"): _StorageInfo("../v", 0, 9)})),
+            "system": b"cos\nsystem\n(S'true'\ntR."}
 
 
 def pickles():
@@ -375,11 +422,50 @@ def tokens():
     }
 
 
+def torch_files(is_zip):
+    """Small values as files of torch.save, and for zip files the pickles in them, with storages of 64 bytes."""
+    base = torch.arange(16.0)
+    values = {"views": {"a": base, "b": base.view(4, 4).t(), "c": base[2:9:3]}, "plain": [1, 2.5, None, "x", b"\xff", (True, {})],
+              "state": torch.nn.Linear(3, 4, dtype=torch.float32).state_dict(), "new": torch.zeros(32, dtype=torch.uint16),
+              "parameter": torch.nn.Parameter(base), "conj": torch.zeros(8, dtype=torch.complex64).conj(), "size": base.shape,
+              "numpy": np.float64(1.5), "sparse": torch.eye(2).to_sparse(), "object": pathlib.PurePosixPath("x")}
+    found = {}
+    for name, value in values.items():
+        out = io.BytesIO()
+        torch.save(value, out, _use_new_zipfile_serialization=is_zip)
+        found[name] = out.getvalue()
+        if is_zip and name != "state":
+            found["pickle_" + name] = zipfile.ZipFile(out).read("archive/data.pkl")
+    return found
+
+
+def snapshots():
+    mask = (1 << 64) - 1
+
+    def checksum(data):
+        total = 0x243F6A8885A308D3 ^ len(data)
+        for at in range(0, len(data), 8):
+            total = ((total ^ int.from_bytes(data[at:at + 8], "little")) * 0x9E3779B97F4A7C15) & mask
+            total ^= total >> 29
+        return total
+
+    def file(meta, own, total, begin, shared, state=0xC0111111):
+        head = struct.pack("<q6i6Q", 7, 4, 3, 2, 2, 0, 0, len(meta), own, total, begin, shared, 99)
+        check = checksum(head) ^ (checksum(meta) * 0x9E3779B97F4A7C15 & mask)
+        page = struct.pack("<3Q", 0x316E656774726863, state, check) + head
+        return b"f" + page.ljust(4096, b"\0") + meta.ljust(-(-len(meta) // 4096) * 4096, b"\0") + bytes(8192)
+    two = b"0/0 1048576 5 2 0 0 2 1 9 100 64 0 32 7\n1/0 1048576 5 2 1 0 2 1 9 100 64 32 32 7\n"
+    return {"whole": file(b"what it is", 5000, 100, 64, 36), "unfinished": file(b"what", 1, 0, 0, 0, state=0),
+            "without_meta": file(b"", 0, 0, 0, 0), "list": two, "copies": two.replace(b"1/0", b"copy/1/0"),
+            "half": two[:two.index(b"1/0")], "other_world": two.replace(b" 2 0 0 2", b" 3 0 0 2")}
+
+
 def main():
     for target, inputs in {"store_requests": store_requests(), "store_answers": store_answers(), "http": http(), "etcd": etcd(),
-                           "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "pickle": pickles(), "jpeg": jpegs(),
+                           "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "manifest": manifests(), "pickle": pickles(), "object_pickle": pickles(), "jpeg": jpegs(),
                            "png": pngs(), "cifar_records": cifar_records(), "unpack": unpack(), "cifar_pickle": cifar_pickles(),
-                           "csv": csv(), "idx": idx(), "npy": npy(), "npz": npz(), "tokens": tokens()}.items():
+                           "csv": csv(), "idx": idx(), "npy": npy(), "npz": npz(), "tokens": tokens(), "snapshots": snapshots(),
+                           "checkpoint_index": checkpoint_indices(), "dcp_metadata": dcp_metadata(), "torch_file": torch_files(True), "legacy_pth": torch_files(False)}.items():
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

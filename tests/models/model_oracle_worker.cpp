@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "cohort/checkpoint/safetensors.h"
-#include "cohort/checkpoint/state_dict.h"
+#include "cohort/checkpoint/file/safetensors.h"
+#include "cohort/checkpoint/state/state_dict.h"
 #include "cohort/models/gpt.h"
 #include "cohort/models/resnet.h"
 #include "tests/support/rank_processes.h"

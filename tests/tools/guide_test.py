@@ -34,8 +34,14 @@ PAGES = {
         "data/datasets/image_folder.h", "data/datasets/image_io.h", "data/datasets/numpy_dataset.h", "data/datasets/numpy_files.h",
         "data/datasets/token_file_dataset.h"]),
     "checkpoints": ("examples/guide/checkpoints.cpp", [
-        "checkpoint/safetensors.h", "checkpoint/state_dict.h", "checkpoint/training_checkpoint.h", "checkpoint/optimizer_state.h",
-        "checkpoint/named_tensors.h"]),
+        "checkpoint/file/safetensors.h", "checkpoint/file/torch_file.h", "checkpoint/state/state_dict.h", "checkpoint/checkpointer/training_checkpoint.h", "checkpoint/state/optimizer_state.h",
+        "checkpoint/state/named_tensors.h", "checkpoint/state/persistence.h", "checkpoint/state/rng_state.h",
+        "checkpoint/state/scheduler_state.h", "checkpoint/state/distributed_state.h", "checkpoint/state/python_state.h"]),
+    "checkpointer": ("examples/guide/checkpointer.cpp", ["checkpoint/checkpointer/checkpointer.h"]),
+    "recovery": ("examples/guide/recovery.cpp", [
+        "checkpoint/recovery/memory_snapshot.h", "checkpoint/recovery/skip_init.h", "checkpoint/recovery/snapshot_state.h"]),
+    "sharded_checkpoints": ("examples/guide/sharded_checkpoints.cpp", [
+        "checkpoint/sharded/sharded_checkpoint.h", "checkpoint/sharded/async_save.h", "checkpoint/sharded/convert.h"]),
     "data_parallel": ("examples/guide/data_parallel.cpp", [
         "parallel/data_parallel/broadcast_reduce.h", "parallel/data_parallel/data_parallel.h", "parallel/data_parallel/gather_log.h", "parallel/data_parallel/parallel_apply.h",
         "parallel/data_parallel/parallel_backward.h", "parallel/data_parallel/placement.h",

@@ -165,9 +165,22 @@ def test_without_a_verdict_message(project, text, options, error):
 
 def test_the_projects_own_list_fits_its_sources():
     listed = mutants.read_list((ROOT / mutants.LIST).read_text())
-    for name in {mutant.file for mutant in listed}:
-        mutants.with_switches((ROOT / name).read_text(), [mutant for mutant in listed if mutant.file == name])
+    mutants.check_places(ROOT, listed)
     assert len(listed) >= 80
+
+
+def test_check_tells_all_that_does_not_fit(project):
+    lost = block("base.lost", "a - b", "a + b").replace("times.cpp", "lost.cpp")
+    text = (block("base.gone", "a - b", "a + b") + block("base.twice", "= 0", "= 1") + lost +
+            block("base.within", "product += a;", "", "  pytest tests/gone.py::test_a") + block("base.across", "b; ++i) product += a;", ";"))
+    code, _, errors = project(text, "--check")
+    assert (code, errors.splitlines()) == (2, [
+        'error: LIST:1: base.gone: its old text must be in cohort/base/times.cpp once, but is not there',
+        'LIST:6: base.twice: its old text must be in cohort/base/times.cpp once, but is there 2 times',
+        'LIST:16: base.within changes what base.across changes',
+        'LIST:11: base.lost: there is no file cohort/base/lost.cpp',
+        'LIST:16: base.within: there is no test tests/gone.py::test_a'])
+    assert project(LISTED, "--check") == (0, ["mutants: 5, their places are there"], "")
 
 
 def test_the_projects_own_list_names_tests_that_are_there():
@@ -176,5 +189,3 @@ def test_the_projects_own_list_names_tests_that_are_there():
     names = re.findall(r"Test +#\d+: (.*)", subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True).stdout)
     assert [(mutant.name, pattern) for mutant in listed for pattern in mutant.ctest
             if not any(re.match(pattern, name) for name in names)] == []
-    files = [test.split("::")[0] for mutant in listed for test in mutant.pytest]
-    assert [file for file in files if not (ROOT / file).exists()] == []

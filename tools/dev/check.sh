@@ -6,5 +6,6 @@ status=0
 for check in layers public_headers budgets registered environment devices parity; do
   python3 "tools/dev/check_$check.py" || status=1
 done
+python3 tools/dev/mutants.py --check || status=1
 tools/dev/format.sh --check || status=1
 exit $status

@@ -11,15 +11,16 @@ BELOW = {
     "base": [],
     "store": ["base"],
     "rendezvous": ["base", "store"],
-    "elastic": ["base", "store", "rendezvous"],
     "shm": ["base"],
+    "vault": ["base", "store", "shm"],
+    "elastic": ["base", "store", "rendezvous", "vault"],
     "job": ["base", "store", "rendezvous", "shm"],
     "files": ["base"],
     "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
     "parallel": ["base", "shm", "job", "comm", "mesh"],
     "data": ["base", "files", "comm"],
-    "checkpoint": ["base", "comm", "mesh"],
+    "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "parallel", "data"],
     "models": ["base", "comm"],
     "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models"],
 }
@@ -47,16 +48,19 @@ ROOMS = {
         "optim": ["module"],
         "data_parallel": ["module"],
         "ddp": ["module", "functional", "optim"],
-        "fsdp": ["module"],
+        "fsdp": ["module", "optim"],
         "zero": ["module", "optim", "ddp", "fsdp"],
     },
-    "files": {"input": [], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"],
+    "checkpoint": {"state": [], "file": ["state"], "sharded": ["state", "file"], "checkpointer": ["state", "file", "sharded"],
+                   "recovery": ["state", "file", "sharded", "checkpointer"]},
+    "files": {"input": [], "tensors": ["input"], "checkpoints": ["input", "tensors"], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"],
               "stand_ins": ["input", "images", "sets"]},
     "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "elastic", "shm", "job", "files"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "files"]
 # Programs, and the layers that they use.
-TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files"]}
+TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files"],
+         "tools/cohort-ckpt": ["base", "files"]}
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')

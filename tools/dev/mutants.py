@@ -22,7 +22,7 @@ import time
 from sources import ROOT, files
 
 LIST, SWITCH = "tests/mutants/mutants.txt", "tests/mutants/switch.h"
-NEEDS_NO_TORCH = ("base", "store", "rendezvous", "elastic", "shm", "job", "files", "tools")
+NEEDS_NO_TORCH = ("base", "store", "rendezvous", "elastic", "shm", "vault", "job", "files", "tools")
 LEFT_OUT = ("EXAMPLES", "BENCHMARKS", "PACKAGING_TESTS")  # COHORT_BUILD_...: no test of the list needs them
 
 
@@ -115,11 +115,41 @@ def with_switches(text, mutants):
     return f'#include "{SWITCH}"\n#line 1\n{text}' if places else text
 
 
-def make_tree(root, tree, mutants):
-    """A copy of the project with all mutants in it. Files that are as they were keep their time, so that little is built again."""
+def grouped_by_file(mutants):
     by_file = {}
     for mutant in mutants:
         by_file.setdefault(mutant.file, []).append(mutant)
+    return by_file
+
+
+def check_places(root, mutants):
+    """Whether every mutant can be made, and the files of its tests are there. All problems, one a line."""
+    problems = []
+    for name, own in grouped_by_file(mutants).items():
+        if not (root / name).is_file():
+            problems.append(f"{LIST}:{own[0].line}: {own[0].name}: there is no file {name}")
+            continue
+        text, found = (root / name).read_text(), []
+        for mutant in own:
+            try:
+                place_of(mutant, text)
+                found.append(mutant)
+            except Problem as problem:
+                problems.append(str(problem))
+        try:
+            with_switches(text, found)
+        except Problem as problem:
+            problems.append(str(problem))
+    for mutant in mutants:
+        problems += [f"{LIST}:{mutant.line}: {mutant.name}: there is no test {node}" for node in mutant.pytest
+                     if not (root / node.partition("::")[0]).exists()]
+    if problems:
+        raise Problem("\n".join(problems))
+
+
+def make_tree(root, tree, mutants):
+    """A copy of the project with all mutants in it. Files that are as they were keep their time, so that little is built again."""
+    by_file = grouped_by_file(mutants)
     wanted = {path.relative_to(root).as_posix(): path for path in files(root, "*") if not path.is_relative_to(root / "build")}
     for name, own in by_file.items():
         if name not in wanted:
@@ -291,6 +321,7 @@ def options():
     parser.add_argument("--no-torch", action="store_true", help="the layers without LibTorch only: a much shorter build")
     parser.add_argument("--jobs", type=int, default=2, help="mutants tried at the same time (2)")
     parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="tests that take longer, and five times as long as usual, hang (60)")
+    parser.add_argument("--check", action="store_true", help="see whether the places and tests of the list are there, and end")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -330,6 +361,10 @@ def main():
     work = root / "build/mutants"
     try:
         mutants = read_list((root / LIST).read_text())
+        if given.check:
+            check_places(root, mutants)
+            print(f"mutants: {len(mutants)}, their places are there")
+            return 0
         chosen = choose(mutants, given)
         if given.list:
             for mutant in chosen:

@@ -17,7 +17,7 @@ torchvision_requirement=torchvision==0.28.0
 torchvision_folder=.venv/share/torchvision
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev libboost-dev libssl-dev
-          libjpeg-dev libpng-dev zlib1g-dev libzip-dev libcurl4-openssl-dev libarchive-dev)
+          libjpeg-dev libpng-dev zlib1g-dev libzip-dev libdeflate-dev libcurl4-openssl-dev libarchive-dev)
 optional=(ccache mold clang-format iproute2 libopenmpi-dev openmpi-bin
           libtcmalloc-minimal4 libjemalloc2  # rivals of cohort-bench allocator
           mpich slurm-wlm munge python3-yaml etcd-server openssl)  # the last line: for the tests of schedulers and etcd

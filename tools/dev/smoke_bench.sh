@@ -10,7 +10,7 @@ folder=build/bench/smoke
 rm -rf "$folder"
 mkdir -p "$folder"
 
-declare -A only=([compile-time]="--case hello-ddp/narrow-headers"
+declare -A only=([checkpoint]="--rounds 1" [compile-time]="--case hello-ddp/narrow-headers"
                  [collectives]="--op all_reduce,send_recv --size 4KiB,1MiB" [dataloader]="--case cifar --rounds 1" [ddp-step]="--case linear-20x1" [python]="--case ddp/linear"
                  [launch]="--rounds 1" [recovery]="--rounds 1" [store]="--rounds 1"
                  [rendezvous]="--rounds 1")

@@ -422,7 +422,7 @@ def test_no_process_for_a_worker(open_folder, open_job):
     agent = open_job.start_script("exec sleep 1000", "--nproc-per-node=8", wrapper=as_user_with_few_processes(open_folder, 6))
     assert agent.finish() == 1
     assert messages(agent) == [
-        "[cohort] error: cohort run: cannot start local rank 3", '  caused by: cannot start "sh"',
+        "[cohort] error: cohort run: cannot start local rank 2", '  caused by: cannot start "sh"',
         "  caused by: fork: Resource temporarily unavailable (EAGAIN)", "  hint: " + PROCESS_LIMIT.format(6)]
     open_job.check_nothing_left()
 
@@ -444,6 +444,7 @@ def test_no_process_for_any_part_of_the_launcher(open_folder, open_job):
     threads = "[cohort] error: cohort run: cannot start a thread for the rendezvous: Resource temporarily unavailable (EAGAIN)"
     assert [lines[0] for lines in said] == [
         "[cohort] error: cohort run: cannot start the launcher's guard",
+        "[cohort] warning: workers cannot keep snapshots in memory",
         "[cohort] error: cohort run: the rendezvous cannot be hosted at 127.0.0.1:PORT",
         threads, threads, threads,
         "[cohort] error: cohort run: the workers' store cannot be hosted",

@@ -189,7 +189,7 @@ def side_by_side(launchers, tmp_path):
 
 
 # One node: rank 0's store is on the loopback address instead of under the host's name.
-PERMITTED = {"MASTER_ADDR", "COHORT_AGENT"}
+PERMITTED = {"MASTER_ADDR", "COHORT_AGENT", "COHORT_SNAPSHOTS"}
 
 
 def same_variables(ours, theirs, permitted=PERMITTED):

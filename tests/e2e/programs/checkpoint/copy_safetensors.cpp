@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 
 int main(int argc, char** argv) try {
   if (argc != 3) {

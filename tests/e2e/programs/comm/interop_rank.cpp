@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/comm/collectives/coalescing.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/point_to_point.h"

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"

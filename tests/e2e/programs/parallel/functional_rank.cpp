@@ -6,7 +6,7 @@
 #include <functional>
 #include <iostream>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/functional/functional.h"
 #include "cohort/parallel/functional/functional_collectives.h"

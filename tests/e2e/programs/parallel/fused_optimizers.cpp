@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 #include "cohort/parallel/optim/grad_scaler.h"
 

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/optim/post_local_sgd_optimizer.h"

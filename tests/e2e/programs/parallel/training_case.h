@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/checkpoint/safetensors.h"
+#include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/parallel/ddp/options.h"
 
 namespace cohort::proof {

@@ -1,0 +1,231 @@
+// get_state_dict and set_state_dict where one rank of several refuses: all of them throw, with its reason, and nobody waits.
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <functional>
+#include <string>
+
+#include "cohort/checkpoint/state/distributed_state.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/mesh/device_mesh.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/zero/zero_redundancy_optimizer.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+namespace nn = torch::nn;
+using test::error_of;
+using test::require_equal;
+using torch::optim::AdamW;
+
+constexpr const char* kMissingBias =
+    "Error(s) in loading state_dict for FullySharded:\n  \tMissing key(s) in state_dict: \"bias\". ";
+
+// Whoever waits for a rank that has refused gets another error than that rank's, after the time-out.
+void on_ranks_of_refusal(const std::function<void(int, const Group&)>& fn) { test::run_rank_threads(3, fn); }
+
+nn::Linear linear_of(double value) {
+  nn::Linear module(4, 3);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : module->parameters()) parameter.fill_(value);
+  return module;
+}
+
+struct ShardedLinear {
+  ShardedLinear(const Group& group, bool one_memory)
+      : model(fully_shard(linear_of(1), {.process_group = group, .one_memory = one_memory})),
+        optimizer(model->parameters(), 0.5) {}
+  bool is_unchanged() {
+    const auto parameters = model->parameters();
+    return std::all_of(parameters.begin(), parameters.end(),
+                       [](const auto& each) { return each.eq(1).all().template item<bool>(); }) &&
+           optimizer.state().empty() && optimizer.param_groups()[0].options().get_lr() == 0.5;
+  }
+  FullySharded<nn::LinearImpl> model;
+  AdamW optimizer;
+};
+
+// Of one process, after a step.
+ModelAndOptimizerState state_of_one() {
+  auto module = linear_of(2);
+  AdamW optimizer(module->parameters(), 0.25);
+  module->forward(torch::ones({2, 4})).sum().backward();
+  optimizer.step();
+  return get_state_dict(*module, optimizer);
+}
+
+ModelAndOptimizerState without(ModelAndOptimizerState state, const std::string& key) {
+  for (auto* const each : {&state.model, &state.optimizer}) {
+    if (each->contains(key)) each->erase(key);
+  }
+  return state;
+}
+
+StateDictOptions whole_in(const Group& group) { return {.full_state_dict = true, .process_group = group}; }
+StateDictOptions from_rank_0(const Group& group) {
+  return {.full_state_dict = true, .broadcast_from_rank0 = true, .process_group = group};
+}
+
+TEST(RefusalOfOneRank, OfWholeValues) {
+  const auto good = state_of_one();
+  for (const bool one_memory : {true, false}) {
+    on_ranks_of_refusal([&](int rank, const Group& group) {
+      ShardedLinear own(group, one_memory);
+      const auto no_bias = rank == 1 ? without(good, "bias") : good;
+      require_equal(error_of([&] { set_model_state_dict(*own.model, no_bias.model, whole_in(group)); }),
+                    std::string("[cohort] set_model_state_dict: nothing was set\n  rank 1: ") + kMissingBias);
+      auto wide = good;
+      if (rank == 1) wide.model["bias"] = StateValue(torch::ones({4}));
+      require_equal(
+          error_of([&] { set_state_dict(*own.model, own.optimizer, wide, whole_in(group)); }),
+          "[cohort] set_state_dict: nothing was set\n  rank 1: Error(s) in loading state_dict for FullySharded:\n"
+          "  \tsize mismatch for bias: copying a param with shape torch.Size([4]) from checkpoint, the shape in "
+          "current model is torch.Size([3]).");
+      const auto no_eps = rank == 1 ? without(good, "param_groups.bias.eps") : good;
+      const std::string reason =
+          ": nothing was set\n  rank 1: set_optimizer_state_dict: the state does not fit the optimizer\n"
+          "  \tMissing key(s): \"param_groups.bias.eps\".\n"
+          "    hint: StateDictOptions::strict = false leaves what is missing as it is";
+      require_equal(
+          error_of([&] { set_optimizer_state_dict(*own.model, own.optimizer, no_eps.optimizer, whole_in(group)); }),
+          "[cohort] set_optimizer_state_dict" + reason);
+      require_equal(error_of([&] { set_state_dict(*own.model, own.optimizer, no_eps, whole_in(group)); }),
+                    "[cohort] set_state_dict" + reason);
+      REQUIRE(own.is_unchanged());
+      set_state_dict(*own.model, own.optimizer, good, whole_in(group));
+      REQUIRE(!own.is_unchanged());
+    });
+  }
+}
+
+// Where the parameters are once, ranks meet when they are set.
+TEST(RefusalOfOneRank, OfParts) {
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    ShardedLinear own(group, /*one_memory=*/true);
+    auto state = get_model_state_dict(*own.model);
+    if (rank == 1) state.erase("bias");
+    const bool is_alone = own.model->sharding().follows_passes();
+    const auto text = error_of([&] { set_model_state_dict(*own.model, state); });
+    if (!is_alone) {
+      require_equal(text, std::string("[cohort] set_model_state_dict: nothing was set\n  rank 1: ") + kMissingBias);
+    } else if (rank == 1) {
+      REQUIRE(text.starts_with("Error(s) in loading state_dict for FullySharded:"));
+    } else {
+      require_equal(text, "(no error)");
+    }
+  });
+}
+
+TEST(RefusalOfOneRank, OfWhatRankZeroSends) {
+  const auto good = state_of_one();
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    nn::Linear module(4, rank == 1 ? 5 : 3);
+    AdamW optimizer(module->parameters());
+    torch::optim::SGD other(module->parameters(), 0.5);
+    const auto sent = rank == 0 ? good : ModelAndOptimizerState();
+    const std::string reason =
+        ": nothing was set\n  rank 1: Error(s) in loading state_dict for Linear:\n"
+        "  \tsize mismatch for weight: copying a param with shape torch.Size([3, 4]) from checkpoint, the shape in "
+        "current "
+        "model is torch.Size([5, 4]).\n"
+        "  \tsize mismatch for bias: copying a param with shape torch.Size([3]) from checkpoint, the shape in current "
+        "model is torch.Size([5]).";
+    require_equal(error_of([&] { set_model_state_dict(*module, sent.model, from_rank_0(group)); }),
+                  "[cohort] set_model_state_dict" + reason);
+    require_equal(error_of([&] { set_state_dict(*module, optimizer, sent, from_rank_0(group)); }),
+                  "[cohort] set_state_dict" + reason);
+    const OptimizerList optimizers = rank == 1 ? OptimizerList(other) : OptimizerList(optimizer);
+    const auto text =
+        error_of([&] { set_optimizer_state_dict(*module, optimizers, sent.optimizer, from_rank_0(group)); });
+    REQUIRE(
+        text.starts_with("[cohort] set_optimizer_state_dict: nothing was set\n  rank 1: set_optimizer_state_dict: the "
+                         "options of \"weight\" have "));
+    REQUIRE(text.ends_with("which SGD does not have\n    hint: the state is of another kind of optimizer"));
+    REQUIRE(optimizer.state().empty() && other.state().empty());
+  });
+}
+
+TEST(RefusalOfOneRank, OfPartsOnRankZeroAndOfOptions) {
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    ShardedLinear own(group, /*one_memory=*/false);
+    const auto state = get_model_state_dict(*own.model);
+    require_equal(error_of([&] { set_model_state_dict(*own.model, state, from_rank_0(group)); }),
+                  "[cohort] set_model_state_dict: nothing was set\n"
+                  "  rank 0: broadcast_from_rank0 needs whole tensors on rank 0, but \"weight\" is a part there\n"
+                  "    hint: get it with full_state_dict");
+    auto options = from_rank_0(group);
+    options.full_state_dict = rank != 1;
+    const auto sent = state_of_one();
+    require_equal(error_of([&] { set_state_dict(*own.model, own.optimizer, sent, options); }),
+                  "[cohort] set_state_dict: nothing was set\n"
+                  "  rank 1: full_state_dict must be True when broadcast_from_rank0 is True.");
+    REQUIRE(own.is_unchanged());
+  });
+}
+
+TEST(RefusalOfOneRank, OfGetting) {
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    ShardedLinear own(group, /*one_memory=*/false);
+    const nn::Linear stranger(4, 3);
+    auto options = whole_in(group);
+    if (rank == 1) options.submodules = {stranger.get()};
+    require_equal(error_of([&] { get_model_state_dict(*own.model, options); }),
+                  "[cohort] get_model_state_dict: no rank has got a state\n"
+                  "  rank 1: get_model_state_dict: one of `submodules`, a torch::nn::LinearImpl, is not in the model");
+    const std::string reason =
+        "[cohort] get_optimizer_state_dict: no rank has got a state\n"
+        "  rank 1: parameter 0 of the optimizer's group 0 is none of the model's\n"
+        "    hint: pass the model that the optimizer was constructed with; with fully_shard both come from the "
+        "wrapper, "
+        "which has the parameters in shards";
+    AdamW foreign(stranger->parameters());
+    const auto& optimizers = rank == 1 ? OptimizerList(foreign) : OptimizerList(own.optimizer);
+    require_equal(error_of([&] { get_optimizer_state_dict(*own.model, optimizers, whole_in(group)); }), reason);
+    DistributedDataParallel copies(linear_of(1), {.process_group = group});
+    auto zero = ZeroRedundancyOptimizer::make<AdamW>(copies->parameters(), torch::optim::AdamWOptions(0.1),
+                                                     {.process_group = group});
+    const auto& model = rank == 1 ? static_cast<const nn::Module&>(*stranger) : *copies;
+    require_equal(error_of([&] { get_optimizer_state_dict(model, zero, whole_in(group)); }), reason);
+  });
+}
+
+// What every rank says is said once, as the exception that it is.
+TEST(RefusalOfOneRank, OfAllRanksAlike) {
+  const auto bad = without(state_of_one(), "bias");
+  on_ranks_of_refusal([&](int, const Group& group) {
+    ShardedLinear own(group, /*one_memory=*/false);
+    REQUIRE(error_of([&] {
+              set_model_state_dict(*own.model, bad.model, whole_in(group));
+            }).starts_with("Error(s) in loading state_dict for FullySharded:"));
+    try {
+      set_model_state_dict(*own.model, bad.model, {.broadcast_from_rank0 = true, .process_group = group});
+      REQUIRE(false && "refused");
+    } catch (const c10::ValueError&) {
+    }
+  });
+}
+
+// The replica that has refused, its shards, and the other replica's.
+COHORT_WORKER(refusal_in_replicas) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto mesh = init_device_mesh("cpu", {2, 2}, {"replicas", "shards"});
+  auto model = fully_shard(linear_of(1), {.mesh = mesh});
+  auto state = state_of_one().model;
+  if (get_rank() == 2) state.erase("bias");
+  require_equal(error_of([&] { set_model_state_dict(*model, state, {.full_state_dict = true}); }),
+                std::string("[cohort] set_model_state_dict: nothing was set\n  rank 2: ") + kMissingBias);
+  destroy_process_group();
+}
+
+TEST(RefusalOfOneRank, OfReplicas) { test::run_workers("refusal_in_replicas", {.world_size = 4}).expect_success(); }
+
+}  // namespace
+}  // namespace cohort::checkpoint
