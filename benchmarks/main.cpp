@@ -33,6 +33,8 @@ constexpr Question kQuestions[] = {
     {"dataloader",
      "batches of a DataLoader with transforms, of a CIFAR-like set and a folder of JPEGs, beside Python's",
      run_dataloader},
+    {"checkpoint", "saving and loading, alone and on 2 ranks, beside torch.save, torch.load and Python's DCP",
+     run_checkpoint},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
@@ -113,10 +115,10 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader: measure each side this often")
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint: measure each side this often")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", settings.only_case,
-                 "ddp-step, fsdp-step, python, allocator, dataloader: only this case, such as resnet18");
+                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');
@@ -167,6 +169,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kDataloaderRank) {
       return cohort::bench::run_dataloader_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kCheckpointRank) {
+      return cohort::bench::run_checkpoint_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});

@@ -1,5 +1,6 @@
-// recovery: from a worker's crash to the workers that take its place, and to their first finished collective. Workers write the
-// time of the one clock of this machine into a file.
+// recovery: from a worker's crash to the workers that take its place, to their first finished collective, and to the next
+// finished step of a training; and what it costs to keep states for that. Workers write the time of the one clock of this machine
+// into a file.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,7 +8,9 @@
 
 #include "benchmarks/launcher/launchers.h"
 #include "benchmarks/support/question.h"
+#include "benchmarks/support/statistics.h"
 #include "benchmarks/support/team.h"
+#include "benchmarks/support/turn_order.h"
 #include "build_facts.h"
 
 namespace cohort::bench {
@@ -42,12 +45,104 @@ double time_recovery(const Settings& settings, Launcher launcher, const std::vec
   return gap_in(folder.path() + "/times");
 }
 
+/// Milliseconds of a run that trains: from the kill to the next step that both ranks have finished; and of rank 0 what keeping a
+/// state took after a step, and the step itself, each the median from the third step on.
+struct TrainingTimes {
+  double gap = 0;
+  double keep = 0;
+  double step = 0;
+};
+
+TrainingTimes training_times_in(const std::string& path) {
+  std::istringstream lines(base::read_file(path).value());
+  std::string what;
+  long long time = 0;
+  long long begun = 0;
+  long long kept = 0;
+  std::vector<double> keeps;
+  std::vector<double> steps;
+  while (lines >> what >> time) {
+    if (what == "begins-to-keep") {
+      if (keeps.size() >= 2) steps.push_back(static_cast<double>(time - kept) / 1e6);
+      begun = time;
+    } else if (what == "kept") {
+      keeps.push_back(static_cast<double>(time - begun) / 1e6);
+      kept = time;
+    }
+  }
+  if (keeps.size() < 3 || steps.empty()) throw std::runtime_error("the ranks did not train: " + lines.str());
+  keeps.erase(keeps.begin(), keeps.begin() + 2);
+  return {gap_in(path), median(keeps), median(steps)};
+}
+
 /// torchrun's agent keeps one store for all restarts, and restarted ranks, C++ and Python alike, meet there what those that are
 /// gone have left: they fail. This switch gives them one of their own, hosted by worker 0.
 std::vector<std::string> torchrun_with_new_stores(const Settings&, const std::vector<std::string>& words) {
   std::vector<std::string> command = torchrun(words);
   command.insert(command.begin(), {"env", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"});
   return command;
+}
+
+/// A way to keep states, and what its runs have shown.
+struct Keeping {
+  std::string name;
+  Launcher launcher;
+  std::vector<std::string> words;
+  std::string kept;
+  std::vector<TrainingTimes> times = {};
+};
+
+double time_training(const Settings& settings, Keeping& keeping) {
+  const ScratchFolder folder;
+  std::vector<std::string> flags = one_node_flags(2, folder.path() + "/logs");
+  flags.push_back("--max-restarts=1");
+  flags.insert(flags.end(), keeping.words.begin(), keeping.words.end());
+  flags.insert(flags.end(), {folder.path() + "/times", keeping.kept, folder.path() + "/checkpoint", "1"});
+  time_program(keeping.launcher(settings, flags));
+  keeping.times.push_back(training_times_in(folder.path() + "/times"));
+  return keeping.times.back().gap;
+}
+
+Row compare_keeping(const std::string& name, const std::string& unit, const Keeping& ours, const Keeping& rival,
+                    const std::function<double(const TrainingTimes&)>& figure) {
+  std::vector<double> own;
+  std::vector<double> others;
+  for (const TrainingTimes& times : ours.times) own.push_back(figure(times));
+  for (const TrainingTimes& times : rival.times) others.push_back(figure(times));
+  Row row = compare_times(own, others);
+  row.case_name = name;
+  row.rival_name = rival.name;
+  row.unit = unit;
+  return row;
+}
+
+/// A GPT of 25 M parameters that keeps a state after every step: in memory, in a file, or with torchrun and torch.save.
+std::vector<Row> compare_training(const Settings& settings) {
+  const std::vector<std::string> rank = {"--no-python", settings.program_folder + "/cohort-bench-training-rank"};
+  std::vector<Keeping> sides = {{"memory", our_launcher, rank, "memory"},
+                                {"one-memory-copy", our_launcher, rank, "copy"},
+                                {"our-restart-from-disk", our_launcher, rank, "disk"}};
+  if (has_torchrun()) {
+    sides.push_back({"torchrun-torch.save",
+                     torchrun_with_new_stores,
+                     {std::string(kSourceDir) + "/benchmarks/launcher/training_rank.py"},
+                     "disk"});
+  }
+  std::vector<std::function<double()>> measures;
+  for (Keeping& side : sides) measures.emplace_back([&settings, &side] { return time_training(settings, side); });
+  measure_in_turns(measures, settings.rounds(12, 1));
+  std::vector<Row> rows;
+  for (size_t i = 1; i < sides.size(); ++i) {
+    if (sides[i].kept != "copy") {
+      rows.push_back(compare_keeping("kill-to-step/gpt-25M/ranks=2", "ms", sides[0], sides[i],
+                                     [](const TrainingTimes& times) { return times.gap; }));
+    }
+    rows.push_back(compare_keeping("keep-a-state/gpt-25M/ranks=2", "ms", sides[0], sides[i],
+                                   [](const TrainingTimes& times) { return times.keep; }));
+    rows.push_back(compare_keeping("keep-a-state/of-a-step", "%", sides[0], sides[i],
+                                   [](const TrainingTimes& times) { return 100 * times.keep / times.step; }));
+  }
+  return rows;
 }
 
 }  // namespace
@@ -65,7 +160,7 @@ std::vector<Row> run_recovery(const Settings& settings) {
                                  .unit = "ms",
                                  .ours = under(our_launcher, plain),
                                  .rivals = {{"torchrun", under(torchrun_with_new_stores, plain)}}},
-                                settings.rounds(12, 3), warms_up);
+                                settings.rounds(12, 2), warms_up);
   // First the same ranks, so that only the launcher differs; then what PyTorch offers.
   const auto collectives =
       compare_launchers({.name = "crash-to-collective/workers=2",
@@ -73,8 +168,10 @@ std::vector<Row> run_recovery(const Settings& settings) {
                          .ours = under(our_launcher, rank),
                          .rivals = {{"torchrun-same-rank", under(torchrun_with_new_stores, rank)},
                                     {"torchrun-python-gloo", under(torchrun_with_new_stores, python_rank)}}},
-                        settings.rounds(12, 2), warms_up);
+                        settings.rounds(12, 1), warms_up);
   rows.insert(rows.end(), collectives.begin(), collectives.end());
+  const auto training = compare_training(settings);
+  rows.insert(rows.end(), training.begin(), training.end());
   return rows;
 }
 

@@ -11,10 +11,11 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// launch, recovery, store, rendezvous and dataloader: how often each side is measured; 0: as often as the question chooses.
+  /// launch, recovery, store, rendezvous, dataloader and checkpoint: how often each side is measured; 0: as often as the
+  /// question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator and dataloader know it.
+  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader and checkpoint know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
@@ -39,6 +40,7 @@ struct Question {
 };
 
 std::vector<Row> run_allocator(const Settings& settings);
+std::vector<Row> run_checkpoint(const Settings& settings);
 std::vector<Row> run_collectives(const Settings& settings);
 void print_collectives(const std::vector<Row>& rows);
 std::vector<Row> run_compile_time(const Settings& settings);
@@ -76,6 +78,11 @@ int run_allocator_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kDataloaderRank = "--dataloader-rank";
 /// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
 int run_dataloader_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a rank of checkpoint.
+inline constexpr const char* kCheckpointRank = "--checkpoint-rank";
+/// Arguments: number of ranks, rank, the pipe commands come from, init method. Returns the exit code.
+int run_checkpoint_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of collectives.
 inline constexpr const char* kCollectivesRank = "--collectives-rank";
