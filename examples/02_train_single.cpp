@@ -5,8 +5,8 @@
 // prints one line per epoch, and one per checkpoint (written to --checkpoint, by default checkpoint.safetensors):
 //   epoch 0 | batch size 32 | steps 64 | loss 0.4063
 //   epoch 0 | checkpoint saved at checkpoint.safetensors
-#include <cohort/checkpoint/safetensors.h>
-#include <cohort/checkpoint/state_dict.h>
+#include <cohort/checkpoint/file/safetensors.h>
+#include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>
 #include <torch/nn/functional/loss.h>

@@ -7,8 +7,8 @@
 //   [rank 0] epoch 0 | batch size 32 | steps 32 | loss 0.4128
 //   [rank 1] epoch 0 | batch size 32 | steps 32 | loss 0.4075
 //   [rank 0] epoch 0 | checkpoint saved at checkpoint.safetensors
-#include <cohort/checkpoint/safetensors.h>
-#include <cohort/checkpoint/state_dict.h>
+#include <cohort/checkpoint/file/safetensors.h>
+#include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/comm/process/spawn.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>

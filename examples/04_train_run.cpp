@@ -8,8 +8,8 @@
 //   [rank 0] epoch 0 | snapshot saved at snapshot.safetensors
 // Started again while the snapshot is there:
 //   [rank 0] resuming from snapshot.safetensors at epoch 41
-#include <cohort/checkpoint/safetensors.h>
-#include <cohort/checkpoint/state_dict.h>
+#include <cohort/checkpoint/file/safetensors.h>
+#include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>

@@ -14,8 +14,8 @@
 //   running the model-parallel DDP example on rank 0
 //   rank 0 has trained a model on cuda:0 and cuda:1
 #include <ATen/DeviceAccelerator.h>
-#include <cohort/checkpoint/safetensors.h>
-#include <cohort/checkpoint/state_dict.h>
+#include <cohort/checkpoint/file/torch_file.h>
+#include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/comm/process/spawn.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
@@ -28,6 +28,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 
 namespace {
@@ -79,11 +80,13 @@ void demo_basic(int rank, const fs::path&) {
 void demo_checkpoint(int rank, const fs::path& folder) {
   std::printf("running the DDP checkpoint example on rank %d\n", rank);
   cohort::DistributedDataParallel model(ToyModel{});
-  const std::string path = folder / "model.safetensors";
-  // All ranks hold the same values, so one file by one rank is enough.
-  if (rank == 0) cohort::checkpoint::save_file(cohort::checkpoint::state_dict(model->module()), path);
+  const std::string path = folder / "model.pt";
+  // All ranks hold the same values, so one file by one rank is enough. torch.load() in Python reads it, too.
+  if (rank == 0) cohort::checkpoint::save(cohort::checkpoint::state_dict(model->module()), path);
   cohort::barrier();  // nobody loads before the file is complete
-  cohort::checkpoint::load_state_dict(model->module(), cohort::checkpoint::load_file(path));
+  const std::map<std::string, std::string> map_location = {{"cuda:0", "cuda:" + std::to_string(rank)}};
+  cohort::checkpoint::load_state_dict(model->module(),
+                                      cohort::checkpoint::load_tensors(path, {.map_location = map_location}));
   train_one_step(model, at::kCPU);
   // The all-reduce inside backward has already made every rank wait for the others' loading.
   if (rank == 0) fs::remove(path);

@@ -11,7 +11,8 @@
 // Three parts: gpt/settings.h has the flags; gpt/strategy.h is how the ranks share the work, where each has the whole
 // model (gpt/replicated.h) or, with --fsdp, a part of it (gpt/sharded.h); here is what does not depend on that: the
 // text, the steps, the losses, the checkpoints.
-#include <cohort/checkpoint/training_checkpoint.h>
+#include <cohort/checkpoint/checkpointer/training_checkpoint.h>
+#include <cohort/checkpoint/recovery/memory_snapshot.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
@@ -143,9 +144,13 @@ class Trainer {
         world_size_(cohort::get_world_size()),
         model_(make_strategy(settings)),
         is_resumed_(settings.resume || (settings.auto_resume && std::filesystem::exists(settings.checkpoint))) {
-    if (is_resumed_) step_ = step_of_checkpoint();
-    check_same_start();
-    if (is_resumed_) load_checkpoint();
+    if (settings.memory_snapshots > 0) {
+      snapshot_.emplace(model_->snapshot_state(),
+                        cohort::checkpoint::MemorySnapshotOptions{.every = settings.memory_snapshots});
+      is_resumed_ = resume_from_memory() || is_resumed_;
+    } else {
+      resume_from_file();
+    }
   }
 
   void train();
@@ -157,6 +162,8 @@ class Trainer {
   void save_checkpoint();
   int64_t step_of_checkpoint() const;
   void load_checkpoint();
+  void resume_from_file();
+  bool resume_from_memory();
   void load_random_state(const at::Tensor& states);
   void check_same_start() const;
   void print_sample(GPT net);
@@ -167,6 +174,7 @@ class Trainer {
   std::unique_ptr<gpt::Strategy> model_;
   bool is_resumed_;
   int64_t step_ = 0;
+  std::optional<cohort::checkpoint::MemorySnapshot> snapshot_;
 };
 
 void Trainer::train() {
@@ -187,6 +195,7 @@ void Trainer::train() {
     cohort::train::set_learning_rate(model_->optimizer(), rate);
     const double own_loss = run_step(batches);
     ++step_;
+    if (snapshot_) snapshot_->step(step_);
     if (is_due(settings_.log_every) || step_ == last_step) {
       const at::Tensor loss = at::full({1}, own_loss, at::kDouble);
       cohort::all_reduce(loss, {.op = cohort::ReduceOp::SUM});
@@ -265,6 +274,29 @@ int64_t Trainer::step_of_checkpoint() const {
                       ", this run has ", value, "; give the same flags and text");
   }
   return std::atoll(metadata.at("step").c_str());
+}
+
+// Collective, also where there is no file: another rank may see one.
+void Trainer::resume_from_file() {
+  if (is_resumed_) step_ = step_of_checkpoint();
+  check_same_start();
+  if (is_resumed_) load_checkpoint();
+}
+
+// Collective. The newest state in memory or, where there is none, the file. True if there was either.
+bool Trainer::resume_from_memory() {
+  const auto resumed = snapshot_->resume([this]() -> std::optional<int64_t> {
+    resume_from_file();
+    return is_resumed_ ? std::optional(step_) : std::nullopt;
+  });
+  step_ = resumed.step;
+  const bool is_from_memory = resumed.from != cohort::checkpoint::ResumedFrom::kNothing &&
+                              resumed.from != cohort::checkpoint::ResumedFrom::kDisk;
+  if (is_from_memory && rank_ == 0) {
+    std::printf("resuming at %s\n", resumed.describe().c_str());
+    std::fflush(stdout);
+  }
+  return step_ > 0;
 }
 
 // Collective. The strategy decides who reads the file; rank 0 always does.

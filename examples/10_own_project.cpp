@@ -7,7 +7,7 @@
 //   epoch 0 | lr 0.0100 | held-out loss 0.7886
 // and leaves own_project.safetensors. Started again while that is there, it goes on after the last epoch:
 //   going on after epoch 5
-#include <cohort/checkpoint/training_checkpoint.h>
+#include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>

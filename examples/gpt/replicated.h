@@ -21,6 +21,9 @@ class Replicated final : public Strategy {
   void train(bool on) override { model_->train(on); }
   std::vector<at::Tensor> parameters() const override { return model_->parameters(); }
   Optimizer& optimizer() override { return *optimizer_; }
+  cohort::checkpoint::SnapshotState snapshot_state() override {
+    return cohort::checkpoint::snapshot_state(*net_, *optimizer_);
+  }
 
   GPT whole_net() override { return cohort::get_rank() == 0 ? net_ : GPT(nullptr); }
   std::shared_ptr<const Optimizer> whole_optimizer(const GPT&) override {

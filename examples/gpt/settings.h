@@ -25,6 +25,7 @@ struct Settings {
   int64_t warmup = 100;
   double held_out = 0.05;
   int64_t eval_every = 400, eval_windows = 2048;
+  int64_t memory_snapshots = 0;
   int64_t save_every = 500, stop_at = 0, log_every = 10;
   int64_t seed = 1;
   std::string prompt = "#pragma once\n\n#include <";
@@ -102,6 +103,10 @@ inline void add_training_flags(CLI::App& app, Settings& settings) {
       ->check(positive())
       ->capture_default_str();
   app.add_option("--save-every", settings.save_every, "steps between checkpoints; 0: only the last")
+      ->check(not_negative())
+      ->capture_default_str();
+  app.add_option("--memory-snapshots", settings.memory_snapshots,
+                 "steps between states kept in memory, for restarts by cohort run --max-restarts; 0: none")
       ->check(not_negative())
       ->capture_default_str();
   app.add_option("--stop-at", settings.stop_at, "save and end at this step; --resume goes on")->check(not_negative());

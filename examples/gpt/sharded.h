@@ -2,7 +2,7 @@
 #pragma once
 
 #include <ATen/core/grad_mode.h>
-#include <cohort/checkpoint/training_checkpoint.h>
+#include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/mesh/device_mesh.h>
 #include <cohort/parallel/fsdp/full_tensor.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
@@ -27,6 +27,9 @@ class Sharded final : public Strategy {
   void train(bool on) override { model_->train(on); }
   std::vector<at::Tensor> parameters() const override { return model_->parameters(); }
   Optimizer& optimizer() override { return *optimizer_; }
+  cohort::checkpoint::SnapshotState snapshot_state() override {
+    return cohort::checkpoint::snapshot_state(*model_, *optimizer_);
+  }
 
   GPT whole_net() override {
     const at::NoGradGuard no_grad;

@@ -1,6 +1,7 @@
 // How the ranks of train_gpt share the work. Each strategy is a file: replicated.h and sharded.h.
 #pragma once
 
+#include <cohort/checkpoint/recovery/snapshot_state.h>
 #include <cohort/comm/group/process_group.h>
 #include <cohort/models/gpt.h>
 #include <cohort/parallel/activation/activation_checkpoint.h>
@@ -31,6 +32,8 @@ class Strategy {
   // What this rank updates.
   virtual std::vector<at::Tensor> parameters() const = 0;
   virtual Optimizer& optimizer() = 0;
+  // For states in memory.
+  virtual cohort::checkpoint::SnapshotState snapshot_state() = 0;
 
   // What a process that trains alone would have, for checkpoints and samples. Collective, and for rank 0: others get null.
   virtual GPT whole_net() = 0;

@@ -1,10 +1,18 @@
 // The programs of docs/guide/checkpoints.md (tests/tools/guide_test.py compares them), each run by two ranks.
-#include <cohort/checkpoint/optimizer_state.h>
-#include <cohort/checkpoint/safetensors.h>
-#include <cohort/checkpoint/state_dict.h>
-#include <cohort/checkpoint/training_checkpoint.h>
+#include <ATen/core/Dict.h>
+#include <cohort/checkpoint/checkpointer/training_checkpoint.h>
+#include <cohort/checkpoint/file/safetensors.h>
+#include <cohort/checkpoint/file/torch_file.h>
+#include <cohort/checkpoint/state/distributed_state.h>
+#include <cohort/checkpoint/state/optimizer_state.h>
+#include <cohort/checkpoint/state/python_state.h>
+#include <cohort/checkpoint/state/rng_state.h>
+#include <cohort/checkpoint/state/scheduler_state.h>
+#include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
+#include <cohort/parallel/fsdp/fully_shard.h>
+#include <cohort/parallel/optim/fused_optimizers.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/schedulers/step_lr.h>
@@ -29,6 +37,24 @@ void save_and_load_tensors(const std::string& path) {
   checkpoint::load_state_dict(*model, tensors);
   const std::string epoch = checkpoint::load_metadata(path).at("epoch");
   TORCH_CHECK(epoch == "3" && tensors["weight"].equal(model->weight));
+}
+
+void save_and_load_pt_files(const std::string& path) {
+  namespace checkpoint = cohort::checkpoint;
+  torch::nn::Linear model(4, 2);
+  checkpoint::save(checkpoint::state_dict(*model), path, {.versions = {{"", 1}}});
+
+  const checkpoint::StateDict weights = checkpoint::load_tensors(path, {.map_location = c10::Device(c10::kCPU)});
+  checkpoint::load_state_dict(*model, weights);
+  TORCH_CHECK(weights["weight"].equal(model->weight));
+
+  c10::impl::GenericDict run(c10::StringType::get(), c10::AnyType::get());
+  run.insert("epoch", 3);
+  run.insert("weights", at::ones({2}));
+  checkpoint::save(run, path, {.sync = false});
+  const c10::IValue loaded = checkpoint::load(path, {.mmap = true});
+  const int64_t epoch = loaded.toGenericDict().at("epoch").toInt();
+  TORCH_CHECK(epoch == 3);
 }
 
 void save_and_load_a_model(const std::string& path) {
@@ -89,6 +115,56 @@ void save_the_optimizer_alone(const std::string& path) {
   checkpoint::load_optimizer_state_dict(optimizer, model->named_parameters(), checkpoint::load_file(path));
 }
 
+void save_for_python(const std::string& path) {
+  namespace checkpoint = cohort::checkpoint;
+  torch::nn::Linear net(4, 2);
+  cohort::optim::AdamW optimizer(net->parameters());
+  torch::optim::StepLR schedule(optimizer, /*step_size=*/2, /*gamma=*/0.5);
+
+  c10::impl::GenericDict run(c10::StringType::get(), c10::AnyType::get());
+  run.insert("model", checkpoint::python_dict(*net));
+  run.insert("optimizer", checkpoint::optimizer_state_dict(optimizer));
+  run.insert("schedule", checkpoint::scheduler_state_dict(schedule, optimizer));
+  run.insert("rng", checkpoint::all_rng_states());
+  checkpoint::save(run, path, {.metadata_entries = true});
+}
+
+void go_on_from_python(const std::string& path) {
+  namespace checkpoint = cohort::checkpoint;
+  torch::nn::Linear net(4, 2);
+  cohort::optim::AdamW optimizer(net->parameters());
+  torch::optim::StepLR schedule(optimizer, /*step_size=*/2, /*gamma=*/0.5);
+
+  const auto run = checkpoint::load(path).toGenericDict();
+  checkpoint::load_state_dict(*net, checkpoint::tensors_in(run.at("model")));
+  checkpoint::load_optimizer_state_dict(optimizer, run.at("optimizer"));
+  checkpoint::load_scheduler_state_dict(schedule, run.at("schedule"));
+  checkpoint::set_all_rng_states(run.at("rng"));
+}
+
+void go_on_in_shards(const std::string& path) {
+  namespace checkpoint = cohort::checkpoint;
+  auto model = cohort::fully_shard(torch::nn::Linear(4, 2));
+  cohort::optim::AdamW optimizer(model->parameters());
+
+  checkpoint::ModelAndOptimizerState state;
+  if (cohort::get_rank() == 0) {  // the others get their parts from it
+    const auto run = checkpoint::load(path).toGenericDict();
+    state.model = checkpoint::values_in(run.at("model"));
+    state.optimizer = checkpoint::flat_optimizer_state(run.at("optimizer"), *model, optimizer);
+  }
+  checkpoint::set_state_dict(*model, optimizer, state, {.full_state_dict = true, .broadcast_from_rank0 = true});
+
+  state = checkpoint::get_state_dict(*model, optimizer, {.full_state_dict = true, .cpu_offload = true});
+  if (cohort::get_rank() == 0) {
+    c10::impl::GenericDict run(c10::StringType::get(), c10::AnyType::get());
+    run.insert("model", checkpoint::python_dict(state.model));
+    run.insert("optimizer", checkpoint::nested_optimizer_state(state.optimizer, *model, optimizer));
+    checkpoint::save(run, path);
+  }
+  cohort::barrier();
+}
+
 void say_what_is_wrong(const std::string& path, torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
   try {
     cohort::checkpoint::load_checkpoint(path, model, &optimizer);
@@ -109,8 +185,12 @@ void run_checkpoints() {
   const std::string shared = (folder / ("cohort_guide_run_" + std::to_string(writer.item<int64_t>()))).string();
 
   save_and_load_tensors(own);
+  save_and_load_pt_files(own);
   save_and_load_a_model(own);
   save_the_optimizer_alone(own);
+  save_for_python(own);
+  go_on_from_python(own);
+  go_on_in_shards(own);
   train_and_resume(shared);
   cohort::barrier();
   train_and_resume(shared);

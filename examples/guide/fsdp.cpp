@@ -1,6 +1,6 @@
 // The programs of docs/guide/fsdp.md (tests/tools/guide_test.py compares them), run by two ranks.
 #include <ATen/ATen.h>
-#include <cohort/checkpoint/training_checkpoint.h>
+#include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/comm/group/process_group.h>
 #include <cohort/mesh/device_mesh.h>

@@ -13,6 +13,9 @@ int main(int argc, char** argv) {
                                                    {"data", guide::run_data},
                                                    {"datasets", guide::run_datasets},
                                                    {"checkpoints", guide::run_checkpoints},
+                                                   {"checkpointer", guide::run_checkpointer},
+                                                   {"recovery", guide::run_recovery},
+                                                   {"sharded_checkpoints", guide::run_sharded_checkpoints},
                                                    {"data_parallel", guide::run_data_parallel},
                                                    {"optimizers", guide::run_optimizers},
                                                    {"device_mesh", guide::run_device_mesh},
@@ -21,9 +24,10 @@ int main(int argc, char** argv) {
                                                    {"activation_checkpointing", guide::run_activation_checkpointing}};
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
-    std::fprintf(stderr,
-                 "give it the name of a page: collectives, ddp, data, datasets, checkpoints, data_parallel, "
-                 "optimizers, device_mesh, fsdp, memory or activation_checkpointing\n");
+    std::fprintf(
+        stderr,
+        "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
+        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory or activation_checkpointing\n");
     return 2;
   }
   page->second();
