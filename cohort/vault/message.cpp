@@ -11,7 +11,7 @@ bool is_id_character(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <
 Reply reply_with(uint32_t is_ok, std::string_view text) {
   Reply reply{.is_ok = is_ok};
   reply.text_bytes = static_cast<uint32_t>(std::min(text.size(), sizeof(reply.text)));
-  std::memcpy(reply.text, text.data(), reply.text_bytes);
+  std::copy_n(text.begin(), reply.text_bytes, reply.text);
   return reply;
 }
 

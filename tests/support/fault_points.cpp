@@ -42,7 +42,7 @@ const std::map<uint64_t, const char*>& calls_on_names() {
 }
 
 // Null for calls that do not count.
-const char* name_of_call(const __ptrace_syscall_info& info) {
+[[maybe_unused]] const char* name_of_call(const __ptrace_syscall_info& info) {
   const auto named = calls_on_names().find(info.entry.nr);
   if (named != calls_on_names().end()) return named->second;
   const auto found = calls_on_descriptors().find(info.entry.nr);

@@ -28,7 +28,7 @@ std::string refuse_dcp_name(const PythonName& name) {
   const bool is_other =
       name.is("torch", "Size") || name.is("torch.serialization", "_get_layout") || name.is("torch", "device");
   if (is_of_dcp || is_path || is_other || pt_dtype(name) || name.is("collections", "OrderedDict")) return "";
-  return "it refers to " + name.text() +
+  return "it refers to " + shortened(name.text()) +
          ", which is none of the names that torch.distributed.checkpoint writes; nothing was run";
 }
 

@@ -18,7 +18,7 @@ struct SmallFloat {
   int bias;
   /// The largest exponent means infinity and NaN, as in IEEE 754. Otherwise only one pattern is NaN: all ones ("fn"), or the one
   /// of minus zero ("fnuz").
-  enum class Special { kIeee, kAllOnes, kMinusZero } special = Special::kIeee;
+  enum class Special : uint8_t { kIeee, kAllOnes, kMinusZero } special = Special::kIeee;
 };
 
 constexpr SmallFloat kHalf{5, 10, 15};

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "cohort/files/tensors/checked_json.h"
+
 namespace cohort::files {
 namespace {
 
@@ -84,7 +86,8 @@ std::string refuse_pt_name(const PythonName& name) {
   if (const KnownRow* known = find_row(std::begin(kKnown), std::end(kKnown), name)) {
     return "it holds " + std::string(known->what);
   }
-  return "it refers to " + name.text() + ", which plain values and tensors are not made with; nothing of it was run";
+  return "it refers to " + shortened(name.text()) +
+         ", which plain values and tensors are not made with; nothing of it was run";
 }
 
 }  // namespace cohort::files

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "cohort/files/tensors/pt_names.h"
 
@@ -26,14 +26,14 @@ Error odd_arguments(const PythonName& name) {
 bool is_natural(const PickleValue& value) { return value.is(PickleKind::kInt) && value.to_int() >= 0; }
 
 // A tuple, or a torch.Size around one.
-const PickleValue& inner_tuple(const PickleValue& value) {
+PickleValue inner_tuple(const PickleValue& value) {
   const bool is_size =
       value.is(PickleKind::kObject) && value.name().is("torch", "Size") && value.arguments().size() == 1;
   return is_size ? value.arguments()[0] : value;
 }
 
 bool read_naturals(const PickleValue& value, std::vector<int64_t>* out) {
-  const PickleValue& tuple = inner_tuple(value);
+  const PickleValue tuple = inner_tuple(value);
   if (!tuple.is(PickleKind::kTuple)) return false;
   for (const PickleValue& item : tuple.items()) {
     if (!is_natural(item)) return false;
@@ -77,7 +77,7 @@ bool read_metadata(const PickleValue& value, PtTensor* tensor) {
 template <typename T>
 PickleValue number(std::string_view bytes) {
   T value;
-  std::memcpy(&value, bytes.data(), sizeof(T));
+  std::copy_n(bytes.begin(), sizeof(T), reinterpret_cast<char*>(&value));
   if constexpr (std::is_floating_point_v<T>) return PickleValue::of_float(static_cast<double>(value));
   return PickleValue::of_int(static_cast<int64_t>(value));
 }
