@@ -18,17 +18,8 @@ SLEEP = "echo size=$WORLD_SIZE rank=$RANK on=$(hostname) to=$MASTER_ADDR.; exec 
 
 @pytest.fixture
 def cluster(tmp_path):
-    reason = namespaces.why_not()
-    if reason:
-        print(reason)
-        pytest.skip(reason)
-    namespaces.sweep()
-    cluster = namespaces.Cluster(tmp_path)
-    try:
-        cluster.make()
+    with namespaces.cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.remove()
 
 
 @pytest.fixture

@@ -28,17 +28,8 @@ os._exit(0)  # the interpreter's own end may abort: see ../e2e/parallel/ddp_refe
 
 @pytest.fixture
 def cluster(tmp_path):
-    reason = namespaces.why_not()
-    if reason:
-        print(reason)
-        pytest.skip(reason)
-    namespaces.sweep()
-    cluster = namespaces.Cluster(tmp_path)
-    try:
-        cluster.make()
+    with namespaces.cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.remove()
 
 
 def start(cluster, *orders, ranks=None, python=()):

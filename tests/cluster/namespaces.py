@@ -2,10 +2,13 @@
 
 Needs root and iproute2. Everything is gone when the last process in it is, and what a killed test run leaves is swept.
 """
+import contextlib
 import os
 import pathlib
 import shutil
 import subprocess
+
+import pytest
 
 PREFIX = "cohort-test-"
 NAMES = ("node-a", "node-b")
@@ -81,3 +84,18 @@ def why_not():
     made = ip("netns", "add", probe, check=False)
     ip("netns", "del", probe, check=False)
     return "" if made.returncode == 0 else f"network namespaces are not permitted here: {made.stderr.strip()}"
+
+
+@contextlib.contextmanager
+def cluster(folder):
+    """Two hosts while the block runs. On a machine that cannot make them the test is skipped."""
+    if reason := why_not():
+        print(reason)
+        pytest.skip(reason)
+    sweep()
+    made = Cluster(folder)
+    try:
+        made.make()
+        yield made
+    finally:
+        made.remove()

@@ -243,17 +243,8 @@ def test_a_cgroup_that_is_too_small(job, tmp_path, small_cgroup):
 
 @pytest.fixture
 def cluster(tmp_path):
-    reason = namespaces.why_not()
-    if reason:
-        print(reason)
-        pytest.skip(reason)
-    namespaces.sweep()
-    cluster = namespaces.Cluster(tmp_path)
-    try:
-        cluster.make()
+    with namespaces.cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.remove()
 
 
 def start_host(job, host, out, strategy, *words, nodes="2", ranks=2, steps=STEPS):

@@ -15,16 +15,8 @@ PORT = 29431
 
 @pytest.fixture
 def hosts(tmp_path):
-    if reason := namespaces.why_not():
-        print(reason)
-        pytest.skip(reason)
-    namespaces.sweep()
-    cluster = namespaces.Cluster(tmp_path)
-    try:
-        cluster.make()
+    with namespaces.cluster(tmp_path) as cluster:
         yield cluster.hosts
-    finally:
-        cluster.remove()
 
 
 # The default backend: groups of one host are one memory, others are Gloo's. "hsdp" shares the parameters within a host, and has

@@ -11,17 +11,8 @@ PORT = 29411
 
 @pytest.fixture
 def hosts(tmp_path):
-    reason = namespaces.why_not()
-    if reason:
-        print(reason)
-        pytest.skip(reason)
-    namespaces.sweep()
-    cluster = namespaces.Cluster(tmp_path)
-    try:
-        cluster.make()
+    with namespaces.cluster(tmp_path) as cluster:
         yield cluster.hosts
-    finally:
-        cluster.remove()
 
 
 @pytest.fixture

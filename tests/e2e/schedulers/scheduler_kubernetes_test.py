@@ -51,15 +51,8 @@ def test_the_parts_of_the_file_fit_together(resources):
 
 @pytest.fixture
 def cluster(tmp_path):
-    if reason := namespaces.why_not():
-        skip(reason)
-    namespaces.sweep()
-    cluster = namespaces.Cluster(tmp_path)
-    try:
-        cluster.make()
+    with namespaces.cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.remove()
 
 
 def test_its_pods_meet(resources, cluster):

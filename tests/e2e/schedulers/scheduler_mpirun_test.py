@@ -75,16 +75,8 @@ def test_agents_under_mpirun_are_nodes(mpirun):
 
 @pytest.fixture
 def cluster(tmp_path):
-    if reason := namespaces.why_not():
-        print(reason)
-        pytest.skip(reason)
-    namespaces.sweep()
-    cluster = namespaces.Cluster(tmp_path)
-    try:
-        cluster.make()
+    with namespaces.cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.remove()
 
 
 @pytest.fixture
