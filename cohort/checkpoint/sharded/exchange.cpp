@@ -8,6 +8,7 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::checkpoint {
 
@@ -49,10 +50,8 @@ Failures from_text(const std::string& text) {
 StepResult attempt(const std::function<std::string()>& step) {
   try {
     return {false, step()};
-  } catch (const c10::Error& error) {
-    return {true, error.what_without_backtrace()};
   } catch (const std::exception& error) {
-    return {true, error.what()};
+    return {true, comm::text_of(error)};
   }
 }
 

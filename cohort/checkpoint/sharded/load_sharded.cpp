@@ -14,6 +14,7 @@
 #include "cohort/checkpoint/sharded/local_part.h"
 #include "cohort/checkpoint/sharded/plain_value.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
+#include "cohort/checkpoint/state/module_names.h"
 #include "cohort/files/tensors/stored_checkpoint.h"
 
 namespace cohort::checkpoint {
@@ -21,12 +22,6 @@ namespace {
 
 using detail::attempt;
 using detail::StepResult;
-
-std::string shape_in_words(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t length : shape) text += (text.empty() ? "" : ", ") + std::to_string(length);
-  return "torch.Size([" + text + "])";
-}
 
 class LoadSession {
  public:
@@ -92,7 +87,8 @@ class LoadSession {
     if (is_value) return;
     const std::vector<int64_t> shape = detail::whole_shape(value);
     TORCH_CHECK_VALUE(tensor->second.shape == shape, "Size mismatch between saved ",
-                      shape_in_words(tensor->second.shape), " and current: ", shape_in_words(shape), " for ", key,
+                      detail::torch_size(tensor->second.shape), " and current: ", detail::torch_size(shape), " for ",
+                      key,
                       "\n  hint: the checkpoint is of a model with other sizes; which part a rank has does not matter");
     detail::region_of(key, value);
   }

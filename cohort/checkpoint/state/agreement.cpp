@@ -20,16 +20,6 @@ namespace {
 
 using Refusals = std::map<int64_t, std::string>;  // by rank; empty: it can go on
 
-std::string reason_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return comm::text_of(known);
-  } catch (...) {
-    return "an exception of another kind than std::exception";
-  }
-}
-
 Refusals exchanged(const Refusals& known, const Group& group) {
   c10::Dict<int64_t, std::string> own;
   for (const auto& [rank, reason] : known) own.insert(rank, reason);
@@ -54,7 +44,7 @@ void Agreement::reach(const std::function<void()>& step) const {
   } catch (...) {
     own = std::current_exception();
   }
-  const std::string reason = own ? reason_of(own) : "";
+  const std::string reason = own ? comm::text_of(own) : "";
   Refusals refusals;
   for (const auto& group : groups_) {
     if (!group || group->getSize() == 1) continue;

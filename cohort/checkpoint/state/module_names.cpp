@@ -70,8 +70,6 @@ std::string class_name(const Module& module) {
   return name;
 }
 
-std::string size_as_python(at::IntArrayRef sizes) { return c10::str("torch.Size(", sizes, ")"); }
-
 // Python's class attribute _version: 2 for what keeps running statistics.
 int64_t version_of(const Module& module) {
   const std::string name = class_name(module);
@@ -116,6 +114,8 @@ std::string hints(const IncompatibleKeys& keys) {
 }  // namespace
 
 namespace detail {
+
+std::string torch_size(at::IntArrayRef sizes) { return c10::str("torch.Size(", sizes, ")"); }
 
 std::vector<ModuleTensor> tensors_of(const Module& module) {
   std::vector<ModuleTensor> tensors;
@@ -162,8 +162,8 @@ IncompatibleKeys check_fit(const Module& module, const std::vector<NamedSizes>& 
     }
     const auto value = sizes_of(name);
     if (value == sizes || is_old_scalar(value, sizes)) continue;
-    errors.push_back(c10::str("size mismatch for ", name, ": copying a param with shape ", size_as_python(value),
-                              " from checkpoint, the shape in current model is ", size_as_python(sizes), "."));
+    errors.push_back(c10::str("size mismatch for ", name, ": copying a param with shape ", torch_size(value),
+                              " from checkpoint, the shape in current model is ", torch_size(sizes), "."));
   }
   if (options.strict && !keys.unexpected_keys.empty()) {
     errors.insert(errors.begin(),

@@ -40,6 +40,9 @@ IncompatibleKeys check_fit(const torch::nn::Module& module, const std::vector<Na
                            const std::vector<std::string>& given, const SizesOf& sizes_of,
                            const LoadStateDictOptions& options);
 
+/// As Python prints a shape: "torch.Size([2, 3])".
+std::string torch_size(at::IntArrayRef sizes);
+
 /// Old files hold scalars as tensors of one element.
 inline bool is_old_scalar(at::IntArrayRef value, at::IntArrayRef own) {
   return own.empty() && value.size() == 1 && value[0] == 1;

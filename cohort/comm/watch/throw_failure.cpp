@@ -15,4 +15,14 @@ std::string text_of(const std::exception& error) {
   return c10_error ? c10_error->what_without_backtrace() : error.what();
 }
 
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return text_of(known);
+  } catch (...) {
+    return "an exception of another kind than std::exception";
+  }
+}
+
 }  // namespace cohort::comm

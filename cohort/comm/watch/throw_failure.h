@@ -21,5 +21,7 @@ using job::wait_timed_out;
 
 /// The text of an exception, without LibTorch's stack frames.
 std::string text_of(const std::exception& error);
+/// Of one that may be of another kind, and then says so.
+std::string text_of(const std::exception_ptr& error);
 
 }  // namespace cohort::comm

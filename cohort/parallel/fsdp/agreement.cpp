@@ -13,16 +13,6 @@
 namespace cohort::fsdp {
 namespace {
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return comm::text_of(known);
-  } catch (...) {
-    return "an exception of another kind than std::exception";
-  }
-}
-
 Fact fact_at(const std::vector<std::string>& words, size_t index) {
   if (index >= words.size()) return {"", "nothing"};
   return {words[index], words[index + 1]};
@@ -81,7 +71,7 @@ void agree(const Facts& facts, const std::exception_ptr& own, const MeshGroups& 
   std::string problem;
   if (own) {
     const auto rank = static_cast<size_t>(groups.shards->getRank());
-    problem = fmt::format("fully_shard failed on rank {}: {}", number_of(groups.shards, rank), text_of(own));
+    problem = fmt::format("fully_shard failed on rank {}: {}", number_of(groups.shards, rank), comm::text_of(own));
   }
   problem = first_problem(facts, problem, groups.shards);
   if (groups.replicas) problem = first_problem(facts, problem, groups.replicas);  // which pass it on to theirs
