@@ -8,15 +8,11 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "cohort/base/env.h"
 #include "cohort/checkpoint/recovery/skip_init.h"
 #include "cohort/checkpoint/recovery/snapshot_layout.h"
-#include "cohort/comm/group/process_group.h"
-#include "cohort/store/tcp_server.h"
-#include "cohort/vault/place.h"
-#include "cohort/vault/vault_server.h"
+#include "tests/checkpoint/job_of_one.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -155,27 +151,8 @@ TEST(SkipInit, ARestartIsOneThatFollowedAFailure) {
   base::unset_env("TORCHELASTIC_RESTART_COUNT");
 }
 
-/// A job of one rank, this process, with a launcher's vault.
 class MemorySnapshotTest : public testing::Test {
  protected:
-  void SetUp() override {
-    vault_ = vault::VaultServer::start("").value();
-    store_ = store::TcpServer::start({.host = "127.0.0.1"}).value();
-    for (const char* name : {"RANK", "GROUP_RANK"}) base::set_env(name, "0");
-    for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"}) base::set_env(name, "1");
-    base::set_env("MASTER_ADDR", "127.0.0.1");
-    base::set_env("MASTER_PORT", std::to_string(store_->port()));
-    base::set_env(vault::kPlaceVariable, vault::place_value(vault_->name(), 0));
-    init_process_group(
-        {.backend = "gloo", .world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
-  }
-  void TearDown() override {
-    destroy_process_group();
-    for (const char* name : {"RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "MASTER_ADDR",
-                             "MASTER_PORT", vault::kPlaceVariable}) {
-      base::unset_env(name);
-    }
-  }
   SnapshotState state() {
     return {.get = [this] {
       ShardedStateDict values;
@@ -184,8 +161,7 @@ class MemorySnapshotTest : public testing::Test {
     }};
   }
   at::Tensor weight_ = at::zeros({200, 200});
-  std::unique_ptr<vault::VaultServer> vault_;
-  std::unique_ptr<store::TcpServer> store_;
+  JobOfOne job_;
 };
 
 TEST_F(MemorySnapshotTest, ComesBackInPlace) {
@@ -241,7 +217,7 @@ TEST_F(MemorySnapshotTest, ATensorThatChangesInTheCopyIsAnError) {
 }
 
 TEST_F(MemorySnapshotTest, ALauncherThatIsGoneIsSaidOrThrown) {
-  vault_.reset();
+  job_.lose_launcher();
   MemorySnapshot snapshot(state());
   EXPECT_EQ(snapshot.resume().describe(), "from the start");
   EXPECT_FALSE(snapshot.is_on());

@@ -29,6 +29,9 @@ using torch::optim::AdamW;
 constexpr const char* kMissingBias =
     "Error(s) in loading state_dict for FullySharded:\n  \tMissing key(s) in state_dict: \"bias\". ";
 
+constexpr const char* kCallAlike =
+    "\n  hint: call it on all ranks that share the model, with the same model and the same options";
+
 // Whoever waits for a rank that has refused gets another error than that rank's, after the time-out.
 void on_ranks_of_refusal(const std::function<void(int, const Group&)>& fn) { test::run_rank_threads(3, fn); }
 
@@ -106,21 +109,15 @@ TEST(RefusalOfOneRank, OfWholeValues) {
   }
 }
 
-// Where the parameters are once, ranks meet when they are set.
 TEST(RefusalOfOneRank, OfParts) {
   on_ranks_of_refusal([&](int rank, const Group& group) {
     ShardedLinear own(group, /*one_memory=*/true);
     auto state = get_model_state_dict(*own.model);
+    for (auto& item : state) item.value().tensor = item.value().tensor + 1;
     if (rank == 1) state.erase("bias");
-    const bool is_alone = own.model->sharding().follows_passes();
-    const auto text = error_of([&] { set_model_state_dict(*own.model, state); });
-    if (!is_alone) {
-      require_equal(text, std::string("[cohort] set_model_state_dict: nothing was set\n  rank 1: ") + kMissingBias);
-    } else if (rank == 1) {
-      REQUIRE(text.starts_with("Error(s) in loading state_dict for FullySharded:"));
-    } else {
-      require_equal(text, "(no error)");
-    }
+    require_equal(error_of([&] { set_model_state_dict(*own.model, state); }),
+                  std::string("[cohort] set_model_state_dict: nothing was set\n  rank 1: ") + kMissingBias);
+    REQUIRE(own.is_unchanged());
   });
 }
 
@@ -164,9 +161,11 @@ TEST(RefusalOfOneRank, OfPartsOnRankZeroAndOfOptions) {
     auto options = from_rank_0(group);
     options.full_state_dict = rank != 1;
     const auto sent = state_of_one();
-    require_equal(error_of([&] { set_state_dict(*own.model, own.optimizer, sent, options); }),
-                  "[cohort] set_state_dict: nothing was set\n"
-                  "  rank 1: full_state_dict must be True when broadcast_from_rank0 is True.");
+    require_equal(
+        error_of([&] { set_state_dict(*own.model, own.optimizer, sent, options); }),
+        "[cohort] set_state_dict: nothing was set, as the ranks differ: full_state_dict is true on ranks 0 and 2, "
+        "but false on rank 1" +
+            std::string(kCallAlike));
     REQUIRE(own.is_unchanged());
   });
 }
@@ -213,6 +212,114 @@ TEST(RefusalOfOneRank, OfAllRanksAlike) {
   });
 }
 
+// What is right on each rank alone, but not together.
+TEST(DifferencesOfRanks, OfOptionsForParts) {
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    ShardedLinear own(group, /*one_memory=*/false);
+    const auto options = rank == 2 ? whole_in(group) : StateDictOptions();
+    const std::string reason = ", as the ranks differ: full_state_dict is false on ranks 0 and 1, but true on rank 2" +
+                               std::string(kCallAlike);
+    const std::string nothing = ": no rank has got a state" + reason;
+    require_equal(error_of([&] { get_model_state_dict(*own.model, options); }),
+                  "[cohort] get_model_state_dict" + nothing);
+    require_equal(error_of([&] { get_optimizer_state_dict(*own.model, own.optimizer, options); }),
+                  "[cohort] get_optimizer_state_dict" + nothing);
+    require_equal(error_of([&] { get_state_dict(*own.model, own.optimizer, options); }),
+                  "[cohort] get_state_dict" + nothing);
+    const auto state = get_state_dict(*own.model, own.optimizer);
+    require_equal(error_of([&] { set_state_dict(*own.model, own.optimizer, state, options); }),
+                  "[cohort] set_state_dict: nothing was set" + reason);
+  });
+}
+
+TEST(DifferencesOfRanks, OfFunctions) {
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    ShardedLinear own(group, /*one_memory=*/false);
+    const auto call = [&] {
+      if (rank == 0) {
+        get_state_dict(*own.model, own.optimizer);
+      } else {
+        get_model_state_dict(*own.model);
+      }
+    };
+    require_equal(error_of(call),
+                  std::string(rank == 0 ? "[cohort] get_state_dict" : "[cohort] get_model_state_dict") +
+                      ": no rank has got a state, as the ranks differ: the function is get_state_dict on rank 0, but "
+                      "get_model_state_dict on ranks 1 and 2" +
+                      kCallAlike);
+  });
+}
+
+TEST(DifferencesOfRanks, OfModels) {
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    const auto sharded = [&](const nn::Linear& module) {
+      return fully_shard(module, {.process_group = group, .one_memory = false});
+    };
+    auto one = sharded(linear_of(1));
+    auto other = sharded(nn::Linear(nn::LinearOptions(4, 3).bias(false)));
+    auto third = sharded(nn::Linear(4, 2));
+    const auto text_with = [&](const nn::Module& different) {
+      const nn::Module& first = *one;
+      return error_of([&] { get_model_state_dict(rank == 1 ? different : first, whole_in(group)); });
+    };
+    const std::string begin = "[cohort] get_model_state_dict: no rank has got a state, as the ranks differ: part ";
+    require_equal(text_with(*other),
+                  begin +
+                      "2 of the state is \"bias\" of torch.Size([3]), Float on ranks 0 and 2, but nothing on rank 1" +
+                      kCallAlike);
+    require_equal(text_with(*third), begin +
+                                         "1 of the state is \"weight\" of torch.Size([3, 4]), Float on ranks 0 and 2, "
+                                         "but \"weight\" of torch.Size([2, 4]), Float on rank 1" +
+                                         kCallAlike);
+  });
+}
+
+// A module knows no ranks, but its wrapper and the optimizer do.
+TEST(DifferencesOfRanks, OfBroadcastsToCopies) {
+  const auto good = state_of_one();
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    DistributedDataParallel model(linear_of(1), {.process_group = group});
+    auto zero = ZeroRedundancyOptimizer::make<AdamW>(model->parameters(), torch::optim::AdamWOptions(0.1),
+                                                     {.process_group = group});
+    const auto options = rank == 0 ? from_rank_0(group) : whole_in(group);
+    const std::string reason =
+        ": nothing was set, as the ranks differ: broadcast_from_rank0 is true on rank 0, but false on ranks 1 and 2" +
+        std::string(kCallAlike);
+    require_equal(error_of([&] { set_model_state_dict(*model, good.model, options); }),
+                  "[cohort] set_model_state_dict" + reason);
+    require_equal(error_of([&] { set_optimizer_state_dict(*model, zero, good.optimizer, options); }),
+                  "[cohort] set_optimizer_state_dict" + reason);
+    const auto text =
+        error_of([&] { get_optimizer_state_dict(*model, zero, rank == 0 ? whole_in(group) : StateDictOptions()); });
+    require_equal(text,
+                  "[cohort] get_optimizer_state_dict: no rank has got a state, as the ranks differ: "
+                  "full_state_dict is true on rank 0, but false on ranks 1 and 2" +
+                      std::string(kCallAlike));
+    REQUIRE(model->module().weight.eq(1).all().item<bool>() && zero.optim().state().empty());
+  });
+}
+
+TEST(DifferencesOfRanks, OfGroups) {
+  on_ranks_of_refusal([&](int rank, const Group& group) {
+    ShardedLinear own(group, /*one_memory=*/false);
+    const auto own_group = test::split_rank_threads(group, {{0}, {1}, {2}});
+    require_equal(
+        error_of(
+            [&] { set_model_state_dict(*own.model, ShardedStateDict(), from_rank_0(rank == 2 ? own_group : group)); }),
+        "[cohort] set_model_state_dict: nothing was set, as the ranks differ: process_group is that of ranks 0, 1 "
+        "and 2 on ranks 0 and 1, but that of rank 0 on rank 2" +
+            std::string(kCallAlike));
+    // Where rank 1 does not come to the group of the options, the others do not go there.
+    const auto again = test::split_rank_threads(group, {{}, {}, {}, {0, 1, 2}});
+    const auto options = rank == 1 ? StateDictOptions() : from_rank_0(again);
+    require_equal(
+        error_of([&] { set_model_state_dict(*own.model, ShardedStateDict(), options); }),
+        "[cohort] set_model_state_dict: nothing was set, as the ranks differ: full_state_dict is true on ranks 0 "
+        "and 2, but false on rank 1" +
+            std::string(kCallAlike));
+  });
+}
+
 // The replica that has refused, its shards, and the other replica's.
 COHORT_WORKER(refusal_in_replicas) {
   init_process_group(test::backend_of_tests().c_str());
@@ -222,6 +329,12 @@ COHORT_WORKER(refusal_in_replicas) {
   if (get_rank() == 2) state.erase("bias");
   require_equal(error_of([&] { set_model_state_dict(*model, state, {.full_state_dict = true}); }),
                 std::string("[cohort] set_model_state_dict: nothing was set\n  rank 2: ") + kMissingBias);
+  const StateDictOptions options{.full_state_dict = true, .broadcast_from_rank0 = get_rank() == 3};
+  require_equal(
+      error_of([&] { set_model_state_dict(*model, state, options); }),
+      "[cohort] set_model_state_dict: nothing was set, as the ranks differ: broadcast_from_rank0 is false on rank 2, "
+      "but true on rank 3" +
+          std::string(kCallAlike));
   destroy_process_group();
 }
 

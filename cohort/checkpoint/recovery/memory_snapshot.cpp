@@ -1,12 +1,15 @@
 #include "cohort/checkpoint/recovery/memory_snapshot.h"
 
+#include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -60,6 +63,23 @@ uint64_t sum_of_versions(const detail::SnapshotLayout& layout) {
   return sum;
 }
 
+/// For a thread that copies: a stream per device that holds something, after what its current one has been told to do.
+std::vector<c10::Stream> streams_to_copy_in(const detail::SnapshotLayout& layout) {
+  std::vector<c10::Stream> streams;
+  for (const auto& piece : layout.pieces) {
+    const c10::Device device = piece.tensor.device();
+    const bool is_known =
+        std::any_of(streams.begin(), streams.end(), [&](const auto& stream) { return stream.device() == device; });
+    if (device.is_cpu() || is_known) continue;
+    const c10::impl::VirtualGuardImpl devices(device.type());
+    streams.push_back(devices.getStreamFromGlobalPool(device));
+    c10::Event is_written(device.type());
+    is_written.record(devices.getStream(device));
+    is_written.block(streams.back());
+  }
+  return streams;
+}
+
 }  // namespace
 
 std::string Resumed::describe() const {
@@ -83,8 +103,12 @@ class MemorySnapshot::Impl {
     TORCH_CHECK_VALUE(state_.get, "[cohort] MemorySnapshot: SnapshotState::get is missing");
   }
   ~Impl() {
-    if (copier_.joinable()) copier_.join();
-    if (is_copying_ && versions_ == sum_of_versions(layout_)) keeper_->commit();
+    if (!copying_.valid()) return;
+    try {
+      copying_.get();
+      if (versions_ == sum_of_versions(layout_)) keeper_->commit();
+    } catch (...) {  // then the state before counts
+    }
   }
 
   Resumed resume(const FromDisk& from_disk, std::optional<int64_t> step_on_disk);
@@ -106,8 +130,7 @@ class MemorySnapshot::Impl {
   bool has_resumed_ = false;
   detail::SnapshotLayout layout_;
   // With `overlap`, between step() and before_step().
-  std::thread copier_;
-  bool is_copying_ = false;
+  std::future<void> copying_;
   uint64_t versions_ = 0;
 };
 
@@ -209,14 +232,20 @@ void MemorySnapshot::Impl::keep(int64_t step) {
   }
   detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kSmall, /*with_threads=*/false);
   versions_ = sum_of_versions(layout_);
-  is_copying_ = true;
-  copier_ = std::thread([this, to] { detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kLarge, false); });
+  copying_ = std::async(std::launch::async, [this, to, streams = streams_to_copy_in(layout_)] {
+    const c10::MultiStreamGuard in(streams);
+    detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kLarge, false);
+  });
 }
 
 void MemorySnapshot::Impl::before_step() {
-  if (!is_copying_) return;
-  copier_.join();
-  is_copying_ = false;
+  if (!copying_.valid()) return;
+  try {
+    copying_.get();
+  } catch (...) {
+    keeper_->abandon();
+    throw;
+  }
   const bool is_unchanged = versions_ == sum_of_versions(layout_);
   is_unchanged ? keeper_->commit() : keeper_->abandon();
   TORCH_CHECK(

@@ -8,6 +8,7 @@
 
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/rng_state.h"
+#include "cohort/checkpoint/state/state_plan.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
 namespace cohort::checkpoint {
@@ -50,15 +51,15 @@ SnapshotState snapshot_state(torch::nn::Module& module, torch::optim::Optimizer&
     state.is_own = [](const std::string& name) { return name.starts_with("optim.state."); };
   }
   state.get = [&module, &optimizer] {
-    const ModelAndOptimizerState now = get_state_dict(module, optimizer);
+    // Not by get_state_dict, where ranks wait for each other: one of them may have no snapshots any more.
     ShardedStateDict values;
-    add_all(values, kModelPrefix, now.model);
-    add_all(values, kOptimizerPrefix, now.optimizer);
+    add_all(values, kModelPrefix, detail::own_model_state(module, {}));
+    add_all(values, kOptimizerPrefix, detail::own_optimizer_state(module, optimizer, {}));
     values.insert(kRngKey, StateValue(rng_state()));
     return values;
   };
   state.set = [&module, &optimizer](const ShardedStateDict& kept) {
-    const ShardedStateDict model = get_model_state_dict(module);
+    const ShardedStateDict model = detail::own_model_state(module, {});
     set_state_dict(
         module, optimizer,
         {.model = below_prefix(kept, kModelPrefix, model), .optimizer = below_prefix(kept, kOptimizerPrefix, model)});

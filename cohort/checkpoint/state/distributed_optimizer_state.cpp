@@ -60,29 +60,6 @@ void get_state_of(const HeldTensor& held, const at::Tensor& parameter, const Opt
   }
 }
 
-ShardedStateDict own_optimizer_state(const ModelParts& parts, const OptimizerList& optimizers,
-                                     const StateDictOptions& options) {
-  ShardedStateDict states;
-  ShardedStateDict groups;
-  for (auto* const each : optimizers) {
-    const DividedOptimizer optimizer(*each);
-    for (size_t group = 0; group < optimizer.shown().param_groups().size(); ++group) {
-      const auto& members = optimizer.shown().param_groups()[group];
-      for (size_t place = 0; place < members.params().size(); ++place) {
-        const auto& parameter = members.params()[place];
-        const auto& held = parts.at(parameter, group, place);
-        if (options.ignore_frozen_params && !parameter.requires_grad()) continue;
-        get_state_of(held, parameter, members.options(), optimizer, states);
-        for (const auto& field : optimizer.kind().options(const_cast<OptimizerOptions&>(members.options()))) {
-          groups.insert("param_groups." + held.name + "." + field.key, StateValue(*detail::value_of(field)));
-        }
-      }
-    }
-  }
-  for (auto& item : groups) states.insert(item.key(), std::move(item.value()));
-  return states;
-}
-
 // What the dict says of one parameter.
 struct Entries {
   std::map<std::string, const StateValue*> state;
@@ -334,6 +311,49 @@ std::optional<OptimizerKey> split_key(const std::string& key, const Names& names
   return std::nullopt;
 }
 
+ShardedStateDict own_optimizer_state(const torch::nn::Module& model, const OptimizerList& optimizers,
+                                     const StateDictOptions& options) {
+  const ModelParts parts(model);
+  ShardedStateDict states;
+  ShardedStateDict groups;
+  for (auto* const each : optimizers) {
+    const DividedOptimizer optimizer(*each);
+    for (size_t group = 0; group < optimizer.shown().param_groups().size(); ++group) {
+      const auto& members = optimizer.shown().param_groups()[group];
+      for (size_t place = 0; place < members.params().size(); ++place) {
+        const auto& parameter = members.params()[place];
+        const auto& held = parts.at(parameter, group, place);
+        if (options.ignore_frozen_params && !parameter.requires_grad()) continue;
+        get_state_of(held, parameter, members.options(), optimizer, states);
+        for (const auto& field : optimizer.kind().options(const_cast<OptimizerOptions&>(members.options()))) {
+          groups.insert("param_groups." + held.name + "." + field.key, StateValue(*detail::value_of(field)));
+        }
+      }
+    }
+  }
+  for (auto& item : groups) states.insert(item.key(), std::move(item.value()));
+  return states;
+}
+
+ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Module& model,
+                                     const OptimizerList& optimizers, const StateDictOptions& options) {
+  const bool is_divided = std::any_of(optimizers.begin(), optimizers.end(), [](auto* const optimizer) {
+    return dynamic_cast<ZeroRedundancyOptimizer*>(optimizer) != nullptr;
+  });
+  auto participants = sharers_of(model);
+  add_sharers_of(optimizers, participants);
+  if (options.full_state_dict && is_divided) participants.by_options = group_of(options);
+  const Agreement ranks(function, kNoState, options, std::move(participants));
+  ShardedStateDict state;
+  std::optional<c10::Device> varies_on;
+  ranks.reach([&] {
+    state = own_optimizer_state(model, optimizers, options);
+    if (is_divided) varies_on = ModelParts(model).device();
+    return options.full_state_dict ? parts_of(state) : fsdp::Facts();
+  });
+  return gathered(std::move(state), options, varies_on);
+}
+
 Incoming incoming_optimizers(const ModelParts& parts, const OptimizerList& optimizers, const ShardedStateDict& given) {
   return {with_canonical_keys(given, parts.names()), wanted_values(parts, optimizers)};
 }
@@ -349,20 +369,7 @@ std::vector<OptimizerPlan> plan_optimizers(const ModelParts& parts, const Optimi
 
 ShardedStateDict get_optimizer_state_dict(const torch::nn::Module& model, const OptimizerList& optimizers,
                                           const StateDictOptions& options) {
-  const bool is_divided = std::any_of(optimizers.begin(), optimizers.end(), [](auto* const optimizer) {
-    return dynamic_cast<ZeroRedundancyOptimizer*>(optimizer) != nullptr;
-  });
-  std::vector<Group> groups;  // in which tensors travel
-  if (options.full_state_dict) groups = is_divided ? std::vector{detail::group_of(options)} : detail::groups_of(model);
-  const detail::Agreement ranks("get_optimizer_state_dict: no rank has got a state", groups);
-  ShardedStateDict state;
-  std::optional<c10::Device> varies_on;
-  ranks.reach([&] {
-    const ModelParts parts(model);
-    state = own_optimizer_state(parts, optimizers, options);
-    if (is_divided) varies_on = parts.device();
-  });
-  return detail::gathered(std::move(state), options, varies_on);
+  return detail::optimizer_state_for("get_optimizer_state_dict", model, optimizers, options);
 }
 
 }  // namespace cohort::checkpoint

@@ -15,10 +15,13 @@
 /// Where a parameter has no state yet, as before the first step, its part of the dict is what such a state begins as; the
 /// optimizer stays as it is. (Python makes a step with zero gradients.)
 ///
-/// Collective where `full_state_dict` or `broadcast_from_rank0` is set, and set_model_state_dict where ranks share one memory.
-/// Throw c10::ValueError and c10::Error with the key and the reason. Nothing has been set then on the rank that throws. Ranks
-/// agree before tensors travel, and before those that share parameters set them: if only some refuse, all of these throw
-/// c10::Error, which has each one's reason, and nobody waits.
+/// Collective over the ranks that share the model's parameters (fully_shard) or the optimizer's state (ZeroRedundancyOptimizer);
+/// set_... also over those that have copies (replicas of fully_shard, DistributedDataParallel) and, with `broadcast_from_rank0`,
+/// over the process group, as is get_optimizer_state_dict of a ZeroRedundancyOptimizer with `full_state_dict`. Of a plain module,
+/// which tells nobody whose copy it is, all else is local: every rank has to pass `broadcast_from_rank0`, or none.
+/// These ranks agree before tensors travel and before anything is set. Throw c10::ValueError and c10::Error with the key and the
+/// reason; if only some of them refuse, or if they have called different functions or passed other options or models, all throw
+/// c10::Error, which says who has which reason or has passed what. Nothing has been set then, and nobody waits.
 /// Thread-safety: as collectives.
 #pragma once
 

@@ -12,6 +12,7 @@
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/group/device.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/mesh/sharded_tensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
@@ -69,6 +70,13 @@ at::Tensor sent(const at::Tensor& own, const Header& header, c10::Device device,
   const auto tensor = is_source ? own.detach().to(device).contiguous() : at::empty(header.sizes, options);
   if (tensor.numel() > 0) broadcast(tensor, group_rank(source), {.group = group});
   return tensor;
+}
+
+// Where the mesh's ranks exchange tensors: with CPUOffloadPolicy the parts are elsewhere.
+at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& part) {
+  const auto type = c10::Device(mesh.device_type()).type();
+  if (part.device().type() == type) return part;
+  return part.to(type == c10::DeviceType::CPU ? c10::Device(type) : current_device());
 }
 
 // Where ranks have different keys: all get all of them, in the order of ranks.
@@ -206,7 +214,8 @@ ShardedStateDict gathered(ShardedStateDict state, const StateDictOptions& option
   for (auto& item : state) {
     auto& value = item.value();
     if (value.is_part() && options.full_state_dict) {
-      value = StateValue(ShardedTensor{value.tensor.detach().contiguous(), *value.spec}.full_tensor());
+      const auto part = on_device_of(value.spec->mesh(), value.tensor.detach());
+      value = StateValue(ShardedTensor{part.contiguous(), *value.spec}.full_tensor());
     }
     if (!keeps) continue;
     if (value.is_tensor() && options.cpu_offload) value.tensor = value.tensor.cpu();

@@ -1,4 +1,5 @@
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -56,8 +57,17 @@ ShardedStateDict with_canonical_names(const ShardedStateDict& state, const detai
   return result;
 }
 
+// What passes have been told to copy from shards on the CPU must be read before it changes.
+void wait_for_passes(c10::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+}  // namespace
+
+namespace detail {
+
 ShardedStateDict own_model_state(const Module& model, const StateDictOptions& options) {
-  const detail::ModelParts parts(model);
+  const ModelParts parts(model);
   ShardedStateDict state;
   for (const auto& held : parts.tensors()) {
     if (options.ignore_frozen_params && is_frozen(held)) continue;
@@ -68,9 +78,15 @@ ShardedStateDict own_model_state(const Module& model, const StateDictOptions& op
   return below(state, prefixes_of(model, options.submodules), options.keep_submodule_prefixes);
 }
 
-}  // namespace
-
-namespace detail {
+ShardedStateDict model_state_for(const char* function, const Module& model, const StateDictOptions& options) {
+  const Agreement ranks(function, kNoState, options, sharers_of(model));
+  ShardedStateDict state;
+  ranks.reach([&] {
+    state = own_model_state(model, options);
+    return options.full_state_dict ? parts_of(state) : fsdp::Facts();
+  });
+  return gathered(std::move(state), options);
+}
 
 Incoming incoming_model(const ModelParts& parts, const ShardedStateDict& given) {
   Incoming incoming{with_canonical_names(given, parts)};
@@ -104,7 +120,12 @@ ModelPlan plan_model(const Module& model, const ModelParts& parts, const Sharded
 
 void commit_model(const Module& model, const ModelPlan& plan) {
   const auto shardings = shardings_of(model);
-  for (auto* const sharding : shardings) sharding->reshard();  // whole parameters that are still there would be old
+  const bool are_on_cpu =
+      std::any_of(plan.copies.begin(), plan.copies.end(), [](const auto& copy) { return copy.first.is_cpu(); });
+  for (auto* const sharding : shardings) {
+    sharding->reshard();  // whole parameters that are still there would be old
+    if (are_on_cpu) wait_for_passes(sharding->device());
+  }
   {
     const c10::AutoGradMode no_grad(false);
     for (const auto& [to, from] : plan.copies) {
@@ -122,16 +143,13 @@ void commit_model(const Module& model, const ModelPlan& plan) {
 }  // namespace detail
 
 ShardedStateDict get_model_state_dict(const Module& model, const StateDictOptions& options) {
-  const detail::Agreement ranks("get_model_state_dict: no rank has got a state",
-                                options.full_state_dict ? detail::groups_of(model) : std::vector<Group>());
-  ShardedStateDict state;
-  ranks.reach([&] { state = own_model_state(model, options); });
-  return detail::gathered(std::move(state), options);
+  return detail::model_state_for("get_model_state_dict", model, options);
 }
 
 ModelAndOptimizerState get_state_dict(const Module& model, const OptimizerList& optimizers,
                                       const StateDictOptions& options) {
-  return {get_model_state_dict(model, options), get_optimizer_state_dict(model, optimizers, options)};
+  return {detail::model_state_for("get_state_dict", model, options),
+          detail::optimizer_state_for("get_state_dict", model, optimizers, options)};
 }
 
 }  // namespace cohort::checkpoint

@@ -1,7 +1,6 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,14 +17,13 @@ namespace {
 using detail::Incoming;
 using torch::nn::Module;
 
-// The ranks that wait for each other in the middle, or have parts of the same parameters.
-std::vector<Group> groups_of_setting(const Module& model, bool sets_model, const StateDictOptions& options) {
-  if (options.broadcast_from_rank0) return {detail::group_of(options)};
-  const auto shardings = detail::shardings_of(model);
-  const bool is_one_memory =
-      std::any_of(shardings.begin(), shardings.end(), [](const auto* each) { return !each->follows_passes(); });
-  if (options.full_state_dict || (sets_model && is_one_memory)) return detail::groups_of(model, /*with_replicas=*/true);
-  return {};
+// The ranks that have parts or copies of the same parameters, or wait for each other in the middle.
+detail::Participants participants_of(const Module& model, const OptimizerList* optimizers,
+                                     const StateDictOptions& options) {
+  auto result = detail::holders_of(model);
+  if (optimizers) detail::add_sharers_of(*optimizers, result);
+  if (options.broadcast_from_rank0) result.by_options = detail::group_of(options);
+  return result;
 }
 
 void check_options(const char* function, const StateDictOptions& options) {
@@ -60,20 +58,24 @@ class StateSetter {
       : function_(function), model_(model), optimizers_(optimizers), options_(options) {}
 
   IncompatibleKeys set(const ShardedStateDict* model_state, const ShardedStateDict* optimizer_state) {
-    const detail::Agreement ranks(std::string(function_) + ": nothing was set",
-                                  groups_of_setting(model_, model_state != nullptr, options_));
+    const detail::Agreement ranks(function_, "nothing was set", options_,
+                                  participants_of(model_, optimizers_, options_));
+    ranks.reach([&] {
+      prepare(model_state, optimizer_state);
+      if (!options_.broadcast_from_rank0) {
+        for (auto& each : incoming_) each.state = localized(each);
+        plan(model_state, optimizer_state);
+      }
+      return fsdp::Facts();
+    });
     if (options_.broadcast_from_rank0) {
-      ranks.reach([&] { prepare(model_state, optimizer_state); });
       const auto group = detail::group_of(options_);
       for (auto& each : incoming_) {
         each.state = detail::broadcast_state(each.state, each.wanted, parts_->device(), group);
       }
-      ranks.reach([&] { plan(model_state, optimizer_state); });
-    } else {
       ranks.reach([&] {
-        prepare(model_state, optimizer_state);
-        for (auto& each : incoming_) each.state = localized(each);
         plan(model_state, optimizer_state);
+        return fsdp::Facts();
       });
     }
     if (model_state) detail::commit_model(model_, model_plan_);

@@ -1,4 +1,4 @@
-/// What set_state_dict will do, found out before any of it is done.
+/// What get_state_dict gives, and what set_state_dict will do, found out before any of it is done.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -13,6 +13,17 @@
 #include "cohort/checkpoint/state/optimizer_values.h"
 
 namespace cohort::checkpoint::detail {
+
+/// As this rank holds them; not collective.
+ShardedStateDict own_model_state(const torch::nn::Module& model, const StateDictOptions& options);
+ShardedStateDict own_optimizer_state(const torch::nn::Module& model, const OptimizerList& optimizers,
+                                     const StateDictOptions& options);
+
+inline constexpr const char* kNoState = "no rank has got a state";
+/// get_model_state_dict and get_optimizer_state_dict, by the name of the function that the program has called.
+ShardedStateDict model_state_for(const char* function, const torch::nn::Module& model, const StateDictOptions& options);
+ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Module& model,
+                                     const OptimizerList& optimizers, const StateDictOptions& options);
 
 /// What this rank was given, by the names that the model has, and what it needs of it.
 struct Incoming {

@@ -85,6 +85,7 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
   [[nodiscard]] Join join(const JoinOptions& options = {}) { return Join({replica_}, options); }
   /// For a Join over several.
   Joinable& joinable() { return replica_; }
+  Group group_of_replicas() const override { return replica_.join_process_group(); }
 
   void register_builtin_comm_hook(BuiltinCommHookType comm_hook_type) {
     reducer().register_builtin_comm_hook(comm_hook_type);

@@ -36,6 +36,8 @@ namespace cohort::ddp {
 class COHORT_API Replicated {
  public:
   virtual ~Replicated() = default;
+  /// The ranks that have copies of the module.
+  virtual Group group_of_replicas() const = 0;
 };
 
 class DelayedAllReduce;
