@@ -11,7 +11,10 @@
 #include <filesystem>
 #include <limits>
 
+#include "cohort/checkpoint/file/safetensors.h"
+#include "cohort/checkpoint/file/torch_file.h"
 #include "cohort/checkpoint/sharded/async_save.h"
+#include "cohort/checkpoint/sharded/convert.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/require.h"
@@ -74,6 +77,31 @@ TEST(Sharded, EveryKindOfTensor) {
   for (const auto& item : state) EXPECT_TRUE(at::equal(loaded[item.key()].tensor, item.value().tensor)) << item.key();
 }
 
+TEST(Sharded, WideComplexNumbersLieAsPairs) {
+  const TemporaryFolder folder;
+  const auto pairs = at::arange(12, at::kDouble).view({2, 3, 2});
+  ShardedStateDict state;
+  state.insert("wide", at::view_as_complex(pairs));
+  state.insert("turned", at::view_as_complex(pairs).t().conj());
+  state.insert("scalar", at::view_as_complex(pairs)[1][2]);
+  state.insert("pairs", pairs);
+  save_sharded(state, folder.file("run"));
+  // As other readers see them.
+  const auto file = load_file(folder.file("run/model-00001-of-00001.safetensors"));
+  EXPECT_TRUE(at::equal(file["wide"], pairs));
+  EXPECT_TRUE(at::equal(file["scalar"], pairs[1][2]));
+  ShardedStateDict loaded;
+  loaded.insert("wide", at::zeros({2, 3}, at::kComplexDouble));
+  loaded.insert("turned", at::zeros({3, 2}, at::kComplexFloat));
+  loaded.insert("scalar", at::zeros({}, at::kComplexDouble));
+  loaded.insert("pairs", at::zeros({2, 3, 2}, at::kDouble));
+  load_sharded(loaded, folder.file("run"), {.strict = true});
+  loaded["turned"].tensor = loaded["turned"].tensor.to(at::kComplexDouble);
+  for (const auto& item : state) EXPECT_TRUE(at::equal(loaded[item.key()].tensor, item.value().tensor)) << item.key();
+  consolidate(folder.file("run"), folder.file("one.pt"));
+  EXPECT_TRUE(at::equal(load_tensors(folder.file("one.pt"))["wide"], at::view_as_complex(pairs)));
+}
+
 std::string load_problem(const ShardedStateDict& wanted, const std::string& path,
                          const ShardedLoadOptions& options = {}) {
   ShardedStateDict state = wanted;
@@ -130,8 +158,8 @@ TEST(Sharded, SavingRefusalsMessage) {
     EXPECT_TRUE(text.starts_with(begin)) << text;
     return text.substr(begin.size());
   };
-  EXPECT_EQ(problem(at::ones({2}, at::kComplexDouble)),
-            "tensor \"w\" is ComplexDouble, which the safetensors format does not know");
+  EXPECT_EQ(problem(at::ones({2}, at::kComplexHalf)),
+            "tensor \"w\" is ComplexHalf, which the safetensors format does not know");
   c10::List<at::Tensor> tensors;
   tensors.push_back(at::ones({1}));
   EXPECT_THAT(problem(StateValue(c10::IValue(tensors))),

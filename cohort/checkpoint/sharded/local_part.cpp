@@ -14,8 +14,10 @@ void check_stored(const std::string& key, const at::Tensor& tensor) {
                                                         : nullptr;
   TORCH_CHECK_VALUE(problem == nullptr, "tensor \"", key, "\" ", problem);
   const auto dtype = file_dtype(tensor.scalar_type());
-  TORCH_CHECK_VALUE(dtype && !files::info_of(*dtype).safetensors_name.empty(), "tensor \"", key, "\" is ",
-                    tensor.scalar_type(), ", which the safetensors format does not know");
+  const bool has_place =
+      dtype && (*dtype == files::Dtype::kComplex128 || !files::info_of(*dtype).safetensors_name.empty());
+  TORCH_CHECK_VALUE(has_place, "tensor \"", key, "\" is ", tensor.scalar_type(),
+                    ", which the safetensors format does not know");
 }
 
 files::SaveItem describe(const std::string& key, const StateValue& value) {

@@ -41,6 +41,7 @@ Json own_part(const CheckpointIndex& index) {
     own["files"][file.name] = {{"bytes", file.num_bytes}, {"header_crc32", file.header_crc32}};
   }
   for (const auto& [name, pieces] : index.pieces) own["pieces"][name] = json_of(pieces);
+  if (!index.complex128.empty()) own["complex128"] = index.complex128;
   own["values"] = index.values;
   own["metadata"] = index.metadata;
   return own;
@@ -102,6 +103,16 @@ Result<void> parse_files(const Json& json, CheckpointIndex& index) {
   return {};
 }
 
+Result<void> parse_complex128(const Json& json, CheckpointIndex& index) {
+  if (!json.is_array()) return Error("has a \"complex128\" that is not a list");
+  for (const Json& name : json) {
+    if (!name.is_string() || !index.file_of.contains(name.get<std::string>()))
+      return Error("says that " + shortened(name.dump()) + " is complex128, which is no tensor of the checkpoint");
+    index.complex128.insert(name.get<std::string>());
+  }
+  return {};
+}
+
 Result<void> parse_own(Json own, const Json& weight_map, CheckpointIndex& index) {
   if (!own.is_object()) return Error("is not an object");
   Result<uint32_t> checksum = number_of<uint32_t>(own, "crc32");
@@ -119,6 +130,7 @@ Result<void> parse_own(Json own, const Json& weight_map, CheckpointIndex& index)
     if (!own.contains(key) || !own[key].is_object()) return Error(std::string("has no object \"") + key + "\"");
   }
   if (Result<void> files = parse_files(own["files"], index); !files) return files;
+  if (Result<void> parsed = parse_complex128(own.value("complex128", Json::array()), index); !parsed) return parsed;
   for (const auto& [name, json] : own["pieces"].items()) {
     Result<std::vector<CheckedPiece>> pieces = parse_pieces(json);
     if (!pieces) return Error("pieces of " + quoted_name(name) + ": " + pieces.error().message());

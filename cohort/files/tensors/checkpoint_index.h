@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,9 @@ struct CheckpointIndex {
   /// False: written by others, and nothing is known of what follows.
   bool is_ours = false;
   std::map<std::string, std::vector<CheckedPiece>> pieces;
+  /// Tensors of complex128, for which safetensors has no name: they lie in their files as float64, with another, last dimension
+  /// of 2.
+  std::set<std::string> complex128;
   /// Values that are no tensors (plain_json.h).
   std::map<std::string, Json> values;
   /// Texts of the user.

@@ -171,7 +171,12 @@ size_t without_empty_files(Tensors& tensors, size_t num_files) {
 Result<void> lay_out_file(size_t number, const std::string& name, const Tensors& tensors, SavePlan& plan) {
   SafetensorsHeader header{.metadata = {{"format", "pt"}}};  // which Hugging Face's libraries ask for
   for (const auto& [key, tensor] : tensors) {
-    if (tensor.file == number) header.entries.push_back({key, tensor.item->dtype, tensor.item->shape});
+    if (tensor.file != number) continue;
+    header.entries.push_back({key, tensor.item->dtype, tensor.item->shape});
+    if (tensor.item->dtype != Dtype::kComplex128) continue;
+    header.entries.back().dtype = Dtype::kFloat64;  // whose two numbers lie as an element does
+    header.entries.back().shape.push_back(2);
+    plan.index.complex128.insert(key);
   }
   place_entries(header.entries);
   Result<std::string> prefix = safetensors_prefix(header);

@@ -54,6 +54,18 @@ Result<StoredCheckpoint> open_single_file(const std::string& path) {
   return checkpoint;
 }
 
+// What lies there as pairs of numbers becomes what it was.
+Result<void> make_complex128(const std::string& name, StoredTensor& tensor) {
+  if (tensor.dtype != Dtype::kFloat64 || tensor.shape.empty() || tensor.shape.back() != 2) {
+    return Error("the index says that " + quoted_name(name) +
+                 " is complex128, but its file does not have it as F64 with a last dimension of 2");
+  }
+  tensor.dtype = Dtype::kComplex128;
+  tensor.shape.pop_back();
+  tensor.chunks.front().region = whole_region(tensor.shape);
+  return {};
+}
+
 // The tensors that the index names in one file must be there; others are none of the checkpoint.
 Result<void> add_file(const CheckpointIndex& index, size_t number, const std::vector<std::string>& names,
                       StoredCheckpoint& checkpoint) {
@@ -104,6 +116,9 @@ Result<StoredCheckpoint> open_indexed(const std::string& folder) {
   for (const auto& [name, file] : index->file_of) names[file].push_back(name);
   for (size_t number = 0; number < names.size(); ++number) {
     if (Result<void> added = add_file(*index, number, names[number], checkpoint); !added) return added.error();
+  }
+  for (const std::string& name : index->complex128) {
+    if (Result<void> made = make_complex128(name, checkpoint.tensors.at(name)); !made) return made.error();
   }
   if (Result<void> added = add_pieces(*index, checkpoint); !added) return added.error();
   return checkpoint;

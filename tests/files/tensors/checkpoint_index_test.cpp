@@ -11,6 +11,7 @@ CheckpointIndex example_index() {
                         .total_size = 250,
                         .is_ours = true};
   index.pieces["w"] = {{box_region({0, 0}, {2, 2}), 4'000'000'000}, {{{{2, 4}}, {{0, 1}, {2, 4}}}, 1}};
+  index.complex128 = {"w"};
   index.values["step"] = 3;
   index.metadata["note"] = "x";
   return index;
@@ -34,6 +35,7 @@ TEST(CheckpointIndex, ReadsWhatItWrites) {
   ASSERT_EQ(index->pieces.at("w").size(), 2u);
   EXPECT_EQ(index->pieces.at("w")[0].crc32, 4'000'000'000u);
   EXPECT_EQ(index->pieces.at("w")[1].region, (Region{{{2, 4}}, {{0, 1}, {2, 4}}}));
+  EXPECT_EQ(index->complex128, std::set<std::string>{"w"});
   EXPECT_EQ(index->values.at("step"), Json(3));
   EXPECT_EQ(index->metadata.at("note"), "x");
 }
@@ -70,6 +72,13 @@ TEST(CheckpointIndex, MalformedMessage) {
   EXPECT_EQ(problem(R"({"weight_map":{},"metadata":{"cohort":{"crc32":1,"version":99}}})"),
             "the part \"cohort\" of the index has version 99, this library knows versions up to 1\n"
             "  hint: load it with the release of Cohort that wrote it, or a newer one");
+}
+
+TEST(CheckpointIndex, ComplexTensorsThatAreNotThereMessage) {
+  auto index = example_index();
+  index.complex128 = {"x"};
+  EXPECT_EQ(problem(*format_checkpoint_index(index)),
+            "the part \"cohort\" of the index says that \"x\" is complex128, which is no tensor of the checkpoint");
 }
 
 // One digit of a value, or the file of a tensor.

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
+
+#include "cohort/files/tensors/safetensors_header.h"
 
 namespace cohort::files {
 namespace {
@@ -63,6 +66,19 @@ TEST(SavePlan, PartsOfSeveralHoldersAreWrittenOnce) {
   const auto plan = plan_save(items);
   ASSERT_TRUE(plan.ok());
   for (const auto& writes : plan->writes) EXPECT_EQ(writes.size(), 1u);
+}
+
+TEST(SavePlan, WideComplexNumbersAreWrittenAsPairs) {
+  SaveItem item = whole_item("w", {3, 4});
+  item.dtype = Dtype::kComplex128;
+  const auto plan = plan_save({{item}, {whole_item("v", {2})}});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->index.complex128, std::set<std::string>{"w"});
+  const auto header = parse_safetensors_header(std::string_view(plan->files[0].prefix).substr(8), 12 * 16 + 8);
+  ASSERT_TRUE(header.ok()) << header.error().describe();
+  const auto& entry = header->entries[0].name == "w" ? header->entries[0] : header->entries[1];
+  EXPECT_EQ(entry.dtype, Dtype::kFloat64);
+  EXPECT_EQ(entry.shape, (std::vector<int64_t>{3, 4, 2}));
 }
 
 TEST(SavePlan, FilesKeepTheirLimit) {

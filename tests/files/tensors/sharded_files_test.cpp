@@ -122,6 +122,21 @@ TEST(ShardedFiles, VerifyCountsEverything) {
   EXPECT_EQ(report->num_checked_bytes, report->num_bytes);
 }
 
+TEST(ShardedFiles, TensorsThatAreNoPairsMessage) {
+  TemporaryFolder folder;
+  ASSERT_TRUE(save_parts(folder.path(), two_ranks(), 1).ok());
+  const std::string path = folder / kCheckpointIndexName;
+  auto index = parse_checkpoint_index(base::read_file(path).value());
+  ASSERT_TRUE(index.ok());
+  index->complex128 = {"columns"};
+  std::ofstream(path) << format_checkpoint_index(*index).value();
+  const auto checkpoint = open_stored_checkpoint(folder.path());
+  ASSERT_FALSE(checkpoint.ok());
+  EXPECT_EQ(
+      checkpoint.error().describe(),
+      "the index says that \"columns\" is complex128, but its file does not have it as F64 with a last dimension of 2");
+}
+
 void flip_byte(const std::string& path, int64_t from_end) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(-from_end, std::ios::end);
