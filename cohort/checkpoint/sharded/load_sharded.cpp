@@ -1,8 +1,10 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -15,6 +17,7 @@
 #include "cohort/checkpoint/sharded/plain_value.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/checkpoint/state/module_names.h"
+#include "cohort/comm/group/device.h"
 #include "cohort/files/tensors/stored_checkpoint.h"
 
 namespace cohort::checkpoint {
@@ -54,6 +57,7 @@ class LoadSession {
 
   std::string fill() {
     const c10::AutoGradMode without_gradients(false);
+    wait_for_passes();
     files::CheckpointReader reader(checkpoint_);
     for (auto& item : state_) {
       const auto value = checkpoint_.values.find(item.key());
@@ -70,6 +74,16 @@ class LoadSession {
   LoadReport& report() { return report_; }
 
  private:
+  // What passes have been told to copy from shards on the CPU (CPUOffloadPolicy) must be read before it changes.
+  void wait_for_passes() const {
+    const c10::Device device = current_device();
+    const bool are_there = std::any_of(state_.begin(), state_.end(), [](const auto& item) {
+      const StateValue& value = item.value();
+      return value.is_part() && value.tensor.is_cpu() && value.spec->mesh().device_type() != "cpu";
+    });
+    if (are_there && !device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  }
+
   void check_key(const std::string& key, const StateValue& value) {
     const auto tensor = checkpoint_.tensors.find(key);
     const bool is_value = checkpoint_.values.contains(key);
