@@ -17,8 +17,8 @@ class Optimizer;
 namespace cohort::checkpoint {
 
 struct SnapshotState {
-  /// What this rank has now: live tensors, on whatever device, and plain values. Called in the thread that calls step(). Not to be
-  /// collective: a rank that can keep no snapshots any more does not call it.
+  /// What this rank has now: live tensors, on whatever device, and plain values. Called in the thread that calls step(). Not
+  /// to be collective: a rank that can keep no snapshots any more does not call it.
   std::function<ShardedStateDict()> get;
   /// Takes back what get() gave. The tensors are to be read only, and only during the call; parts come without their spec.
   /// Null: they are copied into the tensors that get() gives, which must be the same ones then; there may be no plain values.

@@ -32,9 +32,9 @@ class Agreement {
   Agreement(std::string function, std::string outcome, const StateDictOptions& options, Participants participants);
 
   /// Collective over the groups, one after the other. `step` returns what else must be alike on all ranks. Throws on all of them,
-  /// c10::Error unless it says otherwise: the first thing that differs, with who has passed what; or else what `step` throws if it
-  /// is the same on all ranks; or else the reasons of those that refused. Ranks are named by their number in the job, if there is
-  /// one.
+  /// c10::Error unless it says otherwise: the first thing that differs, with who has passed what; or else what `step` throws if
+  /// it is the same on all ranks; or else the reasons of those that refused. Ranks are named by their number in the job, if there
+  /// is one.
   void reach(const std::function<fsdp::Facts()>& step) const;
 
  private:
