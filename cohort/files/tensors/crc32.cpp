@@ -18,7 +18,7 @@ uint32_t crc32(std::string_view bytes, uint32_t before) {
   static const bool folds = can_fold_crc32();
   if (folds && bytes.size() >= kWorthFolding) {
     const size_t num_folded = bytes.size() / kFoldBlockBytes * kFoldBlockBytes;
-    const auto folded = fold_crc32(bytes.data(), num_folded, before);
+    const auto folded = fold_crc32(bytes.substr(0, num_folded), before);
     before = libdeflate_crc32(kZeroRegister, folded.data(), folded.size());
     bytes.remove_prefix(num_folded);
   }

@@ -28,16 +28,16 @@ COHORT_WIDE __m512i fold(__m512i lanes, __m512i factors, __m512i next) {
 
 bool can_fold_crc32() { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"); }
 
-__attribute__((target("avx512f,vpclmulqdq"))) std::array<char, kFoldedBytes> fold_crc32(const char* bytes,
-                                                                                        size_t num_bytes,
+__attribute__((target("avx512f,vpclmulqdq"))) std::array<char, kFoldedBytes> fold_crc32(std::string_view text,
                                                                                         uint32_t before) {
+  const char* bytes = text.begin();
   const __m512i start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(~before)));
   __m512i a = _mm512_xor_si512(_mm512_loadu_si512(bytes), start);
   __m512i b = _mm512_loadu_si512(bytes + 64);
   __m512i c = _mm512_loadu_si512(bytes + 128);
   __m512i d = _mm512_loadu_si512(bytes + 192);
   const __m512i far = factors(kFold2048);
-  for (size_t at = kFoldBlockBytes; at < num_bytes; at += kFoldBlockBytes) {
+  for (size_t at = kFoldBlockBytes; at < text.size(); at += kFoldBlockBytes) {
     a = fold(a, far, _mm512_loadu_si512(bytes + at));
     b = fold(b, far, _mm512_loadu_si512(bytes + at + 64));
     c = fold(c, far, _mm512_loadu_si512(bytes + at + 128));
@@ -57,7 +57,7 @@ namespace cohort::files {
 
 bool can_fold_crc32() { return false; }
 
-std::array<char, kFoldedBytes> fold_crc32(const char*, size_t, uint32_t) { return {}; }
+std::array<char, kFoldedBytes> fold_crc32(std::string_view, uint32_t) { return {}; }
 
 }  // namespace cohort::files
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace cohort::files {
 
@@ -14,8 +15,8 @@ inline constexpr size_t kFoldBlockBytes = 256;
 
 bool can_fold_crc32();
 
-/// `num_bytes`: a multiple of kFoldBlockBytes, not 0. Returns bytes whose checksum, from a register of zeros, is that of `bytes`
-/// from `before`. Requires: can_fold_crc32().
-std::array<char, kFoldedBytes> fold_crc32(const char* bytes, size_t num_bytes, uint32_t before);
+/// Bytes whose checksum, from a register of zeros, is that of `bytes` from `before`. Requires: can_fold_crc32(), and a size that
+/// is a multiple of kFoldBlockBytes, not 0.
+std::array<char, kFoldedBytes> fold_crc32(std::string_view bytes, uint32_t before);
 
 }  // namespace cohort::files
