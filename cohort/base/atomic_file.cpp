@@ -41,12 +41,26 @@ std::string name_file(int fd, const std::string& path) {
 // Much for a disk, little beside the memory that waits to be written.
 constexpr uint64_t kWriteBackBytes = uint64_t{16} << 20;
 
-}  // namespace
-
+// After a write of `size` bytes at `offset`.
 void start_write_back(int fd, uint64_t offset, uint64_t size) {
   if (offset / kWriteBackBytes == (offset + size) / kWriteBackBytes) return;
   // The whole file: other threads may have written parts that were left out before. Not every file system can; the sync can.
   (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+}  // namespace
+
+Result<void> write_at(int fd, uint64_t offset, std::string_view data, const std::string& path, Sync sync) {
+  const uint64_t begin = offset;
+  while (!data.empty()) {
+    const ssize_t count = pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return os_error("write", path);
+    data.remove_prefix(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+  if (sync == Sync::kYes) start_write_back(fd, begin, offset - begin);
+  return {};
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path, Sync sync) {
@@ -93,19 +107,6 @@ Result<void> AtomicFile::write(std::string_view data) {
   Result<void> done = write_at(end_, data);
   end_ += data.size();
   return done;
-}
-
-Result<void> AtomicFile::write_at(uint64_t offset, std::string_view data) {
-  const uint64_t begin = offset;
-  while (!data.empty()) {
-    const ssize_t count = pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return os_error("write", path_);
-    data.remove_prefix(static_cast<size_t>(count));
-    offset += static_cast<uint64_t>(count);
-  }
-  if (sync_ == Sync::kYes) start_write_back(fd_.get(), begin, offset - begin);
-  return {};
 }
 
 Result<void> AtomicFile::commit() {

@@ -13,6 +13,11 @@ namespace cohort::base {
 /// Whether a file that was written is on the disk, or in the system's memory only: then a power cut may lose it.
 enum class Sync : uint8_t { kYes, kNo };
 
+/// Writes to a file at `offset`; other threads may write other parts meanwhile. `path` is for the error. `sync`: whether the
+/// file is synced in the end: then the kernel is asked from time to time to begin writing to the disk, and the sync finds
+/// little left.
+Result<void> write_at(int fd, uint64_t offset, std::string_view data, const std::string& path, Sync sync);
+
 /// A temporary file (mode 0600) in the folder of `path`, without a name where the file system has such files: then nothing
 /// is left of it when the process is killed. The destructor removes it unless commit() succeeded.
 class AtomicFile {
@@ -33,7 +38,9 @@ class AtomicFile {
   /// Gives back what is behind `size` bytes.
   Result<void> truncate(uint64_t size);
   /// Other parts may be written meanwhile by other threads.
-  Result<void> write_at(uint64_t offset, std::string_view data);
+  Result<void> write_at(uint64_t offset, std::string_view data) {
+    return base::write_at(fd_.get(), offset, data, path_, sync_);
+  }
 
  private:
   AtomicFile() = default;
@@ -45,10 +52,6 @@ class AtomicFile {
   /// Where write() goes on.
   uint64_t end_ = 0;
 };
-
-/// For a file that is synced in the end: after a write of `size` bytes at `offset`. From time to time asks the kernel to begin
-/// writing to the disk, which then works while more is written, and the sync finds little left.
-void start_write_back(int fd, uint64_t offset, uint64_t size);
 
 /// Replaces `path` by a file with `data` that only its owner may read. After a crash the path holds either the old or the new
 /// content.

@@ -114,15 +114,14 @@ std::vector<c10::Storage> load_storages(const char* function, const RandomAccess
     if (!mapped) throw_load_error(loaded, mapped.error());
     mapping = *mapped;
   }
+  const auto is_mapped = [&](const PtStorage& storage) { return mapping && may_be_mapped(description, storage); };
   std::vector<uint64_t> sizes;
-  for (const PtStorage& storage : description.storages) {
-    sizes.push_back(mapping && may_be_mapped(description, storage) ? 0 : storage.num_bytes);
-  }
+  for (const PtStorage& storage : description.storages) sizes.push_back(is_mapped(storage) ? 0 : storage.num_bytes);
   std::vector<c10::Storage> storages = fresh_storages(sizes);
   std::vector<files::PtDestination> to_read;
   for (size_t i = 0; i < devices.size(); ++i) {
     const PtStorage& storage = description.storages[i];
-    if (sizes[i] == storage.num_bytes) {
+    if (!is_mapped(storage)) {
       to_read.push_back({&storage, {static_cast<char*>(storages[i].mutable_data()), storage.num_bytes}});
       continue;
     }

@@ -18,9 +18,9 @@ COHORT_WIDE __m512i factors(const long long (&pair)[2]) {
   return _mm512_set4_epi64(pair[1], pair[0], pair[1], pair[0]);
 }
 
-COHORT_WIDE __m512i fold(__m512i lanes, __m512i factors, __m512i next) {
-  const __m512i low = _mm512_clmulepi64_epi128(lanes, factors, 0x00);
-  const __m512i high = _mm512_clmulepi64_epi128(lanes, factors, 0x11);
+COHORT_WIDE __m512i fold(__m512i lanes, __m512i by, __m512i next) {
+  const __m512i low = _mm512_clmulepi64_epi128(lanes, by, 0x00);
+  const __m512i high = _mm512_clmulepi64_epi128(lanes, by, 0x11);
   return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // exclusive or of the three
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cohort/base/atomic_file.h"
 #include "cohort/base/file.h"
 #include "cohort/base/result.h"
 #include "cohort/files/tensors/save_plan.h"
@@ -31,7 +32,7 @@ class PieceWriter {
 
   std::string folder_;
   std::vector<std::string> names_;
-  bool sync_;
+  base::Sync sync_;
   std::map<size_t, base::Fd> open_files_;
 };
 
