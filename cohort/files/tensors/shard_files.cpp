@@ -30,17 +30,6 @@ Error cannot(const std::string& what, const std::string& path, int error) {
   return Error("cannot " + what + " \"" + path + "\": " + base::errno_text(error));
 }
 
-Result<void> write_at(int fd, std::string_view bytes, uint64_t offset, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t count = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return cannot("write", path, errno);
-    bytes.remove_prefix(static_cast<size_t>(count));
-    offset += static_cast<uint64_t>(count);
-  }
-  return {};
-}
-
 // A file or a folder.
 Result<void> sync_path(const std::string& path) {
   const base::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -81,8 +70,8 @@ std::vector<std::string> indexed_files(const std::string& folder) {
 
 }  // namespace
 
-PieceWriter::PieceWriter(std::string folder, std::vector<std::string> file_names)
-    : folder_(std::move(folder)), names_(std::move(file_names)) {}
+PieceWriter::PieceWriter(std::string folder, std::vector<std::string> file_names, bool sync)
+    : folder_(std::move(folder)), names_(std::move(file_names)), sync_(sync ? base::Sync::kYes : base::Sync::kNo) {}
 
 Result<int> PieceWriter::open(size_t file) {
   if (file >= names_.size())
@@ -110,7 +99,8 @@ Result<uint32_t> PieceWriter::write(const PlannedWrite& place, const SaveItem& i
         while (!bytes.empty()) {
           const std::string_view block = bytes.substr(0, kBlockBytes);
           crc = crc32(block, crc);
-          if (Result<void> written = write_at(*fd, block, offset, names_[place.file]); !written) return written;
+          const auto written = base::write_at(*fd, offset, block, names_[place.file], sync_);
+          if (!written) return written;
           bytes.remove_prefix(block.size());
           offset += block.size();
         }
@@ -119,7 +109,8 @@ Result<uint32_t> PieceWriter::write(const PlannedWrite& place, const SaveItem& i
   return done ? Result<uint32_t>(crc) : Result<uint32_t>(done.error());
 }
 
-Result<void> PieceWriter::sync() {
+Result<void> PieceWriter::finish() {
+  if (sync_ == base::Sync::kNo) return {};
   for (const auto& [file, fd] : open_files_) {
     if (fsync(fd.get()) != 0) return cannot("sync", folder_ + "/" + names_[file] + kUnfinishedSuffix, errno);
   }
@@ -160,7 +151,7 @@ Result<void> ShardFiles::create(const SavePlan& plan) {
     if (!fd) return cannot("create", path, errno).with_hint("check that the folder is writable");
     made_.push_back(path);
     if (Result<void> room = take_room(fd.get(), file, folder_); !room) return room;
-    if (Result<void> written = write_at(fd.get(), file.prefix, 0, path); !written) return written;
+    if (auto written = base::write_at(fd.get(), 0, file.prefix, path, base::Sync::kNo); !written) return written;
   }
   return {};
 }

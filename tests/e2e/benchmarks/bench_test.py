@@ -10,24 +10,21 @@ BENCH = BUILD / "bin" / "cohort-bench"
 HANG_LIMIT = 120
 
 
-def bench(*arguments):
-    return subprocess.run([str(BENCH), *map(str, arguments)], capture_output=True, text=True, timeout=HANG_LIMIT)
+def bench(*arguments, hang_limit=HANG_LIMIT):
+    return subprocess.run([str(BENCH), *map(str, arguments)], capture_output=True, text=True, timeout=hang_limit)
 
 
-def rows_of(folder, *arguments):
+def rows_and_table(folder, *arguments, hang_limit=HANG_LIMIT):
     path = folder / "rows.json"
-    result = bench(*arguments, "--json", path)
+    result = bench(*arguments, "--json", path, hang_limit=hang_limit)
     assert result.returncode == 0, result.stdout + result.stderr
-    return json.loads(path.read_text())
+    return json.loads(path.read_text()), result.stdout
 
 
 @pytest.fixture(scope="module")
 def collectives(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bench") / "rows.json"
-    result = bench("collectives", "--quick", "--ranks", "2", "--op", "all_reduce,barrier",
-                   "--size", "4B,64KiB", "--dtype", "float32", "--json", path)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return json.loads(path.read_text()), result.stdout
+    return rows_and_table(tmp_path_factory.mktemp("bench"), "collectives", "--quick", "--ranks", "2", "--op", "all_reduce,barrier",
+                          "--size", "4B,64KiB", "--dtype", "float32")
 
 
 def test_every_case_has_every_rival(collectives):
@@ -81,9 +78,7 @@ def test_a_mistyped_operation_is_named_message():
 
 
 def test_python_steps_on_three_backends(tmp_path):
-    result = bench("python", "--quick", "--case", "ddp/linear", "--json", tmp_path / "rows.json")
-    assert result.returncode == 0, result.stdout + result.stderr
-    rows = json.loads((tmp_path / "rows.json").read_text())
+    rows, _ = rows_and_table(tmp_path, "python", "--quick", "--case", "ddp/linear")
     step, added = "ddp/linear/ranks=2", "ddp/linear/ranks=2/added"
     assert [(row["case"], row["rival_name"]) for row in rows] == [(step, "fake"), (step, "gloo"), (added, "gloo")]
     has_package = list((BUILD / "python" / "torchcohort").glob("_C.*.so"))
@@ -96,35 +91,31 @@ def test_python_steps_on_three_backends(tmp_path):
             assert row["ours"] is None and row["note"] == f"torchcohort is not built: {folder} has no _C.*.so", row
 
 
-def test_a_mistyped_case_is_named_message():
-    result = bench("python", "--case", "ddp/linea")
+@pytest.mark.parametrize("question, case, meant, cases", [
+    ("python", "ddp/linea", "ddp/linear",
+     "ddp/linear, ddp/mlp-4x1024, ddp/mlp-4x4096, fsdp/block-1024/tokens=64, fsdp/block-1024/tokens=512, "
+     "tp/block-1024/tokens=64, tp/block-1024/tokens=512"),
+    ("checkpoint", "sharded-lod", "sharded-load",
+     "save, save-fsync, load, mapped, async-fsync, sharded-save, sharded-save-fsync, sharded-load")])
+def test_a_mistyped_case_is_named_message(question, case, meant, cases):
+    result = bench(question, "--case", case)
     assert result.returncode == 1
     assert result.stderr == (
-        'cohort-bench: python: there is no case "ddp/linea" (did you mean "ddp/linear"?); cases: ddp/linear, '
-        "ddp/mlp-4x1024, ddp/mlp-4x4096, fsdp/block-1024/tokens=64, fsdp/block-1024/tokens=512, "
-        "tp/block-1024/tokens=64, tp/block-1024/tokens=512\n\n")
+        f'cohort-bench: {question}: there is no case "{case}" (did you mean "{meant}"?); cases: {cases}\n\n')
 
 
 @pytest.mark.parametrize("case, ranks, rivals", [("mapped", 1, ["torch.load(mmap)"]), ("async-fsync", 1, ["DCP", "whole save"]),
                                                  ("sharded-load", 2, ["DCP"])])
 def test_checkpoints_beside_python(tmp_path, case, ranks, rivals):
-    rows = rows_of(tmp_path, "checkpoint", "--quick", "--rounds", "2", "--case", case)
+    rows, _ = rows_and_table(tmp_path, "checkpoint", "--quick", "--rounds", "2", "--case", case)
     assert [(row["case"], row["rival_name"]) for row in rows] == [(f"{case}/32MiB/ranks={ranks}", rival) for rival in rivals]
     for row in rows:
         assert row["question"] == "checkpoint" and row["unit"] == "ms" and row["ours"] > 0 and row["rival"] > 0, row
         assert row["pairs"] == 2, row  # the first round, in which memory is given out, does not count
 
 
-def test_a_checkpoint_case_that_is_mistyped_message():
-    result = bench("checkpoint", "--case", "sharded-lod")
-    assert result.returncode == 1
-    assert result.stderr == (
-        'cohort-bench: checkpoint: there is no case "sharded-lod" (did you mean "sharded-load"?); cases: save, save-fsync, load, '
-        "mapped, async-fsync, sharded-save, sharded-save-fsync, sharded-load\n\n")
-
-
 def test_recovery_beside_torchrun(tmp_path):
-    rows = rows_of(tmp_path, "recovery", "--quick", "--rounds", "1")
+    rows, _ = rows_and_table(tmp_path, "recovery", "--quick", "--rounds", "1", hang_limit=3 * HANG_LIMIT)
     figures = {(row["case"], row["rival_name"]): row for row in rows}
     assert figures.keys() == {
         ("crash-to-processes/workers=2", "torchrun"),
