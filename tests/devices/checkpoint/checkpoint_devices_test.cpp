@@ -25,6 +25,9 @@ using checkpoint::ShardedStateDict;
 using checkpoint::StateDictOptions;
 using checkpoint::StateValue;
 
+using CheckpointRanksOnDevices = DeviceTest;
+
+// One process, so that nobody but the test demands late work.
 class CheckpointDevices : public DeviceTest {
  protected:
   void SetUp() override {
@@ -104,6 +107,8 @@ TEST_F(CheckpointDevices, StatesOfAModuleThere) {
   require_close(checkpoint::get_state_dict(*other, again), wanted.state());
 }
 
+// Ranks also meet on the host. While one waits there, another one's collective needs its device, which then goes on by itself after
+// a while, as a GPU would.
 void go_on_as_one_process(const fsdp::Options& options) {
   const OnTheCpu half(2), wanted(3);
   run_ranks_with_devices(2, [&](int rank, const Group& group, const RankDevices& devices) {
@@ -141,16 +146,16 @@ void go_on_as_one_process(const fsdp::Options& options) {
   });
 }
 
-TEST_F(CheckpointDevices, StatesOfShards) { go_on_as_one_process({}); }
+TEST_F(CheckpointRanksOnDevices, StatesOfShards) { go_on_as_one_process({}); }
 
-TEST_F(CheckpointDevices, StatesOfShardsOnTheCpu) {
+TEST_F(CheckpointRanksOnDevices, StatesOfShardsOnTheCpu) {
   for (const bool pin_memory : {true, false}) {
     go_on_as_one_process({.offload_policy = fsdp::CPUOffloadPolicy(pin_memory)});
   }
 }
 
 // The copies to the device of a forward pass may not have begun when the shards that they read are set.
-TEST_F(CheckpointDevices, ShardsOnTheCpuAreSetAfterTheyWereRead) {
+TEST_F(CheckpointRanksOnDevices, ShardsOnTheCpuAreSetAfterTheyWereRead) {
   const OnTheCpu before(0), after(2);
   const auto x = fsdp::test::batch(0, 0);
   const auto expected = before.net->forward(x).detach(), expected_after = after.net->forward(x).detach();

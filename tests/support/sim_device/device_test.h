@@ -16,7 +16,8 @@ class DeviceTest : public testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
-  /// Late work runs only when somebody waits for it, however slow the machine: what must not have happened yet, has not.
+  /// Late work runs only when somebody waits for it, however slow the machine: what must not have happened yet, has not. Not for
+  /// ranks that also meet on the host: a collective on the devices would wait for a rank that waits there.
   static void run_late_work_on_demand_only();
 };
 
