@@ -107,8 +107,8 @@ TEST_F(CheckpointDevices, StatesOfAModuleThere) {
   require_close(checkpoint::get_state_dict(*other, again), wanted.state());
 }
 
-// Ranks also meet on the host. While one waits there, another one's collective needs its device, which then goes on by itself after
-// a while, as a GPU would.
+// Ranks also meet on the host. While one waits there, another one's collective needs its device, which then goes on by itself
+// after a while, as a GPU would.
 void go_on_as_one_process(const fsdp::Options& options) {
   const OnTheCpu half(2), wanted(3);
   run_ranks_with_devices(2, [&](int rank, const Group& group, const RankDevices& devices) {
