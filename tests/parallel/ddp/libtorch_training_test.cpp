@@ -1,7 +1,6 @@
-// LibTorch's own autocast, gradient clipping and learning-rate schedulers work with DistributedDataParallel as they are. Two
+// Autocast, and LibTorch's own gradient clipping and learning-rate schedulers work with DistributedDataParallel as they are. Two
 // ranks end with the bits of one process that takes both ranks' shares one after the other (halving is exact), and close to one
 // that takes them as one batch.
-#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -9,6 +8,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/precision/autocast.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -17,19 +17,6 @@ namespace cohort {
 namespace {
 
 constexpr int kNumTrainingSteps = 8;
-
-/// LibTorch's autocast has functions and no guard. The switch is the thread's.
-class CpuAutocast {
- public:
-  CpuAutocast() {
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-  }
-  ~CpuAutocast() {
-    at::autocast::clear_cache();  // of weights in bfloat16, which the optimizer's step makes stale
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  }
-};
 
 using Schedule = std::function<void(float loss)>;
 
@@ -61,7 +48,7 @@ template <class Model>
 at::Tensor loss_of(Model& model, const at::Tensor& x, const Training& training) {
   at::Tensor output;
   if (training.autocasts) {
-    const CpuAutocast autocast;
+    const Autocast autocast(at::kCPU);
     output = model(x);
     REQUIRE(output.scalar_type() == at::kBFloat16);
   } else {
