@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, mixed_precision or activation_checkpointing\n");
+        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, mixed_precision or "
+        "activation_checkpointing\n");
     return 2;
   }
   page->second();

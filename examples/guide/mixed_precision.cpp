@@ -9,11 +9,10 @@
 #include <cohort/parallel/optim/grad_scaler.h>
 #include <cohort/parallel/precision/autocast.h>
 #include <cohort/parallel/precision/autocast_function.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
-
-#include <memory>
 
 #include "guide.h"
 
@@ -69,15 +68,19 @@ void scale_float16() {
   cohort::amp::GradScaler scaler({.device = at::kCPU});  // without it: the machine's accelerator
   for (int step = 0; step < 4; ++step) {
     optimizer.zero_grad();
-    for (int pass = 0; pass < 2; ++pass) {
-      const auto local = pass == 0 ? std::make_unique<cohort::ddp::NoSync>(model->no_sync()) : nullptr;
+    const auto run_pass = [&](const at::Tensor& x) {
       at::Tensor loss;
       {
         const cohort::Autocast autocast(at::kCPU, {.dtype = torch::kHalf});
-        loss = model(torch::randn({4, 8})).square().mean() / 2;
+        loss = model(x).square().mean() / 2;
       }
       scaler.scale(loss).backward();
+    };
+    {
+      const auto local = model->no_sync();
+      run_pass(torch::randn({4, 8}));
     }
+    run_pass(torch::randn({4, 8}));
     scaler.unscale_(optimizer);
     cohort::nn::utils::clip_grad_norm_(model->parameters(), /*max_norm=*/1.0);
     scaler.step(optimizer);

@@ -4,6 +4,7 @@
 #include <ATen/ops/batch_norm_native.h>
 #include <c10/core/DispatchKey.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -59,7 +60,8 @@ at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& 
 
 // For good: there is no way back for programs that convert nothing any more.
 torch::Library* take_over(c10::DeviceType type) {
-  const auto key = c10::getAutogradKeyFromBackend(c10::toBackendComponent(type));
+  const auto backend = c10::toBackendComponent(c10::computeDispatchKey(at::kFloat, at::kStrided, c10::Device(type)));
+  const auto key = c10::getAutogradKeyFromBackend(backend);
   auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
   library->impl("batch_norm", TORCH_FN(batch_norm));
   return library;
@@ -83,8 +85,7 @@ void check_convertible(const std::string& name, const torch::nn::Module& layer, 
   TORCH_CHECK_VALUE(!layer.weak_from_this().expired(), what,
                     " cannot be converted, as no std::shared_ptr owns it\n  hint: make it by its holder, such as "
                     "torch::nn::BatchNorm2d, or by std::make_shared");
-  const bool is_free =
-      !carrier.defined() || mark_of(carrier) || !carrier.unsafeGetTensorImpl()->get_backend_meta();
+  const bool is_free = !carrier.defined() || mark_of(carrier) || !carrier.unsafeGetTensorImpl()->get_backend_meta();
   TORCH_CHECK_VALUE(is_free, what, " cannot be converted on ", carrier.device().str(),
                     ", which keeps data of its own with each tensor\n  hint: write cohort::SyncBatchNorm there");
 }

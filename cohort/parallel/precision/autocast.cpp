@@ -30,8 +30,7 @@ bool can_autocast(c10::DeviceType type, c10::ScalarType dtype) {
 }  // namespace
 
 Autocast::State Autocast::state_of(c10::DeviceType device_type) {
-  TORCH_CHECK(at::autocast::is_autocast_available(device_type),
-              "User specified an unsupported autocast device_type '",
+  TORCH_CHECK(at::autocast::is_autocast_available(device_type), "User specified an unsupported autocast device_type '",
               c10::DeviceTypeName(device_type, /*lower_case=*/true), "'");
   return {at::autocast::is_autocast_enabled(device_type), at::autocast::get_autocast_dtype(device_type),
           at::autocast::is_autocast_cache_enabled()};

@@ -27,8 +27,8 @@ Autocast custom_bwd(torch::autograd::AutogradContext* ctx, c10::DeviceType devic
   TORCH_CHECK(dtype != ctx->saved_data.end() && is_used != ctx->saved_data.end(),
               "custom_bwd: this function's forward has not called custom_fwd, so nobody knows whether it ran under "
               "autocast\n  hint: call cohort::custom_fwd(ctx, ...) first in forward");
-  return Autocast(device_type, {.dtype = static_cast<c10::ScalarType>(dtype->second.toInt()),
-                                .enabled = is_used->second.toBool()});
+  return Autocast(device_type,
+                  {.dtype = static_cast<c10::ScalarType>(dtype->second.toInt()), .enabled = is_used->second.toBool()});
 }
 
 }  // namespace cohort

@@ -18,16 +18,17 @@ using test::JointCase;
 
 template <class Norm>
 void expect_joint_on_devices(JointCase c, Norm (*make)(const JointCase&, const Group&), bool in_side_stream = false) {
-  run_ranks_with_devices(static_cast<int>(c.rows.size()), [&](int rank, const Group& group, const RankDevices& devices) {
-    JointCase own = c;
-    own.device = devices.first;
-    auto norm = make(own, group);
-    norm->to(devices.first);
-    std::optional<InStream> side;
-    if (in_side_stream) side.emplace(new_stream(devices.first.index()));
-    const auto result = test::run_share(own, *norm, rank);
-    test::require_joint(own, result, rank, group);
-  });
+  run_ranks_with_devices(static_cast<int>(c.rows.size()),
+                         [&](int rank, const Group& group, const RankDevices& devices) {
+                           JointCase own = c;
+                           own.device = devices.first;
+                           auto norm = make(own, group);
+                           norm->to(devices.first);
+                           std::optional<InStream> side;
+                           if (in_side_stream) side.emplace(new_stream(devices.first.index()));
+                           const auto result = test::run_share(own, *norm, rank);
+                           test::require_joint(own, result, rank, group);
+                         });
 }
 
 SyncBatchNorm synchronised(const JointCase& c, const Group& group) {

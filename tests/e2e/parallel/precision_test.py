@@ -47,8 +47,8 @@ def start(tmp_path):
     """A network and data, and their file."""
     torch.manual_seed(3)
     net = Net()
-    images = torch.randn(NUM_STEPS, NUM_PASSES, BATCH, 3, 6, 6) + 0.5
-    labels = torch.randint(5, (NUM_STEPS, NUM_PASSES, BATCH))
+    images = (torch.randn(NUM_PASSES, BATCH, 3, 6, 6) + 0.5).repeat(NUM_STEPS, 1, 1, 1, 1, 1)
+    labels = torch.randint(5, (NUM_PASSES, BATCH)).repeat(NUM_STEPS, 1, 1)
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     save_file(tensors | {"images": images, "labels": labels, "bounds": torch.tensor([0, 7, 7, NUM_PASSES * BATCH])}, tmp_path / "start")
     return net, images, labels, tmp_path / "start"
@@ -57,7 +57,7 @@ def start(tmp_path):
 def trained(net, images, labels, autocast_dtype=None, scales=False, pure=False):
     if pure:
         net, images = net.bfloat16(), images.bfloat16()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.05, fused=True)
     scaler = torch.amp.GradScaler("cpu", growth_interval=3, enabled=scales)
     results = {}
     for step in range(NUM_STEPS):

@@ -40,8 +40,7 @@ Norm made(const torch::nn::BatchNormOptions& options) {
 TEST(ConvertSyncBatchNorm, LayersOfEveryNumberOfDimensions) {
   expect_converted_joint({.shape = {4}}, made<torch::nn::BatchNorm1d>);
   expect_converted_joint({.rows = {5, 1, 3}}, made<torch::nn::BatchNorm1d>);
-  expect_converted_joint({.shape = {4, 3, 2}, .format = at::MemoryFormat::ChannelsLast},
-                         made<torch::nn::BatchNorm2d>);
+  expect_converted_joint({.shape = {4, 3, 2}, .format = at::MemoryFormat::ChannelsLast}, made<torch::nn::BatchNorm2d>);
   expect_converted_joint({.rows = {0, 2}, .shape = {4, 3, 2, 2}}, made<torch::nn::BatchNorm3d>);
 }
 
@@ -114,8 +113,7 @@ TEST(ConvertSyncBatchNorm, StaysSoInAnotherDtype) {
   for (const bool affine : {true, false}) {
     run_rank_threads(2, [affine](int rank, const Group& group) {
       const JointCase c{.dtype = at::kDouble, .options = {.affine = affine}, .tolerance = 1e-12};
-      auto norm = convert_sync_batchnorm(
-          torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(4).affine(affine)), group);
+      auto norm = convert_sync_batchnorm(torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(4).affine(affine)), group);
       norm->to(at::kDouble);
       test::require_joint(c, test::run_share(c, *norm, rank), rank, group);
     });
@@ -145,7 +143,8 @@ TEST(ConvertSyncBatchNorm, ACloneIsPlain) {
     auto norm = convert_sync_batchnorm(torch::nn::BatchNorm1d(4), group);
     REQUIRE(has_sync_batch_norm(*norm));
     REQUIRE(!has_sync_batch_norm(*norm->clone()));
-    if (rank == 0) std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(norm->clone())->forward(test::drawn({}, 0, 0, 0));
+    if (rank == 0)
+      std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(norm->clone())->forward(test::drawn({}, 0, 0, 0));
   });
 }
 
@@ -183,7 +182,7 @@ TEST(ConvertSyncBatchNorm, ALayerThatNobodyOwnsMessage) {
 
 TEST(ConvertSyncBatchNorm, ADeviceThatNeedsThePlaceMessage) {
   torch::nn::Sequential net(torch::nn::BatchNorm1d(4), torch::nn::BatchNorm1d(4));
-  net->at<torch::nn::BatchNorm1dImpl>(1).weight.unsafeGetTensorImpl()->set_backend_meta(
+  net[1]->as<torch::nn::BatchNorm1d>()->weight.unsafeGetTensorImpl()->set_backend_meta(
       c10::make_intrusive<c10::BackendMeta>());
   EXPECT_EQ(error_of([&] { convert_sync_batchnorm(*net); }),
             "convert_sync_batchnorm: \"1\" cannot be converted on cpu, which keeps data of its own with each tensor\n"

@@ -90,7 +90,7 @@ TEST(SyncBatchNorm, ParametersOfSixteenBits) {
 TEST(SyncBatchNorm, BatchesWithoutAValueAnywhereMoveNothing) {
   run_rank_threads(2, [](int, const Group& group) {
     SyncBatchNorm norm(4, in_group({}, group));
-    const auto y = norm(at::empty({0, 4, 3}, at::requires_grad()));
+    const auto y = norm(torch::empty({0, 4, 3}, at::requires_grad()));
     y.sum().backward();
     REQUIRE(norm->running_mean.equal(at::zeros({4})));
     REQUIRE(norm->running_var.equal(at::ones({4})));
@@ -163,8 +163,9 @@ TEST(SyncBatchNorm, IsClonedWithItsGroupAndSaysWhatItIs) {
     REQUIRE(copy->options.process_group == group && !copy->weight.is_same(norm->weight));
     std::ostringstream text;
     text << *copy;
-    REQUIRE_EQUAL(text.str(), "cohort::SyncBatchNorm(4, eps=1e-05, momentum=None, affine=true, bias=false, "
-                              "track_running_stats=true)");
+    REQUIRE_EQUAL(text.str(),
+                  "cohort::SyncBatchNorm(4, eps=1e-05, momentum=None, affine=true, bias=false, "
+                  "track_running_stats=true)");
   });
 }
 
@@ -172,7 +173,9 @@ TEST(SyncBatchNorm, InputsThatItDoesNotTakeMessage) {
   SyncBatchNorm norm(4);
   EXPECT_EQ(error_of([&] { norm(at::ones({4})); }), "expected at least 2D input (got 1D input)");
   EXPECT_EQ(error_of([&] { norm(at::ones({2, 0})); }), "SyncBatchNorm number of input channels should be non-zero");
-  EXPECT_EQ(error_of([&] { norm(at::ones({1, 4})); }),
+  EXPECT_EQ(error_of([&] {
+              norm(at::ones({1, 4}));
+            }),
             "Expected more than 1 value per channel when training, got input size [1, 4]");
 }
 
@@ -212,11 +215,14 @@ std::vector<at::Tensor> train_convnet(ConvNet& net, const std::function<at::Tens
 }
 
 TEST(SyncBatchNorm, RanksUnderDdpTrainAsOneProcessOnTheJoinedBatch) {
-  const auto batch = [](int rank, int step) { return test::drawn({.rows = {4, 4}, .shape = {2, 6, 6}}, rank, step, 0); };
+  const auto batch = [](int rank, int step) {
+    return test::drawn({.rows = {4, 4}, .shape = {2, 6, 6}}, rank, step, 0);
+  };
   const auto loss_of = [](const at::Tensor& y) { return y.square().mean() - y.mean(); };
   auto alone = test::seeded_net<ConvNet>(Group());
-  const auto expected =
-      train_convnet(alone, [&](int step) { return loss_of(alone(at::cat({batch(0, step), batch(1, step)}))); });
+  const auto expected = train_convnet(alone, [&](int step) {
+    return loss_of(alone(at::cat({batch(0, step), batch(1, step)})));
+  });
   run_rank_threads(2, [&](int rank, const Group& group) {
     auto net = test::seeded_net<ConvNet>(group);
     DistributedDataParallel ddp(net, {.process_group = group});

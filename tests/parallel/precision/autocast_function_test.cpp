@@ -22,9 +22,7 @@ using torch::autograd::variable_list;
 // Whether autocast is on, and in which dtype it is or would be.
 using Seen = std::pair<bool, at::ScalarType>;
 
-Seen seen_now() {
-  return {at::autocast::is_autocast_enabled(at::kCPU), at::autocast::get_autocast_dtype(at::kCPU)};
-}
+Seen seen_now() { return {at::autocast::is_autocast_enabled(at::kCPU), at::autocast::get_autocast_dtype(at::kCPU)}; }
 
 struct Watched : torch::autograd::Function<Watched> {
   static inline std::optional<at::ScalarType> cast_inputs;
@@ -46,7 +44,7 @@ struct Watched : torch::autograd::Function<Watched> {
 
 void run_watched(at::ScalarType input_dtype, std::optional<AutocastOptions> around_forward,
                  std::optional<AutocastOptions> around_backward) {
-  const auto x = at::ones({2}, at::TensorOptions(input_dtype).requires_grad(true));
+  const auto x = torch::ones({2}, at::TensorOptions(input_dtype).requires_grad(true));
   at::Tensor y;
   {
     std::optional<Autocast> region;

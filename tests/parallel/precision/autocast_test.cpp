@@ -70,7 +70,7 @@ bool is_cast_again(const at::Tensor& parameter) {
 }
 
 TEST(Autocast, CastsAParameterOnceUntilTheOutermostRegionEnds) {
-  const auto parameter = at::ones({2, 2}, at::requires_grad());
+  const auto parameter = torch::ones({2, 2}, at::requires_grad());
   {
     const Autocast outer(at::kCPU);
     at::Tensor before;
@@ -82,11 +82,12 @@ TEST(Autocast, CastsAParameterOnceUntilTheOutermostRegionEnds) {
     EXPECT_TRUE(at::matmul(at::ones({2, 2}), parameter).equal(before)) << "the inner region let the casts go";
   }
   const Autocast next(at::kCPU);
-  EXPECT_EQ(at::matmul(at::ones({2, 2}), parameter).sum().item<float>(), 16) << "the casts of an ended region are there";
+  EXPECT_EQ(at::matmul(at::ones({2, 2}), parameter).sum().item<float>(), 16)
+      << "the casts of an ended region are there";
 }
 
 TEST(Autocast, WithoutTheCacheParametersAreCastAgain) {
-  const auto parameter = at::ones({2, 2}, at::requires_grad());
+  const auto parameter = torch::ones({2, 2}, at::requires_grad());
   const Autocast outer(at::kCPU, {.cache_enabled = false});
   EXPECT_TRUE(is_cast_again(parameter));
   {
@@ -99,7 +100,7 @@ TEST(Autocast, WithoutTheCacheParametersAreCastAgain) {
 }
 
 TEST(Autocast, AnExceptionEndsItsRegions) {
-  const auto parameter = at::ones({2, 2}, at::requires_grad());
+  const auto parameter = torch::ones({2, 2}, at::requires_grad());
   const auto fails = [&] {
     const Autocast outer(at::kCPU, {.dtype = at::kHalf, .cache_enabled = false});
     const Autocast inner(at::kCPU, {.cache_enabled = true});
@@ -130,8 +131,7 @@ TEST(Autocast, OfADeviceThatIsNotThereMessage) {
   testing::internal::CaptureStderr();
   const Autocast autocast(at::kXPU);
   EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kXPU));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "[cohort] warning: XPU is not available. Disabling autocast.\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: XPU is not available. Disabling autocast.\n");
 }
 
 TEST(Autocast, OfATypeWithoutAutocastMessage) {
@@ -141,7 +141,7 @@ TEST(Autocast, OfATypeWithoutAutocastMessage) {
 }
 
 TEST(Autocast, RecomputationHasTheStateOfItsForward) {
-  const auto weight = at::ones({2, 2}, at::requires_grad());
+  const auto weight = torch::ones({2, 2}, at::requires_grad());
   std::vector<at::ScalarType> dtypes;
   const auto function = [&](const at::Tensor& x) {
     const auto low = at::matmul(x, weight);
@@ -152,7 +152,7 @@ TEST(Autocast, RecomputationHasTheStateOfItsForward) {
   };
   for (const bool use_reentrant : {false, true}) {
     dtypes.clear();
-    const auto x = at::ones({2, 2}, at::requires_grad());
+    const auto x = torch::ones({2, 2}, at::requires_grad());
     at::Tensor y;
     {
       const Autocast autocast(at::kCPU, {.dtype = at::kHalf});
@@ -172,7 +172,7 @@ TEST(Autocast, RecomputationOfADisabledRegionIsDisabled) {
     dtypes.push_back(y.scalar_type());
     return y.exp();
   };
-  const auto x = at::ones({2, 2}, at::requires_grad());
+  const auto x = torch::ones({2, 2}, at::requires_grad());
   const Autocast outer(at::kCPU);
   at::Tensor y;
   {

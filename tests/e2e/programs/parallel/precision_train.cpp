@@ -81,7 +81,7 @@ at::Tensor loss_of(const Case& c, Model& model, const at::Tensor& images, const 
 // Two passes a step, clipped.
 StateDict train_alone(const Case& c, Net& net, const StateDict& start) {
   if (c.is_pure_bf16) net->to(at::kBFloat16);
-  cohort::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.01));
+  cohort::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.05));
   cohort::amp::GradScaler scaler({.device = at::kCPU, .growth_interval = 3, .enabled = c.scales});
   StateDict results;
   const auto images = start["images"], labels = start["labels"];
@@ -118,7 +118,8 @@ StateDict train_synchronised(Net& net, const StateDict& start) {
   for (int64_t step = 0; step < images.size(0); ++step) {
     optimizer.zero_grad();
     const auto y = ddp(images[step].slice(0, begin, end));
-    const auto rows = F::cross_entropy(y, labels[step].slice(0, begin, end), F::CrossEntropyFuncOptions().reduction(torch::kSum));
+    const auto rows =
+        F::cross_entropy(y, labels[step].slice(0, begin, end), F::CrossEntropyFuncOptions().reduction(torch::kSum));
     const auto loss = rows / images.size(1);
     (loss * cohort::get_world_size()).backward();  // DDP divides the gradients by it
     optimizer.step();
