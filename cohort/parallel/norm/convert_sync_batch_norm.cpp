@@ -3,15 +3,17 @@
 #include <ATen/ATen.h>
 #include <ATen/ops/batch_norm_native.h>
 #include <c10/core/DispatchKey.h>
-#include <c10/core/TensorImpl.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/parallel/norm/joint_batch_norm.h"
@@ -20,16 +22,25 @@
 namespace cohort {
 namespace {
 
-// What a layer is recognised by: hangs on a tensor that it gives to torch::batch_norm, and lives as long. Tensors on the CPU and
-// on most accelerators leave this place free.
-struct SyncMark final : c10::BackendMeta {
+// What a layer is recognised by: hangs on a tensor that it gives to torch::batch_norm, lives as long, and stays where the tensor's
+// data are exchanged, as by to(dtype). A hook on gradients, as these are what LibTorch has for others at that place.
+struct SyncMark final : torch::autograd::FunctionPreHook {
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+    return gradients;
+  }
+
   Group group;
   std::weak_ptr<torch::nn::Module> layer;
   bool is_placeholder = false;  // on a weight that the layer has for this alone
 };
 
-const SyncMark* mark_of(const at::Tensor& tensor) {
-  return tensor.defined() ? dynamic_cast<const SyncMark*>(tensor.unsafeGetTensorImpl()->get_backend_meta()) : nullptr;
+SyncMark* mark_of(const at::Tensor& tensor) {
+  const auto* meta = tensor.defined() ? torch::autograd::impl::get_autograd_meta(tensor) : nullptr;
+  if (!meta) return nullptr;
+  for (const auto& hook : meta->hooks_) {
+    if (auto* mark = dynamic_cast<SyncMark*>(hook.get())) return mark;
+  }
+  return nullptr;
 }
 
 const SyncMark* mark_of(const at::Tensor& weight, const at::Tensor& running_mean) {
@@ -80,26 +91,26 @@ at::Tensor carrier_of(const Layer& layer) {
   return layer.weight.defined() ? layer.weight : layer.running_mean;
 }
 
-void check_convertible(const std::string& name, const torch::nn::Module& layer, const at::Tensor& carrier) {
-  const std::string what = "convert_sync_batchnorm: " + (name.empty() ? "the module" : "\"" + name + "\"");
-  TORCH_CHECK_VALUE(!layer.weak_from_this().expired(), what,
+void check_convertible(const std::string& name, const torch::nn::Module& layer) {
+  TORCH_CHECK_VALUE(!layer.weak_from_this().expired(),
+                    "convert_sync_batchnorm: ", name.empty() ? "the module" : "\"" + name + "\"",
                     " cannot be converted, as no std::shared_ptr owns it\n  hint: make it by its holder, such as "
                     "torch::nn::BatchNorm2d, or by std::make_shared");
-  const bool is_free = !carrier.defined() || mark_of(carrier) || !carrier.unsafeGetTensorImpl()->get_backend_meta();
-  TORCH_CHECK_VALUE(is_free, what, " cannot be converted on ", carrier.device().str(),
-                    ", which keeps data of its own with each tensor\n  hint: write cohort::SyncBatchNorm there");
 }
 
 template <class Layer>
 void convert_layer(Layer& layer, const Group& group) {
-  auto mark = c10::make_intrusive<SyncMark>();
+  auto carrier = carrier_of(layer);
+  if (auto* found = mark_of(carrier)) {
+    found->group = group;
+    return;
+  }
+  auto mark = std::make_unique<SyncMark>();
   mark->group = group;
   mark->layer = layer.weak_from_this();
-  auto carrier = carrier_of(layer);
-  const auto* before = mark_of(carrier);
-  mark->is_placeholder = !carrier.defined() || (before && before->is_placeholder);
+  mark->is_placeholder = !carrier.defined();
   if (!carrier.defined()) carrier = layer.weight = at::ones({layer.options.num_features()});
-  carrier.unsafeGetTensorImpl()->set_backend_meta(std::move(mark));
+  torch::autograd::impl::add_hook(carrier, std::move(mark));
 }
 
 // Calls `fn` with `module` if it is a batch norm of LibTorch. Returns whether it is one.
@@ -116,7 +127,7 @@ bool with_batch_norm(torch::nn::Module& module, Fn fn) {
 void convert_sync_batchnorm(torch::nn::Module& module, const Group& process_group) {
   using Named = std::function<void(const std::string&, torch::nn::Module&)>;
   module.apply(Named([](const std::string& name, torch::nn::Module& layer) {
-    with_batch_norm(layer, [&](auto& norm) { check_convertible(name, norm, carrier_of(norm)); });
+    with_batch_norm(layer, [&](auto& norm) { check_convertible(name, norm); });
   }));
   take_over_batch_norm();
   module.apply([&](torch::nn::Module& layer) {

@@ -6,7 +6,9 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cohort/base/purpose.h"
@@ -94,24 +96,29 @@ std::pair<at::Tensor, at::Tensor> sums_of(const at::Tensor& gradient, const at::
   return {of_bias.to(mean.scalar_type()), of_weight.to(mean.scalar_type())};
 }
 
+using MaybeTensor = std::optional<at::Tensor>;
+
+MaybeTensor if_defined(const at::Tensor& tensor) { return tensor.defined() ? MaybeTensor(tensor) : std::nullopt; }
+
 struct JointBatchNorm : torch::autograd::Function<JointBatchNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            const at::Tensor& bias, const at::Tensor& running_mean, const at::Tensor& running_var,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const MaybeTensor& weight,
+                            const MaybeTensor& bias, const BatchNormTensors& tensors,
                             const c10::intrusive_ptr<JointCall>& call, double momentum);
   static variable_list backward(AutogradContext* context, variable_list gradients);
 };
 
-at::Tensor JointBatchNorm::forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                                   const at::Tensor& bias, const at::Tensor& running_mean,
-                                   const at::Tensor& running_var, const c10::intrusive_ptr<JointCall>& call,
-                                   double momentum) {
+// Weight and bias stand alone for autograd, which takes no undefined tensors.
+at::Tensor JointBatchNorm::forward(AutogradContext* context, const at::Tensor& input, const MaybeTensor& /*weight*/,
+                                   const MaybeTensor& /*bias*/, const BatchNormTensors& tensors,
+                                   const c10::intrusive_ptr<JointCall>& call, double momentum) {
   const auto x = dense(input, input.suggest_memory_format());
   const auto now = exchange(statistics_of(x), call->group, x.size(1));
-  update_running({weight, bias, running_mean, running_var}, now, momentum);
-  context->save_for_backward({x, weight, now.mean, now.var, now.count});
+  update_running(tensors, now, momentum);
+  context->save_for_backward({x, tensors.weight, now.mean, now.var, now.count});
   context->saved_data["call"] = c10::IValue::make_capsule(call);
+  context->saved_data["has_bias"] = tensors.bias.defined();
   const auto dtype = now.mean.scalar_type();
-  return normalised(x, in_dtype(weight, dtype), in_dtype(bias, dtype), now.mean, now.var, call->eps);
+  return normalised(x, in_dtype(tensors.weight, dtype), in_dtype(tensors.bias, dtype), now.mean, now.var, call->eps);
 }
 
 // weight / sqrt(var + eps) * (gradient - mean of gradients - normalised input * mean of gradient times normalised input)
@@ -136,15 +143,16 @@ variable_list JointBatchNorm::backward(AutogradContext* context, variable_list g
   const auto saved = context->get_saved_variables();
   const auto gradient = dense(gradients[0], saved[0].suggest_memory_format());
   const auto [of_bias, of_weight] = sums_of(gradient, saved[0], saved[2], saved[3], call->eps);
-  variable_list result(7);
+  variable_list result(6);
   if (context->needs_input_grad(0)) {
     const base::CalledFor purpose(base::Purpose::kSyncBatchNorm);
     const auto sums = at::cat({of_bias, of_weight});
     all_reduce(sums, {.group = call->group});
     result[0] = gradient_of_input(gradient, saved, sums, call->eps);
   }
-  if (context->needs_input_grad(1)) result[1] = of_weight;
-  if (context->needs_input_grad(2)) result[2] = of_bias;
+  size_t edge = 1;  // of those that are there
+  if (saved[1].defined() && context->needs_input_grad(edge++)) result[1] = of_weight;
+  if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(edge)) result[2] = of_bias;
   return result;
 }
 
@@ -161,8 +169,7 @@ at::Tensor joint_batch_norm(const at::Tensor& input, const BatchNormTensors& ten
   auto call = c10::make_intrusive<JointCall>();
   call->group = group;
   call->eps = eps;
-  return JointBatchNorm::apply(input, tensors.weight, tensors.bias, tensors.running_mean, tensors.running_var, call,
-                               momentum);
+  return JointBatchNorm::apply(input, if_defined(tensors.weight), if_defined(tensors.bias), tensors, call, momentum);
 }
 
 }  // namespace cohort::norm

@@ -70,7 +70,9 @@ JointResult run_steps(Norm& norm, int num_steps, const StepTensors& x, const Ste
     result.input_gradients.push_back(input.grad().cpu());
   }
   for (const auto& parameter : norm.parameters()) result.parameter_gradients.push_back(parameter.grad().cpu());
-  for (const auto& buffer : norm.buffers()) result.buffers.push_back(buffer.cpu());
+  for (const auto& buffer : norm.buffers()) {
+    if (buffer.defined()) result.buffers.push_back(buffer.cpu());
+  }
   return result;
 }
 

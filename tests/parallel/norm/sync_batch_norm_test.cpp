@@ -45,7 +45,7 @@ TEST(SyncBatchNorm, EqualsBatchNormOfTheJoinedBatchOfTwoToFiveDimensions) {
 TEST(SyncBatchNorm, UnevenAndEmptyBatches) {
   expect_joint({.rows = {5, 1, 3}});
   expect_joint({.rows = {4, 0, 2}});
-  expect_joint({.rows = {0, 2}, .shape = {4}});
+  expect_joint({.rows = {0, 2}, .shape = {4}, .tolerance = 2e-5});  // variances of two values may be small
   expect_joint({.rows = {0, 3}, .shape = {4, 2, 2}, .options = {.affine = false}});
 }
 
