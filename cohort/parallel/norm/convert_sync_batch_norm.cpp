@@ -22,8 +22,8 @@
 namespace cohort {
 namespace {
 
-// What a layer is recognised by: hangs on a tensor that it gives to torch::batch_norm, lives as long, and stays where the tensor's
-// data are exchanged, as by to(dtype). A hook on gradients, as these are what LibTorch has for others at that place.
+// What a layer is recognised by: hangs on a tensor that it gives to torch::batch_norm, lives as long, and stays where the
+// tensor's data are exchanged, as by to(dtype). A hook on gradients, as LibTorch lets others keep nothing else there.
 struct SyncMark final : torch::autograd::FunctionPreHook {
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
     return gradients;

@@ -3,8 +3,8 @@
 ///     auto model = cohort::convert_sync_batchnorm(cohort::models::resnet50());
 ///     cohort::DistributedDataParallel ddp(model);
 ///
-/// Any model, unmodified: members (torch::nn::BatchNorm2d bn1), Sequential, ModuleList, AnyModule. C++ cannot put another type in the
-/// place of a member, so the layers stay what and where they are, with their parameters and names, and torch::batch_norm
+/// Any model, unmodified: members (torch::nn::BatchNorm2d bn1), Sequential, ModuleList, AnyModule. C++ cannot put another type in
+/// the place of a member, so the layers stay what and where they are, with their parameters and names, and torch::batch_norm
 /// recognises them by their tensors: an optimizer or a wrapper made before goes on.
 #pragma once
 

@@ -22,6 +22,7 @@ using torch::autograd::variable_list;
 
 struct JointCall : torch::CustomClassHolder {
   Group group;
+  double momentum = 0;
   double eps = 0;
 };
 
@@ -103,17 +104,17 @@ MaybeTensor if_defined(const at::Tensor& tensor) { return tensor.defined() ? May
 struct JointBatchNorm : torch::autograd::Function<JointBatchNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const MaybeTensor& weight,
                             const MaybeTensor& bias, const BatchNormTensors& tensors,
-                            const c10::intrusive_ptr<JointCall>& call, double momentum);
+                            const c10::intrusive_ptr<JointCall>& call);
   static variable_list backward(AutogradContext* context, variable_list gradients);
 };
 
 // Weight and bias stand alone for autograd, which takes no undefined tensors.
 at::Tensor JointBatchNorm::forward(AutogradContext* context, const at::Tensor& input, const MaybeTensor& /*weight*/,
                                    const MaybeTensor& /*bias*/, const BatchNormTensors& tensors,
-                                   const c10::intrusive_ptr<JointCall>& call, double momentum) {
+                                   const c10::intrusive_ptr<JointCall>& call) {
   const auto x = dense(input, input.suggest_memory_format());
   const auto now = exchange(statistics_of(x), call->group, x.size(1));
-  update_running(tensors, now, momentum);
+  update_running(tensors, now, call->momentum);
   context->save_for_backward({x, tensors.weight, now.mean, now.var, now.count});
   context->saved_data["call"] = c10::IValue::make_capsule(call);
   context->saved_data["has_bias"] = tensors.bias.defined();
@@ -143,7 +144,7 @@ variable_list JointBatchNorm::backward(AutogradContext* context, variable_list g
   const auto saved = context->get_saved_variables();
   const auto gradient = dense(gradients[0], saved[0].suggest_memory_format());
   const auto [of_bias, of_weight] = sums_of(gradient, saved[0], saved[2], saved[3], call->eps);
-  variable_list result(6);
+  variable_list result(5);
   if (context->needs_input_grad(0)) {
     const base::CalledFor purpose(base::Purpose::kSyncBatchNorm);
     const auto sums = at::cat({of_bias, of_weight});
@@ -168,8 +169,9 @@ at::Tensor joint_batch_norm(const at::Tensor& input, const BatchNormTensors& ten
                             double momentum, double eps) {
   auto call = c10::make_intrusive<JointCall>();
   call->group = group;
+  call->momentum = momentum;
   call->eps = eps;
-  return JointBatchNorm::apply(input, if_defined(tensors.weight), if_defined(tensors.bias), tensors, call, momentum);
+  return JointBatchNorm::apply(input, if_defined(tensors.weight), if_defined(tensors.bias), tensors, call);
 }
 
 }  // namespace cohort::norm

@@ -21,10 +21,10 @@ struct BatchNormTensors {
   at::Tensor running_mean, running_var;
 };
 
-/// Collective over `group`, which has more than one rank, as is its backward, if `input` requires a gradient there: on all ranks or
-/// none. Gradients of weight and bias are this rank's share.
-/// Requires: `input` [batch, channels, ...] of 2 dimensions or more, floating-point, also empty; the same dtype and channels on all
-/// ranks. Returns its shape, dtype and memory format. Statistics of float16 and bfloat16 are float32.
+/// Collective over `group`, which has more than one rank, as is its backward, if `input` requires a gradient there: on all ranks
+/// or none. Gradients of weight and bias are this rank's share.
+/// Requires: `input` [batch, channels, ...] of 2 dimensions or more, floating-point, also empty; the same dtype and channels on
+/// all ranks. Returns its shape, dtype and memory format. Statistics of float16 and bfloat16 are float32.
 /// Throws c10::DistBackendError as collectives do; backward throws c10::Error under create_graph.
 at::Tensor joint_batch_norm(const at::Tensor& input, const BatchNormTensors& tensors, const Group& group,
                             double momentum, double eps);

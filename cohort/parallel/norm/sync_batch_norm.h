@@ -48,9 +48,9 @@ class COHORT_API SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormIm
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
-  /// `input` [batch, num_features, ...] of 2 dimensions or more -> the same shape, dtype and memory format. In training collective,
-  /// as is its backward. Throws c10::ValueError for an input of one dimension or without channels, c10::Error for one value per
-  /// channel where the rank is alone.
+  /// `input` [batch, num_features, ...] of 2 dimensions or more -> the same shape, dtype and memory format. In training
+  /// collective, as is its backward. Throws c10::ValueError for an input of one dimension or without channels, c10::Error for
+  /// one value per channel where the rank is alone.
   at::Tensor forward(const at::Tensor& input);
 
   int64_t num_features;
