@@ -22,6 +22,7 @@ using Schedule = std::function<void(float loss)>;
 
 struct Training {
   bool autocasts = false;
+  bool is_in_bfloat16 = false;
   double max_norm = 0;  // 0: no clipping
   std::function<Schedule(torch::optim::Optimizer&)> make_schedule = {};
 };
@@ -37,11 +38,13 @@ at::Tensor share_of(int rank, int step) {
   return at::randn({4, 8}, generator, at::kFloat);
 }
 
-test::Mlp equal_net() {
+test::Mlp equal_net(const Training& training = {}) {
   static std::mutex mutex;  // LibTorch's default generator is global
   const std::lock_guard lock(mutex);
   torch::manual_seed(5);
-  return test::Mlp();
+  test::Mlp net;
+  if (training.is_in_bfloat16) net->to(at::kBFloat16);
+  return net;
 }
 
 template <class Model>
@@ -52,7 +55,7 @@ at::Tensor loss_of(Model& model, const at::Tensor& x, const Training& training) 
     output = model(x);
     REQUIRE(output.scalar_type() == at::kBFloat16);
   } else {
-    output = model(x);
+    output = model(training.is_in_bfloat16 ? x.to(at::kBFloat16) : x);
   }
   return (output.to(at::kFloat) - x.narrow(1, 0, 4)).pow(2).mean();
 }
@@ -77,7 +80,7 @@ Trained train_by(const test::Mlp& net, const Training& training, const std::func
 }
 
 Trained in_one_process(const Training& training) {
-  auto net = equal_net();
+  auto net = equal_net(training);
   return train_by(net, training, [&](int step) {
     at::Tensor sum = at::zeros({});
     for (int rank = 0; rank < 2; ++rank) {
@@ -90,7 +93,7 @@ Trained in_one_process(const Training& training) {
 }
 
 Trained on_the_joined_batch(const Training& training) {
-  auto net = equal_net();
+  auto net = equal_net(training);
   return train_by(net, training, [&](int step) {
     const auto loss = loss_of(net, at::cat({share_of(0, step), share_of(1, step)}), training);
     loss.backward();
@@ -99,7 +102,7 @@ Trained on_the_joined_batch(const Training& training) {
 }
 
 Trained under_ddp(int rank, const Group& group, const Training& training) {
-  auto net = equal_net();
+  auto net = equal_net(training);
   DistributedDataParallel ddp(net, {.process_group = group});
   return train_by(net, training, [&](int step) {
     const auto loss = loss_of(ddp, share_of(rank, step), training);
@@ -120,7 +123,7 @@ Trained expect_ranks_train_as_one_process(const Training& training, double toler
     for (size_t i = 0; i < alone.weights.size(); ++i) REQUIRE(trained.weights[i].equal(alone.weights[i]));
   });
   const auto joined = on_the_joined_batch(training);
-  const auto untrained = equal_net()->parameters();
+  const auto untrained = equal_net(training)->parameters();
   for (size_t i = 0; i < alone.weights.size(); ++i) {
     EXPECT_TRUE(at::allclose(alone.weights[i], joined.weights[i], 0, tolerance)) << "parameter " << i;
     EXPECT_FALSE(at::allclose(alone.weights[i], untrained[i], 0, 10 * tolerance))
@@ -135,6 +138,11 @@ TEST(DdpWithLibTorch, AutocastOfTheForwardPass) {
   const auto rounded = expect_ranks_train_as_one_process(autocast, 5e-3);
   EXPECT_FALSE(rounded.weights[0].equal(in_one_process(plain).weights[0]));
   EXPECT_EQ(rounded.weights[0].scalar_type(), at::kFloat);
+}
+
+TEST(DdpWithLibTorch, AModelInBfloat16) {
+  const auto rounded = expect_ranks_train_as_one_process({.is_in_bfloat16 = true}, 5e-3);
+  EXPECT_EQ(rounded.weights[0].scalar_type(), at::kBFloat16);
 }
 
 TEST(DdpWithLibTorch, ClipGradNormSeesTheAveragedGradients) {

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/norm/sync_batch_norm.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/parallel/norm/joint_batches.h"
@@ -168,6 +169,18 @@ TEST(ConvertSyncBatchNorm, UnderDdpInAnotherPrecision) {
     auto expected = test::of_the_joined_batch(c).buffers[0];
     test::require_close(net->norm->running_mean, expected, c.tolerance);
     REQUIRE(net->norm->weight.scalar_type() == at::kFloat);
+  });
+}
+
+TEST(ConvertSyncBatchNorm, UnderFullyShard) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const JointCase c{.num_steps = 1};
+    for (const bool one_memory : {true, false}) {
+      auto net = convert_sync_batchnorm(LowNet(), group);
+      auto model = fully_shard(net, {.process_group = group, .one_memory = one_memory});
+      model(test::drawn(c, rank, 0, c.offset)).sum().backward();
+      test::require_close(net->norm->running_mean, test::of_the_joined_batch(c).buffers[0], c.tolerance);
+    }
   });
 }
 
