@@ -164,12 +164,16 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/fsdp/side_stream.h
     cohort/parallel/fsdp/symm_mem_buffers.h
     cohort/parallel/module/gradient_hooks.h
+    cohort/parallel/norm/convert_sync_batch_norm.h
+    cohort/parallel/norm/sync_batch_norm.h
     cohort/parallel/optim/average_parameters.h
     cohort/parallel/optim/fused_optimizers.h
     cohort/parallel/optim/grad_scaler.h
     cohort/parallel/optim/model_averager.h
     cohort/parallel/optim/optimizer_kind.h
     cohort/parallel/optim/post_local_sgd_optimizer.h
+    cohort/parallel/precision/autocast.h
+    cohort/parallel/precision/autocast_function.h
     cohort/parallel/zero/ddp_zero_hook.h
     cohort/parallel/zero/zero_redundancy_optimizer.h
     cohort/train/progress.h

@@ -23,6 +23,8 @@ const char* in_words(Purpose purpose) {
       return "ZeroRedundancyOptimizer's exchange of parameters in a step";
     case Purpose::kFsdpMeeting:
       return "FullySharded's meeting before a forward pass or at the end of a backward pass";
+    case Purpose::kSyncBatchNorm:
+      return "SyncBatchNorm's exchange of sums in a forward or backward pass";
   }
   return "";
 }

@@ -17,8 +17,9 @@ enum class Purpose : uint8_t {
   kReducerGradients,
   kZeroParameters,
   kFsdpMeeting,
+  kSyncBatchNorm,
 };
-constexpr int kNumPurposes = 8;
+constexpr int kNumPurposes = 9;
 
 /// Stands between a call and its purpose.
 inline constexpr const char* kWhichIs = ", which is ";

@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint64_t kSharedBit = uint64_t{1} << 24;
 constexpr int kPurposeShift = 25;
-constexpr uint64_t kPurposeBits = uint64_t{7} << kPurposeShift;
-static_assert(base::kNumPurposes <= 8);
+constexpr uint64_t kPurposeBits = uint64_t{15} << kPurposeShift;
+static_assert(base::kNumPurposes <= 16);
 // What may differ between ranks.
 constexpr uint64_t kOwnBits = kSharedBit | kPurposeBits;
 

@@ -60,6 +60,9 @@ PAGES = {
     "fsdp": ("examples/guide/fsdp.cpp", [
         "parallel/fsdp/full_tensor.h", "parallel/fsdp/fully_shard.h", "parallel/fsdp/optimizer_state.h", "parallel/fsdp/options.h",
         "parallel/fsdp/sharded_module.h", "parallel/fsdp/sharding.h"]),
+    "mixed_precision": ("examples/guide/mixed_precision.cpp", [
+        "parallel/precision/autocast.h", "parallel/precision/autocast_function.h", "parallel/norm/convert_sync_batch_norm.h",
+        "parallel/norm/sync_batch_norm.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

@@ -44,10 +44,12 @@ ROOMS = {
     "parallel": {
         "module": [],
         "activation": ["module"],
+        "precision": ["module"],
+        "norm": [],
         "functional": [],
         "optim": ["module"],
         "data_parallel": ["module"],
-        "ddp": ["module", "functional", "optim"],
+        "ddp": ["module", "norm", "functional", "optim"],
         "fsdp": ["module", "optim"],
         "zero": ["module", "optim", "ddp", "fsdp"],
     },

@@ -48,13 +48,14 @@ std::vector<at::Tensor> parameters_of(const Optimizer& optimizer) {
   return parameters;
 }
 
-// In lists of one device and dtype.
-std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optimizer) {
+// In lists of one device and dtype. `takes_half`: float16 ones of parameters that are no shards, too.
+std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optimizer, bool takes_half) {
   std::vector<std::vector<at::Tensor>> lists;
   for (const auto& parameter : parameters_of(optimizer)) {
     auto gradient = parameter.grad();
     if (!gradient.defined()) continue;
-    TORCH_CHECK_VALUE(gradient.scalar_type() != at::kHalf, "Attempting to unscale FP16 gradients.");
+    TORCH_CHECK_VALUE(gradient.scalar_type() != at::kHalf || takes_half || parallel::sharding_group(parameter),
+                      "Attempting to unscale FP16 gradients.");
     if (gradient.is_sparse()) gradient = gradient._values();
     const auto found = std::find_if(lists.begin(), lists.end(), [&](const std::vector<at::Tensor>& list) {
       return list.front().device() == gradient.device() && list.front().scalar_type() == gradient.scalar_type();
@@ -133,7 +134,7 @@ std::vector<at::Tensor> GradScaler::unscale_gradients(Optimizer& optimizer) cons
   DeviceCopies inverse_scales(scale_.is_mps() ? scale_.reciprocal()
                                               : scale_.to(at::kDouble).reciprocal().to(at::kFloat));
   DeviceCopies found_inf(at::zeros({}, scale_.options()));
-  for (const auto& list : gradients_to_unscale(optimizer)) {
+  for (const auto& list : gradients_to_unscale(optimizer, options_.process_group != nullptr)) {
     const auto device = list.front().device();
     auto flag = found_inf.on(device);
     at::_amp_foreach_non_finite_check_and_unscale_(list, flag, inverse_scales.on(device));

@@ -70,7 +70,8 @@ class COHORT_API GradScaler {
   std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
   /// Divides the gradients of the optimizer's parameters by the scale, in place; the host does not wait unless ranks must agree.
-  /// Throws c10::ValueError for float16 gradients, and then none is changed; c10::Error when called twice before update(), after
+  /// Throws c10::ValueError for float16 gradients, unless they are of shards or the ranks of a group agree, as in Python's
+  /// ShardedGradScaler, and then none is changed; c10::Error when called twice before update(), after
   /// step(), or before scale(); c10::DistBackendError when the exchange between ranks fails.
   void unscale_(torch::optim::Optimizer& optimizer);
 

@@ -1,7 +1,6 @@
-// LibTorch's own autocast, gradient clipping and learning-rate schedulers work with DistributedDataParallel as they are. Two
+// Autocast, and LibTorch's own gradient clipping and learning-rate schedulers work with DistributedDataParallel as they are. Two
 // ranks end with the bits of one process that takes both ranks' shares one after the other (halving is exact), and close to one
 // that takes them as one batch.
-#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -9,6 +8,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/precision/autocast.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -18,23 +18,11 @@ namespace {
 
 constexpr int kNumTrainingSteps = 8;
 
-/// LibTorch's autocast has functions and no guard. The switch is the thread's.
-class CpuAutocast {
- public:
-  CpuAutocast() {
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-  }
-  ~CpuAutocast() {
-    at::autocast::clear_cache();  // of weights in bfloat16, which the optimizer's step makes stale
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  }
-};
-
 using Schedule = std::function<void(float loss)>;
 
 struct Training {
   bool autocasts = false;
+  bool is_in_bfloat16 = false;
   double max_norm = 0;  // 0: no clipping
   std::function<Schedule(torch::optim::Optimizer&)> make_schedule = {};
 };
@@ -50,22 +38,24 @@ at::Tensor share_of(int rank, int step) {
   return at::randn({4, 8}, generator, at::kFloat);
 }
 
-test::Mlp equal_net() {
+test::Mlp equal_net(const Training& training = {}) {
   static std::mutex mutex;  // LibTorch's default generator is global
   const std::lock_guard lock(mutex);
   torch::manual_seed(5);
-  return test::Mlp();
+  test::Mlp net;
+  if (training.is_in_bfloat16) net->to(at::kBFloat16);
+  return net;
 }
 
 template <class Model>
 at::Tensor loss_of(Model& model, const at::Tensor& x, const Training& training) {
   at::Tensor output;
   if (training.autocasts) {
-    const CpuAutocast autocast;
+    const Autocast autocast(at::kCPU);
     output = model(x);
     REQUIRE(output.scalar_type() == at::kBFloat16);
   } else {
-    output = model(x);
+    output = model(training.is_in_bfloat16 ? x.to(at::kBFloat16) : x);
   }
   return (output.to(at::kFloat) - x.narrow(1, 0, 4)).pow(2).mean();
 }
@@ -90,7 +80,7 @@ Trained train_by(const test::Mlp& net, const Training& training, const std::func
 }
 
 Trained in_one_process(const Training& training) {
-  auto net = equal_net();
+  auto net = equal_net(training);
   return train_by(net, training, [&](int step) {
     at::Tensor sum = at::zeros({});
     for (int rank = 0; rank < 2; ++rank) {
@@ -103,7 +93,7 @@ Trained in_one_process(const Training& training) {
 }
 
 Trained on_the_joined_batch(const Training& training) {
-  auto net = equal_net();
+  auto net = equal_net(training);
   return train_by(net, training, [&](int step) {
     const auto loss = loss_of(net, at::cat({share_of(0, step), share_of(1, step)}), training);
     loss.backward();
@@ -112,7 +102,7 @@ Trained on_the_joined_batch(const Training& training) {
 }
 
 Trained under_ddp(int rank, const Group& group, const Training& training) {
-  auto net = equal_net();
+  auto net = equal_net(training);
   DistributedDataParallel ddp(net, {.process_group = group});
   return train_by(net, training, [&](int step) {
     const auto loss = loss_of(ddp, share_of(rank, step), training);
@@ -133,7 +123,7 @@ Trained expect_ranks_train_as_one_process(const Training& training, double toler
     for (size_t i = 0; i < alone.weights.size(); ++i) REQUIRE(trained.weights[i].equal(alone.weights[i]));
   });
   const auto joined = on_the_joined_batch(training);
-  const auto untrained = equal_net()->parameters();
+  const auto untrained = equal_net(training)->parameters();
   for (size_t i = 0; i < alone.weights.size(); ++i) {
     EXPECT_TRUE(at::allclose(alone.weights[i], joined.weights[i], 0, tolerance)) << "parameter " << i;
     EXPECT_FALSE(at::allclose(alone.weights[i], untrained[i], 0, 10 * tolerance))
@@ -148,6 +138,11 @@ TEST(DdpWithLibTorch, AutocastOfTheForwardPass) {
   const auto rounded = expect_ranks_train_as_one_process(autocast, 5e-3);
   EXPECT_FALSE(rounded.weights[0].equal(in_one_process(plain).weights[0]));
   EXPECT_EQ(rounded.weights[0].scalar_type(), at::kFloat);
+}
+
+TEST(DdpWithLibTorch, AModelInBfloat16) {
+  const auto rounded = expect_ranks_train_as_one_process({.is_in_bfloat16 = true}, 5e-3);
+  EXPECT_EQ(rounded.weights[0].scalar_type(), at::kBFloat16);
 }
 
 TEST(DdpWithLibTorch, ClipGradNormSeesTheAveragedGradients) {

@@ -314,6 +314,24 @@ TEST_P(GradScalerOfShards, RanksWithoutGradientsAgreeToo) {
   });
 }
 
+// As ShardedGradScaler does: a model that is float16 as a whole may be sharded.
+TEST_P(GradScalerOfShards, TakeFloat16) {
+  run_rank_threads(GetParam(), [](int, const Group& all) {
+    test::ShardedParameter shards(at::ones({6}, at::kHalf), all);
+    const auto whole = leaf(at::ones({2}, at::kHalf));
+    for (const bool in_a_group : {false, true}) {
+      GradScaler scaler({.device = at::kCPU, .init_scale = 4, .process_group = in_a_group ? all : Group()});
+      scaler.scale(at::ones({}));
+      shards.set_grad(at::full({6}, 2, at::kHalf));
+      whole.mutable_grad() = at::full({2}, 2, at::kHalf);
+      auto optimizer = sgd_of(in_a_group ? std::vector{whole} : std::vector{shards.shard()});
+      scaler.unscale_(optimizer);
+      const auto& gradient = in_a_group ? whole.grad() : shards.shard().grad();
+      REQUIRE(gradient.equal(at::full_like(gradient, 0.5)));
+    }
+  });
+}
+
 TEST_P(GradScalerOfShards, SeveralGroups) {
   run_rank_threads(GetParam(), [](int rank, const Group& all) {
     using Lists = std::vector<std::vector<int>>;
