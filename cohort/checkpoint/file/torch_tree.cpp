@@ -3,6 +3,7 @@
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/jit_type.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -25,6 +26,11 @@ struct StorageUse {
   size_t key;
   c10::ScalarType dtype;
 };
+
+// Counts of numbers, by the types that the dict was made with: what Python has in a collections.Counter.
+bool is_counter(const c10::impl::GenericDict& dict) {
+  return dict.keyType()->kind() == c10::TypeKind::IntType && dict.valueType()->kind() == c10::TypeKind::IntType;
+}
 
 // A view of all bytes of a storage.
 at::Tensor bytes_of_storage(const c10::Storage& storage) {
@@ -147,6 +153,9 @@ class TreeMaker {
       } else {
         entries.push_back({make(entry.key(), depth + 1), std::move(value)});
       }
+    }
+    if (is_counter(dict)) {
+      return PickleValue::object({"collections", "Counter"}, {PickleValue::dict(std::move(entries))});
     }
     if (metadata.is_none()) return PickleValue::dict(std::move(entries));
     return files::pt_ordered_dict(std::move(entries),
