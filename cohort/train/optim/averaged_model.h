@@ -117,6 +117,11 @@ class AveragedModel : public torch::nn::ModuleHolder<AveragedModelImpl<Net>> {
   explicit AveragedModel(const Wrapped& holder, const AveragedModelOptions& options = {})
       : AveragedModel(holder.ptr(), options) {}
   /*implicit*/ AveragedModel(std::nullptr_t) : Holder(nullptr) {}
+
+  /// Runs the average's forward.
+  template <class... Arguments>
+  requires requires(Net& net, Arguments&&... arguments) { net.forward(std::forward<Arguments>(arguments)...); }
+  auto operator()(Arguments&&... arguments) { return this->ptr()->forward(std::forward<Arguments>(arguments)...); }
 };
 
 template <class Net>
