@@ -119,8 +119,9 @@ int run(int argc, char** argv) {
   app.add_option("--rounds", settings.num_rounds,
                  "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer: measure each side this often")
       ->check(CLI::PositiveNumber);
-  app.add_option("--case", settings.only_case,
-                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer: only this case, such as resnet18");
+  app.add_option(
+      "--case", settings.only_case,
+      "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');

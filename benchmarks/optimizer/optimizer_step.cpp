@@ -46,8 +46,8 @@ std::vector<Row> run_optimizer_case(const std::string& what, const OptimizerTeam
   for (const auto& variant : teams.variants) variant.team->ask(fmt::format("copy {} {}", variant.command, what));
   verify_sums_of_optimizers(what, teams.variants);
   const auto end = std::chrono::steady_clock::time_point::max();
-  const auto times = take_turns(teams.variants, {.num_warm = 1, .num_steps = 3, .num_rounds = num_rounds,
-                                                 .deadline = end, .end = end});
+  const auto times = take_turns(teams.variants,
+                                {.num_warm = 1, .num_steps = 3, .num_rounds = num_rounds, .deadline = end, .end = end});
   for (const auto& team : teams.teams) team->ask("drop");
   std::vector<Row> rows;
   for (const auto& variant : teams.variants) {

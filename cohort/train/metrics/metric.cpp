@@ -54,8 +54,8 @@ void Metric::add(const std::vector<at::Tensor>& numbers) {
   const auto device = numbers.front().device();
   std::vector<at::Tensor> doubles;
   for (const auto& number : numbers) {
-    TORCH_CHECK_VALUE(number.numel() == 1, "[cohort] Metric::add: a number is a tensor of one element, but this one has ",
-                      number.numel());
+    TORCH_CHECK_VALUE(number.numel() == 1,
+                      "[cohort] Metric::add: a number is a tensor of one element, but this one has ", number.numel());
     doubles.push_back(number.detach().to(device, at::kDouble).reshape({}));
   }
   if (sums_.device() != device) sums_ = sums_.to(device);
@@ -99,9 +99,8 @@ RealSamples::RealSamples(int64_t dataset_size, const RealSamplesOptions& options
   const bool has_group = is_initialized();
   const int64_t replicas = options.num_replicas.value_or(has_group ? get_world_size() : 1);
   const int64_t rank = options.rank.value_or(has_group ? get_rank() : 0);
-  TORCH_CHECK_VALUE(dataset_size >= 0 && replicas > 0 && rank >= 0 && rank < replicas,
-                    "[cohort] RealSamples: no rank ", rank, " of ", replicas, " has a part of ", dataset_size,
-                    " samples");
+  TORCH_CHECK_VALUE(dataset_size >= 0 && replicas > 0 && rank >= 0 && rank < replicas, "[cohort] RealSamples: no rank ",
+                    rank, " of ", replicas, " has a part of ", dataset_size, " samples");
   left_ = rank < dataset_size ? (dataset_size - rank + replicas - 1) / replicas : 0;
 }
 

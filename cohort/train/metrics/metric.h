@@ -73,8 +73,8 @@ struct ComputeOptions {
   bool is_local = false;
 };
 
-/// Collective: all ranks give metrics of the same kinds in the same order. The metrics go on afterwards: call reset() for the next
-/// epoch.
+/// Collective: all ranks give metrics of the same kinds in the same order. The metrics go on afterwards: call reset() for the
+/// next epoch.
 COHORT_API MetricValues compute(const std::vector<NamedMetric>& metrics, const ComputeOptions& options = {});
 
 /// The weighted mean of what it is given, 0 / 0 (NaN) without any.

@@ -43,9 +43,8 @@ TensorPairs pairs_of(const char* what, const Tensors& averaged, const Tensors& c
   TensorPairs pairs;
   std::unordered_set<const void*> seen;
   for (size_t i = 0; i < averaged.size(); ++i) {
-    TORCH_CHECK_VALUE(averaged[i].sizes() == current[i].sizes(), "[cohort] AveragedModel: of the ", what,
-                      " number ", i, " has sizes ", current[i].sizes(), " in the model, but ", averaged[i].sizes(),
-                      " in the average");
+    TORCH_CHECK_VALUE(averaged[i].sizes() == current[i].sizes(), "[cohort] AveragedModel: of the ", what, " number ", i,
+                      " has sizes ", current[i].sizes(), " in the model, but ", averaged[i].sizes(), " in the average");
     if (!seen.insert(averaged[i].unsafeGetTensorImpl()).second) continue;
     const auto average = averaged[i].detach();
     pairs.add(average, current[i].detach().to(average.device()));

@@ -31,12 +31,11 @@
 namespace cohort::optim {
 
 /// The new value of one tensor; `n_averaged`: how many states were averaged before, on the tensor's device.
-using AverageFunction = std::function<at::Tensor(const at::Tensor& averaged, const at::Tensor& current,
-                                                 const at::Tensor& n_averaged)>;
+using AverageFunction =
+    std::function<at::Tensor(const at::Tensor& averaged, const at::Tensor& current, const at::Tensor& n_averaged)>;
 /// Changes all tensors of one device and dtype, in place.
-using MultiAverageFunction =
-    std::function<void(const std::vector<at::Tensor>& averaged, const std::vector<at::Tensor>& current,
-                       const at::Tensor& n_averaged)>;
+using MultiAverageFunction = std::function<void(const std::vector<at::Tensor>& averaged,
+                                                const std::vector<at::Tensor>& current, const at::Tensor& n_averaged)>;
 
 /// decay * averaged + (1 - decay) * current. Throw c10::ValueError (PyTorch's text) for a decay outside [0, 1].
 COHORT_API AverageFunction get_ema_avg_fn(double decay = 0.999);
@@ -68,8 +67,7 @@ class COHORT_API AveragedModule : public torch::nn::Module {
   const at::Tensor& n_averaged() const { return n_averaged_; }
 
  protected:
-  AveragedModule(const torch::nn::Module& model, std::shared_ptr<torch::nn::Module> copy,
-                 AveragedModelOptions options);
+  AveragedModule(const torch::nn::Module& model, std::shared_ptr<torch::nn::Module> copy, AveragedModelOptions options);
   /// A clone, which draws no random numbers.
   static std::shared_ptr<torch::nn::Module> clone_of(const torch::nn::Module& model,
                                                      const AveragedModelOptions& options);

@@ -23,8 +23,8 @@ void check_schedulers(const char* name, const Optimizer& optimizer, const Schedu
                       " does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
                       "specified when calling `step`, but got one at index ",
                       i, " in the given schedulers sequence.");
-    TORCH_CHECK_VALUE(&scheduler.optimizer() == &optimizer, "[cohort] ", name, ": the ", scheduler.name(),
-                      " at index ", i, " is of another optimizer than the others");
+    TORCH_CHECK_VALUE(&scheduler.optimizer() == &optimizer, "[cohort] ", name, ": the ", scheduler.name(), " at index ",
+                      i, " is of another optimizer than the others");
   }
 }
 

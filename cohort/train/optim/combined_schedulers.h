@@ -19,8 +19,8 @@ using SchedulerList = std::vector<std::shared_ptr<LRScheduler>>;
 /// One after the other: from milestone i on the one after it, which begins there. Step this one only.
 class COHORT_API SequentialLR final : public LRScheduler {
  public:
-  /// Throws c10::ValueError for none, for another number of milestones than there are changes, for a ReduceLROnPlateau, for one of
-  /// another optimizer, and for schedulers of schedulers behind the first (which PyTorch refuses when their turn comes).
+  /// Throws c10::ValueError for none, for another number of milestones than there are changes, for a ReduceLROnPlateau, for one
+  /// of another optimizer, and for schedulers of schedulers behind the first (which PyTorch refuses when their turn comes).
   SequentialLR(torch::optim::Optimizer& optimizer, SchedulerList schedulers, std::vector<int64_t> milestones);
 
   void step() override;

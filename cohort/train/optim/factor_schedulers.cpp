@@ -148,8 +148,7 @@ LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor,
       total_iters_(total_iters) {
   TORCH_CHECK_VALUE(start_factor > 0 && start_factor <= 1,
                     "Starting multiplicative factor expected to be greater than 0 and less or equal to 1.");
-  TORCH_CHECK_VALUE(end_factor >= 0 && end_factor <= 1,
-                    "Ending multiplicative factor expected to be between 0 and 1.");
+  TORCH_CHECK_VALUE(end_factor >= 0 && end_factor <= 1, "Ending multiplicative factor expected to be between 0 and 1.");
   start();
 }
 

@@ -46,9 +46,10 @@ void set_momentum(torch::optim::Optimizer& optimizer, size_t group, bool use_bet
       return;
     }
   }
-  TORCH_CHECK_VALUE(false, "[cohort] the schedule moves ", use_beta1 ? "betas" : "momentum",
-                    ", which this optimizer does not have\n  hint: construct optimizer and scheduler as in the run that "
-                    "was saved");
+  TORCH_CHECK_VALUE(
+      false, "[cohort] the schedule moves ", use_beta1 ? "betas" : "momentum",
+      ", which this optimizer does not have\n  hint: construct optimizer and scheduler as in the run that "
+      "was saved");
 }
 
 }  // namespace cohort::optim

@@ -62,8 +62,8 @@ void ReduceLROnPlateau::reduce() {
     min_lrs_ = options_.min_lr.of_groups("min_lr", num_groups());
   }
   Rates rates = current_rates();
-  TORCH_CHECK_VALUE(min_lrs_.size() == rates.size(), "[cohort] ReduceLROnPlateau::step: min_lr is of ",
-                    min_lrs_.size(), " parameter groups, but the optimizer has ", rates.size(),
+  TORCH_CHECK_VALUE(min_lrs_.size() == rates.size(), "[cohort] ReduceLROnPlateau::step: min_lr is of ", min_lrs_.size(),
+                    " parameter groups, but the optimizer has ", rates.size(),
                     "\n  hint: construct schedulers after the last add_param_group()");
   for (size_t i = 0; i < rates.size(); ++i) {
     const double lower = std::max(rates[i] * options_.factor, min_lrs_[i]);
@@ -73,8 +73,8 @@ void ReduceLROnPlateau::reduce() {
 }
 
 LRScheduler::Fields ReduceLROnPlateau::fields() {
-  const auto default_min_lr = options_.min_lr.is_one() ? c10::IValue(options_.min_lr.of_groups("", 1)[0])
-                                                       : c10::IValue();
+  const auto default_min_lr =
+      options_.min_lr.is_one() ? c10::IValue(options_.min_lr.of_groups("", 1)[0]) : c10::IValue();
   return {number_field("factor", options_.factor),
           constant_field("default_min_lr", default_min_lr),
           numbers_field("min_lrs", min_lrs_, num_groups()),

@@ -153,8 +153,9 @@ std::function<void()> LRScheduler::read_state(const c10::IValue& state) {
       commits.push_back(field->read(entry.value(), function + "\"" + key + "\" of the state"));
       continue;
     }
-    TORCH_CHECK_VALUE(is_known_in_any_state(key), function, "the state has \"", key, "\", which this ", name_,
-                      " does not have\n  hint: construct it of the kind and with the settings of the run that was saved");
+    TORCH_CHECK_VALUE(
+        is_known_in_any_state(key), function, "the state has \"", key, "\", which this ", name_,
+        " does not have\n  hint: construct it of the kind and with the settings of the run that was saved");
   }
   return [commits] {
     for (const auto& commit : commits) commit();

@@ -10,9 +10,9 @@
 ///     run.insert("optimizer", checkpoint::optimizer_state_dict(optimizer));   // with the rates
 ///     run.insert("scheduler", scheduler.state_dict());
 ///
-/// Any optimizer: LibTorch's, cohort::optim's, ZeroRedundancyOptimizer, those of fully_shard's parameters. A scheduler sets the rates
-/// of the parameter groups when it is constructed, and in each step(). To go on: construct it with the same settings as in the
-/// run that was saved, then load the optimizer's state and the scheduler's.
+/// Any optimizer: LibTorch's, cohort::optim's, ZeroRedundancyOptimizer, those of fully_shard's parameters. A scheduler sets the
+/// rates of the parameter groups when it is constructed, and in each step(). To go on: construct it with the same settings as in
+/// the run that was saved, then load the optimizer's state and the scheduler's.
 ///
 /// The optimizer must outlive its schedulers. What they keep with its groups ("initial_lr") ends with the last of them.
 /// Thread-safety: none.

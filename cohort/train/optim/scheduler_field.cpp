@@ -81,8 +81,8 @@ SchedulerField epochs_field(std::string key, double& epochs, double minimum) {
   };
   return {std::move(key), write, [&epochs, minimum](const c10::IValue& value, const std::string& where) {
             const double read = number_of(value, where);
-            TORCH_CHECK_VALUE(read >= minimum && std::isfinite(read), where, " is ",
-                              checkpoint::detail::text_of(value), ", which is no number from ", minimum, " on");
+            TORCH_CHECK_VALUE(read >= minimum && std::isfinite(read), where, " is ", checkpoint::detail::text_of(value),
+                              ", which is no number from ", minimum, " on");
             return assignment(epochs, read);
           }};
 }

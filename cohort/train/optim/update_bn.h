@@ -1,5 +1,5 @@
-/// update_bn: the running statistics of a model's BatchNorm layers over a data set, as torch.optim.swa_utils.update_bn. An average
-/// of weights (averaged_model.h) has none of its own otherwise.
+/// update_bn: the running statistics of a model's BatchNorm layers over a data set, as torch.optim.swa_utils.update_bn. An
+/// average of weights (averaged_model.h) has none of its own otherwise.
 ///
 ///     cohort::optim::update_bn(loader, ema);
 ///

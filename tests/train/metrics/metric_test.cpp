@@ -68,7 +68,8 @@ TEST(Metric, AccuracyOfSeveralClasses) {
 }
 
 TEST(Metric, AccuracyOfTextsWithPadding) {
-  const auto output = at::tensor({0.9, 0.1, 0.9, 0.1, 0.1, 0.9, 0.1, 0.9}, at::kFloat).view({1, 2, 4});  // classes 0 1 0 1
+  const auto output =
+      at::tensor({0.9, 0.1, 0.9, 0.1, 0.1, 0.9, 0.1, 0.9}, at::kFloat).view({1, 2, 4});  // classes 0 1 0 1
   const auto target = at::tensor({0, 1, 1, -100}, at::kLong).view({1, 4});
   Accuracy accuracy({.ignore_index = -100}), all;
   accuracy.update(output, target);
@@ -87,7 +88,9 @@ TEST(Metric, AccuracyOfTwoClasses) {
 
 TEST(Metric, ErrorsMessage) {
   Accuracy accuracy;
-  EXPECT_EQ(error_text<c10::ValueError>([&] { accuracy.update(at::zeros({4, 3}), at::zeros({3})); }),
+  EXPECT_EQ(error_text<c10::ValueError>([&] {
+              accuracy.update(at::zeros({4, 3}), at::zeros({3}));
+            }),
             "[cohort] Accuracy: outputs of sizes [4, 3] do not fit targets of sizes [3]\n"
             "  hint: outputs are [samples, classes, ...] and targets [samples, ...]; with a threshold both are "
             "[samples, ...]");

@@ -62,7 +62,8 @@ struct PlainNet : torch::nn::Module {
 TEST(AveragedModel, OfAClassThatCannotBeCloned) {
   const auto net = std::make_shared<PlainNet>();
   net->eval();
-  EXPECT_TRUE(error_text<c10::Error>([&] { AveragedModel<PlainNet> average(net); }).starts_with("clone() has not been"));
+  EXPECT_TRUE(
+      error_text<c10::Error>([&] { AveragedModel<PlainNet> average(net); }).starts_with("clone() has not been"));
   AveragedModel average(net, {.copy = std::make_shared<PlainNet>()});
   EXPECT_TRUE(at::equal(average->module().linear->weight, net->linear->weight));
   EXPECT_FALSE(average->module().is_training());
@@ -93,15 +94,15 @@ TEST(AveragedModel, ErrorsMessage) {
   Linear net(2, 1);
   EXPECT_EQ(error_text<c10::ValueError>([] { get_ema_multi_avg_fn(1.5); }),
             "Invalid decay value 1.5 provided. Please provide a value in [0,1] range.");
-  EXPECT_EQ(error_text<c10::ValueError>([&] {
-              AveragedModel(net, {.avg_fn = get_ema_avg_fn(), .multi_avg_fn = get_ema_multi_avg_fn()});
-            }),
+  EXPECT_EQ(error_text<c10::ValueError>(
+                [&] { AveragedModel(net, {.avg_fn = get_ema_avg_fn(), .multi_avg_fn = get_ema_multi_avg_fn()}); }),
             "Only one of avg_fn and multi_avg_fn should be provided");
   AveragedModel average(net);
   EXPECT_EQ(error_text<c10::ValueError>([&] { average->update_parameters(*Linear(LinearOptions(2, 1).bias(false))); }),
             "[cohort] AveragedModel: the model has 1 parameters, but the average 2");
-  EXPECT_EQ(error_text<c10::ValueError>([&] { average->update_parameters(*Linear(3, 1)); }),
-            "[cohort] AveragedModel: of the parameters number 0 has sizes [1, 3] in the model, but [1, 2] in the average");
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { average->update_parameters(*Linear(3, 1)); }),
+      "[cohort] AveragedModel: of the parameters number 0 has sizes [1, 3] in the model, but [1, 2] in the average");
   EXPECT_EQ(average->n_averaged().item<int64_t>(), 0);
 }
 

@@ -68,8 +68,7 @@ TEST_F(Schedulers, SettingsThatCannotWorkMessages) {
   EXPECT_EQ(refusal([](O& o) { CosineAnnealingLR(o, 0); }),
             "[cohort] CosineAnnealingLR: t_max must be at least 1, not 0");
   EXPECT_EQ(refusal([](O& o) { CosineAnnealingWarmRestarts(o, 0); }), "Expected positive integer T_0, but got 0");
-  EXPECT_EQ(refusal([](O& o) { CosineAnnealingWarmRestarts(o, 1, 0); }),
-            "Expected integer T_mult >= 1, but got 0");
+  EXPECT_EQ(refusal([](O& o) { CosineAnnealingWarmRestarts(o, 1, 0); }), "Expected integer T_mult >= 1, but got 0");
   EXPECT_EQ(refusal([](O& o) { ConstantLR(o, 1.5); }),
             "Constant multiplicative factor expected to be between 0 and 1.");
   EXPECT_EQ(refusal([](O& o) { LinearLR(o, 0.0); }),
@@ -85,7 +84,9 @@ TEST_F(Schedulers, SettingsThatCannotWorkMessages) {
             "Expected positive integer total_steps, but got 0");
   EXPECT_EQ(refusal([](O& o) { OneCycleLR(o, 0.1, {.total_steps = 9, .pct_start = 1.5}); }),
             "Expected float between 0 and 1 pct_start, but got 1.5");
-  EXPECT_EQ(refusal([](O& o) { OneCycleLR(o, {0.1, 0.2}, {.total_steps = 9}); }),
+  EXPECT_EQ(refusal([](O& o) {
+              OneCycleLR(o, {0.1, 0.2}, {.total_steps = 9});
+            }),
             "max_lr must have the same length as optimizer.param_groups. max_lr has 2 values, param_groups has 1.");
   EXPECT_EQ(refusal([](O& o) { CyclicLR(o, 0.1, 0.2, {.step_size_up = 0}); }),
             "[cohort] CyclicLR: step_size_up and step_size_down must be at least 1");
@@ -107,9 +108,10 @@ TEST_F(Schedulers, WhereThereIsNoRateMessages) {
   scheduler.step(), scheduler.step();
   EXPECT_EQ(error_text<c10::ValueError>([&] { scheduler.step(); }),
             "Tried to step 3 times. The specified number of total steps is 2");
-  EXPECT_EQ(refusal([](lib::Optimizer& o) { OneCycleLR(o, 0.1, {.total_steps = 10, .pct_start = 0.1}); }),
-            "[cohort] OneCycleLR::step: with these settings a part of the schedule has no steps, so that there is no rate "
-            "at step 0");
+  EXPECT_EQ(
+      refusal([](lib::Optimizer& o) { OneCycleLR(o, 0.1, {.total_steps = 10, .pct_start = 0.1}); }),
+      "[cohort] OneCycleLR::step: with these settings a part of the schedule has no steps, so that there is no rate "
+      "at step 0");
   CosineAnnealingWarmRestarts restarts(optimizer, 4);
   EXPECT_EQ(error_text<c10::ValueError>([&] { restarts.step(-0.5); }), "Expected non-negative epoch, but got -0.5");
   ReduceLROnPlateau plateau(optimizer);
@@ -154,7 +156,9 @@ TEST_F(Schedulers, CombinationsThatCannotWorkMessages) {
             "  hint: list its schedulers here, with milestones of their own");
   EXPECT_EQ(error_text<c10::ValueError>([] { ChainedScheduler({}); }),
             "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.");
-  EXPECT_EQ(error_text<c10::ValueError>([&] { ChainedScheduler({step, of_other}); }),
+  EXPECT_EQ(error_text<c10::ValueError>([&] {
+              ChainedScheduler({step, of_other});
+            }),
             "[cohort] ChainedScheduler: the StepLR at index 1 is of another optimizer than the others");
 }
 
@@ -165,18 +169,22 @@ TEST_F(Schedulers, StatesThatDoNotFitMessages) {
   EXPECT_EQ(error_text<c10::ValueError>([&] { step.load_state_dict(3); }),
             prefix + "the state of a scheduler is a dict, not 3");
   EXPECT_EQ(error_text<c10::ValueError>([&] { step.load_state_dict(checkpoint::detail::empty_dict()); }),
-            prefix + "the state has no \"_last_lr\", but nothing\n"
-                     "  hint: give it what scheduler.state_dict() has given");
+            prefix +
+                "the state has no \"_last_lr\", but nothing\n"
+                "  hint: give it what scheduler.state_dict() has given");
   EXPECT_EQ(error_text<c10::ValueError>([&] { step.load_state_dict(cosine.state_dict()); }),
-            prefix + "the state has \"T_max\", which this StepLR does not have\n"
-                     "  hint: construct it of the kind and with the settings of the run that was saved");
+            prefix +
+                "the state has \"T_max\", which this StepLR does not have\n"
+                "  hint: construct it of the kind and with the settings of the run that was saved");
   EXPECT_EQ(refusal_of(step, "gamma", "x"), prefix + "\"gamma\" of the state is 'x', not a number");
   EXPECT_EQ(refusal_of(step, "last_epoch", 1.5), prefix + "\"last_epoch\" of the state is 1.5, not a whole number");
-  EXPECT_EQ(refusal_of(step, "last_epoch", 1e300), prefix + "\"last_epoch\" of the state is 1e+300, not a whole number");
+  EXPECT_EQ(refusal_of(step, "last_epoch", 1e300),
+            prefix + "\"last_epoch\" of the state is 1e+300, not a whole number");
   EXPECT_EQ(refusal_of(step, "step_size", 0), prefix + "\"step_size\" of the state is 0, less than 1");
   EXPECT_EQ(refusal_of(step, "base_lrs", c10::List<double>({0.1, 0.2})),
-            prefix + "\"base_lrs\" of the state is of 2 parameter groups, but the optimizer has 1\n"
-                     "  hint: construct the optimizer with the groups of the run that was saved");
+            prefix +
+                "\"base_lrs\" of the state is of 2 parameter groups, but the optimizer has 1\n"
+                "  hint: construct the optimizer with the groups of the run that was saved");
   EXPECT_EQ(refusal_of(step, "base_lrs", 3), prefix + "\"base_lrs\" of the state is 3, not a list");
   EXPECT_EQ(refusal_of(cosine, "T_max", 0),
             "[cohort] CosineAnnealingLR::load_state_dict: \"T_max\" of the state is 0, less than 1");
@@ -239,9 +247,7 @@ TEST_F(Schedulers, LaterOnesKnowTheInitialRate) {
 
 // Another optimizer in the same place has nothing of it.
 TEST_F(Schedulers, InitialRatesEndWithTheLastScheduler) {
-  {
-    const LinearLR warm_up(optimizer, 0.1);
-  }
+  { const LinearLR warm_up(optimizer, 0.1); }
   const LambdaLR scheduler(optimizer, [](int64_t) { return 1.0; });
   EXPECT_EQ(rate_of(optimizer), 0.1);
 }

@@ -1,5 +1,5 @@
-// averaged_model FROM TO: averages of the states of a model, and update_bn. FROM: Python's {"states": of the model after each step,
-// "batches": for update_bn}; TO: {way: {"averages": state dicts after each update}, "bn": state dict}. With the cases of
+// averaged_model FROM TO: averages of the states of a model, and update_bn. FROM: Python's {"states": of the model after each
+// step, "batches": for update_bn}; TO: {way: {"averages": state dicts after each update}, "bn": state dict}. With the cases of
 // tests/e2e/train/averaged_model_test.py.
 #include <ATen/ops/max.h>
 #include <cohort/checkpoint/file/torch_file.h>

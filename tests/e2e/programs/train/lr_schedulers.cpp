@@ -35,7 +35,8 @@ template <class Kind, class Options>
 std::unique_ptr<Optimizer> with_groups(const Options& first, const Options& second) {
   std::vector<OptimizerParamGroup> groups;
   for (const auto& options : {first, second}) {
-    groups.emplace_back(std::vector<at::Tensor>{at::ones({2}, at::requires_grad())}, std::make_unique<Options>(options));
+    groups.emplace_back(std::vector<at::Tensor>{at::ones({2}, at::requires_grad())},
+                        std::make_unique<Options>(options));
   }
   return std::make_unique<Kind>(groups, first);
 }
@@ -110,29 +111,29 @@ std::map<std::string, Case> curve_cases() {
                                  .scale_fn = [](double x) { return 0.9 / x; },
                                  .scale_mode = optim::ScaleMode::kCycle,
                                  .cycle_momentum = false};
-  return {{"cosine", of<optim::CosineAnnealingLR>("sgd", 30, 0.001)},
-          {"warm_restarts", of<optim::CosineAnnealingWarmRestarts>("sgd", 9, 2, 0.001)},
-          {"warm_restarts_in_epochs", of<optim::CosineAnnealingWarmRestarts>("sgd", 9, 3)},
-          {"warm_restarts_alike", of<optim::CosineAnnealingWarmRestarts>("adamw", 9)},
-          {"one_cycle", of<optim::OneCycleLR>("adamw", PerGroup(0.3), optim::OneCycleOptions{.total_steps = 200})},
-          {"one_cycle_linear", of<optim::OneCycleLR>("sgd", PerGroup{0.3, 0.1}, linear)},
-          {"cyclic", of<optim::CyclicLR>("sgd", PerGroup{0.01, 0.02}, PerGroup(0.2), triangular2)},
-          {"cyclic_range", of<optim::CyclicLR>("adamw", PerGroup(0.01), PerGroup(0.2), range)},
-          {"cyclic_plain", of<optim::CyclicLR>("rmsprop", PerGroup(0.01), PerGroup(0.2),
-                                               optim::CyclicOptions{.step_size_up = 10})},
-          {"cyclic_own", of<optim::CyclicLR>("rmsprop", PerGroup(0.01), PerGroup(0.2), own)},
-          {"swa", of<optim::SWALR>("sgd", PerGroup{0.3, 0.005}, 40)},
-          {"swa_linear", of<optim::SWALR>("adamw", PerGroup(0.05), 90, Annealing::kLinear)},
-          {"plateau", of<optim::ReduceLROnPlateau>("sgd", optim::PlateauOptions{.factor = 0.8,
-                                                                                .patience = 2,
-                                                                                .threshold = 0.01,
-                                                                                .cooldown = 1,
-                                                                                .min_lr = {0.02, 0.001}})},
-          {"plateau_max", of<optim::ReduceLROnPlateau>(
-                              "adamw", optim::PlateauOptions{.mode = optim::PlateauMode::kMax,
-                                                             .factor = 0.5,
-                                                             .patience = 5,
-                                                             .threshold_mode = optim::ThresholdMode::kAbs})}};
+  return {
+      {"cosine", of<optim::CosineAnnealingLR>("sgd", 30, 0.001)},
+      {"warm_restarts", of<optim::CosineAnnealingWarmRestarts>("sgd", 9, 2, 0.001)},
+      {"warm_restarts_in_epochs", of<optim::CosineAnnealingWarmRestarts>("sgd", 9, 3)},
+      {"warm_restarts_alike", of<optim::CosineAnnealingWarmRestarts>("adamw", 9)},
+      {"one_cycle", of<optim::OneCycleLR>("adamw", PerGroup(0.3), optim::OneCycleOptions{.total_steps = 200})},
+      {"one_cycle_linear", of<optim::OneCycleLR>("sgd", PerGroup{0.3, 0.1}, linear)},
+      {"cyclic", of<optim::CyclicLR>("sgd", PerGroup{0.01, 0.02}, PerGroup(0.2), triangular2)},
+      {"cyclic_range", of<optim::CyclicLR>("adamw", PerGroup(0.01), PerGroup(0.2), range)},
+      {"cyclic_plain",
+       of<optim::CyclicLR>("rmsprop", PerGroup(0.01), PerGroup(0.2), optim::CyclicOptions{.step_size_up = 10})},
+      {"cyclic_own", of<optim::CyclicLR>("rmsprop", PerGroup(0.01), PerGroup(0.2), own)},
+      {"swa", of<optim::SWALR>("sgd", PerGroup{0.3, 0.005}, 40)},
+      {"swa_linear", of<optim::SWALR>("adamw", PerGroup(0.05), 90, Annealing::kLinear)},
+      {"plateau", of<optim::ReduceLROnPlateau>(
+                      "sgd",
+                      optim::PlateauOptions{
+                          .factor = 0.8, .patience = 2, .threshold = 0.01, .cooldown = 1, .min_lr = {0.02, 0.001}})},
+      {"plateau_max",
+       of<optim::ReduceLROnPlateau>("adamw", optim::PlateauOptions{.mode = optim::PlateauMode::kMax,
+                                                                   .factor = 0.5,
+                                                                   .patience = 5,
+                                                                   .threshold_mode = optim::ThresholdMode::kAbs})}};
 }
 
 std::map<std::string, Case> combined_cases() {
@@ -156,10 +157,9 @@ std::map<std::string, Case> combined_cases() {
     return {std::make_shared<optim::ChainedScheduler>(both), std::make_shared<optim::CosineAnnealingLR>(of, 60)};
   };
   const auto chained = [](Optimizer& of) -> Scheduler {
-    return std::make_shared<optim::ChainedScheduler>(
-        optim::SchedulerList{std::make_shared<optim::ConstantLR>(of, 0.1, 20),
-                             std::make_shared<optim::ExponentialLR>(of, 0.98),
-                             std::make_shared<optim::CosineAnnealingLR>(of, 50, 0.01)});
+    return std::make_shared<optim::ChainedScheduler>(optim::SchedulerList{
+        std::make_shared<optim::ConstantLR>(of, 0.1, 20), std::make_shared<optim::ExponentialLR>(of, 0.98),
+        std::make_shared<optim::CosineAnnealingLR>(of, 50, 0.01)});
   };
   return {{"sequential", sequential(warm_up, {10, 120})},
           {"sequential_closed", sequential(all_closed_forms, {10, 30, 50, 76, 77, 78, 140})},
