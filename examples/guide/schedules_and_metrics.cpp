@@ -153,6 +153,7 @@ void evaluate() {
 }  // namespace
 
 void run_schedules_and_metrics() {
+  cohort::init_process_group();
   schedule();
   one_cycle();
   plateau();
@@ -160,6 +161,7 @@ void run_schedules_and_metrics() {
   average();
   mean_with_batch_norm();
   evaluate();
+  cohort::destroy_process_group();
 }
 
 }  // namespace guide

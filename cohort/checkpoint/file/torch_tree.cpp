@@ -3,7 +3,6 @@
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/jit_type.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -12,6 +11,7 @@
 
 #include "cohort/base/pickle_text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
+#include "cohort/checkpoint/state/python_values.h"
 #include "cohort/comm/pickle/pickle.h"
 
 namespace cohort::checkpoint::detail {
@@ -26,11 +26,6 @@ struct StorageUse {
   size_t key;
   c10::ScalarType dtype;
 };
-
-// Counts of numbers, by the types that the dict was made with: what Python has in a collections.Counter.
-bool is_counter(const c10::impl::GenericDict& dict) {
-  return dict.keyType()->kind() == c10::TypeKind::IntType && dict.valueType()->kind() == c10::TypeKind::IntType;
-}
 
 // A view of all bytes of a storage.
 at::Tensor bytes_of_storage(const c10::Storage& storage) {

@@ -1,6 +1,5 @@
 #include "cohort/train/optim/factor_schedulers.h"
 
-#include <ATen/core/Dict.h>
 #include <c10/util/Exception.h>
 #include <torch/optim/optimizer.h>
 
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "cohort/checkpoint/state/optimizer_values.h"
+#include "cohort/checkpoint/state/python_values.h"
 #include "cohort/train/optim/scheduler_field.h"
 
 namespace cohort::optim {
@@ -39,7 +39,7 @@ std::vector<double> times(std::vector<double> rates, const std::vector<RateFacto
 }
 
 c10::IValue counts_of(const Milestones& milestones) {
-  c10::Dict<int64_t, int64_t> counts;  // typed so, files have it as a Counter
+  auto counts = checkpoint::detail::empty_counter();
   for (const auto& [epoch, count] : milestones) counts.insert(epoch, count);
   return counts;
 }

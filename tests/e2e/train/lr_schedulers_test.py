@@ -10,6 +10,8 @@ from harness import BUILD
 from torch.optim import lr_scheduler as lr
 from torch.optim.swa_utils import SWALR
 
+# The order of the steps of optimizer and scheduler, of which there are none of the optimizer here.
+pytestmark = pytest.mark.filterwarnings("ignore")
 NUM_STEPS = 200
 MIDDLE = 77
 METRICS = [1.0 / (1 + i // 3) + 0.01 * (i * 37 % 19) for i in range(NUM_STEPS)]
