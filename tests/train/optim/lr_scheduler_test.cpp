@@ -185,6 +185,8 @@ TEST_F(Schedulers, StatesThatDoNotFitMessages) {
             prefix +
                 "\"base_lrs\" of the state is of 2 parameter groups, but the optimizer has 1\n"
                 "  hint: construct the optimizer with the groups of the run that was saved");
+  EXPECT_EQ(refusal_of(step, "_last_lr", "x"), prefix + "\"_last_lr\" of the state is 'x', not a list")
+      << "the last entry, after those that fit";
   EXPECT_EQ(refusal_of(step, "base_lrs", 3), prefix + "\"base_lrs\" of the state is 3, not a list");
   EXPECT_EQ(refusal_of(cosine, "T_max", 0),
             "[cohort] CosineAnnealingLR::load_state_dict: \"T_max\" of the state is 0, less than 1");
