@@ -20,11 +20,6 @@ void check_decay(double decay) {
 
 bool can_lerp(const at::Tensor& tensor) { return tensor.is_floating_point() || tensor.is_complex(); }
 
-// As in torch/optim/swa_utils.py, which takes the function for single tensors on the CPU.
-bool has_multi_kernels(c10::DeviceType type) {
-  return type == at::kCUDA || type == at::kXPU || type == at::kMTIA || type == at::kPrivateUse1;
-}
-
 // Tensors of the average and of the model, place by place.
 struct TensorPairs {
   Tensors averaged;
@@ -154,7 +149,7 @@ void AveragedModule::update_parameters(const torch::nn::Module& model) {
       const auto n_averaged = n_averaged_.to(device);
       if (options_.multi_avg_fn) {
         options_.multi_avg_fn(list.averaged, list.current, n_averaged);
-      } else if (has_multi_kernels(device.type())) {
+      } else if (!device.is_cpu()) {  // as PyTorch, whose function for all tensors rounds in another way
         mean(list.averaged, list.current, n_averaged);
       } else {
         average_each(get_swa_avg_fn(), list, n_averaged);
