@@ -89,6 +89,14 @@ def test_python_steps_on_three_backends(tmp_path):
             assert row["ours"] is None and row["note"] == f"torchcohort is not built: {folder} has no _C.*.so", row
 
 
+def test_the_optimizer_beside_its_three_rivals(tmp_path):
+    result = bench("optimizer", "--rounds", 1, "--case", "sgd-nesterov", "--json", tmp_path / "rows.json")
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["rival_name"] for row in rows] == ["libtorch", "python-foreach", "python-fused"]
+    assert all(row["case"] == "sgd-nesterov/resnet50-parameters" and row["ours"] > 0 and row["rival"] > 0 for row in rows), rows
+
+
 def test_a_mistyped_case_is_named_message():
     result = bench("python", "--case", "ddp/linea")
     assert result.returncode == 1
