@@ -25,6 +25,8 @@ constexpr Question kQuestions[] = {
      run_queued},
     {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"fused-step", "AdamW inside of DDP's reduction on 2 ranks, beside LibTorch's step after it", run_fused_step},
+    {"optimizer", "AdamW, Adam and SGD on 25 M parameters, beside LibTorch's and Python's, foreach and fused",
+     run_optimizer},
     {"fsdp-step", "fully_shard's training step, beside ranks that do not communicate, our DDP and Python's FSDP2",
      run_fsdp_step},
     {"activation-checkpointing",
@@ -115,10 +117,11 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader, checkpoint: measure each side this often")
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer: measure each side this often")
       ->check(CLI::PositiveNumber);
-  app.add_option("--case", settings.only_case,
-                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint: only this case, such as resnet18");
+  app.add_option(
+      "--case", settings.only_case,
+      "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');
@@ -172,6 +175,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kCheckpointRank) {
       return cohort::bench::run_checkpoint_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kOptimizerRank) {
+      return cohort::bench::run_optimizer_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});

@@ -176,6 +176,18 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/precision/autocast_function.h
     cohort/parallel/zero/ddp_zero_hook.h
     cohort/parallel/zero/zero_redundancy_optimizer.h
+    cohort/train/metrics/accuracy.h
+    cohort/train/metrics/metric.h
+    cohort/train/optim/averaged_model.h
+    cohort/train/optim/combined_schedulers.h
+    cohort/train/optim/cosine_schedulers.h
+    cohort/train/optim/cycle_schedulers.h
+    cohort/train/optim/factor_schedulers.h
+    cohort/train/optim/lr_scheduler.h
+    cohort/train/optim/reduce_on_plateau.h
+    cohort/train/optim/scheduler_base.h
+    cohort/train/optim/swa_lr.h
+    cohort/train/optim/update_bn.h
     cohort/train/progress.h
     cohort/train/schedule.h
     cohort/train/text_split.h)

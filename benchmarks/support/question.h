@@ -11,11 +11,12 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// launch, recovery, store, rendezvous, dataloader and checkpoint: how often each side is measured; 0: as often as the
-  /// question chooses.
+  /// launch, recovery, store, rendezvous, dataloader, checkpoint and optimizer: how often each side is measured; 0: as often
+  /// as the question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader and checkpoint know it.
+  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader,
+  /// checkpoint and optimizer know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
@@ -51,6 +52,7 @@ std::vector<Row> run_ddp_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
 std::vector<Row> run_fused_step(const Settings& settings);
 std::vector<Row> run_fsdp_step(const Settings& settings);
+std::vector<Row> run_optimizer(const Settings& settings);
 std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
 std::vector<Row> run_launch(const Settings& settings);
@@ -83,6 +85,11 @@ int run_dataloader_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kCheckpointRank = "--checkpoint-rank";
 /// Arguments: number of ranks, rank, the pipe commands come from, init method. Returns the exit code.
 int run_checkpoint_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program the process of optimizer.
+inline constexpr const char* kOptimizerRank = "--optimizer-rank";
+/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+int run_optimizer_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of collectives.
 inline constexpr const char* kCollectivesRank = "--collectives-rank";

@@ -18,5 +18,6 @@ void run_fsdp();
 void run_memory();
 void run_activation_checkpointing();
 void run_mixed_precision();
+void run_schedules_and_metrics();
 
 }  // namespace guide

@@ -22,15 +22,16 @@ int main(int argc, char** argv) {
                                                    {"fsdp", guide::run_fsdp},
                                                    {"memory", guide::run_memory},
                                                    {"activation_checkpointing", guide::run_activation_checkpointing},
-                                                   {"mixed_precision", guide::run_mixed_precision}};
+                                                   {"mixed_precision", guide::run_mixed_precision},
+                                                   {"schedules_and_metrics", guide::run_schedules_and_metrics}};
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, mixed_precision or "
-        "activation_checkpointing\n");
-    return 2;
+        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, mixed_precision, activation_checkpointing or "
+        "schedules_and_metrics\n");
+      return 2;
   }
   page->second();
   std::printf("%s: done\n", argv[1]);

@@ -51,6 +51,10 @@ PAGES = {
         "parallel/optim/fused_optimizers.h", "parallel/optim/grad_scaler.h", "parallel/optim/post_local_sgd_optimizer.h",
         "parallel/zero/ddp_zero_hook.h",
         "parallel/zero/zero_redundancy_optimizer.h"]),
+    "schedules_and_metrics": ("examples/guide/schedules_and_metrics.cpp", [
+        "train/metrics/accuracy.h", "train/metrics/metric.h", "train/optim/averaged_model.h", "train/optim/combined_schedulers.h",
+        "train/optim/cosine_schedulers.h", "train/optim/cycle_schedulers.h", "train/optim/factor_schedulers.h",
+        "train/optim/reduce_on_plateau.h", "train/optim/scheduler_base.h", "train/optim/swa_lr.h", "train/optim/update_bn.h"]),
     "device_mesh": ("examples/guide/device_mesh.cpp", [
         "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
     "activation_checkpointing": ("examples/guide/activation_checkpointing.cpp", [

@@ -11,6 +11,7 @@
 
 #include "cohort/base/pickle_text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
+#include "cohort/checkpoint/state/python_values.h"
 #include "cohort/comm/pickle/pickle.h"
 
 namespace cohort::checkpoint::detail {
@@ -147,6 +148,9 @@ class TreeMaker {
       } else {
         entries.push_back({make(entry.key(), depth + 1), std::move(value)});
       }
+    }
+    if (is_counter(dict)) {
+      return PickleValue::object({"collections", "Counter"}, {PickleValue::dict(std::move(entries))});
     }
     if (metadata.is_none()) return PickleValue::dict(std::move(entries));
     return files::pt_ordered_dict(std::move(entries),

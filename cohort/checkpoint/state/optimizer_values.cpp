@@ -7,12 +7,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
 #include <type_traits>
 #include <variant>
 
+#include "cohort/checkpoint/state/scheduler_notes.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
 namespace cohort::checkpoint::detail {
@@ -180,9 +179,7 @@ void set_value(const Field& field, const Value& value, const at::Tensor& paramet
 }
 
 bool may_be_ignored(const std::string& option, const Value& value) {
-  static constexpr std::array<std::string_view, 6> kOfSchedulers = {"initial_lr",    "max_lr",       "min_lr",
-                                                                    "base_momentum", "max_momentum", "param_names"};
-  return !is_true(value) || std::find(kOfSchedulers.begin(), kOfSchedulers.end(), option) != kOfSchedulers.end();
+  return !is_true(value) || option == "param_names" || is_scheduler_note(option);
 }
 
 std::string text_of(const Value& value) {

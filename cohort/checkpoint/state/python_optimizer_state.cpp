@@ -11,6 +11,7 @@
 #include "cohort/checkpoint/state/optimizer_state.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/checkpoint/state/python_values.h"
+#include "cohort/checkpoint/state/scheduler_notes.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -138,9 +139,14 @@ c10::IValue optimizer_state_dict(const Optimizer& given) {
   const OptimizerKind& kind = detail::kind_of(optimizer);
   c10::impl::GenericDict states(c10::IntType::get(), c10::AnyType::get());
   c10::impl::GenericList groups(c10::AnyType::get());
+  const auto notes = detail::SchedulerNotes::find(given);
   int64_t number = 0;
-  for (const auto& group : optimizer.param_groups()) {
+  for (size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    const auto& group = optimizer.param_groups()[i];
     auto dict = dict_of(kind.options(const_cast<OptimizerOptions&>(group.options())));
+    if (notes) {
+      for (const auto& [key, value] : notes->group(i)) dict.insert(key, value);
+    }
     c10::List<int64_t> numbers;
     for (const auto& parameter : group.params()) {
       const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
@@ -158,6 +164,10 @@ c10::IValue optimizer_state_dict(const Optimizer& given) {
 
 void load_optimizer_state_dict(Optimizer& optimizer, const c10::IValue& state) {
   detail::load_whole(optimizer, [&](Optimizer& whole) { PythonLoader(whole, state).load(); });
+  const auto notes = detail::SchedulerNotes::find(optimizer);
+  if (!notes) return;
+  const auto groups = detail::entry_of(state, "param_groups").toListRef();
+  for (size_t i = 0; i < groups.size(); ++i) notes->load(i, groups[i]);
 }
 
 }  // namespace cohort::checkpoint

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
 
 #include <optional>
@@ -15,6 +16,14 @@ namespace cohort::checkpoint::detail {
 /// From str to anything.
 inline c10::impl::GenericDict empty_dict() {
   return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get());
+}
+
+/// From int to int, which files have as a collections.Counter: its type of values, which no other dict has, says so.
+inline c10::impl::GenericDict empty_counter() {
+  return c10::impl::GenericDict(c10::IntType::get(), c10::NumberType::get());
+}
+inline bool is_counter(const c10::impl::GenericDict& dict) {
+  return dict.valueType()->kind() == c10::TypeKind::NumberType;
 }
 
 /// "weight" of a str, "3" of a number.

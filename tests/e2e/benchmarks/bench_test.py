@@ -91,6 +91,12 @@ def test_python_steps_on_three_backends(tmp_path):
             assert row["ours"] is None and row["note"] == f"torchcohort is not built: {folder} has no _C.*.so", row
 
 
+def test_the_optimizer_beside_its_three_rivals(tmp_path):
+    rows, _ = rows_and_table(tmp_path, "optimizer", "--rounds", 1, "--case", "sgd-nesterov")
+    assert [row["rival_name"] for row in rows] == ["libtorch", "python-foreach", "python-fused"]
+    assert all(row["case"] == "sgd-nesterov/resnet50-parameters" and row["ours"] > 0 and row["rival"] > 0 for row in rows), rows
+
+
 @pytest.mark.parametrize("question, case, meant, cases", [
     ("python", "ddp/linea", "ddp/linear",
      "ddp/linear, ddp/mlp-4x1024, ddp/mlp-4x4096, fsdp/block-1024/tokens=64, fsdp/block-1024/tokens=512, "

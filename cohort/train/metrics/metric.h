@@ -1,0 +1,117 @@
+/// Metrics: numbers about a model's answers over all batches of all ranks. What a metric adds up stays on the device, as float64,
+/// and compute() reduces the sums of all metrics by one all_reduce.
+///
+///     cohort::train::Mean loss;
+///     cohort::train::Accuracy top1, top5({.top_k = 5});
+///     for (auto& batch : loader) {
+///       const auto logits = net->forward(batch.data);
+///       loss.update(cross_entropy(logits, batch.target), batch.target.size(0));
+///       top1.update(logits, batch.target);
+///       top5.update(logits, batch.target);
+///     }
+///     cohort::train::compute({{"loss", &loss}, {"top-1", &top1}, {"top-5", &top5}});   // alike on all ranks
+///
+/// Batches of any size count by their samples, and ranks may have different numbers of batches, or none. A DistributedSampler
+/// that pads repeats samples: RealSamples says how many of a batch are not repetitions.
+///
+/// One of your own:
+///
+///     struct Recall : cohort::train::Metric {
+///       Recall() : Metric(2) {}
+///       void update(const at::Tensor& found, const at::Tensor& wanted) { add({(found & wanted).sum(), wanted.sum()}); }
+///       double value(const std::vector<double>& sums) const override { return sums[0] / sums[1]; }
+///     };
+///
+/// Thread-safety: none.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/comm/group/process_group.h"
+#include "cohort/export.h"
+
+namespace cohort::train {
+
+class COHORT_API Metric {
+ public:
+  /// Adds up so many numbers.
+  explicit Metric(int64_t num_sums);
+  virtual ~Metric();
+
+  /// What the sums over all batches of all ranks say.
+  virtual double value(const std::vector<double>& sums) const = 0;
+  /// Begins again.
+  void reset();
+  /// Of this rank until now: float64, one-dimensional, where the last batch was.
+  const at::Tensor& sums() const { return sums_; }
+
+ protected:
+  Metric(const Metric&) = default;
+  Metric& operator=(const Metric&) = default;
+
+  /// Adds one number to each sum, without waiting for a device. Numbers of one batch: tensors of one element, or doubles.
+  void add(const std::vector<at::Tensor>& numbers);
+
+ private:
+  at::Tensor sums_;
+};
+
+using NamedMetric = std::pair<std::string, Metric*>;
+/// In the order of the metrics.
+using MetricValues = std::vector<std::pair<std::string, double>>;
+
+struct ComputeOptions {
+  /// Null: the default group, or this process alone where there is none.
+  Group process_group = {};
+  /// Of this rank alone, without communication.
+  bool is_local = false;
+};
+
+/// Collective: all ranks give metrics of the same kinds in the same order. The metrics go on afterwards: call reset() for the
+/// next epoch.
+COHORT_API MetricValues compute(const std::vector<NamedMetric>& metrics, const ComputeOptions& options = {});
+
+/// The weighted mean of what it is given, 0 / 0 (NaN) without any.
+class COHORT_API Mean : public Metric {
+ public:
+  Mean() : Metric(2) {}
+  /// `mean` of `count` samples, as a loss is: a tensor of one element.
+  void update(const at::Tensor& mean, int64_t count = 1);
+  void update(double mean, int64_t count = 1);
+  double value(const std::vector<double>& sums) const override;
+};
+
+/// e to the mean of the negative log likelihood: update(cross_entropy, number of tokens).
+class COHORT_API Perplexity final : public Mean {
+ public:
+  double value(const std::vector<double>& sums) const override;
+};
+
+struct RealSamplesOptions {
+  /// Default: those of the default group, or this process alone where there is none.
+  std::optional<int64_t> num_replicas = {};
+  std::optional<int64_t> rank = {};
+};
+
+/// Counts a rank's samples of one epoch in the order of DistributedSampler, which repeats samples so that all ranks have as many:
+///
+///     cohort::train::RealSamples real(dataset.size());
+///     for (auto& batch : loader) top1.update(logits, batch.target, real.take(batch.target.size(0)));
+class COHORT_API RealSamples {
+ public:
+  explicit RealSamples(int64_t dataset_size, const RealSamplesOptions& options = {});
+
+  /// How many of the next `batch_size` samples are no repetitions: the first ones.
+  int64_t take(int64_t batch_size);
+
+ private:
+  int64_t left_;
+};
+
+}  // namespace cohort::train

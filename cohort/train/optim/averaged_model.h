@@ -1,0 +1,131 @@
+/// AveragedModel: a second set of a model's weights that follows it slowly (EMA), or is the mean of its states (SWA), with the
+/// numbers of torch.optim.swa_utils.AveragedModel, bit by bit, and its state dict: "n_averaged", "module.weight", ...
+///
+///     cohort::optim::AveragedModel ema(net, {.multi_avg_fn = cohort::optim::get_ema_multi_avg_fn(0.999)});
+///     for (...) {
+///       optimizer.step();
+///       ema->update_parameters(*net);
+///     }
+///     ema->module().eval();
+///     ema(images);
+///
+/// update_bn: the statistics of an average's BatchNorm layers.
+/// Thread-safety: as of torch::nn::Module.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cohort/export.h"
+
+namespace cohort::optim {
+
+/// The new value of one tensor; `n_averaged`: how many states were averaged before, on the tensor's device.
+using AverageFunction =
+    std::function<at::Tensor(const at::Tensor& averaged, const at::Tensor& current, const at::Tensor& n_averaged)>;
+/// Changes all tensors of one device and dtype, in place.
+using MultiAverageFunction = std::function<void(const std::vector<at::Tensor>& averaged,
+                                                const std::vector<at::Tensor>& current, const at::Tensor& n_averaged)>;
+
+/// decay * averaged + (1 - decay) * current. Throw c10::ValueError (PyTorch's text) for a decay outside [0, 1].
+COHORT_API AverageFunction get_ema_avg_fn(double decay = 0.999);
+COHORT_API MultiAverageFunction get_ema_multi_avg_fn(double decay = 0.999);
+/// The mean of all states.
+COHORT_API AverageFunction get_swa_avg_fn();
+COHORT_API MultiAverageFunction get_swa_multi_avg_fn();
+
+struct AveragedModelOptions {
+  /// Where the average is kept; default: where the model is.
+  std::optional<c10::Device> device = {};
+  /// At most one of them. Default: the mean.
+  AverageFunction avg_fn = {};
+  MultiAverageFunction multi_avg_fn = {};
+  /// Buffers are averaged, too; else they are copied from the model.
+  bool use_buffers = false;
+  /// Another module of the same class, whose numbers are replaced. Needed where the class is no torch::nn::Cloneable.
+  std::shared_ptr<torch::nn::Module> copy = {};
+};
+
+/// What does not depend on the model's class.
+class COHORT_API AveragedModule : public torch::nn::Module {
+ public:
+  /// Takes the average as it is now. Requires: `model` has the parameters and buffers that the average was made of, in their
+  /// order; a wrapper around it will do. Tensors that occur twice, as tied weights, are averaged once.
+  /// Throws c10::ValueError for others.
+  void update_parameters(const torch::nn::Module& model);
+  /// int64, on the average's device.
+  const at::Tensor& n_averaged() const { return n_averaged_; }
+
+ protected:
+  AveragedModule(const torch::nn::Module& model, std::shared_ptr<torch::nn::Module> copy, AveragedModelOptions options);
+  /// A clone, which draws no random numbers.
+  static std::shared_ptr<torch::nn::Module> clone_of(const torch::nn::Module& model,
+                                                     const AveragedModelOptions& options);
+  torch::nn::Module& average() const { return *average_; }
+
+ private:
+  std::shared_ptr<torch::nn::Module> average_;
+  AveragedModelOptions options_;
+  at::Tensor n_averaged_;
+};
+
+template <class Net>
+class AveragedModelImpl final : public AveragedModule {
+ public:
+  AveragedModelImpl(const Net& model, const AveragedModelOptions& options)
+      : AveragedModule(model, clone_of(model, options), options), net_(dynamic_cast<Net*>(&average())) {
+    TORCH_CHECK_TYPE(net_, "[cohort] AveragedModel: options.copy is not of the model's class");
+  }
+
+  /// That of the average.
+  template <class... Arguments>
+  auto forward(Arguments&&... arguments)
+      -> std::decay_t<decltype(std::declval<Net&>().forward(std::forward<Arguments>(arguments)...))> {
+    return net_->forward(std::forward<Arguments>(arguments)...);
+  }
+  /// The average.
+  Net& module() const { return *net_; }
+
+ private:
+  Net* net_;
+};
+
+template <class Net>
+class AveragedModel : public torch::nn::ModuleHolder<AveragedModelImpl<Net>> {
+  using Impl = AveragedModelImpl<Net>;
+  using Holder = torch::nn::ModuleHolder<Impl>;
+
+ public:
+  /// Of `net` as it is now. Throws c10::ValueError where both functions are given, c10::TypeError for a copy of another class,
+  /// c10::Error where the model's class is no torch::nn::Cloneable and no copy is given.
+  explicit AveragedModel(const std::shared_ptr<Net>& net, const AveragedModelOptions& options = {})
+      : Holder(std::make_shared<Impl>(*net, options)) {}
+  template <class Wrapped>
+  requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
+  explicit AveragedModel(const Wrapped& holder, const AveragedModelOptions& options = {})
+      : AveragedModel(holder.ptr(), options) {}
+  /*implicit*/ AveragedModel(std::nullptr_t) : Holder(nullptr) {}
+
+  /// Runs the average's forward.
+  template <class... Arguments>
+  requires requires(Net& net, Arguments&&... arguments) { net.forward(std::forward<Arguments>(arguments)...); }
+  auto operator()(Arguments&&... arguments) { return this->ptr()->forward(std::forward<Arguments>(arguments)...); }
+};
+
+template <class Net>
+AveragedModel(std::shared_ptr<Net>, AveragedModelOptions = {}) -> AveragedModel<Net>;
+template <class Wrapped>
+requires requires { typename Wrapped::ContainedType; }
+AveragedModel(const Wrapped&, AveragedModelOptions = {})->AveragedModel<typename Wrapped::ContainedType>;
+
+}  // namespace cohort::optim
