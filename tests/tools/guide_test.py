@@ -60,6 +60,9 @@ PAGES = {
     "fsdp": ("examples/guide/fsdp.cpp", [
         "parallel/fsdp/full_tensor.h", "parallel/fsdp/fully_shard.h", "parallel/fsdp/optimizer_state.h", "parallel/fsdp/options.h",
         "parallel/fsdp/sharded_module.h", "parallel/fsdp/sharding.h"]),
+    "models": ("examples/guide/models.cpp", [
+        "models/channels_last.h", "models/pretrainable.h", "models/pretrained.h", "models/residual_block.h", "models/resnet.h",
+        "models/small_models.h", "models/vision_transformer.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }
