@@ -37,6 +37,8 @@ constexpr Question kQuestions[] = {
      run_dataloader},
     {"checkpoint", "saving and loading, alone and on 2 ranks, beside torch.save, torch.load and Python's DCP",
      run_checkpoint},
+    {"models", "a training step of ResNets in one process, and how long making one takes, beside torchvision and timm",
+     run_models},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
@@ -117,11 +119,11 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer: measure each side this often")
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models: measure each side this often")
       ->check(CLI::PositiveNumber);
   app.add_option(
       "--case", settings.only_case,
-      "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer: only this case, such as resnet18");
+      "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models: only this case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');

@@ -130,9 +130,16 @@ set(COHORT_NARROW_HEADERS
     cohort/mesh/shard.h
     cohort/mesh/shard_spec.h
     cohort/mesh/sharded_tensor.h
+    cohort/models/channels_last.h
     cohort/models/gpt.h
     cohort/models/ngram.h
+    cohort/models/norm.h
+    cohort/models/pretrainable.h
+    cohort/models/pretrained.h
+    cohort/models/residual_block.h
     cohort/models/resnet.h
+    cohort/models/small_models.h
+    cohort/models/vision_transformer.h
     cohort/parallel/activation/activation_checkpoint.h
     cohort/parallel/activation/checkpoint.h
     cohort/parallel/activation/checkpoint_call.h

@@ -11,12 +11,12 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// launch, recovery, store, rendezvous, dataloader, checkpoint and optimizer: how often each side is measured; 0: as often
-  /// as the question chooses.
+  /// launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer and models: how often each side is measured; 0: as
+  /// often as the question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader,
-  /// checkpoint and optimizer know it.
+  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer
+  /// and models know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
@@ -55,6 +55,7 @@ std::vector<Row> run_fsdp_step(const Settings& settings);
 std::vector<Row> run_optimizer(const Settings& settings);
 std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
+std::vector<Row> run_models(const Settings& settings);
 std::vector<Row> run_launch(const Settings& settings);
 std::vector<Row> run_queued(const Settings& settings);
 std::vector<Row> run_recovery(const Settings& settings);

@@ -9,16 +9,25 @@
 #include <unordered_set>
 #include <utility>
 
+#include "cohort/base/text.h"
+
 namespace cohort::models {
 namespace {
 
 // nanoGPT's initial values: normal(0, 0.02), and smaller by sqrt(2 * layers) for the maps that end a residual branch.
 constexpr double kInitialStddev = 0.02;
 
-torch::nn::Linear make_linear(int64_t in, int64_t out, double stddev) {
-  torch::nn::Linear linear(in, out);
+struct Gpt2Row {
+  const char* name;
+  int64_t n_layer, n_head, n_embd;
+};
+constexpr Gpt2Row kGpt2Rows[] = {
+    {"gpt2", 12, 12, 768}, {"gpt2-medium", 24, 16, 1024}, {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}};
+
+torch::nn::Linear make_linear(int64_t in, int64_t out, double stddev, bool has_bias) {
+  torch::nn::Linear linear(torch::nn::LinearOptions(in, out).bias(has_bias));
   torch::nn::init::normal_(linear->weight, 0.0, stddev);
-  torch::nn::init::zeros_(linear->bias);
+  if (has_bias) torch::nn::init::zeros_(linear->bias);
   return linear;
 }
 
@@ -26,10 +35,6 @@ torch::nn::Embedding make_embedding(int64_t count, int64_t width) {
   torch::nn::Embedding embedding(count, width);
   torch::nn::init::normal_(embedding->weight, 0.0, kInitialStddev);
   return embedding;
-}
-
-torch::nn::LayerNorm make_layer_norm(int64_t width) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
 double residual_stddev(const GPTOptions& options) {
@@ -82,11 +87,38 @@ class EvaluationMode {
 
 }  // namespace
 
+GPTOptions gpt2_options(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Gpt2Row& row : kGpt2Rows) {
+    if (name == row.name) {
+      return {.block_size = 1024,
+              .vocab_size = 50257,
+              .n_layer = row.n_layer,
+              .n_head = row.n_head,
+              .n_embd = row.n_embd,
+              .tie_weights = true};
+    }
+    names.emplace_back(row.name);
+  }
+  TORCH_CHECK_VALUE(false, "[cohort] gpt2_options: there is no GPT-2 of the name \"", name, "\"",
+                    base::did_you_mean(name, names), "\n  hint: the names are ", base::quoted_list(names));
+}
+
+GPTLayerNormImpl::GPTLayerNormImpl(const GPTOptions& options) : options_(options) { reset(); }
+
+void GPTLayerNormImpl::reset() {
+  weight = register_parameter("weight", at::ones({options_.n_embd}));
+  bias = options_.bias ? register_parameter("bias", at::zeros({options_.n_embd})) : at::Tensor();
+}
+
+at::Tensor GPTLayerNormImpl::forward(const at::Tensor& x) { return at::layer_norm(x, {options_.n_embd}, weight, bias); }
+
 CausalSelfAttentionImpl::CausalSelfAttentionImpl(const GPTOptions& options) : options_(options) { reset(); }
 
 void CausalSelfAttentionImpl::reset() {
-  c_attn = register_module("c_attn", make_linear(options_.n_embd, 3 * options_.n_embd, kInitialStddev));
-  c_proj = register_module("c_proj", make_linear(options_.n_embd, options_.n_embd, residual_stddev(options_)));
+  c_attn = register_module("c_attn", make_linear(options_.n_embd, 3 * options_.n_embd, kInitialStddev, options_.bias));
+  c_proj = register_module("c_proj",
+                           make_linear(options_.n_embd, options_.n_embd, residual_stddev(options_), options_.bias));
 }
 
 at::Tensor CausalSelfAttentionImpl::forward(const at::Tensor& x) {
@@ -103,8 +135,9 @@ at::Tensor CausalSelfAttentionImpl::forward(const at::Tensor& x) {
 GPTMLPImpl::GPTMLPImpl(const GPTOptions& options) : options_(options) { reset(); }
 
 void GPTMLPImpl::reset() {
-  c_fc = register_module("c_fc", make_linear(options_.n_embd, 4 * options_.n_embd, kInitialStddev));
-  c_proj = register_module("c_proj", make_linear(4 * options_.n_embd, options_.n_embd, residual_stddev(options_)));
+  c_fc = register_module("c_fc", make_linear(options_.n_embd, 4 * options_.n_embd, kInitialStddev, options_.bias));
+  c_proj = register_module("c_proj",
+                           make_linear(4 * options_.n_embd, options_.n_embd, residual_stddev(options_), options_.bias));
 }
 
 at::Tensor GPTMLPImpl::forward(const at::Tensor& x) {
@@ -114,9 +147,9 @@ at::Tensor GPTMLPImpl::forward(const at::Tensor& x) {
 GPTBlockImpl::GPTBlockImpl(const GPTOptions& options) : options_(options) { reset(); }
 
 void GPTBlockImpl::reset() {
-  ln_1 = register_module("ln_1", make_layer_norm(options_.n_embd));
+  ln_1 = register_module("ln_1", GPTLayerNorm(options_));
   attn = register_module("attn", CausalSelfAttention(options_));
-  ln_2 = register_module("ln_2", make_layer_norm(options_.n_embd));
+  ln_2 = register_module("ln_2", GPTLayerNorm(options_));
   mlp = register_module("mlp", GPTMLP(options_));
 }
 
@@ -132,7 +165,7 @@ void GPTTransformerImpl::reset() {
   wpe = register_module("wpe", make_embedding(options_.block_size, options_.n_embd));
   h = register_module("h", torch::nn::Sequential());
   for (int64_t layer = 0; layer < options_.n_layer; ++layer) h->push_back(GPTBlock(options_));
-  ln_f = register_module("ln_f", make_layer_norm(options_.n_embd));
+  ln_f = register_module("ln_f", GPTLayerNorm(options_));
 }
 
 at::Tensor GPTTransformerImpl::forward(const at::Tensor& tokens) {

@@ -2,6 +2,7 @@
 ///     transformer.wte.weight, transformer.wpe.weight, transformer.h.0.ln_1.weight, transformer.h.0.attn.c_attn.weight,
 ///     transformer.h.0.attn.c_proj.weight, transformer.h.0.ln_2.weight, transformer.h.0.mlp.c_fc.weight,
 ///     transformer.h.0.mlp.c_proj.weight, transformer.ln_f.weight, lm_head.weight
+/// Files of nanoGPT and of GPT-2 load with load_pretrained (pretrained.h).
 ///
 ///     cohort::models::GPT model(cohort::models::GPTOptions{.vocab_size = 256, .n_layer = 4});
 ///     at::Tensor logits = model(tokens);            // [batch, time] int64 -> [batch, time, vocab_size]
@@ -16,16 +17,17 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cohort/export.h"
+#include "cohort/models/pretrainable.h"
 
 namespace cohort::models {
 
@@ -40,7 +42,13 @@ struct GPTOptions {
   double dropout = 0.0;
   /// lm_head shares wte's tensor, as in GPT-2. Such a tensor has two names and appears twice in parameters().
   bool tie_weights = false;
+  /// Linear maps and norms add a bias, as in GPT-2. nanoGPT's own training leaves it out unless told otherwise.
+  bool bias = true;
 };
+
+/// Of OpenAI's models: "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl", with tied weights and without dropout.
+/// Throws c10::ValueError for other names.
+COHORT_API GPTOptions gpt2_options(const std::string& name = "gpt2");
 
 /// How generate() picks tokens.
 struct GenerateOptions {
@@ -52,6 +60,21 @@ struct GenerateOptions {
   /// Absent: LibTorch's default generator.
   std::optional<at::Generator> generator = {};
 };
+
+/// A LayerNorm over the last dimension, whose bias may be left out.
+class COHORT_API GPTLayerNormImpl : public torch::nn::Cloneable<GPTLayerNormImpl> {
+ public:
+  explicit GPTLayerNormImpl(const GPTOptions& options);
+  void reset() override;
+  at::Tensor forward(const at::Tensor& x);
+
+  /// `bias` is undefined where there is none.
+  at::Tensor weight, bias;
+
+ private:
+  GPTOptions options_;
+};
+TORCH_MODULE(GPTLayerNorm);
 
 class COHORT_API CausalSelfAttentionImpl : public torch::nn::Cloneable<CausalSelfAttentionImpl> {
  public:
@@ -86,7 +109,7 @@ class COHORT_API GPTBlockImpl : public torch::nn::Cloneable<GPTBlockImpl> {
   void reset() override;
   at::Tensor forward(at::Tensor x);
 
-  torch::nn::LayerNorm ln_1{nullptr}, ln_2{nullptr};
+  GPTLayerNorm ln_1{nullptr}, ln_2{nullptr};
   CausalSelfAttention attn{nullptr};
   GPTMLP mlp{nullptr};
 
@@ -105,7 +128,7 @@ class COHORT_API GPTTransformerImpl : public torch::nn::Cloneable<GPTTransformer
   torch::nn::Embedding wte{nullptr}, wpe{nullptr};
   /// Of GPTBlock. Wrappers of them, such as fully_shard's, may stand in their places: replace_module("h", ...).
   torch::nn::Sequential h;
-  torch::nn::LayerNorm ln_f{nullptr};
+  GPTLayerNorm ln_f{nullptr};
 
   /// How forward runs block number `layer`, such as under a checkpoint; empty: block.forward(x).
   std::function<at::Tensor(torch::nn::AnyModule& block, const at::Tensor& x, int64_t layer)> run_block;
@@ -126,7 +149,7 @@ class COHORT_API GPTHeadImpl : public torch::nn::Cloneable<GPTHeadImpl> {
 };
 TORCH_MODULE(GPTHead);
 
-class COHORT_API GPTImpl : public torch::nn::Cloneable<GPTImpl> {
+class COHORT_API GPTImpl : public torch::nn::Cloneable<GPTImpl>, public Pretrainable {
  public:
   /// Throws c10::ValueError for sizes that cannot work; the message names the option.
   explicit GPTImpl(const GPTOptions& options = {});
@@ -144,6 +167,10 @@ class COHORT_API GPTImpl : public torch::nn::Cloneable<GPTImpl> {
   /// Number of different parameters' elements.
   int64_t num_parameters() const;
   const GPTOptions& options() const { return options_; }
+
+  /// GPT-2's names without "transformer.", its transposed maps, its masks and its missing head; position embeddings of a
+  /// longer context are cut.
+  checkpoint::StateDict adapted_weights(checkpoint::StateDict weights, std::vector<std::string>* notes) const override;
 
   GPTTransformer transformer{nullptr};
   GPTHead lm_head{nullptr};

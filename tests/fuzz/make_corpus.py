@@ -4,6 +4,7 @@ from them comes deep. Inputs that once found a fault lie beside them under names
 
     .venv/bin/python tests/fuzz/make_corpus.py
 """
+import argparse
 import base64
 import collections
 import gzip
@@ -428,7 +429,8 @@ def torch_files(is_zip):
     values = {"views": {"a": base, "b": base.view(4, 4).t(), "c": base[2:9:3]}, "plain": [1, 2.5, None, "x", b"\xff", (True, {})],
               "state": torch.nn.Linear(3, 4, dtype=torch.float32).state_dict(), "new": torch.zeros(32, dtype=torch.uint16),
               "parameter": torch.nn.Parameter(base), "conj": torch.zeros(8, dtype=torch.complex64).conj(), "size": base.shape,
-              "numpy": np.float64(1.5), "sparse": torch.eye(2).to_sparse(), "object": pathlib.PurePosixPath("x")}
+              "numpy": np.float64(1.5), "sparse": torch.eye(2).to_sparse(), "object": pathlib.PurePosixPath("x"),
+              "namespace": argparse.Namespace(lr=0.1, sizes=[1, 2], at=base)}
     found = {}
     for name, value in values.items():
         out = io.BytesIO()

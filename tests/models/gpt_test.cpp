@@ -120,6 +120,27 @@ TEST(Gpt, TiedHeadIsOneParameterWithTwoNames) {
   EXPECT_TRUE(copy->lm_head->weight.is_same(copy->transformer->wte->weight));
 }
 
+TEST(Gpt, HasNoBiasesIfItIsToldSo) {
+  GPTOptions options = kTiny;
+  options.bias = false;
+  GPT model(options);
+  for (const auto& item : model->named_parameters()) EXPECT_FALSE(item.key().ends_with("bias")) << item.key();
+  EXPECT_EQ(model->num_parameters(), GPT(kTiny)->num_parameters() - 2 * (2 * 8 + 24 + 8 + 32 + 8) - 8);
+  const at::Tensor tokens = some_tokens(2, 8);
+  const auto copy = std::dynamic_pointer_cast<GPTImpl>(model->clone());
+  EXPECT_TRUE(at::equal(model(tokens), copy->forward(tokens)));
+}
+
+TEST(Gpt, Gpt2OptionsHaveOpenAisSizes) {
+  const GPTOptions options = gpt2_options("gpt2-medium");
+  EXPECT_EQ(options.n_layer, 24);
+  EXPECT_EQ(options.n_head, 16);
+  EXPECT_EQ(options.n_embd, 1024);
+  EXPECT_EQ(options.vocab_size, 50257);
+  EXPECT_EQ(options.block_size, 1024);
+  EXPECT_TRUE(options.tie_weights && options.bias);
+}
+
 TEST(Gpt, CloneHasValuesOfItsOwn) {
   GPT model(kTiny);
   const auto copy = std::dynamic_pointer_cast<GPTImpl>(model->clone());
@@ -179,6 +200,9 @@ TEST(Gpt, WrongArgumentsMessage) {
             "GPT: generate needs a prompt [batch, time] of one token or more, got [1, 0]");
   EXPECT_EQ(value_error([&] { model->generate(some_tokens(1, 1), {.top_k = 0}); }),
             "GPT: top_k must be at least 1, got 0");
+  EXPECT_EQ(value_error([&] { gpt2_options("gpt2-medum"); }),
+            "[cohort] gpt2_options: there is no GPT-2 of the name \"gpt2-medum\" (did you mean \"gpt2-medium\"?)\n"
+            "  hint: the names are \"gpt2\", \"gpt2-medium\", \"gpt2-large\", \"gpt2-xl\"");
 }
 
 }  // namespace

@@ -1,61 +1,107 @@
-// Run by tests/e2e/models/models_test.py: one forward and backward pass of a model on weights and inputs from a file.
+// Run by tests/e2e/models: models beside Python's. Arguments of each worker: a model's name, what its line says, and the model's
+// options (made_models.h).
+#include <ATen/autocast_mode.h>
 #include <torch/nn/functional/loss.h>
 
+#include <cstdio>
+#include <optional>
 #include <string>
 
 #include "cohort/checkpoint/file/safetensors.h"
+#include "cohort/checkpoint/recovery/skip_init.h"
 #include "cohort/checkpoint/state/state_dict.h"
+#include "cohort/models/channels_last.h"
 #include "cohort/models/gpt.h"
-#include "cohort/models/resnet.h"
+#include "cohort/models/pretrained.h"
+#include "tests/models/made_models.h"
 #include "tests/support/rank_processes.h"
 
 namespace {
 
-template <typename Model>
-void run_model(Model model, const cohort::checkpoint::StateDict& given, const std::string& output_path) {
-  cohort::checkpoint::StateDict weights;
-  for (const auto& item : given) {
-    if (!item.key().starts_with("given.")) weights.insert(item.key(), item.value());
-  }
-  cohort::checkpoint::load_state_dict(*model, weights);
-  const at::Tensor output = model->forward(given["given.input"]);
-  const at::Tensor flat = output.reshape({-1, output.size(-1)});
-  const at::Tensor loss = torch::nn::functional::cross_entropy(flat, given["given.target"].flatten());
-  loss.backward();
-  cohort::checkpoint::StateDict results;
-  results.insert("output", output.detach());
-  results.insert("loss", loss.detach());
-  for (const auto& item : model->named_parameters()) results.insert("grad." + item.key(), item.value().grad());
-  for (const auto& item : model->named_buffers()) results.insert("buffer." + item.key(), item.value());
-  cohort::checkpoint::save_file(results, output_path);
+using cohort::checkpoint::StateDict;
+using cohort::test::MadeModel;
+
+const std::string& argument(size_t i) { return cohort::test::worker_arguments().at(i); }
+
+MadeModel model_of(size_t num_others) {
+  const auto& arguments = cohort::test::worker_arguments();
+  return cohort::test::make_model(argument(0), cohort::test::settings_of(std::span(arguments).subspan(1 + num_others)));
 }
+
+class Bfloat16 {
+ public:
+  Bfloat16() {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+  }
+  ~Bfloat16() {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+  }
+};
 
 }  // namespace
 
-COHORT_WORKER(model_oracle) {
-  const auto& arguments = cohort::test::worker_arguments();
-  const cohort::checkpoint::StateDict given = cohort::checkpoint::load_file(arguments.at(1));
-  if (arguments.at(0) == "gpt") {
-    run_model(cohort::models::GPT(cohort::models::GPTOptions{
-                  .block_size = 16, .vocab_size = 65, .n_layer = 2, .n_head = 4, .n_embd = 32}),
-              given, arguments.at(2));
-  } else {
-    run_model(cohort::models::resnet18({.num_classes = 10, .width = 16, .is_small_input = true}), given,
-              arguments.at(2));
+// Prints names and shapes.
+COHORT_WORKER(model_shapes) {
+  const cohort::checkpoint::SkipInit skip;
+  const MadeModel model = model_of(0);
+  for (const auto& item : cohort::checkpoint::state_dict(*model.module)) {
+    std::printf("%s %s\n", item.key().c_str(), c10::str(item.value().sizes()).c_str());
   }
 }
 
-COHORT_WORKER(gpt_generate) {
-  const auto& arguments = cohort::test::worker_arguments();
-  const cohort::checkpoint::StateDict given = cohort::checkpoint::load_file(arguments.at(0));
-  cohort::models::GPT model(
-      cohort::models::GPTOptions{.block_size = 16, .vocab_size = 65, .n_layer = 2, .n_head = 4, .n_embd = 32});
-  cohort::checkpoint::StateDict weights;
-  for (const auto& item : given) {
-    if (!item.key().starts_with("given.")) weights.insert(item.key(), item.value());
+// SEED FILE: the values that the model begins with.
+COHORT_WORKER(model_seeded) {
+  torch::manual_seed(std::stoull(argument(1)));
+  const MadeModel model = model_of(2);
+  cohort::checkpoint::save_file(cohort::checkpoint::state_dict(*model.module), argument(2), {},
+                                {.shared_tensors = cohort::checkpoint::SharedTensors::kSaveEach});
+}
+
+// WEIGHTS INPUTS RESULTS LAYOUT: evaluation, then a forward and backward pass; "plain", "channels_last" or "bfloat16".
+COHORT_WORKER(model_passes) {
+  const MadeModel model = model_of(4);
+  cohort::models::load_pretrained(*model.module, argument(1));
+  const StateDict inputs = cohort::checkpoint::load_file(argument(2));
+  at::Tensor input = inputs["input"];
+  if (argument(4) != "plain" && input.dim() == 4) {
+    cohort::models::to_channels_last(*model.module);
+    input = input.contiguous(at::MemoryFormat::ChannelsLast);
   }
-  cohort::checkpoint::load_state_dict(*model, weights);
-  cohort::checkpoint::StateDict results;
-  results.insert("tokens", model->generate(given["given.input"], {.max_new_tokens = 40, .temperature = 0.0}));
-  cohort::checkpoint::save_file(results, arguments.at(1));
+  std::optional<Bfloat16> autocast;
+  if (argument(4) == "bfloat16") autocast.emplace();
+  StateDict results;
+  model.module->eval();
+  results.insert("evaluated", model.forward(input).detach().to(at::kFloat));
+  model.module->train();
+  const at::Tensor output = model.forward(input);
+  const at::Tensor loss = torch::nn::functional::cross_entropy(output.flatten(0, -2), inputs["target"].flatten());
+  autocast.reset();
+  loss.backward();
+  results.insert("output", output.detach().to(at::kFloat));
+  results.insert("loss", loss.detach().to(at::kFloat));
+  for (const auto& item : model.module->named_parameters()) results.insert("grad." + item.key(), item.value().grad());
+  for (const auto& item : model.module->named_buffers()) results.insert("buffer." + item.key(), item.value());
+  cohort::checkpoint::save_file(results, argument(3), {},
+                                {.shared_tensors = cohort::checkpoint::SharedTensors::kSaveEach});
+}
+
+// WEIGHTS RESULTS: what the model has after load_pretrained, whose report is printed.
+COHORT_WORKER(model_pretrained) {
+  const MadeModel model = model_of(2);
+  std::printf("%s\n", cohort::models::load_pretrained(*model.module, argument(1)).text().c_str());
+  cohort::checkpoint::save_file(cohort::checkpoint::state_dict(*model.module), argument(2), {},
+                                {.shared_tensors = cohort::checkpoint::SharedTensors::kSaveEach});
+}
+
+// WEIGHTS INPUTS RESULTS: the likeliest tokens that follow.
+COHORT_WORKER(gpt_generate) {
+  const MadeModel model = model_of(3);
+  cohort::models::load_pretrained(*model.module, argument(1));
+  const StateDict inputs = cohort::checkpoint::load_file(argument(2));
+  StateDict results;
+  results.insert("tokens", model.module->as<cohort::models::GPT>()->generate(
+                               inputs["input"], {.max_new_tokens = 40, .temperature = 0.0}));
+  cohort::checkpoint::save_file(results, argument(3));
 }

@@ -67,6 +67,9 @@ PAGES = {
     "mixed_precision": ("examples/guide/mixed_precision.cpp", [
         "parallel/precision/autocast.h", "parallel/precision/autocast_function.h", "parallel/norm/convert_sync_batch_norm.h",
         "parallel/norm/sync_batch_norm.h"]),
+    "models": ("examples/guide/models.cpp", [
+        "models/channels_last.h", "models/pretrainable.h", "models/pretrained.h", "models/residual_block.h", "models/resnet.h",
+        "models/small_models.h", "models/vision_transformer.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

@@ -21,7 +21,7 @@ BELOW = {
     "parallel": ["base", "shm", "job", "comm", "mesh"],
     "data": ["base", "files", "comm"],
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "parallel", "data"],
-    "models": ["base", "comm"],
+    "models": ["base", "files", "comm", "checkpoint"],
     "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models"],
 }
 # Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.

@@ -11,10 +11,11 @@ torch_version=2.13.0
 torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expecttest" "pillow>=10")  # expecttest: for PyTorch's own tests
-# Its transforms, which are Python alone, are what ours are compared with. Its library is for another build of PyTorch, so it stays where
-# no other package finds it: tests/e2e/data/torchvision_transforms.py does.
-torchvision_requirement=torchvision==0.28.0
-torchvision_folder=.venv/share/torchvision
+# Their transforms and models, which are Python alone, are what ours are compared with. torchvision's library is for another build of
+# PyTorch, and timm wants more packages than its models need, so they stay where no other package finds them:
+# tests/e2e/data/torchvision_transforms.py and tests/e2e/models/model_libraries.py do.
+compared_requirements=(torchvision==0.28.0 timm==1.0.31)
+compared_folder=.venv/share
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev libboost-dev libssl-dev
           libjpeg-dev libpng-dev zlib1g-dev libzip-dev libdeflate-dev libcurl4-openssl-dev libarchive-dev)
@@ -114,19 +115,35 @@ pip_has_sources_of_its_own() {
   grep -Eq "(find-links|find_links|index-url|index_url)=" <<<"$settings"
 }
 
+# Each in a folder of its own name.
+compared_packages_are_there() {
+  local requirement name
+  for requirement in "${compared_requirements[@]}"; do
+    name=${requirement%%=*}
+    [[ -d $compared_folder/$name/$name ]] || return 1
+  done
+}
+
+install_compared_packages() {
+  local requirement
+  for requirement in "${compared_requirements[@]}"; do
+    .venv/bin/pip install -q "$@" --no-deps --upgrade --target "$compared_folder/${requirement%%=*}" "$requirement" || return 1
+  done
+}
+
 install_python_packages() {
   make_venv
-  if python_packages_are_there && [[ -d $torchvision_folder/torchvision ]]; then return; fi
+  if python_packages_are_there && compared_packages_are_there; then return; fi
   local log=.venv/setup.log
   say "installing $torch_requirement and ${python_packages[*]} into .venv (about 200 MB, a minute or two)"
   # "+cpu" in the requirement keeps every source from handing out the CUDA build, which is several GB with its libraries.
   if pip_has_sources_of_its_own &&
      .venv/bin/pip install -q "$torch_requirement" "${python_packages[@]}" >"$log" 2>&1 &&
-     .venv/bin/pip install -q --no-deps --upgrade --target $torchvision_folder "$torchvision_requirement" >>"$log" 2>&1; then
+     install_compared_packages >>"$log" 2>&1; then
     return
   fi
   if .venv/bin/pip install -q --retries 1 --extra-index-url "$torch_cpu_index" "$torch_requirement" "${python_packages[@]}" >>"$log" 2>&1 &&
-     .venv/bin/pip install -q --retries 1 --no-deps --upgrade --target $torchvision_folder "$torchvision_requirement" >>"$log" 2>&1; then
+     install_compared_packages --retries 1 >>"$log" 2>&1; then
     return
   fi
   tail -n 5 "$log" >&2

@@ -7,8 +7,8 @@
 ///
 /// Values are those of comm::pickle: None, bool, int, float, complex, str, bytes, list, tuple, dict, and tensors. As in Python,
 /// tensors that shared memory share it again, views are views, and what was one list, dict or tensor in two places is one.
-/// OrderedDicts and Counters become dicts, parameters tensors that require gradients, torch.Size a tuple, a dtype its name as a
-/// str, NumPy's scalars numbers, attributes of tensors and hooks stay behind.
+/// OrderedDicts, Counters and argparse's Namespaces become dicts, parameters tensors that require gradients, torch.Size a tuple,
+/// a dtype its name as a str, NumPy's scalars numbers, attributes of tensors and hooks stay behind.
 ///
 /// Thread-safety: functions of one path must not run at the same time, except two loads.
 #pragma once

@@ -37,6 +37,7 @@ constexpr NameRow kAllowed[] = {
     {"builtins", "complex"},
     {"__builtin__", "complex"},
     {"numpy", "dtype"},
+    {"argparse", "Namespace"},
 };
 
 // What Python reads, but C++ has no place for.

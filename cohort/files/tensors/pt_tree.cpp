@@ -132,6 +132,7 @@ Result<void> PtTree::visit_object(const PickleValue& object) {
   const PythonName& name = object.name();
   const bool is_dict = name.is("collections", "OrderedDict");
   const bool is_counter = name.is("collections", "Counter");
+  if (name.is("argparse", "Namespace")) return read_namespace(object);
   if (is_by_new(object)) return odd_arguments(name);
   if (!object.items().empty() || (!is_dict && !is_counter && !object.entries().empty())) {
     return Error(fmt::format("items are put into what {} makes", name.text()));
@@ -266,6 +267,16 @@ Result<void> PtTree::read_from_type(const PickleValue& object) {
   node.key() = object.identity();
   file_.tensors.insert(std::move(node));
   return {};
+}
+
+// The command line of a training program, which many keep in their checkpoints: the dict of its attributes.
+Result<void> PtTree::read_namespace(const PickleValue& object) {
+  const PickleValue& state = object.object_state();
+  const bool is_plain = is_by_new(object) && object.arguments().empty() && object.items().empty() &&
+                        object.entries().empty() && (state.is(PickleKind::kDict) || state.is_none());
+  if (!is_plain) return odd_arguments(object.name());
+  file_.plain.emplace(object.identity(), state.is_none() ? PickleValue::dict({}) : state);
+  return visit(state);
 }
 
 Result<void> PtTree::read_size(const PickleValue& object) {

@@ -25,6 +25,7 @@ class PtTree {
   base::Result<void> read_tensor(const base::PickleValue& object);
   base::Result<void> read_parameter(const base::PickleValue& object);
   base::Result<void> read_from_type(const base::PickleValue& object);
+  base::Result<void> read_namespace(const base::PickleValue& object);
   base::Result<void> read_size(const base::PickleValue& object);
   base::Result<void> read_device(const base::PickleValue& object);
   base::Result<void> read_numpy_scalar(const base::PickleValue& object);

@@ -1,4 +1,5 @@
 """Files of torch.save: Python and C++ read each other, and what would run code is refused by name."""
+import argparse
 import collections
 import io
 import os
@@ -126,12 +127,13 @@ def test_python_types_become_plain(through):
     attributed.note = "stays behind"
     value = {"ordered": collections.OrderedDict(a=1), "parameter": parameter, "frozen": torch.nn.Parameter(torch.ones(2), requires_grad=False),
              "attributed": attributed, "size": torch.Size([2, 3]), "counter": collections.Counter([1, 1]), "dtype": torch.float16,
+             "args": argparse.Namespace(lr=0.1, sizes=[1, 2], scale=torch.ones(1)), "no args": argparse.Namespace(),
              "numpy": [np.float64(2.5), np.float32(0.5), np.int64(-3), np.bool_(True)]}
     for legacy in (False, True):
         loaded = through(value, _use_new_zipfile_serialization=not legacy)
         same(loaded, {"ordered": {"a": 1}, "parameter": torch.ones(2, requires_grad=True), "frozen": torch.ones(2),
                       "attributed": torch.ones(2), "size": (2, 3), "counter": {1: 2}, "dtype": "torch.float16",
-                      "numpy": [2.5, 0.5, -3, True]})
+                      "args": {"lr": 0.1, "sizes": [1, 2], "scale": torch.ones(1)}, "no args": {}, "numpy": [2.5, 0.5, -3, True]})
 
 
 def test_state_dicts_of_modules_and_optimizers(through, copy, tmp_path):
@@ -277,6 +279,7 @@ def test_what_has_no_place_in_cpp_is_named(error_of):
     for text, value in texts.items():
         assert error_of(saved({"x": value})) == START + "it holds " + text
     assert error_of(saved({"x": {1, 2}})).startswith(START + "it refers to __builtin__.set, ")
+    assert error_of(saved({"x": Calls(argparse.Namespace, 1)})) == START + "argparse.Namespace is called with other arguments than Python writes"
     assert error_of(saved(torch.nn.Linear(1, 1))) == START + "it refers to torch.nn.modules.linear.Linear" + REFUSED
     assert error_of(saved({(1, 2): 3})).startswith(START + "cannot unpickle: a dict has a key of type tuple; ")
     assert error_of(saved({"x": torch.ones(2).untyped_storage()})) == (

@@ -1,0 +1,10 @@
+/// The batch norm of the models here, by one name.
+#pragma once
+
+#include <torch/nn/modules/batchnorm.h>
+
+namespace cohort::models {
+
+using BatchNorm2d = torch::nn::BatchNorm2d;
+
+}  // namespace cohort::models
