@@ -31,6 +31,11 @@ std::atomic<LogLevel>& current_level() {
   return level;
 }
 
+std::atomic<LogWriter>& current_writer() {
+  static std::atomic<LogWriter> writer{nullptr};
+  return writer;
+}
+
 }  // namespace
 
 std::optional<LogLevel> parse_log_level(std::string_view word) {
@@ -52,8 +57,12 @@ std::string format_log_line(LogLevel level, std::string_view message) {
 
 void log(LogLevel level, std::string_view message) {
   if (level > log_level()) return;
-  (void)write_all(STDERR_FILENO, format_log_line(level, message));
+  const std::string line = format_log_line(level, message);
+  if (const LogWriter writer = current_writer().load()) return writer(line);
+  (void)write_all(STDERR_FILENO, line);
 }
+
+void set_log_writer(LogWriter writer) { current_writer().store(writer); }
 
 bool warn_once(const std::string& message) {
   // Leaked: a message may come from a destructor at exit.
