@@ -16,6 +16,7 @@ void run_optimizers();
 void run_device_mesh();
 void run_fsdp();
 void run_memory();
+void run_logging();
 void run_activation_checkpointing();
 
 }  // namespace guide

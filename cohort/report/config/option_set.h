@@ -15,7 +15,7 @@
 namespace cohort::report {
 
 struct ValueLimits {
-  std::optional<double> min, max, above, below;
+  std::optional<double> min, above, max, below;
   std::vector<std::string> choices;
 };
 

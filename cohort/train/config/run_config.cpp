@@ -24,7 +24,7 @@ report::ProgramOption option_of(const std::string& name, T& value, const std::st
   return {.name = name,
           .target = &value,
           .help = help,
-          .limits = {limits.min, limits.max, limits.above, limits.below, limits.choices}};
+          .limits = {limits.min, limits.above, limits.max, limits.below, limits.choices}};
 }
 
 }  // namespace

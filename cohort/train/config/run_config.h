@@ -32,8 +32,8 @@ namespace cohort::train {
 /// (the bound itself excluded). For texts: one of `choices`.
 struct OptionLimits {
   std::optional<double> min = {};
-  std::optional<double> max = {};
   std::optional<double> above = {};
+  std::optional<double> max = {};
   std::optional<double> below = {};
   std::vector<std::string> choices = {};
 };

@@ -336,7 +336,7 @@ def test_simulation_trains_alike_in_every_way():
     assert len({loss for _, _, loss in found[1:]}) == 1, out
 
 
-@pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints", "data_parallel", "optimizers", "device_mesh", "memory"])
+@pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints", "data_parallel", "optimizers", "device_mesh", "memory", "logging"])
 def test_pieces_of_the_guide_run(page):
     code, out, err = launch("guide_pieces", page)
     assert code == 0, err
