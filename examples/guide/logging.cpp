@@ -55,7 +55,8 @@ std::shared_ptr<train::LoggerList> make_loggers(const std::string& folder, std::
   loggers->add(std::make_shared<train::JsonLinesLogger>(folder + "/metrics.jsonl", options));
   loggers->add(std::make_shared<train::CsvLogger>(folder + "/metrics.csv", options));
   loggers->add(std::make_shared<train::PlotLogger>(
-      folder + "/curves.svg", train::PlotLoggerOptions{.history = folder + "/metrics.jsonl", .purge_step = first_step}));
+      folder + "/curves.svg",
+      train::PlotLoggerOptions{.history = folder + "/metrics.jsonl", .purge_step = first_step}));
   return loggers;
 }
 

@@ -55,9 +55,10 @@ OptionSet::OptionSet(std::string program, std::string description)
 
 Result<void> OptionSet::add(ProgramOption option) {
   if (!is_option_name(option.name)) {
-    return Error(fmt::format("\"{}\" cannot be the name of an option: names are made of letters, digits, \"-\", \"_\" and \".\", "
-                             "and begin with a letter or digit",
-                             files::shortened(option.name)));
+    return Error(fmt::format(
+        "\"{}\" cannot be the name of an option: names are made of letters, digits, \"-\", \"_\" and \".\", "
+        "and begin with a letter or digit",
+        files::shortened(option.name)));
   }
   const std::string name = canonical(option.name);
   if (name == "help" || name == "config" || find(name)) {
@@ -66,8 +67,8 @@ Result<void> OptionSet::add(ProgramOption option) {
   const bool is_negation = name.starts_with("no-") && find(name.substr(3));
   const ProgramOption* negated = find("no-" + name);
   if (is_negation || (negated && std::holds_alternative<bool*>(option.target))) {
-    return Error(fmt::format("the options \"{}\" and \"no-{}\" would have one flag", is_negation ? name.substr(3) : name,
-                             is_negation ? name.substr(3) : name));
+    return Error(fmt::format("the options \"{}\" and \"no-{}\" would have one flag",
+                             is_negation ? name.substr(3) : name, is_negation ? name.substr(3) : name));
   }
   options_.push_back(std::move(option));
   return {};
@@ -121,7 +122,8 @@ Result<void> OptionSet::read_file(const std::string& path) {
 Result<void> OptionSet::read_flag(const std::vector<std::string>& arguments, size_t& at) {
   const std::string& argument = arguments[at];
   if (!argument.starts_with("--")) {
-    return Error(fmt::format("\"{}\" is not an option; options begin with --", argument)).with_hint("--help lists the options");
+    return Error(fmt::format("\"{}\" is not an option; options begin with --", argument))
+        .with_hint("--help lists the options");
   }
   const size_t equals = argument.find('=');
   const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
@@ -188,7 +190,8 @@ std::string OptionSet::to_toml() const {
     for (const ProgramOption& option : options_) {
       if (table_of_option(option.name) != table) continue;
       const std::string key = table.empty() ? option.name : option.name.substr(table.size() + 1);
-      text += fmt::format("{} = {}  # {}\n", key, toml_text(value_of(option.target)), base::replace_all(option.help, "\n", " "));
+      text += fmt::format("{} = {}  # {}\n", key, toml_text(value_of(option.target)),
+                          base::replace_all(option.help, "\n", " "));
     }
   }
   return text;

@@ -19,8 +19,8 @@ struct ValueLimits {
   std::vector<std::string> choices;
 };
 
-using OptionTarget = std::variant<bool*, int64_t*, int*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*,
-                                  std::vector<std::string>*>;
+using OptionTarget = std::variant<bool*, int64_t*, int*, double*, std::string*, std::vector<int64_t>*,
+                                  std::vector<double>*, std::vector<std::string>*>;
 
 struct ProgramOption {
   std::string name;

@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kLargestToml = size_t{1} << 20;
 
 bool is_bare(char letter) {
-  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') || letter == '-' ||
-         letter == '_';
+  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+         letter == '-' || letter == '_';
 }
 
 std::string utf8(uint32_t code) {
@@ -27,7 +27,8 @@ std::string utf8(uint32_t code) {
   if (code < 0x80) return {byte(code)};
   if (code < 0x800) return {byte(0xc0 | code >> 6), byte(0x80 | (code & 0x3f))};
   if (code < 0x10000) return {byte(0xe0 | code >> 12), byte(0x80 | (code >> 6 & 0x3f)), byte(0x80 | (code & 0x3f))};
-  return {byte(0xf0 | code >> 18), byte(0x80 | (code >> 12 & 0x3f)), byte(0x80 | (code >> 6 & 0x3f)), byte(0x80 | (code & 0x3f))};
+  return {byte(0xf0 | code >> 18), byte(0x80 | (code >> 12 & 0x3f)), byte(0x80 | (code >> 6 & 0x3f)),
+          byte(0x80 | (code & 0x3f))};
 }
 
 std::string scalar_text(const TomlScalar& value) {
@@ -43,7 +44,8 @@ std::string scalar_text(const TomlScalar& value) {
 
 base::Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::string_view text) {
   if (text.size() > kLargestToml) {
-    return base::Error(fmt::format("\"{}\" has {}, which no file of options has", name, base::format_bytes(text.size())));
+    return base::Error(
+        fmt::format("\"{}\" has {}, which no file of options has", name, base::format_bytes(text.size())));
   }
   return TomlReader(name, text).read();
 }
@@ -112,7 +114,8 @@ base::Result<void> TomlReader::read_entry() {
   if (!take("=")) return error("expected \"=\" after a key");
   skip_blanks();
   const std::string name = table_ + *key;
-  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const TomlEntry& entry) { return entry.name == name; });
+  const auto same =
+      std::find_if(entries_.begin(), entries_.end(), [&](const TomlEntry& entry) { return entry.name == name; });
   if (same != entries_.end()) {
     return error(fmt::format("{} comes twice; it was in line {} before", files::shortened(name), same->line));
   }
@@ -187,7 +190,8 @@ base::Result<TomlScalar> TomlReader::read_plain() {
   const std::string word(text_.substr(begin, at_ - begin));
   if (word == "true" || word == "false") return TomlScalar(word == "true");
   if (const auto number = parse_toml_number(word)) return *number;
-  return error(fmt::format("expected a value, such as 5, 0.1, true, \"text\" or [1, 2], but found \"{}\"", files::shortened(word)));
+  return error(fmt::format("expected a value, such as 5, 0.1, true, \"text\" or [1, 2], but found \"{}\"",
+                           files::shortened(word)));
 }
 
 base::Result<std::string> TomlReader::read_text() {
@@ -234,7 +238,8 @@ base::Result<std::string> TomlReader::read_escape() {
   ++at_;
   const char letter = at_end() ? '\0' : text_[at_++];
   constexpr std::string_view kLetters = "btnfr\"\\e", kMeanings = "\b\t\n\f\r\"\\\x1b";
-  if (const size_t index = kLetters.find(letter); index != std::string_view::npos) return std::string(1, kMeanings[index]);
+  if (const size_t index = kLetters.find(letter); index != std::string_view::npos)
+    return std::string(1, kMeanings[index]);
   if (letter == 'u' || letter == 'U') {
     const std::string digits(text_.substr(at_, letter == 'u' ? 4 : 8));
     const auto code = parse_toml_number("0x" + digits);

@@ -1,5 +1,5 @@
-/// TOML (version 1.0), as far as options need it: tables, dotted and quoted keys, texts of all four kinds, whole and other numbers,
-/// true and false, lists of these. Dates, inline tables, lists of tables and lists in lists are errors that say so.
+/// TOML (version 1.0), as far as options need it: tables, dotted and quoted keys, texts of all four kinds, numbers, true and
+/// false, lists of these. Dates, inline tables, lists of tables and lists in lists are errors that say so.
 #pragma once
 
 #include <cstdint>

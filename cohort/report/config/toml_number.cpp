@@ -47,11 +47,13 @@ std::optional<TomlScalar> parse_toml_number(const std::string& word) {
   if (unsigned_word == "nan") return TomlScalar(std::numeric_limits<double>::quiet_NaN());
   if (unsigned_word.empty() || !std::isdigit(static_cast<unsigned char>(unsigned_word[0]))) return std::nullopt;
   const std::string signed_word = (sign < 0 ? "-" : "") + unsigned_word;  // from_chars takes no "+"
-  const bool has_leading_zero = unsigned_word.size() > 1 && unsigned_word[0] == '0' && std::isdigit(static_cast<unsigned char>(unsigned_word[1]));
+  const bool has_leading_zero =
+      unsigned_word.size() > 1 && unsigned_word[0] == '0' && std::isdigit(static_cast<unsigned char>(unsigned_word[1]));
   if (has_leading_zero) return std::nullopt;
   if (const auto integer = whole_word<int64_t>(signed_word, 10)) return integer;
   const bool is_float = unsigned_word.find_first_of(".eE") != std::string::npos && unsigned_word.back() != '.';
-  if (!is_float || unsigned_word.find(".e") != std::string::npos || unsigned_word.find(".E") != std::string::npos) return std::nullopt;
+  if (!is_float || unsigned_word.find(".e") != std::string::npos || unsigned_word.find(".E") != std::string::npos)
+    return std::nullopt;
   return whole_word<double>(signed_word);
 }
 

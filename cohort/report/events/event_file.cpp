@@ -28,9 +28,8 @@ double wall_time_now() {
 base::Result<EventFile> EventFile::create(const std::string& folder, const EventFileOptions& options) {
   if (auto made = make_private_folder(folder); !made) return made.error();
   const double now = wall_time_now();
-  const std::string path =
-      fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}{}", folder, static_cast<int64_t>(now), base::host_name(),
-                  ::getpid(), next_file_number(), options.filename_suffix);
+  const std::string path = fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}{}", folder, static_cast<int64_t>(now),
+                                       base::host_name(), ::getpid(), next_file_number(), options.filename_suffix);
   auto opened = AppendFile::open(path, AppendFile::Start::kNew);
   if (!opened) return opened.error();
   EventFile file(std::move(opened).value(), options);

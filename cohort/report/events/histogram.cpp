@@ -38,8 +38,8 @@ void add_figures(Histogram& histogram, std::span<const double> values) {
   for (const double value : values) {
     histogram.sum += value;
     histogram.sum_of_squares += value * value;
-    histogram.min = std::isnan(value) ? value : std::min(value, histogram.min);
-    histogram.max = std::isnan(value) ? value : std::max(value, histogram.max);
+    histogram.min = std::isnan(value) ? value : std::min(histogram.min, value);
+    histogram.max = std::isnan(value) ? value : std::max(histogram.max, value);
   }
 }
 
@@ -71,7 +71,8 @@ base::Result<Histogram> make_histogram(std::span<const double> values, std::span
   const auto end = std::find_if(counts.rbegin(), counts.rend(), is_filled).base();
   Histogram histogram;
   add_figures(histogram, values);
-  histogram.bucket_limits.assign(limits.begin() + (first - counts.begin()), limits.begin() + (end - counts.begin()) + 1);
+  histogram.bucket_limits.assign(limits.begin() + (first - counts.begin()),
+                                 limits.begin() + (end - counts.begin()) + 1);
   histogram.bucket_counts.push_back(0.0);
   histogram.bucket_counts.insert(histogram.bucket_counts.end(), first, end);
   return histogram;

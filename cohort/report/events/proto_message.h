@@ -1,6 +1,6 @@
-/// ProtoMessage: a message of Protocol Buffers, written field by field. What TensorBoard reads needs a dozen small messages, so the
+/// ProtoMessage: a message of Protocol Buffers, written field by field. What TensorBoard reads needs a dozen small messages: the
 /// wire format by hand is shorter than a library and its generated code. Fields are written in the order of the calls; readers
-/// expect none, but the writers of other languages go by their numbers.
+/// expect none, but other languages write them in the order of their numbers.
 #pragma once
 
 #include <cstdint>

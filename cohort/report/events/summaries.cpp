@@ -1,5 +1,7 @@
 #include "cohort/report/events/summaries.h"
 
+#include "cohort/files/images/image_writer.h"
+
 namespace cohort::report {
 namespace {
 
@@ -76,10 +78,12 @@ ProtoMessage histogram_summary(std::string_view tag, const Histogram& histogram)
   return one_value(ProtoMessage().text(1, tag).message(5, message));
 }
 
-ProtoMessage image_summary(std::string_view tag, int64_t height, int64_t width, int64_t channels,
-                           std::string_view png) {
-  const ProtoMessage image = ProtoMessage().integer(1, height).integer(2, width).integer(3, channels).text(4, png);
-  return one_value(ProtoMessage().text(1, tag).message(4, image));
+base::Result<ProtoMessage> image_summary(std::string_view tag, const ImageView& image) {
+  const auto png = files::encode_png(image);
+  if (!png) return png.error();
+  ProtoMessage message;
+  message.integer(1, image.shape.height).integer(2, image.shape.width).integer(3, image.shape.channels).text(4, *png);
+  return one_value(ProtoMessage().text(1, tag).message(4, message));
 }
 
 ProtoMessage text_summary(std::string_view tag, std::string_view text) {

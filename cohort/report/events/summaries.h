@@ -8,17 +8,22 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/result.h"
+#include "cohort/files/images/image_format.h"
 #include "cohort/report/events/histogram.h"
 #include "cohort/report/events/proto_message.h"
 #include "cohort/report/records/run_record.h"
 
 namespace cohort::report {
 
+using files::ImageLayout;
+using files::ImageView;
+
 /// Stored as a number of 32 bits, as torch.utils.tensorboard does unless told otherwise.
 ProtoMessage scalar_summary(std::string_view tag, double value);
 ProtoMessage histogram_summary(std::string_view tag, const Histogram& histogram);
-/// `png`: a PNG file with so many channels.
-ProtoMessage image_summary(std::string_view tag, int64_t height, int64_t width, int64_t channels, std::string_view png);
+/// Stored as a PNG file.
+base::Result<ProtoMessage> image_summary(std::string_view tag, const ImageView& image);
 ProtoMessage text_summary(std::string_view tag, std::string_view text);
 
 /// Which tags the page CUSTOM SCALARS shows together.

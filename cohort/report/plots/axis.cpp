@@ -8,6 +8,8 @@
 namespace cohort::report {
 namespace {
 
+constexpr double kLargest = 1e300;
+
 // The smallest of 1, 2 and 5 times a power of ten that is not smaller than `least`.
 double round_step(double least) {
   const double power = std::pow(10.0, std::floor(std::log10(least)));
@@ -32,20 +34,28 @@ Axis::Axis(double low, double high, int max_ticks, bool is_log) : is_log_(is_log
   if (is_log) {
     make_log(std::log10(low), std::log10(high), max_ticks);
   } else {
-    make_linear(low, high, max_ticks);
+    make_linear(std::clamp(low, -kLargest, kLargest), std::clamp(high, -kLargest, kLargest), max_ticks);
   }
 }
 
-double Axis::place(double value) const { return ((is_log_ ? std::log10(value) : value) - begin_) / (end_ - begin_); }
+double Axis::place(double value) const {
+  const double known = is_log_ ? std::log10(value) : std::clamp(value, -kLargest, kLargest);
+  return std::clamp((known - begin_) / (end_ - begin_), 0.0, 1.0);
+}
 
 void Axis::make_linear(double low, double high, int max_ticks) {
-  // So that numbers that are all alike get an axis, too; halves, as the difference of two large ones is infinite.
-  const double margin = high == low ? std::max(std::fabs(low) * 0.1, 1e-300) : 0.0;
+  // Numbers that are all alike, or nearly, get an axis, too.
+  const double size = std::max(std::fabs(low), std::fabs(high));
+  const double margin = high - low <= size * 1e-12 ? std::max(size * 0.1, 1e-300) : 0.0;
   low -= margin;
   high += margin;
-  const double step = round_step(std::max((high / 2 - low / 2) / std::max(1, max_ticks - 1) * 2, 1e-300));
-  begin_ = std::floor(low / step + 1e-9) * step;
-  const auto num_steps = std::max(1LL, std::llround(std::ceil(high / step - begin_ / step - 1e-9)));
+  double step = round_step((high - low) / std::max(1, max_ticks - 1));
+  long long num_steps = 0;
+  for (;; step = round_step(step * 1.5)) {
+    begin_ = std::floor(low / step + 1e-9) * step;
+    num_steps = std::max(1LL, std::llround(std::ceil((high - begin_) / step - 1e-9)));
+    if (num_steps < std::max(3, max_ticks)) break;
+  }
   end_ = begin_ + static_cast<double>(num_steps) * step;
   for (long long i = 0; i <= num_steps; ++i) {
     const double value = begin_ + static_cast<double>(i) * step;

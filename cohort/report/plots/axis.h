@@ -14,7 +14,8 @@ struct Tick {
 class Axis {
  public:
   /// What lies between the smallest and the largest number, widened to whole steps of 1, 2 or 5 times a power of ten, at most
-  /// `max_ticks` of them (at least 2); with `is_log`, to whole powers of ten. Both finite; with is_log both positive.
+  /// `max_ticks` of them (at least 3); with `is_log`, to whole powers of ten. Both finite; with is_log both positive.
+  /// Numbers beyond 1e300 lie at the axis's ends.
   Axis(double low, double high, int max_ticks, bool is_log = false);
 
   const std::vector<Tick>& ticks() const { return ticks_; }

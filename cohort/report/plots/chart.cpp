@@ -15,8 +15,8 @@ namespace {
 
 constexpr Colour kBlack{40, 40, 40}, kGridColour{225, 225, 225}, kFrameColour{150, 150, 150};
 // Colours that people who see red and green alike can tell from each other (Okabe and Ito).
-constexpr Colour kCurveColours[] = {{0, 114, 178},  {213, 94, 0},    {0, 158, 115}, {204, 121, 167},
-                                    {230, 159, 0},  {86, 180, 233}, {128, 128, 128}};
+constexpr Colour kCurveColours[] = {{0, 114, 178}, {213, 94, 0},   {0, 158, 115},  {204, 121, 167},
+                                    {230, 159, 0}, {86, 180, 233}, {128, 128, 128}};
 constexpr size_t kNumColours = std::size(kCurveColours);
 constexpr double kCurveWidth = 1.75;
 constexpr int kSmallestSide = 200, kLargestSide = 4000, kMostRows = 40000;
@@ -83,16 +83,24 @@ void draw_run(Canvas& canvas, Thinned& run, Colour colour) {
   if (!places.empty()) canvas.draw_line(places, kCurveWidth, colour);
 }
 
-void draw_curve(Canvas& canvas, const PlotCurve& curve, const Axis& x, const Axis& y, const Frame& frame, bool log_y,
-                Colour colour) {
+// Where the numbers of a chart lie.
+struct Plane {
+  Axis x, y;
+  Frame frame;
+  bool log_y = false;
+
+  double across(double value) const { return frame.left + x.place(value) * (frame.right - frame.left); }
+  double down(double value) const { return frame.bottom - y.place(value) * (frame.bottom - frame.top); }
+};
+
+void draw_curve(Canvas& canvas, const PlotCurve& curve, const Plane& plane, Colour colour) {
   Thinned run;
   for (const auto& point : curve.points) {
-    if (!is_drawn(point, log_y)) {
+    if (is_drawn(point, plane.log_y)) {
+      run.add({plane.across(point.first), plane.down(point.second)});
+    } else {
       draw_run(canvas, run, colour);
-      continue;
     }
-    run.add({frame.left + x.place(point.first) * (frame.right - frame.left),
-             frame.bottom - y.place(point.second) * (frame.bottom - frame.top)});
   }
   draw_run(canvas, run, colour);
 }
@@ -103,20 +111,22 @@ double widest_label(const Axis& axis) {
   return widest;
 }
 
-void draw_axes(Canvas& canvas, const PlotChart& chart, const Axis& x, const Axis& y, const Frame& frame) {
-  for (const Tick& tick : x.ticks()) {
-    const double at = frame.left + x.place(tick.value) * (frame.right - frame.left);
+void draw_axes(Canvas& canvas, const PlotChart& chart, const Plane& plane) {
+  const Frame& frame = plane.frame;
+  for (const Tick& tick : plane.x.ticks()) {
+    const double at = plane.across(tick.value);
     canvas.draw_line({{at, frame.top}, {at, frame.bottom}}, 1, kGridColour);
     canvas.draw_text({at, frame.bottom + 12}, tick.label, {Anchor::kMiddle, kBlack});
   }
-  for (const Tick& tick : y.ticks()) {
-    const double at = frame.bottom - y.place(tick.value) * (frame.bottom - frame.top);
+  for (const Tick& tick : plane.y.ticks()) {
+    const double at = plane.down(tick.value);
     canvas.draw_line({{frame.left, at}, {frame.right, at}}, 1, kGridColour);
     canvas.draw_text({frame.left - 6, at}, tick.label, {Anchor::kEnd, kBlack});
   }
   canvas.draw_line({{frame.left, frame.top}, {frame.left, frame.bottom}, {frame.right, frame.bottom}}, 1, kFrameColour);
-  const double middle = (frame.left + frame.right) / 2;
-  canvas.draw_text({middle, frame.bottom + 30}, chart.x_label, {Anchor::kMiddle, kBlack});
+  const TextStyle upright{.anchor = Anchor::kMiddle, .colour = kBlack, .is_upright = true};
+  canvas.draw_text({(frame.left + frame.right) / 2, frame.bottom + 30}, chart.x_label, {Anchor::kMiddle, kBlack});
+  canvas.draw_text({14, (frame.top + frame.bottom) / 2}, chart.y_label, upright);
 }
 
 // Within the frame at its top right, over a box that keeps it readable.
@@ -130,7 +140,8 @@ void draw_legend(Canvas& canvas, const PlotChart& chart, const Frame& frame) {
   canvas.draw_box({left, frame.top + 1}, {frame.right, frame.top + height}, {250, 250, 250});
   for (size_t i = 0; i < chart.curves.size(); ++i) {
     const double at = frame.top + kMargin + kRow * (static_cast<double>(i) + 0.5) - kMargin / 2;
-    canvas.draw_line({{left + kMargin, at}, {left + kMargin + kSample, at}}, kCurveWidth, kCurveColours[i % kNumColours]);
+    canvas.draw_line({{left + kMargin, at}, {left + kMargin + kSample, at}}, kCurveWidth,
+                     kCurveColours[i % kNumColours]);
     canvas.draw_text({left + 2 * kMargin + kSample, at}, chart.curves[i].name, {Anchor::kStart, kBlack});
   }
 }
@@ -144,18 +155,16 @@ void draw_chart(Canvas& canvas, const PlotChart& chart, PlotSize size, double to
     canvas.draw_text({centre, top + size.height / 2.0}, "no numbers to draw", {Anchor::kMiddle, kBlack});
     return;
   }
-  const double y_room = chart.y_label.empty() ? 0 : 18;
-  Frame frame{.left = 0, .top = top + 36, .right = size.width - 24.0, .bottom = top + size.height - (chart.x_label.empty() ? 28.0 : 44.0)};
-  const Axis y(y_range->low, y_range->high, std::max(2, static_cast<int>((frame.bottom - frame.top) / 40)), chart.log_y);
+  const double y_room = chart.y_label.empty() ? 0 : 18, x_room = chart.x_label.empty() ? 28 : 44;
+  Frame frame{.left = 0, .top = top + 36, .right = size.width - 24.0, .bottom = top + size.height - x_room};
+  const auto ticks = [](double pixels, double each) { return static_cast<int>(pixels / each); };
+  const Axis y(y_range->low, y_range->high, ticks(frame.bottom - frame.top, 40), chart.log_y);
   frame.left = 16 + y_room + widest_label(y);
-  const Axis x(x_range->low, x_range->high, std::max(2, static_cast<int>((frame.right - frame.left) / 80)));
-  draw_axes(canvas, chart, x, y, frame);
-  if (y_room > 0) {
-    const TextStyle style{.anchor = Anchor::kMiddle, .colour = kBlack, .is_upright = true};
-    canvas.draw_text({14, (frame.top + frame.bottom) / 2}, chart.y_label, style);
-  }
+  const Axis x(x_range->low, x_range->high, ticks(frame.right - frame.left, 80));
+  const Plane plane{x, y, frame, chart.log_y};
+  draw_axes(canvas, chart, plane);
   for (size_t i = 0; i < chart.curves.size(); ++i) {
-    draw_curve(canvas, chart.curves[i], x, y, frame, chart.log_y, kCurveColours[i % kNumColours]);
+    draw_curve(canvas, chart.curves[i], plane, kCurveColours[i % kNumColours]);
   }
   draw_legend(canvas, chart, frame);
 }
@@ -163,13 +172,13 @@ void draw_chart(Canvas& canvas, const PlotChart& chart, PlotSize size, double to
 base::Result<int> height_of_all(const std::vector<PlotChart>& charts, PlotSize size) {
   const auto is_right = [](int side) { return side >= kSmallestSide && side <= kLargestSide; };
   if (!is_right(size.width) || !is_right(size.height)) {
-    return base::Error(fmt::format("a chart of {} x {} pixels cannot be drawn: sides are {} to {}", size.width, size.height,
-                                   kSmallestSide, kLargestSide));
+    return base::Error(fmt::format("a chart of {} x {} pixels cannot be drawn: sides are {} to {}", size.width,
+                                   size.height, kSmallestSide, kLargestSide));
   }
   const auto count = static_cast<int64_t>(std::max<size_t>(charts.size(), 1));
   if (count * size.height > kMostRows) {
-    return base::Error(fmt::format("{} charts of {} rows of pixels are too many for one picture, which has {} at most", count,
-                                   size.height, kMostRows));
+    return base::Error(fmt::format("{} charts of {} rows of pixels are too many for one picture, which has {} at most",
+                                   count, size.height, kMostRows));
   }
   return static_cast<int>(count * size.height);
 }
@@ -203,7 +212,8 @@ std::vector<PlotChart> charts_by_name(const std::vector<PlotCurve>& curves, cons
     const size_t slash = curve.name.find_last_of('/');
     const std::string title = slash == std::string::npos ? curve.name : curve.name.substr(slash + 1);
     const std::string name = slash == std::string::npos ? "" : curve.name.substr(0, slash);
-    auto chart = std::find_if(charts.begin(), charts.end(), [&](const PlotChart& other) { return other.title == title; });
+    auto chart =
+        std::find_if(charts.begin(), charts.end(), [&](const PlotChart& other) { return other.title == title; });
     if (chart == charts.end()) chart = charts.insert(charts.end(), PlotChart{.title = title, .x_label = x_label});
     chart->curves.push_back({name, curve.points});
   }

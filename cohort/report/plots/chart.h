@@ -29,7 +29,7 @@ struct PlotSize {
   int height = 400;
 };
 
-/// Charts below each other, as the bytes of a file. Fail for sizes outside of 200 to 4000, and for more than 40000 rows of pixels.
+/// Charts below each other, as the bytes of a file. Fail for sizes outside of 200 to 4000, and for more than 40000 rows.
 base::Result<std::string> plot_svg(const std::vector<PlotChart>& charts, PlotSize size = {});
 base::Result<std::string> plot_png(const std::vector<PlotChart>& charts, PlotSize size = {});
 

@@ -65,7 +65,9 @@ void PixelCanvas::draw_line(const std::vector<Place>& places, double width, Colo
 void PixelCanvas::cover_segment(Place from, Place to, double width) {
   const double reach = width / 2 + 0.5;
   const auto first = [&](double value) { return std::max(0, static_cast<int>(std::floor(value - reach))); };
-  const auto last = [&](double value, int side) { return std::min(side - 1, static_cast<int>(std::ceil(value + reach))); };
+  const auto last = [&](double value, int side) {
+    return std::min(side - 1, static_cast<int>(std::ceil(value + reach)));
+  };
   for (int y = first(std::min(from.y, to.y)); y <= last(std::max(from.y, to.y), height_); ++y) {
     for (int x = first(std::min(from.x, to.x)); x <= last(std::max(from.x, to.x), width_); ++x) {
       const double part = std::clamp(reach - distance_to_segment(x + 0.5, y + 0.5, from, to), 0.0, 1.0);
@@ -78,6 +80,7 @@ void PixelCanvas::cover_segment(Place from, Place to, double width) {
 }
 
 void PixelCanvas::draw_text(Place place, std::string_view text, const TextStyle& style) {
+  if (text.empty()) return;
   const double scale = letter_scale(style.is_title), length = text_width(text, style.is_title) - scale;
   const double before = style.anchor == Anchor::kStart ? 0.0 : style.anchor == Anchor::kEnd ? length : length / 2;
   double along = -before;

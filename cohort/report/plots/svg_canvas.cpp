@@ -25,11 +25,20 @@ std::string xml_text(std::string_view text) {
   std::string escaped;
   for (const char letter : text) {
     switch (letter) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      default: escaped += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
     }
   }
   return escaped;
@@ -38,10 +47,11 @@ std::string xml_text(std::string_view text) {
 }  // namespace
 
 SvgCanvas::SvgCanvas(int width, int height) {
-  text_ = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-                      "font-family=\"sans-serif\" font-size=\"{2}\">\n"
-                      "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
-                      width, height, kLabelPixels);
+  text_ = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
+      "font-family=\"sans-serif\" font-size=\"{2}\">\n"
+      "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
+      width, height, kLabelPixels);
 }
 
 void SvgCanvas::draw_box(Place corner, Place opposite, Colour fill) {
@@ -55,19 +65,22 @@ void SvgCanvas::draw_line(const std::vector<Place>& places, double width, Colour
   for (const Place& place : places) {
     path += fmt::format("{}{},{}", path.empty() ? "" : " ", short_number(place.x), short_number(place.y));
   }
-  text_ += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linecap=\"round\" "
-                       "stroke-linejoin=\"round\"/>\n",
-                       path, colour_word(colour), short_number(width));
+  text_ += fmt::format(
+      "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linecap=\"round\" "
+      "stroke-linejoin=\"round\"/>\n",
+      path, colour_word(colour), short_number(width));
 }
 
 void SvgCanvas::draw_text(Place place, std::string_view text, const TextStyle& style) {
+  if (text.empty()) return;
   const char* const anchors[] = {"start", "middle", "end"};
   std::string more;
   if (style.is_title) more += fmt::format(" font-size=\"{}\" font-weight=\"bold\"", kTitlePixels);
   const std::string x = short_number(place.x), y = short_number(place.y);
   if (style.is_upright) more += fmt::format(" transform=\"rotate(-90 {} {})\"", x, y);
-  text_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\" dominant-baseline=\"central\" fill=\"{}\"{}>{}</text>\n", x,
-                       y, anchors[static_cast<int>(style.anchor)], colour_word(style.colour), more, xml_text(text));
+  text_ +=
+      fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\" dominant-baseline=\"central\" fill=\"{}\"{}>{}</text>\n",
+                  x, y, anchors[static_cast<int>(style.anchor)], colour_word(style.colour), more, xml_text(text));
 }
 
 }  // namespace cohort::report

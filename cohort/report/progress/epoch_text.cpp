@@ -22,8 +22,8 @@ std::string bar_of(const EpochFigures& figures) {
   const double part = static_cast<double>(figures.step) / static_cast<double>(figures.num_steps);
   const auto filled = static_cast<int>(std::clamp(part, 0.0, 1.0) * kBarColumns);
   const bool has_head = filled > 0 && filled < kBarColumns;
-  return fmt::format("[{}{}{}]", std::string(static_cast<size_t>(has_head ? filled - 1 : filled), '='), has_head ? ">" : "",
-                     std::string(static_cast<size_t>(kBarColumns - filled), ' '));
+  return fmt::format("[{}{}{}]", std::string(static_cast<size_t>(has_head ? filled - 1 : filled), '='),
+                     has_head ? ">" : "", std::string(static_cast<size_t>(kBarColumns - filled), ' '));
 }
 
 void add_title(std::vector<LinePart>& parts, const EpochFigures& figures) {
@@ -42,11 +42,13 @@ void add_speed(std::vector<LinePart>& parts, const EpochFigures& figures) {
     const double rate = static_cast<double>(figures.num_samples) / figures.seconds;
     parts.push_back({rate_text(rate, figures.unit), kRate, true});
     if (figures.world_size > 1) {
-      parts.push_back({fmt::format("{} per rank", rate_text(rate / figures.world_size, figures.unit)), kRatePerRank, true});
+      parts.push_back(
+          {fmt::format("{} per rank", rate_text(rate / figures.world_size, figures.unit)), kRatePerRank, true});
     }
   }
   if (figures.data_wait_share) parts.push_back({"data " + percent_text(*figures.data_wait_share), kShare, true});
-  if (figures.communication_share) parts.push_back({"comm " + percent_text(*figures.communication_share), kShare, true});
+  if (figures.communication_share)
+    parts.push_back({"comm " + percent_text(*figures.communication_share), kShare, true});
 }
 
 void add_memory(std::vector<LinePart>& parts, const EpochFigures& figures) {
@@ -79,7 +81,8 @@ std::vector<LinePart> ended_epoch_parts(const EpochFigures& figures) {
   std::vector<LinePart> parts;
   add_title(parts, figures);
   const int64_t steps_here = figures.step - figures.first_step;
-  parts.push_back({fmt::format("{} step{} in {}", steps_here, steps_here == 1 ? "" : "s", clock_text(figures.seconds)), kDone});
+  parts.push_back(
+      {fmt::format("{} step{} in {}", steps_here, steps_here == 1 ? "" : "s", clock_text(figures.seconds)), kDone});
   add_metrics(parts, figures);
   add_speed(parts, figures);
   add_memory(parts, figures);

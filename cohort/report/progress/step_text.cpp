@@ -19,7 +19,8 @@ std::vector<LinePart> step_parts(const StepFigures& figures) {
   const int64_t steps_here = figures.step - figures.first_step;
   if (steps_here > 0) {
     const double per_step = figures.seconds / static_cast<double>(steps_here);
-    parts.push_back({"ETA " + clock_text(per_step * static_cast<double>(figures.total_steps - figures.step)), kLeft, true});
+    parts.push_back(
+        {"ETA " + clock_text(per_step * static_cast<double>(figures.total_steps - figures.step)), kLeft, true});
   }
   return parts;
 }

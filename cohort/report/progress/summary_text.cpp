@@ -81,12 +81,14 @@ std::string total_line(const std::vector<EpochResult>& epochs, const SummaryOpti
   int64_t num_samples = 0;
   for (const EpochResult& epoch : epochs) num_samples += epoch.num_samples;
   const double seconds = total_seconds(epochs);
-  std::string line = fmt::format("total: {} in {} epoch{}", clock_text(seconds), epochs.size(), epochs.size() == 1 ? "" : "s");
+  std::string line =
+      fmt::format("total: {} in {} epoch{}", clock_text(seconds), epochs.size(), epochs.size() == 1 ? "" : "s");
   if (seconds > 0.0) {
     const double rate = static_cast<double>(num_samples) / seconds;
     line += ", " + rate_text(rate, options.unit);
     if (options.world_size > 1) {
-      line += fmt::format(" by {} ranks, {} each", options.world_size, rate_text(rate / options.world_size, options.unit));
+      line +=
+          fmt::format(" by {} ranks, {} each", options.world_size, rate_text(rate / options.world_size, options.unit));
     }
   }
   return line + "\n";
@@ -98,16 +100,22 @@ std::string hints(const std::vector<EpochResult>& epochs, const SummaryOptions& 
   const auto communication = mean_share(epochs, &EpochResult::communication_share);
   const auto cpu = mean_share(epochs, &EpochResult::cpu_share);
   if (data && *data > options.low_data) {
-    text += fmt::format("hint: ranks waited for data {} of the time; give the loader more workers (num_workers), or make "
-                        "samples cheaper to read\n", percent_text(*data));
+    text += fmt::format(
+        "hint: ranks waited for data {} of the time; give the loader more workers (num_workers), or make "
+        "samples cheaper to read\n",
+        percent_text(*data));
   }
   if (communication && *communication > options.low_communication) {
-    text += fmt::format("hint: ranks waited for each other {} of the time; use larger batches, or accumulate gradients over "
-                        "several before a step\n", percent_text(*communication));
+    text += fmt::format(
+        "hint: ranks waited for each other {} of the time; use larger batches, or accumulate gradients over "
+        "several before a step\n",
+        percent_text(*communication));
   }
   if (text.empty() && cpu && *cpu < options.low_cpu) {
-    text += fmt::format("hint: the ranks used {} of their CPUs; more threads (OMP_NUM_THREADS), larger batches or more ranks "
-                        "may use the rest\n", percent_text(*cpu));
+    text += fmt::format(
+        "hint: the ranks used {} of their CPUs; more threads (OMP_NUM_THREADS), larger batches or more ranks "
+        "may use the rest\n",
+        percent_text(*cpu));
   }
   return text;
 }

@@ -29,8 +29,7 @@ base::Result<long long> step_of_row(const std::string& path, int64_t number, std
 }  // namespace
 
 base::Result<CsvLog> CsvLog::open(const std::string& path, const RunLogOptions& options) {
-  auto file =
-      LineFile::open(path, options.overwrite ? AppendFile::Start::kEmpty : AppendFile::Start::kGoOn);
+  auto file = LineFile::open(path, options.overwrite ? AppendFile::Start::kEmpty : AppendFile::Start::kGoOn);
   if (!file) return file.error();
   CsvLog log(std::move(file).value());
   if (auto read = log.read_columns(); !read) return read.error();
@@ -47,7 +46,8 @@ base::Result<void> CsvLog::read_columns() {
   if (!reader) return reader.error();
   const std::vector<std::string>& names = reader->column_names();
   if (names.size() < 2 || names[0] != "step" || names[1] != "time") {
-    return base::Error(fmt::format("\"{}\" is not a log of a run: its columns do not begin with \"{}\"", path(), kCsvStart))
+    return base::Error(
+               fmt::format("\"{}\" is not a log of a run: its columns do not begin with \"{}\"", path(), kCsvStart))
         .with_hint("name another file, or let the log begin anew (overwrite)");
   }
   columns_ = names;

@@ -59,8 +59,7 @@ base::Result<std::optional<RunRecord>> parse_record(const std::string& path, int
 }  // namespace
 
 base::Result<JsonLinesLog> JsonLinesLog::open(const std::string& path, const RunLogOptions& options) {
-  auto file =
-      LineFile::open(path, options.overwrite ? AppendFile::Start::kEmpty : AppendFile::Start::kGoOn);
+  auto file = LineFile::open(path, options.overwrite ? AppendFile::Start::kEmpty : AppendFile::Start::kGoOn);
   if (!file) return file.error();
   JsonLinesLog log(std::move(file).value());
   const auto keep = [&](int64_t number, std::string_view line) -> base::Result<std::string_view> {

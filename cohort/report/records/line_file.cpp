@@ -68,8 +68,8 @@ base::Result<void> LineFile::cut_last_line() {
   std::string piece;
   for (uint64_t end = file->size(); end > 0; end -= piece.size()) {
     if (file->size() - end > kLongestLine) {
-      return base::Error(fmt::format("\"{}\" is not a file of lines: its last {} bytes hold no end of a line", path(),
-                                     kLongestLine));
+      return base::Error(
+          fmt::format("\"{}\" is not a file of lines: its last {} bytes hold no end of a line", path(), kLongestLine));
     }
     piece.resize(std::min(kPieceOfLines, end));
     if (auto read = file->read(end - piece.size(), std::span<char>(piece), "lines"); !read) return read.error();

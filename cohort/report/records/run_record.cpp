@@ -13,7 +13,8 @@ namespace {
 base::Result<void> check_metric_name(const std::string& name) {
   if (name.empty()) return base::Error("a metric has no name");
   if (name == "step" || name == "time") {
-    return base::Error(fmt::format("a metric is called \"{}\", which each record has already; give it another name", name));
+    return base::Error(
+        fmt::format("a metric is called \"{}\", which each record has already; give it another name", name));
   }
   const auto is_control = [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; };
   if (std::any_of(name.begin(), name.end(), is_control)) {

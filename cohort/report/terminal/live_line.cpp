@@ -108,7 +108,8 @@ void LiveLine::close() {
 }
 
 bool LiveLine::shares_standard_error() const {
-  struct stat own {}, other {};
+  struct stat own {
+  }, other{};
   return ::fstat(fd_, &own) == 0 && ::fstat(STDERR_FILENO, &other) == 0 && ::isatty(STDERR_FILENO) == 1 &&
          own.st_rdev == other.st_rdev && own.st_ino == other.st_ino;
 }

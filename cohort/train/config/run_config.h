@@ -10,8 +10,8 @@
 ///     train --config run.toml --epochs 10 --optimizer.lr=0.1
 ///
 /// Every option has a name, which is its flag (--epochs) and its key in the file; "optimizer.lr" is the key lr of [optimizer].
-/// The file (--config FILE) changes defaults, flags change the file. Of a flag given twice the last counts. Flags take "-" and "_"
-/// alike; bools also --no-NAME. --help lists the options with their present defaults.
+/// The file (--config FILE) changes defaults, flags change the file. Of a flag given twice the last counts. Flags take "-" and
+/// "_" alike; bools also --no-NAME. --help lists the options with their present defaults.
 ///
 /// Unknown names and values of the wrong kind are errors that say where ("run.toml", line 3) and name the nearest option.
 /// Thread-safety: one thread at a time.

@@ -6,8 +6,8 @@
 /// JSON lines: {"step": 12, "time": 1.7e9, "train/loss": 0.5}, and a line {"hyperparameters": {...}, "time": ...}. What is not
 /// finite is "NaN", "Infinity" or "-Infinity", as JSON has no numbers for them.
 ///
-/// Each record is one write at the end of the file. Opening what is there already cuts off a last line that was not written to its
-/// end; any other line that this class cannot have written is an error that names file and line.
+/// Each record is one write at the end of the file. Opening what is there already cuts off a last line that was not written to
+/// its end; any other line that this class cannot have written is an error that names file and line.
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "cohort/files/images/image_writer.h"
-#include "cohort/train/logging/log_errors.h"
-
 namespace cohort::train::detail {
 namespace {
 
@@ -29,7 +26,8 @@ at::Tensor in_order(const at::Tensor& image, std::string dataformats, const std:
 }
 
 at::Tensor as_bytes(const at::Tensor& image) {
-  TORCH_CHECK_VALUE(image.numel() > 0, "[cohort] SummaryWriter: an image of the shape ", image.sizes(), " has no pixels");
+  TORCH_CHECK_VALUE(image.numel() > 0, "[cohort] SummaryWriter: an image of the shape ", image.sizes(),
+                    " has no pixels");
   const at::Tensor on_host = image.detach().to(at::kCPU);
   if (on_host.scalar_type() == at::kByte) return on_host;
   return on_host.to(at::kFloat).mul(255).clamp(0, 255).to(at::kByte);
@@ -64,13 +62,6 @@ at::Tensor picture_of_all(const at::Tensor& images, const std::string& dataforma
     picture.narrow(0, top, height).narrow(1, left, width).copy_(bytes[i].expand({height, width, 3}));
   }
   return picture;
-}
-
-std::string png_of(const at::Tensor& picture) {
-  const files::ImageShape shape{static_cast<uint32_t>(picture.size(0)), static_cast<uint32_t>(picture.size(1)),
-                                static_cast<uint32_t>(picture.size(2))};
-  const files::ImageView view{picture.const_data_ptr<uint8_t>(), shape, files::ImageLayout::kInterleaved};
-  return or_fail("SummaryWriter", files::encode_png(view));
 }
 
 }  // namespace cohort::train::detail

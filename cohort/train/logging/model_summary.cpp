@@ -73,7 +73,8 @@ std::string type_name(const Module& module) {
   return name;
 }
 
-void add_rows(report::TextTable& table, const Module& module, const std::string& name, int64_t depth, int64_t max_depth) {
+void add_rows(report::TextTable& table, const Module& module, const std::string& name, int64_t depth,
+              int64_t max_depth) {
   const TensorCount count = count_parameters(module);
   const std::string trainable = count.trainable == count.elements ? "yes" : count.trainable == 0 ? "no" : "partly";
   table.add_row({std::string(static_cast<size_t>(2 * depth), ' ') + name, type_name(module), grouped(count.elements),
@@ -94,7 +95,8 @@ MemoryEstimate estimate_memory(const Module& model, const ModelSummaryOptions& o
   TORCH_CHECK_VALUE(std::find(strategies.begin(), strategies.end(), options.strategy) != strategies.end(),
                     "[cohort] model_summary: there is no strategy \"", options.strategy, "\"",
                     base::did_you_mean(options.strategy, strategies), "; it is one of ", base::quoted_list(strategies));
-  TORCH_CHECK_VALUE(options.world_size > 0, "[cohort] model_summary: world_size is at least 1, but got ", options.world_size);
+  TORCH_CHECK_VALUE(options.world_size > 0, "[cohort] model_summary: world_size is at least 1, but got ",
+                    options.world_size);
   Seen seen;
   const TensorCount parameters = count_tensors(model.parameters(), seen);
   const bool is_divided = options.strategy == "fsdp";
@@ -123,8 +125,8 @@ std::string model_summary(const Module& model, const ModelSummaryOptions& option
   text += grouped(count.elements) + " parameters (" + size_text(count.bytes) + "), " + grouped(count.trainable) +
           " of them trainable; buffers " + size_text(memory.buffers) + "\n";
   text += "a rank will hold about " + size_text(memory.total()) + " and activations (" + ranks_text(options) +
-          "): parameters " + size_text(memory.parameters) + ", gradients " + size_text(memory.gradients) + ", optimizer " +
-          size_text(memory.optimizer) + ", buffers " + size_text(memory.buffers);
+          "): parameters " + size_text(memory.parameters) + ", gradients " + size_text(memory.gradients) +
+          ", optimizer " + size_text(memory.optimizer) + ", buffers " + size_text(memory.buffers);
   if (memory.strategy > 0) text += ", " + options.strategy + " " + size_text(memory.strategy);
   return text + "\n";
 }

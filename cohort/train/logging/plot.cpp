@@ -23,11 +23,13 @@ std::vector<report::PlotChart> plain_charts(const std::vector<Chart>& charts) {
   return plain;
 }
 
-bool ends_with(const std::string& path, std::string_view ending) { return path.size() > ending.size() && path.ends_with(ending); }
+bool ends_with(const std::string& path, std::string_view ending) {
+  return path.size() > ending.size() && path.ends_with(ending);
+}
 
 void check_plot_path(const std::string& path) {
-  TORCH_CHECK_VALUE(ends_with(path, ".svg") || ends_with(path, ".png"), "[cohort] plot: the name of a picture ends in .svg or ",
-                    ".png, but got \"", path, "\"");
+  TORCH_CHECK_VALUE(ends_with(path, ".svg") || ends_with(path, ".png"),
+                    "[cohort] plot: the name of a picture ends in .svg or ", ".png, but got \"", path, "\"");
 }
 
 void add_point(std::vector<Curve>& curves, const std::string& name, int64_t step, double value) {
@@ -54,7 +56,8 @@ void save_plot(const std::string& path, const std::vector<Chart>& charts, const 
   detail::or_fail(kPlot, base::write_file_atomically(path, picture));
 }
 
-PlotLogger::PlotLogger(std::string path, const PlotLoggerOptions& options) : path_(std::move(path)), options_(options.plot) {
+PlotLogger::PlotLogger(std::string path, const PlotLoggerOptions& options)
+    : path_(std::move(path)), options_(options.plot) {
   check_plot_path(path_);
   if (options.history.empty()) return;
   const auto take = [&](const report::RunRecord& record) {

@@ -1,4 +1,4 @@
-/// RunSummary: the table at the end of a run: each epoch's time, metrics, speed and utilisation, and what to do where that is low.
+/// RunSummary: the table at the end of a run: each epoch's time, metrics, speed and utilisation, and what to do where it is low.
 ///
 ///     cohort::train::RunSummary summary;
 ///     summary.add({.epoch = epoch, .seconds = 64.2, .num_samples = 50000, .metrics = {{"loss", 0.5}}, .data_wait_share = 0.02});

@@ -25,6 +25,13 @@ std::string default_folder(const std::string& comment) {
   return "runs/" + std::string(text) + "_" + base::host_name() + comment;
 }
 
+report::ProtoMessage image_summary_of(const std::string& tag, const at::Tensor& picture) {
+  const auto side = [&](int64_t dim) { return static_cast<uint32_t>(picture.size(dim)); };
+  const report::ImageView view{
+      picture.const_data_ptr<uint8_t>(), {side(0), side(1), side(2)}, report::ImageLayout::kInterleaved};
+  return detail::or_fail(kSummaryWriter, report::image_summary(tag, view));
+}
+
 }  // namespace
 
 // The event file of the run's folder, and those of the folders that add_scalars makes.
@@ -75,7 +82,8 @@ class SummaryWriter::Files {
 };
 
 SummaryWriter::SummaryWriter(const std::string& log_dir, const SummaryWriterOptions& options) {
-  TORCH_CHECK_VALUE(options.max_queue > 0, "[cohort] SummaryWriter: max_queue is at least 1, but got ", options.max_queue);
+  TORCH_CHECK_VALUE(options.max_queue > 0, "[cohort] SummaryWriter: max_queue is at least 1, but got ",
+                    options.max_queue);
   TORCH_CHECK_VALUE(options.filename_suffix.find('/') == std::string::npos,
                     "[cohort] SummaryWriter: filename_suffix ends the name of a file and has no \"/\", but got \"",
                     options.filename_suffix, "\"");
@@ -111,27 +119,24 @@ void SummaryWriter::add_scalars(const std::string& main_tag, const Metrics& valu
 void SummaryWriter::add_histogram(const std::string& tag, const at::Tensor& values, Step global_step,
                                   std::optional<int64_t> max_bins, WallTime walltime) {
   TORCH_CHECK_VALUE(values.numel() > 0, "[cohort] SummaryWriter.add_histogram: \"", tag, "\" has no elements");
-  TORCH_CHECK_VALUE(!max_bins || *max_bins > 0, "[cohort] SummaryWriter.add_histogram: max_bins is at least 1, but got ",
-                    max_bins.value_or(0));
+  TORCH_CHECK_VALUE(!max_bins || *max_bins > 0,
+                    "[cohort] SummaryWriter.add_histogram: max_bins is at least 1, but got ", max_bins.value_or(0));
   const at::Tensor numbers = values.detach().to(at::kCPU, at::kDouble).contiguous();
   const std::span<const double> all(numbers.const_data_ptr<double>(), static_cast<size_t>(numbers.numel()));
-  const report::Histogram histogram = detail::or_refuse("SummaryWriter.add_histogram: \"" + tag + "\"",
-                                                        report::make_histogram(all, report::default_bin_edges(), max_bins));
+  const report::Histogram histogram =
+      detail::or_refuse("SummaryWriter.add_histogram: \"" + tag + "\"",
+                        report::make_histogram(all, report::default_bin_edges(), max_bins));
   files_->add(report::histogram_summary(tag, histogram), global_step, walltime);
 }
 
 void SummaryWriter::add_image(const std::string& tag, const at::Tensor& image, Step global_step,
                               const std::string& dataformats, WallTime walltime) {
-  const at::Tensor picture = detail::picture_of(image, dataformats);
-  files_->add(report::image_summary(tag, picture.size(0), picture.size(1), picture.size(2), detail::png_of(picture)),
-              global_step, walltime);
+  files_->add(image_summary_of(tag, detail::picture_of(image, dataformats)), global_step, walltime);
 }
 
 void SummaryWriter::add_images(const std::string& tag, const at::Tensor& images, Step global_step,
                                const std::string& dataformats, WallTime walltime) {
-  const at::Tensor picture = detail::picture_of_all(images, dataformats);
-  files_->add(report::image_summary(tag, picture.size(0), picture.size(1), picture.size(2), detail::png_of(picture)),
-              global_step, walltime);
+  files_->add(image_summary_of(tag, detail::picture_of_all(images, dataformats)), global_step, walltime);
 }
 
 void SummaryWriter::add_text(const std::string& tag, const std::string& text, Step global_step, WallTime walltime) {

@@ -118,8 +118,9 @@ TEST(OptionSet, SaysWhatIsWrongWithAFlag) {
 
 TEST(OptionSet, SaysWhatIsWrongWithTheFile) {
   Program program;
-  EXPECT_EQ(program.parse_file("\nepochz = 3\n"),
-            "\"run.toml\", line 2: there is no option epochz (did you mean \"epochs\"?)\n  hint: --help lists the options");
+  EXPECT_EQ(
+      program.parse_file("\nepochz = 3\n"),
+      "\"run.toml\", line 2: there is no option epochz (did you mean \"epochs\"?)\n  hint: --help lists the options");
   EXPECT_EQ(program.parse_file("epochs = \"two\""), "\"run.toml\", line 1: epochs = \"two\": expected a whole number");
   EXPECT_EQ(program.parse_file("epochs = 0"), "\"run.toml\", line 1: epochs = 0: must be at least 1");
   EXPECT_EQ(program.parse_file("epochs = [1]"), "\"run.toml\", line 1: epochs = [1]: expected one value, not a list");
@@ -130,7 +131,8 @@ TEST(OptionSet, SaysWhatIsWrongWithTheFile) {
   EXPECT_EQ(program.parse_file("[optimizer]\nlr = -1"),
             "\"run.toml\", line 2: optimizer.lr = -1: must be above 0 and at most 10");
   EXPECT_EQ(program.parse({"--config", "/not/there.toml"}),
-            "--config: the file cannot be read\n  caused by: cannot open \"/not/there.toml\": No such file or directory (ENOENT)");
+            "--config: the file cannot be read\n  caused by: cannot open \"/not/there.toml\": No such file or "
+            "directory (ENOENT)");
 }
 
 TEST(OptionSet, HelpShowsDefaults) {
@@ -183,10 +185,12 @@ TEST(OptionSet, RefusesNamesThatCannotBe) {
   };
   EXPECT_EQ(error("epochs"), "there is an option \"epochs\" already");
   EXPECT_EQ(error("config"), "there is an option \"config\" already");
-  EXPECT_EQ(error("optimizer.milestones_of-the-rate"), "there is an option \"optimizer.milestones_of-the-rate\" already");
+  EXPECT_EQ(error("optimizer.milestones_of-the-rate"),
+            "there is an option \"optimizer.milestones_of-the-rate\" already");
   EXPECT_EQ(error("no-amp"), "the options \"amp\" and \"no-amp\" would have one flag");
   EXPECT_EQ(error("a b"),
-            "\"a b\" cannot be the name of an option: names are made of letters, digits, \"-\", \"_\" and \".\", and begin with a "
+            "\"a b\" cannot be the name of an option: names are made of letters, digits, \"-\", \"_\" and \".\", and "
+            "begin with a "
             "letter or digit");
 }
 

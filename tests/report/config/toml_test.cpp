@@ -21,23 +21,43 @@ std::string parsed(const std::string& text) {
 std::string value(const std::string& text) { return parsed("a = " + text + "\n"); }
 
 TEST(Toml, ReadsTablesAndKeys) {
-  EXPECT_EQ(parsed("# options\nepochs = 5 # five\r\n\n[ optimizer ]\n lr = 0.1\nbetas.first = 0.9\n[\"data set\".cifar]\n'path' = \"x\"\n"),
+  EXPECT_EQ(parsed("# options\nepochs = 5 # five\r\n\n[ optimizer ]\n lr = 0.1\nbetas.first = 0.9\n[\"data "
+                   "set\".cifar]\n'path' = \"x\"\n"),
             "epochs = 5 @2; optimizer.lr = 0.1 @5; optimizer.betas.first = 0.9 @6; data set.cifar.path = \"x\" @8");
   EXPECT_EQ(parsed(""), "");
-  EXPECT_EQ(parsed("\xef\xbb\xbf" "a=1"), "a = 1 @1");
+  EXPECT_EQ(parsed("\xef\xbb\xbf"
+                   "a=1"),
+            "a = 1 @1");
 }
 
 TEST(Toml, ReadsNumbers) {
   const std::pair<const char*, const char*> numbers[] = {
-      {"+5", "5"},       {"-17", "-17"},      {"1_000", "1000"},    {"0xff", "255"},    {"0o17", "15"},  {"0b101", "5"},
-      {"5.0", "5.0"},    {"-0.25", "-0.25"},  {"1e3", "1000.0"},    {"1e-05", "1e-05"}, {"6.5E+2", "650.0"},
-      {"inf", "inf"},    {"-inf", "-inf"},    {"nan", "nan"},       {"0", "0"},         {"0.5e1_0", "5000000000.0"},
-      {"true", "true"},  {"false", "false"},  {"9223372036854775807", "9223372036854775807"},
+      {"+5", "5"},
+      {"-17", "-17"},
+      {"1_000", "1000"},
+      {"0xff", "255"},
+      {"0o17", "15"},
+      {"0b101", "5"},
+      {"5.0", "5.0"},
+      {"-0.25", "-0.25"},
+      {"1e3", "1000.0"},
+      {"1e-05", "1e-05"},
+      {"6.5E+2", "650.0"},
+      {"inf", "inf"},
+      {"-inf", "-inf"},
+      {"nan", "nan"},
+      {"0", "0"},
+      {"0.5e1_0", "5000000000.0"},
+      {"true", "true"},
+      {"false", "false"},
+      {"9223372036854775807", "9223372036854775807"},
   };
   for (const auto& [text, number] : numbers) EXPECT_EQ(value(text), std::string("a = ") + number + " @1") << text;
-  for (const char* text : {"05", "1__0", "_1", "1_", "1.", ".5", "1.e3", "0x", "0x-1", "1e", "9223372036854775808", "yes", "1979-05-27", "+-1", "1e999"}) {
-    EXPECT_EQ(value(text), "\"run.toml\", line 1: expected a value, such as 5, 0.1, true, \"text\" or [1, 2], but found \"" +
-                               std::string(text) + "\"");
+  for (const char* text : {"05", "1__0", "_1", "1_", "1.", ".5", "1.e3", "0x", "0x-1", "1e", "9223372036854775808",
+                           "yes", "1979-05-27", "+-1", "1e999"}) {
+    EXPECT_EQ(value(text),
+              "\"run.toml\", line 1: expected a value, such as 5, 0.1, true, \"text\" or [1, 2], but found \"" +
+                  std::string(text) + "\"");
   }
 }
 
@@ -66,7 +86,8 @@ TEST(Toml, ReadsLists) {
             "a = [1, 2, 3] @1; b = [] @4; c = [\"x\", 0.5, true] @5");
   EXPECT_EQ(value("[1 2]"), "\"run.toml\", line 1: expected \",\" or \"]\" in a list");
   EXPECT_EQ(value("[[1]]"), "\"run.toml\", line 1: a list holds texts and numbers, no lists or tables");
-  EXPECT_EQ(value("[1,\n"), "\"run.toml\", line 2: expected a value, such as 5, 0.1, true, \"text\" or [1, 2], but found \"\"");
+  EXPECT_EQ(value("[1,\n"),
+            "\"run.toml\", line 3: expected a value, such as 5, 0.1, true, \"text\" or [1, 2], but found \"\"");
 }
 
 TEST(Toml, SaysWhereItIsWrong) {

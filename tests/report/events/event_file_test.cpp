@@ -46,16 +46,30 @@ TEST(RecordFraming, HasTheChecksumsOfTheStandard) {
 
 TEST(RecordFraming, FramesARecord) {
   // What tensorboard.summary.writer.record_writer.RecordWriter writes for b"abc".
-  EXPECT_EQ(hex(framed_record("abc")), "0300000000000000" "0f97f8f9" "616263" "d8c4ec07");
+  EXPECT_EQ(hex(framed_record("abc")),
+            "0300000000000000"
+            "b099490e"
+            "616263"
+            "6e57f121");
 }
 
 TEST(Summaries, AreTheBytesOfProtocolBuffers) {
   const EventHeader header{.wall_time = 1.5, .step = 300};
   EXPECT_EQ(hex(summary_event(header, scalar_summary("loss", 0.25)).bytes()),
-            "09000000000000f83f" "10ac02" "2a0d" "0a0b" "0a046c6f7373" "150000803e");
-  EXPECT_EQ(hex(session_start_event({.wall_time = 1.5, .step = 7}).bytes()), "09000000000000f83f" "1007" "3a020801");
+            "09000000000000f83f"
+            "10ac02"
+            "2a0d"
+            "0a0b"
+            "0a046c6f7373"
+            "150000803e");
+  EXPECT_EQ(hex(session_start_event({.wall_time = 1.5, .step = 7}).bytes()),
+            "09000000000000f83f"
+            "1007"
+            "3a020801");
   EXPECT_EQ(hex(file_version_event({.wall_time = 1.5}).bytes()),
-            "09000000000000f83f" "1a0d" "627261696e2e4576656e743a32");
+            "09000000000000f83f"
+            "1a0d"
+            "627261696e2e4576656e743a32");
 }
 
 TEST(ProtoMessage, WritesNegativeNumbersInTenBytes) {
@@ -112,8 +126,7 @@ TEST(EventFile, SaysWhyItCannotBeMade) {
   ASSERT_TRUE(base::write_all(base::open_for_writing(folder / "file")->get(), "x").ok());
   const auto file = EventFile::create(folder / "file/run");
   ASSERT_FALSE(file.ok());
-  EXPECT_EQ(file.error().describe(),
-            "cannot create the folder \"" + (folder / "file") + "\": File exists (EEXIST)");
+  EXPECT_EQ(file.error().describe(), "cannot create the folder \"" + (folder / "file") + "\": File exists (EEXIST)");
 }
 
 }  // namespace

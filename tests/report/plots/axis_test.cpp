@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace cohort::report {
@@ -14,13 +15,24 @@ std::string labels(const Axis& axis) {
 }
 
 TEST(Axis, TicksAreRoundNumbers) {
-  EXPECT_EQ(labels(Axis(0, 1, 11)), "0 0.2 0.4 0.6 0.8 1.0");
-  EXPECT_EQ(labels(Axis(0.13, 2.41, 8)), "0 1 2 3");
-  EXPECT_EQ(labels(Axis(0, 391, 9)), "0 100 200 300 400");
+  EXPECT_EQ(labels(Axis(0, 1, 6)), "0 0.2 0.4 0.6 0.8 1.0");
+  EXPECT_EQ(labels(Axis(0.13, 2.41, 8)), "0 0.5 1.0 1.5 2.0 2.5");
+  EXPECT_EQ(labels(Axis(0, 391, 8)), "0 100 200 300 400");
   EXPECT_EQ(labels(Axis(0, 24000, 9)), "0 5000 10k 15k 20k 25k");
   EXPECT_EQ(labels(Axis(0, 2.4e6, 9)), "0 500k 1.0M 1.5M 2.0M 2.5M");
-  EXPECT_EQ(labels(Axis(-0.02, 0.02, 9)), "-0.02 -0.01 0 0.01 0.02");
-  EXPECT_EQ(labels(Axis(0, 3e-6, 5)), "0 2e-06 4e-06");
+  EXPECT_EQ(labels(Axis(-0.02, 0.02, 8)), "-0.02 -0.01 0 0.01 0.02");
+  EXPECT_EQ(labels(Axis(0, 3e-6, 5)), "0 1e-06 2e-06 3e-06");
+}
+
+TEST(Axis, HasNoMoreTicksThanAskedFor) {
+  for (int max_ticks = 2; max_ticks < 12; ++max_ticks) {
+    for (double low = -3; low < 3; low += 0.37) {
+      const Axis axis(low, low + 7.3, max_ticks);
+      EXPECT_LE(axis.ticks().size(), static_cast<size_t>(std::max(3, max_ticks)));
+      EXPECT_GE(axis.place(low), 0.0);
+      EXPECT_LE(axis.place(low + 7.3), 1.0);
+    }
+  }
 }
 
 TEST(Axis, NumbersThatAreAllAlikeHaveOne) {

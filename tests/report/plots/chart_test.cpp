@@ -54,8 +54,9 @@ Pixels pixels_of(const std::string& png) {
 
 TEST(PlotSvg, HasTitleLabelsTicksLegendAndCurves) {
   const std::string svg = plot_svg({loss_chart()}).value();
-  EXPECT_EQ(svg.substr(0, 101),
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"800\" height=\"400\" viewBox=\"0 0 800 400\" font-family=\"sans-serif");
+  EXPECT_EQ(svg.substr(0, 109),
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"800\" height=\"400\" viewBox=\"0 0 800 400\" "
+            "font-family=\"sans-serif");
   for (const char* text : {">loss<", ">step<", ">train<", ">validation<", ">0.5<", ">400<"}) {
     EXPECT_EQ(count(svg, text), 1U) << text;
   }
@@ -97,9 +98,9 @@ TEST(PlotPng, DrawsTheCurvesAboveEachOther) {
   const Pixels pixels = pixels_of(plot_png({loss_chart(), second}, {600, 300}).value());
   EXPECT_EQ(pixels.shape, (files::ImageShape{600, 600, 3}));
   for (const uint32_t top : {0U, 300U}) {
-    EXPECT_GT(pixels.like(0, 114, 178, top, top + 300), 500);                    // the first curve
+    EXPECT_GT(pixels.like(0, 114, 178, top, top + 300), 500);                   // the first curve
     EXPECT_EQ(pixels.like(213, 94, 0, top, top + 300) > 300, top == 0) << top;  // the second one
-    EXPECT_GT(pixels.like(40, 40, 40, top, top + 36), 50);                       // the title
+    EXPECT_GT(pixels.like(40, 40, 40, top, top + 36), 50);                      // the title
     EXPECT_GT(pixels.like(255, 255, 255, top, top + 300), 100000);
   }
 }

@@ -22,15 +22,17 @@ EpochFigures figures() {
 std::string line(const std::vector<LinePart>& parts, size_t columns = 0) { return fitted_line(parts, columns, false); }
 
 TEST(EpochText, SaysAllWhereThereIsRoom) {
-  EXPECT_EQ(line(epoch_parts(figures(), true)),
-            "epoch 3/10  [>           ]  step 40/400  loss 1.2500  accuracy 0.5000  1000 samples/s  500 samples/s per rank  "
-            "data 3%  comm 8%  ETA 1:12  1.5 GiB");
+  EXPECT_EQ(
+      line(epoch_parts(figures(), true)),
+      "epoch 3/10  [>           ]  step 40/400  loss 1.2500  accuracy 0.5000  1000 samples/s  500 samples/s per rank  "
+      "data 3%  comm 8%  ETA 1:12  1.5 GiB");
 }
 
 TEST(EpochText, LeavesOutWhatMattersLeast) {
   const auto parts = epoch_parts(figures(), true);
   EXPECT_EQ(line(parts, 120),
-            "epoch 3/10  [>           ]  step 40/400  loss 1.2500  accuracy 0.5000  1000 samples/s  data 3%  comm 8%  ETA 1:12");
+            "epoch 3/10  [>           ]  step 40/400  loss 1.2500  accuracy 0.5000  1000 samples/s  data 3%  comm 8%  "
+            "ETA 1:12");
   EXPECT_EQ(line(parts, 80), "epoch 3/10  step 40/400  loss 1.2500  accuracy 0.5000  1000 samples/s  ETA 1:12");
   EXPECT_EQ(line(parts, 50), "epoch 3/10  step 40/400  loss 1.2500  ETA 1:12");
   EXPECT_EQ(line(parts, 24), "epoch 3/10  step 40/400");

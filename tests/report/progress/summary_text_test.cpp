@@ -36,10 +36,12 @@ TEST(SummaryText, SaysWhatToDoAboutWaiting) {
     return hint == std::string::npos ? "" : text.substr(hint);
   };
   const std::string data =
-      "hint: ranks waited for data 40% of the time; give the loader more workers (num_workers), or make samples cheaper to "
+      "hint: ranks waited for data 40% of the time; give the loader more workers (num_workers), or make samples "
+      "cheaper to "
       "read\n";
   const std::string communication =
-      "hint: ranks waited for each other 35% of the time; use larger batches, or accumulate gradients over several before a "
+      "hint: ranks waited for each other 35% of the time; use larger batches, or accumulate gradients over several "
+      "before a "
       "step\n";
   EXPECT_EQ(hints(two_epochs(0.4, 0.1)), data);
   EXPECT_EQ(hints(two_epochs(0.1, 0.35)), communication);
@@ -47,7 +49,8 @@ TEST(SummaryText, SaysWhatToDoAboutWaiting) {
   auto idle = two_epochs(0.0, 0.0);
   idle[0].cpu_share = idle[1].cpu_share = 0.25;
   EXPECT_EQ(hints(idle),
-            "hint: the ranks used 25% of their CPUs; more threads (OMP_NUM_THREADS), larger batches or more ranks may use the "
+            "hint: the ranks used 25% of their CPUs; more threads (OMP_NUM_THREADS), larger batches or more ranks may "
+            "use the "
             "rest\n");
 }
 

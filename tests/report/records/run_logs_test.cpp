@@ -21,7 +21,9 @@ using test::TemporaryFolder;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::string text_of(const std::string& path) { return base::read_file(path).value(); }
-void write(const std::string& path, const std::string& text) { ASSERT_TRUE(base::write_file_atomically(path, text).ok()); }
+void write(const std::string& path, const std::string& text) {
+  ASSERT_TRUE(base::write_file_atomically(path, text).ok());
+}
 
 TEST(CsvLog, WritesRowsAndAddsColumns) {
   const TemporaryFolder folder;
@@ -153,10 +155,11 @@ TEST(JsonLinesLog, RefusesFilesOfOthersAndLeavesThemAlone) {
   const TemporaryFolder folder;
   const std::string path = folder / "lines.jsonl";
   const std::string expected =
-      "\"" + path + "\", line 2: expected a record such as {\"step\": 12, \"time\": 1.7e9, \"loss\": 0.5}, but found \"";
+      "\"" + path +
+      "\", line 2: expected a record such as {\"step\": 12, \"time\": 1.7e9, \"loss\": 0.5}, but found \"";
   const std::string first = "{\"step\": 1, \"time\": 1}\n";
-  for (const std::string line : {"{\"loss\": 0.5}", "{\"step\": -1}", "{\"step\": 1.5}", "{\"step\": 2, \"loss\": [1]}", "[]",
-                                 "{\"step\": 2, \"step\": 3}", "", "{\"step\": 99999999999999999999}"}) {
+  for (const std::string line : {"{\"loss\": 0.5}", "{\"step\": -1}", "{\"step\": 1.5}", "{\"step\": 2, \"loss\": [1]}",
+                                 "[]", "{\"step\": 2, \"step\": 3}", "", "{\"step\": 99999999999999999999}"}) {
     write(path, first + line + "\n");
     const auto log = JsonLinesLog::open(path, {.purge_step = 1});
     ASSERT_FALSE(log.ok()) << line;
@@ -199,7 +202,8 @@ TEST(RunLogs, AKilledProgramLeavesWholeLines) {
   ASSERT_TRUE(CsvLog::open(folder / "a.csv", {.purge_step = 100}).ok());
   ASSERT_TRUE(JsonLinesLog::open(folder / "a.jsonl", {.purge_step = 100}).ok());
   int64_t last = 0;
-  ASSERT_TRUE(read_json_lines(folder / "a.jsonl", [&](const RunRecord& record) { EXPECT_EQ(record.step, ++last); }).ok());
+  ASSERT_TRUE(
+      read_json_lines(folder / "a.jsonl", [&](const RunRecord& record) { EXPECT_EQ(record.step, ++last); }).ok());
   EXPECT_EQ(last, 99);
 }
 

@@ -31,12 +31,17 @@ class FakeHost {
   void set_counters(int busy, int idle, int megabytes, int received) {
     write("stat", "cpu  " + std::to_string(busy) + " 0 0 " + std::to_string(idle) + " 5 0 0 0 0 0\ncpu0 1 2 3 4\n");
     write("self/io", "rchar: 99\nread_bytes: " + std::to_string(megabytes) + "000000\nwrite_bytes: 7000000\n");
-    write("net/dev", "Inter-|   Receive |  Transmit\n face |bytes packets\n"
-                     "    lo: 999999999 1 0 0 0 0 0 0 999999999 1 0 0 0 0 0 0\n"
-                     "  eth0:" + std::to_string(received) + "000000 1 0 0 0 0 0 0 4000000 1 0 0 0 0 0 0\n");
+    write("net/dev",
+          "Inter-|   Receive |  Transmit\n face |bytes packets\n"
+          "    lo: 999999999 1 0 0 0 0 0 0 999999999 1 0 0 0 0 0 0\n"
+          "  eth0:" +
+              std::to_string(received) + "000000 1 0 0 0 0 0 0 4000000 1 0 0 0 0 0 0\n");
   }
   SystemSamplerOptions options() {
-    return {.gpu = false, .proc = folder_.path(), .seconds = [this] { return seconds; }, .cpu_seconds = [this] { return cpu; }};
+    return {.gpu = false,
+            .proc = folder_.path(),
+            .seconds = [this] { return seconds; },
+            .cpu_seconds = [this] { return cpu; }};
   }
   double seconds = 100, cpu = 10;
 
@@ -50,10 +55,14 @@ TEST(SystemSampler, ReportsWhatChangedSinceTheLastSample) {
   host.seconds += 2;
   host.cpu += 3;
   host.set_counters(300, 100, 8, 6);
-  const NamedNumbers expected = {{"system/cpu_percent", 150},         {"system/host_cpu_percent", 75},
-                                 {"system/rss_gib", 2},               {"system/pss_gib", 1},
-                                 {"system/host_free_gib", 4},         {"system/disk_read_mb_per_s", 4},
-                                 {"system/disk_write_mb_per_s", 0},   {"system/net_receive_mb_per_s", 3},
+  const NamedNumbers expected = {{"system/cpu_percent", 150},
+                                 {"system/host_cpu_percent", 75},
+                                 {"system/rss_gib", 2},
+                                 {"system/pss_gib", 1},
+                                 {"system/host_free_gib", 4},
+                                 {"system/disk_read_mb_per_s", 4},
+                                 {"system/disk_write_mb_per_s", 0},
+                                 {"system/net_receive_mb_per_s", 3},
                                  {"system/net_send_mb_per_s", 0}};
   EXPECT_EQ(sampler.sample(), expected);
 }

@@ -42,7 +42,9 @@ class Terminal {
   std::string text() {
     std::string all;
     char buffer[4096];
-    struct pollfd readable { screen_.get(), POLLIN, 0 };
+    struct pollfd readable {
+      screen_.get(), POLLIN, 0
+    };
     while (::poll(&readable, 1, 50) == 1) {
       const ssize_t count = ::read(screen_.get(), buffer, sizeof buffer);
       if (count <= 0) break;
@@ -75,9 +77,12 @@ TEST(LiveLine, IsNeverWiderThanTheTerminal) {
   Terminal terminal;
   LiveLine line(terminal.fd(), LineKind::kAuto);
   const std::pair<unsigned short, const char*> widths[] = {
-      {80, "epoch 1  loss 0.5  100 samples/s  ETA 0:10"}, {43, "epoch 1  loss 0.5  100 samples/s  ETA 0:10"},
-      {42, "epoch 1  loss 0.5  ETA 0:10"},                {27, "epoch 1  loss 0.5"},
-      {17, "epoch 1"},                                    {6, "epoch"},
+      {80, "epoch 1  loss 0.5  100 samples/s  ETA 0:10"},
+      {43, "epoch 1  loss 0.5  100 samples/s  ETA 0:10"},
+      {42, "epoch 1  loss 0.5  ETA 0:10"},
+      {27, "epoch 1  loss 0.5"},
+      {17, "epoch 1"},
+      {6, "epoch"},
   };
   for (const auto& [columns, text] : widths) {
     terminal.resize(columns);
@@ -106,8 +111,7 @@ TEST(LiveLine, TextPassesAboveIt) {
   line.print("held-out loss 2.6");
   line.end();
   line.print("after");
-  EXPECT_EQ(terminal.text(),
-            "before\n" + kErase + "live" + kErase + "held-out loss 2.6\nlive\nafter\n");
+  EXPECT_EQ(terminal.text(), "before\n" + kErase + "live" + kErase + "held-out loss 2.6\nlive\nafter\n");
 }
 
 // Messages of the library go to stderr: here the same terminal.
@@ -130,8 +134,7 @@ TEST(LiveLine, MessagesOfTheLibraryStandAboveIt) {
     line.end();
     base::log_warning("late");
   }
-  EXPECT_EQ(terminal.text(),
-            kErase + "live" + kErase + "[cohort] warning: slow\nlive\n[cohort] warning: late\n");
+  EXPECT_EQ(terminal.text(), kErase + "live" + kErase + "[cohort] warning: slow\nlive\n[cohort] warning: late\n");
 }
 
 TEST(LiveLine, MessagesToElsewhereLeaveItAlone) {
@@ -181,8 +184,13 @@ TEST(LiveLine, DimsWhatMattersLess) {
 }
 
 TEST(LineParts, CountsLettersNotBytes) {
-  EXPECT_EQ(num_columns("Gr\xc3\xb6\xc3\x9f" "e"), 5U);
-  EXPECT_EQ(first_columns("Gr\xc3\xb6\xc3\x9f" "e", 3), "Gr\xc3\xb6");
+  EXPECT_EQ(num_columns("Gr\xc3\xb6\xc3\x9f"
+                        "e"),
+            5U);
+  EXPECT_EQ(first_columns("Gr\xc3\xb6\xc3\x9f"
+                          "e",
+                          3),
+            "Gr\xc3\xb6");
 }
 
 TEST(TextTable, IsAsWideAsWhatIsInIt) {

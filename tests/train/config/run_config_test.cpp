@@ -64,11 +64,15 @@ TEST(RunConfig, SaysWhatIsWrong) {
   Wanted wanted;
   RunConfig config("train", "Trains.");
   wanted.add_to(config);
-  EXPECT_EQ(error_of([&] { config.parse({"--epoch", "1"}); }),
+  EXPECT_EQ(error_of([&] {
+              config.parse({"--epoch", "1"});
+            }),
             "there is no option --epoch (did you mean \"--epochs\"?)\n  hint: --help lists the options");
   EXPECT_EQ(error_of([&] { config.parse({"--workers", "3000000000"}); }), "--workers \"3000000000\": is too large");
-  EXPECT_EQ(error_of([&] { config.add("amp", wanted.amp, ""); }), "[cohort] RunConfig: there is an option \"amp\" already");
-  EXPECT_EQ(error_of([&] { static_cast<void>(config.was_given("x")); }), "[cohort] RunConfig: there is no option \"x\"");
+  EXPECT_EQ(error_of([&] { config.add("amp", wanted.amp, ""); }),
+            "[cohort] RunConfig: there is an option \"amp\" already");
+  EXPECT_EQ(error_of([&] { static_cast<void>(config.was_given("x")); }),
+            "[cohort] RunConfig: there is no option \"x\"");
 }
 
 TEST(RunConfig, EndsTheProgramByItself) {
@@ -76,7 +80,8 @@ TEST(RunConfig, EndsTheProgramByItself) {
   RunConfig config("train", "Trains.");
   wanted.add_to(config);
   const char* wrong[] = {"train", "--epochs", "0"};
-  EXPECT_EXIT(config.parse_or_exit(3, wrong), testing::ExitedWithCode(2), "^error: --epochs \"0\": must be at least 1\n$");
+  EXPECT_EXIT(config.parse_or_exit(3, wrong), testing::ExitedWithCode(2),
+              "^error: --epochs \"0\": must be at least 1\n$");
   const char* help[] = {"train", "--help"};
   EXPECT_EXIT(config.parse_or_exit(2, help), testing::ExitedWithCode(0), "^$");
   const char* right[] = {"train", "--epochs", "2"};

@@ -79,9 +79,11 @@ TEST(EpochLine, RewritesOneLineOnATerminal) {
   }
   const std::string erase = "\r\x1b[2K";
   EXPECT_EQ(screen.text(),
-            erase + "epoch 2/2  [=====>      ]  step 5/10  loss 0.5000  500 samples/s  250 samples/s per rank  ETA 0:05  1.0 MiB" +
-                erase + "epoch 2/2  6 steps in 0:01  loss 0.2500  1000 samples/s  500 samples/s per rank  1.0 MiB\n" + erase +
-                "validation 1/2  step 1  loss 0.5000  100 samples/s  50.0 samples/s per rank  1.0 MiB" + erase);
+            erase +
+                "epoch 2/2  [=====>      ]  step 5/10  loss 0.5000  500 samples/s  250 samples/s per rank  ETA 0:05  "
+                "1.0 MiB" +
+                erase + "epoch 2/2  6 steps in 0:01  loss 0.2500  1000 samples/s  500 samples/s per rank  1.0 MiB\n" +
+                erase + "validation 1/2  step 1  loss 0.5000  100 samples/s  50.0 samples/s per rank  1.0 MiB" + erase);
   base::unset_env("NO_COLOR");
 }
 
@@ -126,7 +128,8 @@ TEST(RunSummary, IsATableOfWhatWasAdded) {
             "-----  ----  ------  -------------  ----  ----  ----\n"
             "    1  0:10  0.5000  100 samples/s   40%   35%   25%\n"
             "total: 0:10 in 1 epoch, 100 samples/s by 2 ranks, 50.0 samples/s each\n"
-            "hint: ranks waited for each other 35% of the time; use larger batches, or accumulate gradients over several before a "
+            "hint: ranks waited for each other 35% of the time; use larger batches, or accumulate gradients over "
+            "several before a "
             "step\n");
 }
 

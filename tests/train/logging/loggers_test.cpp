@@ -61,7 +61,9 @@ TEST(Loggers, SayWhatIsWrong) {
   const TemporaryFolder folder;
   CsvLogger csv(folder / "metrics.csv");
   EXPECT_EQ(error_of([&] { csv.log_metrics(-1, {}); }), "[cohort] CsvLogger: a step is not negative, but got -1");
-  EXPECT_EQ(error_of([&] { csv.log_metrics(1, {{"step", 1}}); }),
+  EXPECT_EQ(error_of([&] {
+              csv.log_metrics(1, {{"step", 1}});
+            }),
             "[cohort] CsvLogger: a metric is called \"step\", which each record has already; give it another name");
   csv.close();
   EXPECT_EQ(error_of([&] { csv.log_metrics(1, {}); }), "[cohort] CsvLogger: it is closed, so nothing can be logged");
@@ -82,17 +84,28 @@ TEST(SummaryWriter, SaysWhatIsWrong) {
             "[cohort] SummaryWriter.add_histogram: \"a\": none of its numbers is between -1e20 and 1e20");
   EXPECT_EQ(error_of([&] { writer.add_histogram("a", at::ones({3}), 1, 0); }),
             "[cohort] SummaryWriter.add_histogram: max_bins is at least 1, but got 0");
-  EXPECT_EQ(error_of([&] { writer.add_image("a", at::zeros({3, 4, 4}), 1, "CHH"); }),
+  EXPECT_EQ(error_of([&] {
+              writer.add_image("a", at::zeros({3, 4, 4}), 1, "CHH");
+            }),
             "[cohort] SummaryWriter: dataformats \"CHH\" is not an order of the letters HWC");
-  EXPECT_EQ(error_of([&] { writer.add_image("a", at::zeros({4, 4})); }),
+  EXPECT_EQ(error_of([&] {
+              writer.add_image("a", at::zeros({4, 4}));
+            }),
             "[cohort] SummaryWriter: dataformats \"CHW\" is of 3 dimensions, but the tensor has the shape [4, 4]");
-  EXPECT_EQ(error_of([&] { writer.add_image("a", at::zeros({2, 4, 4})); }),
+  EXPECT_EQ(error_of([&] {
+              writer.add_image("a", at::zeros({2, 4, 4}));
+            }),
             "[cohort] SummaryWriter: images have 1, 3 or 4 channels, but a tensor of the shape [2, 4, 4] has 2");
-  EXPECT_EQ(error_of([&] { writer.add_images("a", at::zeros({0, 3, 4, 4})); }),
+  EXPECT_EQ(error_of([&] {
+              writer.add_images("a", at::zeros({0, 3, 4, 4}));
+            }),
             "[cohort] SummaryWriter: an image of the shape [0, 4, 4, 3] has no pixels");
-  EXPECT_EQ(error_of([&] { writer.add_custom_scalars({{"x", {{.title = "t", .kind = CustomChart::Kind::kMargin}}}}); }),
-            "[cohort] SummaryWriter.add_custom_scalars: the chart \"t\" shows a margin and needs three tags (value, lower, "
-            "upper), but has 0");
+  EXPECT_EQ(
+      error_of([&] {
+        writer.add_custom_scalars({{"x", {{.title = "t", .kind = CustomChart::Kind::kMargin}}}});
+      }),
+      "[cohort] SummaryWriter.add_custom_scalars: the chart \"t\" shows a margin and needs three tags (value, lower, "
+      "upper), but has 0");
   EXPECT_EQ(error_of([] { SummaryWriter bad("/tmp", {.max_queue = 0}); }),
             "[cohort] SummaryWriter: max_queue is at least 1, but got 0");
   EXPECT_EQ(error_of([] { SummaryWriter bad("/tmp", {.filename_suffix = "a/b"}); }),

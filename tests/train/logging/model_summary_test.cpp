@@ -40,7 +40,8 @@ TEST(ModelSummary, ListsModules) {
             "  0      Linear         100,480  392.5 KiB        yes\n"
             "  1      Linear           1,290    5.0 KiB        yes\n"
             "101,770 parameters (397.5 KiB), 101,770 of them trainable; buffers 0 B\n"
-            "a rank will hold about 1.9 MiB and activations (ddp, 2 ranks): parameters 397.5 KiB, gradients 397.5 KiB, optimizer "
+            "a rank will hold about 1.9 MiB and activations (ddp, 2 ranks): parameters 397.5 KiB, gradients 397.5 KiB, "
+            "optimizer "
             "795.1 KiB, buffers 0 B, ddp 397.5 KiB\n");
   const std::string flat = model_summary(*model, {.max_depth = 0, .optimizer_states = 0});
   EXPECT_EQ(flat,
@@ -48,7 +49,8 @@ TEST(ModelSummary, ListsModules) {
             "-------  ----------  ----------  ---------  ---------\n"
             "(model)  Sequential     101,770  397.5 KiB        yes\n"
             "101,770 parameters (397.5 KiB), 101,770 of them trainable; buffers 0 B\n"
-            "a rank will hold about 795.1 KiB and activations (1 rank): parameters 397.5 KiB, gradients 397.5 KiB, optimizer 0 B, "
+            "a rank will hold about 795.1 KiB and activations (1 rank): parameters 397.5 KiB, gradients 397.5 KiB, "
+            "optimizer 0 B, "
             "buffers 0 B\n");
 }
 
@@ -74,9 +76,10 @@ TEST(ModelSummary, CountsWhatARankHolds) {
 
 TEST(ModelSummary, RefusesWhatCannotBe) {
   torch::nn::Linear model(2, 2);
-  EXPECT_EQ(test::error_of([&] { estimate_memory(*model, {.strategy = "fdsp"}); }),
-            "[cohort] model_summary: there is no strategy \"fdsp\" (did you mean \"fsdp\"?); it is one of \"none\", \"ddp\", "
-            "\"data_parallel\", \"fsdp\"");
+  EXPECT_EQ(
+      test::error_of([&] { estimate_memory(*model, {.strategy = "fdsp"}); }),
+      "[cohort] model_summary: there is no strategy \"fdsp\" (did you mean \"fsdp\"?); it is one of \"none\", \"ddp\", "
+      "\"data_parallel\", \"fsdp\"");
   EXPECT_EQ(test::error_of([&] { estimate_memory(*model, {.world_size = 0}); }),
             "[cohort] model_summary: world_size is at least 1, but got 0");
 }

@@ -30,7 +30,10 @@ void write_scalars(SummaryWriter& writer) {
   writer.add_scalar("no step", 2.0, {}, kTime);
   writer.add_scalar("negative", 2.0, -5, kTime);
   writer.add_scalar("tensor", at::full({1, 1}, 0.25, at::kHalf), int64_t{1} << 40, kTime);
-  writer.add_scalar("gr\xc3\xb6\xc3\x9f" "e", 1.0, 1, kTime);
+  writer.add_scalar(
+      "gr\xc3\xb6\xc3\x9f"
+      "e",
+      1.0, 1, kTime);
   writer.add_scalar("", 1.0, 1, 0.0);
 }
 
@@ -45,11 +48,10 @@ void write_pictures(SummaryWriter& writer) {
   writer.add_images("batch", bytes({11, 3, 4, 6}), 1, "NCHW", kTime);
   writer.add_images("grey batch", bytes({2, 4, 6, 1}), 1, "nhwc", kTime);
   writer.add_text("note", "the **first** run \xc3\xa9", 3, kTime);
-  writer.add_custom_scalars({{"losses", {{.title = "both", .tags = {"train/loss", "b"}}}},
-                             {"bands",
-                              {{.title = "band",
-                                .kind = cohort::train::CustomChart::Kind::kMargin,
-                                .tags = {"value", "lower", "upper"}}}}});
+  writer.add_custom_scalars(
+      {{"losses", {{.title = "both", .tags = {"train/loss", "b"}}}},
+       {"bands",
+        {{.title = "band", .kind = cohort::train::CustomChart::Kind::kMargin, .tags = {"value", "lower", "upper"}}}}});
 }
 
 void write_run(const std::string& folder, int64_t first, int64_t last, double offset) {
@@ -57,7 +59,8 @@ void write_run(const std::string& folder, int64_t first, int64_t last, double of
   if (first > 1) options.purge_step = first;
   TensorBoardLogger log(folder, options);
   log.log_hyperparameters({{"lr", 0.1}, {"batch_size", int64_t{32}}, {"amp", true}, {"name", std::string("a")}});
-  for (int64_t step = first; step <= last; ++step) log.log_metrics(step, {{"train/loss", offset + static_cast<double>(step)}});
+  for (int64_t step = first; step <= last; ++step)
+    log.log_metrics(step, {{"train/loss", offset + static_cast<double>(step)}});
   log.close();
 }
 
