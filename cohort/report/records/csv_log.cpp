@@ -50,6 +50,11 @@ base::Result<void> CsvLog::read_columns() {
                fmt::format("\"{}\" is not a log of a run: its columns do not begin with \"{}\"", path(), kCsvStart))
         .with_hint("name another file, or let the log begin anew (overwrite)");
   }
+  RunRecord named;
+  for (size_t i = 2; i < names.size(); ++i) named.values.emplace_back(names[i], 0.0);
+  if (auto checked = check_record(named); !checked) {
+    return base::Error(fmt::format("\"{}\" is not a log of a run", path())).caused_by(checked.error());
+  }
   columns_ = names;
   const auto check_row = [&](int64_t number, std::string_view line) -> base::Result<void> {
     if (number == 1) return {};
