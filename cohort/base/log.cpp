@@ -10,6 +10,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
+#include "cohort/base/log_writer.h"
 
 namespace cohort::base {
 namespace {

@@ -21,11 +21,6 @@ void set_log_level(LogLevel level);
 std::string format_log_line(LogLevel level, std::string_view message);
 void log(LogLevel level, std::string_view message);
 
-/// Writes whole lines in our place, for whoever rewrites a line on the terminal meanwhile. Called from any thread, several at a
-/// time; lives as long as the process. Null: log() writes to stderr itself.
-using LogWriter = void (*)(std::string_view lines);
-void set_log_writer(LogWriter writer);
-
 inline void log_error(std::string_view message) { log(LogLevel::kError, message); }
 inline void log_warning(std::string_view message) { log(LogLevel::kWarning, message); }
 inline void log_info(std::string_view message) { log(LogLevel::kInfo, message); }

@@ -10,7 +10,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log_writer.h"
 
 namespace cohort::report {
 namespace {
