@@ -38,7 +38,10 @@ base::Result<EventFile> EventFile::create(const std::string& folder, const Event
   if (options.purge_step) {
     const EventHeader header{.wall_time = now, .step = *options.purge_step};
     if (auto added = file.add(file_version_event(header)); !added) return added.error();
-    if (auto added = file.add(session_start_event(header)); !added) return added.error();
+    // Twice, as TensorBoard takes the first of a folder as its beginning, which forgets nothing.
+    for (int i = 0; i < 2; ++i) {
+      if (auto added = file.add(session_start_event(header)); !added) return added.error();
+    }
   }
   if (auto flushed = file.flush(); !flushed) return flushed.error();
   return file;

@@ -14,6 +14,8 @@ constexpr int kStatusSuccess = 1;
 
 ProtoMessage one_value(const ProtoMessage& value) { return ProtoMessage().message(1, value); }
 
+ProtoMessage tagged(std::string_view tag) { return tag.empty() ? ProtoMessage() : ProtoMessage().text(1, tag); }
+
 ProtoMessage plugin_metadata(std::string_view plugin, std::string_view content = {}) {
   ProtoMessage data;
   data.text(1, plugin);
@@ -64,7 +66,7 @@ ProtoMessage chart_message(const ScalarChart& chart) {
 }  // namespace
 
 ProtoMessage scalar_summary(std::string_view tag, double value) {
-  return one_value(ProtoMessage().text(1, tag).single(2, static_cast<float>(value)));
+  return one_value(tagged(tag).single(2, static_cast<float>(value)));
 }
 
 ProtoMessage histogram_summary(std::string_view tag, const Histogram& histogram) {
@@ -75,7 +77,7 @@ ProtoMessage histogram_summary(std::string_view tag, const Histogram& histogram)
     if (figures[i] != 0.0) message.number(i + 1, figures[i]);
   }
   message.numbers(6, histogram.bucket_limits).numbers(7, histogram.bucket_counts);
-  return one_value(ProtoMessage().text(1, tag).message(5, message));
+  return one_value(tagged(tag).message(5, message));
 }
 
 base::Result<ProtoMessage> image_summary(std::string_view tag, const ImageView& image) {
@@ -83,7 +85,7 @@ base::Result<ProtoMessage> image_summary(std::string_view tag, const ImageView& 
   if (!png) return png.error();
   ProtoMessage message;
   message.integer(1, image.shape.height).integer(2, image.shape.width).integer(3, image.shape.channels).text(4, *png);
-  return one_value(ProtoMessage().text(1, tag).message(4, message));
+  return one_value(tagged(tag).message(4, message));
 }
 
 ProtoMessage text_summary(std::string_view tag, std::string_view text) {

@@ -9,6 +9,7 @@
 #include "cohort/files/images/image_writer.h"
 #include "cohort/report/plots/axis.h"
 #include "cohort/report/plots/canvas.h"
+#include "cohort/report/terminal/line_parts.h"
 
 namespace cohort::report {
 namespace {
@@ -129,20 +130,26 @@ void draw_axes(Canvas& canvas, const PlotChart& chart, const Plane& plane) {
   canvas.draw_text({14, (frame.top + frame.bottom) / 2}, chart.y_label, upright);
 }
 
-// Within the frame at its top right, over a box that keeps it readable.
-void draw_legend(Canvas& canvas, const PlotChart& chart, const Frame& frame) {
-  constexpr double kRow = 18, kSample = 22, kMargin = 8;
+constexpr double kLegendRow = 18, kLegendSample = 22, kLegendMargin = 8;
+constexpr size_t kLongestLegend = 28;  // letters; the rest of a name is cut off
+
+double legend_width(const PlotChart& chart) {
   double widest = 0.0;
-  for (const PlotCurve& curve : chart.curves) widest = std::max(widest, text_width(curve.name, false));
-  if (widest == 0.0) return;
-  const double left = frame.right - widest - kSample - 3 * kMargin;
-  const double height = kRow * static_cast<double>(chart.curves.size()) + kMargin;
-  canvas.draw_box({left, frame.top + 1}, {frame.right, frame.top + height}, {250, 250, 250});
+  for (const PlotCurve& curve : chart.curves) {
+    widest = std::max(widest, text_width(first_columns(curve.name, kLongestLegend), false));
+  }
+  return widest == 0.0 ? 0.0 : widest + kLegendSample + 2 * kLegendMargin;
+}
+
+// At the right of the frame, where no curve is.
+void draw_legend(Canvas& canvas, const PlotChart& chart, const Frame& frame) {
+  if (legend_width(chart) == 0.0) return;
+  const double left = frame.right + kLegendMargin;
   for (size_t i = 0; i < chart.curves.size(); ++i) {
-    const double at = frame.top + kMargin + kRow * (static_cast<double>(i) + 0.5) - kMargin / 2;
-    canvas.draw_line({{left + kMargin, at}, {left + kMargin + kSample, at}}, kCurveWidth,
-                     kCurveColours[i % kNumColours]);
-    canvas.draw_text({left + 2 * kMargin + kSample, at}, chart.curves[i].name, {Anchor::kStart, kBlack});
+    const double at = frame.top + kLegendRow * (static_cast<double>(i) + 0.5);
+    canvas.draw_line({{left, at}, {left + kLegendSample, at}}, kCurveWidth, kCurveColours[i % kNumColours]);
+    const std::string_view name = first_columns(chart.curves[i].name, kLongestLegend);
+    canvas.draw_text({left + kLegendSample + kLegendMargin, at}, name, {Anchor::kStart, kBlack});
   }
 }
 
@@ -156,7 +163,10 @@ void draw_chart(Canvas& canvas, const PlotChart& chart, PlotSize size, double to
     return;
   }
   const double y_room = chart.y_label.empty() ? 0 : 18, x_room = chart.x_label.empty() ? 28 : 44;
-  Frame frame{.left = 0, .top = top + 36, .right = size.width - 24.0, .bottom = top + size.height - x_room};
+  Frame frame{.left = 0,
+              .top = top + 36,
+              .right = std::max(size.width - 24.0 - legend_width(chart), size.width / 2.0),
+              .bottom = top + size.height - x_room};
   const auto ticks = [](double pixels, double each) { return static_cast<int>(pixels / each); };
   const Axis y(y_range->low, y_range->high, ticks(frame.bottom - frame.top, 40), chart.log_y);
   frame.left = 16 + y_room + widest_label(y);

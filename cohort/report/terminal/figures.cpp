@@ -28,6 +28,17 @@ std::string metric_text(double value) {
   return size != 0.0 && size < 1e-2 ? fmt::format("{:.2e}", value) : fmt::format("{:.4f}", value);
 }
 
+std::string grouped_text(int64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const bool is_behind_group = i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-';
+    if (is_behind_group) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
 std::string percent_text(double share) { return fmt::format("{:.0f}%", 100.0 * share); }
 
 }  // namespace cohort::report

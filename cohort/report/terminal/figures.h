@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,8 @@ std::string clock_text(std::chrono::seconds time);
 std::string clock_text(double seconds);
 /// "2.5000"; "3.00e-04" for what four digits would hide.
 std::string metric_text(double value);
+/// "25,557,032".
+std::string grouped_text(int64_t number);
 /// "3%".
 std::string percent_text(double share);
 

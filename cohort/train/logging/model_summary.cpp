@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cohort/base/text.h"
+#include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/text_table.h"
 
 namespace cohort::train {
@@ -56,13 +57,6 @@ int64_t largest_unit(const Module& model) {
 
 int64_t divided(int64_t bytes, int64_t parts) { return (bytes + parts - 1) / parts; }
 
-// "25,557,032".
-std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), ",");
-  return text;
-}
-
 std::string size_text(int64_t bytes) { return base::format_bytes(static_cast<unsigned long long>(bytes)); }
 
 // "Linear" of "torch::nn::LinearImpl".
@@ -77,8 +71,8 @@ void add_rows(report::TextTable& table, const Module& module, const std::string&
               int64_t max_depth) {
   const TensorCount count = count_parameters(module);
   const std::string trainable = count.trainable == count.elements ? "yes" : count.trainable == 0 ? "no" : "partly";
-  table.add_row({std::string(static_cast<size_t>(2 * depth), ' ') + name, type_name(module), grouped(count.elements),
-                 size_text(count.bytes), count.elements == 0 ? "" : trainable});
+  table.add_row({std::string(static_cast<size_t>(2 * depth), ' ') + name, type_name(module),
+                 report::grouped_text(count.elements), size_text(count.bytes), count.elements == 0 ? "" : trainable});
   if (depth == max_depth) return;
   for (const auto& child : module.named_children()) add_rows(table, *child.value(), child.key(), depth + 1, max_depth);
 }
@@ -122,8 +116,8 @@ std::string model_summary(const Module& model, const ModelSummaryOptions& option
   table.add_column("trainable");
   add_rows(table, model, "(model)", 0, options.max_depth);
   std::string text = table.text();
-  text += grouped(count.elements) + " parameters (" + size_text(count.bytes) + "), " + grouped(count.trainable) +
-          " of them trainable; buffers " + size_text(memory.buffers) + "\n";
+  text += report::grouped_text(count.elements) + " parameters (" + size_text(count.bytes) + "), " +
+          report::grouped_text(count.trainable) + " of them trainable; buffers " + size_text(memory.buffers) + "\n";
   text += "a rank will hold about " + size_text(memory.total()) + " and activations (" + ranks_text(options) +
           "): parameters " + size_text(memory.parameters) + ", gradients " + size_text(memory.gradients) +
           ", optimizer " + size_text(memory.optimizer) + ", buffers " + size_text(memory.buffers);

@@ -54,7 +54,7 @@ Pixels pixels_of(const std::string& png) {
 
 TEST(PlotSvg, HasTitleLabelsTicksLegendAndCurves) {
   const std::string svg = plot_svg({loss_chart()}).value();
-  EXPECT_EQ(svg.substr(0, 109),
+  EXPECT_EQ(svg.substr(0, 110),
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"800\" height=\"400\" viewBox=\"0 0 800 400\" "
             "font-family=\"sans-serif");
   for (const char* text : {">loss<", ">step<", ">train<", ">validation<", ">0.5<", ">400<"}) {

@@ -90,8 +90,9 @@ TEST(CsvLog, RefusesFilesOfOthersAndLeavesThemAlone) {
             "\"" + path + "\", line 2: expected a step and 2 more fields, but found \"1,1.0\"");
   write(path, "step,time,\"a\nb\"\n");
   EXPECT_EQ(CsvLog::open(path).error().describe(),
-            "\"" + path + "\" is not a log of a run\n  caused by: the name of a metric holds a line break or another control "
-                                "character: \"a\\nb\"");
+            "\"" + path +
+                "\" is not a log of a run\n  caused by: the name of a metric holds a line break or another control "
+                "character: \"a\\nb\"");
   ASSERT_TRUE(CsvLog::open(path, {.overwrite = true}).ok());
   EXPECT_EQ(text_of(path), "step,time\n");
 }

@@ -13,6 +13,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/text_table.h"
 
 namespace cohort::report {
@@ -191,6 +192,12 @@ TEST(LineParts, CountsLettersNotBytes) {
                           "e",
                           3),
             "Gr\xc3\xb6");
+}
+
+TEST(Figures, AreGroupedByThousands) {
+  EXPECT_EQ(grouped_text(999), "999");
+  EXPECT_EQ(grouped_text(25557032), "25,557,032");
+  EXPECT_EQ(grouped_text(-123456), "-123,456");
 }
 
 TEST(TextTable, IsAsWideAsWhatIsInIt) {

@@ -19,14 +19,11 @@ struct TiedImpl : torch::nn::Module {
     register_module("frozen", frozen);
     frozen->weight.requires_grad_(false);
     frozen->bias.requires_grad_(false);
-    register_module("tied", tied);
-    tied->weight = blocks[0]->as<torch::nn::LinearImpl>()->weight;
-    tied->register_parameter("tied_weight", tied->weight);
+    register_parameter("tied", blocks[0]->as<torch::nn::LinearImpl>()->weight);
   }
   torch::nn::ModuleList blocks;
   torch::nn::BatchNorm1d norm{32};
   torch::nn::Linear frozen{32, 10};
-  torch::nn::Linear tied{torch::nn::LinearOptions(32, 32).bias(false)};
 };
 
 constexpr int64_t kLinear = 4 * (32 * 32 + 32), kNorm = 4 * 64, kFrozen = 4 * (32 * 10 + 10);
