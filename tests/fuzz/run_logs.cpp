@@ -1,5 +1,5 @@
-// Logs of a run, as a run that goes on finds them. The first byte says of which kind, and from which step on they are purged. What
-// was taken once is taken again, and goes on.
+// Logs of a run, as a run that goes on finds them. The first byte says of which kind, and from which step on they are purged.
+// What was taken once is taken again, and goes on.
 #include <unistd.h>
 
 #include <string>
