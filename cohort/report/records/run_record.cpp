@@ -10,6 +10,8 @@
 namespace cohort::report {
 namespace {
 
+constexpr size_t kShownOfName = 100;
+
 base::Result<void> check_metric_name(const std::string& name) {
   if (name.empty()) return base::Error("a metric has no name");
   if (name == "step" || name == "time") {
@@ -19,7 +21,7 @@ base::Result<void> check_metric_name(const std::string& name) {
   const auto is_control = [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; };
   if (std::any_of(name.begin(), name.end(), is_control)) {
     return base::Error(fmt::format("the name of a metric holds a line break or another control character: {}",
-                                   base::json_string(name)));
+                                   base::json_string(name.substr(0, kShownOfName))));
   }
   return {};
 }
@@ -34,7 +36,8 @@ base::Result<void> check_record(const RunRecord& record) {
     if (auto checked = check_metric_name(value->first); !checked) return checked.error();
     const auto is_same = [&](const auto& other) { return other.first == value->first; };
     if (std::any_of(record.values.begin(), value, is_same)) {
-      return base::Error(fmt::format("the metric \"{}\" comes twice in one record", value->first));
+      return base::Error(
+          fmt::format("the metric \"{}\" comes twice in one record", value->first.substr(0, kShownOfName)));
     }
   }
   return {};

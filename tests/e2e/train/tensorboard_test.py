@@ -187,7 +187,7 @@ def test_tensorboard_serves_what_was_written(server):
     picture = Image.open(io.BytesIO(server("plugin/images/individualImage?" + image["query"])))
     numpy.testing.assert_array_equal(numpy.asarray(picture), numbers(3, 5, 7).permute(1, 2, 0).numpy())
     [text] = server("plugin/text/text", run="pictures", tag="note/text_summary")
-    assert text["text"] == "<p>the <strong>first</strong> run é</p>"
+    assert "<p>the <strong>first</strong> run é</p>" in text["text"]
     layout = server("plugin/custom_scalars/layout")
     assert [category["title"] for category in layout["category"]] == ["losses", "bands"]
     experiment = server("plugin/hparams/experiment", body={})

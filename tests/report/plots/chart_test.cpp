@@ -98,7 +98,7 @@ TEST(PlotPng, DrawsTheCurvesAboveEachOther) {
   const Pixels pixels = pixels_of(plot_png({loss_chart(), second}, {600, 300}).value());
   EXPECT_EQ(pixels.shape, (files::ImageShape{600, 600, 3}));
   for (const uint32_t top : {0U, 300U}) {
-    EXPECT_GT(pixels.like(0, 114, 178, top, top + 300), 500);                   // the first curve
+    EXPECT_GT(pixels.like(0, 114, 178, top, top + 300), 300);                   // the first curve
     EXPECT_EQ(pixels.like(213, 94, 0, top, top + 300) > 300, top == 0) << top;  // the second one
     EXPECT_GT(pixels.like(40, 40, 40, top, top + 36), 50);                      // the title
     EXPECT_GT(pixels.like(255, 255, 255, top, top + 300), 100000);

@@ -29,12 +29,16 @@ class FakeHost {
     ASSERT_TRUE(base::write_file_atomically(folder_ / name, text).ok());
   }
   void set_counters(int busy, int idle, int megabytes, int received) {
-    write("stat", "cpu  " + std::to_string(busy) + " 0 0 " + std::to_string(idle) + " 5 0 0 0 0 0\ncpu0 1 2 3 4\n");
+    // Of what is idle, two fifths wait for the disk.
+    write("stat", "cpu  " + std::to_string(busy) + " 0 0 " + std::to_string(idle * 3 / 5) + " " +
+                      std::to_string(idle * 2 / 5) + " 0 0 0 0 0\ncpu0 1 2 3 4\n");
     write("self/io", "rchar: 99\nread_bytes: " + std::to_string(megabytes) + "000000\nwrite_bytes: 7000000\n");
     write("net/dev",
           "Inter-|   Receive |  Transmit\n face |bytes packets\n"
-          "    lo: 999999999 1 0 0 0 0 0 0 999999999 1 0 0 0 0 0 0\n"
-          "  eth0:" +
+          "    lo: " +
+              std::to_string(received) +
+              "99999999 1 0 0 0 0 0 0 999999999 1 0 0 0 0 0 0\n"
+              "  eth0:" +
               std::to_string(received) + "000000 1 0 0 0 0 0 0 4000000 1 0 0 0 0 0 0\n");
   }
   SystemSamplerOptions options() {
