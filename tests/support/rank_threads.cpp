@@ -17,6 +17,9 @@
 namespace cohort::test {
 namespace {
 
+// Of this thread's rank, with those of split_rank_threads().
+thread_local std::vector<Group> groups_of_rank;
+
 Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
                  const RankThreadsOptions& options) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, world_size);
@@ -47,23 +50,32 @@ void run_rank_threads(int world_size, const std::function<void(int, const Group&
   store->setTimeout(options.timeout);
   std::mutex mutex;
   std::string first_error;
-  const auto keep_error = [&](int rank, const std::function<void()>& body) {
+  const auto succeeds = [&](int rank, const std::function<void()>& body) {
     try {
       body();
+      return true;
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       if (first_error.empty()) first_error = "rank " + std::to_string(rank) + ": " + error.what();
+      return false;
     }
   };
-  // Who leaves a group of Gloo's while another rank still connects to it makes that fail.
+  // Who leaves a group of Gloo's while another rank still connects to it, or to a part of it, makes that fail. A rank that has
+  // failed leaves at once, so that others do not wait for it.
   std::latch made(world_size);
+  std::latch done(world_size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      Group group;
-      keep_error(rank, [&] { group = make_group(store, rank, world_size, options); });
+      bool is_fine = succeeds(rank, [&] { groups_of_rank.push_back(make_group(store, rank, world_size, options)); });
       made.arrive_and_wait();
-      if (group) keep_error(rank, [&] { fn(rank, group); });
+      if (is_fine) is_fine = succeeds(rank, [&, group = groups_of_rank.front()] { fn(rank, group); });
+      if (is_fine) {
+        done.arrive_and_wait();
+      } else {
+        done.count_down();
+      }
+      groups_of_rank.clear();
     });
   }
   for (auto& thread : threads) thread.join();
@@ -76,7 +88,8 @@ Group split_rank_threads(const Group& group, const std::vector<std::vector<int>>
     const auto found = std::find(ranks.begin(), ranks.end(), group->getRank());
     if (found == ranks.end()) continue;
     const auto store = c10::make_intrusive<c10d::PrefixStore>("list" + std::to_string(i) + "/", group->getStore());
-    return make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), {});
+    return groups_of_rank.emplace_back(
+        make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), {}));
   }
   throw std::logic_error("rank " + std::to_string(group->getRank()) + " is in none of the lists");
 }

@@ -25,7 +25,8 @@ struct RankThreadsOptions {
   MakeBackend make_backend = {};
 };
 
-/// Calls fn(rank, group) on `world_size` threads. The first exception is thrown again, with its rank before it.
+/// Calls fn(rank, group) on `world_size` threads. The first exception is thrown again, with its rank before it. No rank leaves a
+/// group before all have come back, unless it throws.
 void run_rank_threads(int world_size, const std::function<void(int, const Group&)>& fn,
                       const RankThreadsOptions& options = {});
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 
 #include "tests/vault/job.h"
 
@@ -274,9 +275,11 @@ TEST(Keeper, EndsAtOnceWhenOthersNeverCome) {
 
 TEST(Keeper, AStoreThatIsGoneIsAnError) {
   Job job(1);
+  std::latch have_kept(2);  // rank 1 needs the store until it has heard of rank 0
   job.on_ranks([&](Keeper& keeper, int rank) {
     start_afresh(keeper);
     keep_steps(keeper, rank, 1, 1);
+    have_kept.arrive_and_wait();
     if (rank == 1) return;
     keep_state(keeper, rank, 2);
     job.store.reset();

@@ -10,8 +10,15 @@ BENCH = BUILD / "bin" / "cohort-bench"
 HANG_LIMIT = 120
 
 
-def bench(*arguments):
-    return subprocess.run([str(BENCH), *map(str, arguments)], capture_output=True, text=True, timeout=HANG_LIMIT)
+def bench(*arguments, hang_limit=HANG_LIMIT):
+    return subprocess.run([str(BENCH), *map(str, arguments)], capture_output=True, text=True, timeout=hang_limit)
+
+
+def rows_of(folder, *arguments, hang_limit=HANG_LIMIT):
+    path = folder / "rows.json"
+    result = bench(*arguments, "--json", path, hang_limit=hang_limit)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return json.loads(path.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +103,35 @@ def test_a_mistyped_case_is_named_message():
         'cohort-bench: python: there is no case "ddp/linea" (did you mean "ddp/linear"?); cases: ddp/linear, '
         "ddp/mlp-4x1024, ddp/mlp-4x4096, fsdp/block-1024/tokens=64, fsdp/block-1024/tokens=512, "
         "tp/block-1024/tokens=64, tp/block-1024/tokens=512\n\n")
+
+
+@pytest.mark.parametrize("case, ranks, rivals", [("mapped", 1, ["torch.load(mmap)"]), ("async-fsync", 1, ["DCP", "whole save"]),
+                                                 ("sharded-load", 2, ["DCP"])])
+def test_checkpoints_beside_python(tmp_path, case, ranks, rivals):
+    rows = rows_of(tmp_path, "checkpoint", "--quick", "--rounds", "2", "--case", case)
+    assert [(row["case"], row["rival_name"]) for row in rows] == [(f"{case}/32MiB/ranks={ranks}", rival) for rival in rivals]
+    for row in rows:
+        assert row["question"] == "checkpoint" and row["unit"] == "ms" and row["ours"] > 0 and row["rival"] > 0, row
+        assert row["pairs"] == 2, row  # the first round, in which memory is given out, does not count
+
+
+def test_a_checkpoint_case_that_is_mistyped_message():
+    result = bench("checkpoint", "--case", "sharded-lod")
+    assert result.returncode == 1
+    assert result.stderr == (
+        'cohort-bench: checkpoint: there is no case "sharded-lod" (did you mean "sharded-load"?); cases: save, save-fsync, load, '
+        "mapped, async-fsync, sharded-save, sharded-save-fsync, sharded-load\n\n")
+
+
+def test_recovery_beside_torchrun(tmp_path):
+    rows = rows_of(tmp_path, "recovery", "--quick", "--rounds", "1", hang_limit=3 * HANG_LIMIT)
+    figures = {(row["case"], row["rival_name"]): row for row in rows}
+    assert figures.keys() == {
+        ("crash-to-processes/workers=2", "torchrun"),
+        ("crash-to-collective/workers=2", "torchrun-same-rank"), ("crash-to-collective/workers=2", "torchrun-python-gloo"),
+        *((case, rival) for rival in ("our-restart-from-disk", "torchrun-torch.save")
+          for case in ("kill-to-step/gpt-25M/ranks=2", "keep-a-state/gpt-25M/ranks=2", "keep-a-state/of-a-step")),
+        ("keep-a-state/gpt-25M/ranks=2", "one-memory-copy"), ("keep-a-state/of-a-step", "one-memory-copy")}
+    for (case, _), row in figures.items():
+        assert row["question"] == "recovery" and row["ours"] > 0 and row["rival"] > 0, row
+        assert row["unit"] == ("%" if case == "keep-a-state/of-a-step" else "ms"), row
