@@ -195,6 +195,15 @@ set(COHORT_NARROW_HEADERS
     cohort/train/optim/scheduler_base.h
     cohort/train/optim/swa_lr.h
     cohort/train/optim/update_bn.h
+    cohort/train/config/run_config.h
+    cohort/train/logging/epoch_line.h
+    cohort/train/logging/file_loggers.h
+    cohort/train/logging/logger.h
+    cohort/train/logging/model_summary.h
+    cohort/train/logging/plot.h
+    cohort/train/logging/run_summary.h
+    cohort/train/logging/summary_writer.h
+    cohort/train/logging/system_metrics.h
     cohort/train/progress.h
     cohort/train/schedule.h
     cohort/train/text_split.h)

@@ -10,6 +10,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
+#include "cohort/base/log_writer.h"
 
 namespace cohort::base {
 namespace {
@@ -29,6 +30,11 @@ LogLevel level_from_environment() {
 std::atomic<LogLevel>& current_level() {
   static std::atomic<LogLevel> level{level_from_environment()};
   return level;
+}
+
+std::atomic<LogWriter>& current_writer() {
+  static std::atomic<LogWriter> writer{nullptr};
+  return writer;
 }
 
 }  // namespace
@@ -52,8 +58,12 @@ std::string format_log_line(LogLevel level, std::string_view message) {
 
 void log(LogLevel level, std::string_view message) {
   if (level > log_level()) return;
-  (void)write_all(STDERR_FILENO, format_log_line(level, message));
+  const std::string line = format_log_line(level, message);
+  if (const LogWriter writer = current_writer().load()) return writer(line);
+  (void)write_all(STDERR_FILENO, line);
 }
+
+void set_log_writer(LogWriter writer) { current_writer().store(writer); }
 
 bool warn_once(const std::string& message) {
   // Leaked: a message may come from a destructor at exit.

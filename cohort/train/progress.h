@@ -3,14 +3,16 @@
 ///     cohort::train::ProgressLine progress({.total_steps = 2000, .unit = "tokens", .is_enabled = rank == 0});
 ///     progress.update(step, tokens_so_far, {{"loss", loss}, {"lr", rate}});
 ///
-/// On a terminal one line is rewritten in place, in colour unless NO_COLOR is set or TERM is "dumb"; elsewhere every shown
-/// update is a line of its own. Each update is one write, so lines of several ranks do not mix.
+/// On a terminal one line is rewritten in place, in colour unless NO_COLOR is set or TERM is "dumb", and never wider than the
+/// terminal; elsewhere every shown update is a line of its own. Each update is one write, so lines of several ranks do not mix.
+/// Messages of the library stand above the line. logging/epoch_line.h counts in epochs.
 /// Thread-safety: one thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +20,10 @@
 #include <vector>
 
 #include "cohort/export.h"
+
+namespace cohort::report {
+class LiveLine;
+}
 
 namespace cohort::train {
 
@@ -66,14 +72,10 @@ class COHORT_API ProgressLine {
   void print(std::string_view text);
 
  private:
-  std::string format(int64_t step, int64_t done, const Metrics& metrics) const;
   std::chrono::steady_clock::time_point now() const;
-  void end_line();
 
   ProgressOptions options_;
-  bool is_terminal_ = false;
-  bool has_colour_ = false;
-  bool is_line_open_ = false;
+  std::unique_ptr<report::LiveLine> line_;
   bool was_shown_ = false;
   std::chrono::steady_clock::time_point started_at_;
   std::chrono::steady_clock::time_point shown_at_;

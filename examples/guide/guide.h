@@ -17,6 +17,7 @@ void run_device_mesh();
 void run_fsdp();
 void run_memory();
 void run_models();
+void run_logging();
 void run_activation_checkpointing();
 void run_mixed_precision();
 void run_schedules_and_metrics();

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
                                                    {"device_mesh", guide::run_device_mesh},
                                                    {"fsdp", guide::run_fsdp},
                                                    {"memory", guide::run_memory},
+                                                   {"logging", guide::run_logging},
                                                    {"models", guide::run_models},
                                                    {"activation_checkpointing", guide::run_activation_checkpointing},
                                                    {"mixed_precision", guide::run_mixed_precision},
@@ -30,7 +31,7 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, mixed_precision, activation_checkpointing, models or "
+        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, logging, mixed_precision, activation_checkpointing, models or "
         "schedules_and_metrics\n");
     return 2;
   }

@@ -462,12 +462,33 @@ def snapshots():
             "half": two[:two.index(b"1/0")], "other_world": two.replace(b" 2 0 0 2", b" 3 0 0 2")}
 
 
+def run_logs():
+    head, rows = b"step,time,loss\n", b"1,1.5,0.5\n2,2.5,nan\n"
+    line, given = b'{"step": 1, "time": 1.5, "loss": 0.5}\n', b'{"hyperparameters": {"lr": 0.1}, "time": 1}\n'
+    csv, lines = b"\x05", b"\x04"  # purged from step 2 on
+    return {"csv": csv + head + rows, "csv_torn": csv + head + rows + b"3,3.5,0.", "csv_short": csv + head + b"1,1.5\n",
+            "csv_quoted": csv + b'step,time,"a,""b""",new\n1,1,,\n', "csv_other": csv + b"name,age\nAnn,5\n", "csv_break": csv + b'step,time,"a\nb"\n',
+            "csv_carriage": csv + head.replace(b"\n", b"\r\n") + b"1,1,1\r\n", "csv_empty": csv,
+            "lines": lines + given + line + line.replace(b": 1,", b": 7,"), "lines_torn": lines + line + line[:-9], "lines_empty": lines,
+            "lines_text": lines + b'{"step": 1, "x": "-Infinity", "y": "NaN"}\n', "lines_large": lines + b'{"step": 99999999999999999999}\n',
+            "lines_nested": lines + b'{"step": 1, "a": [[[[[1]]]]]}\n', "lines_twice": lines + b'{"step": 1, "step": 2}\n'}
+
+
+def toml():
+    return {"tables": b'epochs = 5 # five\r\n[ optimizer ]\nlr = 0.1\nbetas.first = 0.9\n["data set".cifar]\n\'path\' = "x"\n',
+            "numbers": b"a = [1_000, 0xff, 0o17, 0b1, -1.5e3, inf, -nan,\n true, # last\n]\n",
+            "texts": b'a = "\\t\\u00e9\\U0001F600"\nb = \'C:\\x\'\nc = """\na "b" \\\n  c"""\nd = \'\'\'\na\'\'\'\n',
+            "twice": b"a = 1\na = 2\n", "inline": b"a = {b = 1}\n", "lists": b"[[a]]\n", "nested": b"a = [[1]]\n", "open": b'a = "b', "date": b"a = 1979-05-27\n",
+            "surrogate": b'a = "\\ud800"', "mark": b"\xef\xbb\xbfa=1"}
+
+
 def main():
     for target, inputs in {"store_requests": store_requests(), "store_answers": store_answers(), "http": http(), "etcd": etcd(),
                            "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "manifest": manifests(), "pickle": pickles(), "object_pickle": pickles(), "jpeg": jpegs(),
                            "png": pngs(), "cifar_records": cifar_records(), "unpack": unpack(), "cifar_pickle": cifar_pickles(),
                            "csv": csv(), "idx": idx(), "npy": npy(), "npz": npz(), "tokens": tokens(), "snapshots": snapshots(),
-                           "checkpoint_index": checkpoint_indices(), "dcp_metadata": dcp_metadata(), "torch_file": torch_files(True), "legacy_pth": torch_files(False)}.items():
+                           "checkpoint_index": checkpoint_indices(), "dcp_metadata": dcp_metadata(), "torch_file": torch_files(True), "legacy_pth": torch_files(False),
+                           "run_logs": run_logs(), "toml": toml()}.items():
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

@@ -71,7 +71,7 @@ TEST(Progress, RewritesOneLineOnATerminal) {
   }
   EXPECT_EQ(screen.text(),
             "\r\x1b[2Kstep 1/100  10.0 tokens/s  ETA 1:39\r\x1b[2Kstep 2/100  10.0 tokens/s  ETA 1:38"
-            "\r\x1b[2Knote\n\r\x1b[2Kstep 3/100  10.0 tokens/s  ETA 1:37\n");
+            "\r\x1b[2Knote\nstep 2/100  10.0 tokens/s  ETA 1:38\r\x1b[2Kstep 3/100  10.0 tokens/s  ETA 1:37\n");
   base::unset_env("NO_COLOR");
 }
 

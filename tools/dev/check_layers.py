@@ -16,13 +16,14 @@ BELOW = {
     "elastic": ["base", "store", "rendezvous", "vault"],
     "job": ["base", "store", "rendezvous", "shm"],
     "files": ["base"],
+    "report": ["base", "files"],
     "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
     "parallel": ["base", "shm", "job", "comm", "mesh"],
     "data": ["base", "files", "comm"],
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "parallel", "data"],
     "models": ["base", "files", "comm", "checkpoint"],
-    "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models"],
+    "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models", "report"],
 }
 # Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.
 BACKENDS = ["gloo", "nccl", "shm"]
@@ -57,9 +58,11 @@ ROOMS = {
                    "recovery": ["state", "file", "sharded", "checkpointer"]},
     "files": {"input": [], "tensors": ["input"], "checkpoints": ["input", "tensors"], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"],
               "stand_ins": ["input", "images", "sets"]},
+    "report": {"records": [], "terminal": [], "system": ["records"], "events": ["records"], "plots": ["terminal"],
+               "progress": ["records", "terminal"], "config": ["records"]},
     "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "files"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "files", "report"]
 # Programs, and the layers that they use.
 TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files"],
          "tools/cohort-ckpt": ["base", "files"]}

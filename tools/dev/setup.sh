@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 torch_version=2.13.0
 torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
 torch_cpu_index=https://download.pytorch.org/whl/cpu
-python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expecttest" "pillow>=10")  # expecttest: for PyTorch's own tests
+python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expecttest" "pillow>=10" "tensorboard>=2.16")  # expecttest: for PyTorch's own tests
 # Their transforms and models, which are Python alone, are what ours are compared with. torchvision's library is for another build of
 # PyTorch, and timm wants more packages than its models need, so they stay where no other package finds them:
 # tests/e2e/data/torchvision_transforms.py and tests/e2e/models/model_libraries.py do.
@@ -94,7 +94,7 @@ python_packages_are_there() {
 import sys
 from importlib.metadata import version
 sys.exit(0 if version("torch").split("+")[0] == sys.argv[1] and version("numpy") and version("pytest")
-         and version("pytest-xdist") and version("safetensors") and version("expecttest") and version("pillow") else 1)
+         and version("pytest-xdist") and version("safetensors") and version("expecttest") and version("pillow") and version("tensorboard") else 1)
 PY
 }
 

@@ -337,7 +337,7 @@ def test_simulation_trains_alike_in_every_way():
 
 
 @pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints", "data_parallel", "optimizers", "device_mesh", "memory",
-                                  "mixed_precision", "models", "schedules_and_metrics"])
+                                  "logging", "mixed_precision", "models", "schedules_and_metrics"])
 def test_pieces_of_the_guide_run(page):
     code, out, err = launch("guide_pieces", page)
     assert code == 0, err

@@ -1,0 +1,33 @@
+/// TOML (version 1.0), as far as options need it: tables, dotted and quoted keys, texts of all four kinds, numbers, true and
+/// false, lists of these. Dates, inline tables, lists of tables and lists in lists are errors that say so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "cohort/base/result.h"
+
+namespace cohort::report {
+
+using TomlScalar = std::variant<bool, int64_t, double, std::string>;
+using TomlList = std::vector<TomlScalar>;
+using TomlValue = std::variant<TomlScalar, TomlList>;
+
+struct TomlEntry {
+  /// "optimizer.lr" for lr in [optimizer].
+  std::string name;
+  TomlValue value;
+  int64_t line = 0;  ///< from 1
+};
+
+/// In the order of the text. Fails for a key that comes twice, and for texts above 1 MiB. `name`: of the file, for errors such as
+/// `"run.toml", line 3: expected "=" after a key`.
+base::Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::string_view text);
+
+/// As a file holds it: `"a\n"`, `0.1`, `5.0`, `true`, `[1, 2]`.
+std::string toml_text(const TomlValue& value);
+
+}  // namespace cohort::report

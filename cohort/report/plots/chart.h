@@ -1,0 +1,40 @@
+/// Chart: curves to be drawn, and what is drawn of them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/base/result.h"
+
+namespace cohort::report {
+
+struct PlotCurve {
+  std::string name;
+  /// x and y. A point that is not finite leaves a gap.
+  std::vector<std::pair<double, double>> points;
+};
+
+struct PlotChart {
+  std::string title;
+  std::string x_label = {};
+  std::string y_label = {};
+  std::vector<PlotCurve> curves = {};
+  /// Powers of ten; points that are not positive leave a gap.
+  bool log_y = false;
+};
+
+struct PlotSize {
+  int width = 800;
+  int height = 400;
+};
+
+/// Charts below each other, as the bytes of a file. Fail for sizes outside of 200 to 4000, and for more than 40000 rows.
+base::Result<std::string> plot_svg(const std::vector<PlotChart>& charts, PlotSize size = {});
+base::Result<std::string> plot_png(const std::vector<PlotChart>& charts, PlotSize size = {});
+
+/// A chart for each last part of the names ("loss" of "train/loss"), in the order they come; the curves are called by what comes
+/// before it.
+std::vector<PlotChart> charts_by_name(const std::vector<PlotCurve>& curves, const std::string& x_label);
+
+}  // namespace cohort::report

@@ -1,0 +1,24 @@
+/// What the line of a run that counts in steps says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cohort/report/records/run_record.h"
+#include "cohort/report/terminal/line_parts.h"
+
+namespace cohort::report {
+
+struct StepFigures {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  int64_t first_step = 0;
+  double seconds = 0.0;  ///< since first_step
+  int64_t done = 0;      ///< units since first_step
+  std::string unit = "samples";
+  NamedNumbers metrics = {};
+};
+std::vector<LinePart> step_parts(const StepFigures& figures);
+
+}  // namespace cohort::report

@@ -1,0 +1,39 @@
+/// What a run logs, and the words that both kinds of files share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cohort/base/result.h"
+
+namespace cohort::report {
+
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+
+using HyperparameterValue = std::variant<bool, int64_t, double, std::string>;
+using HyperparameterList = std::vector<std::pair<std::string, HyperparameterValue>>;
+
+struct RunRecord {
+  int64_t step = 0;
+  double time = 0.0;  ///< seconds since 1970
+  NamedNumbers values;
+};
+
+struct RunLogOptions {
+  /// Records of this step and later ones are taken out of what is there.
+  std::optional<int64_t> purge_step = {};
+  /// What is there is forgotten.
+  bool overwrite = false;
+};
+
+/// Digits enough to read the same number back: "0.1", "1e-300", "nan", "inf".
+std::string number_text(double value);
+
+/// Fails for a negative step and for names that are empty, come twice, are "step" or "time", or hold control characters.
+base::Result<void> check_record(const RunRecord& record);
+
+}  // namespace cohort::report

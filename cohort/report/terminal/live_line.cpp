@@ -1,0 +1,117 @@
+#include "cohort/report/terminal/live_line.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "cohort/base/env.h"
+#include "cohort/base/file.h"
+#include "cohort/base/log_writer.h"
+
+namespace cohort::report {
+namespace {
+
+constexpr const char* kEraseLine = "\r\x1b[2K";
+
+// Leaked: a message may come from a destructor at exit.
+struct OpenLines {
+  std::mutex mutex;  // guards every LiveLine, too
+  std::vector<LiveLine*> lines;
+};
+OpenLines& open_lines() {
+  static OpenLines& lines = *new OpenLines;
+  return lines;
+}
+
+bool has_clever_terminal() { return base::get_env("TERM").value_or("dumb") != "dumb"; }
+
+// Progress is a courtesy: a closed terminal must not end the training.
+void write_if_possible(int fd, const std::string& text) { static_cast<void>(base::write_all(fd, text).ok()); }
+
+}  // namespace
+
+size_t terminal_columns(int fd) {
+  struct winsize size {};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+// Called by base::log, with no lock of its own held.
+void write_above_open_lines(std::string_view message) {
+  OpenLines& open = open_lines();
+  const std::lock_guard lock(open.mutex);
+  const auto shares = [](const LiveLine* line) { return line->shares_standard_error(); };
+  const auto found = std::find_if(open.lines.begin(), open.lines.end(), shares);
+  if (found == open.lines.end()) return write_if_possible(STDERR_FILENO, std::string(message));
+  const LiveLine& line = **found;
+  write_if_possible(line.fd_, line.eraser() + std::string(message) + line.line_);
+}
+
+LiveLine::LiveLine(int fd, LineKind kind) : fd_(fd) {
+  is_terminal_ = kind == LineKind::kAuto ? ::isatty(fd) == 1 && has_clever_terminal() : kind == LineKind::kTerminal;
+  has_colour_ = is_terminal_ && base::get_env("NO_COLOR").value_or("").empty() && has_clever_terminal();
+}
+
+LiveLine::~LiveLine() { end(); }
+
+void LiveLine::show(const std::vector<LinePart>& parts) {
+  const std::lock_guard lock(open_lines().mutex);
+  if (!is_terminal_) return write_if_possible(fd_, fitted_line(parts, 0, false) + "\n");
+  const std::string erase = eraser();
+  open(parts);
+  write_if_possible(fd_, erase + line_);
+}
+
+void LiveLine::print(std::string_view text) {
+  const std::lock_guard lock(open_lines().mutex);
+  write_if_possible(fd_, (is_open_ ? eraser() : "") + std::string(text) + "\n" + (is_open_ ? line_ : ""));
+}
+
+void LiveLine::end() {
+  const std::lock_guard lock(open_lines().mutex);
+  if (is_open_) write_if_possible(fd_, "\n");
+  close();
+}
+
+void LiveLine::erase() {
+  const std::lock_guard lock(open_lines().mutex);
+  if (is_open_) write_if_possible(fd_, eraser());
+  close();
+}
+
+// A terminal that has become narrower shows the line in several rows.
+std::string LiveLine::eraser() const {
+  const size_t columns = terminal_columns(fd_);
+  const size_t rows_above = is_open_ && columns > 0 && drawn_columns_ > 0 ? (drawn_columns_ - 1) / columns : 0;
+  return rows_above == 0 ? kEraseLine : fmt::format("\r\x1b[{}A\x1b[J", rows_above);
+}
+
+// The last column stays free: terminals differ in what they do after a letter there.
+void LiveLine::open(const std::vector<LinePart>& parts) {
+  const size_t columns = terminal_columns(fd_);
+  const size_t width = columns > 1 ? columns - 1 : 0;
+  line_ = fitted_line(parts, width, has_colour_);
+  drawn_columns_ = num_columns(fitted_line(parts, width, false));
+  if (is_open_) return;
+  is_open_ = true;
+  open_lines().lines.push_back(this);
+  base::set_log_writer(&write_above_open_lines);
+}
+
+void LiveLine::close() {
+  if (!is_open_) return;
+  is_open_ = false;
+  std::erase(open_lines().lines, this);
+}
+
+bool LiveLine::shares_standard_error() const {
+  struct stat own {
+  }, other{};
+  return ::fstat(fd_, &own) == 0 && ::fstat(STDERR_FILENO, &other) == 0 && ::isatty(STDERR_FILENO) == 1 &&
+         own.st_rdev == other.st_rdev && own.st_ino == other.st_ino;
+}
+
+}  // namespace cohort::report

@@ -1,0 +1,103 @@
+#include "cohort/train/config/run_config.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "cohort/base/atomic_file.h"
+#include "cohort/base/file.h"
+#include "cohort/report/config/option_set.h"
+#include "cohort/report/records/append_file.h"
+#include "cohort/train/logging/log_errors.h"
+
+namespace cohort::train {
+namespace {
+
+constexpr const char* kRunConfig = "RunConfig";
+constexpr int kUsageError = 2;
+
+template <typename T>
+report::ProgramOption option_of(const std::string& name, T& value, const std::string& help,
+                                const OptionLimits& limits = {}) {
+  return {.name = name,
+          .target = &value,
+          .help = help,
+          .limits = {limits.min, limits.above, limits.max, limits.below, limits.choices}};
+}
+
+}  // namespace
+
+struct RunConfig::Options {
+  report::OptionSet set;
+  void add(report::ProgramOption option) { detail::or_refuse(kRunConfig, set.add(std::move(option))); }
+};
+
+RunConfig::RunConfig(std::string program, std::string description)
+    : options_(new Options{report::OptionSet(std::move(program), std::move(description))}) {}
+RunConfig::~RunConfig() = default;
+
+void RunConfig::section(const std::string& title) { options_->set.section(title); }
+
+void RunConfig::add(const std::string& name, bool& value, const std::string& help) {
+  options_->add(option_of(name, value, help));
+}
+void RunConfig::add(const std::string& name, int64_t& value, const std::string& help, const OptionLimits& limits) {
+  options_->add(option_of(name, value, help, limits));
+}
+void RunConfig::add(const std::string& name, int& value, const std::string& help, const OptionLimits& limits) {
+  options_->add(option_of(name, value, help, limits));
+}
+void RunConfig::add(const std::string& name, double& value, const std::string& help, const OptionLimits& limits) {
+  options_->add(option_of(name, value, help, limits));
+}
+void RunConfig::add(const std::string& name, std::string& value, const std::string& help, const OptionLimits& limits) {
+  options_->add(option_of(name, value, help, limits));
+}
+void RunConfig::add(const std::string& name, std::vector<int64_t>& value, const std::string& help,
+                    const OptionLimits& limits) {
+  options_->add(option_of(name, value, help, limits));
+}
+void RunConfig::add(const std::string& name, std::vector<double>& value, const std::string& help,
+                    const OptionLimits& limits) {
+  options_->add(option_of(name, value, help, limits));
+}
+void RunConfig::add(const std::string& name, std::vector<std::string>& value, const std::string& help,
+                    const OptionLimits& limits) {
+  options_->add(option_of(name, value, help, limits));
+}
+
+RunConfig::Outcome RunConfig::parse(const std::vector<std::string>& arguments) {
+  const auto parsed = options_->set.parse(arguments);
+  TORCH_CHECK_VALUE(parsed.ok(), parsed.error().describe());
+  return *parsed ? Outcome::kRun : Outcome::kHelp;
+}
+
+void RunConfig::parse_or_exit(int argc, const char* const* argv) {
+  const auto parsed = options_->set.parse({argv + (argc > 0 ? 1 : 0), argv + argc});
+  if (parsed && *parsed) return;
+  const int fd = parsed ? STDOUT_FILENO : STDERR_FILENO;
+  static_cast<void>(base::write_all(fd, parsed ? help() : "error: " + parsed.error().describe() + "\n").ok());
+  std::exit(parsed ? 0 : kUsageError);
+}
+
+std::string RunConfig::help() const { return options_->set.help(); }
+
+bool RunConfig::was_given(const std::string& name) const {
+  const report::ProgramOption* option = options_->set.find(name);
+  TORCH_CHECK_VALUE(option, "[cohort] RunConfig: there is no option \"", name, "\"");
+  return option->is_given;
+}
+
+std::string RunConfig::to_toml() const { return options_->set.to_toml(); }
+
+void RunConfig::save(const std::string& path) const {
+  const size_t slash = path.find_last_of('/');
+  if (slash != std::string::npos) detail::or_fail(kRunConfig, report::make_private_folder(path.substr(0, slash)));
+  detail::or_fail(kRunConfig, base::write_file_atomically(path, to_toml()));
+}
+
+Hyperparameters RunConfig::values() const { return options_->set.values(); }
+
+}  // namespace cohort::train

@@ -1,0 +1,137 @@
+#include "cohort/train/logging/epoch_line.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+#include "cohort/base/env.h"
+#include "cohort/base/file.h"
+#include "cohort/train/logging/run_summary.h"
+
+namespace cohort::train {
+namespace {
+
+using std::chrono::seconds;
+
+class EpochScreen {
+ public:
+  EpochScreen() : pipe_(base::make_pipe().value()) {}
+  EpochLineOptions options(LineStyle style) {
+    return {.num_epochs = 2, .world_size = 2, .style = style, .fd = pipe_.write_end.get(), .now = [this] {
+              return std::chrono::steady_clock::time_point(time_);
+            }};
+  }
+  void pass(seconds time) { time_ += time; }
+  std::string text() {
+    pipe_.write_end.reset();
+    std::string all;
+    char buffer[4096];
+    for (ssize_t count; (count = ::read(pipe_.read_end.get(), buffer, sizeof buffer)) > 0;) all.append(buffer, count);
+    return all;
+  }
+
+ private:
+  base::Pipe pipe_;
+  seconds time_{0};
+};
+
+EpochState state(int64_t step, double loss) {
+  return {.step = step, .num_samples = step * 100, .metrics = {{"loss", loss}}, .memory_bytes = 1 << 20};
+}
+
+TEST(EpochLine, WritesLinesToALog) {
+  EpochScreen screen;
+  {
+    EpochLine line(screen.options(LineStyle::kLog));
+    line.begin(0, 10);
+    screen.pass(seconds(5));
+    line.update(state(5, 0.5));
+    line.update(state(6, 0.4));  // too soon
+    line.print("a note");
+    screen.pass(seconds(5));
+    line.end(state(10, 0.25));
+    line.begin(0, 0, 0, "validation");
+    screen.pass(seconds(1));
+    line.end(state(1, 0.5), false);
+  }
+  EXPECT_EQ(screen.text(),
+            "epoch 1/2  step 5/10  loss 0.5000  100 samples/s  50.0 samples/s per rank  ETA 0:05  1.0 MiB\n"
+            "a note\n"
+            "epoch 1/2  10 steps in 0:10  loss 0.2500  100 samples/s  50.0 samples/s per rank  1.0 MiB\n"
+            "validation 1/2  1 step in 0:01  loss 0.5000  100 samples/s  50.0 samples/s per rank  1.0 MiB\n");
+}
+
+TEST(EpochLine, RewritesOneLineOnATerminal) {
+  base::set_env("NO_COLOR", "1");
+  EpochScreen screen;
+  {
+    EpochLine line(screen.options(LineStyle::kTerminal));
+    line.begin(1, 10, 4);
+    screen.pass(seconds(1));
+    line.update(state(5, 0.5));
+    line.end(state(10, 0.25));
+    line.begin(0, 0, 0, "validation");
+    screen.pass(seconds(1));
+    line.update(state(1, 0.5));
+    line.end(state(1, 0.5), false);
+  }
+  const std::string erase = "\r\x1b[2K";
+  EXPECT_EQ(screen.text(),
+            erase +
+                "epoch 2/2  [=====>      ]  step 5/10  loss 0.5000  500 samples/s  250 samples/s per rank  ETA 0:05  "
+                "1.0 MiB" +
+                erase + "epoch 2/2  6 steps in 0:01  loss 0.2500  1000 samples/s  500 samples/s per rank  1.0 MiB\n" +
+                erase + "validation 1/2  step 1  loss 0.5000  100 samples/s  50.0 samples/s per rank  1.0 MiB" + erase);
+  base::unset_env("NO_COLOR");
+}
+
+TEST(EpochLine, TellsTheMemoryOfThisProcessByItself) {
+  EpochScreen screen;
+  {
+    EpochLine line(screen.options(LineStyle::kLog));
+    line.begin(0, 10);
+    line.update({.step = 1});
+  }
+  const std::string text = screen.text();
+  EXPECT_TRUE(text.ends_with("iB\n")) << text;
+}
+
+TEST(EpochLine, WritesNothingOnOtherRanks) {
+  EpochScreen screen;
+  {
+    EpochLineOptions options = screen.options(LineStyle::kTerminal);
+    options.is_enabled = false;
+    EpochLine line(options);
+    line.begin(0, 10);
+    line.update(state(1, 0.5));
+    line.print("text");
+    line.end(state(10, 0.5));
+  }
+  EXPECT_EQ(screen.text(), "");
+}
+
+TEST(RunSummary, IsATableOfWhatWasAdded) {
+  RunSummary summary({.world_size = 2, .low_data = 0.5});
+  EXPECT_TRUE(summary.empty());
+  EXPECT_EQ(summary.text(), "");
+  summary.add({.epoch = 0,
+               .seconds = 10,
+               .num_samples = 1000,
+               .metrics = {{"loss", 0.5}},
+               .data_wait_share = 0.4,
+               .communication_share = 0.35});
+  EXPECT_EQ(summary.epochs().size(), 1U);
+  EXPECT_EQ(summary.text(),
+            "epoch  time    loss          speed  data  comm  busy\n"
+            "-----  ----  ------  -------------  ----  ----  ----\n"
+            "    1  0:10  0.5000  100 samples/s   40%   35%   25%\n"
+            "total: 0:10 in 1 epoch, 100 samples/s by 2 ranks, 50.0 samples/s each\n"
+            "hint: ranks waited for each other 35% of the time; use larger batches, or accumulate gradients over "
+            "several before a "
+            "step\n");
+}
+
+}  // namespace
+}  // namespace cohort::train
