@@ -1,0 +1,31 @@
+/// LaunchPlace: where this process stands in a job, for what trains under a launcher and without one by the same program.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+#include "cohort/train/trainer/trainer_options.h"
+
+namespace cohort::train::detail {
+
+enum class StrategyKind { kSingle, kDdp, kFsdp, kDataParallel };
+const char* name_of(StrategyKind kind);
+
+struct LaunchPlace {
+  StrategyKind strategy = StrategyKind::kSingle;
+  int rank = 0;
+  int world_size = 1;
+  c10::Device device = c10::kCPU;
+  /// This object made the default group.
+  bool owns_group = false;
+
+  bool has_group() const { return strategy == StrategyKind::kDdp || strategy == StrategyKind::kFsdp; }
+};
+
+/// Chooses the strategy, compares `devices` and `num_nodes` with the job, and joins its default group where there is none. Collective
+/// then. Throws c10::ValueError, which says how to start the program.
+LaunchPlace take_place(const StrategyOptions& options);
+void leave_place(LaunchPlace& place);
+
+}  // namespace cohort::train::detail
