@@ -17,5 +17,6 @@ void run_device_mesh();
 void run_fsdp();
 void run_memory();
 void run_activation_checkpointing();
+void run_trainer();
 
 }  // namespace guide

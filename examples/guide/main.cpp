@@ -21,13 +21,14 @@ int main(int argc, char** argv) {
                                                    {"device_mesh", guide::run_device_mesh},
                                                    {"fsdp", guide::run_fsdp},
                                                    {"memory", guide::run_memory},
-                                                   {"activation_checkpointing", guide::run_activation_checkpointing}};
+                                                   {"activation_checkpointing", guide::run_activation_checkpointing},
+                                                   {"trainer", guide::run_trainer}};
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory or activation_checkpointing\n");
+        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, activation_checkpointing or trainer\n");
     return 2;
   }
   page->second();

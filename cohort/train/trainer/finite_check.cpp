@@ -42,7 +42,8 @@ void check_loss(const at::Tensor& loss, const CheckedStep& step, const NamedTens
     first = c10::str("the first tensor that is not finite is ", name, ", which ", bad_elements(tensor));
     break;
   }
-  TORCH_CHECK(false, "[cohort] Trainer: the loss is ", value, " in ", place_of(step), "\n  ", first,
+  TORCH_CHECK(false, "[cohort] Trainer: the loss is ",
+              std::isnan(value) ? "nan" : value > 0.0 ? "inf" : "-inf", " in ", place_of(step), "\n  ", first,
               "\n  hint: a lower learning rate, gradient_clip_norm, or another look at the data; finite_check = "
               "FiniteCheck::kNone trains on");
 }

@@ -167,10 +167,10 @@ bool FitLoop::take_batch() {
   return has_batch;
 }
 
-CheckedStep FitLoop::checked_step() const {
+CheckedStep FitLoop::checked_step(int64_t batch) const {
   return {.step = core_.counters.step,
           .epoch = core_.counters.epoch,
-          .batch = core_.counters.batch,
+          .batch = batch,
           .rank = core_.place.rank};
 }
 
@@ -188,7 +188,7 @@ void FitLoop::check_finite(const StepOutput& output) {
   for (const auto& entry : core_.strategy->net().named_buffers())
     tensors.emplace_back(fmt::format("buffer \"{}\"", entry.key()), entry.value());
   tensors.emplace_back("the model's output", output.output);
-  check_loss(output.loss, checked_step(), tensors);
+  check_loss(output.loss, checked_step(core_.counters.batch), tensors);
 }
 
 void FitLoop::train_batch() {
@@ -236,7 +236,7 @@ void FitLoop::step_optimizer() {
                      (options_.finite_check == FiniteCheck::kGradients && !core_.precision.scales());
   if (looks) core_.precision.unscale(optimizer);
   if (options_.finite_check == FiniteCheck::kGradients && !core_.precision.scales()) {
-    check_gradients(core_.strategy->named_parameters(), checked_step());
+    check_gradients(core_.strategy->named_parameters(), checked_step(core_.counters.batch - 1));
   }
   if (options_.gradient_clip_norm) {
     cohort::nn::utils::clip_grad_norm_(core_.strategy->parameters(), *options_.gradient_clip_norm);

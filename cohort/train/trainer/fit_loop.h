@@ -43,7 +43,7 @@ class FitLoop {
   void save_if_due();
   void save(bool is_end_of_run);
   checkpoint::SaveInfo save_info();
-  CheckedStep checked_step() const;
+  CheckedStep checked_step(int64_t batch) const;
   FitResult result() const;
 
   TrainerCore& core_;

@@ -18,6 +18,11 @@
 
 namespace cohort::train::test {
 
+inline std::string text_of(const std::exception& error) {
+  const auto* const known = dynamic_cast<const c10::Error*>(&error);
+  return known ? known->what_without_backtrace() : error.what();
+}
+
 struct NetImpl : torch::nn::Cloneable<NetImpl> {
   explicit NetImpl(double drop = 0.2) : drop_(drop) { reset(); }
   void reset() override {

@@ -1,12 +1,12 @@
 // The Trainer on one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim/schedulers/step_lr.h>
 
 #include <cmath>
 #include <limits>
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
-#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/train/trainer/seed_everything.h"
 #include "tests/checkpoint/temporary_folder.h"
@@ -33,7 +33,7 @@ std::string error_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
-    return comm::text_of(error);
+    return test::text_of(error);
   }
   return "no error";
 }
@@ -385,7 +385,7 @@ TEST(Trainer, LogsOnceInSoManySteps) {
 TEST(Trainer, TellsCallbacksOfAnException) {
   struct Note : Callback {
     void on_train_batch_end(Trainer&, const StepReport&) override { TORCH_CHECK(false, "enough"); }
-    void on_exception(Trainer&, const std::exception& error) override { text = comm::text_of(error); }
+    void on_exception(Trainer&, const std::exception& error) override { text = test::text_of(error); }
     std::string text;
   };
   auto note = std::make_shared<Note>();
