@@ -3,6 +3,8 @@
 Arguments: the number of ranks, the rank, the pipe that commands come from, an init method. Commands as those of
 checkpoint_rank.cpp.
 """
+import ctypes
+import mmap
 import os
 import pathlib
 import shutil
@@ -20,11 +22,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from training_rank import answer_commands, leave  # noqa: E402
 
 ROWS, COLUMNS = 1024, 1024
+M_MMAP_THRESHOLD, LEAST_MAPPED = -3, 128 << 10
 
 
 class Case:
     def __init__(self, kind, mebibytes, folder, rank, num_ranks):
-        self.kind, self.rank = kind, rank
+        self.kind, self.rank, self.mebibytes = kind, rank, int(mebibytes)
         self.path = pathlib.Path(folder) / kind
         self.sync = kind.endswith("-fsync")
         tensors = {f"layer.{i}.weight": torch.full((ROWS, COLUMNS), float(i)) for i in range(int(mebibytes) // 4)}
@@ -43,6 +46,14 @@ class Case:
         if self.sync:
             with open(self.path, "rb") as file:
                 os.fsync(file.fileno())
+
+    def prepare(self):
+        """As checkpoint_rank.cpp says."""
+        if self.kind == "load":
+            ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LEAST_MAPPED)
+        mmap.mmap(-1, self.mebibytes << 21, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+        if dist.is_initialized():
+            dist.barrier()
 
     def step(self):
         """Seconds of what is timed."""
@@ -80,6 +91,7 @@ class Case:
     def run_steps(self, num_warm, num_steps):
         seconds = 0.0
         for step in range(num_warm + num_steps):
+            self.prepare()
             taken = self.step()
             seconds += taken if step >= num_warm else 0.0
             self.clean()

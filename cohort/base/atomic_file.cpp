@@ -38,10 +38,20 @@ std::string name_file(int fd, const std::string& path) {
   return "";
 }
 
+// Much for a disk, little beside the memory that waits to be written.
+constexpr uint64_t kWriteBackBytes = uint64_t{16} << 20;
+
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
+void start_write_back(int fd, uint64_t offset, uint64_t size) {
+  if (offset / kWriteBackBytes == (offset + size) / kWriteBackBytes) return;
+  // The whole file: other threads may have written parts that were left out before. Not every file system can; the sync can.
+  (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path, Sync sync) {
   AtomicFile file;
+  file.sync_ = sync;
   std::error_code error;
   const std::filesystem::path target = std::filesystem::canonical(path, error);
   file.path_ = error ? path : target.string();
@@ -79,7 +89,14 @@ Result<void> AtomicFile::truncate(uint64_t size) {
   return {};
 }
 
+Result<void> AtomicFile::write(std::string_view data) {
+  Result<void> done = write_at(end_, data);
+  end_ += data.size();
+  return done;
+}
+
 Result<void> AtomicFile::write_at(uint64_t offset, std::string_view data) {
+  const uint64_t begin = offset;
   while (!data.empty()) {
     const ssize_t count = pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
@@ -87,17 +104,18 @@ Result<void> AtomicFile::write_at(uint64_t offset, std::string_view data) {
     data.remove_prefix(static_cast<size_t>(count));
     offset += static_cast<uint64_t>(count);
   }
+  if (sync_ == Sync::kYes) start_write_back(fd_.get(), begin, offset - begin);
   return {};
 }
 
-Result<void> AtomicFile::commit(Sync sync) {
+Result<void> AtomicFile::commit() {
   if (fchmod(fd_.get(), 0600) != 0) return os_error("set the permissions of", path_);
-  if (sync == Sync::kYes && fsync(fd_.get()) != 0) return os_error("sync", path_);
+  if (sync_ == Sync::kYes && fsync(fd_.get()) != 0) return os_error("sync", path_);
   if (temporary_path_.empty()) temporary_path_ = name_file(fd_.get(), path_);
   if (temporary_path_.empty()) return os_error("name a file beside", path_);
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) return os_error("rename a file to", path_);
   fd_.reset();
-  if (sync == Sync::kNo) return {};
+  if (sync_ == Sync::kNo) return {};
   const Fd folder(open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder && fsync(folder.get()) != 0 && errno != EINVAL) return os_error("sync the folder of", path_);
   return {};

@@ -17,15 +17,16 @@ enum class Sync : uint8_t { kYes, kNo };
 /// is left of it when the process is killed. The destructor removes it unless commit() succeeded.
 class AtomicFile {
  public:
-  /// A link is followed. Fails when something other than a plain file is at `path`.
-  static Result<AtomicFile> create(const std::string& path);
+  /// A link is followed. Fails when something other than a plain file is at `path`. `sync`: what commit() does.
+  static Result<AtomicFile> create(const std::string& path, Sync sync = Sync::kYes);
   AtomicFile(AtomicFile&& other) noexcept = default;
   ~AtomicFile();
 
-  Result<void> write(std::string_view data) { return write_all(fd_.get(), data, path_); }
+  /// Behind what write() wrote before.
+  Result<void> write(std::string_view data);
   /// Syncs the file to disk, renames it to the path and syncs the folder. Only its owner may read it, whatever the file that it
   /// replaces allowed.
-  Result<void> commit(Sync sync = Sync::kYes);
+  Result<void> commit();
 
   /// Takes room for `size` bytes, where the file system can; the file is that long then. A full disk is found out here.
   Result<void> reserve(uint64_t size);
@@ -40,7 +41,14 @@ class AtomicFile {
   /// Empty while the file has no name.
   std::string temporary_path_;
   Fd fd_;
+  Sync sync_ = Sync::kYes;
+  /// Where write() goes on.
+  uint64_t end_ = 0;
 };
+
+/// For a file that is synced in the end: after a write of `size` bytes at `offset`. From time to time asks the kernel to begin
+/// writing to the disk, which then works while more is written, and the sync finds little left.
+void start_write_back(int fd, uint64_t offset, uint64_t size);
 
 /// Replaces `path` by a file with `data` that only its owner may read. After a crash the path holds either the old or the new
 /// content.

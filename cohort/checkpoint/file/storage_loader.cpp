@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
+#include "cohort/checkpoint/file/fresh_storages.h"
 #include "cohort/checkpoint/file/mapped_tensors.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/files/input/private_mapping.h"
@@ -26,7 +26,6 @@ using files::PtStorage;
 using files::RandomAccessFile;
 
 constexpr int kMaxThreads = 4;
-constexpr uintptr_t kHugePage = 2 << 20;
 
 // What a loader's errors name.
 struct LoadedFile {
@@ -86,19 +85,6 @@ void warn_of_one_device(const LoadedFile& file, const std::vector<c10::Device>& 
              " ranks of this host loads it there\n  hint: give map_location, such as c10::Device(type, local_rank)");
 }
 
-// Fewer page faults while the bytes come in.
-void ask_for_huge_pages(void* begin, size_t size) {
-  const auto from = (reinterpret_cast<uintptr_t>(begin) + kHugePage - 1) / kHugePage * kHugePage;
-  const auto to = (reinterpret_cast<uintptr_t>(begin) + size) / kHugePage * kHugePage;
-  if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
-}
-
-c10::Storage new_storage(uint64_t num_bytes) {
-  c10::Storage storage = at::empty({static_cast<int64_t>(num_bytes)}, at::TensorOptions().dtype(at::kByte)).storage();
-  if (num_bytes > 0) ask_for_huge_pages(storage.mutable_data(), num_bytes);
-  return storage;
-}
-
 // A page may be written where the file holds bools that are neither 0 nor 1; other bytes stay untouched until they are used.
 bool may_be_mapped(const PtFile& description, const PtStorage& storage) {
   const auto alignment = static_cast<uint64_t>(files::info_of(storage.element_dtype).size);
@@ -128,18 +114,21 @@ std::vector<c10::Storage> load_storages(const char* function, const RandomAccess
     if (!mapped) throw_load_error(loaded, mapped.error());
     mapping = *mapped;
   }
-  std::vector<c10::Storage> storages;
+  std::vector<uint64_t> sizes;
+  for (const PtStorage& storage : description.storages) {
+    sizes.push_back(mapping && may_be_mapped(description, storage) ? 0 : storage.num_bytes);
+  }
+  std::vector<c10::Storage> storages = fresh_storages(sizes);
   std::vector<files::PtDestination> to_read;
   for (size_t i = 0; i < devices.size(); ++i) {
     const PtStorage& storage = description.storages[i];
-    if (mapping && may_be_mapped(description, storage)) {
-      const std::vector<int64_t> sizes{static_cast<int64_t>(storage.num_bytes)};
-      storages.push_back(mapped_tensor(mapping, storage.offset, sizes, at::kByte).storage());
-      files::finish_pt_bytes(description, storage, mapping->bytes().subspan(storage.offset, storage.num_bytes));
+    if (sizes[i] == storage.num_bytes) {
+      to_read.push_back({&storage, {static_cast<char*>(storages[i].mutable_data()), storage.num_bytes}});
       continue;
     }
-    storages.push_back(new_storage(storage.num_bytes));
-    to_read.push_back({&storage, {static_cast<char*>(storages.back().mutable_data()), storage.num_bytes}});
+    storages[i] =
+        mapped_tensor(mapping, storage.offset, {static_cast<int64_t>(storage.num_bytes)}, at::kByte).storage();
+    files::finish_pt_bytes(description, storage, mapping->bytes().subspan(storage.offset, storage.num_bytes));
   }
   const auto done =
       files::read_pt_storages(file, description, to_read,

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cohort/base/stream_copy.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/vault/generation_file.h"
-#include "cohort/vault/stream_copy.h"
 
 namespace cohort::checkpoint::detail {
 namespace {
@@ -151,7 +151,7 @@ void copy_snapshot(const SnapshotLayout& layout, const SnapshotRoom& room, Snaps
   const auto copy = [&jobs](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const CopyJob& job = jobs[static_cast<size_t>(i)];
-      vault::stream_copy(job.to, job.from, job.num_bytes);
+      base::stream_copy(job.to, job.from, job.num_bytes);
     }
   };
   const auto count = static_cast<int64_t>(jobs.size());

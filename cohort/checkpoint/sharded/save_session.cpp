@@ -52,12 +52,12 @@ StepResult SaveSession::write(const std::function<const char*(size_t)>& data_of)
   return attempt([&] {
     std::vector<std::string> names;
     for (const files::PlannedFile& file : own_plan_.files) names.push_back(file.name);
-    files::PieceWriter writer(folder_, std::move(names));
+    files::PieceWriter writer(folder_, std::move(names), options_.sync_files);
     std::vector<uint32_t> checksums;
     for (size_t i = 0; i < writes().size(); ++i) {
       checksums.push_back(value_or_throw(writer.write(writes()[i], item_of(writes()[i]), data_of(i))));
     }
-    if (options_.sync_files) throw_if_failed(writer.sync());
+    throw_if_failed(writer.finish());
     return nlohmann::json(checksums).dump();
   });
 }

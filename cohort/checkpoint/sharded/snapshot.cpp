@@ -7,9 +7,9 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "cohort/base/stream_copy.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/sharded/local_part.h"
 
@@ -29,10 +29,10 @@ void copy_elements(const at::Tensor& from, const at::Tensor& to) {
     to.copy_(from);
     return;
   }
-  const auto* source = static_cast<const char*>(from.const_data_ptr());
-  auto* target = static_cast<char*>(to.mutable_data_ptr());
+  const auto* source = static_cast<const std::byte*>(from.const_data_ptr());
+  auto* target = static_cast<std::byte*>(to.mutable_data_ptr());
   at::parallel_for(0, static_cast<int64_t>(from.nbytes()), kBytesPerThread, [&](int64_t begin, int64_t end) {
-    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+    base::stream_copy(target + begin, source + begin, static_cast<size_t>(end - begin));
   });
 }
 

@@ -18,8 +18,8 @@ namespace {
 using base::Error;
 using base::Result;
 
-// A multiple of every element's size.
-constexpr uint64_t kReadBytes = 1 << 20;
+// A multiple of every element's size, and a huge page: two threads never wait for the same one.
+constexpr uint64_t kReadBytes = 2 << 20;
 
 struct ReadPart {
   size_t destination;

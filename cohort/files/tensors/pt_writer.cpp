@@ -202,10 +202,10 @@ Result<void> write_pt_file(const std::string& path, const PickleValue& root, con
   };
   auto pickle = base::write_pickle(root, 2);
   if (!pickle) return fail(pickle.error());
-  auto file = base::AtomicFile::create(path);
+  auto file = base::AtomicFile::create(path, options.sync);
   if (!file) return fail(file.error());
   auto done = PtWriter(&*file, storages).write(path, *pickle, options.num_threads);
-  if (done) done = file->commit(options.sync);
+  if (done) done = file->commit();
   return done ? done : fail(done.error());
 }
 

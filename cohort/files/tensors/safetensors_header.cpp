@@ -13,6 +13,10 @@ using base::Error;
 using base::Result;
 
 constexpr const char* kMetadataKey = "__metadata__";
+/// Of the header's length, before its text.
+constexpr size_t kLengthBytes = 8;
+/// Data begin with a line of the cache, as tensors in memory do; the format itself asks for 8.
+constexpr size_t kLineBytes = 64;
 
 Error tensor_error(const std::string& name, const std::string& reason) {
   return Error(std::string("tensor ") + quoted_name(name) + ": " + reason);
@@ -121,8 +125,13 @@ std::optional<uint64_t> tensor_bytes(Dtype dtype, const std::vector<int64_t>& sh
 std::vector<size_t> place_entries(std::vector<SafetensorsEntry>& entries) {
   std::vector<size_t> order(entries.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return info_of(entries[a].dtype).size > info_of(entries[b].dtype).size; });
+  // Nothing may lie between tensors, so those of whole lines come first: what begins in a line's middle is copied at half speed.
+  const auto rank = [&](size_t index) {
+    const SafetensorsEntry& entry = entries[index];
+    const bool fills_lines = tensor_bytes(entry.dtype, entry.shape).value() % kLineBytes == 0;
+    return std::pair(!fills_lines, -info_of(entry.dtype).size);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
   uint64_t place = 0;
   for (const size_t index : order) {
     entries[index].begin = place;
@@ -152,7 +161,7 @@ Result<std::string> format_safetensors_header(const SafetensorsHeader& header) {
   }
   text.insert(text.begin(), '{');
   text.push_back('}');
-  text.append((8 - text.size() % 8) % 8, ' ');
+  text.append((kLineBytes - (kLengthBytes + text.size()) % kLineBytes) % kLineBytes, ' ');
   if (text.size() > kMaxSafetensorsHeaderBytes) {
     return Error(std::string("the header has ") + std::to_string(text.size()) + " bytes, the format allows " +
                  std::to_string(kMaxSafetensorsHeaderBytes));

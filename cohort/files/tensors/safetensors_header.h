@@ -31,7 +31,7 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// The JSON text, padded with spaces to a multiple of 8 bytes.
+/// The JSON text, padded with spaces so that the data behind it begin at a multiple of 64 bytes of the file.
 /// Fails for names that are not UTF-8 or are `__metadata__`, for dtypes that the format has no name for, and for headers longer
 /// than kMaxSafetensorsHeaderBytes.
 base::Result<std::string> format_safetensors_header(const SafetensorsHeader& header);
@@ -42,8 +42,8 @@ base::Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, 
 /// Bytes of the elements; nothing where that is more than an int64_t holds.
 std::optional<uint64_t> tensor_bytes(Dtype dtype, const std::vector<int64_t>& shape);
 
-/// Gives the entries their places: one after the other, wide elements first, so that each is aligned for readers that map the
-/// file. Returns: the entries' indices in that order. Requires: sizes that do not overflow.
+/// Gives the entries their places: one after the other, whole lines of the cache first, then wide elements, so that each is
+/// aligned for readers that map the file. Returns: the entries' indices in that order. Requires: sizes that do not overflow.
 std::vector<size_t> place_entries(std::vector<SafetensorsEntry>& entries);
 
 }  // namespace cohort::files

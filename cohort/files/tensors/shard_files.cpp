@@ -81,8 +81,8 @@ std::vector<std::string> indexed_files(const std::string& folder) {
 
 }  // namespace
 
-PieceWriter::PieceWriter(std::string folder, std::vector<std::string> file_names)
-    : folder_(std::move(folder)), names_(std::move(file_names)) {}
+PieceWriter::PieceWriter(std::string folder, std::vector<std::string> file_names, bool sync)
+    : folder_(std::move(folder)), names_(std::move(file_names)), sync_(sync) {}
 
 Result<int> PieceWriter::open(size_t file) {
   if (file >= names_.size())
@@ -111,6 +111,7 @@ Result<uint32_t> PieceWriter::write(const PlannedWrite& place, const SaveItem& i
           const std::string_view block = bytes.substr(0, kBlockBytes);
           crc = crc32(block, crc);
           if (Result<void> written = write_at(*fd, block, offset, names_[place.file]); !written) return written;
+          if (sync_) base::start_write_back(*fd, offset, block.size());
           bytes.remove_prefix(block.size());
           offset += block.size();
         }
@@ -119,7 +120,8 @@ Result<uint32_t> PieceWriter::write(const PlannedWrite& place, const SaveItem& i
   return done ? Result<uint32_t>(crc) : Result<uint32_t>(done.error());
 }
 
-Result<void> PieceWriter::sync() {
+Result<void> PieceWriter::finish() {
+  if (!sync_) return {};
   for (const auto& [file, fd] : open_files_) {
     if (fsync(fd.get()) != 0) return cannot("sync", folder_ + "/" + names_[file] + kUnfinishedSuffix, errno);
   }

@@ -17,20 +17,21 @@ namespace cohort::files {
 
 class PieceWriter {
  public:
-  /// `file_names` without kUnfinishedSuffix.
-  PieceWriter(std::string folder, std::vector<std::string> file_names);
+  /// `file_names` without kUnfinishedSuffix. `sync`: finish() waits for the disk.
+  PieceWriter(std::string folder, std::vector<std::string> file_names, bool sync);
 
   /// Writes what `data` holds, `region` of a tensor row by row, to its place in the tensor of `shape`, whose first element lies
   /// at `offset`. Returns: the checksum of the data.
   base::Result<uint32_t> write(const PlannedWrite& place, const SaveItem& item, const char* data);
-  /// To disk, all files that were written to.
-  base::Result<void> sync();
+  /// After the last write.
+  base::Result<void> finish();
 
  private:
   base::Result<int> open(size_t file);
 
   std::string folder_;
   std::vector<std::string> names_;
+  bool sync_;
   std::map<size_t, base::Fd> open_files_;
 };
 

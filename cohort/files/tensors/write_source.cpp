@@ -70,7 +70,7 @@ base::Result<std::vector<uint32_t>> write_pieces(const TensorSource& source, con
                                                  const std::vector<SaveItem>& items, const SavePlan& plan) {
   std::vector<std::string> names;
   for (const PlannedFile& file : plan.files) names.push_back(file.name);
-  PieceWriter writer(folder, names);
+  PieceWriter writer(folder, names, /*sync=*/true);
   std::vector<uint32_t> checksums;
   std::vector<char> data;
   for (const PlannedWrite& place : plan.writes.front()) {
@@ -80,7 +80,7 @@ base::Result<std::vector<uint32_t>> write_pieces(const TensorSource& source, con
     if (!checksum) return checksum.error();
     checksums.push_back(*checksum);
   }
-  if (auto synced = writer.sync(); !synced) return synced.error();
+  if (auto done = writer.finish(); !done) return done.error();
   return checksums;
 }
 

@@ -17,7 +17,7 @@ SafetensorsHeader two_tensors() {
 TEST(SafetensorsHeader, ParsesWhatItFormats) {
   const auto text = format_safetensors_header(two_tensors());
   ASSERT_TRUE(text.ok());
-  EXPECT_EQ(text->size() % 8, 0u);
+  EXPECT_EQ((8 + text->size()) % 64, 0u) << "the data do not begin with a line of the cache";
   const auto header = parse_safetensors_header(*text, 32);
   ASSERT_TRUE(header.ok()) << header.error().describe();
   ASSERT_EQ(header->entries.size(), 2u);
@@ -25,6 +25,20 @@ TEST(SafetensorsHeader, ParsesWhatItFormats) {
   EXPECT_EQ(header->entries[0].shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(header->entries[1].dtype, Dtype::kInt64);
   EXPECT_EQ(header->metadata.at("key"), "value");
+}
+
+TEST(SafetensorsHeader, WholeLinesComeFirstThenWideElements) {
+  std::vector<SafetensorsEntry> entries{{"bytes", Dtype::kUInt8, {3}},
+                                        {"odd", Dtype::kInt64, {7}},
+                                        {"line", Dtype::kUInt8, {64}},
+                                        {"short", Dtype::kFloat16, {5}},
+                                        {"lines", Dtype::kFloat32, {32}}};
+  EXPECT_EQ(place_entries(entries), (std::vector<size_t>{4, 2, 1, 3, 0}));
+  EXPECT_EQ(entries[4].begin, 0u);
+  EXPECT_EQ(entries[2].begin, 128u);
+  EXPECT_EQ(entries[1].begin, 192u);
+  EXPECT_EQ(entries[3].begin, 248u);
+  EXPECT_EQ(entries[0].begin, 258u);
 }
 
 TEST(SafetensorsHeader, ReservedNameMessage) {

@@ -53,7 +53,7 @@ base::Result<void> save_parts(const std::string& folder, const std::vector<std::
     const auto own = parse_writes(format_writes(*plan, rank));
     std::vector<std::string> names;
     for (const PlannedFile& file : own->files) names.push_back(file.name);
-    PieceWriter writer(folder, names);
+    PieceWriter writer(folder, names, /*sync=*/true);
     for (const PlannedWrite& write : own->writes[0]) {
       const RankPart& part = ranks[rank][write.item];
       const auto data = elements_of(part.shape, part.region, seed);
@@ -61,7 +61,7 @@ base::Result<void> save_parts(const std::string& folder, const std::vector<std::
       if (!checksum) return checksum.error();
       checksums[rank].push_back(*checksum);
     }
-    if (auto done = writer.sync(); !done) return done;
+    if (auto done = writer.finish(); !done) return done;
   }
   if (auto done = add_checksums(items, checksums, *plan); !done) return done;
   return files.commit(*plan);
@@ -198,7 +198,7 @@ TEST(ShardedFiles, AFailedSaveLeavesNothing) {
                   "model.safetensors.index.json nor .metadata, which are written last\n"
                   "  hint: saving it was interrupted; load an older checkpoint, and delete this folder");
     std::filesystem::remove(folder / "model-00001-of-00001.safetensors.unfinished");
-    PieceWriter writer(folder.path(), {plan->files[0].name});
+    PieceWriter writer(folder.path(), {plan->files[0].name}, /*sync=*/true);
     EXPECT_EQ(writer.write({0, 0, 0}, {}, "").error().describe(),
               "cannot open \"" + folder.path() +
                   "/model-00001-of-00001.safetensors.unfinished\": No such file or directory (ENOENT)\n"

@@ -68,13 +68,6 @@ TEST(ZipLayout, LargeRecordsHaveNumbersOf64Bits) {
   std::filesystem::remove(path);
 }
 
-TEST(Crc32, PartsJoin) {
-  const std::string text = "123456789";
-  EXPECT_EQ(crc32(text), 0xCBF43926u);
-  EXPECT_EQ(crc32(text.substr(4), crc32(text.substr(0, 4))), crc32(text));
-  EXPECT_EQ(join_crc32(crc32(text.substr(0, 4)), crc32(text.substr(4)), 5), crc32(text));
-}
-
 // The first record's sizes, in the directory, reach over the second one.
 TEST(ZipDirectory, RecordsDoNotOverlapMessage) {
   ZipLayout layout;

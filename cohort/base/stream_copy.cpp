@@ -1,4 +1,4 @@
-#include "cohort/vault/stream_copy.h"
+#include "cohort/base/stream_copy.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace cohort::vault {
+namespace cohort::base {
 
 #if defined(__SSE2__)
 
@@ -44,4 +44,4 @@ void stream_copy(std::byte* to, const std::byte* from, size_t num_bytes) { std::
 
 #endif
 
-}  // namespace cohort::vault
+}  // namespace cohort::base

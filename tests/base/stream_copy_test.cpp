@@ -1,10 +1,10 @@
-#include "cohort/vault/stream_copy.h"
+#include "cohort/base/stream_copy.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace cohort::vault {
+namespace cohort::base {
 namespace {
 
 TEST(StreamCopy, CopiesWhatMemcpyDoes) {
@@ -26,4 +26,4 @@ TEST(StreamCopy, CopiesWhatMemcpyDoes) {
 }
 
 }  // namespace
-}  // namespace cohort::vault
+}  // namespace cohort::base

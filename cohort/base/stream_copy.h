@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
-namespace cohort::vault {
+namespace cohort::base {
 
 /// As memcpy.
 void stream_copy(std::byte* to, const std::byte* from, size_t num_bytes);
 
-}  // namespace cohort::vault
+}  // namespace cohort::base
