@@ -179,6 +179,7 @@ set(COHORT_NARROW_HEADERS
     cohort/train/trainer/batch_feed.h
     cohort/train/trainer/callback.h
     cohort/train/trainer/precision.h
+    cohort/train/trainer/prepared_loader.h
     cohort/train/trainer/schedule_handle.h
     cohort/train/trainer/seed_everything.h
     cohort/train/trainer/step_clock.h

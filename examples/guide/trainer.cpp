@@ -71,11 +71,12 @@ void schedulers_and_metrics(const DataLoader<TensorDataset<2>>& train_data,
   torch::nn::Sequential net(torch::nn::Linear(8, 3));
   cohort::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   torch::optim::StepLR decay(optimizer, /*step_size=*/10);
-  train::Task task{.model = net,
-                   .loss = [](const at::Tensor& scores, const at::Tensor& labels) { return F::cross_entropy(scores, labels); },
-                   .optimizer = &optimizer,
-                   .schedulers = {train::every_step(decay)},
-                   .metrics = {{"accuracy", Accuracy()}}};
+  train::Task task{
+      .model = net,
+      .loss = [](const at::Tensor& scores, const at::Tensor& labels) { return F::cross_entropy(scores, labels); },
+      .optimizer = &optimizer,
+      .schedulers = {train::every_step(decay)},
+      .metrics = {{"accuracy", Accuracy()}}};
   train::Trainer trainer({.max_epochs = 2, .accumulate_grad_batches = 2, .gradient_clip_norm = 1.0});
   trainer.fit(task, train_data, held_out);
   TORCH_CHECK(trainer.metric("validation/accuracy") > 0.4);
@@ -107,8 +108,8 @@ void checkpoints_and_stopping(const std::string& folder, const DataLoader<Tensor
 
 struct PrintNorm : train::Callback {
   void on_before_optimizer_step(train::Trainer& trainer) override {
-    const at::Tensor norm = cohort::nn::utils::get_total_norm(
-        cohort::nn::utils::gradients_of(trainer.strategy().parameters()));
+    const at::Tensor norm =
+        cohort::nn::utils::get_total_norm(cohort::nn::utils::gradients_of(trainer.strategy().parameters()));
     if (trainer.step() % 100 == 0) trainer.print("norm " + std::to_string(norm.item<double>()));
   }
 };

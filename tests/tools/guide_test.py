@@ -61,7 +61,7 @@ PAGES = {
         "parallel/fsdp/full_tensor.h", "parallel/fsdp/fully_shard.h", "parallel/fsdp/optimizer_state.h", "parallel/fsdp/options.h",
         "parallel/fsdp/sharded_module.h", "parallel/fsdp/sharding.h"]),
     "trainer": ("examples/guide/trainer.cpp", [
-        "train/trainer/accelerator.h", "train/trainer/callback.h", "train/trainer/seed_everything.h",
+        "train/trainer/accelerator.h", "train/trainer/prepared_loader.h", "train/trainer/callback.h", "train/trainer/seed_everything.h",
         "train/trainer/trainer.h", "train/trainer/trainer_options.h", "train/trainer/tuner.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),

@@ -148,7 +148,9 @@ class DataLoader {
   /// What the loader was made with.
   const DataLoaderOptions& options() const { return options_; }
   /// Another loader of the same dataset, at the beginning of an epoch. Throws as the constructor.
-  DataLoader with_options(DataLoaderOptions options) const { return DataLoader(dataset_, std::move(options), collate_); }
+  DataLoader with_options(DataLoaderOptions options) const {
+    return DataLoader(dataset_, std::move(options), collate_);
+  }
 
   /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there.
   /// Take it between two batches.

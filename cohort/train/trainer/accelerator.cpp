@@ -39,12 +39,6 @@ struct Accelerator::State {
       : options(checked(std::move(given))),
         place(detail::take_place(strategy_of(options))),
         precision(options.precision, place.device) {}
-  ~State() {
-    strategy.reset();
-    detail::leave_place(place);
-  }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
 
   AcceleratorOptions options;
   detail::LaunchPlace place;
@@ -58,8 +52,9 @@ Accelerator::Accelerator(AcceleratorOptions options) : state_(std::make_unique<S
 Accelerator::~Accelerator() = default;
 
 void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::Optimizer& optimizer) {
-  TORCH_CHECK_VALUE(!state_->strategy, "[cohort] Accelerator: prepare() was called before\n"
-                                       "  hint: one Accelerator for each model; prepare_loader() for more data");
+  TORCH_CHECK_VALUE(!state_->strategy,
+                    "[cohort] Accelerator: prepare() was called before\n"
+                    "  hint: one Accelerator for each model; prepare_loader() for more data");
   state_->precision.convert(*net);
   state_->strategy = make_strategy(std::move(net), strategy_of(state_->options), state_->place);
   state_->strategy->adopt(optimizer);
@@ -131,8 +126,8 @@ at::Tensor Accelerator::gather(const at::Tensor& tensor) const {
 }
 
 at::Tensor Accelerator::reduce(const at::Tensor& tensor, const std::string& reduction) const {
-  TORCH_CHECK_VALUE(reduction == "mean" || reduction == "sum", "[cohort] Accelerator: there is no reduction \"", reduction,
-                    "\"\n  hint: \"mean\" or \"sum\"");
+  TORCH_CHECK_VALUE(reduction == "mean" || reduction == "sum", "[cohort] Accelerator: there is no reduction \"",
+                    reduction, "\"\n  hint: \"mean\" or \"sum\"");
   const at::Tensor result = tensor.detach().clone();
   if (num_processes() > 1) all_reduce(result);
   return reduction == "mean" ? result / num_processes() : result;

@@ -1,5 +1,5 @@
-/// Accelerator: for loops written by hand: puts strategy, precision and accumulation around a model, its optimizer and its data, as
-/// Hugging Face's Accelerate does.
+/// Accelerator: for loops written by hand: puts strategy, precision and accumulation around a model, its optimizer and its data,
+/// as Hugging Face's Accelerate does.
 ///
 ///     cohort::train::Accelerator accelerator({.precision = "bf16-mixed", .gradient_accumulation_steps = 4});
 ///     auto [model, optimizer, loader] = accelerator.prepare(net, adamw, data_loader);
@@ -19,7 +19,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +31,7 @@
 #include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/train/trainer/batch_feed.h"
 #include "cohort/train/trainer/precision.h"
+#include "cohort/train/trainer/prepared_loader.h"
 #include "cohort/train/trainer/strategy.h"
 #include "cohort/train/trainer/task.h"
 #include "cohort/train/trainer/trainer_options.h"
@@ -62,8 +62,8 @@ class COHORT_API Accelerator {
   Accelerator(const Accelerator&) = delete;
   Accelerator& operator=(const Accelerator&) = delete;
 
-  /// `net`: a holder or a std::shared_ptr; `optimizer`: of its parameters, still without a step; `loader`: a data::DataLoader. The
-  /// Accelerator and `optimizer` must outlive what is returned: a Model, an Optimizer, a PreparedLoader. One model and one
+  /// `net`: a holder or a std::shared_ptr; `optimizer`: of its parameters, still without a step; `loader`: a data::DataLoader.
+  /// The Accelerator and `optimizer` must outlive what is returned: a Model, an Optimizer, a PreparedLoader. One model and one
   /// optimizer for each Accelerator; loaders as many as you like, by prepare_loader.
   template <class Net, class Loader>
   auto prepare(const Net& net, torch::optim::Optimizer& optimizer, const Loader& loader);
@@ -134,81 +134,14 @@ class COHORT_API Accelerator {
   };
 
  private:
-  template <class Loader>
-  friend class PreparedLoader;
   void attach(std::shared_ptr<torch::nn::Module> net, torch::optim::Optimizer& optimizer);
   void share(BatchFeed& feed, bool is_training) const;
-  /// The loader tells where its epoch is.
-  void note_batch(bool is_last) { is_last_batch_ = is_last; }
 
   struct State;
   std::unique_ptr<State> state_;
   int64_t num_accumulated_ = 0;
   bool is_last_batch_ = false;
   bool sync_gradients_ = true;
-};
-
-/// A loader that shares its data out, moves batches to the device, and tells the Accelerator of an epoch's end.
-template <class Loader>
-class PreparedLoader {
- public:
-  PreparedLoader(Accelerator& accelerator, const Loader& loader, bool is_training)
-      : accelerator_(&accelerator), feed_(std::make_shared<LoaderFeed<Loader>>(loader)), is_training_(is_training) {
-    accelerator.share(*feed_, is_training);
-  }
-
-  class Iterator {
-   public:
-    using iterator_category = std::input_iterator_tag;
-    using value_type = typename Loader::Batch;
-    using difference_type = std::ptrdiff_t;
-    explicit Iterator(PreparedLoader* loader) : loader_(loader) { ++*this; }
-    value_type& operator*() const { return *static_cast<value_type*>(loader_->feed_->batch()); }
-    value_type* operator->() const { return &**this; }
-    Iterator& operator++() {
-      if (!loader_->next()) loader_ = nullptr;
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& iterator, std::default_sentinel_t) { return !iterator.loader_; }
-
-   private:
-    PreparedLoader* loader_;
-  };
-
-  /// Begins an epoch.
-  Iterator begin() {
-    set_epoch(*feed_, epoch_++);
-    size_ = feed_->num_batches();
-    num_taken_ = 0;
-    feed_->start();
-    return Iterator(this);
-  }
-  std::default_sentinel_t end() const { return {}; }
-  /// Batches of an epoch on this rank. Throws c10::TypeError for an iterable dataset.
-  int64_t size() const {
-    TORCH_CHECK_TYPE(feed_->num_batches(), "a DataLoader of an iterable dataset has no size: nobody knows how many "
-                                           "samples come");
-    return *feed_->num_batches();
-  }
-  /// The epoch that comes next, from 0.
-  void set_next_epoch(int64_t epoch) { epoch_ = epoch; }
-  BatchFeed& feed() const { return *feed_; }
-
- private:
-  bool next() {
-    if (!feed_->next()) return false;
-    ++num_taken_;
-    if (is_training_) accelerator_->note_batch(size_ && num_taken_ == *size_);
-    return true;
-  }
-
-  Accelerator* accelerator_;
-  std::shared_ptr<LoaderFeed<Loader>> feed_;
-  bool is_training_;
-  int64_t epoch_ = 0;
-  int64_t num_taken_ = 0;
-  std::optional<int64_t> size_;
 };
 
 template <class Net, class Loader>
@@ -221,7 +154,11 @@ auto Accelerator::prepare(const Net& net, torch::optim::Optimizer& optimizer, co
 
 template <class Loader>
 auto Accelerator::prepare_loader(const Loader& loader, bool is_training) {
-  return PreparedLoader<Loader>(*this, loader, is_training);
+  PreparedLoader<Loader> prepared(loader, [this, is_training](bool is_last) {
+    if (is_training) is_last_batch_ = is_last;
+  });
+  share(prepared.feed(), is_training);
+  return prepared;
 }
 
 template <class Net>
@@ -237,9 +174,7 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
     };
     std::apply([&](auto&... each) { (visit(each), ...); }, held);
   };
-  const auto forward = [&](Net& net) {
-    return std::apply([&](auto&... each) { return net.forward(each...); }, held);
-  };
+  const auto forward = [&](Net& net) { return std::apply([&](auto&... each) { return net.forward(each...); }, held); };
   each_tensor([&](const at::Tensor& tensor) { inputs.push_back(accelerator_->precision().input(tensor)); });
   using Result = decltype(forward(*net_));
   if constexpr (std::is_same_v<std::tuple<std::decay_t<Arguments>...>, std::tuple<at::Tensor>> &&

@@ -22,8 +22,8 @@ void share_out(BatchFeed& feed, const FeedSettings& settings, Share share) {
   auto options = feed.options();
   const auto num_samples = feed.num_samples();
   const bool has_own_order = options.sampler || options.batch_sampler || options.generator.has_value();
-  if (settings.shares && num_samples && (!has_own_order || (settings.world_size > 1 && !options.sampler &&
-                                                             !options.batch_sampler))) {
+  if (settings.shares && num_samples &&
+      (!has_own_order || (settings.world_size > 1 && !options.sampler && !options.batch_sampler))) {
     data::ElasticDistributedSamplerOptions sampler{.num_replicas = settings.world_size,
                                                    .rank = settings.rank,
                                                    .shuffle = options.shuffle,

@@ -18,9 +18,7 @@ EarlyStopping::EarlyStopping(EarlyStoppingOptions options) : options_(std::move(
 }
 
 CallbackState EarlyStopping::state() const {
-  return {{"has_best", best_ ? 1.0 : 0.0},
-          {"best", best_.value_or(0.0)},
-          {"num_bad", static_cast<double>(num_bad_)}};
+  return {{"has_best", best_ ? 1.0 : 0.0}, {"best", best_.value_or(0.0)}, {"num_bad", static_cast<double>(num_bad_)}};
 }
 
 void EarlyStopping::load_state(const CallbackState& state) {

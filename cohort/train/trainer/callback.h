@@ -1,5 +1,5 @@
-/// Callback: what happens beside training. Derive from it and give it to TrainerOptions::callbacks; all ranks call it, in the order
-/// of the list.
+/// Callback: what happens beside training. Derive from it and give it to TrainerOptions::callbacks; all ranks call it, in the
+/// order of the list.
 ///
 ///     struct Histogram : cohort::train::Callback {
 ///       void on_train_batch_end(cohort::train::Trainer& trainer, const cohort::train::StepReport& report) override { ... }

@@ -40,8 +40,9 @@ Passes plan_passes(TrainerCore& core, const BatchFeed& feed, const BatchLimit& l
   passes.all = passes.own;
   if (!core.strategy->evaluates_together() || !passes.own || core.place.world_size == 1) return passes;
   const auto numbers = core.largest({*passes.own, -*passes.own});
-  TORCH_CHECK_VALUE(numbers[0] == 0 || numbers[1] != 0, "[cohort] Trainer: a rank has no batch to evaluate, and others ",
-                    "have up to ", numbers[0], "; with strategy \"fsdp\" all must run the model together\n  hint: a smaller "
+  TORCH_CHECK_VALUE(numbers[0] == 0 || numbers[1] != 0,
+                    "[cohort] Trainer: a rank has no batch to evaluate, and others ", "have up to ", numbers[0],
+                    "; with strategy \"fsdp\" all must run the model together\n  hint: a smaller "
                     "batch size, or fewer ranks");
   passes.all = numbers[0];
   return passes;
@@ -100,8 +101,8 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
   for (const auto& metric : task.metrics) metric.reset();
   double sum = 0.0;
   double count = 0.0;
-  const auto passes = plan_passes(core, feed, limit_of(core.options, phase),
-                                  is_test ? "limit_test_batches" : "limit_val_batches");
+  const auto passes =
+      plan_passes(core, feed, limit_of(core.options, phase), is_test ? "limit_test_batches" : "limit_val_batches");
   for_each_batch(core, feed, passes, [&](bool is_own) {
     const StepOutput output = run_forward(core, task, feed, /*is_training=*/false);
     if (!is_own) return;

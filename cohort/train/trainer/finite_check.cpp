@@ -23,7 +23,8 @@ bool is_finite(const at::Tensor& tensor) {
 // "holds nan or infinity in 3 of 64 elements"
 std::string bad_elements(const at::Tensor& tensor) {
   const int64_t bad = tensor.numel() - at::isfinite(tensor.detach()).sum().item<int64_t>();
-  return c10::str("holds nan or infinity in ", bad, " of ", tensor.numel(), tensor.numel() == 1 ? " element" : " elements");
+  return c10::str("holds nan or infinity in ", bad, " of ", tensor.numel(),
+                  tensor.numel() == 1 ? " element" : " elements");
 }
 
 std::string place_of(const CheckedStep& step) {
@@ -43,7 +44,10 @@ void check_loss(const at::Tensor& loss, const CheckedStep& step, const NamedTens
     break;
   }
   TORCH_CHECK(false, "[cohort] Trainer: the loss is ",
-              std::isnan(value) ? "nan" : value > 0.0 ? "inf" : "-inf", " in ", place_of(step), "\n  ", first,
+              std::isnan(value) ? "nan"
+              : value > 0.0     ? "inf"
+                                : "-inf",
+              " in ", place_of(step), "\n  ", first,
               "\n  hint: a lower learning rate, gradient_clip_norm, or another look at the data; finite_check = "
               "FiniteCheck::kNone trains on");
 }
@@ -53,10 +57,11 @@ void check_gradients(const NamedTensors& parameters, const CheckedStep& step) {
   for (const auto& [name, parameter] : parameters) {
     const auto& gradient = parameter.grad();
     if (is_finite(gradient)) continue;
-    TORCH_CHECK(false, "[cohort] Trainer: gradients are not finite in ", place_of(step),
-                "\n  the first one is that of \"", name, "\", which ", bad_elements(gradient),
-                "\n  hint: a lower learning rate, or another look at the loss; finite_check = FiniteCheck::kLoss does not "
-                "look at gradients");
+    TORCH_CHECK(
+        false, "[cohort] Trainer: gradients are not finite in ", place_of(step), "\n  the first one is that of \"",
+        name, "\", which ", bad_elements(gradient),
+        "\n  hint: a lower learning rate, or another look at the loss; finite_check = FiniteCheck::kLoss does not "
+        "look at gradients");
   }
 }
 

@@ -26,8 +26,9 @@ FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFee
       schedule_seen_(task.schedulers.size()) {}
 
 void FitLoop::check_task() const {
-  TORCH_CHECK_VALUE(task_.optimizer, "[cohort] Trainer: fit needs an optimizer, and the task has none\n"
-                                     "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
+  TORCH_CHECK_VALUE(task_.optimizer,
+                    "[cohort] Trainer: fit needs an optimizer, and the task has none\n"
+                    "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
   TORCH_CHECK_VALUE(options_.max_epochs > 0 || options_.max_steps > 0 || options_.max_time.count() > 0,
                     "[cohort] Trainer: nothing says when training ends\n  hint: set max_epochs, max_steps or max_time");
 }
@@ -125,9 +126,10 @@ void FitLoop::run_epoch() {
   const bool goes_on = core_.counters.batch > 0;
   set_epoch(train_, core_.counters.epoch);
   num_batches_ = plan_epoch();
-  TORCH_CHECK_VALUE(!num_batches_ || *num_batches_ > 0, "[cohort] Trainer: an epoch has no batch to train on\n"
-                                                        "  hint: look at the data set's size, drop_last and "
-                                                        "limit_train_batches");
+  TORCH_CHECK_VALUE(!num_batches_ || *num_batches_ > 0,
+                    "[cohort] Trainer: an epoch has no batch to train on\n"
+                    "  hint: look at the data set's size, drop_last and "
+                    "limit_train_batches");
   if (!goes_on) epoch_loss_.zero_();
   validated_at_ = -1;
   train_.start();
@@ -168,10 +170,7 @@ bool FitLoop::take_batch() {
 }
 
 CheckedStep FitLoop::checked_step(int64_t batch) const {
-  return {.step = core_.counters.step,
-          .epoch = core_.counters.epoch,
-          .batch = batch,
-          .rank = core_.place.rank};
+  return {.step = core_.counters.step, .epoch = core_.counters.epoch, .batch = batch, .rank = core_.place.rank};
 }
 
 void FitLoop::check_finite(const StepOutput& output) {
@@ -182,7 +181,8 @@ void FitLoop::check_finite(const StepOutput& output) {
   if (std::isfinite(output.loss.item<double>())) return;
   NamedTensors tensors;
   size_t number = 0;
-  for (const auto& tensor : train_.tensors()) tensors.emplace_back(fmt::format("tensor {} of the batch", number++), tensor);
+  for (const auto& tensor : train_.tensors())
+    tensors.emplace_back(fmt::format("tensor {} of the batch", number++), tensor);
   for (const auto& [name, parameter] : core_.strategy->named_parameters())
     tensors.emplace_back(fmt::format("parameter \"{}\"", name), parameter);
   for (const auto& entry : core_.strategy->net().named_buffers())

@@ -3,7 +3,9 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include <optional>
+#include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "cohort/base/text.h"
@@ -42,9 +44,9 @@ StrategyKind chosen(const std::string& name, const JobSize& job) {
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) return static_cast<StrategyKind>(i);
   }
-  C10_THROW_ERROR(ValueError, c10::str("[cohort] Trainer: there is no strategy \"", name, "\"",
-                                       base::did_you_mean(name, names),
-                                       "\n  hint: \"auto\", \"single\", \"ddp\", \"fsdp\" or \"data_parallel\""));
+  C10_THROW_ERROR(ValueError,
+                  c10::str("[cohort] Trainer: there is no strategy \"", name, "\"", base::did_you_mean(name, names),
+                           "\n  hint: \"auto\", \"single\", \"ddp\", \"fsdp\" or \"data_parallel\""));
 }
 
 std::string start_command(int devices, int num_nodes) {
@@ -66,8 +68,8 @@ void check_size(const StrategyOptions& options, StrategyKind kind, const JobSize
   const int wanted = devices * num_nodes;
   if (!job.is_launched) {
     TORCH_CHECK_VALUE(wanted == 1, "[cohort] Trainer: strategy \"", name_of(kind), "\" on ", wanted, " devices needs ",
-                      wanted, " processes, but this one was started alone\n  hint: ",
-                      start_command(devices, num_nodes));
+                      wanted,
+                      " processes, but this one was started alone\n  hint: ", start_command(devices, num_nodes));
     return;
   }
   TORCH_CHECK_VALUE(options.devices == 0 || options.devices == job.local_world_size,
@@ -87,6 +89,14 @@ InitOptions group_of_one() {
   options.rank = 0;
   options.store = c10::make_intrusive<c10d::HashStore>();
   return options;
+}
+
+// Not with the Trainer: the program goes on, and another Trainer could not meet the same ranks again at once.
+void destroy_group_at_exit() {
+  static const bool is_registered = std::atexit([] {
+                                      if (is_initialized()) destroy_process_group();
+                                    }) == 0;
+  (void)is_registered;
 }
 
 }  // namespace
@@ -122,16 +132,12 @@ LaunchPlace take_place(const StrategyOptions& options) {
     InitOptions init = job.is_launched ? InitOptions() : group_of_one();
     init.backend = options.backend;
     init_process_group(init);
-    place.owns_group = true;
+    destroy_group_at_exit();
   }
   place.rank = get_rank();
   place.world_size = get_world_size();
   place.device = options.device.value_or(current_device());
   return place;
-}
-
-void leave_place(LaunchPlace& place) {
-  if (std::exchange(place.owns_group, false) && is_initialized()) destroy_process_group();
 }
 
 }  // namespace cohort::train::detail

@@ -17,15 +17,13 @@ struct LaunchPlace {
   int rank = 0;
   int world_size = 1;
   c10::Device device = c10::kCPU;
-  /// This object made the default group.
-  bool owns_group = false;
 
   bool has_group() const { return strategy == StrategyKind::kDdp || strategy == StrategyKind::kFsdp; }
 };
 
-/// Chooses the strategy, compares `devices` and `num_nodes` with the job, and joins its default group where there is none. Collective
-/// then. Throws c10::ValueError, which says how to start the program.
+/// Chooses the strategy, compares `devices` and `num_nodes` with the job, and joins its default group where there is none; that
+/// group then lives until the process ends, or somebody destroys it. Collective. Throws c10::ValueError, which says how to start
+/// the program.
 LaunchPlace take_place(const StrategyOptions& options);
-void leave_place(LaunchPlace& place);
 
 }  // namespace cohort::train::detail

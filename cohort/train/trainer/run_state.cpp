@@ -1,6 +1,7 @@
 #include "cohort/train/trainer/run_state.h"
 
 #include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/optim/optimizer.h>
@@ -25,8 +26,8 @@ using Dict = c10::impl::GenericDict;
 Dict new_dict() { return Dict(c10::StringType::get(), c10::AnyType::get()); }
 Value new_list() { return Value(c10::impl::GenericList(c10::AnyType::get())); }
 
-// Tensors have keys of their own in checkpoints, but which ones a loader keeps depends on where it is. They are numbers and states of
-// generators.
+// Tensors have keys of their own in checkpoints, but which ones a loader keeps depends on where it is. They are numbers and
+// states of generators.
 Value value_of(const at::Tensor& tensor) {
   const auto numbers = tensor.to(at::kLong).contiguous();
   c10::impl::GenericList data(c10::AnyType::get());
@@ -105,6 +106,22 @@ void RunState::add_model(ShardedStateDict& state) {
   for (const auto& item : moments) state.insert("optimizer." + item.key(), item.value());
 }
 
+// In the model's part of a state there is one of each.
+void RunState::add_own_buffers(ShardedStateDict& state) {
+  const auto buffers = core_.strategy->net().named_buffers();
+  for (const auto& entry : buffers) {
+    state.insert(rank_key(core_.place.rank, "buffer.") + entry.key(), StateValue(entry.value()));
+  }
+}
+
+void RunState::restore_own_buffers(const ShardedStateDict& state) {
+  const at::NoGradGuard no_grad;
+  for (auto& entry : core_.strategy->net().named_buffers()) {
+    const auto* const value = state.find(rank_key(core_.place.rank, "buffer.") + entry.key());
+    if (value) entry.value().copy_(value->tensor);
+  }
+}
+
 ShardedStateDict RunState::collect() {
   core_.strategy->synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
   ShardedStateDict state;
@@ -133,6 +150,7 @@ ShardedStateDict RunState::collect() {
   const int rank = core_.place.rank;
   state.insert(rank_key(rank, "rng"), StateValue(checkpoint::rng_state()));
   state.insert(rank_key(rank, "loss"), StateValue(loss_));
+  if (core_.strategy->has_own_buffers()) add_own_buffers(state);
   const bool is_within_epoch = core_.counters.batch > 0;
   const Value loader = is_within_epoch || !shares_out_rests(train_) ? loader_value(train_.state_dict()) : Value();
   state.insert(rank_key(rank, "loader"), StateValue(loader));
@@ -144,6 +162,7 @@ std::map<std::string, std::string> RunState::metadata() const {
           {"batch_size", std::to_string(batch_size_of(train_, core_.place.world_size))},
           {"accumulation", std::to_string(core_.accumulation)},
           {"strategy", name_of(core_.place.strategy)},
+          {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
           {"precision", core_.options.precision}};
 }
 
@@ -177,6 +196,8 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
   const int64_t batch_size = number_in(metadata, "batch_size");
   const int64_t accumulation = number_in(metadata, "accumulation");
   saved_samples_ = batch_size * saved_world_size_;
+  const auto own_buffers = metadata.find("own_buffers");
+  saved_own_buffers_ = own_buffers != metadata.end() && own_buffers->second == "yes";
   if (is_same_world()) return;
   const int world_size = core_.place.world_size;
   switch (core_.options.checkpoint.on_new_world_size) {
@@ -194,11 +215,12 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
                         "\n  hint: checkpoint.on_new_world_size says what else may happen");
   }
   if (core_.place.rank != 0) return;
-  base::log_warning(fmt::format(
-      "Trainer: the checkpoint was made by {} ranks, the job has {}: it goes on with {} batches of {} samples a step on "
-      "each rank{}, and with other random numbers",
-      saved_world_size_, world_size, core_.accumulation, batch_size_of(train_, world_size),
-      rate_factor_ == 1.0 ? "" : fmt::format(", learning rates times {}", rate_factor_)));
+  base::log_warning(
+      fmt::format("Trainer: the checkpoint was made by {} ranks, the job has {}: it goes on with {} batches of {} "
+                  "samples a step on "
+                  "each rank{}, and with other random numbers",
+                  saved_world_size_, world_size, core_.accumulation, batch_size_of(train_, world_size),
+                  rate_factor_ == 1.0 ? "" : fmt::format(", learning rates times {}", rate_factor_)));
 }
 
 ShardedStateDict RunState::expected() {
@@ -209,6 +231,11 @@ ShardedStateDict RunState::expected() {
   if (is_same_world()) {
     state.insert(rank_key(rank, "rng"), StateValue(checkpoint::rng_state().clone()));
     state.insert(rank_key(rank, "loss"), StateValue(loss_));
+    if (core_.strategy->has_own_buffers() && saved_own_buffers_) {
+      ShardedStateDict own;
+      add_own_buffers(own);
+      for (const auto& item : own) state.insert(item.key(), StateValue(item.value().tensor.clone()));
+    }
   }
   state.insert(rank_key(is_same_world() ? rank : 0, "loader"), StateValue(Value()));
   return state;
@@ -256,6 +283,7 @@ void RunState::restore(ShardedStateDict& state) {
     if (item.key().starts_with("optimizer.")) parts.optimizer.insert(item.key().substr(10), item.value());
   }
   checkpoint::set_state_dict(core_.strategy->module(), *core_.optimizer, parts);
+  restore_own_buffers(state);
   const auto counters = state["trainer"].value.toGenericDict();
   core_.counters = {.epoch = counters.at("epoch").toInt(),
                     .step = counters.at("step").toInt(),

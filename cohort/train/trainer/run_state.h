@@ -2,7 +2,7 @@
 ///
 /// Keys: "model.<name>", "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
 /// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.loader", its place in the data, and
-/// "rank.<rank>.loss", its losses of this epoch.
+/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own.
 #pragma once
 
 #include <map>
@@ -40,7 +40,9 @@ class RunState {
   std::string rank_key(int rank, const char* what) const;
   bool is_same_world() const { return saved_world_size_ == core_.place.world_size; }
   void add_model(checkpoint::ShardedStateDict& state);
+  void add_own_buffers(checkpoint::ShardedStateDict& state);
   void keep_global_batch(int64_t batch_size, int64_t accumulation);
+  void restore_own_buffers(const checkpoint::ShardedStateDict& state);
   void restore_loader(const c10::IValue& value);
   void restore_schedulers(const c10::IValue& value);
   void scale_rates();
@@ -51,6 +53,7 @@ class RunState {
   at::Tensor loss_;
   int64_t saved_world_size_ = 0;
   int64_t saved_samples_ = 0;  ///< of a batch of all ranks
+  bool saved_own_buffers_ = false;
   double rate_factor_ = 1.0;
   at::Tensor random_numbers_;
 };

@@ -32,7 +32,8 @@ struct StepTimes {
   }
   /// 0 to 1; 0 where there is no time.
   double share(StepPart part) const {
-    return total().count() == 0 ? 0.0 : static_cast<double>((*this)[part].count()) / static_cast<double>(total().count());
+    return total().count() == 0 ? 0.0
+                                : static_cast<double>((*this)[part].count()) / static_cast<double>(total().count());
   }
 };
 

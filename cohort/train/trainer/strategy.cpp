@@ -27,7 +27,10 @@ using Body = std::function<std::vector<at::Tensor>()>;
 class ReplicatedStrategy final : public Strategy {
  public:
   ReplicatedStrategy(const std::shared_ptr<Module>& net, ddp::Options options)
-      : Strategy(net), group_(options.process_group), replica_(*net, std::move(options)) {
+      : Strategy(net),
+        group_(options.process_group),
+        has_own_buffers_(!options.forward_sync_buffers),
+        replica_(*net, std::move(options)) {
     replica_.set_ddp_runtime_logging_sample_rate(1);
   }
 
@@ -42,24 +45,25 @@ class ReplicatedStrategy final : public Strategy {
   }
   void set_synchronises_gradients(bool value) override { replica_.set_synchronises_gradients(value); }
   void synchronise_buffers() override {
-    if (get_world_size(group_) == 1) return;
+    if (has_own_buffers_ || get_world_size(group_) == 1) return;
     const auto buffers = net().buffers();
     if (!buffers.empty()) parallel::broadcast_from(group_ ? group_ : default_group(), buffers, /*source=*/0);
   }
+  bool has_own_buffers() const override { return has_own_buffers_; }
   std::optional<std::chrono::nanoseconds> communication_time() const override {
     const auto data = replica_.ddp_logging_data();
     const auto number = [&](const char* name) {
       const auto found = data.ints_map.find(name);
       return found == data.ints_map.end() ? 0 : found->second;
     };
-    const int64_t exposed =
-        number("avg_backward_comm_time") - number("avg_backward_compute_comm_overlap_time");
+    const int64_t exposed = number("avg_backward_comm_time") - number("avg_backward_compute_comm_overlap_time");
     return std::chrono::nanoseconds(exposed * num_steps_);
   }
 
  private:
   int64_t num_steps_ = 0;
   Group group_;
+  bool has_own_buffers_;
   ddp::Replica replica_;
 };
 
@@ -79,8 +83,7 @@ class ShardedStrategy final : public Strategy {
   Module& module() const override { return *wrapper_; }
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const override {
     std::vector<std::pair<std::string, at::Tensor>> result;
-    for (const auto& entry : wrapper_->named_shards(/*recurse=*/true))
-      result.emplace_back(entry.key(), entry.value());
+    for (const auto& entry : wrapper_->named_shards(/*recurse=*/true)) result.emplace_back(entry.key(), entry.value());
     return result;
   }
   void adopt(torch::optim::Optimizer& optimizer) const override;
@@ -99,6 +102,7 @@ class ShardedStrategy final : public Strategy {
     return dtype && output.is_floating_point() ? output.to(*dtype) : output;
   }
   bool evaluates_together() const override { return true; }
+  bool has_own_buffers() const override { return true; }
   void set_synchronises_gradients(bool value) override {
     if (value) {
       no_sync_.reset();
@@ -144,8 +148,8 @@ class DataParallelStrategy final : public Strategy {
     auto parts = lib::scatter(std::tuple(input), placement_.devices, placement_.dim);
     const lib::Devices used(placement_.devices.begin(),
                             placement_.devices.begin() + static_cast<int64_t>(parts.size()));
-    const auto modules = lib::detail::as_type<Module>(
-        replicas_.take(used.size(), !at::GradMode::is_enabled()).modules(), used.size());
+    const auto modules =
+        lib::detail::as_type<Module>(replicas_.take(used.size(), !at::GradMode::is_enabled()).modules(), used.size());
     const auto ends = lib::detail::ends_of_backward(modules, parts, used);
     std::vector<at::Tensor> outputs(used.size());
     threads_->run(used, [&](size_t i) { outputs[i] = forward(*modules[i], std::get<0>(parts[i])); });

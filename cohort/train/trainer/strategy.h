@@ -60,8 +60,11 @@ class COHORT_API Strategy {
 
   /// False: gradients stay where they are, and add up.
   virtual void set_synchronises_gradients(bool) {}
-  /// Where ranks have buffers of their own, these become rank 0's. Collective.
+  /// Where the next forward pass of training begins with rank 0's buffers, such as means of batch norm, all ranks have them at
+  /// once. Collective.
   virtual void synchronise_buffers() {}
+  /// True: buffers are each rank's own, and stay so.
+  virtual bool has_own_buffers() const { return false; }
   /// For how long steps so far have waited for other ranks, backward not counted; nothing: not known.
   virtual std::optional<std::chrono::nanoseconds> communication_time() const { return std::nullopt; }
 

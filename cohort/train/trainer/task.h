@@ -9,14 +9,14 @@
 /// | member | what it is |
 /// | `model` | a module: its holder, such as torch::nn::Linear, or a std::shared_ptr of it |
 /// | `optimizer` | a torch::optim::Optimizer, or a pointer to one; only fit() needs it |
-/// | `loss(output, target)` | a tensor of one element, from model(input); batches are (input, target) in a pair, tuple or struct |
-/// | `step(net, batch)` | instead of `loss`: forward and loss of any batch; gives a tensor of one element, or a StepOutput |
+/// | `loss(output, target)` | a tensor of one element, from model(input); batches are pairs, tuples, structs (input, target) |
+/// | `step(net, batch)` | instead of `loss`: forward and loss of any batch; a tensor of one element, or a StepOutput |
 /// | `evaluate(net, batch)` | as `step`, where evaluation is something else than training |
 /// | `predict(net, batch)` | for Trainer::predict; default: model(input) |
 /// | `schedulers` | a std::vector<Schedule> |
 /// | `metrics` | a std::vector<TaskMetric>, over StepOutput's output and target |
 ///
-/// `net` is the module itself; the Trainer runs `step` under its strategy, so it must not be wrapped or called elsewhere meanwhile.
+/// `net` is the module itself; the Trainer runs `step` under its strategy, so it must not be wrapped or called elsewhere.
 /// Thread-safety: none, but that with data_parallel several replicas of the model run at once.
 #pragma once
 
@@ -107,7 +107,10 @@ template <size_t kPart, class Batch>
 at::Tensor part_of_batch(Batch& batch) {
   if constexpr (requires { std::get<kPart>(batch); }) {
     return std::get<kPart>(batch);
-  } else if constexpr (requires { batch.data; batch.target; }) {
+  } else if constexpr (requires {
+                         batch.data;
+                         batch.target;
+                       }) {
     return kPart == 0 ? batch.data : batch.target;
   } else {
     return std::get<kPart>(data::detail::fields_of(batch));
@@ -159,26 +162,29 @@ ErasedTask erase(T& task) {
   if constexpr (requires { task.optimizer; }) erased.optimizer = optimizer_of(task.optimizer);
   if constexpr (requires { task.schedulers; }) erased.schedulers = task.schedulers;
   if constexpr (requires { task.metrics; }) erased.metrics = task.metrics;
-  if constexpr (requires(Net& net, Batch& batch) { task.step(net, batch); }) {
+  if constexpr (requires(Net & net, Batch & batch) { task.step(net, batch); }) {
     erase_steps<T, Batch>(task, erased);
   } else {
-    static_assert(InputAndTarget<Batch>, "a task needs step(net, batch), unless batches are (input, target) of tensors");
+    static_assert(InputAndTarget<Batch>,
+                  "a task needs step(net, batch), unless batches are (input, target) of tensors");
     static_assert(
         requires(const at::Tensor& tensor) { task.loss(tensor, tensor); },
         "a task needs loss(output, target) or step(net, batch)");
     erase_parts<T, Batch>(task, erased);
   }
-  if constexpr (requires(Net& net, Batch& batch) { task.evaluate(net, batch); }) {
+  if constexpr (requires(Net & net, Batch & batch) { task.evaluate(net, batch); }) {
     erased.evaluate = [&task](torch::nn::Module& net, void* batch) {
       return as_step_output(task.evaluate(dynamic_cast<Net&>(net), *static_cast<Batch*>(batch)));
     };
   }
-  if constexpr (requires(Net& net, Batch& batch) { task.predict(net, batch); }) {
+  if constexpr (requires(Net & net, Batch & batch) { task.predict(net, batch); }) {
     erased.predict = [&task](torch::nn::Module& net, void* batch) -> at::Tensor {
       return task.predict(dynamic_cast<Net&>(net), *static_cast<Batch*>(batch));
     };
-  } else if constexpr (
-      requires(Net& net, Batch& batch) { net.forward(part_of_batch<0>(batch)); task.step(net, batch); }) {
+  } else if constexpr (requires(Net & net, Batch & batch) {
+                         net.forward(part_of_batch<0>(batch));
+                         task.step(net, batch);
+                       }) {
     erased.predict = [](torch::nn::Module& net, void* batch) -> at::Tensor {
       return dynamic_cast<Net&>(net).forward(part_of_batch<0>(*static_cast<Batch*>(batch)));
     };

@@ -2,8 +2,8 @@
 ///
 ///     void update(const at::Tensor& output, const at::Tensor& target);   // of each batch, on the rank that has it
 ///     void reset();
-///     at::Tensor sums();                                // what it has added up, [numbers]; the Trainer adds up those of all ranks
-///     double value(const std::vector<double>& sums);    // what they say
+///     at::Tensor sums();                                // what it has added up, [numbers]
+///     double value(const std::vector<double>& sums);    // what the sums over all ranks say
 ///
 /// or, instead of the last two, `double compute()`, which is called on all ranks together, so it may be collective.
 ///
@@ -28,7 +28,10 @@ struct TaskMetric {
   TaskMetric(std::string metric_name, Metric metric) : name(std::move(metric_name)) {
     const auto kept = shared(std::move(metric));
     update = [kept](const at::Tensor& output, const at::Tensor& target) { kept->update(output, target); };
-    if constexpr (requires { kept->value(std::vector<double>()); kept->sums(); }) {
+    if constexpr (requires {
+                    kept->value(std::vector<double>());
+                    kept->sums();
+                  }) {
       sums = [kept] { return at::Tensor(kept->sums()); };
       value = [kept](const std::vector<double>& of_all) -> double { return kept->value(of_all); };
     } else {

@@ -7,8 +7,7 @@
 
 namespace cohort::train {
 
-Trainer::Trainer(TrainerOptions options)
-    : core_(std::make_unique<detail::TrainerCore>(*this, std::move(options))) {}
+Trainer::Trainer(TrainerOptions options) : core_(std::make_unique<detail::TrainerCore>(*this, std::move(options))) {}
 
 Trainer::~Trainer() = default;
 

@@ -8,9 +8,9 @@
 ///     trainer.fit(task, train_loader, validation_loader);
 ///     const cohort::train::Metrics result = trainer.test(task, test_loader);
 ///
-/// The same program runs alone, under `cohort run` and under SLURM: the Trainer joins the job, puts the strategy around the model,
-/// gives each rank its part of the data, accumulates, clips, steps, evaluates, saves, and goes on where a run was broken off, with
-/// the same bits as one that was not. What it does can be done by hand with the same parts: docs/guide/trainer.md.
+/// The same program runs alone, under `cohort run` and under SLURM: the Trainer joins the job, puts the strategy around the
+/// model, gives each rank its part of the data, accumulates, clips, steps, evaluates, saves, and goes on where a run was broken
+/// off, with the same bits as one that was not. What it does can be done by hand with the same parts: docs/guide/trainer.md.
 ///
 /// Loaders are data::DataLoader. Collective: every rank makes the same calls. Thread-safety: none.
 #pragma once
@@ -51,8 +51,8 @@ struct FitResult {
 
 class COHORT_API Trainer {
  public:
-  /// Joins the default group if the strategy needs one and there is none; the destructor leaves it then. Throws c10::ValueError for
-  /// options that contradict each other, or the launcher.
+  /// Joins the default group if the strategy needs one and there is none; it ends with the process then. Throws c10::ValueError
+  /// for options that contradict each other, or the launcher.
   explicit Trainer(TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -77,7 +77,7 @@ class COHORT_API Trainer {
     return run_fit(erased, train_feed, &validation_feed);
   }
 
-  /// The loss, as the mean over all samples of all ranks, and the task's metrics: {"validation/loss", "validation/accuracy", ...}.
+  /// The loss, as the mean over all samples of all ranks, and the task's metrics: {"validation/loss", ...}.
   template <class T, class Loader>
   Metrics validate(T&& task, const Loader& loader) {
     auto erased = detail::erase<typename Loader::Batch>(task);

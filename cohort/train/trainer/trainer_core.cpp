@@ -54,7 +54,8 @@ TrainerOptions completed(TrainerOptions options) {
   check_limit("val_check_interval", options.val_check_interval);
   if (options.gradient_clip_norm && options.gradient_clip_value) {
     refuse(
-        "gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the gradient's direction");
+        "gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the gradient's "
+        "direction");
   }
   if (options.overfit_batches.is_fraction() || options.overfit_batches.batches() > 0) {
     options.limit_train_batches = options.limit_val_batches = options.overfit_batches;
@@ -89,10 +90,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
   if (options.seed) seed_everything(*options.seed + place.rank);
 }
 
-TrainerCore::~TrainerCore() {
-  strategy.reset();
-  leave_place(place);
-}
+TrainerCore::~TrainerCore() = default;
 
 void TrainerCore::attach(ErasedTask& task) {
   if (!task.model) refuse("the task's model is null");

@@ -40,7 +40,7 @@ class BatchLimit {
 
 /// How a strategy is put around a model, and where it computes. TrainerOptions has the same.
 struct StrategyOptions {
-  /// "single": one process. "ddp", "fsdp": one process per device, which a launcher or spawn() starts. "data_parallel": one process
+  /// "single": one process. "ddp", "fsdp": a process per device, which a launcher or spawn() starts. "data_parallel": one process
   /// that uses several devices. "auto": ddp where a launcher started this process or there is a process group, else single.
   std::string strategy = "auto";
   /// Processes on each host; with data_parallel the devices to use. 0: what there is.
@@ -73,7 +73,7 @@ enum class Resume {
 
 /// What is kept when a run goes on with another number of ranks.
 enum class OnNewWorldSize {
-  kKeepGlobalBatch,  ///< accumulate_grad_batches changes, or else the batch size: samples per step stay as they were
+  kKeepGlobalBatch,    ///< accumulate_grad_batches changes, or else the batch size: samples per step stay as they were
   kScaleLearningRate,  ///< learning rates are multiplied by new ranks / old ranks
   kKeepAll,            ///< nothing changes: steps have another number of samples
   kRefuse,             ///< c10::ValueError
@@ -113,7 +113,7 @@ struct TrainerOptions {
   ddp::Options ddp = {};
   fsdp::Options fsdp = {};
   std::vector<c10::Device> data_parallel_devices = {};
-  /// "32"; "bf16-mixed" and "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
+  /// "32"; "bf16-mixed", "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
   std::string precision = "32";
 
   /// Bounds of a run; fit needs one of them. 0: no bound. Steps are those of the optimizer.
@@ -132,7 +132,7 @@ struct TrainerOptions {
   BatchLimit limit_val_batches = 1.0;
   BatchLimit limit_test_batches = 1.0;
   BatchLimit limit_predict_batches = 1.0;
-  /// Not 0: trains on so much of the data, always the same and in order, and validates on it.
+  /// Not 0: trains, and validates, on so much of the data, always the same and in order.
   BatchLimit overfit_batches = 0;
   /// Not 0: so many batches of training and validation, one epoch, without checkpoints: does the program work at all?
   int64_t fast_dev_run = 0;

@@ -132,15 +132,17 @@ BatchSizeResult find_batch_size(TrainerCore& core, ErasedTask& task, BatchFeed& 
     const SizeOutcome outcome = try_size(core, task, feed, size, options.steps);
     const bool has_failed = core.largest({outcome.error.empty() ? 0 : 1})[0] != 0;
     if (has_failed || !outcome.has_data) {
-      result.reason = !outcome.has_data ? "no more data" : outcome.error.empty() ? "memory of another rank" : outcome.error;
+      result.reason = !outcome.has_data       ? "no more data"
+                      : outcome.error.empty() ? "memory of another rank"
+                                              : outcome.error;
       break;
     }
     result.largest = size;
     result.trials.push_back({size, core.sums({outcome.samples_per_second}).front() / core.place.world_size});
   }
-  const auto fastest =
-      std::max_element(result.trials.begin(), result.trials.end(),
-                       [](const auto& a, const auto& b) { return a.samples_per_second < b.samples_per_second; });
+  const auto fastest = std::max_element(result.trials.begin(), result.trials.end(), [](const auto& a, const auto& b) {
+    return a.samples_per_second < b.samples_per_second;
+  });
   if (fastest != result.trials.end()) result.fastest = fastest->batch_size;
   return result;
 }

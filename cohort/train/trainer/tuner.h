@@ -18,7 +18,7 @@ struct BatchSizeOptions {
 };
 
 struct BatchSizeTrial {
-  int64_t batch_size = 0;  ///< of one rank
+  int64_t batch_size = 0;           ///< of one rank
   double samples_per_second = 0.0;  ///< of one rank
 };
 
@@ -52,6 +52,6 @@ struct LearningRateResult {
 
 /// The rate at the steepest place, without the first `skip_begin` and the last `skip_end` points.
 COHORT_API std::optional<double> steepest_rate(const std::vector<double>& rates, const std::vector<double>& losses,
-                                    size_t skip_begin = 10, size_t skip_end = 1);
+                                               size_t skip_begin = 10, size_t skip_end = 1);
 
 }  // namespace cohort::train

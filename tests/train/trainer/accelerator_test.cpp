@@ -91,9 +91,10 @@ TEST(Accelerator, SaysWhatIsWrong) {
   SmallTask task;
   const Loader loader(small_data(8), {.batch_size = 4});
   accelerator.prepare(task.model, task.optimizer, loader);
-  EXPECT_EQ(text_of([&] { accelerator.prepare(task.model, task.optimizer, loader); }),
-            "[cohort] Accelerator: prepare() was called before\n  hint: one Accelerator for each model; prepare_loader() "
-            "for more data");
+  EXPECT_EQ(
+      text_of([&] { accelerator.prepare(task.model, task.optimizer, loader); }),
+      "[cohort] Accelerator: prepare() was called before\n  hint: one Accelerator for each model; prepare_loader() "
+      "for more data");
 }
 
 TEST(Tuner, FindsTheSteepestPlace) {
@@ -115,8 +116,9 @@ TEST(Tuner, ChangesNothingThatStays) {
   Trainer trainer({.max_epochs = 1, .progress = false});
   trainer.fit(task, loader);
   const auto before = weights_of(*task.model);
-  const at::Tensor momentum =
-      static_cast<const torch::optim::SGDParamState&>(*task.optimizer.state().begin()->second).momentum_buffer().clone();
+  const at::Tensor momentum = static_cast<const torch::optim::SGDParamState&>(*task.optimizer.state().begin()->second)
+                                  .momentum_buffer()
+                                  .clone();
   const auto rates = trainer.find_learning_rate(task, loader, {.first = 1e-5, .last = 10.0, .steps = 60});
   EXPECT_TRUE(rates.suggestion && *rates.suggestion > 1e-5 && *rates.suggestion < 10.0);
   EXPECT_EQ(rates.rates.size(), rates.losses.size());

@@ -53,7 +53,8 @@ struct Accuracy {
 };
 
 struct SmallTask {
-  explicit SmallTask(double drop = 0.2, double rate = 0.05) : model(make(drop)), optimizer(model->parameters(), torch::optim::SGDOptions(rate).momentum(0.9)) {}
+  explicit SmallTask(double drop = 0.2, double rate = 0.05)
+      : model(make(drop)), optimizer(model->parameters(), torch::optim::SGDOptions(rate).momentum(0.9)) {}
   static Net make(double drop) {
     at::manual_seed(11);
     return Net(drop);

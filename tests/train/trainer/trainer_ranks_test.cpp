@@ -203,14 +203,16 @@ COHORT_WORKER(trainer_refuses) {
   REQUIRE(text_of({.strategy = "single"}) ==
           "[cohort] Trainer: strategy \"single\" is for one process, but the job has 2\n  hint: strategy \"ddp\", or "
           "\"auto\"; or start the program without a launcher");
-  REQUIRE(text_of({.devices = 4}) ==
-          "[cohort] Trainer: devices = 4 asks for as many processes on each host, but this one has 2\n  hint: cohort run "
-          "--standalone --nproc-per-node 4 PROGRAM, or cohort::spawn; with devices = 0 the Trainer takes what the "
-          "launcher gives");
-  REQUIRE(text_of({.num_nodes = 2}) ==
-          "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: on "
-          "each host: cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with num_nodes = 0 the "
-          "Trainer takes what the launcher gives");
+  REQUIRE(
+      text_of({.devices = 4}) ==
+      "[cohort] Trainer: devices = 4 asks for as many processes on each host, but this one has 2\n  hint: cohort run "
+      "--standalone --nproc-per-node 4 PROGRAM, or cohort::spawn; with devices = 0 the Trainer takes what the "
+      "launcher gives");
+  REQUIRE(
+      text_of({.num_nodes = 2}) ==
+      "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: on "
+      "each host: cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with num_nodes = 0 the "
+      "Trainer takes what the launcher gives");
   Trainer trainer(of_ranks({.max_epochs = 1}));
   SmallTask task;
   const auto sampler = std::make_shared<data::SequentialSampler>(8 + 4 * get_rank());

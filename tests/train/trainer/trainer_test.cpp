@@ -42,10 +42,8 @@ TEST(Trainer, EqualsALoopByHand) {
   SmallTask task;
   auto watch = std::make_shared<Watch>();
   at::manual_seed(5);
-  Trainer trainer(quiet({.max_epochs = 3,
-                         .accumulate_grad_batches = 2,
-                         .gradient_clip_norm = 0.5,
-                         .callbacks = {watch}}));
+  Trainer trainer(
+      quiet({.max_epochs = 3, .accumulate_grad_batches = 2, .gradient_clip_norm = 0.5, .callbacks = {watch}}));
   const auto result = trainer.fit(task, Loader(small_data(37), {.batch_size = 8}));
   EXPECT_EQ(result.reason, "max_epochs");
   EXPECT_EQ(result.epochs, 3);
@@ -84,7 +82,8 @@ TEST(Trainer, WeighsTheLastBatchOfAnEvaluationByItsSize) {
   EXPECT_NEAR(values[0].second, task.loss(scores, data.tensors()[1]).item<double>(), 1e-6);
   EXPECT_EQ(values[1].first, "validation/accuracy");
   EXPECT_EQ(values[1].second, scores.argmax(1).eq(data.tensors()[1]).sum().item<double>() / 21);
-  EXPECT_EQ(trainer.test(task, Loader(data, {.batch_size = 8}))[0], std::pair(std::string("test/loss"), values[0].second));
+  EXPECT_EQ(trainer.test(task, Loader(data, {.batch_size = 8}))[0],
+            std::pair(std::string("test/loss"), values[0].second));
   EXPECT_EQ(at::cat(trainer.predict(task, Loader(data, {.batch_size = 8}))).sizes(), scores.sizes());
 }
 
@@ -138,11 +137,9 @@ TEST(Trainer, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
 TEST(Trainer, SavesEverySoManyStepsAndTheBest) {
   const cohort::test::TemporaryFolder folder;
   SmallTask task;
-  Trainer trainer(quiet({.max_epochs = 4,
-                         .checkpoint = {.folder = folder.file("run"),
-                                        .every_steps = 3,
-                                        .every_epochs = 0,
-                                        .keep_last = 2}}));
+  Trainer trainer(
+      quiet({.max_epochs = 4,
+             .checkpoint = {.folder = folder.file("run"), .every_steps = 3, .every_epochs = 0, .keep_last = 2}}));
   trainer.fit(task, Loader(small_data(20), {.batch_size = 4}));
   checkpoint::Checkpointer checkpoints(folder.file("run"), {.keep_last = 2});
   EXPECT_EQ(checkpoints.latest()->step, 20);
@@ -211,33 +208,40 @@ TEST(Trainer, NamesTheFirstTensorThatIsNotFinite) {
       "FiniteCheck::kNone trains on";
   EXPECT_EQ(text_of([](SmallTask&, at::Tensor& inputs) { inputs[5][2].fill_(NAN); }),
             "[cohort] Trainer: the loss is nan in step 1 (epoch 0, batch 1) on rank 0\n  the first tensor that is not "
-            "finite is tensor 0 of the batch, which holds nan or infinity in 1 of 24 elements" + hint);
+            "finite is tensor 0 of the batch, which holds nan or infinity in 1 of 24 elements" +
+                hint);
   EXPECT_EQ(text_of([](SmallTask& task, at::Tensor&) { task.model->second->bias.fill_(INFINITY); }),
             "[cohort] Trainer: the loss is nan in step 0 (epoch 0, batch 0) on rank 0\n  the first tensor that is not "
-            "finite is parameter \"second.bias\", which holds nan or infinity in 3 of 3 elements" + hint);
+            "finite is parameter \"second.bias\", which holds nan or infinity in 3 of 3 elements" +
+                hint);
 }
 
 TEST(Trainer, NamesTheFirstGradientThatIsNotFinite) {
   SmallTask task;
   task.model->second->weight.register_hook([](const at::Tensor& gradient) { return gradient / 0.0; });
   Trainer trainer(quiet({.max_epochs = 1, .finite_check = FiniteCheck::kGradients}));
-  EXPECT_EQ(error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }),
-            "[cohort] Trainer: gradients are not finite in step 0 (epoch 0, batch 0) on rank 0\n  the first one is that "
-            "of \"second.weight\", which holds nan or infinity in 48 of 48 elements\n  hint: a lower learning rate, or "
-            "another look at the loss; finite_check = FiniteCheck::kLoss does not look at gradients");
+  EXPECT_EQ(
+      error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }),
+      "[cohort] Trainer: gradients are not finite in step 0 (epoch 0, batch 0) on rank 0\n  the first one is that "
+      "of \"second.weight\", which holds nan or infinity in 48 of 48 elements\n  hint: a lower learning rate, or "
+      "another look at the loss; finite_check = FiniteCheck::kLoss does not look at gradients");
 }
 
 TEST(Trainer, SaysWhatIsWrongWithOptions) {
-  const auto text_of = [](const TrainerOptions& options) { return error_of<c10::ValueError>([&] { Trainer{options}; }); };
+  const auto text_of = [](const TrainerOptions& options) {
+    return error_of<c10::ValueError>([&] { Trainer{options}; });
+  };
   EXPECT_EQ(text_of({.strategy = "dpp"}),
             "[cohort] Trainer: there is no strategy \"dpp\" (did you mean \"ddp\"?)\n  hint: \"auto\", \"single\", "
             "\"ddp\", \"fsdp\" or \"data_parallel\"");
-  EXPECT_EQ(text_of({.strategy = "ddp", .devices = 2}),
-            "[cohort] Trainer: strategy \"ddp\" on 2 devices needs 2 processes, but this one was started alone\n  hint: "
-            "cohort run --standalone --nproc-per-node 2 PROGRAM, or cohort::spawn");
-  EXPECT_EQ(text_of({.strategy = "fsdp", .devices = 2, .num_nodes = 3}),
-            "[cohort] Trainer: strategy \"fsdp\" on 6 devices needs 6 processes, but this one was started alone\n  hint: "
-            "on each host: cohort run --nnodes 3 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM");
+  EXPECT_EQ(
+      text_of({.strategy = "ddp", .devices = 2}),
+      "[cohort] Trainer: strategy \"ddp\" on 2 devices needs 2 processes, but this one was started alone\n  hint: "
+      "cohort run --standalone --nproc-per-node 2 PROGRAM, or cohort::spawn");
+  EXPECT_EQ(
+      text_of({.strategy = "fsdp", .devices = 2, .num_nodes = 3}),
+      "[cohort] Trainer: strategy \"fsdp\" on 6 devices needs 6 processes, but this one was started alone\n  hint: "
+      "on each host: cohort run --nnodes 3 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM");
   EXPECT_EQ(text_of({.precision = "bf16-mixd"}),
             "[cohort] Trainer: there is no precision \"bf16-mixd\" (did you mean \"bf16-mixed\"?)\n  hint: \"32\", "
             "\"bf16-mixed\", \"16-mixed\" or \"bf16\"");
@@ -245,11 +249,13 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
             "[cohort] Trainer: max_epochs is not negative, but got -1\n  hint: 0 means none");
   EXPECT_EQ(text_of({.accumulate_grad_batches = 0}),
             "[cohort] Trainer: accumulate_grad_batches is at least 1, but got 0");
-  EXPECT_EQ(text_of({.gradient_clip_norm = 1, .gradient_clip_value = 1}),
-            "[cohort] Trainer: gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the "
-            "gradient's direction");
-  EXPECT_EQ(text_of({.limit_val_batches = 1.5}),
-            "[cohort] Trainer: limit_val_batches is a fraction from 0.0 to 1.0 or a whole number of batches, but got 1.5");
+  EXPECT_EQ(
+      text_of({.gradient_clip_norm = 1, .gradient_clip_value = 1}),
+      "[cohort] Trainer: gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the "
+      "gradient's direction");
+  EXPECT_EQ(
+      text_of({.limit_val_batches = 1.5}),
+      "[cohort] Trainer: limit_val_batches is a fraction from 0.0 to 1.0 or a whole number of batches, but got 1.5");
 }
 
 TEST(Trainer, SaysWhatIsWrongWithATask) {
@@ -361,22 +367,21 @@ TEST(Trainer, StopsEarly) {
   EXPECT_EQ(reason_of({.stopping_threshold = 0.5}, {3, 0.4}),
             "1 early stopping: validation/loss = 0.4 is better than 0.5");
   EXPECT_EQ(reason_of({.divergence_threshold = 5}, {3, 6}), "1 early stopping: validation/loss = 6 is worse than 5");
-  EXPECT_EQ(reason_of({}, {3, std::numeric_limits<double>::quiet_NaN()}),
-            "1 early stopping: validation/loss is nan");
-  EXPECT_EQ(error_of<c10::ValueError>([&] { reason_of({.monitor = "validation/los"}, {3}); }),
-            "[cohort] EarlyStopping: validation gives no \"validation/los\", only \"validation/loss\"\n  hint: monitor one "
-            "of these, or give the task a metric of this name");
+  EXPECT_EQ(reason_of({}, {3, std::numeric_limits<double>::quiet_NaN()}), "1 early stopping: validation/loss is nan");
+  EXPECT_EQ(
+      error_of<c10::ValueError>([&] { reason_of({.monitor = "validation/los"}, {3}); }),
+      "[cohort] EarlyStopping: validation gives no \"validation/los\", only \"validation/loss\"\n  hint: monitor one "
+      "of these, or give the task a metric of this name");
 }
 
 TEST(Trainer, LogsOnceInSoManySteps) {
   std::vector<std::string> lines;
   SmallTask task;
-  Trainer trainer(quiet({.max_epochs = 1,
-                         .log_every_n_steps = 4,
-                         .log = [&](int64_t step, const Metrics& values) {
+  Trainer trainer(quiet({.max_epochs = 1, .log_every_n_steps = 4, .log = [&](int64_t step, const Metrics& values) {
                            lines.push_back(std::to_string(step) + " " + values.front().first);
                          }}));
-  const auto result = trainer.fit(task, Loader(small_data(40), {.batch_size = 4}), Loader(small_data(8), {.batch_size = 4}));
+  const auto result =
+      trainer.fit(task, Loader(small_data(40), {.batch_size = 4}), Loader(small_data(8), {.batch_size = 4}));
   EXPECT_THAT(lines, ElementsAre("4 train/loss", "8 train/loss", "10 validation/loss", "10 train/epoch_loss"));
   EXPECT_GT(result.samples_per_second, 0.0);
   EXPECT_GT(result.times[StepPart::kForward].count(), 0);

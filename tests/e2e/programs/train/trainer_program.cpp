@@ -41,9 +41,7 @@ struct NetImpl : torch::nn::Module {
     register_module("dropout", dropout);
     register_module("third", third);
   }
-  at::Tensor forward(const at::Tensor& x) {
-    return third(dropout(at::relu(norm(second(at::relu(first(x)))))));
-  }
+  at::Tensor forward(const at::Tensor& x) { return third(dropout(at::relu(norm(second(at::relu(first(x))))))); }
   torch::nn::Linear first{20, 64}, second{64, 64}, third{64, 5};
   torch::nn::LayerNorm norm{torch::nn::LayerNormOptions({64})};
   torch::nn::Dropout dropout;
@@ -51,7 +49,8 @@ struct NetImpl : torch::nn::Module {
 TORCH_MODULE(Net);
 
 struct Classify {
-  explicit Classify(double drop) : model(drop), optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)) {}
+  explicit Classify(double drop)
+      : model(drop), optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)) {}
   at::Tensor loss(const at::Tensor& scores, const at::Tensor& labels) {
     return torch::nn::functional::cross_entropy(scores, labels);
   }
@@ -102,7 +101,8 @@ int run(int argc, char** argv) {
                           .checkpoint = {.folder = argv[1], .every_steps = 3},
                           .callbacks = {watch},
                           .progress = false});
-  const auto result = trainer.fit(task, cohort::data::DataLoader(data, {.batch_size = 4, .shuffle = true, .num_workers = 1}));
+  const auto result =
+      trainer.fit(task, cohort::data::DataLoader(data, {.batch_size = 4, .shuffle = true, .num_workers = 1}));
   if (trainer.is_first_rank()) {
     std::cout << "ended by " << result.reason << " at " << result.steps << std::endl;
     checkpoint::save_file(checkpoint::state_dict(*task.model), argv[3]);
