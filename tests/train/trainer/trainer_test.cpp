@@ -134,7 +134,7 @@ TEST(Trainer, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   expect_equal_after_resume(5, {.limit_train_batches = 5});
 }
 
-TEST(Trainer, SavesEverySoManyStepsAndTheBest) {
+TEST(Trainer, SavesEverySoManySteps) {
   const cohort::test::TemporaryFolder folder;
   SmallTask task;
   Trainer trainer(
@@ -144,6 +144,31 @@ TEST(Trainer, SavesEverySoManyStepsAndTheBest) {
   checkpoint::Checkpointer checkpoints(folder.file("run"), {.keep_last = 2});
   EXPECT_EQ(checkpoints.latest()->step, 20);
   EXPECT_EQ(checkpoints.latest()->info.metadata.at("batch_size"), "4");
+}
+
+TEST(Trainer, KeepsTheBestAndTheLast) {
+  struct Losses : Callback {
+    void on_validation_end(Trainer& trainer, const Metrics& values) override {
+      if (values.front().second < best) {
+        best = values.front().second;
+        best_step = trainer.step();
+      }
+    }
+    double best = std::numeric_limits<double>::infinity();
+    int64_t best_step = 0;
+  };
+  const cohort::test::TemporaryFolder folder;
+  auto losses = std::make_shared<Losses>();
+  SmallTask task(/*drop=*/0.0, /*rate=*/0.5);
+  Trainer trainer(quiet({.max_epochs = 6,
+                         .checkpoint = {.folder = folder.file("run"), .keep_last = 1, .keep_best = 1},
+                         .callbacks = {losses}}));
+  trainer.fit(task, Loader(small_data(20), {.batch_size = 4}), Loader(small_data(12, /*seed=*/8), {.batch_size = 4}));
+  checkpoint::Checkpointer checkpoints(folder.file("run"), {.keep_last = 1, .keep_best = 1});
+  EXPECT_EQ(checkpoints.latest()->step, 30);
+  auto state = checkpoint::ShardedStateDict();
+  EXPECT_NO_THROW(checkpoints.load(losses->best_step, state));
+  EXPECT_EQ(checkpoints.load(losses->best_step, state).info.metric, losses->best);
 }
 
 TEST(Trainer, ValidatesAtPartsOfAnEpoch) {
