@@ -53,6 +53,7 @@ FitResult FitLoop::run() {
   share_data();
   resume();
   first_samples_ = core_.counters.samples;
+  communication_ = core_.strategy->communication_time().value_or(std::chrono::nanoseconds(0));
   core_.clock.begin();
   try {
     core_.each_callback([&](Callback& callback) { callback.on_fit_start(core_.trainer); });

@@ -3,6 +3,7 @@
 /// On accelerators these are the host's times: of what it puts into streams, not of what runs there. Thread-safety: none.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -49,6 +50,7 @@ class StepClock {
   }
   /// Of backward's time `waited` was communication.
   void move_to_communication(std::chrono::nanoseconds waited) {
+    waited = std::clamp(waited, std::chrono::nanoseconds(0), times_[StepPart::kBackward]);
     times_[StepPart::kBackward] -= waited;
     times_[StepPart::kCommunication] += waited;
   }
