@@ -39,6 +39,7 @@ void share_out(BatchFeed& feed, const FeedSettings& settings, Share share) {
 }
 
 void set_epoch(BatchFeed& feed, int64_t epoch) {
+  feed.set_data_epoch(epoch);
   auto* const sampler = feed.options().sampler.get();
   if (auto* const elastic = dynamic_cast<data::ElasticDistributedSampler*>(sampler)) elastic->set_epoch(epoch);
   if (auto* const plain = dynamic_cast<data::DistributedSampler*>(sampler)) plain->set_epoch(epoch);

@@ -28,6 +28,8 @@ class COHORT_API BatchFeed {
   virtual std::optional<int64_t> num_samples() const = 0;
   virtual std::optional<int64_t> num_batches() const = 0;
 
+  /// Tells the dataset, where it has set_epoch() as TransformedDataset does.
+  virtual void set_data_epoch(int64_t epoch) = 0;
   virtual void start() = 0;
   /// False: there are no more. The batch before is gone then; drop() lets go of it early.
   virtual bool next() = 0;
@@ -67,6 +69,9 @@ class LoaderFeed final : public BatchFeed {
   }
   std::optional<int64_t> num_batches() const override {
     return num_samples() ? std::optional(loader_.size()) : std::nullopt;
+  }
+  void set_data_epoch(int64_t epoch) override {
+    if constexpr (requires(Loader & loader) { loader.dataset().set_epoch(epoch); }) loader_.dataset().set_epoch(epoch);
   }
   void start() override {
     stop();
@@ -109,7 +114,7 @@ enum class Share { kEqually, kOnce };
 
 /// Gives the loader a sampler that shares samples out among the ranks, unless it has one or no size, and the device.
 COHORT_API void share_out(BatchFeed& feed, const FeedSettings& settings, Share share);
-/// Begins epoch `epoch`'s order, where the sampler has a word for that.
+/// Begins epoch `epoch`, for samplers and datasets whose epochs differ.
 COHORT_API void set_epoch(BatchFeed& feed, int64_t epoch);
 /// True where the sampler knows what all ranks have been given, so that any number of them goes on with the rest.
 COHORT_API bool shares_out_rests(const BatchFeed& feed);
