@@ -206,4 +206,18 @@ set(COHORT_NARROW_HEADERS
     cohort/train/logging/system_metrics.h
     cohort/train/progress.h
     cohort/train/schedule.h
-    cohort/train/text_split.h)
+    cohort/train/text_split.h
+    cohort/train/trainer/accelerator.h
+    cohort/train/trainer/batch_feed.h
+    cohort/train/trainer/callback.h
+    cohort/train/trainer/precision.h
+    cohort/train/trainer/prepared_loader.h
+    cohort/train/trainer/schedule_handle.h
+    cohort/train/trainer/seed_everything.h
+    cohort/train/trainer/step_clock.h
+    cohort/train/trainer/strategy.h
+    cohort/train/trainer/task.h
+    cohort/train/trainer/task_metric.h
+    cohort/train/trainer/trainer.h
+    cohort/train/trainer/trainer_options.h
+    cohort/train/trainer/tuner.h)

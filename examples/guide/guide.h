@@ -21,5 +21,6 @@ void run_logging();
 void run_activation_checkpointing();
 void run_mixed_precision();
 void run_schedules_and_metrics();
+void run_trainer();
 
 }  // namespace guide

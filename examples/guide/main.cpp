@@ -25,14 +25,15 @@ int main(int argc, char** argv) {
                                                    {"models", guide::run_models},
                                                    {"activation_checkpointing", guide::run_activation_checkpointing},
                                                    {"mixed_precision", guide::run_mixed_precision},
-                                                   {"schedules_and_metrics", guide::run_schedules_and_metrics}};
+                                                   {"schedules_and_metrics", guide::run_schedules_and_metrics},
+                                                   {"trainer", guide::run_trainer}};
   const auto page = pages.find(argc == 2 ? argv[1] : "");
   if (page == pages.end()) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, logging, mixed_precision, activation_checkpointing, models or "
-        "schedules_and_metrics\n");
+        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, logging, mixed_precision, activation_checkpointing, models, "
+        "schedules_and_metrics or trainer\n");
     return 2;
   }
   page->second();

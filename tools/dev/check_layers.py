@@ -23,7 +23,7 @@ BELOW = {
     "data": ["base", "files", "comm"],
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "parallel", "data"],
     "models": ["base", "files", "comm", "checkpoint"],
-    "train": ["base", "comm", "mesh", "parallel", "data", "checkpoint", "models", "report"],
+    "train": ["base", "rendezvous", "vault", "comm", "mesh", "parallel", "data", "checkpoint", "models", "report"],
 }
 # Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.
 BACKENDS = ["gloo", "nccl", "shm"]

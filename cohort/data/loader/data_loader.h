@@ -107,6 +107,7 @@ class DataLoader {
   explicit DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : dataset_(std::move(dataset)),
         collate_(std::move(collate)),
+        options_(options),
         plan_(std::make_shared<detail::LoaderPlan>(std::move(options), facts_of(*dataset_))) {}
   explicit DataLoader(Dataset dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : DataLoader(std::make_shared<Dataset>(std::move(dataset)), std::move(options), std::move(collate)) {}
@@ -144,6 +145,12 @@ class DataLoader {
   /// Number of batches in an epoch. Throws c10::TypeError for iterable datasets.
   int64_t size() const { return plan_->num_batches(); }
   Dataset& dataset() const { return *dataset_; }
+  /// What the loader was made with.
+  const DataLoaderOptions& options() const { return options_; }
+  /// Another loader of the same dataset, at the beginning of an epoch. Throws as the constructor.
+  DataLoader with_options(DataLoaderOptions options) const {
+    return DataLoader(dataset_, std::move(options), collate_);
+  }
 
   /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there.
   /// Take it between two batches.
@@ -173,6 +180,7 @@ class DataLoader {
 
   std::shared_ptr<Dataset> dataset_;
   CollateFn collate_;
+  DataLoaderOptions options_;
   std::shared_ptr<detail::LoaderPlan> plan_;
 };
 

@@ -1,0 +1,143 @@
+#include "cohort/train/trainer/accelerator.h"
+
+#include <ATen/Functions.h>
+#include <c10/util/Exception.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdio>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/train/trainer/launch_place.h"
+
+namespace cohort::train {
+namespace {
+
+StrategyOptions strategy_of(const AcceleratorOptions& options) {
+  return {.strategy = options.strategy,
+          .devices = options.devices,
+          .num_nodes = options.num_nodes,
+          .device = options.device,
+          .backend = options.backend,
+          .ddp = options.ddp,
+          .fsdp = options.fsdp,
+          .data_parallel_devices = options.data_parallel_devices};
+}
+
+AcceleratorOptions checked(AcceleratorOptions options) {
+  TORCH_CHECK_VALUE(options.gradient_accumulation_steps >= 1,
+                    "[cohort] Accelerator: gradient_accumulation_steps is at least 1, but got ",
+                    options.gradient_accumulation_steps);
+  Precision(options.precision, at::kCPU);
+  return options;
+}
+
+}  // namespace
+
+struct Accelerator::State {
+  explicit State(AcceleratorOptions given)
+      : options(checked(std::move(given))),
+        place(detail::take_place(strategy_of(options))),
+        precision(options.precision, place.device) {}
+
+  AcceleratorOptions options;
+  detail::LaunchPlace place;
+  Precision precision;
+  std::unique_ptr<Strategy> strategy;
+  torch::optim::Optimizer* optimizer = nullptr;
+  bool is_unscaled = false;
+};
+
+Accelerator::Accelerator(AcceleratorOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Accelerator::~Accelerator() = default;
+
+void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::Optimizer& optimizer) {
+  TORCH_CHECK_VALUE(!state_->strategy,
+                    "[cohort] Accelerator: prepare() was called before\n"
+                    "  hint: one Accelerator for each model; prepare_loader() for more data");
+  state_->precision.convert(*net);
+  state_->strategy = make_strategy(std::move(net), strategy_of(state_->options), state_->place);
+  state_->strategy->adopt(optimizer);
+  state_->optimizer = &optimizer;
+}
+
+void Accelerator::share(BatchFeed& feed, bool is_training) const {
+  share_out(feed,
+            {.rank = state_->place.rank,
+             .world_size = state_->place.world_size,
+             .seed = state_->options.seed,
+             .device = state_->place.device},
+            is_training ? Share::kEqually : Share::kOnce);
+}
+
+void Accelerator::accumulate() {
+  ++num_accumulated_;
+  sync_gradients_ = is_last_batch_ || num_accumulated_ == state_->options.gradient_accumulation_steps;
+  if (sync_gradients_) num_accumulated_ = 0;
+  strategy().set_synchronises_gradients(sync_gradients_);
+}
+
+void Accelerator::backward(const at::Tensor& loss) {
+  const auto steps = static_cast<double>(state_->options.gradient_accumulation_steps);
+  state_->precision.backward(steps == 1.0 ? loss : loss / steps);
+}
+
+at::Tensor Accelerator::clip_grad_norm_(double max_norm, double norm_type) {
+  if (!std::exchange(state_->is_unscaled, true)) state_->precision.unscale(*state_->optimizer);
+  return cohort::nn::utils::clip_grad_norm_(strategy().parameters(), max_norm, norm_type);
+}
+
+void Accelerator::clip_grad_value_(double clip_value) {
+  if (!std::exchange(state_->is_unscaled, true)) state_->precision.unscale(*state_->optimizer);
+  cohort::nn::utils::clip_grad_value_(strategy().parameters(), clip_value);
+}
+
+void Accelerator::Optimizer::step() {
+  has_stepped_ = accelerator_->sync_gradients() && accelerator_->precision().step(*optimizer_);
+  if (accelerator_->sync_gradients()) accelerator_->state_->is_unscaled = false;
+}
+
+void Accelerator::Optimizer::zero_grad() {
+  if (accelerator_->sync_gradients()) optimizer_->zero_grad();
+}
+
+int Accelerator::process_index() const { return state_->place.rank; }
+int Accelerator::num_processes() const { return state_->place.world_size; }
+c10::Device Accelerator::device() const { return state_->place.device; }
+
+void Accelerator::print(std::string_view text) const {
+  if (!is_main_process()) return;
+  std::fputs((std::string(text) + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void Accelerator::wait_for_everyone() const {
+  if (num_processes() > 1) barrier();
+}
+
+at::Tensor Accelerator::gather(const at::Tensor& tensor) const {
+  const at::Tensor own = (tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor).contiguous();
+  if (num_processes() == 1) return own;
+  auto sizes = own.sizes().vec();
+  sizes.front() *= num_processes();
+  const at::Tensor all = at::empty(sizes, own.options());
+  all_gather_single(all, own);
+  return all;
+}
+
+at::Tensor Accelerator::reduce(const at::Tensor& tensor, const std::string& reduction) const {
+  TORCH_CHECK_VALUE(reduction == "mean" || reduction == "sum", "[cohort] Accelerator: there is no reduction \"",
+                    reduction, "\"\n  hint: \"mean\" or \"sum\"");
+  const at::Tensor result = tensor.detach().clone();
+  if (num_processes() > 1) all_reduce(result);
+  return reduction == "mean" ? result / num_processes() : result;
+}
+
+Strategy& Accelerator::strategy() const {
+  TORCH_CHECK_VALUE(state_->strategy, "[cohort] Accelerator: prepare() has not been called");
+  return *state_->strategy;
+}
+
+Precision& Accelerator::precision() const { return state_->precision; }
+
+}  // namespace cohort::train

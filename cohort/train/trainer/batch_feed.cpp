@@ -1,0 +1,53 @@
+#include "cohort/train/trainer/batch_feed.h"
+
+#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/loader/elastic_distributed_sampler.h"
+
+namespace cohort::train {
+
+BatchFeed::~BatchFeed() = default;
+
+std::vector<at::Tensor> BatchFeed::tensors() {
+  std::vector<at::Tensor> found;
+  for_each_tensor([&](at::Tensor& tensor) { found.push_back(tensor); });
+  return found;
+}
+
+int64_t BatchFeed::batch_size() {
+  const auto found = tensors();
+  return found.empty() || found.front().dim() == 0 ? 1 : found.front().size(0);
+}
+
+void share_out(BatchFeed& feed, const FeedSettings& settings, Share share) {
+  auto options = feed.options();
+  const auto num_samples = feed.num_samples();
+  const bool has_own_order = options.sampler || options.batch_sampler || options.generator.has_value();
+  if (settings.shares && num_samples &&
+      (!has_own_order || (settings.world_size > 1 && !options.sampler && !options.batch_sampler))) {
+    data::ElasticDistributedSamplerOptions sampler{.num_replicas = settings.world_size,
+                                                   .rank = settings.rank,
+                                                   .shuffle = options.shuffle,
+                                                   .seed = settings.seed,
+                                                   .remainder = data::Remainder::kKeep};
+    if (share == Share::kEqually)
+      sampler.remainder = options.drop_last ? data::Remainder::kDrop : data::Remainder::kPad;
+    options.sampler = std::make_shared<data::ElasticDistributedSampler>(*num_samples, sampler);
+    options.shuffle = false;
+  }
+  if (!options.device && !settings.device.is_cpu()) options.device = settings.device;
+  feed.set_options(std::move(options));
+}
+
+void set_epoch(BatchFeed& feed, int64_t epoch) {
+  feed.set_data_epoch(epoch);
+  auto* const sampler = feed.options().sampler.get();
+  if (auto* const elastic = dynamic_cast<data::ElasticDistributedSampler*>(sampler)) elastic->set_epoch(epoch);
+  if (auto* const plain = dynamic_cast<data::DistributedSampler*>(sampler)) plain->set_epoch(epoch);
+}
+
+bool shares_out_rests(const BatchFeed& feed) {
+  return !feed.options().batch_sampler &&
+         dynamic_cast<const data::ElasticDistributedSampler*>(feed.options().sampler.get()) != nullptr;
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,142 @@
+// Evaluation and prediction of a Trainer.
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <string>
+
+#include "cohort/train/trainer/trainer_core.h"
+
+namespace cohort::train::detail {
+namespace {
+
+// While it lives, the module evaluates.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Strategy& strategy) : strategy_(strategy), was_training_(strategy.net().is_training()) {
+    set(false);
+  }
+  ~EvaluationMode() { set(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  void set(bool training) {
+    strategy_.net().train(training);
+    if (&strategy_.module() != &strategy_.net()) strategy_.module().train(training);
+  }
+  Strategy& strategy_;
+  bool was_training_;
+};
+
+// How many passes this rank makes over its own batches, and how many with the last one again while others have some left.
+struct Passes {
+  std::optional<int64_t> own;
+  std::optional<int64_t> all;
+};
+
+Passes plan_passes(TrainerCore& core, const BatchFeed& feed, const BatchLimit& limit, const char* name) {
+  Passes passes{.own = limited(limit, feed.num_batches(), name)};
+  passes.all = passes.own;
+  if (!core.strategy->evaluates_together() || !passes.own || core.place.world_size == 1) return passes;
+  const auto numbers = core.largest({*passes.own, -*passes.own});
+  TORCH_CHECK_VALUE(numbers[0] == 0 || numbers[1] != 0,
+                    "[cohort] Trainer: a rank has no batch to evaluate, and others ", "have up to ", numbers[0],
+                    "; with strategy \"fsdp\" all must run the model together\n  hint: a smaller "
+                    "batch size, or fewer ranks");
+  passes.all = numbers[0];
+  return passes;
+}
+
+// Calls `use` with each batch; `is_own` false: others need this rank, but what comes of it does not count.
+void for_each_batch(TrainerCore& core, BatchFeed& feed, const Passes& passes,
+                    const std::function<void(bool is_own)>& use) {
+  const bool asks = !feed.num_batches() && core.strategy->evaluates_together() && core.place.world_size > 1;
+  feed.start();
+  for (int64_t pass = 0; !passes.all || pass < *passes.all; ++pass) {
+    const bool is_own = !passes.own || pass < *passes.own;
+    bool has_batch = !is_own || feed.next();
+    if (asks) has_batch = core.largest({has_batch ? 0 : 1})[0] == 0;
+    if (!has_batch) break;
+    use(is_own);
+  }
+  feed.stop();
+}
+
+// Everything that is added up over the ranks, by one reduction.
+Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& phase, std::vector<double> numbers) {
+  for (const auto& metric : task.metrics) {
+    if (!metric.sums) continue;
+    const auto own = metric.sums().to(at::kDouble).cpu().contiguous().view(-1);
+    numbers.insert(numbers.end(), own.const_data_ptr<double>(), own.const_data_ptr<double>() + own.numel());
+  }
+  const auto totals = core.sums(std::move(numbers));
+  Metrics values;
+  if (totals[1] == 0.0) return values;
+  values.emplace_back(phase + "/loss", totals[0] / totals[1]);
+  auto next = totals.begin() + 2;
+  for (const auto& metric : task.metrics) {
+    if (metric.sums) {
+      const auto count = metric.sums().numel();
+      values.emplace_back(phase + "/" + metric.name, metric.value({next, next + count}));
+      next += count;
+    } else {
+      values.emplace_back(phase + "/" + metric.name, metric.compute());
+    }
+  }
+  return values;
+}
+
+const BatchLimit& limit_of(const TrainerOptions& options, const std::string& phase) {
+  return phase == "test" ? options.limit_test_batches : options.limit_val_batches;
+}
+
+}  // namespace
+
+Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const char* phase) {
+  const bool is_test = std::string(phase) == "test";
+  core.strategy->synchronise_buffers();
+  const EvaluationMode mode(*core.strategy);
+  const at::NoGradGuard no_grad;
+  for (const auto& metric : task.metrics) metric.reset();
+  double sum = 0.0;
+  double count = 0.0;
+  const auto passes =
+      plan_passes(core, feed, limit_of(core.options, phase), is_test ? "limit_test_batches" : "limit_val_batches");
+  for_each_batch(core, feed, passes, [&](bool is_own) {
+    const StepOutput output = run_forward(core, task, feed, /*is_training=*/false);
+    if (!is_own) return;
+    const auto samples = static_cast<double>(feed.batch_size());
+    sum += output.loss.item<double>() * samples;
+    count += samples;
+    if (!output.output.defined()) return;
+    for (const auto& metric : task.metrics) metric.update(output.output, output.target);
+  });
+  return values_of(core, task, phase, {sum, count});
+}
+
+std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
+  TORCH_CHECK_VALUE(task.predict || task.forward,
+                    "[cohort] Trainer: the task cannot predict: its model does not take the first part of a batch\n"
+                    "  hint: give it predict(net, batch)");
+  core.strategy->synchronise_buffers();
+  const EvaluationMode mode(*core.strategy);
+  const at::NoGradGuard no_grad;
+  ErasedTask predicting = task;
+  predicting.evaluate = {};
+  predicting.loss_of = [](const at::Tensor& output, void*) { return StepOutput{{}, output}; };
+  if (task.predict) {
+    predicting.evaluate = [&task](torch::nn::Module& net, void* batch) {
+      return StepOutput{{}, task.predict(net, batch)};
+    };
+  }
+  std::vector<at::Tensor> outputs;
+  const auto passes = plan_passes(core, feed, core.options.limit_predict_batches, "limit_predict_batches");
+  for_each_batch(core, feed, passes, [&](bool is_own) {
+    const StepOutput output = run_forward(core, predicting, feed, /*is_training=*/false);
+    if (is_own) outputs.push_back(output.output);
+  });
+  return outputs;
+}
+
+}  // namespace cohort::train::detail

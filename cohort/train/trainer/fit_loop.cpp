@@ -1,0 +1,418 @@
+#include "cohort/train/trainer/fit_loop.h"
+
+#include <ATen/Functions.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "cohort/comm/watch/throw_failure.h"
+#include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/train/trainer/finite_check.h"
+
+namespace cohort::train::detail {
+
+FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFeed* validation)
+    : core_(core),
+      task_(task),
+      train_(train),
+      validation_(validation),
+      options_(core.options),
+      epoch_loss_(at::zeros({2}, at::kDouble)),
+      state_(core, task, train, epoch_loss_),
+      schedule_seen_(task.schedulers.size()) {}
+
+void FitLoop::check_task() const {
+  TORCH_CHECK_VALUE(task_.optimizer,
+                    "[cohort] Trainer: fit needs an optimizer, and the task has none\n"
+                    "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
+  TORCH_CHECK_VALUE(options_.max_epochs > 0 || options_.max_steps > 0 || options_.max_time.count() > 0,
+                    "[cohort] Trainer: nothing says when training ends\n  hint: set max_epochs, max_steps or max_time");
+}
+
+void FitLoop::share_data() {
+  const bool overfits = options_.overfit_batches.is_fraction() || options_.overfit_batches.batches() > 0;
+  if (overfits) {
+    auto options = train_.options();
+    options.shuffle = false;
+    train_.set_options(std::move(options));
+  }
+  share_out(train_, core_.feed_settings(), Share::kEqually);
+  if (validation_) share_out(*validation_, core_.feed_settings(), Share::kOnce);
+}
+
+FitResult FitLoop::run() {
+  check_task();
+  core_.stop_reason.clear();
+  core_.counters = {};
+  core_.accumulation = options_.accumulate_grad_batches;
+  core_.attach(task_);
+  share_data();
+  resume();
+  first_samples_ = core_.counters.samples;
+  communication_ = core_.strategy->communication_time().value_or(std::chrono::nanoseconds(0));
+  core_.clock.begin();
+  try {
+    core_.each_callback([&](Callback& callback) { callback.on_fit_start(core_.trainer); });
+    run_epochs();
+    save(/*is_end_of_run=*/true);
+    core_.each_callback([&](Callback& callback) { callback.on_fit_end(core_.trainer); });
+  } catch (const std::exception& error) {
+    core_.progress.end();
+    train_.stop();
+    core_.each_callback([&](Callback& callback) { callback.on_exception(core_.trainer, error); });
+    throw;
+  }
+  core_.progress.end();
+  return result();
+}
+
+void FitLoop::resume() {
+  const auto& options = options_.checkpoint;
+  if (options.folder.empty()) {
+    TORCH_CHECK_VALUE(options.resume != Resume::kMust || options_.fast_dev_run > 0,
+                      "[cohort] Trainer: checkpoint.resume = Resume::kMust needs checkpoint.folder");
+    return;
+  }
+  checkpoints_ = std::make_unique<checkpoint::Checkpointer>(
+      options.folder, checkpoint::CheckpointerOptions{.every_steps = options.every_steps,
+                                                      .every = options.every,
+                                                      .stop_signals = options.stop_signals,
+                                                      .asynchronous = options.asynchronous,
+                                                      .keep_last = options.keep_last,
+                                                      .keep_best = options.keep_best,
+                                                      .highest_is_best = options.highest_is_best});
+  if (options.resume == Resume::kNever) return;
+  const auto saved = checkpoints_->latest();
+  TORCH_CHECK_VALUE(saved || options.resume != Resume::kMust, "[cohort] Trainer: there is no checkpoint in \"",
+                    options.folder, "\" to go on from\n  hint: checkpoint.resume = Resume::kIfThere begins anew then");
+  if (!saved) return;
+  state_.fit_to(saved->info.metadata);
+  auto state = state_.expected();
+  checkpoints_->load(saved->step, state);
+  state_.restore(state);
+  last_saved_ = saved->step;
+  was_saved_within_epoch_ = core_.counters.batch > 0;
+  core_.progress.print(fmt::format("goes on after step {} (epoch {}, batch {}) of \"{}\"", core_.counters.step,
+                                   core_.counters.epoch, core_.counters.batch, saved->folder));
+}
+
+void FitLoop::run_epochs() {
+  core_.strategy->net().train();
+  if (&core_.strategy->module() != &core_.strategy->net()) core_.strategy->module().train();
+  core_.optimizer->zero_grad();
+  for (const auto& parameter : core_.strategy->parameters()) parameter.mutable_grad().reset();
+  if (core_.counters.batch == 0) state_.restore_random_numbers();
+  while (!is_over()) run_epoch();
+}
+
+// Batches of the epoch, alike on all ranks.
+std::optional<int64_t> FitLoop::plan_epoch() {
+  auto own = train_.num_batches();
+  if (own && shares_out_rests(train_)) *own += core_.counters.batch;  // it counts the rest alone
+  const auto wanted = limited(options_.limit_train_batches, own, "limit_train_batches");
+  if (core_.place.world_size == 1) return wanted;
+  const auto numbers = core_.largest({wanted.value_or(-1), -wanted.value_or(-1)});
+  TORCH_CHECK_VALUE(numbers[0] == -numbers[1], "[cohort] Trainer: this rank has ", wanted.value_or(-1),
+                    " batches an epoch, but others have from ", -numbers[1], " to ", numbers[0],
+                    ", so some would wait for ever\n  hint: a DistributedSampler for the loader, or none, so that the "
+                    "Trainer shares the data out");
+  return wanted;
+}
+
+void FitLoop::run_epoch() {
+  const bool goes_on = core_.counters.batch > 0;
+  set_epoch(train_, core_.counters.epoch);
+  num_batches_ = plan_epoch();
+  TORCH_CHECK_VALUE(!num_batches_ || *num_batches_ > 0,
+                    "[cohort] Trainer: an epoch has no batch to train on\n"
+                    "  hint: look at the data set's size, drop_last and "
+                    "limit_train_batches");
+  if (!goes_on) epoch_loss_.zero_();
+  validated_at_ = -1;
+  train_.start();
+  if (goes_on) state_.restore_random_numbers();
+  const int64_t steps = num_batches_ ? (*num_batches_ + core_.accumulation - 1) / core_.accumulation : 0;
+  int64_t total = options_.max_epochs > 0 ? steps * options_.max_epochs : 0;
+  if (options_.max_steps > 0) total = total > 0 ? std::min(total, options_.max_steps) : options_.max_steps;
+  if (core_.counters.samples == first_samples_) core_.progress.begin(total, core_.counters.step);
+  core_.each_callback([&](Callback& callback) { callback.on_train_epoch_start(core_.trainer); });
+  while (take_batch()) {
+    train_batch();
+    if (window_ == 0 && is_over()) break;
+  }
+  const bool is_whole = num_batches_ ? core_.counters.batch >= *num_batches_ : core_.stop_reason.empty();
+  train_.stop();
+  if (window_ != 0) {  // an end that nobody knew of: what it left is not a step
+    core_.optimizer->zero_grad();
+    window_ = 0;
+    window_losses_.clear();
+  }
+  if (is_whole) finish_epoch();
+}
+
+// False: the epoch is over, on all ranks.
+bool FitLoop::take_batch() {
+  core_.clock.lap(StepPart::kOther);
+  if (num_batches_ && core_.counters.batch >= *num_batches_) {
+    const bool is_cut = !options_.limit_train_batches.is_whole();
+    if (!is_cut) train_.next();  // so that the loader knows that the epoch is over
+    return false;
+  }
+  bool has_batch = train_.next();
+  TORCH_CHECK(has_batch || !num_batches_, "[cohort] Trainer: the loader gave ", core_.counters.batch,
+              " batches, but its size is ", num_batches_.value_or(0));
+  if (!num_batches_) has_batch = core_.largest({has_batch ? 0 : 1})[0] == 0;
+  core_.clock.lap(StepPart::kData);
+  return has_batch;
+}
+
+CheckedStep FitLoop::checked_step(int64_t batch) const {
+  return {.step = core_.counters.step, .epoch = core_.counters.epoch, .batch = batch, .rank = core_.place.rank};
+}
+
+void FitLoop::check_finite(const StepOutput& output) {
+  if (options_.finite_check == FiniteCheck::kNone) return;
+  // With a scale for gradients infinities are expected there, but not in the loss.
+  const bool is_logged = (core_.counters.step + 1) % options_.log_every_n_steps == 0;
+  if (!core_.place.device.is_cpu() && !is_logged && options_.finite_check == FiniteCheck::kLoss) return;
+  if (std::isfinite(output.loss.item<double>())) return;
+  NamedTensors tensors;
+  size_t number = 0;
+  for (const auto& tensor : train_.tensors())
+    tensors.emplace_back(fmt::format("tensor {} of the batch", number++), tensor);
+  for (const auto& [name, parameter] : core_.strategy->named_parameters())
+    tensors.emplace_back(fmt::format("parameter \"{}\"", name), parameter);
+  for (const auto& entry : core_.strategy->net().named_buffers())
+    tensors.emplace_back(fmt::format("buffer \"{}\"", entry.key()), entry.value());
+  tensors.emplace_back("the model's output", output.output);
+  check_loss(output.loss, checked_step(core_.counters.batch), tensors);
+}
+
+void FitLoop::train_batch() {
+  auto& clock = core_.clock;
+  core_.each_callback([&](Callback& callback) { callback.on_train_batch_start(core_.trainer, core_.counters.batch); });
+  const bool is_last = num_batches_ && core_.counters.batch + 1 == *num_batches_;
+  const bool is_step = window_ + 1 == core_.accumulation || is_last;
+  core_.strategy->set_synchronises_gradients(is_step);
+  clock.lap(StepPart::kOther);
+  const StepOutput output = run_forward(core_, task_, train_, /*is_training=*/true);
+  TORCH_CHECK_VALUE(output.loss.defined() && output.loss.numel() == 1,
+                    "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
+                    output.loss.defined() ? output.loss.numel() : 0,
+                    "\n  hint: the mean over the batch, as most loss functions give it");
+  check_finite(output);
+  clock.lap(StepPart::kForward);
+  const auto divisor = static_cast<double>(core_.accumulation);
+  core_.precision.backward(core_.accumulation == 1 ? output.loss : output.loss / divisor);
+  clock.lap(StepPart::kBackward);
+  StepReport report{.loss = output.loss.detach(),
+                    .batch = core_.counters.batch,
+                    .num_samples = train_.batch_size(),
+                    .is_step = is_step};
+  train_.drop();
+  ++window_;
+  ++core_.counters.batch;
+  core_.counters.samples += report.num_samples * core_.place.world_size;
+  note_loss(output);
+  if (is_step) step_optimizer();
+  clock.lap(StepPart::kStep);
+  after_batch(report);
+}
+
+void FitLoop::note_loss(const StepOutput& output) {
+  window_losses_.push_back(output.loss.detach());
+  if (core_.place.device.is_cpu()) {
+    epoch_loss_[0] += output.loss.item<double>();
+    epoch_loss_[1] += 1.0;
+  }
+}
+
+void FitLoop::step_optimizer() {
+  auto& optimizer = *core_.optimizer;
+  const bool looks = options_.gradient_clip_norm || options_.gradient_clip_value ||
+                     (options_.finite_check == FiniteCheck::kGradients && !core_.precision.scales());
+  if (looks) core_.precision.unscale(optimizer);
+  if (options_.finite_check == FiniteCheck::kGradients && !core_.precision.scales()) {
+    check_gradients(core_.strategy->named_parameters(), checked_step(core_.counters.batch - 1));
+  }
+  if (options_.gradient_clip_norm) {
+    cohort::nn::utils::clip_grad_norm_(core_.strategy->parameters(), *options_.gradient_clip_norm);
+  }
+  if (options_.gradient_clip_value) {
+    cohort::nn::utils::clip_grad_value_(core_.strategy->parameters(), *options_.gradient_clip_value);
+  }
+  core_.each_callback([&](Callback& callback) { callback.on_before_optimizer_step(core_.trainer); });
+  const bool was_step = core_.precision.step(optimizer);
+  optimizer.zero_grad();
+  window_ = 0;
+  ++core_.counters.step;
+  if (was_step) step_schedulers(Schedule::Interval::kStep);
+}
+
+void FitLoop::step_schedulers(Schedule::Interval interval) {
+  for (size_t i = 0; i < task_.schedulers.size(); ++i) {
+    const auto& schedule = task_.schedulers[i];
+    if (schedule.interval != interval) continue;
+    const int64_t done = interval == Schedule::Interval::kStep ? core_.counters.step : core_.counters.epoch + 1;
+    if (done % schedule.options.frequency != 0) continue;
+    if (!schedule.takes_metric) {
+      schedule.step(0.0);
+      continue;
+    }
+    const int64_t times = core_.times_set(schedule.options.monitor);
+    if (times == std::exchange(schedule_seen_[i], times)) continue;
+    schedule.step(*core_.metric(schedule.options.monitor));
+  }
+}
+
+void FitLoop::after_batch(const StepReport& report) {
+  core_.each_callback([&](Callback& callback) { callback.on_train_batch_end(core_.trainer, report); });
+  if (report.is_step) {
+    const auto waited = core_.strategy->communication_time();
+    if (waited) core_.clock.move_to_communication(*waited - std::exchange(communication_, *waited));
+    log_step();
+    window_losses_.clear();
+  }
+  if (validation_is_due(/*is_end_of_epoch=*/false)) validate();
+  if (report.is_step) save_if_due();
+}
+
+// The mean over the step's batches on all ranks.
+void FitLoop::log_step() {
+  const auto& counters = core_.counters;
+  const bool is_due = counters.step % options_.log_every_n_steps == 0;
+  if (!is_due && !core_.place.device.is_cpu()) return;
+  if (!is_due && !core_.progress.is_enabled()) return;
+  double sum = 0.0;
+  for (const auto& loss : window_losses_) sum += loss.item<double>();
+  double mean = sum / static_cast<double>(window_losses_.size());
+  const double rate = core_.optimizer->param_groups().front().options().get_lr();
+  if (is_due) {
+    mean = core_.sums({mean}).front() / core_.place.world_size;
+    const Metrics values{{"train/loss", mean}, {"lr", rate}, {"epoch", static_cast<double>(counters.epoch)}};
+    core_.set_metrics(values);
+    core_.log(values);
+  }
+  core_.progress.update(counters.step, counters.samples - first_samples_, {{"loss", mean}, {"lr", rate}},
+                        core_.clock.times());
+}
+
+bool FitLoop::validation_is_due(bool is_end_of_epoch) const {
+  if (!validation_ || validated_at_ == core_.counters.batch) return false;
+  if ((core_.counters.epoch + 1) % options_.check_val_every_n_epoch != 0) return false;
+  const auto& interval = options_.val_check_interval;
+  if (interval.is_whole()) return is_end_of_epoch;
+  if (is_end_of_epoch) return false;
+  const int64_t every =
+      interval.is_fraction() ? *limited(interval, num_batches_, "val_check_interval") : interval.batches();
+  return core_.counters.batch % std::max<int64_t>(1, every) == 0;
+}
+
+void FitLoop::validate() {
+  core_.clock.lap(StepPart::kOther);
+  core_.each_callback([&](Callback& callback) { callback.on_validation_start(core_.trainer); });
+  const Metrics values = evaluate(core_, task_, *validation_, "validation");
+  validated_at_ = core_.counters.batch;
+  core_.set_metrics(values);
+  core_.log(values);
+  std::string text = fmt::format("epoch {}, step {}:", core_.counters.epoch + 1, core_.counters.step);
+  for (const auto& [name, value] : values) text += fmt::format("  {} {:.4g}", name, value);
+  core_.progress.print(text);
+  core_.each_callback([&](Callback& callback) { callback.on_validation_end(core_.trainer, values); });
+}
+
+void FitLoop::finish_epoch() {
+  if (validation_is_due(/*is_end_of_epoch=*/true)) validate();
+  const auto totals = core_.sums({epoch_loss_[0].item<double>(), epoch_loss_[1].item<double>()});
+  if (totals[1] > 0.0) {
+    const Metrics values{{"train/epoch_loss", totals[0] / totals[1]}};
+    core_.set_metrics(values);
+    core_.log(values);
+  }
+  step_schedulers(Schedule::Interval::kEpoch);
+  core_.each_callback([&](Callback& callback) { callback.on_train_epoch_end(core_.trainer); });
+  ++core_.counters.epoch;
+  core_.counters.batch = 0;
+  const int64_t every = options_.checkpoint.every_epochs;
+  if (checkpoints_ && every > 0 && core_.counters.epoch % every == 0) save(/*is_end_of_run=*/false);
+}
+
+// By rank 0's clock.
+bool FitLoop::time_is_up() {
+  if (options_.max_time.count() == 0) return false;
+  const bool is_up = core_.place.rank == 0 && std::chrono::steady_clock::now() - begin_ >= options_.max_time;
+  return core_.largest({is_up ? 1 : 0})[0] != 0;
+}
+
+bool FitLoop::is_over() {
+  auto& reason = core_.stop_reason;
+  if (!reason.empty()) return true;
+  if (checkpoints_ && checkpoints_->stop_requested()) {
+    reason = "signal";
+  } else if (options_.max_steps > 0 && core_.counters.step >= options_.max_steps) {
+    reason = "max_steps";
+  } else if (options_.max_epochs > 0 && core_.counters.epoch >= options_.max_epochs) {
+    reason = "max_epochs";
+  } else if (time_is_up()) {
+    reason = "max_time";
+  }
+  return !reason.empty();
+}
+
+// The metric counts for the first checkpoint after it was computed.
+checkpoint::SaveInfo FitLoop::save_info() {
+  checkpoint::SaveInfo info{.metadata = state_.metadata()};
+  const auto& monitor = options_.checkpoint.monitor;
+  const int64_t times = core_.times_set(monitor);
+  if (times != std::exchange(monitor_saved_, times)) info.metric = core_.metric(monitor);
+  return info;
+}
+
+void FitLoop::save_if_due() {
+  if (!checkpoints_) return;
+  const auto& counters = core_.counters;
+  const auto collect = [&] {
+    core_.each_callback([&](Callback& callback) { callback.on_save_checkpoint(core_.trainer, counters.step); });
+    return state_.collect();
+  };
+  const int64_t monitor_before = monitor_saved_;
+  if (checkpoints_->maybe_save(counters.step, collect, save_info())) {
+    last_saved_ = counters.step;
+    was_saved_within_epoch_ = true;
+  } else {
+    monitor_saved_ = monitor_before;
+  }
+}
+
+void FitLoop::save(bool is_end_of_run) {
+  if (!checkpoints_) return;
+  const auto& counters = core_.counters;
+  const bool is_there = last_saved_ == counters.step && was_saved_within_epoch_ == (counters.batch > 0);
+  if (!is_there && counters.step > 0) {
+    core_.each_callback([&](Callback& callback) { callback.on_save_checkpoint(core_.trainer, counters.step); });
+    checkpoints_->save(counters.step, state_.collect(), save_info());
+    last_saved_ = counters.step;
+    was_saved_within_epoch_ = counters.batch > 0;
+  }
+  if (is_end_of_run) checkpoints_->wait();
+}
+
+FitResult FitLoop::result() const {
+  FitResult result{.epochs = core_.counters.epoch,
+                   .steps = core_.counters.step,
+                   .reason = core_.stop_reason,
+                   .metrics = core_.metrics,
+                   .times = core_.clock.times()};
+  const auto training = result.times.total() - result.times[StepPart::kOther];
+  const double seconds = std::chrono::duration<double>(training).count();
+  if (seconds > 0.0) {
+    result.samples_per_second = static_cast<double>(core_.counters.samples - first_samples_) / seconds;
+  }
+  return result;
+}
+
+}  // namespace cohort::train::detail

@@ -1,0 +1,71 @@
+/// FitLoop: one call of Trainer::fit.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cohort/checkpoint/checkpointer/checkpointer.h"
+#include "cohort/train/trainer/callback.h"
+#include "cohort/train/trainer/finite_check.h"
+#include "cohort/train/trainer/run_state.h"
+#include "cohort/train/trainer/trainer_core.h"
+
+namespace cohort::train::detail {
+
+class FitLoop {
+ public:
+  FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFeed* validation);
+  FitResult run();
+
+ private:
+  void check_task() const;
+  void share_data();
+  void resume();
+  void run_epochs();
+  void run_epoch();
+  std::optional<int64_t> plan_epoch();
+  bool take_batch();
+  void train_batch();
+  void check_finite(const StepOutput& output);
+  void step_optimizer();
+  void step_schedulers(Schedule::Interval interval);
+  void after_batch(const StepReport& report);
+  void note_loss(const StepOutput& output);
+  void log_step();
+  bool validation_is_due(bool is_end_of_epoch) const;
+  void validate();
+  void finish_epoch();
+  bool is_over();
+  bool time_is_up();
+  void save_if_due();
+  void save(bool is_end_of_run);
+  checkpoint::SaveInfo save_info();
+  CheckedStep checked_step(int64_t batch) const;
+  FitResult result() const;
+
+  TrainerCore& core_;
+  ErasedTask& task_;
+  BatchFeed& train_;
+  BatchFeed* validation_;
+  const TrainerOptions& options_;
+  at::Tensor epoch_loss_;  ///< [2] float64: sum and number of this rank's batches in this epoch
+  RunState state_;
+  std::unique_ptr<checkpoint::Checkpointer> checkpoints_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+
+  std::optional<int64_t> num_batches_;  ///< of this epoch; nothing: not known
+  int64_t window_ = 0;                  ///< batches since the last step
+  std::vector<at::Tensor> window_losses_;
+  std::chrono::nanoseconds communication_{0};
+  int64_t first_samples_ = 0;
+  int64_t last_saved_ = -1;
+  bool was_saved_within_epoch_ = false;
+  int64_t monitor_saved_ = 0;
+  int64_t validated_at_ = -1;  ///< batch of this epoch
+  std::vector<int64_t> schedule_seen_;
+};
+
+}  // namespace cohort::train::detail

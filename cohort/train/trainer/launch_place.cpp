@@ -1,0 +1,143 @@
+#include "cohort/train/trainer/launch_place.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "cohort/base/text.h"
+#include "cohort/comm/group/device.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/rendezvous/launch_environment.h"
+
+namespace cohort::train::detail {
+namespace {
+
+// What is known of the job before there is a group; 1 process where no launcher started this one.
+struct JobSize {
+  int world_size = 1;
+  int local_world_size = 1;
+  bool is_launched = false;
+};
+
+JobSize job_size() {
+  const rendezvous::LaunchEnvironment environment;
+  const auto number = [&](const char* name) { return base::parse_int(environment.get(name).value_or("")); };
+  JobSize job;
+  if (is_initialized()) {
+    job.is_launched = true;
+    job.world_size = get_world_size();
+  } else if (const auto size = number("WORLD_SIZE"); size && number("RANK")) {
+    job.is_launched = true;
+    job.world_size = static_cast<int>(*size);
+  }
+  job.local_world_size = static_cast<int>(number("LOCAL_WORLD_SIZE").value_or(job.world_size));
+  return job;
+}
+
+StrategyKind chosen(const std::string& name, const JobSize& job) {
+  if (name == "auto") return job.is_launched ? StrategyKind::kDdp : StrategyKind::kSingle;
+  const std::vector<std::string> names{"single", "ddp", "fsdp", "data_parallel"};
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return static_cast<StrategyKind>(i);
+  }
+  C10_THROW_ERROR(ValueError,
+                  c10::str("[cohort] Trainer: there is no strategy \"", name, "\"", base::did_you_mean(name, names),
+                           "\n  hint: \"auto\", \"single\", \"ddp\", \"fsdp\" or \"data_parallel\""));
+}
+
+std::string start_command(int devices, int num_nodes) {
+  if (num_nodes <= 1)
+    return c10::str("cohort run --standalone --nproc-per-node ", devices, " PROGRAM, or cohort::spawn");
+  return c10::str("on each host: cohort run --nnodes ", num_nodes, " --nproc-per-node ", devices,
+                  " --rdzv-endpoint HOST:PORT PROGRAM");
+}
+
+void check_alone(StrategyKind kind, const JobSize& job) {
+  TORCH_CHECK_VALUE(job.world_size == 1, "[cohort] Trainer: strategy \"", name_of(kind),
+                    "\" is for one process, but the job has ", job.world_size,
+                    "\n  hint: strategy \"ddp\", or \"auto\"; or start the program without a launcher");
+}
+
+void check_size(const StrategyOptions& options, StrategyKind kind, const JobSize& job) {
+  const int devices = options.devices > 0 ? options.devices : job.local_world_size;
+  const int num_nodes = options.num_nodes > 0 ? options.num_nodes : std::max(1, job.world_size / devices);
+  const int wanted = devices * num_nodes;
+  if (!job.is_launched) {
+    TORCH_CHECK_VALUE(wanted == 1, "[cohort] Trainer: strategy \"", name_of(kind), "\" on ", wanted, " devices needs ",
+                      wanted,
+                      " processes, but this one was started alone\n  hint: ", start_command(devices, num_nodes));
+    return;
+  }
+  TORCH_CHECK_VALUE(options.devices == 0 || options.devices == job.local_world_size,
+                    "[cohort] Trainer: devices = ", options.devices, " asks for as many processes on each host, but ",
+                    "this one has ", job.local_world_size, "\n  hint: ", start_command(devices, num_nodes),
+                    "; with devices = 0 the Trainer takes what the launcher gives");
+  TORCH_CHECK_VALUE(wanted == job.world_size, "[cohort] Trainer: num_nodes = ", options.num_nodes, " with ", devices,
+                    " processes on each host makes ", wanted, " processes, but the job has ", job.world_size,
+                    "\n  hint: ", start_command(devices, num_nodes),
+                    "; with num_nodes = 0 the Trainer takes what the launcher gives");
+}
+
+// A group of this process alone, where nobody started others.
+InitOptions group_of_one() {
+  InitOptions options;
+  options.world_size = 1;
+  options.rank = 0;
+  options.store = c10::make_intrusive<c10d::HashStore>();
+  return options;
+}
+
+// Not with the Trainer: the program goes on, and another Trainer could not meet the same ranks again at once.
+void destroy_group_at_exit() {
+  static const bool is_registered = std::atexit([] {
+                                      if (is_initialized()) destroy_process_group();
+                                    }) == 0;
+  (void)is_registered;
+}
+
+}  // namespace
+
+const char* name_of(StrategyKind kind) {
+  switch (kind) {
+    case StrategyKind::kSingle:
+      return "single";
+    case StrategyKind::kDdp:
+      return "ddp";
+    case StrategyKind::kFsdp:
+      return "fsdp";
+    case StrategyKind::kDataParallel:
+      return "data_parallel";
+  }
+  return "";
+}
+
+LaunchPlace take_place(const StrategyOptions& options) {
+  TORCH_CHECK_VALUE(options.devices >= 0 && options.num_nodes >= 0,
+                    "[cohort] Trainer: devices and num_nodes are not negative, but got ", options.devices, " and ",
+                    options.num_nodes, "\n  hint: 0 takes what there is");
+  const JobSize job = job_size();
+  LaunchPlace place;
+  place.strategy = chosen(options.strategy, job);
+  if (!place.has_group()) {
+    check_alone(place.strategy, job);
+    place.device = options.device.value_or(current_device());
+    return place;
+  }
+  check_size(options, place.strategy, job);
+  if (!is_initialized()) {
+    InitOptions init = job.is_launched ? InitOptions() : group_of_one();
+    init.backend = options.backend;
+    init_process_group(init);
+    destroy_group_at_exit();
+  }
+  place.rank = get_rank();
+  place.world_size = get_world_size();
+  place.device = options.device.value_or(current_device());
+  return place;
+}
+
+}  // namespace cohort::train::detail

@@ -1,0 +1,68 @@
+#include "cohort/train/trainer/precision.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/optim/optimizer.h>
+
+#include "cohort/base/text.h"
+
+namespace cohort::train {
+
+Precision::Precision(const std::string& name, c10::Device device) : device_(device) {
+  if (name == "bf16-mixed") {
+    autocast_ = at::kBFloat16;
+  } else if (name == "16-mixed") {
+    autocast_ = at::kHalf;
+    scaler_.emplace(amp::GradScalerOptions{.device = device.type()});
+  } else if (name == "bf16") {
+    is_pure_ = true;
+  } else {
+    TORCH_CHECK_VALUE(name == "32", "[cohort] Trainer: there is no precision \"", name, "\"",
+                      base::did_you_mean(name, {"32", "bf16-mixed", "16-mixed", "bf16"}),
+                      "\n  hint: \"32\", \"bf16-mixed\", \"16-mixed\" or \"bf16\"");
+  }
+}
+
+Precision::Scope::Scope(const Precision& precision) {
+  if (!precision.autocast_) return;
+  device_ = precision.device_.type();
+  was_enabled_ = at::autocast::is_autocast_enabled(*device_);
+  dtype_before_ = at::autocast::get_autocast_dtype(*device_);
+  at::autocast::set_autocast_enabled(*device_, true);
+  at::autocast::set_autocast_dtype(*device_, *precision.autocast_);
+  at::autocast::increment_nesting();
+}
+
+Precision::Scope::~Scope() {
+  if (!device_) return;
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(*device_, was_enabled_);
+  at::autocast::set_autocast_dtype(*device_, dtype_before_);
+}
+
+void Precision::convert(torch::nn::Module& net) const {
+  if (is_pure_) net.to(at::kBFloat16);
+}
+
+at::Tensor Precision::input(const at::Tensor& tensor) const {
+  return is_pure_ && tensor.is_floating_point() ? tensor.to(at::kBFloat16) : tensor;
+}
+
+void Precision::backward(const at::Tensor& loss) { (scaler_ ? scaler_->scale(loss) : loss).backward(); }
+
+void Precision::unscale(torch::optim::Optimizer& optimizer) {
+  if (scaler_) scaler_->unscale_(optimizer);
+}
+
+bool Precision::step(torch::optim::Optimizer& optimizer) {
+  if (!scaler_) {
+    optimizer.step();
+    return true;
+  }
+  const double before = scaler_->get_scale();
+  scaler_->step(optimizer);
+  scaler_->update();
+  return scaler_->get_scale() >= before;
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,320 @@
+#include "cohort/train/trainer/run_state.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/checkpoint/state/distributed_state.h"
+#include "cohort/checkpoint/state/rng_state.h"
+#include "cohort/train/trainer/callback.h"
+#include "cohort/train/trainer/seed_everything.h"
+
+namespace cohort::train::detail {
+namespace {
+
+using checkpoint::ShardedStateDict;
+using checkpoint::StateValue;
+using Value = c10::IValue;
+using Dict = c10::impl::GenericDict;
+
+Dict new_dict() { return Dict(c10::StringType::get(), c10::AnyType::get()); }
+Value new_list() { return Value(c10::impl::GenericList(c10::AnyType::get())); }
+
+// Tensors have keys of their own in checkpoints, but which ones a loader keeps depends on where it is. They are numbers and
+// states of generators.
+Value value_of(const at::Tensor& tensor) {
+  const auto numbers = tensor.to(at::kLong).contiguous();
+  c10::impl::GenericList data(c10::AnyType::get());
+  for (int64_t i = 0; i < numbers.numel(); ++i) data.push_back(Value(numbers.const_data_ptr<int64_t>()[i]));
+  c10::impl::GenericList sizes(c10::AnyType::get());
+  for (const int64_t size : tensor.sizes()) sizes.push_back(Value(size));
+  Dict dict = new_dict();
+  dict.insert("dtype", static_cast<int64_t>(tensor.scalar_type()));
+  dict.insert("sizes", sizes);
+  dict.insert("data", data);
+  return dict;
+}
+
+std::vector<int64_t> numbers_in(const Value& list) {
+  std::vector<int64_t> numbers;
+  for (const Value& each : list.toListRef()) numbers.push_back(each.toInt());
+  return numbers;
+}
+
+at::Tensor tensor_of(const Value& value) {
+  const auto dict = value.toGenericDict();
+  return at::tensor(numbers_in(dict.at("data")), at::kLong)
+      .view(numbers_in(dict.at("sizes")))
+      .to(static_cast<at::ScalarType>(dict.at("dtype").toInt()));
+}
+
+Value loader_value(const data::StateDict& state) {
+  Dict dict = new_dict();
+  for (const auto& [name, tensor] : state) dict.insert(name, value_of(tensor));
+  return dict;
+}
+
+int64_t number_in(const std::map<std::string, std::string>& metadata, const char* name) {
+  const auto found = metadata.find(name);
+  const auto number = found == metadata.end() ? std::nullopt : base::parse_int(found->second);
+  TORCH_CHECK_VALUE(number && *number > 0,
+                    "[cohort] Trainer: the checkpoint is not one of a Trainer: its manifest has no ", name,
+                    "\n  hint: name another folder, or checkpoint.resume = Resume::kNever");
+  return *number;
+}
+
+// In a scheduler's state, wherever it stands: the rates that it begins from.
+Value with_scaled_rates(const Value& value, double factor) {
+  if (value.isGenericDict()) {
+    Dict result = new_dict();
+    for (const auto& entry : value.toGenericDict()) {
+      const bool is_rates = entry.key().isString() && entry.key().toStringRef() == "base_lrs";
+      if (!is_rates || !entry.value().isList()) {
+        result.insert(entry.key(), with_scaled_rates(entry.value(), factor));
+        continue;
+      }
+      c10::impl::GenericList rates(c10::AnyType::get());
+      for (const Value& rate : entry.value().toListRef()) rates.push_back(Value(rate.toDouble() * factor));
+      result.insert(entry.key(), rates);
+    }
+    return result;
+  }
+  if (!value.isList() || value.isIntList() || value.isDoubleList()) return value;
+  c10::impl::GenericList result(c10::AnyType::get());
+  for (const Value& each : value.toListRef()) result.push_back(with_scaled_rates(each, factor));
+  return result;
+}
+
+}  // namespace
+
+int64_t batch_size_of(const BatchFeed& feed, int world_size) {
+  const auto& options = feed.options();
+  return options.global_batch_size ? *options.global_batch_size / world_size : options.batch_size;
+}
+
+std::string RunState::rank_key(int rank, const char* what) const { return fmt::format("rank.{}.{}", rank, what); }
+
+void RunState::add_model(ShardedStateDict& state) {
+  const auto [weights, moments] = checkpoint::get_state_dict(core_.strategy->module(), *core_.optimizer);
+  for (const auto& item : weights) state.insert("model." + item.key(), item.value());
+  for (const auto& item : moments) state.insert("optimizer." + item.key(), item.value());
+}
+
+// In the model's part of a state there is one of each.
+void RunState::add_own_buffers(ShardedStateDict& state) {
+  const auto buffers = core_.strategy->net().named_buffers();
+  for (const auto& entry : buffers) {
+    state.insert(rank_key(core_.place.rank, "buffer.") + entry.key(), StateValue(entry.value()));
+  }
+}
+
+void RunState::restore_own_buffers(const ShardedStateDict& state) {
+  const at::NoGradGuard no_grad;
+  for (auto& entry : core_.strategy->net().named_buffers()) {
+    const auto* const value = state.find(rank_key(core_.place.rank, "buffer.") + entry.key());
+    if (value) entry.value().copy_(value->tensor);
+  }
+}
+
+ShardedStateDict RunState::collect() {
+  core_.strategy->synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
+  ShardedStateDict state;
+  add_model(state);
+  Dict counters = new_dict();
+  counters.insert("epoch", core_.counters.epoch);
+  counters.insert("step", core_.counters.step);
+  counters.insert("batch", core_.counters.batch);
+  counters.insert("samples", core_.counters.samples);
+  state.insert("trainer", StateValue(Value(counters)));
+  Value schedulers = new_list();
+  for (const auto& schedule : task_.schedulers) {
+    schedulers.toList().push_back(schedule.state_dict ? schedule.state_dict(*core_.optimizer) : Value());
+  }
+  state.insert("schedulers", StateValue(schedulers));
+  auto* const scaler = core_.precision.scaler();
+  state.insert("scaler", StateValue(scaler ? Value(scaler->state_dict()) : Value()));
+  Dict callbacks = new_dict();
+  core_.each_callback([&](Callback& callback) {
+    if (callback.name().empty()) return;
+    Dict kept = new_dict();
+    for (const auto& [key, value] : callback.state()) kept.insert(key, value);
+    callbacks.insert(callback.name(), kept);
+  });
+  state.insert("callbacks", StateValue(Value(callbacks)));
+  const int rank = core_.place.rank;
+  state.insert(rank_key(rank, "rng"), StateValue(checkpoint::rng_state()));
+  state.insert(rank_key(rank, "loss"), StateValue(loss_));
+  if (core_.strategy->has_own_buffers()) add_own_buffers(state);
+  const bool is_within_epoch = core_.counters.batch > 0;
+  const Value loader = is_within_epoch || !shares_out_rests(train_) ? loader_value(train_.state_dict()) : Value();
+  state.insert(rank_key(rank, "loader"), StateValue(loader));
+  return state;
+}
+
+std::map<std::string, std::string> RunState::metadata() const {
+  return {{"world_size", std::to_string(core_.place.world_size)},
+          {"batch_size", std::to_string(batch_size_of(train_, core_.place.world_size))},
+          {"accumulation", std::to_string(core_.accumulation)},
+          {"strategy", name_of(core_.place.strategy)},
+          {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
+          {"precision", core_.options.precision}};
+}
+
+void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
+  const int world_size = core_.place.world_size;
+  const int64_t global = batch_size * accumulation * saved_world_size_;
+  const auto& loader = train_.options();
+  const int64_t own = batch_size_of(train_, world_size);
+  const bool is_fixed = loader.batch_sampler != nullptr;
+  if (!is_fixed && global % (own * world_size) == 0) {
+    core_.accumulation = global / (own * world_size);
+    return;
+  }
+  TORCH_CHECK_VALUE(!is_fixed && global % world_size == 0, "[cohort] Trainer: the run had steps of ", global,
+                    " samples on ", saved_world_size_, " ranks, which ", world_size, " ranks ",
+                    is_fixed ? "cannot keep, as the loader has a batch sampler" : "cannot share out evenly",
+                    "\n  hint: another number of ranks, or checkpoint.on_new_world_size = "
+                    "OnNewWorldSize::kScaleLearningRate or kKeepAll");
+  const int64_t share = global / world_size;
+  int64_t smaller = std::min(own, share);
+  while (share % smaller != 0) --smaller;
+  auto options = loader;
+  options.global_batch_size.reset();
+  options.batch_size = smaller;
+  train_.set_options(std::move(options));
+  core_.accumulation = share / smaller;
+}
+
+void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
+  saved_world_size_ = number_in(metadata, "world_size");
+  const int64_t batch_size = number_in(metadata, "batch_size");
+  const int64_t accumulation = number_in(metadata, "accumulation");
+  saved_samples_ = batch_size * saved_world_size_;
+  const auto own_buffers = metadata.find("own_buffers");
+  saved_own_buffers_ = own_buffers != metadata.end() && own_buffers->second == "yes";
+  if (is_same_world()) return;
+  const int world_size = core_.place.world_size;
+  switch (core_.options.checkpoint.on_new_world_size) {
+    case OnNewWorldSize::kKeepGlobalBatch:
+      keep_global_batch(batch_size, accumulation);
+      break;
+    case OnNewWorldSize::kScaleLearningRate:
+      rate_factor_ = static_cast<double>(world_size) / static_cast<double>(saved_world_size_);
+      break;
+    case OnNewWorldSize::kKeepAll:
+      break;
+    case OnNewWorldSize::kRefuse:
+      TORCH_CHECK_VALUE(false, "[cohort] Trainer: the checkpoint was made by ", saved_world_size_,
+                        " ranks, but the job has ", world_size,
+                        "\n  hint: checkpoint.on_new_world_size says what else may happen");
+  }
+  if (core_.place.rank != 0) return;
+  base::log_warning(
+      fmt::format("Trainer: the checkpoint was made by {} ranks, the job has {}: it goes on with {} batches of {} "
+                  "samples a step on "
+                  "each rank{}, and with other random numbers",
+                  saved_world_size_, world_size, core_.accumulation, batch_size_of(train_, world_size),
+                  rate_factor_ == 1.0 ? "" : fmt::format(", learning rates times {}", rate_factor_)));
+}
+
+ShardedStateDict RunState::expected() {
+  const int rank = core_.place.rank;
+  ShardedStateDict state;
+  add_model(state);
+  for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
+  if (is_same_world()) {
+    state.insert(rank_key(rank, "rng"), StateValue(checkpoint::rng_state().clone()));
+    state.insert(rank_key(rank, "loss"), StateValue(loss_));
+    if (core_.strategy->has_own_buffers() && saved_own_buffers_) {
+      ShardedStateDict own;
+      add_own_buffers(own);
+      for (const auto& item : own) state.insert(item.key(), StateValue(item.value().tensor.clone()));
+    }
+  }
+  state.insert(rank_key(is_same_world() ? rank : 0, "loader"), StateValue(Value()));
+  return state;
+}
+
+void RunState::restore_loader(const Value& value) {
+  if (value.isNone()) return;
+  auto& counters = core_.counters;
+  if (!is_same_world() && !shares_out_rests(train_)) {
+    if (counters.batch > 0 && core_.place.rank == 0) {
+      base::log_warning(
+          "Trainer: the loader's own sampler does not know what other ranks have read, so the epoch begins anew");
+    }
+    counters.batch = 0;
+    return;
+  }
+  data::StateDict state;
+  for (const auto& entry : value.toGenericDict()) state.emplace(entry.key().toStringRef(), tensor_of(entry.value()));
+  train_.load_state_dict(state);
+  const int64_t samples = batch_size_of(train_, core_.place.world_size) * core_.place.world_size;
+  if (!is_same_world()) counters.batch = counters.batch * saved_samples_ / samples;
+}
+
+void RunState::restore_schedulers(const Value& value) {
+  const auto states = value.toListRef();
+  TORCH_CHECK_VALUE(states.size() == task_.schedulers.size(), "[cohort] Trainer: the checkpoint has the state of ",
+                    states.size(), " schedulers, but the task has ", task_.schedulers.size(),
+                    "\n  hint: go on with the task that the run began with");
+  for (size_t i = 0; i < states.size(); ++i) {
+    const auto& schedule = task_.schedulers[i];
+    if (!schedule.load_state_dict || states[i].isNone()) continue;
+    schedule.load_state_dict(rate_factor_ == 1.0 ? states[i] : with_scaled_rates(states[i], rate_factor_));
+  }
+}
+
+void RunState::scale_rates() {
+  if (rate_factor_ == 1.0) return;
+  for (auto& group : core_.optimizer->param_groups()) group.options().set_lr(group.options().get_lr() * rate_factor_);
+}
+
+void RunState::restore(ShardedStateDict& state) {
+  checkpoint::ModelAndOptimizerState parts;
+  for (const auto& item : state) {
+    if (item.key().starts_with("model.")) parts.model.insert(item.key().substr(6), item.value());
+    if (item.key().starts_with("optimizer.")) parts.optimizer.insert(item.key().substr(10), item.value());
+  }
+  checkpoint::set_state_dict(core_.strategy->module(), *core_.optimizer, parts);
+  restore_own_buffers(state);
+  const auto counters = state["trainer"].value.toGenericDict();
+  core_.counters = {.epoch = counters.at("epoch").toInt(),
+                    .step = counters.at("step").toInt(),
+                    .batch = counters.at("batch").toInt(),
+                    .samples = counters.at("samples").toInt()};
+  restore_schedulers(state["schedulers"].value);
+  scale_rates();
+  if (auto* const scaler = core_.precision.scaler(); scaler && !state["scaler"].value.isNone()) {
+    scaler->load_state_dict(state["scaler"].value);
+  }
+  const auto callbacks = state["callbacks"].value.toGenericDict();
+  core_.each_callback([&](Callback& callback) {
+    if (callback.name().empty() || !callbacks.contains(callback.name())) return;
+    CallbackState kept;
+    for (const auto& entry : callbacks.at(callback.name()).toGenericDict()) {
+      kept.emplace(entry.key().toStringRef(), entry.value().toDouble());
+    }
+    callback.load_state(kept);
+  });
+  const int rank = core_.place.rank;
+  restore_loader(state[rank_key(is_same_world() ? rank : 0, "loader")].value);
+  if (is_same_world()) {
+    random_numbers_ = state[rank_key(rank, "rng")].tensor;
+  } else {
+    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + rank);
+  }
+}
+
+void RunState::restore_random_numbers() {
+  if (random_numbers_.defined()) checkpoint::set_rng_state(random_numbers_);
+  random_numbers_.reset();
+}
+
+}  // namespace cohort::train::detail

@@ -1,0 +1,64 @@
+/// RunState: what a checkpoint of a Trainer's run has, and how a run goes on from it.
+///
+/// Keys: "model.<name>", "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
+/// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.loader", its place in the data, and
+/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "cohort/checkpoint/checkpointer/checkpointer.h"
+#include "cohort/train/trainer/trainer_core.h"
+
+namespace cohort::train::detail {
+
+class RunState {
+ public:
+  /// `loss`: [2] float64, sum and number, of this rank in this epoch.
+  RunState(TrainerCore& core, ErasedTask& task, BatchFeed& train, at::Tensor loss)
+      : core_(core), task_(task), train_(train), loss_(std::move(loss)) {}
+
+  /// Collective. Tensors share memory with what trains.
+  checkpoint::ShardedStateDict collect();
+  /// What stands in the manifest.
+  std::map<std::string, std::string> metadata() const;
+
+  /// Brings accumulation, batch size or learning rate into line with another world size, as the options say, before anything is
+  /// loaded. Throws c10::ValueError where that cannot be.
+  void fit_to(const std::map<std::string, std::string>& metadata);
+  /// After `state` was filled from a checkpoint. Collective.
+  void restore(checkpoint::ShardedStateDict& state);
+  /// The state to be filled.
+  checkpoint::ShardedStateDict expected();
+  /// Random numbers, once the epoch has begun that goes on: beginning draws some.
+  void restore_random_numbers();
+  /// The rate's factor where OnNewWorldSize::kScaleLearningRate asks for one.
+  double rate_factor() const { return rate_factor_; }
+
+ private:
+  std::string rank_key(int rank, const char* what) const;
+  bool is_same_world() const { return saved_world_size_ == core_.place.world_size; }
+  void add_model(checkpoint::ShardedStateDict& state);
+  void add_own_buffers(checkpoint::ShardedStateDict& state);
+  void keep_global_batch(int64_t batch_size, int64_t accumulation);
+  void restore_own_buffers(const checkpoint::ShardedStateDict& state);
+  void restore_loader(const c10::IValue& value);
+  void restore_schedulers(const c10::IValue& value);
+  void scale_rates();
+
+  TrainerCore& core_;
+  ErasedTask& task_;
+  BatchFeed& train_;
+  at::Tensor loss_;
+  int64_t saved_world_size_ = 0;
+  int64_t saved_samples_ = 0;  ///< of a batch of all ranks
+  bool saved_own_buffers_ = false;
+  double rate_factor_ = 1.0;
+  at::Tensor random_numbers_;
+};
+
+/// Samples in a batch of one rank. Throws c10::ValueError where the loader forms batches in a way of its own.
+int64_t batch_size_of(const BatchFeed& feed, int world_size);
+
+}  // namespace cohort::train::detail

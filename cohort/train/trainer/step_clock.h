@@ -1,0 +1,68 @@
+/// StepClock: where the time of training goes. Reading a clock is all that it costs.
+///
+/// On accelerators these are the host's times: of what it puts into streams, not of what runs there. Thread-safety: none.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+
+#include "cohort/export.h"
+
+namespace cohort::train {
+
+enum class StepPart {
+  kData,           ///< waiting for a batch
+  kForward,        ///< forward and loss
+  kBackward,       ///< without communication
+  kCommunication,  ///< waiting for other ranks in backward (ddp)
+  kStep,           ///< clipping, the optimizer, schedulers
+  kOther,          ///< evaluation, checkpoints, callbacks, logs
+};
+
+/// Nanoseconds by part.
+struct StepTimes {
+  std::array<std::chrono::nanoseconds, 6> parts{};
+  std::chrono::nanoseconds& operator[](StepPart part) { return parts[static_cast<size_t>(part)]; }
+  std::chrono::nanoseconds operator[](StepPart part) const { return parts[static_cast<size_t>(part)]; }
+  std::chrono::nanoseconds total() const {
+    std::chrono::nanoseconds sum{0};
+    for (const auto part : parts) sum += part;
+    return sum;
+  }
+  /// 0 to 1; 0 where there is no time.
+  double share(StepPart part) const {
+    return total().count() == 0 ? 0.0
+                                : static_cast<double>((*this)[part].count()) / static_cast<double>(total().count());
+  }
+};
+
+class StepClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// What has passed since the last call belongs to `part`.
+  void lap(StepPart part) {
+    const auto now = Clock::now();
+    times_[part] += now - last_;
+    last_ = now;
+  }
+  /// Of backward's time `waited` was communication.
+  void move_to_communication(std::chrono::nanoseconds waited) {
+    waited = std::clamp(waited, std::chrono::nanoseconds(0), times_[StepPart::kBackward]);
+    times_[StepPart::kBackward] -= waited;
+    times_[StepPart::kCommunication] += waited;
+  }
+  void begin() {
+    times_ = {};
+    last_ = Clock::now();
+  }
+  const StepTimes& times() const { return times_; }
+
+ private:
+  StepTimes times_;
+  Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace cohort::train

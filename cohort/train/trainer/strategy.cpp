@@ -1,0 +1,226 @@
+#include "cohort/train/trainer/strategy.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+#include <torch/optim/optimizer.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "cohort/comm/backend/accelerator.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/data_parallel/data_parallel.h"
+#include "cohort/parallel/ddp/replica.h"
+#include "cohort/parallel/fsdp/full_tensor.h"
+#include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/parallel/module/synchronize.h"
+#include "cohort/parallel/module/wrapper_base.h"
+#include "cohort/train/trainer/launch_place.h"
+
+namespace cohort::train {
+namespace {
+
+using torch::nn::Module;
+using Body = std::function<std::vector<at::Tensor>()>;
+
+class ReplicatedStrategy final : public Strategy {
+ public:
+  ReplicatedStrategy(const std::shared_ptr<Module>& net, ddp::Options options)
+      : Strategy(net),
+        group_(options.process_group),
+        has_own_buffers_(!options.forward_sync_buffers),
+        replica_(*net, std::move(options)) {
+    replica_.set_ddp_runtime_logging_sample_rate(1);
+  }
+
+  void run(std::vector<at::Tensor>&, const Body& body) override {
+    if (!at::GradMode::is_enabled()) {
+      body();
+      return;
+    }
+    replica_.before_forward();
+    replica_.after_forward(body());
+    if (replica_.synchronises_gradients()) ++num_steps_;
+  }
+  void set_synchronises_gradients(bool value) override { replica_.set_synchronises_gradients(value); }
+  void synchronise_buffers() override {
+    if (has_own_buffers_ || get_world_size(group_) == 1) return;
+    const auto buffers = net().buffers();
+    if (!buffers.empty()) parallel::broadcast_from(group_ ? group_ : default_group(), buffers, /*source=*/0);
+  }
+  bool has_own_buffers() const override { return has_own_buffers_; }
+  std::optional<std::chrono::nanoseconds> communication_time() const override {
+    const auto data = replica_.ddp_logging_data();
+    const auto number = [&](const char* name) {
+      const auto found = data.ints_map.find(name);
+      return found == data.ints_map.end() ? 0 : found->second;
+    };
+    const int64_t exposed = number("avg_backward_comm_time") - number("avg_backward_compute_comm_overlap_time");
+    return std::chrono::nanoseconds(exposed * num_steps_);
+  }
+
+ private:
+  int64_t num_steps_ = 0;
+  Group group_;
+  bool has_own_buffers_;
+  ddp::Replica replica_;
+};
+
+// As fsdp::detail::ShardedNet, without the type of the module.
+class ShardedWrapper final : public parallel::WrapperBase<Module>, public fsdp::ShardedModule {
+ public:
+  ShardedWrapper(std::shared_ptr<Module> net, const fsdp::Options& options)
+      : WrapperBase<Module>("FullySharded", std::move(net)), ShardedModule(module(), options) {}
+  const fsdp::ModuleShare& own_share() const { return share(); }
+};
+
+class ShardedStrategy final : public Strategy {
+ public:
+  ShardedStrategy(const std::shared_ptr<Module>& net, const fsdp::Options& options)
+      : Strategy(net), wrapper_(std::make_shared<ShardedWrapper>(net, options)) {}
+
+  Module& module() const override { return *wrapper_; }
+  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const override {
+    std::vector<std::pair<std::string, at::Tensor>> result;
+    for (const auto& entry : wrapper_->named_shards(/*recurse=*/true)) result.emplace_back(entry.key(), entry.value());
+    return result;
+  }
+  void adopt(torch::optim::Optimizer& optimizer) const override;
+  void run(std::vector<at::Tensor>& inputs, const Body& body) override {
+    fsdp::ModuleForward pass(wrapper_->own_share());
+    inputs = pass.inputs(std::move(inputs));
+    std::vector<at::Tensor> outputs;
+    for (const auto& output : body()) {
+      if (output.requires_grad()) outputs.push_back(output);
+    }
+    pass.outputs(outputs);
+  }
+  at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
+    const at::Tensor output = Strategy::forward(input, forward);
+    const auto& dtype = wrapper_->sharding().mp_policy().output_dtype;
+    return dtype && output.is_floating_point() ? output.to(*dtype) : output;
+  }
+  bool evaluates_together() const override { return true; }
+  bool has_own_buffers() const override { return true; }
+  void set_synchronises_gradients(bool value) override {
+    if (value) {
+      no_sync_.reset();
+    } else if (!no_sync_) {
+      no_sync_.emplace(*wrapper_);
+    }
+  }
+
+ private:
+  std::shared_ptr<ShardedWrapper> wrapper_;
+  std::optional<fsdp::NoSync> no_sync_;
+};
+
+void ShardedStrategy::adopt(torch::optim::Optimizer& optimizer) const {
+  std::unordered_map<const void*, at::Tensor> shards;
+  for (const auto& parameter : fsdp::sharded_parameters(*wrapper_)) {
+    shards.emplace(parameter.full.unsafeGetTensorImpl(), parameter.shard);
+  }
+  for (auto& group : optimizer.param_groups()) {
+    for (auto& parameter : group.params()) {
+      const auto found = shards.find(parameter.unsafeGetTensorImpl());
+      if (found == shards.end()) continue;
+      TORCH_CHECK_VALUE(optimizer.state().empty(),
+                        "[cohort] Trainer: the optimizer has made steps with whole parameters, so it cannot go on with "
+                        "the shards that strategy \"fsdp\" makes of them\n"
+                        "  hint: construct it anew before fit");
+      parameter = found->second;
+    }
+  }
+}
+
+class DataParallelStrategy final : public Strategy {
+ public:
+  DataParallelStrategy(const std::shared_ptr<Module>& net, cohort::nn::parallel::Placement placement)
+      : Strategy(net), placement_(std::move(placement)), replicas_(net, placement_.devices) {
+    if (!placement_.devices.empty()) net->to(placement_.devices.front());
+  }
+
+  at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
+    namespace lib = cohort::nn::parallel;
+    if (placement_.devices.size() < 2) return forward(net(), input);
+    lib::check_module_device(net(), placement_.devices.front());
+    auto parts = lib::scatter(std::tuple(input), placement_.devices, placement_.dim);
+    const lib::Devices used(placement_.devices.begin(),
+                            placement_.devices.begin() + static_cast<int64_t>(parts.size()));
+    const auto modules =
+        lib::detail::as_type<Module>(replicas_.take(used.size(), !at::GradMode::is_enabled()).modules(), used.size());
+    const auto ends = lib::detail::ends_of_backward(modules, parts, used);
+    std::vector<at::Tensor> outputs(used.size());
+    threads_->run(used, [&](size_t i) { outputs[i] = forward(*modules[i], std::get<0>(parts[i])); });
+    lib::GatherLog log;
+    const at::Tensor gathered = lib::gather(outputs, placement_.output_device, placement_.dim);
+    if (!ends.empty()) lib::run_backward_in_parallel(log.tensors(), ends, threads_);
+    return gathered;
+  }
+  bool runs_whole_steps() const override { return placement_.devices.size() < 2; }
+
+ private:
+  cohort::nn::parallel::Placement placement_;
+  cohort::nn::parallel::ReplicaCache replicas_;
+  std::shared_ptr<cohort::nn::parallel::ReplicaThreads> threads_ =
+      std::make_shared<cohort::nn::parallel::ReplicaThreads>();
+};
+
+cohort::nn::parallel::Placement data_parallel_placement(const StrategyOptions& options) {
+  auto devices = options.data_parallel_devices;
+  if (devices.empty()) {
+    devices = cohort::nn::parallel::all_devices();
+    const auto wanted = static_cast<size_t>(options.devices);
+    TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
+                      " with strategy \"data_parallel\", but this machine has ", devices.size(),
+                      " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
+    if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
+  }
+  return devices.empty() ? cohort::nn::parallel::Placement()
+                         : cohort::nn::parallel::place(devices, std::nullopt, /*dim=*/0);
+}
+
+}  // namespace
+
+Strategy::~Strategy() = default;
+
+std::vector<std::pair<std::string, at::Tensor>> Strategy::named_parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  for (const auto& entry : net_->named_parameters()) result.emplace_back(entry.key(), entry.value());
+  return result;
+}
+
+std::vector<at::Tensor> Strategy::parameters() const {
+  std::vector<at::Tensor> result;
+  for (auto& [name, parameter] : named_parameters()) result.push_back(std::move(parameter));
+  return result;
+}
+
+void Strategy::adopt(torch::optim::Optimizer&) const {}
+
+void Strategy::run(std::vector<at::Tensor>&, const Body& body) { body(); }
+
+at::Tensor Strategy::forward(const at::Tensor& input, const Forward& forward) {
+  std::vector<at::Tensor> inputs{input};
+  at::Tensor output;
+  run(inputs, [&] {
+    output = forward(net(), inputs.front());
+    return std::vector<at::Tensor>{output};
+  });
+  return output;
+}
+
+std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const StrategyOptions& options,
+                                        const detail::LaunchPlace& place) {
+  using detail::StrategyKind;
+  if (place.strategy == StrategyKind::kDataParallel) {
+    return std::make_unique<DataParallelStrategy>(net, data_parallel_placement(options));
+  }
+  net->to(place.device);
+  if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
+  if (place.strategy == StrategyKind::kFsdp) return std::make_unique<ShardedStrategy>(net, options.fsdp);
+  return std::make_unique<Strategy>(net);
+}
+
+}  // namespace cohort::train

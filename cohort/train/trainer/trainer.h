@@ -1,0 +1,158 @@
+/// Trainer: the whole of training, for a task (task.h) and its data, by options, on one device or many.
+///
+///     cohort::models::ResNet net = cohort::models::resnet18({.num_classes = 10});
+///     cohort::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+///     cohort::train::Task task{.model = net, .loss = cross_entropy, .optimizer = &optimizer};
+///
+///     cohort::train::Trainer trainer({.max_epochs = 5, .checkpoint = {.folder = "runs/a"}});
+///     trainer.fit(task, train_loader, validation_loader);
+///     const cohort::train::Metrics result = trainer.test(task, test_loader);
+///
+/// The same program runs alone, under `cohort run` and under SLURM: the Trainer joins the job, puts the strategy around the
+/// model, gives each rank its part of the data, accumulates, clips, steps, evaluates, saves, and goes on where a run was broken
+/// off, with the same bits as one that was not. What it does can be done by hand with the same parts: docs/guide/trainer.md.
+///
+/// Loaders are data::DataLoader. Collective: every rank makes the same calls. Thread-safety: none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cohort/export.h"
+#include "cohort/train/progress.h"
+#include "cohort/train/trainer/batch_feed.h"
+#include "cohort/train/trainer/step_clock.h"
+#include "cohort/train/trainer/strategy.h"
+#include "cohort/train/trainer/task.h"
+#include "cohort/train/trainer/trainer_options.h"
+#include "cohort/train/trainer/tuner.h"
+
+namespace cohort::train {
+
+namespace detail {
+class TrainerCore;
+}
+
+struct FitResult {
+  int64_t epochs = 0;  ///< that are done, those before a resume included
+  int64_t steps = 0;   ///< of the optimizer, as above
+  /// Why it ended: "max_epochs", "max_steps", "max_time", "signal", or what stop() was given.
+  std::string reason = {};
+  /// The newest of each: "train/loss", "validation/loss", "validation/accuracy", ...
+  Metrics metrics = {};
+  /// Of this rank, in this call.
+  StepTimes times = {};
+  double samples_per_second = 0.0;  ///< of all ranks together, while training
+};
+
+class COHORT_API Trainer {
+ public:
+  /// Joins the default group if the strategy needs one and there is none; it ends with the process then. Throws c10::ValueError
+  /// for options that contradict each other, or the launcher.
+  explicit Trainer(TrainerOptions options = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Trains. `validation` is a loader of the same kind of batches. The task must have an optimizer.
+  /// Throws what the task, the data and callbacks throw, c10::Error for a loss that is not finite (finite_check), and
+  /// c10::ValueError where ranks have different numbers of batches.
+  template <class T, class Train>
+  FitResult fit(T&& task, const Train& train) {
+    auto erased = detail::erase<typename Train::Batch>(task);
+    LoaderFeed<Train> train_feed(train);
+    return run_fit(erased, train_feed, nullptr);
+  }
+  template <class T, class Train, class Validation>
+  FitResult fit(T&& task, const Train& train, const Validation& validation) {
+    static_assert(std::is_same_v<typename Train::Batch, typename Validation::Batch>,
+                  "the validation loader must give batches of the same type as the training loader");
+    auto erased = detail::erase<typename Train::Batch>(task);
+    LoaderFeed<Train> train_feed(train);
+    LoaderFeed<Validation> validation_feed(validation);
+    return run_fit(erased, train_feed, &validation_feed);
+  }
+
+  /// The loss, as the mean over all samples of all ranks, and the task's metrics: {"validation/loss", ...}.
+  template <class T, class Loader>
+  Metrics validate(T&& task, const Loader& loader) {
+    auto erased = detail::erase<typename Loader::Batch>(task);
+    LoaderFeed<Loader> feed(loader);
+    return run_evaluation(erased, feed, "validation");
+  }
+  /// The same as {"test/loss", ...}.
+  template <class T, class Loader>
+  Metrics test(T&& task, const Loader& loader) {
+    auto erased = detail::erase<typename Loader::Batch>(task);
+    LoaderFeed<Loader> feed(loader);
+    return run_evaluation(erased, feed, "test");
+  }
+  /// The outputs of this rank's batches, without autograd.
+  template <class T, class Loader>
+  std::vector<at::Tensor> predict(T&& task, const Loader& loader) {
+    auto erased = detail::erase<typename Loader::Batch>(task);
+    LoaderFeed<Loader> feed(loader);
+    return run_prediction(erased, feed);
+  }
+
+  /// Trains for a few steps with larger and larger batches, until memory or data end; afterwards all is as before.
+  template <class T, class Loader>
+  BatchSizeResult find_batch_size(T&& task, const Loader& loader, const BatchSizeOptions& options = {}) {
+    auto erased = detail::erase<typename Loader::Batch>(task);
+    LoaderFeed<Loader> feed(loader);
+    return run_find_batch_size(erased, feed, options);
+  }
+  /// Trains with a rate that rises from step to step, and sees where the loss falls fastest; afterwards all is as before.
+  template <class T, class Loader>
+  LearningRateResult find_learning_rate(T&& task, const Loader& loader, const LearningRateOptions& options = {}) {
+    auto erased = detail::erase<typename Loader::Batch>(task);
+    LoaderFeed<Loader> feed(loader);
+    return run_find_learning_rate(erased, feed, options);
+  }
+
+  const TrainerOptions& options() const;
+  int rank() const;
+  int world_size() const;
+  bool is_first_rank() const { return rank() == 0; }
+  c10::Device device() const;
+
+  /// Where training is: the epoch, from 0; the steps that the optimizer has made; the batches of this epoch that are done.
+  int64_t epoch() const;
+  int64_t step() const;
+  int64_t batch() const;
+  /// Batches that are summed up for a step: accumulate_grad_batches, unless another world size changed it.
+  int64_t accumulation() const;
+  /// The newest numbers.
+  const Metrics& metrics() const;
+  std::optional<double> metric(std::string_view name) const;
+  /// Of the fit that goes on, or of the last one.
+  const StepTimes& times() const;
+
+  /// Ends fit() in order, after the next step. Call it on all ranks alike.
+  void stop(const std::string& reason);
+  /// A line above the progress line, on rank 0.
+  void print(std::string_view text);
+  /// Adds to what TrainerOptions::log gets at this step.
+  void log(const Metrics& values);
+
+  /// Of the task that was used last. Throw c10::ValueError before there is one.
+  Strategy& strategy();
+  torch::optim::Optimizer& optimizer();
+
+ private:
+  FitResult run_fit(detail::ErasedTask& task, BatchFeed& train, BatchFeed* validation);
+  Metrics run_evaluation(detail::ErasedTask& task, BatchFeed& feed, const char* phase);
+  std::vector<at::Tensor> run_prediction(detail::ErasedTask& task, BatchFeed& feed);
+  BatchSizeResult run_find_batch_size(detail::ErasedTask& task, BatchFeed& feed, const BatchSizeOptions& options);
+  LearningRateResult run_find_learning_rate(detail::ErasedTask& task, BatchFeed& feed,
+                                            const LearningRateOptions& options);
+
+  friend class detail::TrainerCore;
+  std::unique_ptr<detail::TrainerCore> core_;
+};
+
+}  // namespace cohort::train

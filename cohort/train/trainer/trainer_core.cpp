@@ -1,0 +1,202 @@
+#include "cohort/train/trainer/trainer_core.h"
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cohort/base/text.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/train/trainer/callback.h"
+#include "cohort/train/trainer/seed_everything.h"
+
+namespace cohort::train::detail {
+namespace {
+
+[[noreturn]] void refuse(const std::string& text) { C10_THROW_ERROR(ValueError, "[cohort] Trainer: " + text); }
+
+void check_numbers(const TrainerOptions& options) {
+  const std::pair<const char*, int64_t> counts[] = {{"max_epochs", options.max_epochs},
+                                                    {"max_steps", options.max_steps},
+                                                    {"max_time", options.max_time.count()},
+                                                    {"fast_dev_run", options.fast_dev_run},
+                                                    {"checkpoint.every_steps", options.checkpoint.every_steps},
+                                                    {"checkpoint.every_epochs", options.checkpoint.every_epochs}};
+  for (const auto& [name, value] : counts) {
+    if (value < 0) refuse(fmt::format("{} is not negative, but got {}\n  hint: 0 means none", name, value));
+  }
+  const std::pair<const char*, int64_t> positive[] = {{"accumulate_grad_batches", options.accumulate_grad_batches},
+                                                      {"check_val_every_n_epoch", options.check_val_every_n_epoch},
+                                                      {"log_every_n_steps", options.log_every_n_steps}};
+  for (const auto& [name, value] : positive) {
+    if (value < 1) refuse(fmt::format("{} is at least 1, but got {}", name, value));
+  }
+}
+
+void check_limit(const char* name, const BatchLimit& limit) {
+  if (limit.is_fraction() && !(limit.fraction() >= 0.0 && limit.fraction() <= 1.0)) {
+    refuse(fmt::format("{} is a fraction from 0.0 to 1.0 or a whole number of batches, but got {}", name,
+                       limit.fraction()));
+  }
+}
+
+TrainerOptions completed(TrainerOptions options) {
+  check_numbers(options);
+  check_limit("limit_train_batches", options.limit_train_batches);
+  check_limit("limit_val_batches", options.limit_val_batches);
+  check_limit("limit_test_batches", options.limit_test_batches);
+  check_limit("limit_predict_batches", options.limit_predict_batches);
+  check_limit("overfit_batches", options.overfit_batches);
+  check_limit("val_check_interval", options.val_check_interval);
+  if (options.gradient_clip_norm && options.gradient_clip_value) {
+    refuse(
+        "gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the gradient's "
+        "direction");
+  }
+  if (options.overfit_batches.is_fraction() || options.overfit_batches.batches() > 0) {
+    options.limit_train_batches = options.limit_val_batches = options.overfit_batches;
+  }
+  if (options.fast_dev_run > 0) {
+    options.limit_train_batches = options.limit_val_batches = options.limit_test_batches =
+        options.limit_predict_batches = options.fast_dev_run;
+    options.max_epochs = 1;
+    options.max_steps = options.fast_dev_run;
+    options.log_every_n_steps = 1;
+    options.checkpoint.folder.clear();
+  }
+  return options;
+}
+
+// A strategy's name is checked before anything is joined; a precision's, too.
+LaunchPlace place_for(const TrainerOptions& options) {
+  Precision(options.precision, at::kCPU);
+  return take_place(options.strategy_options());
+}
+
+}  // namespace
+
+TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
+    : trainer(of),
+      options(completed(std::move(given))),
+      place(place_for(options)),
+      precision(options.precision, place.device),
+      accumulation(options.accumulate_grad_batches),
+      progress(options.progress && place.rank == 0) {
+  if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  if (options.seed) seed_everything(*options.seed + place.rank);
+}
+
+TrainerCore::~TrainerCore() = default;
+
+void TrainerCore::attach(ErasedTask& task) {
+  if (!task.model) refuse("the task's model is null");
+  if (!strategy || &strategy->net() != task.model.get()) {
+    precision.convert(*task.model);
+    strategy.reset();  // what a strategy before it has of the model goes first
+    strategy = make_strategy(task.model, options.strategy_options(), place);
+  }
+  optimizer = task.optimizer;
+  if (optimizer) strategy->adopt(*optimizer);
+}
+
+FeedSettings TrainerCore::feed_settings() const {
+  return {.rank = place.rank,
+          .world_size = place.world_size,
+          .seed = options.seed.value_or(0),
+          .device = place.device,
+          .shares = options.use_distributed_sampler};
+}
+
+void TrainerCore::each_callback(const std::function<void(Callback&)>& call) const {
+  for (const auto& callback : options.callbacks) call(*callback);
+}
+
+std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
+  if (place.world_size == 1) return numbers;
+  const auto tensor = at::tensor(numbers, at::kDouble).to(place.device);
+  all_reduce(tensor);
+  const auto result = tensor.cpu();
+  std::copy_n(result.const_data_ptr<double>(), numbers.size(), numbers.begin());
+  return numbers;
+}
+
+std::vector<int64_t> TrainerCore::largest(std::vector<int64_t> numbers) const {
+  if (place.world_size == 1) return numbers;
+  const auto tensor = at::tensor(numbers, at::kLong).to(place.device);
+  all_reduce(tensor, {.op = ReduceOp::MAX});
+  const auto result = tensor.cpu();
+  std::copy_n(result.const_data_ptr<int64_t>(), numbers.size(), numbers.begin());
+  return numbers;
+}
+
+void TrainerCore::set_metrics(const Metrics& values) {
+  for (const auto& [name, value] : values) {
+    ++times_set_[name];
+    const auto found =
+        std::find_if(metrics.begin(), metrics.end(), [&name = name](const auto& each) { return each.first == name; });
+    if (found == metrics.end()) {
+      metrics.emplace_back(name, value);
+    } else {
+      found->second = value;
+    }
+  }
+}
+
+std::optional<double> TrainerCore::metric(std::string_view name) const {
+  for (const auto& [known, value] : metrics) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
+int64_t TrainerCore::times_set(const std::string& name) const {
+  const auto found = times_set_.find(name);
+  return found == times_set_.end() ? 0 : found->second;
+}
+
+void TrainerCore::log(const Metrics& values) const {
+  if (options.log && place.rank == 0) options.log(counters.step, values);
+}
+
+StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training) {
+  feed.for_each_tensor([&](at::Tensor& tensor) {
+    if (!core.place.device.is_cpu()) tensor = tensor.to(core.place.device);
+    tensor = core.precision.input(tensor);
+  });
+  Strategy& strategy = *core.strategy;
+  const Precision::Scope scope(core.precision);
+  const auto& whole = is_training ? task.step : task.evaluate;
+  if (!whole) return task.loss_of(strategy.forward(task.input_of(feed.batch()), task.forward), feed.batch());
+  TORCH_CHECK_VALUE(strategy.runs_whole_steps(),
+                    "[cohort] Trainer: strategy \"data_parallel\" cuts batches for several replicas of the model, so "
+                    "the task needs loss(output, target) instead of step(net, batch)\n  hint: strategy \"ddp\" runs "
+                    "any task");
+  auto inputs = feed.tensors();
+  StepOutput output;
+  strategy.run(inputs, [&] {
+    size_t next = 0;
+    feed.for_each_tensor([&](at::Tensor& tensor) { tensor = inputs[next++]; });
+    output = whole(strategy.net(), feed.batch());
+    return std::vector<at::Tensor>{output.loss};
+  });
+  return output;
+}
+
+std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> num_batches, const char* name) {
+  if (limit.is_whole()) return num_batches;
+  if (!limit.is_fraction()) return num_batches ? std::min(*num_batches, limit.batches()) : limit.batches();
+  TORCH_CHECK_VALUE(num_batches, "[cohort] Trainer: ", name, " is ", limit.fraction(),
+                    " of an epoch, but the loader of an iterable dataset does not know how long that is\n"
+                    "  hint: give a number of batches");
+  return static_cast<int64_t>(static_cast<double>(*num_batches) * limit.fraction());
+}
+
+void refuse_missing_loss() {
+  refuse("the task's loss is an empty function\n  hint: Task{.model = net, .loss = cross_entropy, ...}");
+}
+
+}  // namespace cohort::train::detail

@@ -1,0 +1,172 @@
+/// What a Trainer can be told. Names follow Lightning's Trainer where it has one.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/fsdp/options.h"
+#include "cohort/train/progress.h"
+
+namespace cohort::train {
+
+class Callback;
+
+/// A part of an epoch: a fraction of its batches (a floating-point number, 1.0: all), or so many batches (a whole number).
+class BatchLimit {
+ public:
+  // Implicit on purpose: {.limit_train_batches = 0.1}, {.limit_train_batches = 10}.
+  BatchLimit(double fraction) : fraction_(fraction) {}
+  BatchLimit(int64_t batches) : batches_(batches) {}
+  BatchLimit(int batches) : batches_(batches) {}
+
+  bool is_fraction() const { return batches_ < 0; }
+  bool is_whole() const { return is_fraction() && fraction_ == 1.0; }
+  double fraction() const { return fraction_; }
+  int64_t batches() const { return batches_; }
+
+ private:
+  double fraction_ = 0.0;
+  int64_t batches_ = -1;  ///< negative: a fraction
+};
+
+/// How a strategy is put around a model, and where it computes. TrainerOptions has the same.
+struct StrategyOptions {
+  /// "single": one process. "ddp", "fsdp": a process per device, which a launcher or spawn() starts. "data_parallel": one process
+  /// that uses several devices. "auto": ddp where a launcher started this process or there is a process group, else single.
+  std::string strategy = "auto";
+  /// Processes on each host; with data_parallel the devices to use. 0: what there is.
+  int devices = 0;
+  /// Hosts of the job. 0: what there is.
+  int num_nodes = 0;
+  /// Where to compute. Default: current_device().
+  std::optional<c10::Device> device = {};
+  /// For init_process_group, where there is no group yet.
+  std::string backend = {};
+  ddp::Options ddp = {};
+  fsdp::Options fsdp = {};
+  /// With data_parallel, instead of the first `devices` ones; a device may be there several times.
+  std::vector<c10::Device> data_parallel_devices = {};
+};
+
+/// What is looked at for NaN and infinity.
+enum class FiniteCheck {
+  kNone,
+  kLoss,      ///< each step's loss; on accelerators only when it is logged, as the host would wait for the device
+  kGradients  ///< the loss and, before each step of the optimizer, all gradients
+};
+
+/// When a run goes on with the newest checkpoint of its folder.
+enum class Resume {
+  kIfThere,
+  kNever,
+  kMust,  ///< c10::ValueError if there is none
+};
+
+/// What is kept when a run goes on with another number of ranks.
+enum class OnNewWorldSize {
+  kKeepGlobalBatch,    ///< accumulate_grad_batches changes, or else the batch size: samples per step stay as they were
+  kScaleLearningRate,  ///< learning rates are multiplied by new ranks / old ranks
+  kKeepAll,            ///< nothing changes: steps have another number of samples
+  kRefuse,             ///< c10::ValueError
+};
+
+/// The checkpoints of a run (checkpointer.h), in a folder that all ranks see.
+struct CheckpointOptions {
+  /// Empty: none are written.
+  std::string folder = {};
+  /// When to save: at multiples of so many steps, at the end of every so many epochs, when so much time has passed; 0: never. The
+  /// end of a run is always saved.
+  int64_t every_steps = 0;
+  int64_t every_epochs = 1;
+  std::chrono::milliseconds every{0};
+  /// Signals that ask for a last checkpoint and an early, orderly end.
+  std::vector<int> stop_signals = {SIGTERM};
+
+  /// The newest ones that stay; 0: all. Besides, the best by `monitor`, such as "validation/loss".
+  int64_t keep_last = 1;
+  int64_t keep_best = 0;
+  std::string monitor = "validation/loss";
+  bool highest_is_best = false;
+  /// Training goes on while files are written.
+  bool asynchronous = true;
+
+  Resume resume = Resume::kIfThere;
+  OnNewWorldSize on_new_world_size = OnNewWorldSize::kKeepGlobalBatch;
+};
+
+struct TrainerOptions {
+  // As StrategyOptions.
+  std::string strategy = "auto";
+  int devices = 0;
+  int num_nodes = 0;
+  std::optional<c10::Device> device = {};
+  std::string backend = {};
+  ddp::Options ddp = {};
+  fsdp::Options fsdp = {};
+  std::vector<c10::Device> data_parallel_devices = {};
+  /// "32"; "bf16-mixed", "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
+  std::string precision = "32";
+
+  /// Bounds of a run; fit needs one of them. 0: no bound. Steps are those of the optimizer.
+  int64_t max_epochs = 0;
+  int64_t max_steps = 0;
+  std::chrono::milliseconds max_time{0};
+
+  /// Batches whose gradients are summed up for a step, each divided by this number.
+  int64_t accumulate_grad_batches = 1;
+  /// The gradients' norm, of all ranks' shards, or each of their elements, is brought down to this.
+  std::optional<double> gradient_clip_norm = {};
+  std::optional<double> gradient_clip_value = {};
+  FiniteCheck finite_check = FiniteCheck::kLoss;
+
+  BatchLimit limit_train_batches = 1.0;
+  BatchLimit limit_val_batches = 1.0;
+  BatchLimit limit_test_batches = 1.0;
+  BatchLimit limit_predict_batches = 1.0;
+  /// Not 0: trains, and validates, on so much of the data, always the same and in order.
+  BatchLimit overfit_batches = 0;
+  /// Not 0: so many batches of training and validation, one epoch, without checkpoints: does the program work at all?
+  int64_t fast_dev_run = 0;
+  /// How often validation is made: within an epoch after such a part of it (1.0: at its end), and every so many epochs.
+  BatchLimit val_check_interval = 1.0;
+  int64_t check_val_every_n_epoch = 1;
+
+  /// Shares data out among ranks where a loader has no sampler of its own: training in an order that changes each epoch if the
+  /// loader shuffles, everything else so that each sample comes once.
+  bool use_distributed_sampler = true;
+  /// Seeds LibTorch's generators (seed_everything), and the order of training data. Ranks draw different numbers.
+  std::optional<int64_t> seed = {};
+  /// Only algorithms that give the same numbers each time; c10::Error where there is none.
+  bool deterministic = false;
+
+  CheckpointOptions checkpoint = {};
+  std::vector<std::shared_ptr<Callback>> callbacks = {};
+
+  int64_t log_every_n_steps = 50;
+  /// Called on rank 0 with numbers as they come: each log_every_n_steps steps, and after each evaluation.
+  std::function<void(int64_t step, const Metrics& values)> log = {};
+  /// A line on rank 0 that shows how it goes.
+  bool progress = true;
+
+  StrategyOptions strategy_options() const {
+    return {.strategy = strategy,
+            .devices = devices,
+            .num_nodes = num_nodes,
+            .device = device,
+            .backend = backend,
+            .ddp = ddp,
+            .fsdp = fsdp,
+            .data_parallel_devices = data_parallel_devices};
+  }
+};
+
+}  // namespace cohort::train

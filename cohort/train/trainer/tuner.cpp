@@ -1,0 +1,213 @@
+#include "cohort/train/trainer/tuner.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <sys/resource.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "cohort/checkpoint/state/rng_state.h"
+#include "cohort/comm/watch/throw_failure.h"
+#include "cohort/train/trainer/trainer_core.h"
+#include "cohort/vault/memory_room.h"
+
+namespace cohort::train {
+namespace detail {
+namespace {
+
+// While it lives, training changes nothing that stays.
+class Rehearsal {
+ public:
+  explicit Rehearsal(TrainerCore& core) : core_(core), rng_(checkpoint::rng_state()) {
+    for (const auto& each : tensors()) before_.push_back(each.detach().clone());
+    std::swap(state_, core.optimizer->state());
+    for (const auto& group : core.optimizer->param_groups()) rates_.push_back(group.options().get_lr());
+  }
+  ~Rehearsal() {
+    const at::NoGradGuard no_grad;
+    auto now = tensors();
+    for (size_t i = 0; i < now.size(); ++i) now[i].detach().copy_(before_[i]);
+    std::swap(state_, core_.optimizer->state());
+    for (size_t i = 0; i < rates_.size(); ++i) core_.optimizer->param_groups()[i].options().set_lr(rates_[i]);
+    for (const auto& parameter : core_.strategy->parameters()) parameter.mutable_grad().reset();
+    checkpoint::set_rng_state(rng_);
+  }
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
+ private:
+  std::vector<at::Tensor> tensors() const {
+    auto all = core_.strategy->parameters();
+    for (const auto& buffer : core_.strategy->net().buffers()) all.push_back(buffer);
+    return all;
+  }
+
+  TrainerCore& core_;
+  at::Tensor rng_;
+  std::vector<at::Tensor> before_;
+  std::remove_reference_t<decltype(std::declval<torch::optim::Optimizer&>().state())> state_;
+  std::vector<double> rates_;
+};
+
+// Returns the loss of this rank.
+double rehearse_step(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
+  const StepOutput output = run_forward(core, task, feed, /*is_training=*/true);
+  core.precision.backward(output.loss);
+  core.precision.step(*core.optimizer);
+  core.optimizer->zero_grad();
+  return output.loss.item<double>();
+}
+
+void begin_rehearsal(TrainerCore& core, ErasedTask& task, const char* what) {
+  core.attach(task);
+  TORCH_CHECK_VALUE(core.optimizer, "[cohort] Trainer: ", what, " needs an optimizer, and the task has none\n",
+                    "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
+  core.strategy->net().train();
+  core.strategy->set_synchronises_gradients(true);
+}
+
+uint64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+// Time per sample; an error's text where memory did not suffice.
+struct SizeOutcome {
+  double samples_per_second = 0.0;
+  bool has_data = true;
+  std::string error = {};
+};
+
+SizeOutcome try_size(TrainerCore& core, ErasedTask& task, BatchFeed& feed, int64_t size, int64_t steps) {
+  auto options = feed.options();
+  options.batch_size = size;
+  options.global_batch_size.reset();
+  options.drop_last = true;
+  feed.set_options(std::move(options));
+  SizeOutcome outcome;
+  try {
+    feed.start();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int64_t step = 0; step < steps; ++step) {
+      outcome.has_data = core.largest({feed.next() ? 0 : 1})[0] == 0;
+      if (!outcome.has_data) break;
+      rehearse_step(core, task, feed);
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    outcome.samples_per_second = static_cast<double>(size * steps) / seconds.count();
+  } catch (const c10::OutOfMemoryError& error) {
+    outcome.error = comm::text_of(error);
+  }
+  feed.stop();
+  return outcome;
+}
+
+}  // namespace
+
+BatchSizeResult find_batch_size(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const BatchSizeOptions& options) {
+  TORCH_CHECK_VALUE(options.first > 0 && options.steps > 0, "[cohort] Trainer: find_batch_size begins with a positive ",
+                    "size and makes at least a step, but got ", options.first, " and ", options.steps);
+  TORCH_CHECK_VALUE(!feed.options().batch_sampler,
+                    "[cohort] Trainer: the loader has a batch sampler, which decides on the size of batches itself");
+  begin_rehearsal(core, task, "find_batch_size");
+  const Rehearsal rehearsal(core);
+  share_out(feed, core.feed_settings(), Share::kEqually);
+  BatchSizeResult result;
+  const uint64_t at_first = peak_bytes();
+  for (int64_t size = options.first;; size *= 2) {
+    if (size > options.max) {
+      result.reason = "max";
+      break;
+    }
+    const auto room = vault::check_memory_room(2 * (peak_bytes() - at_first));
+    const bool is_short = core.largest({room.ok() ? 0 : 1})[0] != 0;
+    if (is_short) {
+      result.reason = room.ok() ? "memory of another rank" : room.error().describe();
+      break;
+    }
+    const SizeOutcome outcome = try_size(core, task, feed, size, options.steps);
+    const bool has_failed = core.largest({outcome.error.empty() ? 0 : 1})[0] != 0;
+    if (has_failed || !outcome.has_data) {
+      result.reason = !outcome.has_data       ? "no more data"
+                      : outcome.error.empty() ? "memory of another rank"
+                                              : outcome.error;
+      break;
+    }
+    result.largest = size;
+    result.trials.push_back({size, core.sums({outcome.samples_per_second}).front() / core.place.world_size});
+  }
+  const auto fastest = std::max_element(result.trials.begin(), result.trials.end(), [](const auto& a, const auto& b) {
+    return a.samples_per_second < b.samples_per_second;
+  });
+  if (fastest != result.trials.end()) result.fastest = fastest->batch_size;
+  return result;
+}
+
+LearningRateResult find_learning_rate(TrainerCore& core, ErasedTask& task, BatchFeed& feed,
+                                      const LearningRateOptions& options) {
+  TORCH_CHECK_VALUE(options.first > 0.0 && options.last > options.first && options.steps > 1,
+                    "[cohort] Trainer: find_learning_rate needs 0 < first < last and at least 2 steps, but got ",
+                    options.first, ", ", options.last, " and ", options.steps);
+  begin_rehearsal(core, task, "find_learning_rate");
+  const Rehearsal rehearsal(core);
+  share_out(feed, core.feed_settings(), Share::kEqually);
+  constexpr double kSmoothing = 0.98;
+  LearningRateResult result;
+  double average = 0.0;
+  double best = 0.0;
+  int64_t epoch = 0;
+  feed.start();
+  for (int64_t step = 0; step < options.steps; ++step) {
+    const double part = static_cast<double>(step) / static_cast<double>(options.steps);
+    const double rate = options.is_linear ? options.first + (options.last - options.first) * part
+                                          : options.first * std::pow(options.last / options.first, part);
+    for (auto& group : core.optimizer->param_groups()) group.options().set_lr(rate);
+    if (core.largest({feed.next() ? 0 : 1})[0] != 0) {
+      set_epoch(feed, ++epoch);
+      feed.start();
+      TORCH_CHECK_VALUE(feed.next(), "[cohort] Trainer: find_learning_rate has no batch to train on");
+    }
+    const double loss = core.sums({rehearse_step(core, task, feed)}).front() / core.place.world_size;
+    average = kSmoothing * average + (1.0 - kSmoothing) * loss;
+    const double smoothed = average / (1.0 - std::pow(kSmoothing, static_cast<double>(step + 1)));
+    const bool diverges = step > 0 && options.early_stop_threshold && smoothed > *options.early_stop_threshold * best;
+    if (step == 0 || smoothed < best) best = smoothed;
+    result.rates.push_back(rate);
+    result.losses.push_back(smoothed);
+    if (diverges || !std::isfinite(smoothed)) break;
+  }
+  feed.stop();
+  result.suggestion = steepest_rate(result.rates, result.losses);
+  return result;
+}
+
+}  // namespace detail
+
+std::optional<double> steepest_rate(const std::vector<double>& rates, const std::vector<double>& losses,
+                                    size_t skip_begin, size_t skip_end) {
+  if (losses.size() <= skip_begin + skip_end) return std::nullopt;
+  std::vector<std::pair<double, double>> points;
+  for (size_t i = skip_begin; i < losses.size() - skip_end; ++i) {
+    if (std::isfinite(losses[i])) points.emplace_back(rates[i], losses[i]);
+  }
+  if (points.size() < 2) return std::nullopt;
+  // As numpy.gradient: of neighbours, and at the ends of two.
+  size_t best = 0;
+  double steepest = 0.0;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const size_t before = i == 0 ? 0 : i - 1;
+    const size_t after = std::min(i + 1, points.size() - 1);
+    const double slope = (points[after].second - points[before].second) / static_cast<double>(after - before);
+    if (i == 0 || slope < steepest) {
+      steepest = slope;
+      best = i;
+    }
+  }
+  return points[best].first;
+}
+
+}  // namespace cohort::train

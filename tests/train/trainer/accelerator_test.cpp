@@ -1,0 +1,139 @@
+// Loops by hand with an Accelerator, and what finds batch sizes and learning rates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cohort/train/trainer/accelerator.h"
+#include "cohort/train/trainer/tuner.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+#include "tests/train/trainer/small_task.h"
+
+namespace cohort::train {
+namespace {
+
+using test::Loader;
+using test::small_data;
+using test::SmallTask;
+using test::Watch;
+using test::weights_of;
+
+// Both ways to train, on whatever ranks there are.
+void expect_accelerator_equals_trainer(const std::string& strategy, const std::string& backend) {
+  const Loader loader(small_data(38), {.batch_size = 4, .shuffle = true});
+  SmallTask by_trainer;
+  auto watch = std::make_shared<Watch>();
+  {
+    Trainer trainer({.strategy = strategy,
+                     .backend = backend,
+                     .max_epochs = 2,
+                     .accumulate_grad_batches = 2,
+                     .gradient_clip_norm = 0.5,
+                     .seed = 3,
+                     .callbacks = {watch},
+                     .progress = false});
+    at::manual_seed(8);
+    trainer.fit(by_trainer, loader);
+  }
+  SmallTask by_hand;
+  std::vector<double> losses;
+  Accelerator accelerator({.strategy = strategy, .backend = backend, .gradient_accumulation_steps = 2, .seed = 3});
+  at::manual_seed(8);
+  auto [model, optimizer, batches] = accelerator.prepare(by_hand.model, by_hand.optimizer, loader);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (auto& [input, target] : batches) {
+      accelerator.accumulate();
+      const at::Tensor loss = by_hand.loss(model(input), target);
+      losses.push_back(loss.item<double>());
+      accelerator.backward(loss);
+      if (accelerator.sync_gradients()) accelerator.clip_grad_norm_(0.5);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+  }
+  TORCH_CHECK(watch->losses == losses, strategy, ": losses differ");
+}
+
+TEST(Accelerator, TrainsAsTheTrainerDoes) { expect_accelerator_equals_trainer("single", ""); }
+
+COHORT_WORKER(accelerator_trains) {
+  for (const char* strategy : {"ddp", "fsdp"}) {
+    expect_accelerator_equals_trainer(strategy, cohort::test::backend_of_tests());
+  }
+  Accelerator accelerator({.backend = cohort::test::backend_of_tests()});
+  const at::Tensor own = at::full({2}, accelerator.process_index());
+  REQUIRE(at::equal(accelerator.gather(own).to(at::kLong), at::tensor({0, 0, 1, 1})));
+  REQUIRE(accelerator.reduce(own.to(at::kFloat))[0].item<double>() == 0.5);
+  REQUIRE(accelerator.reduce(own.to(at::kFloat), "sum")[0].item<double>() == 1.0);
+}
+
+TEST(TrainerRanks, AnAcceleratorTrainsAsTheTrainerDoes) {
+  cohort::test::run_workers("accelerator_trains").expect_success();
+}
+
+TEST(Accelerator, SaysWhatIsWrong) {
+  const auto text_of = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const c10::ValueError& error) {
+      return test::text_of(error);
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(text_of([] { Accelerator({.gradient_accumulation_steps = 0}); }),
+            "[cohort] Accelerator: gradient_accumulation_steps is at least 1, but got 0");
+  Accelerator accelerator;
+  EXPECT_EQ(text_of([&] { accelerator.accumulate(); }), "[cohort] Accelerator: prepare() has not been called");
+  EXPECT_EQ(text_of([&] { accelerator.reduce(at::ones({1}), "median"); }),
+            "[cohort] Accelerator: there is no reduction \"median\"\n  hint: \"mean\" or \"sum\"");
+  SmallTask task;
+  const Loader loader(small_data(8), {.batch_size = 4});
+  accelerator.prepare(task.model, task.optimizer, loader);
+  EXPECT_EQ(
+      text_of([&] { accelerator.prepare(task.model, task.optimizer, loader); }),
+      "[cohort] Accelerator: prepare() was called before\n  hint: one Accelerator for each model; prepare_loader() "
+      "for more data");
+}
+
+TEST(Tuner, FindsTheSteepestPlace) {
+  std::vector<double> rates;
+  std::vector<double> losses;
+  for (int i = 0; i < 40; ++i) {
+    rates.push_back(std::pow(10.0, -8 + 0.2 * i));
+    losses.push_back(3.0 - 2.0 / (1.0 + std::exp(-(i - 25))));
+  }
+  EXPECT_EQ(steepest_rate(rates, losses), rates[25]);
+  EXPECT_EQ(steepest_rate({1, 2}, {1, 2}), std::nullopt);
+  losses[25] = losses[26] = std::nan("");
+  EXPECT_EQ(steepest_rate(rates, losses), rates[24]);
+}
+
+TEST(Tuner, ChangesNothingThatStays) {
+  SmallTask task;
+  const Loader loader(small_data(64), {.batch_size = 4, .shuffle = true});
+  Trainer trainer({.max_epochs = 1, .progress = false});
+  trainer.fit(task, loader);
+  const auto before = weights_of(*task.model);
+  const at::Tensor momentum = static_cast<const torch::optim::SGDParamState&>(*task.optimizer.state().begin()->second)
+                                  .momentum_buffer()
+                                  .clone();
+  const auto rates = trainer.find_learning_rate(task, loader, {.first = 1e-5, .last = 10.0, .steps = 60});
+  EXPECT_TRUE(rates.suggestion && *rates.suggestion > 1e-5 && *rates.suggestion < 10.0);
+  EXPECT_EQ(rates.rates.size(), rates.losses.size());
+  EXPECT_EQ(rates.rates.front(), 1e-5);
+  const auto sizes = trainer.find_batch_size(task, loader, {.first = 4, .max = 1000, .steps = 2});
+  EXPECT_EQ(sizes.largest, 32);
+  EXPECT_EQ(sizes.reason, "no more data");
+  EXPECT_EQ(sizes.trials.size(), 4U);
+  EXPECT_TRUE(test::are_equal(before, weights_of(*task.model)));
+  EXPECT_EQ(task.optimizer.param_groups()[0].options().get_lr(), 0.05);
+  EXPECT_TRUE(at::equal(
+      momentum,
+      static_cast<const torch::optim::SGDParamState&>(*task.optimizer.state().begin()->second).momentum_buffer()));
+  EXPECT_EQ(trainer.find_batch_size(task, loader, {.first = 4, .max = 8}).reason, "max");
+}
+
+}  // namespace
+}  // namespace cohort::train
