@@ -201,6 +201,7 @@ set(COHORT_NARROW_HEADERS
     cohort/train/logging/logger.h
     cohort/train/logging/model_summary.h
     cohort/train/logging/plot.h
+    cohort/train/logging/run_loggers.h
     cohort/train/logging/run_summary.h
     cohort/train/logging/summary_writer.h
     cohort/train/logging/system_metrics.h

@@ -99,9 +99,7 @@ void checkpoints_and_stopping(const std::string& folder, const DataLoader<Tensor
   options.max_epochs = 4;
   options.checkpoint = {.folder = folder, .every_steps = 10, .keep_last = 2, .keep_best = 1};
   options.callbacks = {std::make_shared<train::EarlyStopping>(train::EarlyStoppingOptions{.patience = 2})};
-  options.log = [](int64_t step, const train::Metrics& values) {
-    for (const auto& [name, value] : values) std::cout << step << " " << name << " " << value << "\n";
-  };
+  options.log_folder = folder + "/logs";
   train::Trainer trainer(options);
   trainer.fit(task, train_data, held_out);  // goes on from the folder's newest checkpoint
 }

@@ -76,7 +76,7 @@ PAGES = {
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "logging": ("examples/guide/logging.cpp", [
         "train/config/run_config.h", "train/logging/epoch_line.h", "train/logging/file_loggers.h", "train/logging/logger.h",
-        "train/logging/model_summary.h", "train/logging/plot.h", "train/logging/run_summary.h", "train/logging/summary_writer.h",
+        "train/logging/model_summary.h", "train/logging/plot.h", "train/logging/run_loggers.h", "train/logging/run_summary.h", "train/logging/summary_writer.h",
         "train/logging/system_metrics.h", "train/progress.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

@@ -164,7 +164,7 @@ auto Accelerator::prepare_loader(const Loader& loader, bool is_training) {
 template <class Net>
 template <class... Arguments>
 auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
-  const Precision::Scope scope(accelerator_->precision());
+  const auto autocast = accelerator_->precision().autocast();
   Strategy& strategy = accelerator_->strategy();
   std::tuple<std::decay_t<Arguments>...> held(std::forward<Arguments>(arguments)...);
   std::vector<at::Tensor> inputs;

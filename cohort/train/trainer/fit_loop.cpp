@@ -21,8 +21,9 @@ FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFee
       train_(train),
       validation_(validation),
       options_(core.options),
-      epoch_loss_(at::zeros({2}, at::kDouble)),
+      epoch_loss_(at::zeros({2}, at::TensorOptions(at::kDouble).device(core.place.device))),
       state_(core, task, train, epoch_loss_),
+      system_({.gpu = core.place.rank == 0}),
       schedule_seen_(task.schedulers.size()) {}
 
 void FitLoop::check_task() const {
@@ -51,7 +52,9 @@ FitResult FitLoop::run() {
   core_.accumulation = options_.accumulate_grad_batches;
   core_.attach(task_);
   share_data();
+  core_.progress.begin_run(options_.max_epochs);
   resume();
+  core_.open_logger();
   first_samples_ = core_.counters.samples;
   communication_ = core_.strategy->communication_time().value_or(std::chrono::nanoseconds(0));
   core_.clock.begin();
@@ -61,12 +64,14 @@ FitResult FitLoop::run() {
     save(/*is_end_of_run=*/true);
     core_.each_callback([&](Callback& callback) { callback.on_fit_end(core_.trainer); });
   } catch (const std::exception& error) {
-    core_.progress.end();
+    core_.progress.end_run();
     train_.stop();
     core_.each_callback([&](Callback& callback) { callback.on_exception(core_.trainer, error); });
     throw;
   }
-  core_.progress.end();
+  core_.progress.end_run();
+  core_.progress.print_summary();
+  if (core_.logger) core_.logger->flush();
   return result();
 }
 
@@ -135,10 +140,7 @@ void FitLoop::run_epoch() {
   validated_at_ = -1;
   train_.start();
   if (goes_on) state_.restore_random_numbers();
-  const int64_t steps = num_batches_ ? (*num_batches_ + core_.accumulation - 1) / core_.accumulation : 0;
-  int64_t total = options_.max_epochs > 0 ? steps * options_.max_epochs : 0;
-  if (options_.max_steps > 0) total = total > 0 ? std::min(total, options_.max_steps) : options_.max_steps;
-  if (core_.counters.samples == first_samples_) core_.progress.begin(total, core_.counters.step);
+  begin_progress();
   core_.each_callback([&](Callback& callback) { callback.on_train_epoch_start(core_.trainer); });
   while (take_batch()) {
     train_batch();
@@ -152,6 +154,20 @@ void FitLoop::run_epoch() {
     window_losses_.clear();
   }
   if (is_whole) finish_epoch();
+}
+
+// Of the epoch.
+int64_t FitLoop::steps_of(int64_t batches) const { return (batches + core_.accumulation - 1) / core_.accumulation; }
+
+void FitLoop::begin_progress() {
+  const auto& counters = core_.counters;
+  const int64_t first = steps_of(counters.batch);
+  int64_t num_steps = num_batches_ ? steps_of(*num_batches_) : 0;
+  if (num_steps > 0 && options_.max_steps > 0) {
+    num_steps = std::min(num_steps, first + options_.max_steps - counters.step);
+  }
+  epoch_began_ = {.at = std::chrono::steady_clock::now(), .samples = counters.samples, .times = core_.clock.times()};
+  core_.progress.begin_epoch(counters.epoch, num_steps, first);
 }
 
 // False: the epoch is over, on all ranks.
@@ -225,10 +241,8 @@ void FitLoop::train_batch() {
 
 void FitLoop::note_loss(const StepOutput& output) {
   window_losses_.push_back(output.loss.detach());
-  if (core_.place.device.is_cpu()) {
-    epoch_loss_[0] += output.loss.item<double>();
-    epoch_loss_[1] += 1.0;
-  }
+  epoch_loss_[0] += output.loss.detach();
+  epoch_loss_[1] += 1.0;
 }
 
 void FitLoop::step_optimizer() {
@@ -277,7 +291,7 @@ void FitLoop::after_batch(const StepReport& report) {
     log_step();
     window_losses_.clear();
   }
-  if (validation_is_due(/*is_end_of_epoch=*/false)) validate();
+  if (validation_is_due(/*is_end_of_epoch=*/false)) validate(/*is_end_of_epoch=*/false);
   if (report.is_step) save_if_due();
 }
 
@@ -297,8 +311,8 @@ void FitLoop::log_step() {
     core_.set_metrics(values);
     core_.log(values);
   }
-  core_.progress.update(counters.step, counters.samples - first_samples_, {{"loss", mean}, {"lr", rate}},
-                        core_.clock.times());
+  core_.progress.update(steps_of(counters.batch), counters.samples - epoch_began_.samples,
+                        {{"loss", mean}, {"lr", rate}}, core_.clock.times() - epoch_began_.times);
 }
 
 bool FitLoop::validation_is_due(bool is_end_of_epoch) const {
@@ -312,33 +326,59 @@ bool FitLoop::validation_is_due(bool is_end_of_epoch) const {
   return core_.counters.batch % std::max<int64_t>(1, every) == 0;
 }
 
-void FitLoop::validate() {
+void FitLoop::validate(bool is_end_of_epoch) {
   core_.clock.lap(StepPart::kOther);
   core_.each_callback([&](Callback& callback) { callback.on_validation_start(core_.trainer); });
   const Metrics values = evaluate(core_, task_, *validation_, "validation");
   validated_at_ = core_.counters.batch;
   core_.set_metrics(values);
   core_.log(values);
-  std::string text = fmt::format("epoch {}, step {}:", core_.counters.epoch + 1, core_.counters.step);
-  for (const auto& [name, value] : values) text += fmt::format("  {} {:.4g}", name, value);
-  core_.progress.print(text);
+  if (!is_end_of_epoch) {  // else it is in the epoch's last line
+    std::string text = fmt::format("epoch {}, step {}:", core_.counters.epoch + 1, core_.counters.step);
+    for (const auto& [name, value] : values) text += fmt::format("  {} {:.4g}", name, value);
+    core_.progress.print(text);
+  }
   core_.each_callback([&](Callback& callback) { callback.on_validation_end(core_.trainer, values); });
 }
 
 void FitLoop::finish_epoch() {
-  if (validation_is_due(/*is_end_of_epoch=*/true)) validate();
-  const auto totals = core_.sums({epoch_loss_[0].item<double>(), epoch_loss_[1].item<double>()});
-  if (totals[1] > 0.0) {
-    const Metrics values{{"train/epoch_loss", totals[0] / totals[1]}};
-    core_.set_metrics(values);
-    core_.log(values);
-  }
+  const bool validates = validation_is_due(/*is_end_of_epoch=*/true);
+  if (validates) validate(/*is_end_of_epoch=*/true);
+  end_progress(validates);
   step_schedulers(Schedule::Interval::kEpoch);
   core_.each_callback([&](Callback& callback) { callback.on_train_epoch_end(core_.trainer); });
   ++core_.counters.epoch;
   core_.counters.batch = 0;
   const int64_t every = options_.checkpoint.every_epochs;
   if (checkpoints_ && every > 0 && core_.counters.epoch % every == 0) save(/*is_end_of_run=*/false);
+}
+
+// What the epoch was like, on all ranks.
+void FitLoop::end_progress(bool has_validated) {
+  core_.clock.lap(StepPart::kOther);
+  const StepTimes times = core_.clock.times() - epoch_began_.times;
+  const auto totals = core_.sums({epoch_loss_[0].item<double>(), epoch_loss_[1].item<double>(),
+                                  times.share(StepPart::kData), times.share(StepPart::kCommunication),
+                                  system_.cpu_share()});
+  const auto mean_share = [&](size_t place) { return totals[place] / core_.place.world_size; };
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - epoch_began_.at;
+  EpochSummary summary{.epoch = core_.counters.epoch,
+                       .seconds = seconds.count(),
+                       .num_samples = core_.counters.samples - epoch_began_.samples,
+                       .data_wait_share = mean_share(2),
+                       .communication_share = mean_share(3),
+                       .cpu_share = mean_share(4)};
+  if (totals[1] > 0.0) {
+    const Metrics values{{"train/epoch_loss", totals[0] / totals[1]}};
+    core_.set_metrics(values);
+    core_.log(values);
+    summary.metrics.emplace_back("loss", values[0].second);
+  }
+  for (const auto& [name, value] : core_.metrics) {
+    if (has_validated && name.starts_with("validation/")) summary.metrics.emplace_back(name, value);
+  }
+  if (core_.logger) core_.log(system_.sample());
+  core_.progress.end_epoch(steps_of(core_.counters.batch), summary);
 }
 
 // By rank 0's clock.

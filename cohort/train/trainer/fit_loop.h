@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
+#include "cohort/train/logging/system_metrics.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/finite_check.h"
 #include "cohort/train/trainer/run_state.h"
@@ -27,6 +28,9 @@ class FitLoop {
   void run_epochs();
   void run_epoch();
   std::optional<int64_t> plan_epoch();
+  int64_t steps_of(int64_t batches) const;
+  void begin_progress();
+  void end_progress(bool has_validated);
   bool take_batch();
   void train_batch();
   void check_finite(const StepOutput& output);
@@ -36,7 +40,7 @@ class FitLoop {
   void note_loss(const StepOutput& output);
   void log_step();
   bool validation_is_due(bool is_end_of_epoch) const;
-  void validate();
+  void validate(bool is_end_of_epoch);
   void finish_epoch();
   bool is_over();
   bool time_is_up();
@@ -51,10 +55,18 @@ class FitLoop {
   BatchFeed& train_;
   BatchFeed* validation_;
   const TrainerOptions& options_;
-  at::Tensor epoch_loss_;  ///< [2] float64: sum and number of this rank's batches in this epoch
+  at::Tensor epoch_loss_;  ///< [2] float64, where the model computes: sum and number of this rank's batches in this epoch
   RunState state_;
   std::unique_ptr<checkpoint::Checkpointer> checkpoints_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+
+  SystemMetrics system_;
+  // Where this epoch began in this call.
+  struct {
+    std::chrono::steady_clock::time_point at;
+    int64_t samples = 0;
+    StepTimes times = {};
+  } epoch_began_;
 
   std::optional<int64_t> num_batches_;  ///< of this epoch; nothing: not known
   int64_t window_ = 0;                  ///< batches since the last step

@@ -1,8 +1,9 @@
 #include "cohort/train/trainer/precision.h"
 
-#include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/optim/optimizer.h>
+
+#include <utility>
 
 #include "cohort/base/text.h"
 
@@ -10,9 +11,9 @@ namespace cohort::train {
 
 Precision::Precision(const std::string& name, c10::Device device) : device_(device) {
   if (name == "bf16-mixed") {
-    autocast_ = at::kBFloat16;
+    autocast_dtype_ = at::kBFloat16;
   } else if (name == "16-mixed") {
-    autocast_ = at::kHalf;
+    autocast_dtype_ = at::kHalf;
     scaler_.emplace(amp::GradScalerOptions{.device = device.type()});
   } else if (name == "bf16") {
     is_pure_ = true;
@@ -23,21 +24,9 @@ Precision::Precision(const std::string& name, c10::Device device) : device_(devi
   }
 }
 
-Precision::Scope::Scope(const Precision& precision) {
-  if (!precision.autocast_) return;
-  device_ = precision.device_.type();
-  was_enabled_ = at::autocast::is_autocast_enabled(*device_);
-  dtype_before_ = at::autocast::get_autocast_dtype(*device_);
-  at::autocast::set_autocast_enabled(*device_, true);
-  at::autocast::set_autocast_dtype(*device_, *precision.autocast_);
-  at::autocast::increment_nesting();
-}
-
-Precision::Scope::~Scope() {
-  if (!device_) return;
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(*device_, was_enabled_);
-  at::autocast::set_autocast_dtype(*device_, dtype_before_);
+std::optional<Autocast> Precision::autocast() const {
+  if (!autocast_dtype_) return std::nullopt;
+  return std::optional<Autocast>(std::in_place, device_.type(), AutocastOptions{.dtype = autocast_dtype_});
 }
 
 void Precision::convert(torch::nn::Module& net) const {

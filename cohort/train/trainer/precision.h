@@ -14,6 +14,7 @@
 
 #include "cohort/export.h"
 #include "cohort/parallel/optim/grad_scaler.h"
+#include "cohort/parallel/precision/autocast.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -27,18 +28,7 @@ class COHORT_API Precision {
   Precision(const std::string& name, c10::Device device);
 
   /// While it lives, this thread computes in autocast, if that is what the precision means.
-  class COHORT_API Scope {
-   public:
-    explicit Scope(const Precision& precision);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    std::optional<c10::DeviceType> device_;
-    bool was_enabled_ = false;
-    at::ScalarType dtype_before_ = at::kFloat;
-  };
+  std::optional<Autocast> autocast() const;
 
   /// Before the strategy: with "bf16" parameters and buffers of floating point become bfloat16.
   void convert(torch::nn::Module& net) const;
@@ -56,7 +46,7 @@ class COHORT_API Precision {
 
  private:
   c10::Device device_;
-  std::optional<at::ScalarType> autocast_;
+  std::optional<at::ScalarType> autocast_dtype_;
   bool is_pure_ = false;
   std::optional<amp::GradScaler> scaler_;
 };

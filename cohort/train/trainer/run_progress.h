@@ -1,30 +1,40 @@
-/// RunProgress: what is shown of a run on rank 0.
+/// RunProgress: what is shown of a run on rank 0: a line for each epoch, and the table of all of them.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string_view>
 
-#include "cohort/train/progress.h"
+#include "cohort/train/logging/epoch_line.h"
+#include "cohort/train/logging/run_summary.h"
 #include "cohort/train/trainer/step_clock.h"
 
 namespace cohort::train::detail {
 
 class RunProgress {
  public:
-  explicit RunProgress(bool is_enabled) : is_enabled_(is_enabled) {}
+  RunProgress(bool is_enabled, int world_size) : is_enabled_(is_enabled), world_size_(world_size) {}
 
-  /// `num_steps`: of the whole run; 0: not known.
-  void begin(int64_t num_steps, int64_t first_step);
-  /// `samples`: of all ranks, since begin().
-  void update(int64_t step, int64_t samples, Metrics metrics, const StepTimes& times);
+  /// `num_epochs`: 0: not known.
+  void begin_run(int64_t num_epochs);
+  /// `num_steps`: of the epoch, `first_step` of which were done before; 0: not known.
+  void begin_epoch(int64_t epoch, int64_t num_steps, int64_t first_step);
+  /// `step` of the epoch; samples and times since it began here.
+  void update(int64_t step, int64_t samples, const Metrics& metrics, const StepTimes& times);
+  /// The epoch's last line, and its line of the table.
+  void end_epoch(int64_t step, const EpochSummary& summary);
   void print(std::string_view text);
-  void end() { line_.reset(); }
+  /// Also where training has thrown: the line stays as it is.
+  void end_run();
+  /// The table of what has ended so far; "" without an epoch.
+  void print_summary();
   bool is_enabled() const { return is_enabled_; }
 
  private:
   bool is_enabled_;
-  std::unique_ptr<ProgressLine> line_;
+  int world_size_;
+  std::optional<EpochLine> line_;
+  std::optional<RunSummary> summary_;
 };
 
 }  // namespace cohort::train::detail

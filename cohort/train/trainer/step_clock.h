@@ -26,6 +26,11 @@ struct StepTimes {
   std::array<std::chrono::nanoseconds, 6> parts{};
   std::chrono::nanoseconds& operator[](StepPart part) { return parts[static_cast<size_t>(part)]; }
   std::chrono::nanoseconds operator[](StepPart part) const { return parts[static_cast<size_t>(part)]; }
+  StepTimes operator-(const StepTimes& before) const {
+    StepTimes rest = *this;
+    for (size_t i = 0; i < parts.size(); ++i) rest.parts[i] -= before.parts[i];
+    return rest;
+  }
   std::chrono::nanoseconds total() const {
     std::chrono::nanoseconds sum{0};
     for (const auto part : parts) sum += part;

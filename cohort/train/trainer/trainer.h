@@ -136,7 +136,7 @@ class COHORT_API Trainer {
   void stop(const std::string& reason);
   /// A line above the progress line, on rank 0.
   void print(std::string_view text);
-  /// Adds to what TrainerOptions::log gets at this step.
+  /// Adds to what the logs have of this step, and to metrics().
   void log(const Metrics& values);
 
   /// Of the task that was used last. Throw c10::ValueError before there is one.

@@ -11,6 +11,7 @@
 
 #include "cohort/base/text.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/train/logging/run_loggers.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
 
@@ -85,7 +86,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
       place(place_for(options)),
       precision(options.precision, place.device),
       accumulation(options.accumulate_grad_batches),
-      progress(options.progress && place.rank == 0) {
+      progress(options.progress && place.rank == 0, place.world_size) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   if (options.seed) seed_everything(*options.seed + place.rank);
 }
@@ -158,8 +159,25 @@ int64_t TrainerCore::times_set(const std::string& name) const {
   return found == times_set_.end() ? 0 : found->second;
 }
 
+void TrainerCore::open_logger() {
+  logger.reset();  // closes the files that the next one opens
+  if (place.rank != 0 || options.fast_dev_run > 0) return;
+  const int64_t first_step = counters.step + 1;
+  auto loggers = std::make_shared<LoggerList>();
+  if (!options.log_folder.empty()) {
+    loggers->add(run_loggers(options.log_folder, first_step, {.plot = options.plot}));
+  }
+  if (options.make_logger) {
+    auto own = options.make_logger(first_step);
+    if (own) loggers->add(std::move(own));
+  }
+  if (loggers->empty()) return;
+  logger = std::move(loggers);
+  if (!options.hyperparameters.empty()) logger->log_hyperparameters(options.hyperparameters);
+}
+
 void TrainerCore::log(const Metrics& values) const {
-  if (options.log && place.rank == 0) options.log(counters.step, values);
+  if (logger && !values.empty()) logger->log_metrics(counters.step, values);
 }
 
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training) {
@@ -168,7 +186,7 @@ StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& fee
     tensor = core.precision.input(tensor);
   });
   Strategy& strategy = *core.strategy;
-  const Precision::Scope scope(core.precision);
+  const auto autocast = core.precision.autocast();
   const auto& whole = is_training ? task.step : task.evaluate;
   if (!whole) return task.loss_of(strategy.forward(task.input_of(feed.batch()), task.forward), feed.batch());
   TORCH_CHECK_VALUE(strategy.runs_whole_steps(),

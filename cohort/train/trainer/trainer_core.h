@@ -45,7 +45,8 @@ class TrainerCore {
   std::optional<double> metric(std::string_view name) const;
   /// How often the number has been set; 0: never.
   int64_t times_set(const std::string& name) const;
-  /// To TrainerOptions::log.
+  /// On rank 0 what the options ask for, from the step after this one on.
+  void open_logger();
   void log(const Metrics& values) const;
 
   Trainer& trainer;
@@ -60,6 +61,7 @@ class TrainerCore {
   std::string stop_reason;
   StepClock clock;
   RunProgress progress;
+  std::shared_ptr<Logger> logger;  ///< null: nothing is logged
 
  private:
   std::map<std::string, int64_t, std::less<>> times_set_;

@@ -14,7 +14,7 @@
 
 #include "cohort/parallel/ddp/options.h"
 #include "cohort/parallel/fsdp/options.h"
-#include "cohort/train/progress.h"
+#include "cohort/train/logging/logger.h"
 
 namespace cohort::train {
 
@@ -151,10 +151,17 @@ struct TrainerOptions {
   CheckpointOptions checkpoint = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};
 
+  /// Logs (logging/run_loggers.h) that rank 0 writes: losses each log_every_n_steps steps, what evaluations and callbacks give, and
+  /// what the system does (logging/system_metrics.h) after each epoch. In this folder for TensorBoard, as CSV and as JSON lines,
+  /// with `plot` curves as pictures, too; empty: none. A run that goes on goes on there as well.
+  std::string log_folder = {};
+  bool plot = false;
+  /// Besides, a logger of one's own: made on rank 0 when fit begins, with the first step that it makes.
+  std::function<std::shared_ptr<Logger>(int64_t first_step)> make_logger = {};
+  /// What the run was started with, for the logs (RunConfig::values()).
+  Hyperparameters hyperparameters = {};
   int64_t log_every_n_steps = 50;
-  /// Called on rank 0 with numbers as they come: each log_every_n_steps steps, and after each evaluation.
-  std::function<void(int64_t step, const Metrics& values)> log = {};
-  /// A line on rank 0 that shows how it goes.
+  /// On rank 0 a line for each epoch that shows how it goes (logging/epoch_line.h), and at the end a table of all.
   bool progress = true;
 
   StrategyOptions strategy_options() const {

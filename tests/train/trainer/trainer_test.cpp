@@ -417,14 +417,28 @@ TEST(Trainer, StopsEarly) {
 }
 
 TEST(Trainer, LogsOnceInSoManySteps) {
-  std::vector<std::string> lines;
+  struct Lines : Logger {
+    void log_hyperparameters(const Hyperparameters& values) override { lines.push_back(values.front().first); }
+    void log_metrics(int64_t step, const Metrics& values) override {
+      lines.push_back(std::to_string(step) + " " + values.front().first);
+    }
+    void flush() override { lines.push_back("flush"); }
+    void close() override {}
+    std::vector<std::string> lines;
+  };
+  const auto logger = std::make_shared<Lines>();
+  const auto make_logger = [&](int64_t first_step) {
+    EXPECT_EQ(first_step, 1);
+    return logger;
+  };
   SmallTask task;
-  Trainer trainer(quiet({.max_epochs = 1, .log_every_n_steps = 4, .log = [&](int64_t step, const Metrics& values) {
-                           lines.push_back(std::to_string(step) + " " + values.front().first);
-                         }}));
+  Trainer trainer(quiet({.max_epochs = 1, .make_logger = make_logger, .hyperparameters = {{"lr", 0.1}},
+                         .log_every_n_steps = 4}));
   const auto result =
       trainer.fit(task, Loader(small_data(40), {.batch_size = 4}), Loader(small_data(8), {.batch_size = 4}));
-  EXPECT_THAT(lines, ElementsAre("4 train/loss", "8 train/loss", "10 validation/loss", "10 train/epoch_loss"));
+  trainer.test(task, Loader(small_data(8), {.batch_size = 4}));
+  EXPECT_THAT(logger->lines, ElementsAre("lr", "4 train/loss", "8 train/loss", "10 validation/loss", "10 train/epoch_loss",
+                                         "10 system/cpu_percent", "flush", "10 test/loss"));
   EXPECT_GT(result.samples_per_second, 0.0);
   EXPECT_GT(result.times[StepPart::kForward].count(), 0);
 }

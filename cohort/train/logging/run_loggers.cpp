@@ -1,0 +1,36 @@
+#include "cohort/train/logging/run_loggers.h"
+
+#include <c10/util/Exception.h>
+
+#include "cohort/train/logging/file_loggers.h"
+#include "cohort/train/logging/plot.h"
+#include "cohort/train/logging/summary_writer.h"
+
+namespace cohort::train {
+
+std::shared_ptr<Logger> run_loggers(const std::string& folder, int64_t first_step, const RunLoggersOptions& options) {
+  TORCH_CHECK_VALUE(options.json_lines || !options.plot,
+                    "[cohort] run_loggers: a plot takes the curves of earlier runs from metrics.jsonl, which "
+                    "json_lines = false leaves out");
+  auto loggers = std::make_shared<LoggerList>();
+  if (options.tensorboard) {
+    loggers->add(
+        std::make_shared<TensorBoardLogger>(folder + "/events", SummaryWriterOptions{.purge_step = first_step}));
+  }
+  if (options.csv) {
+    loggers->add(std::make_shared<CsvLogger>(folder + "/metrics.csv", LoggerOptions{.purge_step = first_step}));
+  }
+  const auto history = folder + "/metrics.jsonl";
+  if (options.json_lines) {
+    loggers->add(std::make_shared<JsonLinesLogger>(history, LoggerOptions{.purge_step = first_step}));
+  }
+  if (options.plot) {
+    for (const char* const name : {"/curves.svg", "/curves.png"}) {
+      loggers->add(std::make_shared<PlotLogger>(folder + name,
+                                                PlotLoggerOptions{.history = history, .purge_step = first_step}));
+    }
+  }
+  return loggers;
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,14 @@
+#!/bin/bash
+# Step 5: step 4 on two nodes; the program stays as it is. Run on each node, with the same address:
+#
+#   examples/cifar/5_two_nodes.sh 0 HOST     # on HOST, node 0
+#   examples/cifar/5_two_nodes.sh 1 HOST     # on the other node
+#
+# Each starts two ranks; all four train together. The folder runs/cifar must be one that both nodes see, for the checkpoint that
+# rank 0 writes is read by all. To try it on one machine, give 127.0.0.1 and run both commands in two terminals.
+set -eu
+node_rank=$1
+host=$2
+cd "$(dirname "$0")/../.."
+exec build/bin/cohort run --nnodes 2 --node-rank "$node_rank" --nproc-per-node 2 --master-addr "$host" --master-port 29500 \
+  build/bin/examples/cifar_long_run data "${3:-10}" "${4:-runs/cifar}"
