@@ -146,6 +146,48 @@ TEST(Trainer, SavesEverySoManySteps) {
   EXPECT_EQ(checkpoints.latest()->info.metadata.at("batch_size"), "4");
 }
 
+// A run of two steps in `folder`, or what it says instead.
+std::string two_steps(const CheckpointOptions& options) {
+  SmallTask task;
+  Trainer trainer(quiet({.max_steps = 2, .checkpoint = options}));
+  return error_of<c10::ValueError>([&] { trainer.fit(task, Loader(small_data(20), {.batch_size = 4})); });
+}
+
+TEST(Trainer, DoesNotMixCheckpointsOfTwoRuns) {
+  const cohort::test::TemporaryFolder folder;
+  const std::string path = folder.file("run");
+  EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kNever}), "no error");
+  EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kNever}),
+            "[cohort] Trainer: \"" + path +
+                "\" has checkpoints of another run, up to step 2, so this one cannot begin anew there\n  hint: remove the "
+                "folder, name another one, or go on: checkpoint.resume = Resume::kIfThere");
+  EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kMust}), "no error");
+  EXPECT_EQ(two_steps({.folder = folder.file("other"), .resume = Resume::kMust}),
+            "[cohort] Trainer: there is no checkpoint in \"" + folder.file("other") +
+                "\" to go on from\n  hint: checkpoint.resume = Resume::kIfThere begins anew then");
+}
+
+TEST(Trainer, GoesOnWithTheSameSettingsAlone) {
+  const cohort::test::TemporaryFolder folder;
+  const std::string path = folder.file("run");
+  EXPECT_EQ(two_steps({.folder = path, .settings = {{"width", int64_t{16}}, {"name", std::string("a")}}}), "no error");
+  EXPECT_EQ(two_steps({.folder = path, .settings = {{"width", int64_t{16}}, {"new", 0.5}}}), "no error");
+  EXPECT_EQ(two_steps({.folder = path, .settings = {{"name", std::string("a")}, {"width", int64_t{32}}}}),
+            "[cohort] Trainer: the checkpoint in \"" + path +
+                "\" was made with width = 16, but this run has 32\n  hint: go on with the settings that the run began "
+                "with, or begin another one in another folder");
+}
+
+TEST(Trainer, ShowsAnEpochThatWasNotFinished) {
+  SmallTask task;
+  Trainer trainer({.max_steps = 3});
+  testing::internal::CaptureStdout();
+  trainer.fit(task, Loader(small_data(40), {.batch_size = 4}));
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("epoch 1  3 steps in 0:00  loss "));
+  EXPECT_THAT(text, HasSubstr("total"));
+}
+
 TEST(Trainer, KeepsTheBestAndTheLast) {
   struct Losses : Callback {
     void on_validation_end(Trainer& trainer, const Metrics& values) override {
@@ -190,6 +232,8 @@ TEST(Trainer, ValidatesAtPartsOfAnEpoch) {
   EXPECT_THAT(batches_of({.val_check_interval = 0.5}), ElementsAre(5, 10, 5, 10));
   EXPECT_THAT(batches_of({.val_check_interval = 4}), ElementsAre(4, 8, 4, 8));
   EXPECT_THAT(batches_of({.fast_dev_run = 2}), ElementsAre(2));
+  EXPECT_THAT(batches_of({.limit_val_batches = 0}), ElementsAre());
+  EXPECT_THAT(batches_of({.limit_val_batches = 0.0, .val_check_interval = 4}), ElementsAre());
 }
 
 TEST(Trainer, EndsWhereItIsTold) {
@@ -281,6 +325,10 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
   EXPECT_EQ(
       text_of({.limit_val_batches = 1.5}),
       "[cohort] Trainer: limit_val_batches is a fraction from 0.0 to 1.0 or a whole number of batches, but got 1.5");
+  EXPECT_EQ(text_of({.checkpoint = {.memory_every = -1}}),
+            "[cohort] Trainer: checkpoint.memory_every is not negative, but got -1\n  hint: 0 means none");
+  EXPECT_EQ(text_of({.fsdp_replicas = 2}),
+            "[cohort] Trainer: fsdp_replicas = 2 is for strategy \"fsdp\", but this is \"single\"");
 }
 
 TEST(Trainer, SaysWhatIsWrongWithATask) {
