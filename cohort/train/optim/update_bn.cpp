@@ -3,6 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include "cohort/parallel/norm/sync_batch_norm.h"
+
 namespace cohort::optim {
 namespace {
 
@@ -18,7 +20,11 @@ std::optional<double>* momentum_of(torch::nn::Module& module) {
 std::optional<double>* batch_norm_momentum(torch::nn::Module& module) {
   if (auto* const found = momentum_of<torch::nn::BatchNorm1dImpl>(module)) return found;
   if (auto* const found = momentum_of<torch::nn::BatchNorm2dImpl>(module)) return found;
-  return momentum_of<torch::nn::BatchNorm3dImpl>(module);
+  if (auto* const found = momentum_of<torch::nn::BatchNorm3dImpl>(module)) return found;
+  auto* const layer = dynamic_cast<SyncBatchNormImpl*>(&module);
+  if (!layer) return nullptr;
+  layer->reset_running_stats();
+  return &layer->options.momentum;
 }
 
 }  // namespace
