@@ -103,7 +103,7 @@ struct Classify {
 
   models::ResNet model;
   cohort::optim::Adam optimizer;
-  train::CosineAnnealingLR cosine;
+  cohort::optim::CosineAnnealingLR cosine;
   std::vector<train::Schedule> schedulers = {train::every_epoch(cosine)};
   std::vector<train::TaskMetric> metrics = {{"accuracy", train::Accuracy()}};
 };

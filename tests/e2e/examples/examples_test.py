@@ -370,6 +370,16 @@ def test_simulation_trains_alike_in_every_way():
     assert len({loss for _, _, loss in found[1:]}) == 1, out
 
 
+@pytest.mark.parametrize("model", ["image_classifier", "train_model"])
+def test_image_classifier(model):
+    code, out, err = launch("image_classifier", "--model", model, "--epochs", 2)
+    assert code == 0, err
+    # 100 images are 4 batches for each of two ranks, of which the first is shown.
+    losses = re.findall(r"^Epoch (\d), Batch 0, Loss: ([\d.]+)$", out, re.M)
+    assert [epoch for epoch, _ in losses] == ["1", "2"] and all(1.5 < float(loss) < 4 for _, loss in losses), out
+    assert out.endswith("Training Complete!\n") and out.count("Training Complete!") == 1
+
+
 @pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints", "data_parallel", "optimizers", "device_mesh", "memory",
                                   "logging", "mixed_precision", "models", "schedules_and_metrics"])
 def test_pieces_of_the_guide_run(page):
