@@ -1,6 +1,7 @@
 // What train_gpt tells at its end: the held-out loss beside simpler models, and a text by the model.
 #pragma once
 
+#include <ATen/Functions.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/models/gpt.h>
 #include <cohort/models/ngram.h>
@@ -26,7 +27,9 @@ inline double ngram_loss(int order, const cohort::train::TextPart& text, const c
 }
 
 inline void print_sample(cohort::models::GPT& net, const Settings& s) {
-  const at::Tensor prompt = at::tensor(std::vector<int64_t>(s.prompt.begin(), s.prompt.end()), at::kLong).view({1, -1});
+  std::vector<int64_t> tokens;
+  for (const unsigned char byte : s.prompt) tokens.push_back(byte);
+  const at::Tensor prompt = at::tensor(tokens, at::kLong).view({1, -1});
   const at::Tensor text = net->generate(prompt, {.max_new_tokens = s.sample_bytes,
                                                  .temperature = s.temperature,
                                                  .generator = cohort::data::make_generator(s.seed)});

@@ -157,10 +157,11 @@ TEST(Trainer, DoesNotMixCheckpointsOfTwoRuns) {
   const cohort::test::TemporaryFolder folder;
   const std::string path = folder.file("run");
   EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kNever}), "no error");
-  EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kNever}),
-            "[cohort] Trainer: \"" + path +
-                "\" has checkpoints of another run, up to step 2, so this one cannot begin anew there\n  hint: remove the "
-                "folder, name another one, or go on: checkpoint.resume = Resume::kIfThere");
+  EXPECT_EQ(
+      two_steps({.folder = path, .resume = Resume::kNever}),
+      "[cohort] Trainer: \"" + path +
+          "\" has checkpoints of another run, up to step 2, so this one cannot begin anew there\n  hint: remove the "
+          "folder, name another one, or go on: checkpoint.resume = Resume::kIfThere");
   EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kMust}), "no error");
   EXPECT_EQ(two_steps({.folder = folder.file("other"), .resume = Resume::kMust}),
             "[cohort] Trainer: there is no checkpoint in \"" + folder.file("other") +
@@ -480,13 +481,13 @@ TEST(Trainer, LogsOnceInSoManySteps) {
     return logger;
   };
   SmallTask task;
-  Trainer trainer(quiet({.max_epochs = 1, .make_logger = make_logger, .hyperparameters = {{"lr", 0.1}},
-                         .log_every_n_steps = 4}));
+  Trainer trainer(
+      quiet({.max_epochs = 1, .make_logger = make_logger, .hyperparameters = {{"lr", 0.1}}, .log_every_n_steps = 4}));
   const auto result =
       trainer.fit(task, Loader(small_data(40), {.batch_size = 4}), Loader(small_data(8), {.batch_size = 4}));
   trainer.test(task, Loader(small_data(8), {.batch_size = 4}));
-  EXPECT_THAT(logger->lines, ElementsAre("lr", "4 train/loss", "8 train/loss", "10 validation/loss", "10 train/epoch_loss",
-                                         "10 system/cpu_percent", "flush", "10 test/loss"));
+  EXPECT_THAT(logger->lines, ElementsAre("lr", "4 train/loss", "8 train/loss", "10 validation/loss",
+                                         "10 train/epoch_loss", "10 system/cpu_percent", "flush", "10 test/loss"));
   EXPECT_GT(result.samples_per_second, 0.0);
   EXPECT_GT(result.times[StepPart::kForward].count(), 0);
 }
