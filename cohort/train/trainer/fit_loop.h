@@ -59,8 +59,8 @@ class FitLoop {
   BatchFeed& train_;
   BatchFeed* validation_;
   const TrainerOptions& options_;
-  at::Tensor
-      epoch_loss_;  ///< [2] float64, where the model computes: sum and number of this rank's batches in this epoch
+  /// [2] float64, where the model computes: sum and number of this rank's batches in this epoch.
+  at::Tensor epoch_loss_;
   RunState state_;
   std::unique_ptr<checkpoint::Checkpointer> checkpoints_;
   std::unique_ptr<checkpoint::MemorySnapshot> memory_;

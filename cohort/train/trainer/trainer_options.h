@@ -120,8 +120,8 @@ struct TrainerOptions {
   ddp::Options ddp = {};
   fsdp::Options fsdp = {};
   std::vector<c10::Device> data_parallel_devices = {};
-  /// With "fsdp": so many copies of the model, each in parts on the ranks of its own (HSDP); the Trainer sets fsdp.mesh. 0: one copy,
-  /// or what fsdp.mesh says.
+  /// With "fsdp": so many copies of the model, each in parts on the ranks of its own (HSDP); the Trainer sets fsdp.mesh. 0: one
+  /// copy, or what fsdp.mesh says.
   int fsdp_replicas = 0;
   /// "32"; "bf16-mixed", "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
   std::string precision = "32";
