@@ -364,7 +364,7 @@ void RunState::restore_run(const ShardedStateDict& state, const std::string& pre
     loss_.copy_(state[prefix + "loss"].tensor);
     random_numbers_ = state[prefix + "rng"].tensor.clone();
   } else {
-    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + rank);
+    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.rank);
   }
 }
 
