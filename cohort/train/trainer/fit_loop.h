@@ -29,6 +29,7 @@ class FitLoop {
   void run_epoch();
   std::optional<int64_t> plan_epoch();
   int64_t steps_of(int64_t batches) const;
+  double cpu_share_of_host() const;
   void begin_progress();
   void end_progress(bool has_validated);
   bool take_batch();
