@@ -393,9 +393,10 @@ void FitLoop::finish_epoch() {
 void FitLoop::end_progress(bool is_whole, bool has_validated) {
   core_.clock.lap(StepPart::kOther);
   const StepTimes times = core_.clock.times() - epoch_began_.times;
-  const auto totals =
-      core_.sums({epoch_loss_[0].item<double>(), epoch_loss_[1].item<double>(), times.share(StepPart::kData),
-                  times.share(StepPart::kCommunication), system_.cpu_share()});
+  // Of the CPUs that the ranks of this host may use together, as if this one's part were everyone's.
+  const double cpu_share = std::min(1.0, system_.cpu_share() * core_.place.num_ranks_here);
+  const auto totals = core_.sums({epoch_loss_[0].item<double>(), epoch_loss_[1].item<double>(),
+                                  times.share(StepPart::kData), times.share(StepPart::kCommunication), cpu_share});
   const auto mean_share = [&](size_t place) { return totals[place] / core_.place.world_size; };
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - epoch_began_.at;
   EpochSummary summary{.epoch = core_.counters.epoch,
