@@ -95,6 +95,7 @@ void run(const Settings& s) {
     std::printf("%ld text files in %s, %ld of them copies: %.1f MB to train on, %.1f MB held out\n", text.num_files,
                 s.data.c_str(), text.num_duplicates, static_cast<double>(text.train.num_targets()) / 1e6,
                 static_cast<double>(text.held_out.num_targets()) / 1e6);
+    std::fflush(stdout);  // the lines of training do not go through stdio
   }
   if (trainer.options().strategy == "fsdp") shard_blocks(net, trainer.options().fsdp);
   const auto optimizer = make_optimizer(s, net);
