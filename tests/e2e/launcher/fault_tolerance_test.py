@@ -16,7 +16,7 @@ from harness import BUILD, SOURCE
 from jobs import Job, wait_until
 
 TRAIN_GPT = BUILD / "bin" / "examples" / "train_gpt"
-STEPS = 120
+STEPS = 400
 NUM_KILLS = 5
 KILLED_AT_START = 3
 FLAGS = ["--depth", 1, "--width", 16, "--heads", 2, "--context", 32, "--batch-size", 4, "--dropout", 0.1, "--warmup", 4,
