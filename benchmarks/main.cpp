@@ -118,12 +118,13 @@ int run(int argc, char** argv) {
   Settings settings;
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
-  app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models: measure each side this often")
-      ->check(CLI::PositiveNumber);
   app.add_option(
-      "--case", settings.only_case,
-      "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models: only this case, such as resnet18");
+         "--rounds", settings.num_rounds,
+         "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models: measure each side this often")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--case", settings.only_case,
+                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models: only this case, "
+                 "such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');

@@ -66,7 +66,8 @@ void add_options(train::RunConfig& config, Settings& settings) {
   config.add("precision", settings.precision, "numbers", {.choices = {"32", "bf16-mixed", "16-mixed", "bf16"}});
   config.add("strategy", settings.strategy, "how ranks and devices share the work",
              {.choices = {"auto", "single", "data_parallel", "ddp", "fsdp"}});
-  config.add("fast-dev-run", settings.fast_dev_run, "only so many batches of everything: does it work at all?", {.min = 0});
+  config.add("fast-dev-run", settings.fast_dev_run, "only so many batches of everything: does it work at all?",
+             {.min = 0});
   config.section("Files");
   config.add("folder", settings.folder, "for checkpoints and logs; empty: none");
   config.add("plot", settings.plot, "draws curves.svg and curves.png there");
