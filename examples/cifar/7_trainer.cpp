@@ -42,9 +42,9 @@ namespace {
 
 struct Settings {
   std::string root = "data", folder = "runs/cifar", model = "resnet18", pretrained, strategy = "auto", precision = "32";
-  int64_t image_size = 32, width = 16, epochs = 5, batch_size = 64, fast_dev_run = 0;
+  int64_t image_size = 32, width = 16, epochs = 8, batch_size = 64, fast_dev_run = 0;
   int workers = 1;
-  double lr = 0.01;
+  double lr = 0.003;
   bool augment = true, sync_bn = false, plot = false;
 };
 

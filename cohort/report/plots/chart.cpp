@@ -19,7 +19,7 @@ constexpr Colour kBlack{40, 40, 40}, kGridColour{225, 225, 225}, kFrameColour{15
 constexpr Colour kCurveColours[] = {{0, 114, 178}, {213, 94, 0},   {0, 158, 115},  {204, 121, 167},
                                     {230, 159, 0}, {86, 180, 233}, {128, 128, 128}};
 constexpr size_t kNumColours = std::size(kCurveColours);
-constexpr double kCurveWidth = 1.75;
+constexpr double kCurveWidth = 1.75, kPointWidth = 6;
 constexpr int kSmallestSide = 200, kLargestSide = 4000, kMostRows = 40000;
 
 struct Frame {
@@ -80,8 +80,10 @@ class Thinned {
 void draw_run(Canvas& canvas, Thinned& run, Colour colour) {
   std::vector<Place> places = run.finish();
   run = {};
-  if (places.size() == 1) places.push_back(places[0]);  // a point
-  if (!places.empty()) canvas.draw_line(places, kCurveWidth, colour);
+  if (places.empty()) return;
+  const bool is_point = places.size() == 1;
+  if (is_point) places.push_back(places[0]);
+  canvas.draw_line(places, is_point ? kPointWidth : kCurveWidth, colour);
 }
 
 // Where the numbers of a chart lie.

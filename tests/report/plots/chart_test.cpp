@@ -92,6 +92,11 @@ TEST(PlotSvg, SaysWhereThereIsNothing) {
   EXPECT_EQ(count(plot_svg({{.title = "loss"}}).value(), ">no numbers to draw<"), 1U);
 }
 
+TEST(PlotPng, APointAloneCanBeSeen) {
+  const PlotChart chart{.title = "accuracy", .curves = {{"", {{48, 0.9}}}}};
+  EXPECT_GE(pixels_of(plot_png({chart}).value()).like(0, 114, 178, 0, 400), 20);
+}
+
 TEST(PlotPng, DrawsTheCurvesAboveEachOther) {
   PlotChart second = loss_chart();
   second.curves.resize(1);
