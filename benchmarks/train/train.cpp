@@ -16,8 +16,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <stdexcept>
 
@@ -33,11 +33,11 @@
 namespace cohort::bench {
 namespace {
 
-const TrainCase kTrainCases[] = {{.name = "resnet18", .batch_size = 16, .units_per_sample = 1, .unit = "images/s"},
-                                 {.name = "gpt-25m", .batch_size = 4, .units_per_sample = 128, .unit = "tokens/s"}};
+const TrainCase kTrainCases[] = {{.name = "resnet18", .batch_size = 8, .units_per_sample = 1, .unit = "images/s"},
+                                 {.name = "gpt-25m", .batch_size = 2, .units_per_sample = 128, .unit = "tokens/s"}};
 constexpr int kTrainRanks = 2;
-constexpr int kTrainSteps = 4;  // of a block, after one that is not timed
-constexpr int kQuickTrainSteps = 1;
+constexpr int kTrainSteps = 4;       // of a block, after one that is not timed
+constexpr int kQuickTrainSteps = 1;  // after none
 constexpr int kTrainRounds = 16;
 constexpr int kQuickTrainRounds = 2;
 constexpr double kTrainTolerance = 1e-4;
@@ -93,15 +93,21 @@ std::vector<TrainSide> start_train_sides(const TrainCase& what, const Settings& 
   const std::vector<std::string> python{find_python(), std::string(kSourceDir) + "/benchmarks/train/train_rank.py"};
   std::vector<TrainSide> sides;
   const auto start = [&](const std::string& name, const std::string& trainee, int num_workers,
-                         const std::vector<std::string>& command) {
-    const TeamOptions options{
-        .name = what.name + "-" + name, .folder = folder, .num_ranks = kTrainRanks, .command = command};
+                         const std::vector<std::string>& command, std::map<std::string, std::string> environment = {}) {
+    const TeamOptions options{.name = what.name + "-" + name,
+                              .folder = folder,
+                              .num_ranks = kTrainRanks,
+                              .command = command,
+                              .environment = std::move(environment)};
     sides.push_back({name, trainee, num_workers, std::make_unique<Team>(options)});
   };
   start("ours-0", "loop", 0, loop);
   start("ours-floor", "floor", 0, loop);
   start("trainer-0", "trainer", 0, trainer);
-  if (!settings.is_quick) start("ours-1", "loop", 1, loop);
+  if (!settings.is_quick) {
+    start("ours-1", "loop", 1, loop);
+    start("ours-shared-0", "loop", 0, loop, {{"COHORT_SHARED_ALLOCATOR", "1"}});
+  }
   if (python.front().empty()) return sides;
   start("python-0", "loop", 0, python);
   start("python-floor", "floor", 0, python);
@@ -128,13 +134,15 @@ void verify_training(const TrainCase& what, const std::vector<TrainSide>& sides)
   }
 }
 
-TrainBlocks take_train_blocks(const std::vector<TrainSide>& sides, int num_steps, int num_rounds) {
+TrainBlocks take_train_blocks(const std::vector<TrainSide>& sides, bool is_quick, int num_rounds) {
+  const int num_warm = is_quick ? 0 : 1;
+  const int num_steps = is_quick ? kQuickTrainSteps : kTrainSteps;
   TrainBlocks blocks;
   TurnOrder order(sides.size());
   for (int round = 0; round < num_rounds; ++round) {
     for (const size_t i : order.next()) {
       const TrainSide& side = sides[i];
-      const auto answers = side.team->ask(fmt::format("run {} 1 {}", side.trainee, num_steps));
+      const auto answers = side.team->ask(fmt::format("run {} {} {}", side.trainee, num_warm, num_steps));
       blocks[side.name].push_back(train_block(answers, is_train_floor(side)));
     }
   }
@@ -157,8 +165,7 @@ std::vector<Row> run_train(const Settings& settings) {
                                  data.of(what)));
     }
     verify_training(what, sides);
-    const auto blocks = take_train_blocks(sides, settings.is_quick ? kQuickTrainSteps : kTrainSteps,
-                                          settings.rounds(kTrainRounds, kQuickTrainRounds));
+    const auto blocks = take_train_blocks(sides, settings.is_quick, settings.rounds(kTrainRounds, kQuickTrainRounds));
     for (const auto& side : sides) side.team->ask("drop");
     for (Row& row : train_rows(what, kTrainRanks, blocks)) rows.push_back(std::move(row));
   }

@@ -23,7 +23,7 @@ from activation_rank import Gpt  # noqa: E402
 from model_libraries import torchvision_resnet  # noqa: E402
 from training_rank import answer_commands, leave, set_weights  # noqa: E402
 
-CONTEXT, VERIFIED_STEPS = 128, 3
+CONTEXT, VERIFIED_STEPS = 128, 2
 MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(-1, 1, 1)
 STD = torch.tensor([0.247, 0.2435, 0.2616]).view(-1, 1, 1)
 

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kTrainPartCount = 4;
 constexpr const char* kOurTrainFloor = "ours-floor";
 constexpr const char* kPythonTrainFloor = "python-floor";
+constexpr const char* kPythonTraining = "python-ddp-gloo";
 
 std::vector<TrainBlock> parse_train_steps(const std::string& answer) {
   std::vector<double> numbers;
@@ -59,14 +60,20 @@ class TrainTable {
 
   std::vector<Row> rows() {
     const std::string ours = fastest("ours-").value();
-    const auto python = fastest("python-"), fused = fastest("python-fused-"), trainer = fastest("trainer-");
-    add_rate("", ours, python, "python-ddp-gloo");
+    const auto python = fastest("python-"), fused = fastest("python-fused-");
+    const std::pair<const char*, std::optional<std::string>> others[] = {{"/shared-allocator", fastest("ours-shared-")},
+                                                                         {"/trainer", fastest("trainer-")}};
+    add_rate("", ours, python, kPythonTraining);
     if (fused) add_rate("", ours, fused, "python-fused");
-    if (trainer) add_rate("/trainer", *trainer, python, "python-ddp-gloo");
     for (const auto& name : other_workers(ours, python)) add_rate("", ours, name, name);
-    add_outside("", ours, python, "python-ddp-gloo");
+    for (const auto& [part, name] : others) {
+      if (name) add_rate(part, *name, python, kPythonTraining);
+    }
+    add_outside("", ours, python, kPythonTraining);
     if (fused) add_outside("", ours, fused, "python-fused");
-    if (trainer) add_outside("/trainer", *trainer, python, "python-ddp-gloo");
+    for (const auto& [part, name] : others) {
+      if (name) add_outside(part, *name, python, kPythonTraining);
+    }
     add_parts(ours, python);
     return std::move(rows_);
   }
@@ -154,7 +161,7 @@ class TrainTable {
   void add_parts(const std::string& ours, const std::optional<std::string>& python) {
     const std::optional<std::string> floor = python ? std::optional<std::string>(kPythonTrainFloor) : std::nullopt;
     const auto add_part = [this](const char* part, Row row) {
-      add(std::move(row), std::string("/part=") + part, "python-ddp-gloo", "ms");
+      add(std::move(row), std::string("/part=") + part, kPythonTraining, "ms");
     };
     add_part("data", compared(ours, python, data_of));
     add_part("forward", compared(kOurTrainFloor, floor, forward_of));

@@ -20,8 +20,9 @@ struct TrainBlock {
   double total() const { return data + passes() + step; }
 };
 
-/// By a side's name, one for each round: "ours-WORKERS", "trainer-WORKERS", "ours-floor", and, where there is Python,
-/// "python-WORKERS", "python-fused-WORKERS", "python-floor". There is one of "ours-WORKERS" at least.
+/// By a side's name, one for each round: "ours-WORKERS", "ours-shared-WORKERS" (with the shared allocator),
+/// "trainer-WORKERS", "ours-floor", and, where there is Python, "python-WORKERS", "python-fused-WORKERS", "python-floor". One of
+/// "ours-WORKERS" and "ours-floor" are there.
 using TrainBlocks = std::map<std::string, std::vector<TrainBlock>>;
 
 struct TrainCase {
