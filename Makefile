@@ -38,9 +38,9 @@ build: setup build/build.ninja
 
 demo: setup build/build.ninja
 	cmake --build --preset release --target cohort_launcher train_gpt
-	@mkdir -p build/demo
+	@rm -rf build/demo && mkdir -p build/demo
 	build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_gpt \
-	  --checkpoint build/demo/train_gpt.safetensors $(if $(DEMO_STEPS),--steps $(DEMO_STEPS))
+	  --checkpoint build/demo/train_gpt $(if $(DEMO_STEPS),--steps $(DEMO_STEPS))
 
 test: build
 	tools/dev/run_tests.sh

@@ -206,7 +206,6 @@ set(COHORT_NARROW_HEADERS
     cohort/train/logging/summary_writer.h
     cohort/train/logging/system_metrics.h
     cohort/train/progress.h
-    cohort/train/schedule.h
     cohort/train/text_split.h
     cohort/train/trainer/accelerator.h
     cohort/train/trainer/batch_feed.h

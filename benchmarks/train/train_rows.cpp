@@ -183,7 +183,7 @@ TrainBlock train_block(const std::vector<std::string>& answers, bool is_floor) {
   for (const auto& answer : answers) {
     ranks.push_back(parse_train_steps(answer));
     if (ranks.back().size() != ranks.front().size())
-      throw std::runtime_error("ranks answered for other numbers of steps");
+      throw std::runtime_error("ranks answered for different numbers of steps");
   }
   std::vector<TrainBlock> steps;
   for (size_t i = 0; i < ranks.front().size(); ++i) {

@@ -42,7 +42,8 @@ namespace {
 
 struct Settings {
   std::string root = "data", folder = "runs/cifar", model = "resnet18", pretrained, strategy = "auto", precision = "32";
-  int64_t image_size = 32, width = 16, epochs = 5, batch_size = 64, workers = 1, fast_dev_run = 0;
+  int64_t image_size = 32, width = 16, epochs = 5, batch_size = 64, fast_dev_run = 0;
+  int workers = 1;
   double lr = 0.01;
   bool augment = true, sync_bn = false, plot = false;
 };
@@ -65,7 +66,8 @@ void add_options(train::RunConfig& config, Settings& settings) {
   config.add("precision", settings.precision, "numbers", {.choices = {"32", "bf16-mixed", "16-mixed", "bf16"}});
   config.add("strategy", settings.strategy, "how ranks and devices share the work",
              {.choices = {"auto", "single", "data_parallel", "ddp", "fsdp"}});
-  config.add("fast-dev-run", settings.fast_dev_run, "only so many batches of everything: does it work at all?", {.min = 0});
+  config.add("fast-dev-run", settings.fast_dev_run, "only so many batches of everything: does it work at all?",
+             {.min = 0});
   config.section("Files");
   config.add("folder", settings.folder, "for checkpoints and logs; empty: none");
   config.add("plot", settings.plot, "draws curves.svg and curves.png there");
@@ -103,7 +105,7 @@ struct Classify {
 
   models::ResNet model;
   cohort::optim::Adam optimizer;
-  train::CosineAnnealingLR cosine;
+  cohort::optim::CosineAnnealingLR cosine;
   std::vector<train::Schedule> schedulers = {train::every_epoch(cosine)};
   std::vector<train::TaskMetric> metrics = {{"accuracy", train::Accuracy()}};
 };
@@ -127,7 +129,7 @@ int main(int argc, char** argv) {
 
   train::seed_everything(1);  // the same initial weights on every rank
   Classify task(settings);
-  if (trainer.is_first_rank()) std::fputs(train::model_summary(*task.model, {.max_depth = 1}).c_str(), stdout);
+  trainer.print(train::model_summary(*task.model, {.max_depth = 1, .world_size = trainer.world_size()}));
   const data::DataLoader loader(
       images_of(settings, true),
       {.batch_size = settings.batch_size / trainer.world_size(), .shuffle = true, .num_workers = settings.workers});

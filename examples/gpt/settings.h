@@ -1,27 +1,30 @@
-// What train_gpt can be told: its flags and their defaults.
+// What train_gpt can be told: its options, their defaults, and what they mean to the Trainer.
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <cohort/train/config/run_config.h>
+#include <cohort/train/logging/file_loggers.h>
+#include <cohort/train/trainer/trainer_options.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
+#include <memory>
 #include <string>
 
 namespace gpt {
 
 struct Settings {
   std::string data = COHORT_DEFAULT_TEXT;
-  std::string checkpoint = "train_gpt.safetensors";
+  std::string checkpoint = "train_gpt";
   std::string log;
   bool resume = false, auto_resume = false;
   bool zero = false, fsdp = false;
-  int64_t hsdp = 0;
+  int hsdp = 0;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
   double dropout = 0.0;
   int64_t activation_checkpointing = 0;
   int64_t steps = 2400, batch_size = 8, accumulate = 1;
-  double learning_rate = 4e-3, min_learning_rate = 2e-4, weight_decay = 0.1, clip = 1.0;
+  double lr = 4e-3, min_lr = 2e-4, weight_decay = 0.1, clip = 1.0;
   int64_t warmup = 100;
   double held_out = 0.05;
   int64_t eval_every = 400, eval_windows = 2048;
@@ -33,110 +36,100 @@ struct Settings {
   double temperature = 0.8;
 };
 
-inline CLI::Validator positive() {
-  return {[](const std::string& text) {
-            return std::atof(text.c_str()) > 0 ? std::string() : "must be greater than 0, got " + text;
-          },
-          "> 0"};
-}
-inline CLI::Validator not_negative() {
-  return {[](const std::string& text) {
-            return std::atof(text.c_str()) >= 0 ? std::string() : "must not be negative, got " + text;
-          },
-          ">= 0"};
-}
-
-inline void add_run_flags(CLI::App& app, Settings& settings) {
-  app.add_option("--data", settings.data, "text file, or folder of them")->capture_default_str();
-  app.add_option("--checkpoint", settings.checkpoint, "file to write")->capture_default_str();
-  app.add_flag("--resume", settings.resume, "go on from the checkpoint");
-  app.add_flag("--zero", settings.zero, "divide the optimizer's state among the ranks");
-  app.add_flag("--fsdp", settings.fsdp, "divide parameters, gradients and optimizer state among the ranks");
-  app.add_option("--hsdp", settings.hsdp, "so many replicas, each divided among its ranks as --fsdp does; 0: none")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_flag("--auto-resume", settings.auto_resume,
-               "go on from the checkpoint if there is one, otherwise start afresh");
-  app.add_option("--log", settings.log, "file for the losses, one JSON object per line");
+inline void add_run_options(cohort::train::RunConfig& config, Settings& s) {
+  config.add("data", s.data, "text file, or folder of them");
+  config.add("checkpoint", s.checkpoint, "folder of the checkpoints");
+  config.add("resume", s.resume, "go on from the newest checkpoint");
+  config.add("auto-resume", s.auto_resume, "go on from the newest checkpoint if there is one, else start afresh");
+  config.add("save-every", s.save_every, "steps between checkpoints; 0: only the last", {.min = 0});
+  config.add("memory-snapshots", s.memory_snapshots,
+             "steps between states in memory, for restarts by cohort run --max-restarts; 0: none", {.min = 0});
+  config.add("stop-at", s.stop_at, "save and end at this step; --resume goes on; 0: at the end", {.min = 0});
+  config.add("log", s.log, "file for the losses, as JSON lines; empty: none");
+  config.add("log-every", s.log_every, "steps between losses", {.min = 1});
+  config.add("zero", s.zero, "divide the optimizer's state among the ranks");
+  config.add("fsdp", s.fsdp, "divide parameters, gradients and optimizer state among the ranks");
+  config.add("hsdp", s.hsdp, "so many replicas, each divided among its ranks as --fsdp does; 0: none", {.min = 0});
 }
 
-inline void add_model_flags(CLI::App& app, Settings& settings) {
-  app.add_option("--depth", settings.depth, "number of blocks")->check(positive())->capture_default_str();
-  app.add_option("--width", settings.width, "size of the embedding")->check(positive())->capture_default_str();
-  app.add_option("--heads", settings.heads, "attention heads; must divide the width")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--context", settings.context, "bytes the model sees")->check(positive())->capture_default_str();
-  app.add_option("--dropout", settings.dropout, "in [0, 1)")->check(not_negative())->capture_default_str();
-  app.add_option("--activation-checkpointing", settings.activation_checkpointing,
-                 "backward computes every N-th block again, to save memory; 0: none")
-      ->check(not_negative())
-      ->capture_default_str();
+inline void add_model_options(cohort::train::RunConfig& config, Settings& s) {
+  config.section("Model");
+  config.add("depth", s.depth, "number of blocks", {.min = 1});
+  config.add("width", s.width, "size of the embedding", {.min = 1});
+  config.add("heads", s.heads, "attention heads; must divide the width", {.min = 1});
+  config.add("context", s.context, "bytes the model sees", {.min = 1});
+  config.add("dropout", s.dropout, "part of the activations", {.min = 0, .below = 1});
+  config.add("activation-checkpointing", s.activation_checkpointing,
+             "backward computes every N-th block again, to save memory; 0: none", {.min = 0});
 }
 
-inline void add_training_flags(CLI::App& app, Settings& settings) {
-  app.add_option("--steps", settings.steps, "optimizer steps of the whole run")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--batch-size", settings.batch_size, "windows per rank and pass")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--accumulate", settings.accumulate, "passes per step")->check(positive())->capture_default_str();
-  app.add_option("--lr", settings.learning_rate, "highest learning rate")->check(positive())->capture_default_str();
-  app.add_option("--min-lr", settings.min_learning_rate, "learning rate at the end")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--warmup", settings.warmup, "steps while the learning rate rises")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--weight-decay", settings.weight_decay, "of the matrices")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--clip", settings.clip, "largest gradient norm; 0: no limit")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--held-out", settings.held_out, "fraction of the files to test on")->capture_default_str();
-  app.add_option("--eval-every", settings.eval_every, "steps between tests; 0: never")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--eval-windows", settings.eval_windows, "windows of the last test")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--save-every", settings.save_every, "steps between checkpoints; 0: only the last")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--memory-snapshots", settings.memory_snapshots,
-                 "steps between states kept in memory, for restarts by cohort run --max-restarts; 0: none")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--stop-at", settings.stop_at, "save and end at this step; --resume goes on")->check(not_negative());
-  app.add_option("--log-every", settings.log_every, "steps between losses")->check(positive())->capture_default_str();
-  app.add_option("--seed", settings.seed, "for the weights, the order of the text and the sample")
-      ->capture_default_str();
-  app.add_option("--prompt", settings.prompt, "the sample's first bytes");
-  app.add_option("--sample-bytes", settings.sample_bytes, "length of the sample")
-      ->check(not_negative())
-      ->capture_default_str();
-  app.add_option("--temperature", settings.temperature, "of the sample; 0: always take the most likely byte")
-      ->check(not_negative())
-      ->capture_default_str();
+inline void add_training_options(cohort::train::RunConfig& config, Settings& s) {
+  config.section("Training");
+  config.add("steps", s.steps, "optimizer steps of the whole run", {.min = 1});
+  config.add("batch-size", s.batch_size, "windows per rank and pass", {.min = 1});
+  config.add("accumulate", s.accumulate, "passes per step", {.min = 1});
+  config.add("lr", s.lr, "highest learning rate", {.above = 0});
+  config.add("min-lr", s.min_lr, "learning rate at the end", {.min = 0});
+  config.add("warmup", s.warmup, "steps while the learning rate rises", {.min = 1});
+  config.add("weight-decay", s.weight_decay, "of the matrices", {.min = 0});
+  config.add("clip", s.clip, "largest gradient norm; 0: no limit", {.min = 0});
+  config.add("seed", s.seed, "for the weights, the order of the text and the sample");
+  config.section("Tests");
+  config.add("held-out", s.held_out, "part of the files to test on");
+  config.add("eval-every", s.eval_every, "steps between tests; 0: only at the end", {.min = 0});
+  config.add("eval-windows", s.eval_windows, "windows of the last test; those before have an eighth", {.min = 1});
+  config.add("prompt", s.prompt, "the sample's first bytes");
+  config.add("sample-bytes", s.sample_bytes, "length of the sample", {.min = 0});
+  config.add("temperature", s.temperature, "of the sample; 0: always take the most likely byte", {.min = 0});
 }
 
-inline void add_flags(CLI::App& app, Settings& settings) {
-  app.option_defaults()->take_last();  // of a flag given twice, the last counts
-  add_run_flags(app, settings);
-  add_model_flags(app, settings);
-  add_training_flags(app, settings);
+inline void add_options(cohort::train::RunConfig& config, Settings& settings) {
+  add_run_options(config, settings);
+  add_model_options(config, settings);
+  add_training_options(config, settings);
 }
 
-// Flags that each make sense, but not together.
-inline void check_settings(const Settings& settings, int world_size) {
+inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t num_windows) {
+  namespace train = cohort::train;
+  train::TrainerOptions options{.strategy = s.fsdp || s.hsdp > 0 ? "fsdp" : "ddp", .fsdp_replicas = s.hsdp};
+  options.max_steps = s.stop_at > 0 ? std::min(s.stop_at, s.steps) : s.steps;
+  options.accumulate_grad_batches = s.accumulate;
+  if (s.clip > 0.0) options.gradient_clip_norm = s.clip;
+  if (s.eval_every == 0) options.limit_val_batches = 0;
+  options.val_check_interval = s.eval_every * s.accumulate;
+  options.seed = s.seed;
+  options.checkpoint = {.folder = s.checkpoint,
+                        .every_steps = s.save_every,
+                        .every_epochs = 0,
+                        .memory_every = s.memory_snapshots,
+                        .on_new_world_size = train::OnNewWorldSize::kKeepAll};
+  options.checkpoint.resume = s.auto_resume ? train::Resume::kIfThere : train::Resume::kNever;
+  if (s.resume) options.checkpoint.resume = train::Resume::kMust;
+  options.checkpoint.settings = {{"depth", s.depth},
+                                 {"width", s.width},
+                                 {"heads", s.heads},
+                                 {"context", s.context},
+                                 {"batch-size", s.batch_size},
+                                 {"accumulate", s.accumulate},
+                                 {"steps", s.steps},
+                                 {"warmup", s.warmup},
+                                 {"seed", s.seed},
+                                 {"training windows", num_windows}};
+  if (!s.log.empty()) {
+    options.make_logger = [path = s.log](int64_t first_step) {
+      return std::make_shared<train::JsonLinesLogger>(path, train::LoggerOptions{.purge_step = first_step});
+    };
+  }
+  options.log_every_n_steps = s.log_every;
+  return options;
+}
+
+// Options that each make sense, but not together.
+inline void check(const Settings& settings) {
   const char* const sharding = settings.hsdp > 0 ? "--hsdp" : "--fsdp";
   TORCH_CHECK_VALUE(!settings.zero || !(settings.fsdp || settings.hsdp > 0), sharding,
                     " and --zero do not go together: ", sharding,
                     " divides the optimizer's state already; leave out --zero");
-  TORCH_CHECK_VALUE(settings.hsdp == 0 || world_size % settings.hsdp == 0, "--hsdp ", settings.hsdp,
-                    ": the replicas must have as many ranks each, but this run has ", world_size, " rank(s)");
 }
 
 }  // namespace gpt

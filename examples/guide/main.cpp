@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, logging, mixed_precision, activation_checkpointing, models, "
-        "schedules_and_metrics or trainer\n");
+        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, logging, mixed_precision, "
+        "activation_checkpointing, models, schedules_and_metrics or trainer\n");
     return 2;
   }
   page->second();

@@ -4,6 +4,8 @@
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
+#include <cohort/train/metrics/accuracy.h>
+#include <cohort/train/optim/factor_schedulers.h>
 #include <cohort/train/trainer/accelerator.h>
 #include <cohort/train/trainer/callback.h>
 #include <cohort/train/trainer/seed_everything.h>
@@ -12,7 +14,6 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/schedulers/step_lr.h>
 
 #include <unistd.h>
 
@@ -55,28 +56,17 @@ void train_a_task() {
   TORCH_CHECK(test.front().first == "test/loss");
 }
 
-// The share of right answers.
-struct Accuracy {
-  void update(const at::Tensor& scores, const at::Tensor& labels) {
-    counts += torch::stack({scores.argmax(1).eq(labels).sum(), torch::tensor(labels.size(0))}).to(torch::kDouble);
-  }
-  void reset() { counts.zero_(); }
-  at::Tensor sums() const { return counts; }
-  double value(const std::vector<double>& sums) const { return sums[0] / sums[1]; }
-  at::Tensor counts = torch::zeros({2}, torch::kDouble);
-};
-
 void schedulers_and_metrics(const DataLoader<TensorDataset<2>>& train_data,
                             const DataLoader<TensorDataset<2>>& held_out) {
   torch::nn::Sequential net(torch::nn::Linear(8, 3));
   cohort::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  torch::optim::StepLR decay(optimizer, /*step_size=*/10);
+  cohort::optim::StepLR decay(optimizer, /*step_size=*/10);
   train::Task task{
       .model = net,
       .loss = [](const at::Tensor& scores, const at::Tensor& labels) { return F::cross_entropy(scores, labels); },
       .optimizer = &optimizer,
       .schedulers = {train::every_step(decay)},
-      .metrics = {{"accuracy", Accuracy()}}};
+      .metrics = {{"accuracy", train::Accuracy()}}};
   train::Trainer trainer({.max_epochs = 2, .accumulate_grad_batches = 2, .gradient_clip_norm = 1.0});
   trainer.fit(task, train_data, held_out);
   TORCH_CHECK(trainer.metric("validation/accuracy") > 0.4);

@@ -142,3 +142,24 @@ def test_a_difference_is_seen():
     assert stands_in("int a = 1;\nint b = 2;\n", source)
     assert not stands_in("int a = 1;\nint b = 3;\n", source)
     assert not stands_in("int b = 2;\nint a = 1;\n", source)
+
+
+def lines_of_cifar():
+    """(source, code) of the C++ side of the page's tables."""
+    source, found = None, []
+    for line in (GUIDE / "cifar.md").read_text().splitlines():
+        heading = re.match(r"## \d\. .*`(\w+\.\w+)`$", line)
+        if heading:
+            source = heading.group(1)
+        cells = re.split(r" \| ", line.strip("| ")) if line.startswith("| `") else []
+        found += [(source, code) for code in re.findall(r"`([^`]+)`", cells[1])] if cells else []
+    return found
+
+
+def test_the_steps_of_cifar_are_what_their_page_shows():
+    lines = lines_of_cifar()
+    assert len(lines) > 25 and {source for source, _ in lines} == {
+        "1_single.cpp", "2_data_parallel.cpp", "3_ddp.cpp", "4_long_run.cpp", "7_trainer.cpp"}
+    for source, code in lines:
+        text = re.sub(r"\s+", " ", (ROOT / "examples/cifar" / source).read_text())
+        assert code in text, f"{source} has no {code}"

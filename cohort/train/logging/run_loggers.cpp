@@ -26,8 +26,8 @@ std::shared_ptr<Logger> run_loggers(const std::string& folder, int64_t first_ste
   }
   if (options.plot) {
     for (const char* const name : {"/curves.svg", "/curves.png"}) {
-      loggers->add(std::make_shared<PlotLogger>(folder + name,
-                                                PlotLoggerOptions{.history = history, .purge_step = first_step}));
+      loggers->add(
+          std::make_shared<PlotLogger>(folder + name, PlotLoggerOptions{.history = history, .purge_step = first_step}));
     }
   }
   return loggers;

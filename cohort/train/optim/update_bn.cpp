@@ -3,8 +3,13 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include "cohort/parallel/norm/sync_batch_norm.h"
+
 namespace cohort::optim {
 namespace {
+
+std::optional<double>& momentum_in(torch::nn::BatchNormOptions& options) { return options.momentum(); }
+std::optional<double>& momentum_in(SyncBatchNormOptions& options) { return options.momentum; }
 
 // The setting of such a layer, whose statistics become those of no batch; null: it is another layer.
 template <class Layer>
@@ -12,13 +17,14 @@ std::optional<double>* momentum_of(torch::nn::Module& module) {
   auto* const layer = dynamic_cast<Layer*>(&module);
   if (!layer) return nullptr;
   layer->reset_running_stats();
-  return &layer->options.momentum();
+  return &momentum_in(layer->options);
 }
 
 std::optional<double>* batch_norm_momentum(torch::nn::Module& module) {
   if (auto* const found = momentum_of<torch::nn::BatchNorm1dImpl>(module)) return found;
   if (auto* const found = momentum_of<torch::nn::BatchNorm2dImpl>(module)) return found;
-  return momentum_of<torch::nn::BatchNorm3dImpl>(module);
+  if (auto* const found = momentum_of<torch::nn::BatchNorm3dImpl>(module)) return found;
+  return momentum_of<SyncBatchNormImpl>(module);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFee
     : core_(core),
       task_(task),
       train_(train),
-      validation_(validation),
+      validation_(core.options.limit_val_batches.is_nothing() ? nullptr : validation),
       options_(core.options),
       epoch_loss_(at::zeros({2}, at::TensorOptions(at::kDouble).device(core.place.device))),
       state_(core, task, train, epoch_loss_),
@@ -77,10 +77,26 @@ FitResult FitLoop::run() {
 
 void FitLoop::resume() {
   const auto& options = options_.checkpoint;
+  const auto saved = saved_checkpoint();
+  if (options.memory_every == 0) {
+    load(saved);
+    return;
+  }
+  memory_ = std::make_unique<checkpoint::MemorySnapshot>(
+      state_.in_memory(), checkpoint::MemorySnapshotOptions{.every = options.memory_every});
+  const auto resumed = memory_->resume([&] { return load(saved); }, saved ? std::optional(saved->step) : std::nullopt);
+  const bool is_from_memory =
+      resumed.from == checkpoint::ResumedFrom::kMemory || resumed.from == checkpoint::ResumedFrom::kOtherMemory;
+  if (is_from_memory) tell_where(resumed.describe());
+}
+
+// The newest of the folder.
+std::optional<checkpoint::SavedCheckpoint> FitLoop::saved_checkpoint() {
+  const auto& options = options_.checkpoint;
   if (options.folder.empty()) {
     TORCH_CHECK_VALUE(options.resume != Resume::kMust || options_.fast_dev_run > 0,
                       "[cohort] Trainer: checkpoint.resume = Resume::kMust needs checkpoint.folder");
-    return;
+    return std::nullopt;
   }
   checkpoints_ = std::make_unique<checkpoint::Checkpointer>(
       options.folder, checkpoint::CheckpointerOptions{.every_steps = options.every_steps,
@@ -90,19 +106,33 @@ void FitLoop::resume() {
                                                       .keep_last = options.keep_last,
                                                       .keep_best = options.keep_best,
                                                       .highest_is_best = options.highest_is_best});
-  if (options.resume == Resume::kNever) return;
-  const auto saved = checkpoints_->latest();
+  auto saved = checkpoints_->latest();
   TORCH_CHECK_VALUE(saved || options.resume != Resume::kMust, "[cohort] Trainer: there is no checkpoint in \"",
                     options.folder, "\" to go on from\n  hint: checkpoint.resume = Resume::kIfThere begins anew then");
-  if (!saved) return;
+  return saved;
+}
+
+// Collective. The step of what was loaded.
+std::optional<int64_t> FitLoop::load(const std::optional<checkpoint::SavedCheckpoint>& saved) {
+  if (!saved) return std::nullopt;
+  const auto& options = options_.checkpoint;
+  TORCH_CHECK_VALUE(options.resume != Resume::kNever, "[cohort] Trainer: \"", options.folder,
+                    "\" has checkpoints of another run, up to step ", saved->step,
+                    ", so this one cannot begin anew there\n  hint: remove the folder, name another one, or go on: "
+                    "checkpoint.resume = Resume::kIfThere");
   state_.fit_to(saved->info.metadata);
   auto state = state_.expected();
   checkpoints_->load(saved->step, state);
   state_.restore(state);
   last_saved_ = saved->step;
   was_saved_within_epoch_ = core_.counters.batch > 0;
-  core_.progress.print(fmt::format("goes on after step {} (epoch {}, batch {}) of \"{}\"", core_.counters.step,
-                                   core_.counters.epoch, core_.counters.batch, saved->folder));
+  tell_where(fmt::format("step {} of \"{}\"", saved->step, options_.checkpoint.folder));
+  return saved->step;
+}
+
+void FitLoop::tell_where(const std::string& what) {
+  core_.progress.print(
+      fmt::format("goes on after {} (epoch {}, batch {})", what, core_.counters.epoch, core_.counters.batch));
 }
 
 void FitLoop::run_epochs() {
@@ -153,7 +183,11 @@ void FitLoop::run_epoch() {
     window_ = 0;
     window_losses_.clear();
   }
-  if (is_whole) finish_epoch();
+  if (is_whole) {
+    finish_epoch();
+  } else {
+    end_progress(is_whole, /*has_validated=*/false);
+  }
 }
 
 // Of the epoch.
@@ -292,7 +326,9 @@ void FitLoop::after_batch(const StepReport& report) {
     window_losses_.clear();
   }
   if (validation_is_due(/*is_end_of_epoch=*/false)) validate(/*is_end_of_epoch=*/false);
-  if (report.is_step) save_if_due();
+  if (!report.is_step) return;
+  if (memory_) memory_->step(core_.counters.step);
+  save_if_due();
 }
 
 // The mean over the step's batches on all ranks.
@@ -344,7 +380,7 @@ void FitLoop::validate(bool is_end_of_epoch) {
 void FitLoop::finish_epoch() {
   const bool validates = validation_is_due(/*is_end_of_epoch=*/true);
   if (validates) validate(/*is_end_of_epoch=*/true);
-  end_progress(validates);
+  end_progress(/*is_whole=*/true, validates);
   step_schedulers(Schedule::Interval::kEpoch);
   core_.each_callback([&](Callback& callback) { callback.on_train_epoch_end(core_.trainer); });
   ++core_.counters.epoch;
@@ -353,13 +389,14 @@ void FitLoop::finish_epoch() {
   if (checkpoints_ && every > 0 && core_.counters.epoch % every == 0) save(/*is_end_of_run=*/false);
 }
 
-// What the epoch was like, on all ranks.
-void FitLoop::end_progress(bool has_validated) {
+// What the epoch was like on all ranks, as far as it went.
+void FitLoop::end_progress(bool is_whole, bool has_validated) {
   core_.clock.lap(StepPart::kOther);
   const StepTimes times = core_.clock.times() - epoch_began_.times;
+  // Of the CPUs that the ranks of this host may use together, as if this one's part were everyone's.
+  const double cpu_share = std::min(1.0, system_.cpu_share() * core_.place.num_ranks_here);
   const auto totals = core_.sums({epoch_loss_[0].item<double>(), epoch_loss_[1].item<double>(),
-                                  times.share(StepPart::kData), times.share(StepPart::kCommunication),
-                                  system_.cpu_share()});
+                                  times.share(StepPart::kData), times.share(StepPart::kCommunication), cpu_share});
   const auto mean_share = [&](size_t place) { return totals[place] / core_.place.world_size; };
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - epoch_began_.at;
   EpochSummary summary{.epoch = core_.counters.epoch,
@@ -369,15 +406,18 @@ void FitLoop::end_progress(bool has_validated) {
                        .communication_share = mean_share(3),
                        .cpu_share = mean_share(4)};
   if (totals[1] > 0.0) {
-    const Metrics values{{"train/epoch_loss", totals[0] / totals[1]}};
-    core_.set_metrics(values);
-    core_.log(values);
-    summary.metrics.emplace_back("loss", values[0].second);
+    const double loss = totals[0] / totals[1];
+    summary.metrics.emplace_back("loss", loss);
+    if (is_whole) {
+      const Metrics values{{"train/epoch_loss", loss}};
+      core_.set_metrics(values);
+      core_.log(values);
+    }
   }
   for (const auto& [name, value] : core_.metrics) {
     if (has_validated && name.starts_with("validation/")) summary.metrics.emplace_back(name, value);
   }
-  if (core_.logger) core_.log(system_.sample());
+  if (core_.logger && is_whole) core_.log(system_.sample());
   core_.progress.end_epoch(steps_of(core_.counters.batch), summary);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
+#include "cohort/checkpoint/recovery/memory_snapshot.h"
 #include "cohort/train/logging/system_metrics.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/finite_check.h"
@@ -25,12 +26,15 @@ class FitLoop {
   void check_task() const;
   void share_data();
   void resume();
+  std::optional<checkpoint::SavedCheckpoint> saved_checkpoint();
+  std::optional<int64_t> load(const std::optional<checkpoint::SavedCheckpoint>& saved);
+  void tell_where(const std::string& what);
   void run_epochs();
   void run_epoch();
   std::optional<int64_t> plan_epoch();
   int64_t steps_of(int64_t batches) const;
   void begin_progress();
-  void end_progress(bool has_validated);
+  void end_progress(bool is_whole, bool has_validated);
   bool take_batch();
   void train_batch();
   void check_finite(const StepOutput& output);
@@ -55,9 +59,11 @@ class FitLoop {
   BatchFeed& train_;
   BatchFeed* validation_;
   const TrainerOptions& options_;
-  at::Tensor epoch_loss_;  ///< [2] float64, where the model computes: sum and number of this rank's batches in this epoch
+  /// [2] float64, where the model computes: sum and number of this rank's batches in this epoch.
+  at::Tensor epoch_loss_;
   RunState state_;
   std::unique_ptr<checkpoint::Checkpointer> checkpoints_;
+  std::unique_ptr<checkpoint::MemorySnapshot> memory_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 
   SystemMetrics system_;

@@ -136,6 +136,7 @@ LaunchPlace take_place(const StrategyOptions& options) {
   }
   place.rank = get_rank();
   place.world_size = get_world_size();
+  place.num_ranks_here = job.local_world_size;
   place.device = options.device.value_or(current_device());
   return place;
 }

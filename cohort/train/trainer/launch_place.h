@@ -16,6 +16,7 @@ struct LaunchPlace {
   StrategyKind strategy = StrategyKind::kSingle;
   int rank = 0;
   int world_size = 1;
+  int num_ranks_here = 1;  ///< on this host
   c10::Device device = c10::kCPU;
 
   bool has_group() const { return strategy == StrategyKind::kDdp || strategy == StrategyKind::kFsdp; }

@@ -69,6 +69,15 @@ int64_t number_in(const std::map<std::string, std::string>& metadata, const char
   return *number;
 }
 
+std::string text_of(const Hyperparameter& value) {
+  return std::visit([](const auto& each) { return fmt::format("{}", each); }, value);
+}
+
+// Of what belongs to one rank.
+std::string prefix_of(int rank) { return fmt::format("rank.{}.", rank); }
+constexpr const char* kPrefixInMemory = "own.";
+constexpr const char* kMetadataInMemory = "metadata";
+
 // In a scheduler's state, wherever it stands: the rates that it begins from.
 Value with_scaled_rates(const Value& value, double factor) {
   if (value.isGenericDict()) {
@@ -98,8 +107,6 @@ int64_t batch_size_of(const BatchFeed& feed, int world_size) {
   return options.global_batch_size ? *options.global_batch_size / world_size : options.batch_size;
 }
 
-std::string RunState::rank_key(int rank, const char* what) const { return fmt::format("rank.{}.{}", rank, what); }
-
 void RunState::add_model(ShardedStateDict& state) {
   const auto [weights, moments] = checkpoint::get_state_dict(core_.strategy->module(), *core_.optimizer);
   for (const auto& item : weights) state.insert("model." + item.key(), item.value());
@@ -107,17 +114,17 @@ void RunState::add_model(ShardedStateDict& state) {
 }
 
 // In the model's part of a state there is one of each.
-void RunState::add_own_buffers(ShardedStateDict& state) {
+void RunState::add_own_buffers(ShardedStateDict& state, const std::string& prefix) {
   const auto buffers = core_.strategy->net().named_buffers();
   for (const auto& entry : buffers) {
-    state.insert(rank_key(core_.place.rank, "buffer.") + entry.key(), StateValue(entry.value()));
+    state.insert(prefix + "buffer." + entry.key(), StateValue(entry.value()));
   }
 }
 
-void RunState::restore_own_buffers(const ShardedStateDict& state) {
+void RunState::restore_own_buffers(const ShardedStateDict& state, const std::string& prefix) {
   const at::NoGradGuard no_grad;
   for (auto& entry : core_.strategy->net().named_buffers()) {
-    const auto* const value = state.find(rank_key(core_.place.rank, "buffer.") + entry.key());
+    const auto* const value = state.find(prefix + "buffer." + entry.key());
     if (value) entry.value().copy_(value->tensor);
   }
 }
@@ -126,6 +133,11 @@ ShardedStateDict RunState::collect() {
   core_.strategy->synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
   ShardedStateDict state;
   add_model(state);
+  add_run(state, prefix_of(core_.place.rank));
+  return state;
+}
+
+void RunState::add_run(ShardedStateDict& state, const std::string& prefix) {
   Dict counters = new_dict();
   counters.insert("epoch", core_.counters.epoch);
   counters.insert("step", core_.counters.step);
@@ -147,23 +159,61 @@ ShardedStateDict RunState::collect() {
     callbacks.insert(callback.name(), kept);
   });
   state.insert("callbacks", StateValue(Value(callbacks)));
-  const int rank = core_.place.rank;
-  state.insert(rank_key(rank, "rng"), StateValue(checkpoint::rng_state()));
-  state.insert(rank_key(rank, "loss"), StateValue(loss_));
-  if (core_.strategy->has_own_buffers()) add_own_buffers(state);
+  state.insert(prefix + "rng", StateValue(checkpoint::rng_state()));
+  state.insert(prefix + "loss", StateValue(loss_));
+  if (core_.strategy->has_own_buffers()) add_own_buffers(state, prefix);
   const bool is_within_epoch = core_.counters.batch > 0;
   const Value loader = is_within_epoch || !shares_out_rests(train_) ? loader_value(train_.state_dict()) : Value();
-  state.insert(rank_key(rank, "loader"), StateValue(loader));
-  return state;
+  state.insert(prefix + "loader", StateValue(loader));
+}
+
+checkpoint::SnapshotState RunState::in_memory() {
+  const auto of_model = checkpoint::snapshot_state(core_.strategy->module(), *core_.optimizer);
+  checkpoint::SnapshotState result;
+  result.get = [this, of_model] {
+    ShardedStateDict state = of_model.get();
+    add_run(state, kPrefixInMemory);
+    Dict texts = new_dict();
+    for (const auto& [name, text] : metadata()) texts.insert(name, text);
+    state.insert(kMetadataInMemory, StateValue(Value(texts)));
+    return state;
+  };
+  result.set = [this, of_model](const ShardedStateDict& kept) {
+    std::map<std::string, std::string> texts;
+    for (const auto& entry : kept[kMetadataInMemory].value.toGenericDict()) {
+      texts.emplace(entry.key().toStringRef(), entry.value().toStringRef());
+    }
+    fit_to(texts);
+    of_model.set(kept);
+    restore_run(kept, kPrefixInMemory, kPrefixInMemory);
+  };
+  result.is_own = [of_model](const std::string& name) {
+    return name.starts_with(std::string(kPrefixInMemory) + "buffer.") || (of_model.is_own && of_model.is_own(name));
+  };
+  return result;
 }
 
 std::map<std::string, std::string> RunState::metadata() const {
-  return {{"world_size", std::to_string(core_.place.world_size)},
-          {"batch_size", std::to_string(batch_size_of(train_, core_.place.world_size))},
-          {"accumulation", std::to_string(core_.accumulation)},
-          {"strategy", name_of(core_.place.strategy)},
-          {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
-          {"precision", core_.options.precision}};
+  std::map<std::string, std::string> texts{
+      {"world_size", std::to_string(core_.place.world_size)},
+      {"batch_size", std::to_string(batch_size_of(train_, core_.place.world_size))},
+      {"accumulation", std::to_string(core_.accumulation)},
+      {"strategy", name_of(core_.place.strategy)},
+      {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
+      {"precision", core_.options.precision}};
+  for (const auto& [name, value] : core_.options.checkpoint.settings) texts.emplace("setting." + name, text_of(value));
+  return texts;
+}
+
+void RunState::check_settings(const std::map<std::string, std::string>& metadata) const {
+  for (const auto& [name, value] : core_.options.checkpoint.settings) {
+    const auto found = metadata.find("setting." + name);
+    TORCH_CHECK_VALUE(
+        found == metadata.end() || found->second == text_of(value), "[cohort] Trainer: the checkpoint in \"",
+        core_.options.checkpoint.folder, "\" was made with ", name, " = ", found == metadata.end() ? "" : found->second,
+        ", but this run has ", text_of(value),
+        "\n  hint: go on with the settings that the run began with, or begin another one in another folder");
+  }
 }
 
 void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
@@ -192,6 +242,7 @@ void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
 }
 
 void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
+  check_settings(metadata);
   saved_world_size_ = number_in(metadata, "world_size");
   const int64_t batch_size = number_in(metadata, "batch_size");
   const int64_t accumulation = number_in(metadata, "accumulation");
@@ -224,20 +275,20 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
 }
 
 ShardedStateDict RunState::expected() {
-  const int rank = core_.place.rank;
+  const std::string prefix = prefix_of(core_.place.rank);
   ShardedStateDict state;
   add_model(state);
   for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
   if (is_same_world()) {
-    state.insert(rank_key(rank, "rng"), StateValue(checkpoint::rng_state().clone()));
-    state.insert(rank_key(rank, "loss"), StateValue(loss_));
+    state.insert(prefix + "rng", StateValue(checkpoint::rng_state().clone()));
+    state.insert(prefix + "loss", StateValue(loss_));
     if (core_.strategy->has_own_buffers() && saved_own_buffers_) {
       ShardedStateDict own;
-      add_own_buffers(own);
+      add_own_buffers(own, prefix);
       for (const auto& item : own) state.insert(item.key(), StateValue(item.value().tensor.clone()));
     }
   }
-  state.insert(rank_key(is_same_world() ? rank : 0, "loader"), StateValue(Value()));
+  state.insert((is_same_world() ? prefix : prefix_of(0)) + "loader", StateValue(Value()));
   return state;
 }
 
@@ -283,7 +334,12 @@ void RunState::restore(ShardedStateDict& state) {
     if (item.key().starts_with("optimizer.")) parts.optimizer.insert(item.key().substr(10), item.value());
   }
   checkpoint::set_state_dict(core_.strategy->module(), *core_.optimizer, parts);
-  restore_own_buffers(state);
+  const int rank = core_.place.rank;
+  restore_run(state, prefix_of(rank), prefix_of(is_same_world() ? rank : 0));
+}
+
+void RunState::restore_run(const ShardedStateDict& state, const std::string& prefix, const std::string& loader_prefix) {
+  if (is_same_world()) restore_own_buffers(state, prefix);
   const auto counters = state["trainer"].value.toGenericDict();
   core_.counters = {.epoch = counters.at("epoch").toInt(),
                     .step = counters.at("step").toInt(),
@@ -303,12 +359,12 @@ void RunState::restore(ShardedStateDict& state) {
     }
     callback.load_state(kept);
   });
-  const int rank = core_.place.rank;
-  restore_loader(state[rank_key(is_same_world() ? rank : 0, "loader")].value);
+  restore_loader(state[loader_prefix + "loader"].value);
   if (is_same_world()) {
-    random_numbers_ = state[rank_key(rank, "rng")].tensor;
+    loss_.copy_(state[prefix + "loss"].tensor);
+    random_numbers_ = state[prefix + "rng"].tensor.clone();
   } else {
-    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + rank);
+    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.rank);
   }
 }
 

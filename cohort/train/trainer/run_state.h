@@ -2,13 +2,15 @@
 ///
 /// Keys: "model.<name>", "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
 /// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.loader", its place in the data, and
-/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own.
+/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own. States in
+/// memory have those of checkpoint::snapshot_state instead of the first two, "own." instead of "rank.<rank>.", and "metadata".
 #pragma once
 
 #include <map>
 #include <string>
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
+#include "cohort/checkpoint/recovery/snapshot_state.h"
 #include "cohort/train/trainer/trainer_core.h"
 
 namespace cohort::train::detail {
@@ -24,8 +26,11 @@ class RunState {
   /// What stands in the manifest.
   std::map<std::string, std::string> metadata() const;
 
+  /// For states in memory. This must outlive it.
+  checkpoint::SnapshotState in_memory();
+
   /// Brings accumulation, batch size or learning rate into line with another world size, as the options say, before anything is
-  /// loaded. Throws c10::ValueError where that cannot be.
+  /// loaded. Throws c10::ValueError where that cannot be, or where other settings were given (CheckpointOptions::settings).
   void fit_to(const std::map<std::string, std::string>& metadata);
   /// After `state` was filled from a checkpoint. Collective.
   void restore(checkpoint::ShardedStateDict& state);
@@ -37,12 +42,15 @@ class RunState {
   double rate_factor() const { return rate_factor_; }
 
  private:
-  std::string rank_key(int rank, const char* what) const;
   bool is_same_world() const { return saved_world_size_ == core_.place.world_size; }
   void add_model(checkpoint::ShardedStateDict& state);
-  void add_own_buffers(checkpoint::ShardedStateDict& state);
+  void add_run(checkpoint::ShardedStateDict& state, const std::string& prefix);
+  void add_own_buffers(checkpoint::ShardedStateDict& state, const std::string& prefix);
+  void check_settings(const std::map<std::string, std::string>& metadata) const;
   void keep_global_batch(int64_t batch_size, int64_t accumulation);
-  void restore_own_buffers(const checkpoint::ShardedStateDict& state);
+  void restore_run(const checkpoint::ShardedStateDict& state, const std::string& prefix,
+                   const std::string& loader_prefix);
+  void restore_own_buffers(const checkpoint::ShardedStateDict& state, const std::string& prefix);
   void restore_loader(const c10::IValue& value);
   void restore_schedulers(const c10::IValue& value);
   void scale_rates();

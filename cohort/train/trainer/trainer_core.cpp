@@ -11,6 +11,7 @@
 
 #include "cohort/base/text.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/mesh/device_mesh.h"
 #include "cohort/train/logging/run_loggers.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
@@ -26,7 +27,9 @@ void check_numbers(const TrainerOptions& options) {
                                                     {"max_time", options.max_time.count()},
                                                     {"fast_dev_run", options.fast_dev_run},
                                                     {"checkpoint.every_steps", options.checkpoint.every_steps},
-                                                    {"checkpoint.every_epochs", options.checkpoint.every_epochs}};
+                                                    {"checkpoint.every_epochs", options.checkpoint.every_epochs},
+                                                    {"checkpoint.memory_every", options.checkpoint.memory_every},
+                                                    {"fsdp_replicas", options.fsdp_replicas}};
   for (const auto& [name, value] : counts) {
     if (value < 0) refuse(fmt::format("{} is not negative, but got {}\n  hint: 0 means none", name, value));
   }
@@ -68,6 +71,7 @@ TrainerOptions completed(TrainerOptions options) {
     options.max_steps = options.fast_dev_run;
     options.log_every_n_steps = 1;
     options.checkpoint.folder.clear();
+    options.checkpoint.memory_every = 0;
   }
   return options;
 }
@@ -76,6 +80,24 @@ TrainerOptions completed(TrainerOptions options) {
 LaunchPlace place_for(const TrainerOptions& options) {
   Precision(options.precision, at::kCPU);
   return take_place(options.strategy_options());
+}
+
+// Collective.
+DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& place) {
+  const int replicas = options.fsdp_replicas;
+  if (place.strategy != StrategyKind::kFsdp) {
+    refuse(fmt::format("fsdp_replicas = {} is for strategy \"fsdp\", but this is \"{}\"", replicas,
+                       name_of(place.strategy)));
+  }
+  if (options.fsdp.mesh) refuse("fsdp_replicas and fsdp.mesh exclude each other\n  hint: the mesh says all");
+  if (place.world_size % replicas != 0) {
+    refuse(
+        fmt::format("fsdp_replicas = {}: replicas have as many ranks each, but the job has {}\n  hint: a number that "
+                    "divides {}",
+                    replicas, place.world_size, place.world_size));
+  }
+  const auto device_type = c10::DeviceTypeName(place.device.type(), /*lower_case=*/true);
+  return init_device_mesh(device_type, {replicas, place.world_size / replicas}, {"dp_replicate", "dp_shard"});
 }
 
 }  // namespace
@@ -89,6 +111,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
       progress(options.progress && place.rank == 0, place.world_size) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   if (options.seed) seed_everything(*options.seed + place.rank);
+  if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
 }
 
 TrainerCore::~TrainerCore() = default;

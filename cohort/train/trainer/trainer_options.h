@@ -30,6 +30,7 @@ class BatchLimit {
 
   bool is_fraction() const { return batches_ < 0; }
   bool is_whole() const { return is_fraction() && fraction_ == 1.0; }
+  bool is_nothing() const { return batches_ <= 0 && fraction_ == 0.0; }
   double fraction() const { return fraction_; }
   int64_t batches() const { return batches_; }
 
@@ -67,8 +68,8 @@ enum class FiniteCheck {
 /// When a run goes on with the newest checkpoint of its folder.
 enum class Resume {
   kIfThere,
-  kNever,
-  kMust,  ///< c10::ValueError if there is none
+  kNever,  ///< the folder must have no checkpoints then (c10::ValueError), as old and new ones would be mixed
+  kMust,   ///< c10::ValueError if there is none
 };
 
 /// What is kept when a run goes on with another number of ranks.
@@ -88,6 +89,9 @@ struct CheckpointOptions {
   int64_t every_steps = 0;
   int64_t every_epochs = 1;
   std::chrono::milliseconds every{0};
+  /// Every so many steps the state is kept in the launcher's memory, too (recovery/memory_snapshot.h), whether there is a folder
+  /// or not: ranks that `cohort run --max-restarts` starts again go on from there. 0: never.
+  int64_t memory_every = 0;
   /// Signals that ask for a last checkpoint and an early, orderly end.
   std::vector<int> stop_signals = {SIGTERM};
 
@@ -101,6 +105,9 @@ struct CheckpointOptions {
 
   Resume resume = Resume::kIfThere;
   OnNewWorldSize on_new_world_size = OnNewWorldSize::kKeepGlobalBatch;
+  /// What must be the same for a run to go on, such as the sizes of the model and of the data: checkpoints have it, and one with
+  /// another value is c10::ValueError.
+  Hyperparameters settings = {};
 };
 
 struct TrainerOptions {
@@ -113,6 +120,9 @@ struct TrainerOptions {
   ddp::Options ddp = {};
   fsdp::Options fsdp = {};
   std::vector<c10::Device> data_parallel_devices = {};
+  /// With "fsdp": so many copies of the model, each in parts on the ranks of its own (HSDP); the Trainer sets fsdp.mesh. 0: one
+  /// copy, or what fsdp.mesh says.
+  int fsdp_replicas = 0;
   /// "32"; "bf16-mixed", "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
   std::string precision = "32";
 
@@ -129,7 +139,7 @@ struct TrainerOptions {
   FiniteCheck finite_check = FiniteCheck::kLoss;
 
   BatchLimit limit_train_batches = 1.0;
-  BatchLimit limit_val_batches = 1.0;
+  BatchLimit limit_val_batches = 1.0;  ///< 0: no validation
   BatchLimit limit_test_batches = 1.0;
   BatchLimit limit_predict_batches = 1.0;
   /// Not 0: trains, and validates, on so much of the data, always the same and in order.
@@ -151,9 +161,9 @@ struct TrainerOptions {
   CheckpointOptions checkpoint = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};
 
-  /// Logs (logging/run_loggers.h) that rank 0 writes: losses each log_every_n_steps steps, what evaluations and callbacks give, and
-  /// what the system does (logging/system_metrics.h) after each epoch. In this folder for TensorBoard, as CSV and as JSON lines,
-  /// with `plot` curves as pictures, too; empty: none. A run that goes on goes on there as well.
+  /// Logs (logging/run_loggers.h) that rank 0 writes: losses each log_every_n_steps steps, what evaluations and callbacks give,
+  /// and what the system does (logging/system_metrics.h) after each epoch. In this folder for TensorBoard, as CSV and as JSON
+  /// lines, with `plot` curves as pictures, too; empty: none. A run that goes on goes on there as well.
   std::string log_folder = {};
   bool plot = false;
   /// Besides, a logger of one's own: made on rank 0 when fit begins, with the first step that it makes.

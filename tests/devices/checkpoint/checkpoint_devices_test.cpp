@@ -219,7 +219,7 @@ TEST_F(CheckpointDevices, MemorySnapshotsHaveWhatStreamsHaveBeenToldToWrite) {
     SCOPED_TRACE(overlap);
     const checkpoint::JobOfOne job;
     const InStream in(latest_stream(device(0))), in_another(latest_stream(device(1)));
-    const auto state = some_tensors();
+    auto state = some_tensors();
     const checkpoint::SnapshotState kept{.get = [&] { return state; }};
     {
       checkpoint::MemorySnapshot snapshot(kept, {.overlap = overlap, .required = true});

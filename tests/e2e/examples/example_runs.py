@@ -3,6 +3,7 @@ import json
 import os
 import re
 import subprocess
+import time
 
 from harness import BUILD
 
@@ -39,6 +40,21 @@ def train_gpt(folder, text, *flags, ranks=2, hosts=1, check=True):
     return code, out, err
 
 
-def logged(folder, name="loss"):
+def logged(folder, name="train/loss"):
     rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return {row["step"]: row[name] for row in rows if name in row}
+    found = [(row["step"], row[name]) for row in rows if name in row]
+    assert len(dict(found)) == len(found), "no step is there twice"
+    return dict(found)
+
+
+def checkpoint(folder, name="train_gpt"):
+    """The tensors of the newest one, by name."""
+    from safetensors.torch import load_file
+    newest = max((folder / name).glob("step-*"))
+    return {name: tensor for path in newest.glob("*.safetensors") for name, tensor in load_file(path).items()}
+
+
+def wait_for_checkpoint(folder, limit=60):
+    deadline = time.monotonic() + limit
+    while not list((folder / "train_gpt").glob("step-*")) and time.monotonic() < deadline:
+        time.sleep(0.001)

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from harness import BUILD, SOURCE, free_port, run_ranks
-from example_runs import COHORT, EXAMPLES, GPT_FLAGS, launch, lines, logged, run, train_gpt
+from example_runs import (COHORT, EXAMPLES, GPT_FLAGS, checkpoint, launch, lines, logged, run, train_gpt,
+                          wait_for_checkpoint)
 
 
 def losses(text, rank=None):
@@ -19,7 +20,7 @@ def losses(text, rank=None):
 
 def test_every_source_is_an_example_that_says_how_to_start_it():
     sources = sorted((SOURCE / "examples").glob("*.cpp"))
-    assert len(sources) == 12
+    assert len(sources) == 13
     for source in sources:
         name = source.stem.split("_", 1)[1]
         head = source.read_text().split("#include")[0]
@@ -170,58 +171,63 @@ def test_ranks_by_hand_without_its_variables():
             f"{EXAMPLES / 'ranks_by_hand'}`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT\n") in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("name", ["train_single", "train_spawn", "train_run", "toy_model", "train_gpt", "hogwild"])
+@pytest.mark.parametrize("name", ["train_single", "train_spawn", "train_run", "toy_model", "hogwild"])
 def test_bad_flag(name):
     code, _, err = run(EXAMPLES / name, "--no-such-flag")
     assert code != 0
     assert err == "The following argument was not expected: --no-such-flag\nRun with --help for more information.\n"
 
 
-@pytest.mark.parametrize("command, message", [
-    (["train_single", "--epochs", "-3"], "--epochs: Value -3 not in range 1 to 1000000"),
-    (["train_gpt", "--steps", "0"], "--steps: must be greater than 0, got 0"),
-    (["train_gpt", "--clip", "-1"], "--clip: must not be negative, got -1"),
-])
-def test_bad_value(command, message):
-    code, _, err = run(EXAMPLES / command[0], *command[1:])
+def test_bad_value():
+    code, _, err = run(EXAMPLES / "train_single", "--epochs", "-3")
     assert code != 0
-    assert err == message + "\nRun with --help for more information.\n"
+    assert err == "--epochs: Value -3 not in range 1 to 1000000\nRun with --help for more information.\n"
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--no-such-flag"], "there is no option --no-such-flag\n  hint: --help lists the options"),
+    (["--auto_resum"], 'there is no option --auto_resum (did you mean "--auto-resume"?)\n  hint: --help lists the options'),
+    (["--steps", "0"], '--steps "0": must be at least 1'),
+    (["--clip=-1"], '--clip "-1": must be at least 0'),
+])
+def test_train_gpt_bad_option(flags, message):
+    code, _, err = run(EXAMPLES / "train_gpt", *flags)
+    assert code == 2
+    assert err == f"error: {message}\n"
 
 
 def test_train_gpt_learns_and_reports(whole_run):
     folder, out = whole_run
     assert re.search(r"^41 text files in .*, 1 of them copies: ", out, re.M)
-    progress = lines(out, r"^step \d+/24  loss \d\.\d{4}  lr \S+  [\d.]+k? tokens/s  ETA \d+:\d\d$")
-    assert len(progress) >= 2
+    assert lines(out, r"^epoch 1  step \d+/24  loss \d\.\d+  lr \S+  [\d.]+k? samples/s  .*ETA \d+:\d\d  ")
+    assert lines(out, r"^epoch 1, step 16:  validation/loss \d\.\d+$")
+    assert lines(out, r"^epoch 1  24 steps in \d+:\d\d  loss \d\.\d+  ")
     loss = logged(folder)
     assert sorted(loss) == list(range(2, 25, 2))
     assert loss[24] < loss[2] < 6
     held_out = re.search(r"held-out loss in nats per byte, over (\d+) bytes.*\n  unigram +([\d.]+)\n"
                          r"  interpolated 4-gram +([\d.]+)\n  this GPT +([\d.]+)  \(", out)
     assert held_out and 0 < float(held_out[3]) < float(held_out[2])
-    assert float(held_out[4]) == pytest.approx(logged(folder, "final_held_out")[24], abs=1e-4)
-    assert "a text by the model" in out and "checkpoint: train_gpt.safetensors" in out
+    assert float(held_out[4]) == pytest.approx(logged(folder, "test/loss")[24], abs=1e-4)
+    assert "a text by the model" in out and "checkpoints: train_gpt" in out
 
 
 def test_train_gpt_checkpoint_is_private_and_has_nanogpts_names(whole_run):
-    from safetensors.torch import load_file
-    path = whole_run[0] / "train_gpt.safetensors"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    tensors = load_file(path)
-    assert tensors["model.transformer.h.0.attn.c_attn.weight"].shape == (48, 16)
-    assert [name for name in os.listdir(whole_run[0]) if name.endswith(".tmp")] == []
+    folder = whole_run[0] / "train_gpt"
+    assert [path.name for path in folder.iterdir()] == ["step-00000024"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o600}
+    assert checkpoint(whole_run[0])["model.transformer.h.0.attn.c_attn.weight"].shape == (48, 16)
 
 
 def test_train_gpt_resumes_exactly(whole_run, text_folder, tmp_path):
     train_gpt(tmp_path, text_folder, "--steps", 24, "--stop-at", 10)
     out = train_gpt(tmp_path, text_folder, "--steps", 24, "--resume")[1]
-    assert "resuming train_gpt.safetensors at step 10" in out
+    assert 'goes on after step 10 of "train_gpt" (epoch 0, batch 10)' in out
     assert logged(tmp_path) == logged(whole_run[0])
-    assert logged(tmp_path, "final_held_out") == logged(whole_run[0], "final_held_out")
-    from safetensors import safe_open
-    with safe_open(whole_run[0] / "train_gpt.safetensors", "pt") as a, safe_open(tmp_path / "train_gpt.safetensors", "pt") as b:
-        assert set(a.keys()) == set(b.keys())
-        assert all(a.get_tensor(name).equal(b.get_tensor(name)) for name in a.keys())
+    assert logged(tmp_path, "test/loss") == logged(whole_run[0], "test/loss")
+    ours, whole = checkpoint(tmp_path), checkpoint(whole_run[0])
+    assert ours.keys() == whole.keys()
+    assert all(ours[name].equal(whole[name]) for name in whole)
 
 
 def test_train_gpt_killed_in_the_middle_resumes_exactly(whole_run, text_folder, tmp_path):
@@ -229,18 +235,16 @@ def test_train_gpt_killed_in_the_middle_resumes_exactly(whole_run, text_folder, 
                *GPT_FLAGS, "--log", "log.jsonl", "--steps", "24", "--save-every", "6"]
     job = subprocess.Popen([str(part) for part in command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            env=dict(os.environ, OMP_NUM_THREADS="1"))
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "train_gpt.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_for_checkpoint(tmp_path)
     job.send_signal(signal.SIGKILL)
     job.stdout.read()  # until the last worker has gone
     job.wait()
     (tmp_path / "log.jsonl").unlink(missing_ok=True)
     out = train_gpt(tmp_path, text_folder, "--steps", 24, "--save-every", 6, "--resume")[1]
-    step = int(re.search(r"resuming train_gpt.safetensors at step (\d+)", out)[1])
+    step = int(re.search(r'goes on after step (\d+) of "train_gpt"', out)[1])
     assert step % 6 == 0
     assert logged(tmp_path) == {s: loss for s, loss in logged(whole_run[0]).items() if s > step}
-    assert logged(tmp_path, "final_held_out") == logged(whole_run[0], "final_held_out")
+    assert logged(tmp_path, "test/loss") == logged(whole_run[0], "test/loss")
 
 
 def test_train_gpt_accumulates_to_the_same_step(text_folder, tmp_path):
@@ -260,8 +264,7 @@ def test_train_gpt_with_its_optimizer_divided(whole_run, text_folder, tmp_path):
     train_gpt(tmp_path, text_folder, "--steps", 24, "--stop-at", 16, "--resume")
     train_gpt(tmp_path, text_folder, "--steps", 24, "--resume", "--zero")
     assert logged(tmp_path) == logged(whole_run[0])
-    from safetensors.torch import load_file
-    ours, whole = (load_file(folder / "train_gpt.safetensors") for folder in (tmp_path, whole_run[0]))
+    ours, whole = checkpoint(tmp_path), checkpoint(whole_run[0])
     assert ours.keys() == whole.keys()
     assert all(ours[name].equal(whole[name]) for name in whole)
 
@@ -273,13 +276,12 @@ def test_train_gpt_in_one_process_without_a_launcher(text_folder, tmp_path):
 
 
 @pytest.mark.parametrize("flags, message", [
-    (["--resume"], 'train_gpt: error: --resume: there is no checkpoint "train_gpt.safetensors"; '
-                   "start without --resume, or name it with --checkpoint"),
+    (["--resume"], 'train_gpt: error: [cohort] Trainer: there is no checkpoint in "train_gpt" to go on from\n'),
     (["--heads", 3], "train_gpt: error: GPT: n_embd must be a multiple of n_head, got n_embd 16 and n_head 3"),
     (["--data", "/no/such/folder"], 'no text at "/no/such/folder"'),
     (["--held-out", 1.5], "split_text needs 0 < held_out_fraction < 1, but got 1.5"),
-    (["--batch-size", 100000], "windows to train on, fewer than one batch of 100000 per rank; give more text, or a smaller"
-                               " --batch-size or --context"),
+    (["--batch-size", 100000], "[cohort] Trainer: an epoch has no batch to train on\n"
+                               "  hint: look at the data set's size, drop_last and limit_train_batches"),
 ])
 def test_train_gpt_errors(text_folder, tmp_path, flags, message):
     code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, *flags, cwd=tmp_path)
@@ -290,7 +292,39 @@ def test_train_gpt_errors(text_folder, tmp_path, flags, message):
 def test_train_gpt_refuses_a_checkpoint_of_another_model(whole_run, text_folder):
     code, _, err = train_gpt(whole_run[0], text_folder, "--steps", 24, "--resume", "--width", 32, ranks=1, check=False)
     assert code == 1
-    assert '--resume: "train_gpt.safetensors" was made with width 16, this run has 32; give the same flags and text' in err
+    assert 'train_gpt: error: [cohort] Trainer: the checkpoint in "train_gpt" was made with width = 16, but this run has 32\n' in err
+
+
+def test_train_gpt_does_not_begin_anew_over_a_run(whole_run, text_folder):
+    code, _, err = train_gpt(whole_run[0], text_folder, "--steps", 24, ranks=1, check=False)
+    assert code == 1
+    assert 'train_gpt: error: [cohort] Trainer: "train_gpt" has checkpoints of another run, up to step 24, ' in err
+
+
+@pytest.mark.parametrize("strategy", [[], ["--fsdp"]], ids=["ddp", "fsdp"])
+def test_train_gpt_goes_on_from_memory(text_folder, tmp_path, strategy):
+    """A rank is killed after the 9th step, between two checkpoints: the run ends with the bits of one that was not disturbed."""
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    flags = ["--steps", 400, "--log-every", 1, "--eval-every", 0, *strategy]
+    train_gpt(tmp_path / "whole", text_folder, *flags)
+    command = [COHORT, "run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", EXAMPLES / "train_gpt", "--data",
+               text_folder, *GPT_FLAGS, "--log", "log.jsonl", *flags, "--memory-snapshots", 1]
+    job = subprocess.Popen([str(part) for part in command], cwd=tmp_path / "killed", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    log, deadline = tmp_path / "killed" / "log.jsonl", time.monotonic() + 60
+    while not (log.exists() and log.read_text().count("\n") >= 9) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    workers = subprocess.run(["pgrep", "--parent", str(job.pid), "train_gpt"], capture_output=True, text=True).stdout.split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, err
+    step = int(re.search(r"goes on after step (\d+) from memory \(epoch \d+, batch \d+\)", out)[1])
+    assert 8 <= step < 400
+    assert logged(tmp_path / "killed") == logged(tmp_path / "whole")
+    ours, whole = checkpoint(tmp_path / "killed"), checkpoint(tmp_path / "whole")
+    assert ours.keys() == whole.keys()
+    assert all(ours[name].equal(whole[name]) for name in whole)
 
 
 def test_own_project_learns_and_goes_on_after_its_last_epoch(tmp_path):
@@ -334,6 +368,16 @@ def test_simulation_trains_alike_in_every_way():
     assert [name.strip() for name, _, _ in found] == ["nothing exchanged", "all_reduce of each gradient", "all_reduce_coalesced",
                                                       "a Reducer per layer", "one Reducer"], out
     assert len({loss for _, _, loss in found[1:]}) == 1, out
+
+
+@pytest.mark.parametrize("model", ["image_classifier", "train_model"])
+def test_image_classifier(model):
+    code, out, err = launch("image_classifier", "--model", model, "--epochs", 2)
+    assert code == 0, err
+    # 100 images are 4 batches for each of two ranks, of which the first is shown.
+    losses = re.findall(r"^Epoch (\d), Batch 0, Loss: ([\d.]+)$", out, re.M)
+    assert [epoch for epoch, _ in losses] == ["1", "2"] and all(1.5 < float(loss) < 4 for _, loss in losses), out
+    assert out.endswith("Training Complete!\n") and out.count("Training Complete!") == 1
 
 
 @pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints", "data_parallel", "optimizers", "device_mesh", "memory",

@@ -1,11 +1,14 @@
 """Files of weights as other programs write them, read by load_pretrained and by timm."""
 import argparse
 import json
+import os
+import subprocess
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from harness import BUILD, SOURCE
 from model_libraries import timm_builder, timm_helpers, timm_resnet, timm_vit
 from model_programs import run_worker
 
@@ -160,3 +163,19 @@ def test_half_precision_becomes_float(tmp_path):
     run_worker("model_pretrained", "resnet18d", tmp_path / "weights.pth", tmp_path / "results.safetensors", num_classes=10, width=16)
     actual = load_file(tmp_path / "results.safetensors")
     assert all(torch.equal(actual[key], tensor.float() if tensor.is_floating_point() else tensor) for key, tensor in state.items())
+
+
+def test_the_example_of_cifar_begins_with_a_file(tmp_path):
+    torch.manual_seed(0)
+    net = timm_resnet.ResNet(timm_resnet.Bottleneck, (3, 4, 6, 3), stem_width=32, stem_type="deep", avg_down=True)
+    save_file(net.state_dict(), tmp_path / "resnet50d.safetensors")
+    subprocess.run([BUILD / "bin" / "cohort-data", "make", "cifar10", "--root", tmp_path / "data", "--samples", "50"], check=True, timeout=60,
+                   capture_output=True)
+    command = [BUILD / "bin" / "examples" / "cifar_trainer", "--config", SOURCE / "examples" / "cifar" / "resnet50d.toml", "--root",
+               tmp_path / "data", "--pretrained", tmp_path / "resnet50d.safetensors", "--image-size", "64", "--precision", "bf16-mixed",
+               "--batch-size", "4", "--fast-dev-run", "2", "--folder", tmp_path / "run"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, COHORT_LOG_LEVEL="info"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test accuracy" in done.stdout and not (tmp_path / "run").exists()
+    assert "fc.weight" in done.stderr, done.stderr  # what was made to fit is reported

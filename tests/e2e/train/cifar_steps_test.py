@@ -1,4 +1,4 @@
-"""The steps of examples/cifar learn, and the last one goes on after it was killed."""
+"""The steps of examples/cifar learn; those with checkpoints go on after they were killed."""
 import os
 import re
 import signal
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import BUILD
+from harness import BUILD, SOURCE, free_port
 
 EXAMPLES = BUILD / "bin" / "examples"
 LAUNCH = [BUILD / "bin" / "cohort", "run", "--standalone", "--nproc-per-node", "2"]
@@ -22,28 +22,70 @@ def data(tmp_path_factory):
     return root
 
 
+def run(command, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, env=ENVIRONMENT, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def losses_in(out):
+    return [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", out)]
+
+
 @pytest.mark.parametrize("command", [[EXAMPLES / "cifar_single"], [EXAMPLES / "cifar_data_parallel"], [*LAUNCH, EXAMPLES / "cifar_ddp"]],
                          ids=["single", "data_parallel", "ddp"])
 def test_a_step_learns(data, command):
-    done = subprocess.run([*command, data, "3"], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)", done.stdout)]
-    assert len(losses) == 3 and losses[2] < 0.8 * losses[0], done.stdout
-    assert done.stdout.count("test accuracy") == 1
+    out = run([*command, data, "4"])
+    losses = losses_in(out)
+    assert len(losses) == 4 and losses[-1] < 0.8 * losses[0], out
+    assert out.count("test accuracy") == 1
+
+
+def killed_when(appears, command):
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+                               start_new_session=True)
+    deadline = time.monotonic() + 60
+    try:
+        while not appears():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_a_long_run_goes_on_after_it_was_killed(data, tmp_path):
+    command = [*LAUNCH, EXAMPLES / "cifar_long_run", data, "6", tmp_path]
+    killed_when(lambda: (tmp_path / "checkpoint.safetensors").exists(), command)
+    out = run(command)
+    assert 1 <= len(losses_in(out)) < 6 and losses_in(out)[-1] < 1.9, out
+    assert list(tmp_path.glob("events*")), os.listdir(tmp_path)
+
+
+def test_two_nodes(data, tmp_path):
+    # The script takes the data from its repository: here one that has it, and the programs.
+    for name, target in (("build", BUILD), ("data", data)):
+        (tmp_path / name).symlink_to(target)
+    script = tmp_path / "examples" / "cifar" / "5_two_nodes.sh"
+    script.parent.mkdir(parents=True)
+    text = (SOURCE / "examples" / "cifar" / "5_two_nodes.sh").read_text()
+    assert text.count("29500") == 1
+    script.write_text(text.replace("29500", str(free_port())))
+    nodes = [subprocess.Popen(["bash", str(script), str(rank), "127.0.0.1", "2", str(tmp_path / "run")], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT) for rank in range(2)]
+    outs = [node.communicate(timeout=120)[0] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], outs
+    assert len(losses_in(outs[0])) == 2 and "test accuracy" in outs[0] and not losses_in(outs[1]), outs
 
 
 def test_the_trainer_goes_on_after_it_was_killed(data, tmp_path):
-    command = [*LAUNCH, EXAMPLES / "cifar_trainer", data, "4", tmp_path / "run"]
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True)
-    deadline = time.monotonic() + 60
-    try:
-        while not list(tmp_path.glob("run/step-*")):
-            assert first.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-    finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.communicate()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    assert "goes on after step" in done.stdout
-    assert float(re.search(r"test accuracy ([\d.]+)", done.stdout).group(1)) > 0.3, done.stdout
+    command = [*LAUNCH, EXAMPLES / "cifar_trainer", "--root", data, "--epochs", "8", "--width", "8", "--batch-size", "32", "--plot", "--folder",
+               tmp_path / "run"]
+    killed_when(lambda: list(tmp_path.glob("run/checkpoints/step-*")), command)
+    out = run(command)
+    assert "goes on after step" in out
+    assert float(re.search(r"test accuracy ([\d.]+)", out).group(1)) > 0.3, out
+    assert {"events", "metrics.csv", "metrics.jsonl", "curves.svg", "curves.png"} <= set(os.listdir(tmp_path / "run"))
+    steps = [int(line.split(",")[0]) for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
+    # Each of two ranks has 200 images, in 13 batches of 16; no step of the killed run is there twice.
+    assert steps == sorted(steps) and steps[-1] == 8 * 13

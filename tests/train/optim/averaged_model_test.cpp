@@ -15,8 +15,10 @@
 #include <stdexcept>
 #include <vector>
 
+#include "cohort/parallel/norm/sync_batch_norm.h"
 #include "cohort/train/optim/update_bn.h"
 #include "tests/data/error_text.h"
+#include "tests/support/rank_threads.h"
 
 namespace cohort::optim {
 namespace {
@@ -104,6 +106,17 @@ TEST(AveragedModel, ErrorsMessage) {
       error_text<c10::ValueError>([&] { average->update_parameters(*Linear(3, 1)); }),
       "[cohort] AveragedModel: of the parameters number 0 has sizes [1, 3] in the model, but [1, 2] in the average");
   EXPECT_EQ(average->n_averaged().item<int64_t>(), 0);
+}
+
+TEST(UpdateBn, OfLayersThatSeeTheBatchesOfAllRanks) {
+  test::run_rank_threads(2, [](int rank, const Group& group) {
+    torch::nn::Sequential net(SyncBatchNorm(2, SyncBatchNormOptions{.momentum = 0.3, .process_group = group}));
+    const std::vector<at::Tensor> batches = {at::full({3, 2}, 1.0 + 2.0 * rank), at::full({3, 2}, 4.0 + 2.0 * rank)};
+    update_bn(batches, net);
+    const auto& layer = *net[0]->as<SyncBatchNorm>();
+    EXPECT_TRUE(at::allclose(layer.running_mean, at::full({2}, 3.5)));
+    EXPECT_EQ(layer.options.momentum, 0.3);
+  });
 }
 
 TEST(UpdateBn, SettingsComeBackAlsoAfterAnError) {

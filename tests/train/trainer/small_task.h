@@ -7,6 +7,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,21 @@ namespace cohort::train::test {
 inline std::string text_of(const std::exception& error) {
   const auto* const known = dynamic_cast<const c10::Error*>(&error);
   return known ? known->what_without_backtrace() : error.what();
+}
+
+inline TrainerOptions quiet(TrainerOptions options) {
+  options.progress = false;
+  return options;
+}
+
+template <class Error = c10::Error>
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return text_of(error);
+  }
+  return "no error";
 }
 
 struct NetImpl : torch::nn::Cloneable<NetImpl> {

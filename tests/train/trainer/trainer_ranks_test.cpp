@@ -213,6 +213,10 @@ COHORT_WORKER(trainer_refuses) {
       "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: on "
       "each host: cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with num_nodes = 0 the "
       "Trainer takes what the launcher gives");
+  REQUIRE(
+      text_of({.strategy = "fsdp", .fsdp_replicas = 3}) ==
+      "[cohort] Trainer: fsdp_replicas = 3: replicas have as many ranks each, but the job has 2\n  hint: a number that "
+      "divides 2");
   Trainer trainer(of_ranks({.max_epochs = 1}));
   SmallTask task;
   const auto sampler = std::make_shared<data::SequentialSampler>(8 + 4 * get_rank());

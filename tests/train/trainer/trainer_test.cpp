@@ -15,28 +15,15 @@
 namespace cohort::train {
 namespace {
 
+using test::error_of;
 using test::Loader;
+using test::quiet;
 using test::small_data;
 using test::SmallTask;
 using test::Watch;
 using test::weights_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-TrainerOptions quiet(TrainerOptions options) {
-  options.progress = false;
-  return options;
-}
-
-template <class Error = c10::Error>
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return test::text_of(error);
-  }
-  return "no error";
-}
 
 TEST(Trainer, EqualsALoopByHand) {
   SmallTask task;
@@ -190,6 +177,8 @@ TEST(Trainer, ValidatesAtPartsOfAnEpoch) {
   EXPECT_THAT(batches_of({.val_check_interval = 0.5}), ElementsAre(5, 10, 5, 10));
   EXPECT_THAT(batches_of({.val_check_interval = 4}), ElementsAre(4, 8, 4, 8));
   EXPECT_THAT(batches_of({.fast_dev_run = 2}), ElementsAre(2));
+  EXPECT_THAT(batches_of({.limit_val_batches = 0}), ElementsAre());
+  EXPECT_THAT(batches_of({.limit_val_batches = 0.0, .val_check_interval = 4}), ElementsAre());
 }
 
 TEST(Trainer, EndsWhereItIsTold) {
@@ -281,6 +270,10 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
   EXPECT_EQ(
       text_of({.limit_val_batches = 1.5}),
       "[cohort] Trainer: limit_val_batches is a fraction from 0.0 to 1.0 or a whole number of batches, but got 1.5");
+  EXPECT_EQ(text_of({.checkpoint = {.memory_every = -1}}),
+            "[cohort] Trainer: checkpoint.memory_every is not negative, but got -1\n  hint: 0 means none");
+  EXPECT_EQ(text_of({.fsdp_replicas = 2}),
+            "[cohort] Trainer: fsdp_replicas = 2 is for strategy \"fsdp\", but this is \"single\"");
 }
 
 TEST(Trainer, SaysWhatIsWrongWithATask) {
@@ -432,13 +425,13 @@ TEST(Trainer, LogsOnceInSoManySteps) {
     return logger;
   };
   SmallTask task;
-  Trainer trainer(quiet({.max_epochs = 1, .make_logger = make_logger, .hyperparameters = {{"lr", 0.1}},
-                         .log_every_n_steps = 4}));
+  Trainer trainer(
+      quiet({.max_epochs = 1, .make_logger = make_logger, .hyperparameters = {{"lr", 0.1}}, .log_every_n_steps = 4}));
   const auto result =
       trainer.fit(task, Loader(small_data(40), {.batch_size = 4}), Loader(small_data(8), {.batch_size = 4}));
   trainer.test(task, Loader(small_data(8), {.batch_size = 4}));
-  EXPECT_THAT(logger->lines, ElementsAre("lr", "4 train/loss", "8 train/loss", "10 validation/loss", "10 train/epoch_loss",
-                                         "10 system/cpu_percent", "flush", "10 test/loss"));
+  EXPECT_THAT(logger->lines, ElementsAre("lr", "4 train/loss", "8 train/loss", "10 validation/loss",
+                                         "10 train/epoch_loss", "10 system/cpu_percent", "flush", "10 test/loss"));
   EXPECT_GT(result.samples_per_second, 0.0);
   EXPECT_GT(result.times[StepPart::kForward].count(), 0);
 }

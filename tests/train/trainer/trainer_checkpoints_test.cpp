@@ -1,0 +1,62 @@
+// Which checkpoints a run goes on from, and what is shown of one that ends early.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/train/trainer/small_task.h"
+
+namespace cohort::train {
+namespace {
+
+using test::error_of;
+using test::Loader;
+using test::quiet;
+using test::small_data;
+using test::SmallTask;
+using testing::HasSubstr;
+
+// A run of two steps in `folder`, or what it says instead.
+std::string two_steps(const CheckpointOptions& options) {
+  SmallTask task;
+  Trainer trainer(quiet({.max_steps = 2, .checkpoint = options}));
+  return error_of<c10::ValueError>([&] { trainer.fit(task, Loader(small_data(20), {.batch_size = 4})); });
+}
+
+TEST(Trainer, DoesNotMixCheckpointsOfTwoRuns) {
+  const cohort::test::TemporaryFolder folder;
+  const std::string path = folder.file("run");
+  EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kNever}), "no error");
+  EXPECT_EQ(
+      two_steps({.folder = path, .resume = Resume::kNever}),
+      "[cohort] Trainer: \"" + path +
+          "\" has checkpoints of another run, up to step 2, so this one cannot begin anew there\n  hint: remove the "
+          "folder, name another one, or go on: checkpoint.resume = Resume::kIfThere");
+  EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kMust}), "no error");
+  EXPECT_EQ(two_steps({.folder = folder.file("other"), .resume = Resume::kMust}),
+            "[cohort] Trainer: there is no checkpoint in \"" + folder.file("other") +
+                "\" to go on from\n  hint: checkpoint.resume = Resume::kIfThere begins anew then");
+}
+
+TEST(Trainer, GoesOnWithTheSameSettingsAlone) {
+  const cohort::test::TemporaryFolder folder;
+  const std::string path = folder.file("run");
+  EXPECT_EQ(two_steps({.folder = path, .settings = {{"width", int64_t{16}}, {"name", std::string("a")}}}), "no error");
+  EXPECT_EQ(two_steps({.folder = path, .settings = {{"width", int64_t{16}}, {"new", 0.5}}}), "no error");
+  EXPECT_EQ(two_steps({.folder = path, .settings = {{"name", std::string("a")}, {"width", int64_t{32}}}}),
+            "[cohort] Trainer: the checkpoint in \"" + path +
+                "\" was made with width = 16, but this run has 32\n  hint: go on with the settings that the run began "
+                "with, or begin another one in another folder");
+}
+
+TEST(Trainer, ShowsAnEpochThatWasNotFinished) {
+  SmallTask task;
+  Trainer trainer({.max_steps = 3});
+  testing::internal::CaptureStdout();
+  trainer.fit(task, Loader(small_data(40), {.batch_size = 4}));
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("epoch 1  3 steps in 0:00  loss "));
+  EXPECT_THAT(text, HasSubstr("total"));
+}
+
+}  // namespace
+}  // namespace cohort::train
