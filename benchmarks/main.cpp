@@ -39,6 +39,8 @@ constexpr Question kQuestions[] = {
      run_checkpoint},
     {"models", "a training step of ResNets in one process, and how long making one takes, beside torchvision and timm",
      run_models},
+    {"train", "whole training programs on 2 ranks, ResNet-18 and a GPT, beside Python's DDP on Gloo and DataLoader",
+     run_train},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
@@ -118,13 +120,13 @@ int run(int argc, char** argv) {
   Settings settings;
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
-  app.add_option(
-         "--rounds", settings.num_rounds,
-         "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models: measure each side this often")
+  app.add_option("--rounds", settings.num_rounds,
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, train: measure each "
+                 "side this often")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", settings.only_case,
-                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models: only this case, "
-                 "such as resnet18");
+                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models, train: only this "
+                 "case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');
@@ -138,7 +140,7 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"libtorch", "fused"}))
       ->capture_default_str();
   app.add_option("--allocator", settings.allocator,
-                 "ddp-step, python: default, shared, tcmalloc or jemalloc, for all ranks of all sides")
+                 "ddp-step, python, train: default, shared, tcmalloc or jemalloc, for all ranks of all sides")
       ->capture_default_str();
   app.add_option("--json", request.json_file, "Write all rows to this file");
   app.add_option("--json-dir", request.json_folder, "Write one file per question into this folder")
@@ -184,6 +186,12 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kCollectivesRank) {
       return cohort::bench::run_collectives_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kTrainRank) {
+      return cohort::bench::run_train_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kTrainerRank) {
+      return cohort::bench::run_trainer_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kQueuedRank) {
       return cohort::bench::run_queued_rank({arguments.begin() + 1, arguments.end()});

@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "benchmarks/support/question.h"
+#include "benchmarks/support/set_weights.h"
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turn_order.h"
 #include "benchmarks/support/turns.h"
@@ -57,18 +57,7 @@ class ByteCount final : public c10::MemoryReportingInfoBase {
 models::GPT make_gpt(const std::string& variant) {
   models::GPT gpt(models::GPTOptions{
       .block_size = kMostTokens, .vocab_size = kVocabulary, .n_layer = 8, .n_head = 8, .n_embd = 512});
-  // As training_rank.py draws them.
-  const at::NoGradGuard no_grad;
-  torch::manual_seed(7);
-  for (const auto& entry : gpt->named_parameters()) {
-    auto parameter = entry.value();
-    if (parameter.dim() > 1) {
-      const double bound = 1 / std::sqrt(static_cast<double>(parameter.numel() / parameter.size(0)));
-      parameter.uniform_(-bound, bound);
-    } else {
-      parameter.fill_(entry.key().ends_with("weight") ? 1.0 : 0.0);
-    }
-  }
+  set_weights(*gpt);
   if (variant == "checkpoint") {
     gpt->transformer->run_block = [](torch::nn::AnyModule& block, const at::Tensor& x, int64_t) {
       return activation::checkpoint([&block](const at::Tensor& input) { return block.forward(input); }, x);

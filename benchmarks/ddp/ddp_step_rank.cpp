@@ -17,7 +17,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -27,6 +26,7 @@
 #include "benchmarks/ddp/parameter_set.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
+#include "benchmarks/support/set_weights.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
@@ -52,22 +52,6 @@ struct Trainee {
   std::function<void()> meet = [] {};                    // after each backward
   bool has_views = false;  // as gradients, which LibTorch's optimizers cannot detach where c10d::Reducer has made them
 };
-
-// The same in Python: matrices and filters drawn in order, norms at 1, biases at 0.
-void set_weights(const torch::nn::Module& module) {
-  const at::NoGradGuard no_grad;
-  torch::manual_seed(7);
-  for (const auto& entry : module.named_parameters()) {
-    auto parameter = entry.value();
-    if (parameter.dim() > 1) {
-      const int64_t num_inputs = parameter.numel() / parameter.size(0);
-      const double bound = 1 / std::sqrt(static_cast<double>(num_inputs));
-      parameter.uniform_(-bound, bound);
-    } else {
-      parameter.fill_(entry.key().ends_with("weight") ? 1.0 : 0.0);
-    }
-  }
-}
 
 struct Groups {
   Group ours;

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -22,6 +21,7 @@
 
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
+#include "benchmarks/support/set_weights.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/memory/shared_allocator.h"
@@ -48,21 +48,6 @@ struct FsdpBatch {
   at::Tensor target;
 };
 
-// The same in Python: matrices drawn in order, norms at 1, biases at 0.
-void draw_weights(const torch::nn::Module& module) {
-  const at::NoGradGuard no_grad;
-  torch::manual_seed(7);
-  for (const auto& entry : module.named_parameters()) {
-    auto parameter = entry.value();
-    if (parameter.dim() > 1) {
-      const double bound = 1 / std::sqrt(static_cast<double>(parameter[0].numel()));
-      parameter.uniform_(-bound, bound);
-    } else {
-      parameter.fill_(entry.key().ends_with("weight") ? 1.0 : 0.0);
-    }
-  }
-}
-
 std::unique_ptr<torch::optim::Optimizer> make_adamw(const std::string& kind,
                                                     const std::vector<at::Tensor>& parameters) {
   const torch::optim::AdamWOptions options(1e-4);
@@ -81,7 +66,7 @@ FsdpTrainee shard_trainee(const std::shared_ptr<Net>& net, const std::string& op
 template <class Net>
 FsdpTrainee make_fsdp_trainee(const std::shared_ptr<Net>& net, const std::string& variant,
                               const std::string& optimizer) {
-  draw_weights(*net);
+  set_weights(*net);
   if (variant == "fsdp") return shard_trainee(net, optimizer);
   const auto parameters = net->parameters();
   if (variant == "ddp") {
@@ -93,7 +78,7 @@ FsdpTrainee make_fsdp_trainee(const std::shared_ptr<Net>& net, const std::string
 
 // As fsdp_step_rank.py has it: a group per layer with parameters.
 FsdpTrainee make_gathered_trainee(const torch::nn::Sequential& net, const std::string& optimizer) {
-  draw_weights(*net);
+  set_weights(*net);
   const fsdp::Options options{.one_memory = false};
   torch::nn::Sequential layers;
   for (const auto& layer : *net) {

@@ -11,18 +11,18 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer and models: how often each side is measured; 0: as
-  /// often as the question chooses.
+  /// launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models and train: how often each side is measured; 0:
+  /// as often as the question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer
-  /// and models know it.
+  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer,
+  /// models and train know it.
   std::string only_case;
   /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
   /// What is "ours": a backend's name.
   std::string backend = "shm";
-  /// Of all ranks of all sides, of ddp-step and python.
+  /// Of all ranks of all sides, of ddp-step, python and train.
   std::string allocator = "default";
   /// fsdp-step: "libtorch" or "fused".
   std::string optimizer = "libtorch";
@@ -61,6 +61,7 @@ std::vector<Row> run_queued(const Settings& settings);
 std::vector<Row> run_recovery(const Settings& settings);
 std::vector<Row> run_store(const Settings& settings);
 std::vector<Row> run_rendezvous(const Settings& settings);
+std::vector<Row> run_train(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
@@ -101,6 +102,13 @@ int run_collectives_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kQueuedRank = "--queued-rank";
 /// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_queued_rank(const std::vector<std::string>& arguments);
+
+/// First arguments that make the program a rank of train: with a loop written by hand, or with a Trainer.
+inline constexpr const char* kTrainRank = "--train-rank";
+inline constexpr const char* kTrainerRank = "--trainer-rank";
+/// Arguments: our backend, rank, the pipe commands come from, init method. Return the exit code.
+int run_train_rank(const std::vector<std::string>& arguments);
+int run_trainer_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program LibTorch's store, until it is killed.
 inline constexpr const char* kTorchStoreServer = "--torch-store-server";
