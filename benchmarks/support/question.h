@@ -11,8 +11,8 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models and train: how often each side is measured; 0:
-  /// as often as the question chooses.
+  /// launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models and train: how often each side is measured;
+  /// 0: as often as the question chooses.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
   /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer,

@@ -1,5 +1,5 @@
-/// The programs that `train` measures, in C++: what is alike whether they are loops written by hand (train_rank.cpp) or given to a
-/// Trainer (trainer_rank.cpp). train_rank.py has the same models, weights, data and optimizers. Needs LibTorch.
+/// The programs that `train` measures, in C++: what is alike whether they are loops written by hand (train_rank.cpp) or given to
+/// a Trainer (trainer_rank.cpp). train_rank.py has the same models, weights, data and optimizers. Needs LibTorch.
 #pragma once
 
 #include <torch/nn/functional/loss.h>

@@ -1,6 +1,6 @@
-// One C++ rank of `train`. Trainees: "loop-WORKERS" (DistributedDataParallel, DataLoader and a fused optimizer in a loop written
-// by hand) and "floor" (forward and backward of the same model without DDP, on a batch that is in memory). Commands: "copy TRAINEE
-// MODEL WORKERS BATCH DATA" makes one; "verify TRAINEE" takes the first steps and answers with their losses and sums of the
+// One C++ rank of `train`. Trainees: "loop" (DistributedDataParallel, DataLoader and a fused optimizer in a loop written by hand)
+// and "floor" (forward and backward of the same model without DDP, on a batch that is in memory). Commands: "copy TRAINEE MODEL
+// WORKERS BATCH DATA" makes one; "verify TRAINEE" takes the first steps and answers with their losses and sums of the
 // parameters; "run TRAINEE WARM STEPS" answers with the milliseconds of each timed step: data, forward, backward, step;
 // "drop" frees all. train_rank.py is the same program in Python.
 #include <ATen/ATen.h>

@@ -33,8 +33,8 @@ struct TrainCase {
   std::string unit;
 };
 
-/// The steps that all ranks have answered with, four numbers each: those of a floor as long as on the rank that took longest, those of
-/// training as the mean of the ranks. Throws std::runtime_error for answers that are no such numbers.
+/// The steps that all ranks have answered with, four numbers each: those of a floor as long as on the rank that took longest,
+/// those of training as the mean of the ranks. Throws std::runtime_error for answers that are no such numbers.
 TrainBlock train_block(const std::vector<std::string>& answers, bool is_floor);
 
 /// Units per second, the time outside of kernels, and the parts of a step, each beside Python's: of the number of workers that is
