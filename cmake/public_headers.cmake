@@ -146,6 +146,10 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/activation/checkpoint_options.h
     cohort/parallel/activation/save_on_cpu.h
     cohort/parallel/activation/saved_tensor_hooks.h
+    cohort/parallel/context/context_parallel.h
+    cohort/parallel/context/ring_attention.h
+    cohort/parallel/context/sequence_layout.h
+    cohort/parallel/context/ulysses_attention.h
     cohort/parallel/data_parallel/broadcast_reduce.h
     cohort/parallel/ddp/hooks/all_reduce_hook.h
     cohort/parallel/ddp/hooks/comm_hook_type.h
@@ -155,6 +159,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/ddp/hooks/power_sgd_hook.h
     cohort/parallel/ddp/hooks/power_sgd_state.h
     cohort/parallel/ddp/hooks/quantization_hooks.h
+    cohort/parallel/dims/parallel_dims.h
     cohort/parallel/fsdp/comm_plugins.h
     cohort/parallel/fsdp/full_tensor.h
     cohort/parallel/fsdp/fully_shard.h
@@ -181,6 +186,11 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/optim/post_local_sgd_optimizer.h
     cohort/parallel/precision/autocast.h
     cohort/parallel/precision/autocast_function.h
+    cohort/parallel/tensor/division.h
+    cohort/parallel/tensor/parallel_draws.h
+    cohort/parallel/tensor/parallel_layers.h
+    cohort/parallel/tensor/regions.h
+    cohort/parallel/tensor/vocab_parallel_cross_entropy.h
     cohort/parallel/zero/ddp_zero_hook.h
     cohort/parallel/zero/zero_redundancy_optimizer.h
     cohort/train/metrics/accuracy.h

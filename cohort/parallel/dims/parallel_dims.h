@@ -1,0 +1,53 @@
+/// ParallelDims: how many ranks work together in which way, checked, and the mesh that has an axis for each.
+///
+///     const cohort::ParallelDims dims = cohort::ParallelDims{.dp_shard = -1, .tp = 2}.resolved(cohort::get_world_size());
+///     const cohort::DeviceMesh mesh = dims.build_mesh("cpu");     // 8 ranks: (dp_shard=4, tp=2)
+///     cohort::ColumnParallelLinear up(64, 256, {.group = mesh.group("tp")});
+///
+/// Names, order of axes and flattened meshes are those of torchtitan/distributed/parallel_dims.py.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cohort/export.h"
+#include "cohort/mesh/device_mesh.h"
+
+namespace cohort {
+
+struct COHORT_API ParallelDims {
+  /// Numbers of ranks; one of them may be -1, which is what the others leave.
+  int64_t dp_replicate = 1;  ///< copies of the model, each on other data
+  int64_t dp_shard = 1;      ///< parts of each parameter, on other data (FSDP)
+  int64_t tp = 1;            ///< parts of each layer's computation
+  int64_t pp = 1;            ///< stages of the pipeline
+  int64_t cp = 1;            ///< parts of each sequence
+
+  /// The same without -1. Local.
+  /// Throws c10::ValueError, with the product, unless all are at least 1 and make up `world_size`.
+  ParallelDims resolved(int64_t world_size) const;
+
+  /// Collective: resolves for the default group, which it creates if there is none, and makes a mesh with the axes "pp",
+  /// "dp_replicate", "dp_shard", "cp", "tp", in this order, without those of one rank. If all are, the mesh is ("dp_shard"=1).
+  /// Slices of it are also flattened, where they have an axis: "dp" (dp_replicate, dp_shard: ranks with other data), "dp_shard_cp"
+  /// (dp_shard, cp: over which parameters are sharded), "dp_cp" (all three: over which a loss is summed).
+  /// Throws as resolved() and init_device_mesh() do.
+  DeviceMesh build_mesh(const std::string& device_type) const;
+
+  // Of resolved dims:
+  bool dp_enabled() const { return dp_replicate > 1 || dp_shard > 1; }
+  bool fsdp_enabled() const { return dp_shard > 1 || cp > 1; }
+  bool tp_enabled() const { return tp > 1; }
+  bool pp_enabled() const { return pp > 1; }
+  bool cp_enabled() const { return cp > 1; }
+  /// Ranks with other data than this one's.
+  int64_t dp_size() const { return dp_replicate * dp_shard; }
+  /// Ranks that work on one batch together.
+  int64_t non_data_parallel_size() const { return cp * tp * pp; }
+  /// What a sequence's length must be a multiple of, with sequence parallelism and context parallelism's load balance.
+  int64_t seq_len_divisor() const { return tp * cp * 2; }
+
+  bool operator==(const ParallelDims&) const = default;
+};
+
+}  // namespace cohort

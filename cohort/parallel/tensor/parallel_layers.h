@@ -1,0 +1,135 @@
+/// Layers whose weights are shared out over the ranks of a tensor-parallel group, for models that are written for it.
+///
+///     cohort::ColumnParallelLinear up(64, 256, {.group = tp});     // this rank's 256 / ranks outputs
+///     cohort::RowParallelLinear down(256, 64, {.group = tp});      // takes them, and gives the whole result to every rank
+///     auto y = down(up(x).relu());                                 // one all-reduce in forward, one in backward
+///
+/// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row layer.
+/// Parts are those of torch.chunk: any sizes do, and the last ranks' parts may be short or empty. Parameters
+/// are named "weight" and "bias", as of torch::nn::Linear and Embedding, but hold this rank's part; clip_grad_norm_ knows.
+///
+/// First values are those of the same layer of LibTorch on rank 0 of the group: every rank draws the whole weight from the default
+/// generator, and keeps its part of rank 0's. So a model starts with the same numbers on any number of ranks.
+///
+/// Sequence parallel: activations between the layers are shared out along `sequence_dim`, evenly. A column layer gathers them,
+/// a row layer and an embedding sum and scatter. What stands between them and has parameters (norms) sees part of the positions:
+/// call reduce_sequence_gradients() with those parameters after backward. Dropout there must differ over the ranks: parallel_draws.h.
+///
+/// Null `group` is the default group; a rank that is alone has everything. Constructors, forward, backward and whole_weight()
+/// are collective. Throws c10::ValueError for sizes that do not fit. Not thread-safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <vector>
+
+#include "cohort/comm/group/process_group.h"
+#include "cohort/export.h"
+
+namespace cohort {
+
+struct ColumnParallelOptions {
+  Group group = {};
+  bool bias = true;
+  /// Every rank gets all outputs instead of its own.
+  bool gather_output = false;
+  /// The input is this rank's part of the positions.
+  bool sequence_parallel = false;
+  int64_t sequence_dim = 1;
+};
+
+/// y = x W^T + b, of which each rank computes its own outputs: weight and bias are cut along dimension 0.
+class COHORT_API ColumnParallelLinearImpl : public torch::nn::Module {
+ public:
+  ColumnParallelLinearImpl(int64_t in_features, int64_t out_features, const ColumnParallelOptions& options = {});
+  ~ColumnParallelLinearImpl() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  /// [..., in_features], the same on every rank -> [..., this rank's outputs], or all of them with gather_output.
+  at::Tensor forward(const at::Tensor& input);
+
+  /// Local: takes this rank's part of [out_features, in_features] and, if the layer has one, of the bias [out_features].
+  void load_whole(const at::Tensor& weight, const at::Tensor& bias = {});
+  /// All ranks' parts together, in new memory.
+  at::Tensor whole_weight() const;
+  at::Tensor whole_bias() const;
+
+  int64_t in_features, out_features;
+  ColumnParallelOptions options;
+  /// [this rank's outputs, in_features] and [this rank's outputs].
+  at::Tensor weight, bias;
+};
+TORCH_MODULE(ColumnParallelLinear);
+
+struct RowParallelOptions {
+  Group group = {};
+  bool bias = true;
+  /// False: the input is the whole one, of which each rank takes its part.
+  bool input_is_parallel = true;
+  /// The output is this rank's part of the positions.
+  bool sequence_parallel = false;
+  int64_t sequence_dim = 1;
+};
+
+/// y = x W^T + b, of which each rank has some of the inputs: the weight is cut along dimension 1. Partial results are summed, then
+/// the bias, which every rank has, is added once.
+class COHORT_API RowParallelLinearImpl : public torch::nn::Module {
+ public:
+  RowParallelLinearImpl(int64_t in_features, int64_t out_features, const RowParallelOptions& options = {});
+  ~RowParallelLinearImpl() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  /// [..., this rank's inputs] -> [..., out_features], the same on every rank or, sequence-parallel, its positions.
+  at::Tensor forward(const at::Tensor& input);
+
+  /// As of the column layer; the bias is taken as it is.
+  void load_whole(const at::Tensor& weight, const at::Tensor& bias = {});
+  at::Tensor whole_weight() const;
+
+  int64_t in_features, out_features;
+  RowParallelOptions options;
+  /// [out_features, this rank's inputs] and [out_features].
+  at::Tensor weight, bias;
+};
+TORCH_MODULE(RowParallelLinear);
+
+struct VocabParallelOptions {
+  Group group = {};
+  /// Its row is zero at first and has no gradient; negative counts from the end.
+  std::optional<int64_t> padding_idx = {};
+  /// The output is this rank's part of the positions.
+  bool sequence_parallel = false;
+  int64_t sequence_dim = 1;
+};
+
+/// A table whose rows are shared out. Each rank looks up the indices that are its own, and the sum is everyone's.
+class COHORT_API VocabParallelEmbeddingImpl : public torch::nn::Module {
+ public:
+  VocabParallelEmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim, const VocabParallelOptions& options = {});
+  ~VocabParallelEmbeddingImpl() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  /// Integers of any shape, the same on every rank -> [..., embedding_dim].
+  /// On the CPU throws c10::IndexError for an index outside the table; elsewhere its row is zero.
+  at::Tensor forward(const at::Tensor& indices);
+
+  void load_whole(const at::Tensor& weight);
+  at::Tensor whole_weight() const;
+
+  int64_t num_embeddings, embedding_dim;
+  VocabParallelOptions options;
+  /// [this rank's rows, embedding_dim].
+  at::Tensor weight;
+};
+TORCH_MODULE(VocabParallelEmbedding);
+
+/// Collective: sums the gradients of parameters that every rank has and that saw its own positions only, in place and in one exchange.
+/// Parameters without a gradient are left out, on all ranks alike. Throws c10::ValueError for gradients of several dtypes or devices.
+COHORT_API void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group = {});
+
+}  // namespace cohort

@@ -1,0 +1,176 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/init.h>
+
+#include <cmath>
+#include <ostream>
+
+#include "cohort/comm/collectives/coalescing.h"
+#include "cohort/parallel/module/sharded_tensors.h"
+#include "cohort/parallel/tensor/parallel_layers.h"
+#include "cohort/parallel/tensor/parts.h"
+#include "cohort/parallel/tensor/regions.h"
+
+namespace cohort {
+namespace {
+
+using parallel::part_of;
+using parallel::place_in;
+
+struct WholeLinear {
+  at::Tensor weight, bias;
+};
+
+// As torch::nn::Linear draws them, on rank 0.
+WholeLinear first_values(int64_t in_features, int64_t out_features, bool has_bias, const Group& group) {
+  const at::NoGradGuard no_grad;
+  WholeLinear whole{at::empty({out_features, in_features}), {}};
+  torch::nn::init::kaiming_uniform_(whole.weight, std::sqrt(5));
+  if (has_bias) {
+    const double bound = 1 / std::sqrt(static_cast<double>(in_features));
+    whole.bias = torch::nn::init::uniform_(at::empty({out_features}), -bound, bound);
+  }
+  const auto place = place_in(group);
+  parallel::agree_on(whole.weight, place);
+  if (has_bias) parallel::agree_on(whole.bias, place);
+  return whole;
+}
+
+// Clipping then asks the other ranks. A rank that is alone has the whole.
+void note_part(const at::Tensor& parameter, const Group& group) {
+  const auto place = place_in(group);
+  if (parameter.defined() && place.group) parallel::note_sharded(parameter, place.group);
+}
+
+void check_features(const char* layer, const at::Tensor& input, int64_t expected, const std::string& why) {
+  TORCH_CHECK_VALUE(input.dim() > 0 && input.size(-1) == expected, "[cohort] ", layer, ": an input of shape ",
+                    input.sizes(), " was given, whose last dimension should be ", expected, why);
+}
+
+void check_features(int64_t in_features, int64_t out_features) {
+  TORCH_CHECK_VALUE(in_features > 0 && out_features > 0, "[cohort] a parallel layer needs inputs and outputs, but it was given ",
+                    in_features, " and ", out_features);
+}
+
+void check_bias(const at::Tensor& own, const at::Tensor& given) {
+  TORCH_CHECK_VALUE(own.defined() == given.defined(), "[cohort] load_whole: the layer has ", own.defined() ? "a" : "no",
+                    " bias, but ", given.defined() ? "one" : "none", " was given");
+}
+
+}  // namespace
+
+ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t out_features,
+                                                   const ColumnParallelOptions& options)
+    : in_features(in_features), out_features(out_features), options(options) {
+  check_features(in_features, out_features);
+  const auto whole = first_values(in_features, out_features, options.bias, options.group);
+  const auto part = part_of(0, out_features, place_in(options.group));
+  weight = register_parameter("weight", parallel::take(whole.weight, part));
+  bias = register_parameter("bias", options.bias ? parallel::take(whole.bias, part) : at::Tensor(), options.bias);
+  note_part(weight, options.group);
+  note_part(bias, options.group);
+}
+
+ColumnParallelLinearImpl::~ColumnParallelLinearImpl() {
+  parallel::forget_sharded(weight);
+  if (bias.defined()) parallel::forget_sharded(bias);
+}
+
+void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "cohort::ColumnParallelLinear(in_features=" << in_features << ", out_features="
+         << weight.size(0) << " of " << out_features << ", bias=" << bias.defined()
+         << ", gather_output=" << options.gather_output << ")";
+}
+
+at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& input) {
+  check_features("ColumnParallelLinear", input, in_features, "");
+  const auto everywhere = options.sequence_parallel
+                              ? gather_from_region(input, options.sequence_dim,
+                                                   {.group = options.group, .gradient = RegionGradient::kSum})
+                              : copy_to_region(input, options.group);
+  const auto own = at::linear(everywhere, weight, bias);
+  if (!options.gather_output) return own;
+  return gather_from_region(own, -1, {.group = options.group, .size = out_features});
+}
+
+void ColumnParallelLinearImpl::load_whole(const at::Tensor& whole_weight, const at::Tensor& whole_bias) {
+  check_bias(bias, whole_bias);
+  const auto part = part_of(0, out_features, place_in(options.group));
+  parallel::load_part(weight, whole_weight, part, "weight");
+  if (bias.defined()) parallel::load_part(bias, whole_bias, part, "bias");
+}
+
+at::Tensor ColumnParallelLinearImpl::whole_weight() const {
+  const auto place = place_in(options.group);
+  return parallel::put_together(weight, part_of(0, out_features, place), place);
+}
+
+at::Tensor ColumnParallelLinearImpl::whole_bias() const {
+  TORCH_CHECK_VALUE(bias.defined(), "[cohort] ColumnParallelLinear: the layer has no bias");
+  const auto place = place_in(options.group);
+  return parallel::put_together(bias, part_of(0, out_features, place), place);
+}
+
+RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_features,
+                                             const RowParallelOptions& options)
+    : in_features(in_features), out_features(out_features), options(options) {
+  check_features(in_features, out_features);
+  const auto whole = first_values(in_features, out_features, options.bias, options.group);
+  weight = register_parameter("weight", parallel::take(whole.weight, part_of(1, in_features, place_in(options.group))));
+  bias = register_parameter("bias", whole.bias, options.bias);
+  note_part(weight, options.group);
+}
+
+RowParallelLinearImpl::~RowParallelLinearImpl() { parallel::forget_sharded(weight); }
+
+void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "cohort::RowParallelLinear(in_features=" << weight.size(1) << " of " << in_features
+         << ", out_features=" << out_features << ", bias=" << bias.defined()
+         << ", input_is_parallel=" << options.input_is_parallel << ")";
+}
+
+at::Tensor RowParallelLinearImpl::forward(const at::Tensor& input) {
+  const auto place = place_in(options.group);
+  if (options.input_is_parallel) {
+    check_features("RowParallelLinear", input, weight.size(1),
+                   ", this rank's part of " + std::to_string(in_features) + ": " +
+                       parallel::chunks_text(in_features, place.num_ranks) +
+                       "\n  hint: input_is_parallel = false takes the whole input");
+  } else {
+    check_features("RowParallelLinear", input, in_features,
+                   ", as input_is_parallel is false\n  hint: it is true after a ColumnParallelLinear without gather_output");
+  }
+  const auto own_input = options.input_is_parallel ? input : scatter_to_region(input, -1, options.group);
+  const auto own = at::linear(own_input, weight);
+  if (!options.sequence_parallel) {
+    const auto sum = reduce_from_region(own, options.group);
+    return bias.defined() ? sum + bias : sum;
+  }
+  divided(own.size(options.sequence_dim), "positions of the sequence", options.group);
+  const auto sum = reduce_scatter_to_region(own, options.sequence_dim, options.group);
+  return bias.defined() ? sum + copy_to_region(bias, options.group) : sum;
+}
+
+void RowParallelLinearImpl::load_whole(const at::Tensor& whole_weight, const at::Tensor& whole_bias) {
+  check_bias(bias, whole_bias);
+  const auto place = place_in(options.group);
+  parallel::load_part(weight, whole_weight, part_of(1, in_features, place), "weight");
+  if (bias.defined()) parallel::load_part(bias, whole_bias, {0, out_features, 0, out_features}, "bias");
+}
+
+at::Tensor RowParallelLinearImpl::whole_weight() const {
+  const auto place = place_in(options.group);
+  return parallel::put_together(weight, part_of(1, in_features, place), place);
+}
+
+void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group) {
+  const auto place = place_in(group);
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  if (place.group && !gradients.empty()) all_reduce_coalesced(gradients, {.group = place.group});
+}
+
+}  // namespace cohort

@@ -1,0 +1,181 @@
+#include "cohort/parallel/tensor/regions.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/WrapDimMinimal.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/mesh/shard.h"
+#include "cohort/parallel/tensor/division.h"
+
+namespace cohort {
+namespace {
+
+using parallel::GroupPlace;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+enum class Move { kNothing, kSum, kTakePart, kGather, kReduceScatter, kAllToAll };
+
+// A move and the one by which gradients come back, whose gradients in turn come back by the first.
+struct RegionMove {
+  GroupPlace place;
+  Move forward = Move::kNothing;
+  Move backward = Move::kNothing;
+  int64_t dim = 0;         // of the part, or the one that is shared out
+  int64_t gather_dim = 0;  // kAllToAll: the one that becomes whole
+  int64_t size = 0;        // of the whole along `dim`
+};
+
+struct RegionCall : torch::CustomClassHolder {
+  explicit RegionCall(RegionMove move) : move(std::move(move)) {}
+  const RegionMove move;
+};
+using RegionCallPtr = c10::intrusive_ptr<RegionCall>;
+
+// [.., ranks * n, ..] -> [ranks, .., n, ..]
+at::Tensor parts_in_front(const at::Tensor& whole, int64_t dim, int64_t num_ranks) {
+  auto sizes = whole.sizes().vec();
+  sizes[dim] /= num_ranks;
+  sizes.insert(sizes.begin() + dim, num_ranks);
+  return whole.reshape(sizes).movedim(dim, 0).contiguous();
+}
+
+// The other way round.
+at::Tensor parts_along(const at::Tensor& parts, int64_t dim) { return parts.movedim(0, dim).flatten(dim, dim + 1); }
+
+at::Tensor sum_of(const RegionMove& move, const at::Tensor& input) {
+  const auto sum = input.clone(at::MemoryFormat::Contiguous);
+  if (sum.numel() > 0) all_reduce(sum, {.group = move.place.group});
+  return sum;
+}
+
+at::Tensor own_part(const RegionMove& move, const at::Tensor& whole) {
+  const auto range = chunk_range(move.size, move.place.num_ranks, move.place.rank);
+  return whole.narrow(move.dim, range.begin, range.size()).clone(at::MemoryFormat::Contiguous);
+}
+
+// Parts as torch.chunk cuts them are equal ones with all padding at the end.
+at::Tensor all_parts(const RegionMove& move, const at::Tensor& part) {
+  const auto largest = chunk_range(move.size, move.place.num_ranks, 0).size();
+  const auto padded = pad_tensor(part, move.dim, largest - part.size(move.dim)).contiguous();
+  auto sizes = padded.sizes().vec();
+  sizes.insert(sizes.begin(), move.place.num_ranks);
+  const auto parts = at::empty(sizes, padded.options());
+  if (parts.numel() > 0) all_gather_single(parts, padded, {.group = move.place.group});
+  return parts_along(parts, move.dim).narrow(move.dim, 0, move.size);
+}
+
+at::Tensor own_part_of_sum(const RegionMove& move, const at::Tensor& whole) {
+  const auto own = chunk_range(move.size, move.place.num_ranks, move.place.rank);
+  const auto largest = chunk_range(move.size, move.place.num_ranks, 0).size();
+  const auto padded = pad_tensor(whole, move.dim, largest * move.place.num_ranks - move.size);
+  const auto parts = parts_in_front(padded, move.dim, move.place.num_ranks);
+  const auto sum = at::empty(parts.sizes().slice(1), parts.options());
+  if (parts.numel() > 0) reduce_scatter_single(sum, parts, {.group = move.place.group});
+  return sum.narrow(move.dim, 0, own.size());
+}
+
+at::Tensor exchanged(const RegionMove& move, int64_t scatter_dim, int64_t gather_dim, const at::Tensor& input) {
+  const auto sent = parts_in_front(input, scatter_dim, move.place.num_ranks);
+  const auto received = at::empty_like(sent);
+  if (sent.numel() > 0) all_to_all_single(received, sent, {}, {}, {.group = move.place.group});
+  return parts_along(received, gather_dim);
+}
+
+at::Tensor moved(const RegionMove& move, const at::Tensor& input) {
+  switch (move.forward) {
+    case Move::kNothing:
+      return input.view_as(input);
+    case Move::kSum:
+      return sum_of(move, input);
+    case Move::kTakePart:
+      return own_part(move, input);
+    case Move::kGather:
+      return all_parts(move, input);
+    case Move::kReduceScatter:
+      return own_part_of_sum(move, input);
+    case Move::kAllToAll:
+      return exchanged(move, move.dim, move.gather_dim, input);
+  }
+  return input;
+}
+
+RegionMove reversed(RegionMove move) {
+  std::swap(move.forward, move.backward);
+  if (move.forward == Move::kAllToAll) std::swap(move.dim, move.gather_dim);
+  return move;
+}
+
+at::Tensor apply_move(RegionMove move, const at::Tensor& input);
+
+struct Region : torch::autograd::Function<Region> {
+  static at::Tensor forward(AutogradContext* context, const RegionCallPtr& call, const at::Tensor& input) {
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return moved(call->move, input);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto call = c10::static_intrusive_pointer_cast<RegionCall>(context->saved_data["call"].toCapsule());
+    return {at::Tensor(), apply_move(reversed(call->move), gradients[0])};
+  }
+};
+
+at::Tensor apply_move(RegionMove move, const at::Tensor& input) {
+  if (!move.place.group) return input;
+  return Region::apply(c10::make_intrusive<RegionCall>(std::move(move)), input);
+}
+
+}  // namespace
+
+at::Tensor copy_to_region(const at::Tensor& input, const Group& group) {
+  return apply_move({.place = parallel::place_in(group), .forward = Move::kNothing, .backward = Move::kSum}, input);
+}
+
+at::Tensor reduce_from_region(const at::Tensor& input, const Group& group) {
+  return apply_move({.place = parallel::place_in(group), .forward = Move::kSum, .backward = Move::kNothing}, input);
+}
+
+at::Tensor scatter_to_region(const at::Tensor& input, int64_t dim, const Group& group) {
+  const auto wrapped = c10::maybe_wrap_dim(dim, input.dim(), /*wrap_scalar=*/false);
+  return apply_move({.place = parallel::place_in(group), .forward = Move::kTakePart, .backward = Move::kGather,
+              .dim = wrapped, .size = input.size(wrapped)},
+             input);
+}
+
+at::Tensor gather_from_region(const at::Tensor& input, int64_t dim, const GatherOptions& options) {
+  const auto place = parallel::place_in(options.group);
+  const auto wrapped = c10::maybe_wrap_dim(dim, input.dim(), /*wrap_scalar=*/false);
+  const auto own = input.size(wrapped);
+  const auto size = options.size.value_or(own * place.num_ranks);
+  const auto share = chunk_range(size, place.num_ranks, place.rank).size();
+  TORCH_CHECK_VALUE(own == share, "[cohort] gather_from_region: rank ", place.rank, " has ", own, " along dimension ",
+                    wrapped, ", but its share of ", size, " is ", share, ": ",
+                    parallel::chunks_text(size, place.num_ranks),
+                    "\n  hint: `size` is that of the whole; scatter_to_region and chunk_range() share it out like this");
+  const bool sums = options.gradient == RegionGradient::kSum;
+  return apply_move({.place = place, .forward = Move::kGather, .backward = sums ? Move::kReduceScatter : Move::kTakePart,
+              .dim = wrapped, .size = size},
+             input);
+}
+
+at::Tensor reduce_scatter_to_region(const at::Tensor& input, int64_t dim, const Group& group) {
+  const auto wrapped = c10::maybe_wrap_dim(dim, input.dim(), /*wrap_scalar=*/false);
+  return apply_move({.place = parallel::place_in(group), .forward = Move::kReduceScatter, .backward = Move::kGather,
+              .dim = wrapped, .size = input.size(wrapped)},
+             input);
+}
+
+at::Tensor all_to_all_region(const at::Tensor& input, int64_t scatter_dim, int64_t gather_dim, const Group& group) {
+  const auto from = c10::maybe_wrap_dim(scatter_dim, input.dim(), /*wrap_scalar=*/false);
+  const auto to = c10::maybe_wrap_dim(gather_dim, input.dim(), /*wrap_scalar=*/false);
+  TORCH_CHECK_VALUE(from != to, "[cohort] all_to_all_region: dimension ", from, " is both shared out and gathered");
+  divided(input.size(from), "entries along dimension " + std::to_string(from), group);
+  return apply_move({.place = parallel::place_in(group), .forward = Move::kAllToAll, .backward = Move::kAllToAll,
+              .dim = from, .gather_dim = to},
+             input);
+}
+
+}  // namespace cohort

@@ -1,0 +1,161 @@
+#include "cohort/parallel/tensor/vocab_parallel_cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <limits>
+#include <utility>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/mesh/shard.h"
+#include "cohort/parallel/tensor/division.h"
+
+namespace cohort {
+namespace {
+
+using parallel::GroupPlace;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct LossCall : torch::CustomClassHolder {
+  GroupPlace place;
+  ParallelCrossEntropyOptions options;
+  int64_t num_classes = 0;
+  IndexRange own;  // classes
+  int64_t class_dim = 0;
+  at::ScalarType dtype = at::kFloat;  // of the logits
+};
+using LossCallPtr = c10::intrusive_ptr<LossCall>;
+
+// Of this rank's logits, with the class dimension kept, of size 1.
+at::Tensor greatest(const LossCall& call, const at::Tensor& logits) {
+  auto shape = logits.sizes().vec();
+  shape[call.class_dim] = 1;
+  const auto own = call.own.size() > 0 ? logits.amax(call.class_dim, /*keepdim=*/true).contiguous()
+                                       : at::full(shape, -std::numeric_limits<double>::infinity(), logits.options());
+  if (call.place.group && own.numel() > 0) all_reduce(own, {.op = ReduceOp::MAX, .group = call.place.group});
+  return own;
+}
+
+// Where a target is one of this rank's classes, its place among them; elsewhere 0 and false.
+std::pair<at::Tensor, at::Tensor> own_places(const LossCall& call, const at::Tensor& targets,
+                                             const at::Tensor& is_ignored) {
+  const auto place = targets - call.own.begin;
+  const auto is_own = place.ge(0).logical_and_(place.lt(call.own.size())).logical_and_(is_ignored.logical_not());
+  return {place.masked_fill(is_own.logical_not(), 0), is_own};
+}
+
+struct Losses {
+  at::Tensor of_each;        // with the class dimension, of size 1; 0 where ignored
+  at::Tensor probabilities;  // of this rank's classes
+  at::Tensor places, is_own;
+};
+
+Losses losses_of(const LossCall& call, const at::Tensor& logits, const at::Tensor& targets,
+                 const at::Tensor& is_ignored) {
+  const auto dim = call.class_dim;
+  const auto shifted = logits - greatest(call, logits);
+  auto [places, is_own] = own_places(call, targets, is_ignored);
+  auto exponentials = shifted.exp();
+  const auto own_target = call.own.size() > 0 ? shifted.gather(dim, places).masked_fill(is_own.logical_not(), 0)
+                                              : at::zeros(targets.sizes(), logits.options());
+  const double smoothing = call.options.label_smoothing;
+  std::vector<at::Tensor> sums{exponentials.sum(dim, /*keepdim=*/true), own_target};
+  if (smoothing > 0) sums.push_back(shifted.sum(dim, /*keepdim=*/true));
+  const auto total = at::stack(sums);
+  if (call.place.group && total.numel() > 0) all_reduce(total, {.group = call.place.group});
+  const auto log_of_sum = total[0].log();
+  auto losses = log_of_sum - total[1];
+  if (smoothing > 0) {
+    const auto over_classes = log_of_sum - total[2] / static_cast<double>(call.num_classes);
+    losses = losses * (1 - smoothing) + over_classes * smoothing;
+  }
+  return {losses.masked_fill(is_ignored, 0), exponentials.div_(total[0]), places, is_own};
+}
+
+struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossEntropy> {
+  static at::Tensor forward(AutogradContext* context, const LossCallPtr& call, const at::Tensor& logits,
+                            const at::Tensor& targets) {
+    const auto dim = call->class_dim;
+    const auto whole_targets = targets.unsqueeze(dim);
+    const auto is_ignored = whole_targets.eq(call->options.ignore_index);
+    const auto losses = losses_of(*call, logits.to(at::toOpMathType(logits.scalar_type())), whole_targets, is_ignored);
+    const auto count = is_ignored.logical_not().sum().to(losses.of_each.scalar_type());
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    context->save_for_backward({losses.probabilities, losses.places, losses.is_own, is_ignored, count});
+    const auto reduction = call->options.reduction;
+    if (reduction == at::Reduction::None) return losses.of_each.squeeze(dim).to(call->dtype);
+    const auto sum = losses.of_each.sum();
+    return (reduction == at::Reduction::Mean ? sum / count : sum).to(call->dtype);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients);
+};
+
+// Of each position: probability - (1 - smoothing) at the target - smoothing / classes, times the gradient of its loss.
+variable_list VocabParallelCrossEntropy::backward(AutogradContext* context, const variable_list& gradients) {
+  TORCH_CHECK(!at::GradMode::is_enabled(),
+              "vocab_parallel_cross_entropy has no second derivatives\n  hint: call backward() without create_graph");
+  const auto call = c10::static_intrusive_pointer_cast<LossCall>(context->saved_data["call"].toCapsule());
+  const auto saved = context->get_saved_variables();
+  const auto &probabilities = saved[0], &places = saved[1], &is_own = saved[2], &is_ignored = saved[3];
+  auto of_each = gradients[0].to(probabilities.scalar_type());
+  if (call->options.reduction == at::Reduction::None) of_each = of_each.unsqueeze(call->class_dim);
+  if (call->options.reduction == at::Reduction::Mean) of_each = of_each / saved[4];
+  of_each = of_each.expand(is_ignored.sizes()).masked_fill(is_ignored, 0);
+  const double smoothing = call->options.label_smoothing;
+  auto result = probabilities - smoothing / static_cast<double>(call->num_classes);
+  if (call->own.size() > 0) {
+    result.scatter_add_(call->class_dim, places, is_own.to(result.scalar_type()).mul_(smoothing - 1));
+  }
+  // A position that is ignored has no gradient, whatever its logits are.
+  result.mul_(of_each).masked_fill_(is_ignored, 0);
+  return {at::Tensor(), result.to(call->dtype), at::Tensor()};
+}
+
+void check_targets(const LossCall& call, const at::Tensor& logits, const at::Tensor& targets) {
+  auto expected = logits.sizes().vec();
+  expected.erase(expected.begin() + call.class_dim);
+  TORCH_CHECK_VALUE(targets.scalar_type() == at::kLong && targets.sizes() == c10::IntArrayRef(expected),
+                    "[cohort] vocab_parallel_cross_entropy: logits of shape ", logits.sizes(),
+                    " need int64 targets of shape ", c10::IntArrayRef(expected), ", but got ", targets.scalar_type(),
+                    " ", targets.sizes());
+  if (!targets.is_cpu()) return;
+  const auto is_wrong = targets.lt(0).logical_or_(targets.ge(call.num_classes)).logical_and_(targets.ne(call.options.ignore_index));
+  if (!is_wrong.any().item<bool>()) return;
+  TORCH_CHECK_INDEX(false, "Target ", targets.masked_select(is_wrong)[0].item<int64_t>(), " is out of bounds: there are ", call.num_classes, " classes.");
+}
+
+void check_classes(const LossCall& call, int64_t own) {
+  TORCH_CHECK_VALUE(own == call.own.size() && call.num_classes > 0, "[cohort] vocab_parallel_cross_entropy: rank ", call.place.rank,
+                    " has logits of ", own, " classes, but its share of ", call.num_classes, " is ", call.own.size(),
+                    ": ", parallel::chunks_text(call.num_classes, call.place.num_ranks),
+                    "\n  hint: num_classes is the number of all ranks' classes together");
+}
+
+}  // namespace
+
+at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
+                                        const ParallelCrossEntropyOptions& options) {
+  TORCH_CHECK_VALUE(logits.dim() > 0 && at::isFloatingType(logits.scalar_type()),
+                    "[cohort] vocab_parallel_cross_entropy: logits must be floating-point, [batch, classes, ...] or [classes], but are ",
+                    logits.scalar_type(), " ", logits.sizes());
+  TORCH_CHECK_VALUE(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+                    "label_smoothing must be between 0.0 and 1.0. Got: ", options.label_smoothing);
+  auto call = c10::make_intrusive<LossCall>();
+  call->place = parallel::place_in(options.group);
+  call->options = options;
+  call->class_dim = logits.dim() > 1 ? 1 : 0;
+  const auto own = logits.size(call->class_dim);
+  call->num_classes = options.num_classes.value_or(own * call->place.num_ranks);
+  TORCH_CHECK_VALUE(call->num_classes >= 0, "[cohort] vocab_parallel_cross_entropy: num_classes is ", call->num_classes);
+  call->own = chunk_range(call->num_classes, call->place.num_ranks, call->place.rank);
+  call->dtype = logits.scalar_type();
+  check_classes(*call, own);
+  check_targets(*call, logits, targets);
+  return VocabParallelCrossEntropy::apply(call, logits, targets);
+}
+
+}  // namespace cohort

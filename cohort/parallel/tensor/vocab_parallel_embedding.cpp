@@ -1,0 +1,90 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <ostream>
+
+#include "cohort/parallel/module/sharded_tensors.h"
+#include "cohort/parallel/tensor/parallel_layers.h"
+#include "cohort/parallel/tensor/parts.h"
+#include "cohort/parallel/tensor/regions.h"
+
+namespace cohort {
+namespace {
+
+using parallel::part_of;
+using parallel::place_in;
+
+int64_t checked_padding(int64_t padding, int64_t num_embeddings) {
+  TORCH_CHECK_VALUE(padding >= -num_embeddings && padding < num_embeddings,
+                    "[cohort] VocabParallelEmbedding: padding_idx ", padding, " is no row of a table of ",
+                    num_embeddings);
+  return padding < 0 ? padding + num_embeddings : padding;
+}
+
+// What no rank looks up would be zero, and nobody would know.
+void check_in_table(const at::Tensor& indices, int64_t num_embeddings) {
+  if (!indices.is_cpu() || indices.numel() == 0) return;
+  const auto [least, greatest] = at::aminmax(indices);
+  const auto low = least.item<int64_t>(), high = greatest.item<int64_t>();
+  TORCH_CHECK_INDEX(low >= 0 && high < num_embeddings, "[cohort] VocabParallelEmbedding: index ", low < 0 ? low : high,
+                    " is outside a table of ", num_embeddings, " rows");
+}
+
+}  // namespace
+
+VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim,
+                                                       const VocabParallelOptions& options)
+    : num_embeddings(num_embeddings), embedding_dim(embedding_dim), options(options) {
+  TORCH_CHECK_VALUE(num_embeddings > 0 && embedding_dim > 0, "[cohort] VocabParallelEmbedding needs rows and columns, but it was given ",
+                    num_embeddings, " and ", embedding_dim);
+  auto& padding = this->options.padding_idx;
+  if (padding) padding = checked_padding(*padding, num_embeddings);
+  const at::NoGradGuard no_grad;
+  const auto whole = at::empty({num_embeddings, embedding_dim}).normal_();
+  if (padding) whole[*padding].zero_();
+  const auto place = place_in(options.group);
+  parallel::agree_on(whole, place);
+  const at::AutoGradMode with_grad(true);
+  weight = register_parameter("weight", parallel::take(whole, part_of(0, num_embeddings, place)));
+  if (place.group) parallel::note_sharded(weight, place.group);
+}
+
+VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() { parallel::forget_sharded(weight); }
+
+void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
+  stream << "cohort::VocabParallelEmbedding(num_embeddings=" << weight.size(0) << " of " << num_embeddings
+         << ", embedding_dim=" << embedding_dim << ")";
+}
+
+at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& indices) {
+  check_in_table(indices, num_embeddings);
+  const auto part = part_of(0, num_embeddings, place_in(options.group));
+  const auto local = indices - part.begin;
+  const auto is_elsewhere = local.lt(0).logical_or_(local.ge(part.length));
+  const auto padding = options.padding_idx ? *options.padding_idx - part.begin : -1;
+  at::Tensor rows;
+  if (part.length == 0) {
+    auto shape = indices.sizes().vec();
+    shape.push_back(embedding_dim);
+    rows = at::zeros(shape, weight.options()) + weight.sum();  // so that this rank's backward has a graph, too
+  } else {
+    const bool pads = padding >= 0 && padding < part.length;
+    rows = at::embedding(weight, local.masked_fill(is_elsewhere, 0), pads ? padding : -1)
+               .masked_fill(is_elsewhere.unsqueeze(-1), 0);
+  }
+  if (!options.sequence_parallel) return reduce_from_region(rows, options.group);
+  divided(rows.size(options.sequence_dim), "positions of the sequence", options.group);
+  return reduce_scatter_to_region(rows, options.sequence_dim, options.group);
+}
+
+void VocabParallelEmbeddingImpl::load_whole(const at::Tensor& whole_weight) {
+  parallel::load_part(weight, whole_weight, part_of(0, num_embeddings, place_in(options.group)), "weight");
+}
+
+at::Tensor VocabParallelEmbeddingImpl::whole_weight() const {
+  const auto place = place_in(options.group);
+  return parallel::put_together(weight, part_of(0, num_embeddings, place), place);
+}
+
+}  // namespace cohort
