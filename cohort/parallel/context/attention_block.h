@@ -1,8 +1,8 @@
 /// Attention of some queries to some keys, with what is needed to merge it with that to other keys.
 ///
 /// Shapes: query [batch, heads, positions, size], key and value [batch, key heads, their positions, size]; `heads` is a
-/// multiple of the key heads. The CPU's flash kernels where they can, which give a log-sum-exp; elsewhere plain matrix products, which hold all
-/// scores. Local. No autograd.
+/// multiple of the key heads. The CPU's flash kernels where they can, which give a log-sum-exp; elsewhere plain matrix products,
+/// which hold all scores. Local. No autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,8 @@ namespace cohort::parallel {
 
 struct AttentionBlock {
   at::Tensor out;  ///< as the query, with the value's size; in the query's dtype
-  at::Tensor lse;  ///< [batch, heads, positions]: logarithm of the sum of the exponentials of the scores; float32, or float64
+  at::Tensor
+      lse;  ///< [batch, heads, positions]: logarithm of the sum of the exponentials of the scores; float32, or float64
 };
 
 struct BlockKind {

@@ -46,8 +46,8 @@ void check_supported(const ContextCall& call, bool has_mask, double dropout_p) {
 }
 
 at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                     const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
-                     std::optional<double> scale, bool enable_gqa) {
+                           const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
+                           std::optional<double> scale, bool enable_gqa) {
   const auto* call = open_scope.load();
   if (!call) {
     return at::native::scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
@@ -56,15 +56,25 @@ at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const
   const bool has_mask = attn_mask && attn_mask->defined();
   check_supported(*call, has_mask, dropout_p);
   if (call->attention == ContextAttention::kUlysses) {
-    return ulysses_attention(query, key, value, {.group = call->group, .attn_mask = attn_mask, .is_causal = is_causal,
-                                                 .scale = scale, .enable_gqa = enable_gqa, .layout = call->layout});
+    return ulysses_attention(query, key, value,
+                             {.group = call->group,
+                              .attn_mask = attn_mask,
+                              .is_causal = is_causal,
+                              .scale = scale,
+                              .enable_gqa = enable_gqa,
+                              .layout = call->layout});
   }
-  return ring_attention(query, key, value, {.group = call->group, .is_causal = is_causal, .scale = scale,
-                                            .enable_gqa = enable_gqa, .layout = call->layout, .rotate = call->rotate});
+  return ring_attention(query, key, value,
+                        {.group = call->group,
+                         .is_causal = is_causal,
+                         .scale = scale,
+                         .enable_gqa = enable_gqa,
+                         .layout = call->layout,
+                         .rotate = call->rotate});
 }
 
-// Once, for good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has no kernel
-// of its own there.
+// Once, for good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has
+// no kernel of its own there.
 void stand_before_attention() {
   static const auto* const kLibraries = [] {
     auto* libraries = new std::vector<torch::Library>();  // never freed: LibTorch's dispatcher may have gone at exit
@@ -100,8 +110,8 @@ void check(const ContextParallelOptions& options) {
                       " requires a gradient, so its size cannot change\n  hint: shard_sequence() shares out tensors "
                       "that autograd follows");
     for (size_t before = 0; before < i; ++before) {
-      TORCH_CHECK_VALUE(!buffer.is_same(options.buffers[before]), "[cohort] ContextParallel: buffers ", before, " and ", i,
-                        " are the same tensor");
+      TORCH_CHECK_VALUE(!buffer.is_same(options.buffers[before]), "[cohort] ContextParallel: buffers ", before, " and ",
+                        i, " are the same tensor");
     }
   }
 }

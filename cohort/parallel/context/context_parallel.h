@@ -1,7 +1,9 @@
-/// Context parallelism: in a scope, ranks share out the positions of a sequence, and attention of unchanged code sees all of them.
+/// Context parallelism: in a scope, ranks share out the positions of a sequence, and attention of unchanged code sees all of
+/// them.
 ///
 ///     {
-///       const cohort::ContextParallel scope(mesh["cp"], {.buffers = {tokens, targets, positions}, .buffer_seq_dims = {1, 1, 0}});
+///       const cohort::ContextParallel scope(mesh["cp"], {.buffers = {tokens, targets, positions}, .buffer_seq_dims = {1, 1,
+/// 0}});
 ///       auto loss = model->forward(tokens, positions, targets);   // calls at::scaled_dot_product_attention somewhere
 ///       loss.backward();
 ///     }                                                           // tokens, targets and positions are whole again
@@ -30,8 +32,8 @@ enum class ContextAttention {
 };
 
 struct ContextParallelOptions {
-  /// Tensors of which each rank gets its positions, by the same handles: batches, targets, positions or tables of them. Other tensors in
-  /// the same memory see nothing of it. No parameters.
+  /// Tensors of which each rank gets its positions, by the same handles: batches, targets, positions or tables of them. Other
+  /// tensors in the same memory see nothing of it. No parameters.
   std::vector<at::Tensor> buffers = {};
   std::vector<int64_t> buffer_seq_dims = {};
   /// Those of `buffers` that stay as they are at the end.
@@ -42,13 +44,14 @@ struct ContextParallelOptions {
   RotateMethod rotate = RotateMethod::kAllGather;
 };
 
-/// While it lives, every at::scaled_dot_product_attention of this process, on CPU or CUDA tensors, is attention over all ranks of the group,
-/// whose query, key and value are [batch, heads, own positions, size]. It throws c10::ValueError for dropout, and with kRing for a mask.
-/// One at a time. Its backward may run after the scope. The scope begins and ends by itself on each rank; attention is collective.
+/// While it lives, every at::scaled_dot_product_attention of this process, on CPU or CUDA tensors, is attention over all ranks of
+/// the group, whose query, key and value are [batch, heads, own positions, size]. It throws c10::ValueError for dropout, and with
+/// kRing for a mask. One at a time. Its backward may run after the scope. The scope begins and ends by itself on each rank;
+/// attention is collective.
 class COHORT_API ContextParallel {
  public:
-  /// `mesh` of one axis. Throws c10::ValueError for lists that do not fit, lengths that do not divide, and parameters, before anything is
-  /// changed; c10::Error within another such scope.
+  /// `mesh` of one axis. Throws c10::ValueError for lists that do not fit, lengths that do not divide, and parameters, before
+  /// anything is changed; c10::Error within another such scope.
   explicit ContextParallel(const DeviceMesh& mesh, const ContextParallelOptions& options = {});
   explicit ContextParallel(const Group& group, const ContextParallelOptions& options = {});
   /// Restores buffers, and attention.
@@ -67,8 +70,7 @@ COHORT_API std::vector<at::Tensor> context_parallel_unshard(const DeviceMesh& me
                                                             const std::vector<at::Tensor>& buffers,
                                                             const std::vector<int64_t>& seq_dims,
                                                             bool load_balance = true);
-COHORT_API std::vector<at::Tensor> context_parallel_unshard(const Group& group,
-                                                            const std::vector<at::Tensor>& buffers,
+COHORT_API std::vector<at::Tensor> context_parallel_unshard(const Group& group, const std::vector<at::Tensor>& buffers,
                                                             const std::vector<int64_t>& seq_dims,
                                                             bool load_balance = true);
 

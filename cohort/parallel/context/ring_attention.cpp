@@ -47,8 +47,9 @@ struct RingStep {
   }
 };
 
-// In step i there are the keys of the i-th rank before this one, counted around. With head and tail, a rank before this one has an
-// earlier head, which all queries see, and a later tail, which none sees; one behind has keys between this rank's head and tail.
+// In step i there are the keys of the i-th rank before this one, counted around. With head and tail, a rank before this one has
+// an earlier head, which all queries see, and a later tail, which none sees; one behind has keys between this rank's head and
+// tail.
 RingStep step_of(const RingCall& call, int64_t i) {
   if (!call.options.is_causal) return {};
   if (i == 0) return {.is_causal = true};
@@ -104,9 +105,9 @@ variable_list RingAttention::backward(AutogradContext* context, const variable_l
     const auto [of_key, of_value] = passing.next();
     const auto step = step_of(*call, i);
     if (step.is_skipped) continue;
-    const auto block = parallel::attend_backward(step.of_queries(gradients[0]), step.of_queries(query), step.of_keys(key),
-                                                 step.of_keys(value), {step.of_queries(out), step.of_queries(lse)},
-                                                 {.is_causal = step.is_causal, .scale = call->scale});
+    const auto block = parallel::attend_backward(
+        step.of_queries(gradients[0]), step.of_queries(query), step.of_keys(key), step.of_keys(value),
+        {step.of_queries(out), step.of_queries(lse)}, {.is_causal = step.is_causal, .scale = call->scale});
     step.of_queries(of_query).add_(block.query);
     step.of_keys(of_key).add_(block.key);
     step.of_keys(of_value).add_(block.value);
@@ -124,15 +125,20 @@ void check_shapes(const at::Tensor& query, const at::Tensor& key, const at::Tens
                     "[cohort] ring_attention: query [batch, heads, positions, size], key and value [batch, key heads, "
                     "their positions, size] were expected, but got ",
                     query.sizes(), ", ", key.sizes(), " and ", value.sizes());
-  TORCH_CHECK_VALUE(at::isFloatingType(query.scalar_type()) && query.scalar_type() == key.scalar_type() && key.scalar_type() == value.scalar_type(),
+  TORCH_CHECK_VALUE(at::isFloatingType(query.scalar_type()) && query.scalar_type() == key.scalar_type() &&
+                        key.scalar_type() == value.scalar_type(),
                     "[cohort] ring_attention: query, key and value must have one floating-point dtype, but have ",
                     query.scalar_type(), ", ", key.scalar_type(), " and ", value.scalar_type());
   const bool heads_fit = options.enable_gqa ? query.size(1) % key.size(1) == 0 : query.size(1) == key.size(1);
   TORCH_CHECK_VALUE(heads_fit, "[cohort] ring_attention: ", query.size(1), " heads of queries and ", key.size(1),
-                    " of keys: ", options.enable_gqa ? std::to_string(query.size(1)) + " mod " + std::to_string(key.size(1)) + " = " + std::to_string(query.size(1) % key.size(1)) : "they must be as many without enable_gqa");
+                    " of keys: ",
+                    options.enable_gqa ? std::to_string(query.size(1)) + " mod " + std::to_string(key.size(1)) + " = " +
+                                             std::to_string(query.size(1) % key.size(1))
+                                       : "they must be as many without enable_gqa");
   if (!options.is_causal) return;
-  TORCH_CHECK_VALUE(query.size(2) == key.size(2), "[cohort] ring_attention: is_causal needs as many queries as keys, but there are ",
-                    query.size(2), " and ", key.size(2));
+  TORCH_CHECK_VALUE(query.size(2) == key.size(2),
+                    "[cohort] ring_attention: is_causal needs as many queries as keys, but there are ", query.size(2),
+                    " and ", key.size(2));
   parallel::check_length(query.size(2) * num_ranks, 2, options.layout, num_ranks);
 }
 

@@ -1,4 +1,5 @@
-/// Ring attention: each rank has some positions of a sequence, with their queries, keys and values, and sees the keys and values of all.
+/// Ring attention: each rank has some positions of a sequence, with their queries, keys and values, and sees the keys and values
+/// of all.
 ///
 ///     auto own = cohort::ring_attention(q, k, v, {.is_causal = true, .group = cp});   // this rank's positions of the result
 ///
@@ -36,8 +37,8 @@ struct RingAttentionOptions {
   RotateMethod rotate = RotateMethod::kAllGather;
 };
 
-/// `query` [batch, heads, own positions, size], `key` and `value` [batch, key heads, own positions, size]: floating-point, of one dtype and the
-/// same shapes on all ranks. Returns the query's shape with the value's size. Merges in float32, or float64.
+/// `query` [batch, heads, own positions, size], `key` and `value` [batch, key heads, own positions, size]: floating-point, of one
+/// dtype and the same shapes on all ranks. Returns the query's shape with the value's size. Merges in float32, or float64.
 /// Collective, as is its backward, which has no second derivative.
 /// Throws c10::ValueError for shapes that do not fit, c10::DistBackendError when an exchange fails, and c10::Error for backward
 /// under create_graph.

@@ -18,11 +18,12 @@ void check_length(int64_t length, int64_t dim, SequenceLayout layout, int64_t nu
   if (num_ranks == 1 || (length > 0 && length % parts == 0)) return;
   TORCH_CHECK_VALUE(false, "[cohort] context parallel: a sequence of ", length, " positions (dimension ", dim,
                     ") cannot be shared evenly by ", ranks_text(num_ranks), ": ",
-                    is_balanced ? "with load balance each has a part from the head and one from the tail, so there are 2 * " +
-                                      std::to_string(num_ranks) + " = " + std::to_string(parts) + " parts, and "
-                                : std::string(),
-                    length, " mod ", parts, " = ", length % parts, "\n  hint: pad it to ",
-                    (length / parts + 1) * parts, " positions");
+                    is_balanced
+                        ? "with load balance each has a part from the head and one from the tail, so there are 2 * " +
+                              std::to_string(num_ranks) + " = " + std::to_string(parts) + " parts, and "
+                        : std::string(),
+                    length, " mod ", parts, " = ", length % parts, "\n  hint: pad it to ", (length / parts + 1) * parts,
+                    " positions");
 }
 
 at::Tensor in_order_of_ranks(const at::Tensor& whole, int64_t dim, SequenceLayout layout, int64_t num_ranks) {
@@ -57,9 +58,9 @@ at::Tensor shard_sequence(const at::Tensor& whole, int64_t dim, SequenceLayout l
     return whole.narrow(wrapped, place.rank * own, own).clone(at::MemoryFormat::Contiguous);
   }
   const auto half = own / 2;
-  return at::cat({whole.narrow(wrapped, place.rank * half, half),
-                  whole.narrow(wrapped, length - (place.rank + 1) * half, half)},
-                 wrapped);
+  return at::cat(
+      {whole.narrow(wrapped, place.rank * half, half), whole.narrow(wrapped, length - (place.rank + 1) * half, half)},
+      wrapped);
 }
 
 at::Tensor unshard_sequence(const at::Tensor& part, int64_t dim, SequenceLayout layout, const Group& group) {

@@ -1,7 +1,7 @@
 /// Which positions of a sequence a rank has when ranks share it out, and what their number must be.
 ///
-/// Shapes: any tensor, of which one dimension is the sequence. Collective where it says so; all else is local. Null `group` is the
-/// default group; a rank that is alone has everything.
+/// Shapes: any tensor, of which one dimension is the sequence. Collective where it says so; all else is local. Null `group` is
+/// the default group; a rank that is alone has everything.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -21,10 +21,11 @@ at::Tensor all_positions(const at::Tensor& tensor, const UlyssesOptions& options
 
 at::Tensor ulysses_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                              const UlyssesOptions& options) {
-  TORCH_CHECK_VALUE(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
-                    "[cohort] ulysses_attention: query [batch, heads, positions, size], key and value [batch, key heads, their "
-                    "positions, size] were expected, but got ",
-                    query.sizes(), ", ", key.sizes(), " and ", value.sizes());
+  TORCH_CHECK_VALUE(
+      query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
+      "[cohort] ulysses_attention: query [batch, heads, positions, size], key and value [batch, key heads, their "
+      "positions, size] were expected, but got ",
+      query.sizes(), ", ", key.sizes(), " and ", value.sizes());
   const auto num_ranks = parallel::place_in(options.group).num_ranks;
   divided(query.size(1), "attention heads", options.group);
   divided(key.size(1), "heads of keys and values", options.group);

@@ -26,8 +26,8 @@ struct UlyssesOptions {
   SequenceLayout layout = SequenceLayout::kHeadTail;
 };
 
-/// `query` [batch, heads, own positions, size], `key` and `value` [batch, key heads, own positions, size]; the result has the query's shape
-/// with the value's size. Collective, as is its backward; derivatives are scaled_dot_product_attention's.
+/// `query` [batch, heads, own positions, size], `key` and `value` [batch, key heads, own positions, size]; the result has the
+/// query's shape with the value's size. Collective, as is its backward; derivatives are scaled_dot_product_attention's.
 /// Throws c10::ValueError, with the division, for numbers of heads that the ranks do not divide, and for shapes that do not fit.
 COHORT_API at::Tensor ulysses_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                         const UlyssesOptions& options = {});

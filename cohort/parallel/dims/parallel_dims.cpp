@@ -16,7 +16,7 @@ namespace {
 
 struct Dim {
   const char* name;
-  int64_t ParallelDims::* size;
+  int64_t ParallelDims::*size;
 };
 
 // From the outermost axis, whose neighbours are farthest away, to the innermost, which talks most.
@@ -73,9 +73,9 @@ ParallelDims ParallelDims::resolved(int64_t world_size) const {
                       " ranks\n  hint: start ", product.value, " ranks, or set one of them to -1, which is the rest");
     return result;
   }
-  TORCH_CHECK_VALUE(world_size % product.value == 0, "[cohort] ParallelDims: ", product.open[0], " is to be the rest of ",
-                    world_size, " ranks, but ", formula, " does not divide ", world_size, ": ", world_size, " mod ",
-                    product.value, " = ", world_size % product.value,
+  TORCH_CHECK_VALUE(world_size % product.value == 0, "[cohort] ParallelDims: ", product.open[0],
+                    " is to be the rest of ", world_size, " ranks, but ", formula, " does not divide ", world_size,
+                    ": ", world_size, " mod ", product.value, " = ", world_size % product.value,
                     "\n  hint: start a multiple of ", product.value, " ranks, or change one of the numbers");
   for (const auto& [name, size] : kDims) {
     if (result.*size == -1) result.*size = world_size / product.value;
@@ -99,7 +99,9 @@ DeviceMesh ParallelDims::build_mesh(const std::string& device_type) const {
   }
   auto mesh = init_device_mesh(device_type, shape, names);
   const std::vector<std::pair<std::string, DeviceMesh::AxisNames>> flattened{
-      {"dp", {"dp_replicate", "dp_shard"}}, {"dp_shard_cp", {"dp_shard", "cp"}}, {"dp_cp", {"dp_replicate", "dp_shard", "cp"}}};
+      {"dp", {"dp_replicate", "dp_shard"}},
+      {"dp_shard_cp", {"dp_shard", "cp"}},
+      {"dp_cp", {"dp_replicate", "dp_shard", "cp"}}};
   for (const auto& [name, axes] : flattened) {
     const auto own = present(mesh, axes);
     if (!own.empty()) mesh.slice(own).flatten(name);

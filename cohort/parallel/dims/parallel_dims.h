@@ -29,8 +29,8 @@ struct COHORT_API ParallelDims {
 
   /// Collective: resolves for the default group, which it creates if there is none, and makes a mesh with the axes "pp",
   /// "dp_replicate", "dp_shard", "cp", "tp", in this order, without those of one rank. If all are, the mesh is ("dp_shard"=1).
-  /// Slices of it are also flattened, where they have an axis: "dp" (dp_replicate, dp_shard: ranks with other data), "dp_shard_cp"
-  /// (dp_shard, cp: over which parameters are sharded), "dp_cp" (all three: over which a loss is summed).
+  /// Slices of it are also flattened, where they have an axis: "dp" (dp_replicate, dp_shard: ranks with other data),
+  /// "dp_shard_cp" (dp_shard, cp: over which parameters are sharded), "dp_cp" (all three: over which a loss is summed).
   /// Throws as resolved() and init_device_mesh() do.
   DeviceMesh build_mesh(const std::string& device_type) const;
 

@@ -28,11 +28,10 @@ std::string fewer_ranks(int64_t size, int64_t num_ranks) {
 
 int64_t divided(int64_t size, const std::string& what, const Group& group) {
   const auto num_ranks = parallel::place_in(group).num_ranks;
-  TORCH_CHECK_VALUE(size > 0 && size % num_ranks == 0, "[cohort] ", size, " ", what,
-                    " cannot be shared evenly by ", parallel::ranks_text(num_ranks), ": ", size, " = ",
-                    size / num_ranks, " * ", num_ranks, " + ", size % num_ranks,
-                    "\n  hint: take a multiple of ", num_ranks, ", or as many ranks as divide it: ",
-                    fewer_ranks(std::max<int64_t>(size, 1), num_ranks));
+  TORCH_CHECK_VALUE(size > 0 && size % num_ranks == 0, "[cohort] ", size, " ", what, " cannot be shared evenly by ",
+                    parallel::ranks_text(num_ranks), ": ", size, " = ", size / num_ranks, " * ", num_ranks, " + ",
+                    size % num_ranks, "\n  hint: take a multiple of ", num_ranks,
+                    ", or as many ranks as divide it: ", fewer_ranks(std::max<int64_t>(size, 1), num_ranks));
   return size / num_ranks;
 }
 
@@ -46,9 +45,7 @@ GroupPlace place_in(const Group& group) {
   return {found, found->getRank(), found->getSize()};
 }
 
-std::string ranks_text(int64_t num_ranks) {
-  return std::to_string(num_ranks) + (num_ranks == 1 ? " rank" : " ranks");
-}
+std::string ranks_text(int64_t num_ranks) { return std::to_string(num_ranks) + (num_ranks == 1 ? " rank" : " ranks"); }
 
 std::string chunks_text(int64_t size, int64_t num_ranks) {
   constexpr int64_t kMost = 8;

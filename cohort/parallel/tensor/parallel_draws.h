@@ -6,8 +6,8 @@
 ///       hidden = torch::nn::functional::dropout(hidden, 0.1);       // each rank another mask for its columns
 ///     }
 ///
-/// In the scope the default generator is another one, made from one number that it drew and, with kDiffer, from the rank. At its end it is as
-/// it was after that draw, however many numbers were drawn in between. So ranks that were alike remain so; a
+/// In the scope the default generator is another one, made from one number that it drew and, with kDiffer, from the rank. At its
+/// end it is as it was after that draw, however many numbers were drawn in between. So ranks that were alike remain so; a
 /// checkpoint and activation checkpointing need to know of nothing; and a run is repeated by its seed.
 ///
 /// kAlike sends the number of the group's rank 0 to the others: collective. kDiffer sends nothing.

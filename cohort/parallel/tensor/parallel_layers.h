@@ -4,16 +4,17 @@
 ///     cohort::RowParallelLinear down(256, 64, {.group = tp});      // takes them, and gives the whole result to every rank
 ///     auto y = down(up(x).relu());                                 // one all-reduce in forward, one in backward
 ///
-/// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row layer.
-/// Parts are those of torch.chunk: any sizes do, and the last ranks' parts may be short or empty. Parameters
+/// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row
+/// layer. Parts are those of torch.chunk: any sizes do, and the last ranks' parts may be short or empty. Parameters
 /// are named "weight" and "bias", as of torch::nn::Linear and Embedding, but hold this rank's part; clip_grad_norm_ knows.
 ///
-/// First values are those of the same layer of LibTorch on rank 0 of the group: every rank draws the whole weight from the default
-/// generator, and keeps its part of rank 0's. So a model starts with the same numbers on any number of ranks.
+/// First values are those of the same layer of LibTorch on rank 0 of the group: every rank draws the whole weight from the
+/// default generator, and keeps its part of rank 0's. So a model starts with the same numbers on any number of ranks.
 ///
 /// Sequence parallel: activations between the layers are shared out along `sequence_dim`, evenly. A column layer gathers them,
 /// a row layer and an embedding sum and scatter. What stands between them and has parameters (norms) sees part of the positions:
-/// call reduce_sequence_gradients() with those parameters after backward. Dropout there must differ over the ranks: parallel_draws.h.
+/// call reduce_sequence_gradients() with those parameters after backward. Dropout there must differ over the ranks:
+/// parallel_draws.h.
 ///
 /// Null `group` is the default group; a rank that is alone has everything. Constructors, forward, backward and whole_weight()
 /// are collective. Throws c10::ValueError for sizes that do not fit. Not thread-safe.
@@ -76,8 +77,8 @@ struct RowParallelOptions {
   int64_t sequence_dim = 1;
 };
 
-/// y = x W^T + b, of which each rank has some of the inputs: the weight is cut along dimension 1. Partial results are summed, then
-/// the bias, which every rank has, is added once.
+/// y = x W^T + b, of which each rank has some of the inputs: the weight is cut along dimension 1. Partial results are summed,
+/// then the bias, which every rank has, is added once.
 class COHORT_API RowParallelLinearImpl : public torch::nn::Module {
  public:
   RowParallelLinearImpl(int64_t in_features, int64_t out_features, const RowParallelOptions& options = {});
@@ -128,8 +129,9 @@ class COHORT_API VocabParallelEmbeddingImpl : public torch::nn::Module {
 };
 TORCH_MODULE(VocabParallelEmbedding);
 
-/// Collective: sums the gradients of parameters that every rank has and that saw its own positions only, in place and in one exchange.
-/// Parameters without a gradient are left out, on all ranks alike. Throws c10::ValueError for gradients of several dtypes or devices.
+/// Collective: sums the gradients of parameters that every rank has and that saw its own positions only, in place and in one
+/// exchange. Parameters without a gradient are left out, on all ranks alike. Throws c10::ValueError for gradients of several
+/// dtypes or devices.
 COHORT_API void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group = {});
 
 }  // namespace cohort

@@ -49,8 +49,9 @@ void check_features(const char* layer, const at::Tensor& input, int64_t expected
 }
 
 void check_features(int64_t in_features, int64_t out_features) {
-  TORCH_CHECK_VALUE(in_features > 0 && out_features > 0, "[cohort] a parallel layer needs inputs and outputs, but it was given ",
-                    in_features, " and ", out_features);
+  TORCH_CHECK_VALUE(in_features > 0 && out_features > 0,
+                    "[cohort] a parallel layer needs inputs and outputs, but it was given ", in_features, " and ",
+                    out_features);
 }
 
 void check_bias(const at::Tensor& own, const at::Tensor& given) {
@@ -78,17 +79,17 @@ ColumnParallelLinearImpl::~ColumnParallelLinearImpl() {
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "cohort::ColumnParallelLinear(in_features=" << in_features << ", out_features="
-         << weight.size(0) << " of " << out_features << ", bias=" << bias.defined()
+  stream << std::boolalpha << "cohort::ColumnParallelLinear(in_features=" << in_features
+         << ", out_features=" << weight.size(0) << " of " << out_features << ", bias=" << bias.defined()
          << ", gather_output=" << options.gather_output << ")";
 }
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& input) {
   check_features("ColumnParallelLinear", input, in_features, "");
-  const auto everywhere = options.sequence_parallel
-                              ? gather_from_region(input, options.sequence_dim,
-                                                   {.group = options.group, .gradient = RegionGradient::kSum})
-                              : copy_to_region(input, options.group);
+  const auto everywhere =
+      options.sequence_parallel
+          ? gather_from_region(input, options.sequence_dim, {.group = options.group, .gradient = RegionGradient::kSum})
+          : copy_to_region(input, options.group);
   const auto own = at::linear(everywhere, weight, bias);
   if (!options.gather_output) return own;
   return gather_from_region(own, -1, {.group = options.group, .size = out_features});
@@ -138,8 +139,9 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& input) {
                        parallel::chunks_text(in_features, place.num_ranks) +
                        "\n  hint: input_is_parallel = false takes the whole input");
   } else {
-    check_features("RowParallelLinear", input, in_features,
-                   ", as input_is_parallel is false\n  hint: it is true after a ColumnParallelLinear without gather_output");
+    check_features(
+        "RowParallelLinear", input, in_features,
+        ", as input_is_parallel is false\n  hint: it is true after a ColumnParallelLinear without gather_output");
   }
   const auto own_input = options.input_is_parallel ? input : scatter_to_region(input, -1, options.group);
   const auto own = at::linear(own_input, weight);

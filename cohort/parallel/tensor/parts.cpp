@@ -32,8 +32,8 @@ at::Tensor put_together(const at::Tensor& own, const Part& part, const GroupPlac
 void load_part(const at::Tensor& own, const at::Tensor& whole, const Part& part, const char* name) {
   auto expected = own.sizes().vec();
   expected[part.dim] = part.size;
-  TORCH_CHECK_VALUE(whole.sizes() == c10::IntArrayRef(expected), "[cohort] the whole ", name, " has shape ", c10::IntArrayRef(expected),
-                    ", but ", whole.sizes(), " was given");
+  TORCH_CHECK_VALUE(whole.sizes() == c10::IntArrayRef(expected), "[cohort] the whole ", name, " has shape ",
+                    c10::IntArrayRef(expected), ", but ", whole.sizes(), " was given");
   const at::NoGradGuard no_grad;
   own.copy_(whole.narrow(part.dim, part.begin, part.length));
 }

@@ -140,9 +140,12 @@ at::Tensor reduce_from_region(const at::Tensor& input, const Group& group) {
 
 at::Tensor scatter_to_region(const at::Tensor& input, int64_t dim, const Group& group) {
   const auto wrapped = c10::maybe_wrap_dim(dim, input.dim(), /*wrap_scalar=*/false);
-  return apply_move({.place = parallel::place_in(group), .forward = Move::kTakePart, .backward = Move::kGather,
-              .dim = wrapped, .size = input.size(wrapped)},
-             input);
+  return apply_move({.place = parallel::place_in(group),
+                     .forward = Move::kTakePart,
+                     .backward = Move::kGather,
+                     .dim = wrapped,
+                     .size = input.size(wrapped)},
+                    input);
 }
 
 at::Tensor gather_from_region(const at::Tensor& input, int64_t dim, const GatherOptions& options) {
@@ -151,21 +154,27 @@ at::Tensor gather_from_region(const at::Tensor& input, int64_t dim, const Gather
   const auto own = input.size(wrapped);
   const auto size = options.size.value_or(own * place.num_ranks);
   const auto share = chunk_range(size, place.num_ranks, place.rank).size();
-  TORCH_CHECK_VALUE(own == share, "[cohort] gather_from_region: rank ", place.rank, " has ", own, " along dimension ",
-                    wrapped, ", but its share of ", size, " is ", share, ": ",
-                    parallel::chunks_text(size, place.num_ranks),
-                    "\n  hint: `size` is that of the whole; scatter_to_region and chunk_range() share it out like this");
+  TORCH_CHECK_VALUE(
+      own == share, "[cohort] gather_from_region: rank ", place.rank, " has ", own, " along dimension ", wrapped,
+      ", but its share of ", size, " is ", share, ": ", parallel::chunks_text(size, place.num_ranks),
+      "\n  hint: `size` is that of the whole; scatter_to_region and chunk_range() share it out like this");
   const bool sums = options.gradient == RegionGradient::kSum;
-  return apply_move({.place = place, .forward = Move::kGather, .backward = sums ? Move::kReduceScatter : Move::kTakePart,
-              .dim = wrapped, .size = size},
-             input);
+  return apply_move({.place = place,
+                     .forward = Move::kGather,
+                     .backward = sums ? Move::kReduceScatter : Move::kTakePart,
+                     .dim = wrapped,
+                     .size = size},
+                    input);
 }
 
 at::Tensor reduce_scatter_to_region(const at::Tensor& input, int64_t dim, const Group& group) {
   const auto wrapped = c10::maybe_wrap_dim(dim, input.dim(), /*wrap_scalar=*/false);
-  return apply_move({.place = parallel::place_in(group), .forward = Move::kReduceScatter, .backward = Move::kGather,
-              .dim = wrapped, .size = input.size(wrapped)},
-             input);
+  return apply_move({.place = parallel::place_in(group),
+                     .forward = Move::kReduceScatter,
+                     .backward = Move::kGather,
+                     .dim = wrapped,
+                     .size = input.size(wrapped)},
+                    input);
 }
 
 at::Tensor all_to_all_region(const at::Tensor& input, int64_t scatter_dim, int64_t gather_dim, const Group& group) {
@@ -173,9 +182,12 @@ at::Tensor all_to_all_region(const at::Tensor& input, int64_t scatter_dim, int64
   const auto to = c10::maybe_wrap_dim(gather_dim, input.dim(), /*wrap_scalar=*/false);
   TORCH_CHECK_VALUE(from != to, "[cohort] all_to_all_region: dimension ", from, " is both shared out and gathered");
   divided(input.size(from), "entries along dimension " + std::to_string(from), group);
-  return apply_move({.place = parallel::place_in(group), .forward = Move::kAllToAll, .backward = Move::kAllToAll,
-              .dim = from, .gather_dim = to},
-             input);
+  return apply_move({.place = parallel::place_in(group),
+                     .forward = Move::kAllToAll,
+                     .backward = Move::kAllToAll,
+                     .dim = from,
+                     .gather_dim = to},
+                    input);
 }
 
 }  // namespace cohort

@@ -1,5 +1,5 @@
-/// Region functions: where a model's forward pass enters or leaves a part that the ranks of a group compute together. What they do
-/// in forward, the transposed of it in backward, as in Megatron-LM (megatron/core/tensor_parallel/mappings.py).
+/// Region functions: where a model's forward pass enters or leaves a part that the ranks of a group compute together. What they
+/// do in forward, the transposed of it in backward, as in Megatron-LM (megatron/core/tensor_parallel/mappings.py).
 ///
 ///     auto hidden = cohort::copy_to_region(x, tp).matmul(own_columns).relu();
 ///     auto y = cohort::reduce_from_region(hidden.matmul(own_rows), tp);    // on every rank what one process computes
@@ -13,11 +13,11 @@
 /// | reduce_scatter_to_region  | this rank's part of the sum | all ranks' parts together                   |
 /// | all_to_all_region         | one dimension is shared out, another is whole again | the other way round |
 ///
-/// Parts are those of torch.chunk: the last ones may be short or empty. Dimensions may be negative. Results are new tensors, but for
-/// functions that do nothing in forward. Derivatives of any order.
+/// Parts are those of torch.chunk: the last ones may be short or empty. Dimensions may be negative. Results are new tensors, but
+/// for functions that do nothing in forward. Derivatives of any order.
 ///
-/// Null `group` is the default group; where a rank is alone, or there are no groups, all of these give `input` back. Forward and backward are
-/// collective and block: every rank runs them, in the same order and with inputs that fit.
+/// Null `group` is the default group; where a rank is alone, or there are no groups, all of these give `input` back. Forward and
+/// backward are collective and block: every rank runs them, in the same order and with inputs that fit.
 /// Throws c10::IndexError for a dimension that is not there, c10::ValueError for wrong sizes and on ranks outside the group,
 /// c10::DistBackendError when an exchange fails. Thread-safety: as in comm/collectives/collectives.h.
 #pragma once

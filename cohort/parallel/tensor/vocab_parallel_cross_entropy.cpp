@@ -123,15 +123,17 @@ void check_targets(const LossCall& call, const at::Tensor& logits, const at::Ten
                     " need int64 targets of shape ", c10::IntArrayRef(expected), ", but got ", targets.scalar_type(),
                     " ", targets.sizes());
   if (!targets.is_cpu()) return;
-  const auto is_wrong = targets.lt(0).logical_or_(targets.ge(call.num_classes)).logical_and_(targets.ne(call.options.ignore_index));
+  const auto is_wrong =
+      targets.lt(0).logical_or_(targets.ge(call.num_classes)).logical_and_(targets.ne(call.options.ignore_index));
   if (!is_wrong.any().item<bool>()) return;
-  TORCH_CHECK_INDEX(false, "Target ", targets.masked_select(is_wrong)[0].item<int64_t>(), " is out of bounds: there are ", call.num_classes, " classes.");
+  TORCH_CHECK_INDEX(false, "Target ", targets.masked_select(is_wrong)[0].item<int64_t>(),
+                    " is out of bounds: there are ", call.num_classes, " classes.");
 }
 
 void check_classes(const LossCall& call, int64_t own) {
-  TORCH_CHECK_VALUE(own == call.own.size() && call.num_classes > 0, "[cohort] vocab_parallel_cross_entropy: rank ", call.place.rank,
-                    " has logits of ", own, " classes, but its share of ", call.num_classes, " is ", call.own.size(),
-                    ": ", parallel::chunks_text(call.num_classes, call.place.num_ranks),
+  TORCH_CHECK_VALUE(own == call.own.size() && call.num_classes > 0, "[cohort] vocab_parallel_cross_entropy: rank ",
+                    call.place.rank, " has logits of ", own, " classes, but its share of ", call.num_classes, " is ",
+                    call.own.size(), ": ", parallel::chunks_text(call.num_classes, call.place.num_ranks),
                     "\n  hint: num_classes is the number of all ranks' classes together");
 }
 
@@ -140,7 +142,8 @@ void check_classes(const LossCall& call, int64_t own) {
 at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                                         const ParallelCrossEntropyOptions& options) {
   TORCH_CHECK_VALUE(logits.dim() > 0 && at::isFloatingType(logits.scalar_type()),
-                    "[cohort] vocab_parallel_cross_entropy: logits must be floating-point, [batch, classes, ...] or [classes], but are ",
+                    "[cohort] vocab_parallel_cross_entropy: logits must be floating-point, [batch, classes, ...] or "
+                    "[classes], but are ",
                     logits.scalar_type(), " ", logits.sizes());
   TORCH_CHECK_VALUE(options.label_smoothing >= 0 && options.label_smoothing <= 1,
                     "label_smoothing must be between 0.0 and 1.0. Got: ", options.label_smoothing);
@@ -150,7 +153,8 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tens
   call->class_dim = logits.dim() > 1 ? 1 : 0;
   const auto own = logits.size(call->class_dim);
   call->num_classes = options.num_classes.value_or(own * call->place.num_ranks);
-  TORCH_CHECK_VALUE(call->num_classes >= 0, "[cohort] vocab_parallel_cross_entropy: num_classes is ", call->num_classes);
+  TORCH_CHECK_VALUE(call->num_classes >= 0, "[cohort] vocab_parallel_cross_entropy: num_classes is ",
+                    call->num_classes);
   call->own = chunk_range(call->num_classes, call->place.num_ranks, call->place.rank);
   call->dtype = logits.scalar_type();
   check_classes(*call, own);

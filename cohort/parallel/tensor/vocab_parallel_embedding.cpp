@@ -36,8 +36,9 @@ void check_in_table(const at::Tensor& indices, int64_t num_embeddings) {
 VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim,
                                                        const VocabParallelOptions& options)
     : num_embeddings(num_embeddings), embedding_dim(embedding_dim), options(options) {
-  TORCH_CHECK_VALUE(num_embeddings > 0 && embedding_dim > 0, "[cohort] VocabParallelEmbedding needs rows and columns, but it was given ",
-                    num_embeddings, " and ", embedding_dim);
+  TORCH_CHECK_VALUE(num_embeddings > 0 && embedding_dim > 0,
+                    "[cohort] VocabParallelEmbedding needs rows and columns, but it was given ", num_embeddings,
+                    " and ", embedding_dim);
   auto& padding = this->options.padding_idx;
   if (padding) padding = checked_padding(*padding, num_embeddings);
   const at::NoGradGuard no_grad;

@@ -1,0 +1,266 @@
+#include "cohort/parallel/tensor/parallel_layers.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <sstream>
+
+#include "cohort/mesh/shard.h"
+#include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/tensor/regions.h"
+#include "tests/parallel/tensor/numbers.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+
+namespace cohort {
+namespace {
+
+using test::drawn;
+using test::error_of;
+using test::require_near;
+using test::run_workers;
+
+at::Tensor own_chunk(const at::Tensor& whole, int64_t dim) {
+  const auto range = chunk_range(whole.size(dim), get_world_size(), get_rank());
+  return whole.narrow(dim, range.begin, range.size());
+}
+
+struct Sizes {
+  int64_t in, hidden, out;
+};
+
+// A column layer and a row layer are two linear layers: values at first, results and gradients. Any sizes.
+void require_two_linears(const Sizes& sizes, bool bias, bool whole_between) {
+  at::manual_seed(11);
+  torch::nn::Linear first(torch::nn::LinearOptions(sizes.in, sizes.hidden).bias(bias));
+  torch::nn::Linear second(torch::nn::LinearOptions(sizes.hidden, sizes.out).bias(bias));
+  at::manual_seed(11 + get_rank());  // rank 0's count
+  ColumnParallelLinear column(sizes.in, sizes.hidden,
+                              ColumnParallelOptions{.bias = bias, .gather_output = whole_between});
+  const auto next = at::rand({1});
+  RowParallelLinear row(sizes.hidden, sizes.out, RowParallelOptions{.bias = bias, .input_is_parallel = !whole_between});
+  (void)next;
+  row->load_whole(second->weight, second->bias);
+  REQUIRE(at::equal(column->whole_weight(), first->weight));
+  REQUIRE(at::equal(column->weight, own_chunk(first->weight, 0)));
+  REQUIRE(at::equal(row->whole_weight(), second->weight));
+  if (bias) REQUIRE(at::equal(column->whole_bias(), first->bias));
+
+  const auto x = drawn({2, 3, sizes.in}, 1).requires_grad_(), y = x.detach().clone().requires_grad_();
+  const auto expected = second->forward(first->forward(x).tanh());
+  const auto hidden = column->forward(y);
+  REQUIRE(hidden.size(-1) == (whole_between ? sizes.hidden : column->weight.size(0)));
+  const auto got = row->forward(hidden.tanh());
+  require_near(got, expected);
+  const auto cotangent = drawn(expected.sizes().vec(), 2);
+  expected.backward(cotangent);
+  got.backward(cotangent);
+  require_near(y.grad(), x.grad(), 1e-5, "input");
+  require_near(column->weight.grad(), own_chunk(first->weight.grad(), 0), 1e-5, "column");
+  require_near(row->weight.grad(), own_chunk(second->weight.grad(), 1), 1e-5, "row");
+  if (!bias) return;
+  require_near(column->bias.grad(), own_chunk(first->bias.grad(), 0), 1e-5, "column's bias");
+  require_near(row->bias.grad(), second->bias.grad(), 1e-5, "row's bias");
+}
+
+COHORT_WORKER(layers_are_linear) {
+  init_process_group({.backend = test::backend_of_tests()});
+  for (const bool bias : {true, false}) {
+    for (const bool whole_between : {false, true}) {
+      require_two_linears({6, 8, 4}, bias, whole_between);
+      require_two_linears({5, 7, 3}, bias, whole_between);  // of 7, four ranks have 2, 2, 2, 1
+      require_two_linears({3, 5, 2}, bias, whole_between);  // of 5, they have 2, 2, 1, 0
+    }
+  }
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, AreLinearLayers) {
+  for (const int n : {1, 2, 4}) run_workers("layers_are_linear", {.world_size = n}).expect_success();
+}
+
+COHORT_WORKER(layers_first_values) {
+  init_process_group({.backend = test::backend_of_tests()});
+  at::manual_seed(3);
+  torch::nn::Linear first(4, 6), second(6, 4);
+  torch::nn::Embedding third(torch::nn::EmbeddingOptions(10, 4).padding_idx(2));
+  const auto after = at::rand({1});
+  at::manual_seed(3);
+  ColumnParallelLinear column(4, 6);
+  RowParallelLinear row(6, 4);
+  VocabParallelEmbedding embedding(10, 4, VocabParallelOptions{.padding_idx = -8});
+  REQUIRE(at::equal(column->whole_weight(), first->weight) && at::equal(column->whole_bias(), first->bias));
+  REQUIRE(at::equal(row->whole_weight(), second->weight) && at::equal(row->bias, second->bias));
+  REQUIRE(at::equal(embedding->whole_weight(), third->weight));
+  REQUIRE(at::equal(at::rand({1}), after));
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, BeginAsOneProcessDoes) {
+  for (const int n : {1, 2, 4}) run_workers("layers_first_values", {.world_size = n}).expect_success();
+}
+
+// Positions are shared out between the layers, where a norm is.
+COHORT_WORKER(layers_sequence_parallel) {
+  init_process_group({.backend = test::backend_of_tests()});
+  const std::vector<at::Tensor> weights{drawn({8, 6}, 1), drawn({6, 8}, 2)}, biases{drawn({8}, 3), drawn({6}, 4)};
+  for (const int64_t dim : {0, 1}) {
+    ColumnParallelLinear column(6, 8, ColumnParallelOptions{.sequence_parallel = true, .sequence_dim = dim});
+    RowParallelLinear row(8, 6, RowParallelOptions{.sequence_parallel = true, .sequence_dim = dim});
+    column->load_whole(weights[0], biases[0]);
+    row->load_whole(weights[1], biases[1]);
+    const auto scale = drawn({6}, 5).requires_grad_(), own_scale = scale.detach().clone().requires_grad_();
+    const auto x = drawn({4, 8, 6}, 6).requires_grad_();
+    const auto own_x = own_chunk(x.detach(), dim).clone().requires_grad_();
+    const auto expected = at::linear(at::linear(x * scale, weights[0], biases[0]).tanh(), weights[1], biases[1]);
+    const auto got = row->forward(column->forward(own_x * own_scale).tanh());
+    require_near(got, own_chunk(expected, dim));
+    const auto cotangent = drawn({4, 8, 6}, 7);
+    expected.backward(cotangent);
+    got.backward(own_chunk(cotangent, dim).contiguous());
+    reduce_sequence_gradients({own_scale, at::ones({1})});
+    require_near(own_x.grad(), own_chunk(x.grad(), dim), 1e-5, "input");
+    require_near(own_scale.grad(), scale.grad(), 1e-5, "scale");
+    require_near(row->bias.grad(), cotangent.sum({0, 1}), 1e-5, "row's bias");
+    require_near(row->weight.grad(),
+                 own_chunk(torch::autograd::grad({at::linear(at::linear(x * scale, weights[0], biases[0]).tanh(),
+                                                             weights[1].requires_grad_(), biases[1])},
+                                                 {weights[1]}, {cotangent})[0],
+                           1),
+                 1e-5, "row");
+    weights[1].requires_grad_(false);
+  }
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, ShareOutPositionsBetweenThem) {
+  for (const int n : {1, 2, 4}) run_workers("layers_sequence_parallel", {.world_size = n}).expect_success();
+}
+
+COHORT_WORKER(layers_embedding) {
+  init_process_group({.backend = test::backend_of_tests()});
+  for (const int64_t rows : {12, 10, 5}) {  // of 5, four ranks have 2, 2, 1, 0
+    for (const bool pads : {false, true}) {
+      const std::optional<int64_t> padding = pads ? std::optional<int64_t>(3) : std::nullopt;
+      VocabParallelEmbedding embedding(rows, 4, VocabParallelOptions{.padding_idx = padding});
+      VocabParallelEmbedding of_positions(rows, 4, VocabParallelOptions{.sequence_parallel = true, .sequence_dim = 1});
+      const auto whole = drawn({rows, 4}, 8).requires_grad_();
+      embedding->load_whole(whole.detach());
+      of_positions->load_whole(whole.detach());
+      const auto indices = at::arange(24).remainder(rows).view({3, 8});
+      const auto expected = at::embedding(whole, indices, pads ? 3 : -1), got = embedding->forward(indices);
+      REQUIRE(at::equal(got, expected));
+      const auto cotangent = drawn({3, 8, 4}, 9);
+      expected.backward(cotangent);
+      got.backward(cotangent);
+      require_near(embedding->weight.grad(), own_chunk(whole.grad(), 0));
+      const auto part = of_positions->forward(indices);
+      REQUIRE(at::equal(part, own_chunk(expected, 1)));
+      part.backward(own_chunk(cotangent, 1).contiguous());
+      if (!pads) require_near(of_positions->weight.grad(), own_chunk(whole.grad(), 0));
+    }
+  }
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, LookUpEachIndexOnce) {
+  for (const int n : {1, 2, 4}) run_workers("layers_embedding", {.world_size = n}).expect_success();
+}
+
+COHORT_WORKER(layers_clipping) {
+  init_process_group({.backend = test::backend_of_tests()});
+  torch::nn::Linear first(6, 8), second(8, 4);
+  ColumnParallelLinear column(6, 8);
+  RowParallelLinear row(8, 4);
+  const std::vector<at::Tensor> wholes{first->weight, first->bias, second->weight, second->bias};
+  const std::vector<at::Tensor> parts{column->weight, column->bias, row->weight, row->bias};
+  for (size_t i = 0; i < wholes.size(); ++i) {
+    wholes[i].mutable_grad() = drawn(wholes[i].sizes().vec(), 20 + i);
+    const auto& gradient = wholes[i].grad();
+    parts[i].mutable_grad() = (i == 3 ? gradient : own_chunk(gradient, i == 2 ? 1 : 0)).clone();
+  }
+  require_near(nn::utils::clip_grad_norm_(parts, 0.5), nn::utils::clip_grad_norm_(wholes, 0.5));
+  require_near(row->weight.grad(), own_chunk(second->weight.grad(), 1));
+  require_near(row->bias.grad(), second->bias.grad());
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, AreClippedTogether) {
+  for (const int n : {1, 2, 4}) run_workers("layers_clipping", {.world_size = n}).expect_success();
+}
+
+COHORT_WORKER(layers_errors) {
+  init_process_group({.backend = test::backend_of_tests()});
+  ColumnParallelLinear column(6, 10);
+  RowParallelLinear row(10, 6), from_whole(10, 6, RowParallelOptions{.bias = false, .input_is_parallel = false});
+  RowParallelLinear of_positions(10, 6, RowParallelOptions{.sequence_parallel = true});
+  VocabParallelEmbedding embedding(10, 4);
+  REQUIRE_EQUAL(error_of([&] {
+                  column->forward(at::ones({2, 5}));
+                }),
+                "[cohort] ColumnParallelLinear: an input of shape [2, 5] was given, whose last dimension should be 6");
+  const auto own = std::to_string(row->weight.size(1));
+  REQUIRE_EQUAL(error_of([&] {
+                  row->forward(at::ones({2, 10}));
+                }),
+                "[cohort] RowParallelLinear: an input of shape [2, 10] was given, whose last dimension should be " +
+                    own +
+                    ", this rank's part of 10: ceil(10 / 4) = 3 for each of 4 ranks, so they have 3, 3, 3, 1\n"
+                    "  hint: input_is_parallel = false takes the whole input");
+  REQUIRE_EQUAL(error_of([&] {
+                  from_whole->forward(at::ones({2, 3}));
+                }),
+                "[cohort] RowParallelLinear: an input of shape [2, 3] was given, whose last dimension should be 10, as "
+                "input_is_parallel is false\n  hint: it is true after a ColumnParallelLinear without gather_output");
+  REQUIRE_EQUAL(error_of([&] {
+                  of_positions->forward(at::ones({2, 6, row->weight.size(1)}));
+                }),
+                "[cohort] 6 positions of the sequence cannot be shared evenly by 4 ranks: 6 = 1 * 4 + 2\n"
+                "  hint: take a multiple of 4, or as many ranks as divide it: 1, 2 or 3");
+  REQUIRE_EQUAL(error_of([&] {
+                  embedding->forward(at::tensor({3, 10}, at::kLong));
+                }),
+                "[cohort] VocabParallelEmbedding: index 10 is outside a table of 10 rows");
+  REQUIRE_EQUAL(error_of([&] {
+                  embedding->forward(at::tensor({-1, 2}, at::kLong));
+                }),
+                "[cohort] VocabParallelEmbedding: index -1 is outside a table of 10 rows");
+  REQUIRE_EQUAL(error_of([] { VocabParallelEmbedding(10, 4, VocabParallelOptions{.padding_idx = 10}); }),
+                "[cohort] VocabParallelEmbedding: padding_idx 10 is no row of a table of 10");
+  REQUIRE_EQUAL(error_of([] { VocabParallelEmbedding(0, 4); }),
+                "[cohort] VocabParallelEmbedding needs rows and columns, but it was given 0 and 4");
+  REQUIRE_EQUAL(error_of([] { ColumnParallelLinear(0, 4); }),
+                "[cohort] a parallel layer needs inputs and outputs, but it was given 0 and 4");
+  REQUIRE_EQUAL(error_of([&] {
+                  row->load_whole(at::ones({6, 3}), at::ones({6}));
+                }),
+                "[cohort] the whole weight has shape [6, 10], but [6, 3] was given");
+  REQUIRE_EQUAL(error_of([&] {
+                  row->load_whole(at::ones({6, 10}));
+                }),
+                "[cohort] load_whole: the layer has a bias, but none was given");
+  REQUIRE_EQUAL(error_of([&] {
+                  from_whole->load_whole(at::ones({6, 10}), at::ones({6}));
+                }),
+                "[cohort] load_whole: the layer has no bias, but one was given");
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, SayWhatDoesNotFit) { run_workers("layers_errors", {.world_size = 4}).expect_success(); }
+
+COHORT_WORKER(layers_print) {
+  init_process_group({.backend = test::backend_of_tests()});
+  std::ostringstream text;
+  text << *ColumnParallelLinear(6, 10) << "\n" << *RowParallelLinear(10, 6) << "\n" << *VocabParallelEmbedding(10, 4);
+  REQUIRE_EQUAL(text.str(),
+                "cohort::ColumnParallelLinear(in_features=6, out_features=5 of 10, bias=true, gather_output=false)\n"
+                "cohort::RowParallelLinear(in_features=5 of 10, out_features=6, bias=true, input_is_parallel=true)\n"
+                "cohort::VocabParallelEmbedding(num_embeddings=5 of 10, embedding_dim=4)");
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, PrintTheirShare) { run_workers("layers_print").expect_success(); }
+
+}  // namespace
+}  // namespace cohort
