@@ -141,6 +141,7 @@ COHORT_WORKER(context_errors) {
                   "  hint: is_causal = true for a causal mask, or ContextAttention::kUlysses for any");
   }
   REQUIRE(at::scaled_dot_product_attention(q, q, q, at::ones({4, 4}), 0.5).sizes() == q.sizes());
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/context/attention_block.h"
 #include "cohort/parallel/context/ulysses_attention.h"
@@ -70,6 +71,7 @@ COHORT_WORKER(ring_over_some_ranks) {
         }),
         "Invalid process group specified");
   }
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 
@@ -115,6 +117,7 @@ COHORT_WORKER(ring_errors) {
   const auto out = ring_attention(q, q, q);
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({out.sum()}, {q}, {}, std::nullopt, /*create_graph=*/true); }),
                 "ring_attention has no second derivatives\n  hint: call backward() without create_graph");
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 
@@ -179,6 +182,7 @@ COHORT_WORKER(ulysses_errors) {
   REQUIRE_EQUAL(error_of([&] { ulysses_attention(heads(8), at::ones({2}), heads(8)); }),
                 "[cohort] ulysses_attention: query [batch, heads, positions, size], key and value [batch, key heads, "
                 "their positions, size] were expected, but got [1, 8, 4, 2], [2] and [1, 8, 4, 2]");
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 

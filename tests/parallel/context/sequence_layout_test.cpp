@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "tests/parallel/tensor/numbers.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -63,6 +64,7 @@ COHORT_WORKER(sequence_errors) {
       "0 mod 2 = 0\n  hint: pad it to 2 positions");
   REQUIRE_EQUAL(error_of([&] { unshard_sequence(x, 3, SequenceLayout::kContiguous); }),
                 "Dimension out of range (expected to be in range of [-3, 2], but got 3)");
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 

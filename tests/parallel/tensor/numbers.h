@@ -23,9 +23,9 @@ inline void require_near(const at::Tensor& ours, const at::Tensor& theirs, doubl
     throw std::runtime_error(what + ": shape " + c10::str(ours.sizes()) + ", expected " + c10::str(theirs.sizes()));
   }
   if (ours.numel() == 0) return;
-  const auto difference = (ours.to(at::kDouble) - theirs.to(at::kDouble)).abs();
-  if ((difference <= tolerance * (1 + theirs.to(at::kDouble).abs())).all().item<bool>()) return;
-  throw std::runtime_error(what + " differs by " + std::to_string(difference.max().item<double>()));
+  const auto a = ours.detach().to(at::kDouble), b = theirs.detach().to(at::kDouble);
+  if (at::allclose(a, b, tolerance, tolerance, /*equal_nan=*/true)) return;
+  throw std::runtime_error(what + " differs by " + std::to_string((a - b).abs().max().item<double>()));
 }
 
 /// The gradients of `inputs` when `output` has the gradient `cotangent`.

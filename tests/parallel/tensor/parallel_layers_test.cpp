@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/tensor/regions.h"
@@ -244,6 +245,7 @@ COHORT_WORKER(layers_errors) {
                   from_whole->load_whole(at::ones({6, 10}), at::ones({6}));
                 }),
                 "[cohort] load_whole: the layer has no bias, but one was given");
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 
@@ -257,6 +259,7 @@ COHORT_WORKER(layers_print) {
                 "cohort::ColumnParallelLinear(in_features=6, out_features=5 of 10, bias=true, gather_output=false)\n"
                 "cohort::RowParallelLinear(in_features=5 of 10, out_features=6, bias=true, input_is_parallel=true)\n"
                 "cohort::VocabParallelEmbedding(num_embeddings=5 of 10, embedding_dim=4)");
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/tensor/division.h"
@@ -108,7 +109,7 @@ COHORT_WORKER(regions_second_derivatives) {
   const auto y = reduce_from_region(x);
   const auto first = torch::autograd::grad({y.pow(3).sum()}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];
   require_near(first, 3 * y * y);
-  require_near(torch::autograd::grad({first.sum()}, {x})[0], 6 * y, 1e-4);
+  require_near(torch::autograd::grad({first.sum()}, {x})[0], 6 * n * y, 1e-4);
   // z = own rows of the sum; gathered again in backward.
   const auto z = reduce_scatter_to_region(x, 0);
   const auto of_z = torch::autograd::grad({z.pow(3).sum()}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];
@@ -147,6 +148,7 @@ COHORT_WORKER(regions_errors) {
   } else {
     REQUIRE(at::equal(reduce_from_region(x, pair), 2 * x));
   }
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 

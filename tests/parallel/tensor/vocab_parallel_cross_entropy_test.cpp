@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/mesh/shard.h"
 #include "tests/parallel/tensor/numbers.h"
@@ -120,6 +121,7 @@ COHORT_WORKER(loss_errors) {
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({value}, {logits}, {}, std::nullopt, /*create_graph=*/true); }),
                 "vocab_parallel_cross_entropy has no second derivatives\n"
                 "  hint: call backward() without create_graph");
+  barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
 
