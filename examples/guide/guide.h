@@ -14,6 +14,8 @@ void run_sharded_checkpoints();
 void run_data_parallel();
 void run_optimizers();
 void run_device_mesh();
+void run_tensor_parallel();
+void run_context_parallel();
 void run_fsdp();
 void run_memory();
 void run_models();

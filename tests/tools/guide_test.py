@@ -57,6 +57,12 @@ PAGES = {
         "train/optim/reduce_on_plateau.h", "train/optim/scheduler_base.h", "train/optim/swa_lr.h", "train/optim/update_bn.h"]),
     "device_mesh": ("examples/guide/device_mesh.cpp", [
         "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
+    "tensor_parallel": ("examples/guide/tensor_parallel.cpp", [
+        "parallel/dims/parallel_dims.h", "parallel/tensor/division.h", "parallel/tensor/parallel_draws.h",
+        "parallel/tensor/parallel_layers.h", "parallel/tensor/regions.h", "parallel/tensor/vocab_parallel_cross_entropy.h"]),
+    "context_parallel": ("examples/guide/context_parallel.cpp", [
+        "parallel/context/context_parallel.h", "parallel/context/ring_attention.h", "parallel/context/sequence_layout.h",
+        "parallel/context/ulysses_attention.h"]),
     "activation_checkpointing": ("examples/guide/activation_checkpointing.cpp", [
         "parallel/activation/activation_checkpoint.h", "parallel/activation/checkpoint.h",
         "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",

@@ -380,8 +380,8 @@ def test_image_classifier(model):
     assert out.endswith("Training Complete!\n") and out.count("Training Complete!") == 1
 
 
-@pytest.mark.parametrize("page", ["collectives", "ddp", "data", "checkpoints", "data_parallel", "optimizers", "device_mesh", "memory",
-                                  "logging", "mixed_precision", "models", "schedules_and_metrics"])
+@pytest.mark.parametrize("page", ["collectives", "context_parallel", "ddp", "data", "checkpoints", "data_parallel", "optimizers",
+                                  "device_mesh", "memory", "logging", "mixed_precision", "models", "schedules_and_metrics", "tensor_parallel"])
 def test_pieces_of_the_guide_run(page):
     code, out, err = launch("guide_pieces", page)
     assert code == 0, err

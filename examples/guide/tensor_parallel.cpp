@@ -1,0 +1,113 @@
+// The programs of docs/guide/tensor_parallel.md (tests/tools/guide_test.py compares them), run by two ranks.
+#include <ATen/ATen.h>
+#include <cohort/comm/collectives/collectives.h>
+#include <cohort/parallel/dims/parallel_dims.h>
+#include <cohort/parallel/optim/clip_grad.h>
+#include <cohort/parallel/tensor/division.h>
+#include <cohort/parallel/tensor/parallel_draws.h>
+#include <cohort/parallel/tensor/parallel_layers.h>
+#include <cohort/parallel/tensor/regions.h>
+#include <cohort/parallel/tensor/vocab_parallel_cross_entropy.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim/adamw.h>
+
+#include "guide.h"
+
+namespace guide {
+namespace {
+
+struct BlockImpl : torch::nn::Module {
+  BlockImpl(int64_t width, int64_t num_heads, const cohort::Group& tp)
+      : num_heads(cohort::divided(num_heads, "attention heads", tp)),
+        norms{register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}))),
+              register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})))},
+        query(register_module("query", cohort::ColumnParallelLinear(width, width, options(tp)))),
+        key(register_module("key", cohort::ColumnParallelLinear(width, width, options(tp)))),
+        value(register_module("value", cohort::ColumnParallelLinear(width, width, options(tp)))),
+        out(register_module("out", cohort::RowParallelLinear(width, width, cohort::RowParallelOptions{.group = tp}))),
+        up(register_module("up", cohort::ColumnParallelLinear(width, 4 * width, options(tp)))),
+        down(register_module("down",
+                             cohort::RowParallelLinear(4 * width, width, cohort::RowParallelOptions{.group = tp}))) {}
+
+  static cohort::ColumnParallelOptions options(const cohort::Group& tp) { return {.group = tp}; }
+
+  at::Tensor forward(const at::Tensor& x) {
+    const auto heads = [&](const at::Tensor& t) { return t.unflatten(-1, {num_heads, -1}).transpose(1, 2); };
+    const auto y = norms[0]->forward(x);
+    const auto attended = at::scaled_dot_product_attention(heads(query(y)), heads(key(y)), heads(value(y)),
+                                                           /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
+    const auto z = x + out(attended.transpose(1, 2).flatten(2));
+    return z + down(at::gelu(up(norms[1]->forward(z))));
+  }
+
+  int64_t num_heads;  // of this rank
+  std::vector<torch::nn::LayerNorm> norms;
+  cohort::ColumnParallelLinear query, key, value;
+  cohort::RowParallelLinear out;
+  cohort::ColumnParallelLinear up;
+  cohort::RowParallelLinear down;
+};
+TORCH_MODULE(Block);
+
+void train(const cohort::Group& tp) {
+  at::manual_seed(1);
+  cohort::VocabParallelEmbedding embedding(50, 16, cohort::VocabParallelOptions{.group = tp});
+  Block block(16, 4, tp);
+  cohort::ColumnParallelLinear head(16, 50, cohort::ColumnParallelOptions{.group = tp, .bias = false});
+  std::vector<at::Tensor> parameters;
+  for (const auto& module : {embedding.ptr(), block.ptr(), head.ptr()}) {
+    for (const auto& parameter : module->parameters()) parameters.push_back(parameter);
+  }
+  torch::optim::AdamW optimizer(parameters, 1e-2);
+  const auto tokens = at::arange(9).view({1, 9});  // the same on every rank of the group
+  for (int step = 0; step < 20; ++step) {
+    const auto logits = head(block(embedding(tokens.narrow(1, 0, 8))));  // [1, 8, this rank's words]
+    const auto loss =
+        cohort::vocab_parallel_cross_entropy(logits.flatten(0, 1), tokens.narrow(1, 1, 8).flatten(), {.group = tp});
+    optimizer.zero_grad();
+    loss.backward();
+    cohort::nn::utils::clip_grad_norm_(parameters, 1.0);
+    optimizer.step();
+    if (step == 19) TORCH_CHECK(loss.item<double>() < 1);
+  }
+}
+
+void by_hand(const cohort::Group& tp) {
+  const auto x = at::ones({2, 4}), own_columns = at::ones({4, 3}), own_rows = at::ones({3, 4});
+  const auto hidden = cohort::copy_to_region(x, tp).matmul(own_columns).relu();
+  const auto y = cohort::reduce_from_region(hidden.matmul(own_rows), tp);
+  TORCH_CHECK(at::equal(y, at::full({2, 4}, 24)));
+}
+
+void share_positions(const cohort::Group& tp) {
+  cohort::ColumnParallelLinear up(8, 32, {.group = tp, .sequence_parallel = true});
+  cohort::RowParallelLinear down(32, 8, {.group = tp, .sequence_parallel = true});
+  torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({8}));
+  const auto own_positions = at::ones({2, 3, 8});  // of 6
+  down(up(norm(own_positions)).relu()).sum().backward();
+  cohort::reduce_sequence_gradients(norm->parameters(), tp);  // the norm saw this rank's positions only
+}
+
+void draw(const cohort::Group& tp) {
+  auto hidden = at::ones({2, 16});  // this rank's columns
+  {
+    const cohort::ParallelDraws draws(cohort::Draws::kDiffer, tp);
+    hidden = at::dropout(hidden, 0.5, /*train=*/true);
+  }
+}
+
+}  // namespace
+
+void run_tensor_parallel() {
+  const auto dims = cohort::ParallelDims{.dp_shard = 1, .tp = -1};
+  const cohort::DeviceMesh mesh = dims.build_mesh("cpu");
+  const cohort::Group tp = mesh.group("tp");
+  train(tp);
+  by_hand(tp);
+  share_positions(tp);
+  draw(tp);
+  cohort::barrier();
+  cohort::destroy_process_group();
+}
+
+}  // namespace guide
