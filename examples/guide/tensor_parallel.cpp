@@ -18,28 +18,33 @@ namespace {
 
 struct BlockImpl : torch::nn::Module {
   BlockImpl(int64_t width, int64_t num_heads, const cohort::Group& tp)
-      : num_heads(cohort::divided(num_heads, "attention heads", tp)),
+      : tp(tp),
+        num_heads(cohort::divided(num_heads, "attention heads", tp)),
         norms{register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}))),
               register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})))},
-        query(register_module("query", cohort::ColumnParallelLinear(width, width, options(tp)))),
-        key(register_module("key", cohort::ColumnParallelLinear(width, width, options(tp)))),
-        value(register_module("value", cohort::ColumnParallelLinear(width, width, options(tp)))),
+        query(register_module("query", cohort::ColumnParallelLinear(width, width, of_shared_input(tp)))),
+        key(register_module("key", cohort::ColumnParallelLinear(width, width, of_shared_input(tp)))),
+        value(register_module("value", cohort::ColumnParallelLinear(width, width, of_shared_input(tp)))),
         out(register_module("out", cohort::RowParallelLinear(width, width, cohort::RowParallelOptions{.group = tp}))),
-        up(register_module("up", cohort::ColumnParallelLinear(width, 4 * width, options(tp)))),
+        up(register_module("up",
+                           cohort::ColumnParallelLinear(width, 4 * width, cohort::ColumnParallelOptions{.group = tp}))),
         down(register_module("down",
                              cohort::RowParallelLinear(4 * width, width, cohort::RowParallelOptions{.group = tp}))) {}
 
-  static cohort::ColumnParallelOptions options(const cohort::Group& tp) { return {.group = tp}; }
+  static cohort::ColumnParallelOptions of_shared_input(const cohort::Group& tp) {
+    return {.group = tp, .copy_input = false};
+  }
 
   at::Tensor forward(const at::Tensor& x) {
     const auto heads = [&](const at::Tensor& t) { return t.unflatten(-1, {num_heads, -1}).transpose(1, 2); };
-    const auto y = norms[0]->forward(x);
+    const auto y = cohort::copy_to_region(norms[0]->forward(x), tp);  // once for three layers
     const auto attended = at::scaled_dot_product_attention(heads(query(y)), heads(key(y)), heads(value(y)),
                                                            /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
     const auto z = x + out(attended.transpose(1, 2).flatten(2));
     return z + down(at::gelu(up(norms[1]->forward(z))));
   }
 
+  cohort::Group tp;
   int64_t num_heads;  // of this rank
   std::vector<torch::nn::LayerNorm> norms;
   cohort::ColumnParallelLinear query, key, value;
@@ -80,8 +85,8 @@ void by_hand(const cohort::Group& tp) {
 }
 
 void share_positions(const cohort::Group& tp) {
-  cohort::ColumnParallelLinear up(8, 32, {.group = tp, .sequence_parallel = true});
-  cohort::RowParallelLinear down(32, 8, {.group = tp, .sequence_parallel = true});
+  cohort::ColumnParallelLinear up(8, 32, cohort::ColumnParallelOptions{.group = tp, .sequence_parallel = true});
+  cohort::RowParallelLinear down(32, 8, cohort::RowParallelOptions{.group = tp, .sequence_parallel = true});
   torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({8}));
   const auto own_positions = at::ones({2, 3, 8});  // of 6
   down(up(norm(own_positions)).relu()).sum().backward();

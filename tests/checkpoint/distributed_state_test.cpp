@@ -397,8 +397,9 @@ TEST(DistributedState, PartsOfAnotherKindMessage) {
         "wrapper, which has the parameters in shards");
     test::require_equal(
         error_of([&] { load_state_dict(own.model->module(), state_dict(*stranger)); }),
-        "[cohort] load_state_dict: fully_shard has sharded parameter \"first.weight\", which must not be written "
-        "as a whole\n  hint: set_model_state_dict() with full_state_dict gives each rank its part");
+        "[cohort] load_state_dict: parameter \"first.weight\" is one rank's part of a whole, of fully_shard or of a "
+        "tensor-parallel layer\n  hint: set_model_state_dict() with full_state_dict gives each rank its part; a "
+        "tensor-parallel layer has load_whole()");
     group->barrier()->wait();
   });
 }

@@ -36,10 +36,10 @@ IncompatibleKeys load_state_dict(torch::nn::Module& module, const StateDict& giv
   std::vector<detail::NamedSizes> sizes;
   detail::Names names;
   for (const auto& each : own) {
-    TORCH_CHECK_VALUE(!parallel::is_sharded(each.tensor),
-                      "[cohort] load_state_dict: fully_shard has sharded parameter \"", each.name,
-                      "\", which must not be written as a whole\n  hint: set_model_state_dict() with "
-                      "full_state_dict gives each rank its part");
+    TORCH_CHECK_VALUE(!parallel::is_sharded(each.tensor), "[cohort] load_state_dict: parameter \"", each.name,
+                      "\" is one rank's part of a whole, of fully_shard or of a tensor-parallel layer\n"
+                      "  hint: set_model_state_dict() with full_state_dict gives each rank its part; a tensor-parallel "
+                      "layer has load_whole()");
     sizes.push_back({each.name, each.tensor.sizes().vec()});
     names.insert(each.name);
   }

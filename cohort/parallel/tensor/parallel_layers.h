@@ -1,7 +1,7 @@
 /// Layers whose weights are shared out over the ranks of a tensor-parallel group, for models that are written for it.
 ///
-///     cohort::ColumnParallelLinear up(64, 256, {.group = tp});     // this rank's 256 / ranks outputs
-///     cohort::RowParallelLinear down(256, 64, {.group = tp});      // takes them, and gives the whole result to every rank
+///     cohort::ColumnParallelLinear up(64, 256, cohort::ColumnParallelOptions{.group = tp});  // this rank's 256 / ranks outputs
+///     cohort::RowParallelLinear down(256, 64, cohort::RowParallelOptions{.group = tp});    // takes them; everyone has the result
 ///     auto y = down(up(x).relu());                                 // one all-reduce in forward, one in backward
 ///
 /// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row
@@ -37,6 +37,9 @@ namespace cohort {
 struct ColumnParallelOptions {
   Group group = {};
   bool bias = true;
+  /// False: the input comes from copy_to_region, or with RegionGradient::kSum from gather_from_region, which several layers
+  /// share.
+  bool copy_input = true;
   /// Every rank gets all outputs instead of its own.
   bool gather_output = false;
   /// The input is this rank's part of the positions.

@@ -86,10 +86,13 @@ void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& input) {
   check_features("ColumnParallelLinear", input, in_features, "");
-  const auto everywhere =
-      options.sequence_parallel
-          ? gather_from_region(input, options.sequence_dim, {.group = options.group, .gradient = RegionGradient::kSum})
-          : copy_to_region(input, options.group);
+  auto everywhere = input;
+  if (options.copy_input && options.sequence_parallel) {
+    everywhere =
+        gather_from_region(input, options.sequence_dim, {.group = options.group, .gradient = RegionGradient::kSum});
+  } else if (options.copy_input) {
+    everywhere = copy_to_region(input, options.group);
+  }
   const auto own = at::linear(everywhere, weight, bias);
   if (!options.gather_output) return own;
   return gather_from_region(own, -1, {.group = options.group, .size = out_features});

@@ -139,6 +139,36 @@ TEST(TensorParallelLayers, ShareOutPositionsBetweenThem) {
   for (const int n : {1, 2, 4}) run_workers("layers_sequence_parallel", {.world_size = n}).expect_success();
 }
 
+// Two layers of one input need one exchange of its gradient.
+COHORT_WORKER(layers_of_one_input) {
+  init_process_group({.backend = test::backend_of_tests()});
+  const auto weights = drawn({8, 6}, 1), others = drawn({8, 6}, 2);
+  for (const bool shares_positions : {false, true}) {
+    const ColumnParallelOptions options{.bias = false, .copy_input = false, .sequence_parallel = shares_positions};
+    ColumnParallelLinear first(6, 8, options), second(6, 8, options);
+    first->load_whole(weights);
+    second->load_whole(others);
+    const auto x = drawn({2, 4, 6}, 3).requires_grad_();
+    const auto own = (shares_positions ? own_chunk(x.detach(), 1) : x.detach()).clone().requires_grad_();
+    const auto input =
+        shares_positions ? gather_from_region(own, 1, {.gradient = RegionGradient::kSum}) : copy_to_region(own);
+    const auto before = get_sequence_number();
+    const auto got = first->forward(input) * second->forward(input);
+    REQUIRE(get_sequence_number() == before);
+    const auto expected = at::linear(x, weights) * at::linear(x, others);
+    require_near(got, own_chunk(expected, 2));
+    const auto cotangent = drawn({2, 4, 8}, 4);
+    expected.backward(cotangent);
+    got.backward(own_chunk(cotangent, 2));
+    require_near(own.grad(), shares_positions ? own_chunk(x.grad(), 1) : x.grad());
+  }
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, ShareAnInput) {
+  for (const int n : {1, 2, 4}) run_workers("layers_of_one_input", {.world_size = n}).expect_success();
+}
+
 COHORT_WORKER(layers_embedding) {
   init_process_group({.backend = test::backend_of_tests()});
   for (const int64_t rows : {12, 10, 5}) {  // of 5, four ranks have 2, 2, 1, 0
