@@ -13,7 +13,7 @@ namespace guide {
 namespace {
 
 // Knows nothing of other ranks.
-at::Tensor attention(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& positions) {
+at::Tensor self_attention(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& positions) {
   const auto parts = at::linear(x + positions, weight).chunk(3, -1);
   const auto heads = [](const at::Tensor& t) { return t.unflatten(-1, {2, -1}).transpose(1, 2); };
   const auto out = at::scaled_dot_product_attention(heads(parts[0]), heads(parts[1]), heads(parts[2]),
@@ -21,14 +21,14 @@ at::Tensor attention(const at::Tensor& x, const at::Tensor& weight, const at::Te
   return out.transpose(1, 2).flatten(2);
 }
 
-void train(const cohort::DeviceMesh& mesh) {
+void train_positions(const cohort::DeviceMesh& mesh) {
   at::manual_seed(1);  // the same sequence on every rank
   const auto x = at::randn({2, 16, 8}), positions = at::randn({16, 8});
   const auto weight = at::randn({24, 8}).requires_grad_();
-  const auto whole = attention(x, weight, positions).detach();
+  const auto whole = self_attention(x, weight, positions).detach();
   {
     const cohort::ContextParallel scope(mesh, {.buffers = {x, positions}, .buffer_seq_dims = {1, 0}});
-    const auto own = attention(x, weight, positions);  // x is [2, 8, 8] here
+    const auto own = self_attention(x, weight, positions);  // x is [2, 8, 8] here
     own.pow(2).sum().backward();
     const auto again = cohort::context_parallel_unshard(mesh, {own}, {1});
     TORCH_CHECK(at::allclose(again[0], whole, 1e-4, 1e-5));
@@ -37,7 +37,7 @@ void train(const cohort::DeviceMesh& mesh) {
   TORCH_CHECK(x.size(1) == 16);
 }
 
-void by_hand(const cohort::Group& cp) {
+void attention_by_hand(const cohort::Group& cp) {
   const auto q = at::randn({2, 4, 16, 8}), k = at::randn({2, 4, 16, 8}), v = at::randn({2, 4, 16, 8});
   const auto whole = at::scaled_dot_product_attention(q, k, v, {}, 0, /*is_causal=*/true);
   const auto part = [&](const at::Tensor& t) {
@@ -52,8 +52,8 @@ void by_hand(const cohort::Group& cp) {
 
 void run_context_parallel() {
   const cohort::DeviceMesh mesh = cohort::init_device_mesh("cpu", {2}, {"cp"});
-  train(mesh);
-  by_hand(mesh.group());
+  train_positions(mesh);
+  attention_by_hand(mesh.group());
   cohort::barrier();
   cohort::destroy_process_group();
 }

@@ -54,30 +54,41 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-void train(const cohort::Group& tp) {
+struct ModelImpl : torch::nn::Module {
+  explicit ModelImpl(const cohort::Group& tp)
+      : embedding(register_module("embedding",
+                                  cohort::VocabParallelEmbedding(50, 16, cohort::VocabParallelOptions{.group = tp}))),
+        block(register_module("block", Block(16, 4, tp))),
+        head(register_module(
+            "head", cohort::ColumnParallelLinear(16, 50, cohort::ColumnParallelOptions{.group = tp, .bias = false}))) {}
+
+  /// [batch, positions] -> [batch, positions, this rank's words]
+  at::Tensor forward(const at::Tensor& tokens) { return head(block(embedding(tokens))); }
+
+  cohort::VocabParallelEmbedding embedding;
+  Block block;
+  cohort::ColumnParallelLinear head;
+};
+TORCH_MODULE(Model);
+
+void train_parts(const cohort::Group& tp) {
   at::manual_seed(1);
-  cohort::VocabParallelEmbedding embedding(50, 16, cohort::VocabParallelOptions{.group = tp});
-  Block block(16, 4, tp);
-  cohort::ColumnParallelLinear head(16, 50, cohort::ColumnParallelOptions{.group = tp, .bias = false});
-  std::vector<at::Tensor> parameters;
-  for (const auto& module : {embedding.ptr(), block.ptr(), head.ptr()}) {
-    for (const auto& parameter : module->parameters()) parameters.push_back(parameter);
-  }
-  torch::optim::AdamW optimizer(parameters, 1e-2);
+  Model model(tp);
+  torch::optim::AdamW optimizer(model->parameters(), 1e-2);
+  at::Tensor loss;
   const auto tokens = at::arange(9).view({1, 9});  // the same on every rank of the group
   for (int step = 0; step < 20; ++step) {
-    const auto logits = head(block(embedding(tokens.narrow(1, 0, 8))));  // [1, 8, this rank's words]
-    const auto loss =
-        cohort::vocab_parallel_cross_entropy(logits.flatten(0, 1), tokens.narrow(1, 1, 8).flatten(), {.group = tp});
+    const auto logits = model(tokens.narrow(1, 0, 8)).flatten(0, 1);
+    loss = cohort::vocab_parallel_cross_entropy(logits, tokens.narrow(1, 1, 8).flatten(), {.group = tp});
     optimizer.zero_grad();
     loss.backward();
-    cohort::nn::utils::clip_grad_norm_(parameters, 1.0);
+    cohort::nn::utils::clip_grad_norm_(model->parameters(), 1.0);
     optimizer.step();
-    if (step == 19) TORCH_CHECK(loss.item<double>() < 1);
   }
+  TORCH_CHECK(loss.item<double>() < 1);
 }
 
-void by_hand(const cohort::Group& tp) {
+void regions_by_hand(const cohort::Group& tp) {
   const auto x = at::ones({2, 4}), own_columns = at::ones({4, 3}), own_rows = at::ones({3, 4});
   const auto hidden = cohort::copy_to_region(x, tp).matmul(own_columns).relu();
   const auto y = cohort::reduce_from_region(hidden.matmul(own_rows), tp);
@@ -93,7 +104,7 @@ void share_positions(const cohort::Group& tp) {
   cohort::reduce_sequence_gradients(norm->parameters(), tp);  // the norm saw this rank's positions only
 }
 
-void draw(const cohort::Group& tp) {
+void draw_masks(const cohort::Group& tp) {
   auto hidden = at::ones({2, 16});  // this rank's columns
   {
     const cohort::ParallelDraws draws(cohort::Draws::kDiffer, tp);
@@ -107,10 +118,10 @@ void run_tensor_parallel() {
   const auto dims = cohort::ParallelDims{.dp_shard = 1, .tp = -1};
   const cohort::DeviceMesh mesh = dims.build_mesh("cpu");
   const cohort::Group tp = mesh.group("tp");
-  train(tp);
-  by_hand(tp);
+  train_parts(tp);
+  regions_by_hand(tp);
   share_positions(tp);
-  draw(tp);
+  draw_masks(tp);
   cohort::barrier();
   cohort::destroy_process_group();
 }

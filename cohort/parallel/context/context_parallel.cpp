@@ -12,7 +12,6 @@
 
 #include "cohort/parallel/context/sequence_layout.h"
 #include "cohort/parallel/context/ulysses_attention.h"
-#include "cohort/parallel/tensor/division.h"
 
 namespace cohort {
 namespace parallel {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cohort/parallel/context/ring_attention.h"
-#include "cohort/parallel/tensor/division.h"
+#include "cohort/parallel/tensor/group_place.h"
 
 namespace cohort::parallel {
 

@@ -11,7 +11,8 @@
 
 #include "cohort/parallel/context/attention_block.h"
 #include "cohort/parallel/context/passing_blocks.h"
-#include "cohort/parallel/tensor/division.h"
+#include "cohort/parallel/context/sequence_parts.h"
+#include "cohort/parallel/tensor/group_place.h"
 
 namespace cohort {
 namespace {

@@ -31,13 +31,4 @@ COHORT_API at::Tensor unshard_sequence(const at::Tensor& part, int64_t dim, Sequ
 /// int64 [length]: shards one after the other are whole.index_select(dim, order). Needs no group.
 COHORT_API at::Tensor sequence_order(int64_t length, int64_t num_ranks, SequenceLayout layout);
 
-namespace parallel {
-
-/// The ranks' shards one after the other along `dim`, and the same in the order of the whole. Local.
-at::Tensor in_order_of_ranks(const at::Tensor& whole, int64_t dim, SequenceLayout layout, int64_t num_ranks);
-at::Tensor in_order_of_sequence(const at::Tensor& shards, int64_t dim, SequenceLayout layout, int64_t num_ranks);
-/// Throws c10::ValueError as shard_sequence does.
-void check_length(int64_t length, int64_t dim, SequenceLayout layout, int64_t num_ranks);
-
-}  // namespace parallel
 }  // namespace cohort

@@ -4,7 +4,9 @@
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/parallel/context/sequence_parts.h"
 #include "cohort/parallel/tensor/division.h"
+#include "cohort/parallel/tensor/group_place.h"
 #include "cohort/parallel/tensor/regions.h"
 
 namespace cohort {

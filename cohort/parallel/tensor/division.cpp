@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "cohort/base/text.h"
-#include "cohort/comm/group/group_backend.h"
-#include "cohort/mesh/shard.h"
+#include "cohort/parallel/tensor/group_place.h"
 
 namespace cohort {
 namespace {
@@ -35,28 +34,4 @@ int64_t divided(int64_t size, const std::string& what, const Group& group) {
   return size / num_ranks;
 }
 
-namespace parallel {
-
-GroupPlace place_in(const Group& group) {
-  if (!group && !is_initialized()) return {};
-  TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
-  const auto& found = comm::resolve(group);
-  if (found->getSize() == 1) return {};
-  return {found, found->getRank(), found->getSize()};
-}
-
-std::string ranks_text(int64_t num_ranks) { return std::to_string(num_ranks) + (num_ranks == 1 ? " rank" : " ranks"); }
-
-std::string chunks_text(int64_t size, int64_t num_ranks) {
-  constexpr int64_t kMost = 8;
-  std::string text = "ceil(" + std::to_string(size) + " / " + std::to_string(num_ranks) +
-                     ") = " + std::to_string(chunk_range(size, num_ranks, 0).size()) + " for each of " +
-                     ranks_text(num_ranks) + ", so they have ";
-  for (int64_t rank = 0; rank < std::min(num_ranks, kMost); ++rank) {
-    text += (rank > 0 ? ", " : "") + std::to_string(chunk_range(size, num_ranks, rank).size());
-  }
-  return num_ranks > kMost ? text + ", ..." : text;
-}
-
-}  // namespace parallel
 }  // namespace cohort

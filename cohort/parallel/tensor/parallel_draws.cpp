@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/parallel/tensor/division.h"
+#include "cohort/parallel/tensor/group_place.h"
 
 namespace cohort {
 namespace {

@@ -1,7 +1,7 @@
 /// Layers whose weights are shared out over the ranks of a tensor-parallel group, for models that are written for it.
 ///
 ///     cohort::ColumnParallelLinear up(64, 256, cohort::ColumnParallelOptions{.group = tp});  // this rank's 256 / ranks outputs
-///     cohort::RowParallelLinear down(256, 64, cohort::RowParallelOptions{.group = tp});    // takes them; everyone has the result
+///     cohort::RowParallelLinear down(256, 64, cohort::RowParallelOptions{.group = tp});   // takes them; the result is everyone's
 ///     auto y = down(up(x).relu());                                 // one all-reduce in forward, one in backward
 ///
 /// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cohort/parallel/tensor/division.h"
+#include "cohort/parallel/tensor/group_place.h"
 
 namespace cohort::parallel {
 

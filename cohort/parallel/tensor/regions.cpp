@@ -10,6 +10,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/tensor/division.h"
+#include "cohort/parallel/tensor/group_place.h"
 
 namespace cohort {
 namespace {

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "cohort/parallel/module/sharded_tensors.h"
+#include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
 #include "cohort/parallel/tensor/parts.h"
 #include "cohort/parallel/tensor/regions.h"
