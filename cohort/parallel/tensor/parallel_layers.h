@@ -1,8 +1,8 @@
 /// Layers whose weights are shared out over the ranks of a tensor-parallel group, for models that are written for it.
 ///
-///     cohort::ColumnParallelLinear up(64, 256, cohort::ColumnParallelOptions{.group = tp});  // this rank's 256 / ranks outputs
-///     cohort::RowParallelLinear down(256, 64, cohort::RowParallelOptions{.group = tp});   // takes them; the result is everyone's
-///     auto y = down(up(x).relu());                                 // one all-reduce in forward, one in backward
+///     cohort::ColumnParallelLinear up(64, 256, cohort::ColumnParallelOptions{.group = tp});  // of 256 outputs its own
+///     cohort::RowParallelLinear down(256, 64, cohort::RowParallelOptions{.group = tp});      // takes them, gives all of 64
+///     auto y = down(up(x).relu());                // one all-reduce in forward, one in backward
 ///
 /// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row
 /// layer. Parts are those of torch.chunk: any sizes do, and the last ranks' parts may be short or empty. Parameters

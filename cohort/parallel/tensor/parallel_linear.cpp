@@ -87,13 +87,13 @@ void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& input) {
   check_features("ColumnParallelLinear", input, in_features, "");
+  const bool copies = options.copy_input;
   auto everywhere = input;
-  if (options.copy_input && options.sequence_parallel) {
+  if (copies && options.sequence_parallel) {
     everywhere =
         gather_from_region(input, options.sequence_dim, {.group = options.group, .gradient = RegionGradient::kSum});
-  } else if (options.copy_input) {
-    everywhere = copy_to_region(input, options.group);
   }
+  if (copies && !options.sequence_parallel) everywhere = copy_to_region(input, options.group);
   const auto own = at::linear(everywhere, weight, bias);
   if (!options.gather_output) return own;
   return gather_from_region(own, -1, {.group = options.group, .size = out_features});

@@ -1,5 +1,5 @@
-// model_parallel_rank BACKEND RESULT: this rank's values and gradients of tensor-parallel layers, of a loss of logits in parts and
-// of ring attention. model_parallel_python_rank.py computes the same by PyTorch.
+// model_parallel_rank BACKEND RESULT: values and gradients of tensor-parallel layers, of a loss of logits in parts and of ring
+// attention on this rank. model_parallel_python_rank.py computes the same by PyTorch.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
