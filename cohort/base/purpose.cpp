@@ -25,6 +25,10 @@ const char* in_words(Purpose purpose) {
       return "FullySharded's meeting before a forward pass or at the end of a backward pass";
     case Purpose::kSyncBatchNorm:
       return "SyncBatchNorm's exchange of sums in a forward or backward pass";
+    case Purpose::kTensorParallel:
+      return "an exchange of tensor-parallel layers in a forward or backward pass";
+    case Purpose::kContextParallel:
+      return "ring attention's exchange of keys and values in a forward or backward pass";
   }
   return "";
 }

@@ -18,8 +18,10 @@ enum class Purpose : uint8_t {
   kZeroParameters,
   kFsdpMeeting,
   kSyncBatchNorm,
+  kTensorParallel,
+  kContextParallel,
 };
-constexpr int kNumPurposes = 9;
+constexpr int kNumPurposes = 11;
 
 /// Stands between a call and its purpose.
 inline constexpr const char* kWhichIs = ", which is ";

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/parallel/context/attention_block.h"
 #include "cohort/parallel/context/passing_blocks.h"
 #include "cohort/parallel/context/sequence_parts.h"
@@ -60,6 +61,7 @@ RingStep step_of(const RingCall& call, int64_t i) {
 }
 
 AttentionBlock go_round(const RingCall& call, const at::Tensor& query, const TensorPair& own) {
+  const base::CalledFor purpose(base::Purpose::kContextParallel);
   const auto sums = at::toOpMathType(query.scalar_type());
   PassingBlocks blocks(call.place, call.options.rotate, own);
   AttentionBlock sum;
@@ -99,6 +101,7 @@ variable_list RingAttention::backward(AutogradContext* context, const variable_l
   const TensorPair own{saved[1], saved[2]};
   const auto sums = at::toOpMathType(query.scalar_type());
   const auto of_query = at::zeros(query.sizes(), query.options().dtype(sums));
+  const base::CalledFor purpose(base::Purpose::kContextParallel);
   PassingBlocks blocks(call->place, call->options.rotate, own);
   PassingGradients passing(call->place, call->options.rotate, own, sums);
   for (int64_t i = 0; i < call->place.num_ranks; ++i) {

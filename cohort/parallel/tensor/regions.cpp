@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/tensor/division.h"
@@ -88,6 +89,7 @@ at::Tensor exchanged(const RegionMove& move, int64_t scatter_dim, int64_t gather
 }
 
 at::Tensor moved(const RegionMove& move, const at::Tensor& input) {
+  const base::CalledFor purpose(base::Purpose::kTensorParallel);
   switch (move.forward) {
     case Move::kNothing:
       return input.view_as(input);

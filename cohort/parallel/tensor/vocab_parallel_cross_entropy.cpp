@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/tensor/group_place.h"
@@ -56,6 +57,7 @@ struct Losses {
 
 Losses losses_of(const LossCall& call, const at::Tensor& logits, const at::Tensor& targets,
                  const at::Tensor& is_ignored) {
+  const base::CalledFor purpose(base::Purpose::kTensorParallel);
   const auto dim = call.class_dim;
   const auto shifted = logits - greatest(call, logits);
   auto [places, is_own] = own_places(call, targets, is_ignored);

@@ -1,5 +1,6 @@
 #include "cohort/parallel/context/ring_attention.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cohort/comm/collectives/collectives.h"
@@ -20,6 +21,7 @@ using test::require_near;
 using test::require_own_positions;
 using test::run_workers;
 using test::whole_attention;
+using testing::HasSubstr;
 
 constexpr auto kLayouts = {SequenceLayout::kHeadTail, SequenceLayout::kContiguous};
 
@@ -122,6 +124,21 @@ COHORT_WORKER(ring_errors) {
 }
 
 TEST(RingAttention, SaysWhatDoesNotFit) { run_workers("ring_errors").expect_success(); }
+
+COHORT_WORKER(ring_unevenly) {
+  init_process_group({.backend = "shm"});
+  test::print_error([&] {
+    const auto q = at::ones({1, 1, 4, 2});
+    if (get_rank() == 0) ring_attention(q, q, q);
+    barrier();
+  });
+}
+
+TEST(RingAttentionErrors, ARankThatDoesNotComeMessage) {
+  const auto results = run_workers("ring_unevenly", {.time_limit = std::chrono::seconds(30)});
+  EXPECT_THAT(results[0].output,
+              HasSubstr(", which is ring attention's exchange of keys and values in a forward or backward pass"));
+}
 
 TEST(AttentionBlock, PlainFormIsTheKernels) {
   const auto q = drawn({2, 3, 6, 4}, 1), k = drawn({2, 3, 6, 4}, 2), v = drawn({2, 3, 6, 4}, 3),

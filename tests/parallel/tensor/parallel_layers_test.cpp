@@ -1,5 +1,6 @@
 #include "cohort/parallel/tensor/parallel_layers.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -21,6 +22,7 @@ using test::drawn;
 using test::error_of;
 using test::require_near;
 using test::run_workers;
+using testing::HasSubstr;
 
 at::Tensor own_chunk(const at::Tensor& whole, int64_t dim) {
   const auto range = chunk_range(whole.size(dim), get_world_size(), get_rank());
@@ -280,6 +282,22 @@ COHORT_WORKER(layers_errors) {
 }
 
 TEST(TensorParallelLayers, SayWhatDoesNotFit) { run_workers("layers_errors", {.world_size = 4}).expect_success(); }
+
+COHORT_WORKER(layers_unevenly) {
+  init_process_group({.backend = "shm"});
+  ColumnParallelLinear column(4, 4);
+  RowParallelLinear row(4, 4);
+  test::print_error([&] {
+    if (get_rank() == 0) row(column(at::ones({2, 4})));
+    barrier();
+  });
+}
+
+TEST(TensorParallelErrors, ARankThatDoesNotComeMessage) {
+  const auto results = run_workers("layers_unevenly", {.time_limit = std::chrono::seconds(30)});
+  EXPECT_THAT(results[0].output, HasSubstr("all_reduce(SUM) of 8 float32, which is an exchange of tensor-parallel "
+                                           "layers in a forward or backward pass"));
+}
 
 COHORT_WORKER(layers_print) {
   init_process_group({.backend = test::backend_of_tests()});
