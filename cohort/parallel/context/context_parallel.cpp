@@ -10,6 +10,7 @@
 #include <atomic>
 #include <utility>
 
+#include "cohort/comm/backend/accelerator.h"
 #include "cohort/parallel/context/sequence_layout.h"
 #include "cohort/parallel/context/ulysses_attention.h"
 
@@ -72,16 +73,24 @@ at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const
                          .rotate = call->rotate});
 }
 
+// Above and below autograd: tensors of inference mode are below.
+void stand_before_attention(std::vector<torch::Library>& libraries, c10::DeviceType type) {
+  const auto dense = c10::computeDispatchKey(std::nullopt, at::kStrided, c10::Device(type));
+  const auto backend = c10::toBackendComponent(dense);
+  for (const auto functionality : {c10::DispatchKey::AutogradFunctionality, c10::DispatchKey::Dense}) {
+    const auto key = c10::toRuntimePerBackendFunctionalityKey(functionality, backend);
+    libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    libraries.back().impl("scaled_dot_product_attention", TORCH_FN(attend_in_scope));
+  }
+}
+
 // Once, for good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has
 // no kernel of its own there.
 void stand_before_attention() {
   static const auto* const kLibraries = [] {
     auto* libraries = new std::vector<torch::Library>();  // never freed: LibTorch's dispatcher may have gone at exit
-    for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::CPU, c10::DispatchKey::AutogradCUDA,
-                           c10::DispatchKey::CUDA}) {
-      libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-      libraries->back().impl("scaled_dot_product_attention", TORCH_FN(attend_in_scope));
-    }
+    stand_before_attention(*libraries, c10::DeviceType::CPU);
+    if (const auto type = comm::accelerator_type()) stand_before_attention(*libraries, *type);
     return libraries;
   }();
   (void)kLibraries;

@@ -44,10 +44,10 @@ struct ContextParallelOptions {
   RotateMethod rotate = RotateMethod::kAllGather;
 };
 
-/// While it lives, every at::scaled_dot_product_attention of this process, on CPU or CUDA tensors, is attention over all ranks of
-/// the group, whose query, key and value are [batch, heads, own positions, size]. It throws c10::ValueError for dropout, and with
-/// kRing for a mask. One at a time. Its backward may run after the scope, but not that of activation checkpointing, which
-/// computes forward again. The scope begins and ends by itself on each rank; attention is collective.
+/// While it lives, every at::scaled_dot_product_attention of this process, on the CPU and the accelerator, is attention over all
+/// ranks of the group, whose query, key and value are [batch, heads, own positions, size]. It throws c10::ValueError for dropout,
+/// and with kRing for a mask. One at a time. Its backward may run after the scope, but not that of activation checkpointing,
+/// which computes forward again. The scope begins and ends by itself on each rank; attention is collective.
 class COHORT_API ContextParallel {
  public:
   /// `mesh` of one axis. Throws c10::ValueError for lists that do not fit, lengths that do not divide, and parameters, before

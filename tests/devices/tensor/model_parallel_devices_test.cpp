@@ -1,8 +1,10 @@
 // Layers that ranks compute together, and sequences that they share out, on devices, each rank's own.
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
+#include "cohort/parallel/context/context_parallel.h"
 #include "cohort/parallel/context/ring_attention.h"
 #include "cohort/parallel/context/ulysses_attention.h"
 #include "cohort/parallel/tensor/parallel_draws.h"
@@ -97,6 +99,26 @@ TEST_F(ModelParallelDevices, Attention) {
       return ulysses_attention(parts[0], parts[1], parts[2], {.group = group, .is_causal = true});
     });
   });
+}
+
+TEST_F(ModelParallelDevices, AScopeStandsBeforeAttention) {
+  const auto q = at::ones({1, 2, 4, 2}, device(1));
+  const auto expected = at::scaled_dot_product_attention(q, q, q, {}, 0.0, true).cpu();
+  const auto attend = [&](double dropout) {
+    return at::scaled_dot_product_attention(q, q, q, {}, dropout, true).cpu();
+  };
+  {
+    const ContextParallel scope{Group()};
+    const std::string refused =
+        "[cohort] ContextParallel: attention with dropout (dropout_p is 0.5) is not supported\n"
+        "  hint: set it to 0; dropout elsewhere in the model is not affected";
+    EXPECT_EQ(test::error_of([&] { attend(0.5); }), refused);
+    require_near(attend(0), expected);
+    const c10::InferenceMode inference;
+    EXPECT_EQ(test::error_of([&] { attend(0.5); }), refused);
+  }
+  require_near(attend(0), expected);
+  attend(0.5);
 }
 
 TEST_F(ModelParallelDevices, Draws) {
