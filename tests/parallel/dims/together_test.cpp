@@ -11,6 +11,7 @@
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/activation/checkpoint.h"
 #include "cohort/parallel/context/context_parallel.h"
+#include "cohort/parallel/context/ulysses_attention.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/dims/parallel_dims.h"
 #include "cohort/parallel/optim/clip_grad.h"
@@ -193,6 +194,46 @@ COHORT_WORKER(together) {
 TEST(TensorParallelTogether, LossesAreThoseOfOneProcess) {
   run_workers("together", {.world_size = 4, .time_limit = std::chrono::seconds(120)}).expect_success();
 }
+
+// How many collectives this rank begins.
+template <class Function>
+int64_t exchanges_of(Function function) {
+  const auto before = get_sequence_number();
+  function();
+  return static_cast<int64_t>(get_sequence_number() - before);
+}
+
+// A forward pass, then backward of what it gives.
+template <class Forward>
+void require_exchanges(Forward forward, int64_t in_forward, int64_t in_backward) {
+  at::Tensor result;
+  const auto first = exchanges_of([&] { result = forward(); });
+  const auto second = exchanges_of([&] { result.sum().backward(); });
+  if (first == in_forward && second == in_backward) return;
+  throw std::runtime_error(std::to_string(first) + " and " + std::to_string(second) + " exchanges, expected " +
+                           std::to_string(in_forward) + " and " + std::to_string(in_backward));
+}
+
+COHORT_WORKER(exchanges) {
+  init_process_group({.backend = test::backend_of_tests()});
+  const auto x = at::ones({2, 4, 8}).requires_grad_();
+  ColumnParallelLinear up(8, 8);
+  RowParallelLinear down(8, 8);
+  require_exchanges([&] { return down(up(x).relu()); }, 1, 1);
+  ColumnParallelLinear up_from_positions(8, 8, ColumnParallelOptions{.sequence_parallel = true});
+  RowParallelLinear down_to_positions(8, 8, RowParallelOptions{.bias = false, .sequence_parallel = true});
+  require_exchanges([&] { return down_to_positions(up_from_positions(x).relu()); }, 2, 2);
+  require_exchanges([&] { return vocab_parallel_cross_entropy(x.flatten(0, 1), at::zeros({8}, at::kLong)); }, 2, 0);
+  const auto q = at::ones({1, 2, 4, 8}).requires_grad_();
+  require_exchanges([&] { return ring_attention(q, q, q, {.is_causal = true}); }, 1, 2);
+  const auto n = static_cast<int64_t>(get_world_size());
+  require_exchanges([&] { return ring_attention(q, q, q, {.is_causal = true, .rotate = RotateMethod::kAllToAll}); },
+                    n - 1, 2 * n - 1);
+  require_exchanges([&] { return ulysses_attention(q, q, q, {.is_causal = true}); }, 2, 2);
+  destroy_process_group();
+}
+
+TEST(TensorParallelTogether, ExchangeNoMoreThanNeeded) { run_workers("exchanges").expect_success(); }
 
 // Draws that differ over the ranks are the same ones when backward computes again.
 COHORT_WORKER(draws_again) {
