@@ -25,7 +25,7 @@ at::Tensor sum_per_key_head(const at::Tensor& gradient, int64_t num_key_heads) {
 }
 
 at::Tensor scores_of(const at::Tensor& query, const at::Tensor& key, const BlockKind& kind) {
-  const auto scores = query.matmul(key.transpose(-2, -1)).mul_(kind.scale);
+  auto scores = query.matmul(key.transpose(-2, -1)).mul_(kind.scale);
   if (!kind.is_causal) return scores;
   const auto hidden = at::ones({query.size(2), key.size(2)}, query.options().dtype(at::kBool)).triu_(1);
   return scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
