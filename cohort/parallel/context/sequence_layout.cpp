@@ -10,7 +10,7 @@
 namespace cohort {
 at::Tensor sequence_order(int64_t length, int64_t num_ranks, SequenceLayout layout) {
   parallel::check_length(length, 0, layout, num_ranks);
-  const auto positions = at::arange(length, at::kLong);
+  auto positions = at::arange(length, at::kLong);
   if (layout == SequenceLayout::kContiguous) return positions;
   const auto parts = positions.view({2, num_ranks, -1});
   return at::stack({parts[0], parts[1].flip(0)}, 1).view({length});

@@ -94,7 +94,7 @@ at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& input) {
         gather_from_region(input, options.sequence_dim, {.group = options.group, .gradient = RegionGradient::kSum});
   }
   if (copies && !options.sequence_parallel) everywhere = copy_to_region(input, options.group);
-  const auto own = at::linear(everywhere, weight, bias);
+  auto own = at::linear(everywhere, weight, bias);
   if (!options.gather_output) return own;
   return gather_from_region(own, -1, {.group = options.group, .size = out_features});
 }
