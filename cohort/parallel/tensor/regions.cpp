@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "cohort/base/purpose.h"
@@ -20,7 +21,7 @@ using parallel::GroupPlace;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-enum class Move { kNothing, kSum, kTakePart, kGather, kReduceScatter, kAllToAll };
+enum class Move : uint8_t { kNothing, kSum, kTakePart, kGather, kReduceScatter, kAllToAll };
 
 // A move and the one by which gradients come back, whose gradients in turn come back by the first.
 struct RegionMove {
