@@ -1,6 +1,8 @@
 #include "cohort/train/metrics/metric.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -92,6 +94,25 @@ void Mean::update(double mean, int64_t count) {
 }
 
 double Mean::value(const std::vector<double>& sums) const { return sums[0] / sums[1]; }
+
+void MeanOf::update(const at::Tensor& output, const at::Tensor& target) {
+  TORCH_CHECK_VALUE(output.dim() > 0,
+                    "[cohort] MeanOf: the first dimension of an output is that of samples, and this one has none");
+  const c10::AutoGradMode no_grad(false);
+  Mean::update(function_(output, target).to(at::kDouble).mean(), output.size(0));
+}
+
+void Perplexity::update(const at::Tensor& logits, const at::Tensor& target) {
+  TORCH_CHECK_VALUE(logits.dim() == target.dim() + 1 && logits.sizes().slice(0, target.dim()) == target.sizes(),
+                    "[cohort] Perplexity: logits are [..., classes] and targets [...], but got ", logits.sizes(),
+                    " and ", target.sizes());
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor classes = target.flatten();
+  const at::Tensor loss =
+      at::cross_entropy_loss(logits.reshape({classes.numel(), logits.size(-1)}).to(at::kFloat), classes,
+                             /*weight=*/{}, at::Reduction::Sum, options_.ignore_index);
+  add({loss.to(at::kDouble), classes.ne(options_.ignore_index).sum()});
+}
 
 double Perplexity::value(const std::vector<double>& sums) const { return std::exp(Mean::value(sums)); }
 

@@ -34,6 +34,13 @@ AcceleratorOptions checked(AcceleratorOptions options) {
 
 }  // namespace
 
+void detail::check_runs_whole_steps(const Strategy& strategy) {
+  TORCH_CHECK_VALUE(
+      strategy.runs_whole_steps(),
+      "[cohort] Accelerator: with strategy \"data_parallel\" a model on several devices takes one tensor and "
+      "gives one\n  hint: strategy \"ddp\" runs any model");
+}
+
 struct Accelerator::State {
   explicit State(AcceleratorOptions given)
       : options(checked(std::move(given))),
@@ -59,6 +66,24 @@ void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::O
   state_->strategy = make_strategy(std::move(net), strategy_of(state_->options), state_->place);
   state_->strategy->adopt(optimizer);
   state_->optimizer = &optimizer;
+}
+
+LoopHooks Accelerator::hooks(bool is_training) {
+  LoopHooks hooks;
+  hooks.on_begin = [this, is_training] {
+    if (!is_training && state_->strategy) state_->strategy->synchronise_buffers();
+  };
+  hooks.on_batch = [this, is_training](bool is_last) {
+    if (is_training) is_last_batch_ = is_last;
+  };
+  if (is_training && num_processes() > 1) {
+    hooks.do_all = [this](bool has_batch) {
+      const auto missing = at::full({}, has_batch ? 0 : 1, at::TensorOptions(at::kLong).device(device()));
+      all_reduce(missing, {.op = ReduceOp::MAX});
+      return missing.item<int64_t>() == 0;
+    };
+  }
+  return hooks;
 }
 
 void Accelerator::share(BatchFeed& feed, bool is_training) const {

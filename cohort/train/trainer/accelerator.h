@@ -54,6 +54,10 @@ struct AcceleratorOptions {
   int64_t seed = 0;
 };
 
+namespace detail {
+COHORT_API void check_runs_whole_steps(const Strategy& strategy);
+}
+
 class COHORT_API Accelerator {
  public:
   /// Throws as Trainer's constructor.
@@ -67,8 +71,9 @@ class COHORT_API Accelerator {
   /// optimizer for each Accelerator; loaders as many as you like, by prepare_loader.
   template <class Net, class Loader>
   auto prepare(const Net& net, torch::optim::Optimizer& optimizer, const Loader& loader);
-  /// Training data is shared out equally, and in a new order in each epoch if the loader shuffles; with `is_training` false each
-  /// sample comes once.
+  /// Training data is shared out equally, and in a new order in each epoch if the loader shuffles; of an iterable dataset the loop
+  /// ends on all ranks where the first one has no more. With `is_training` false each sample comes once, and with "ddp" a loop
+  /// begins with rank 0's buffers, such as means of batch norm, on all ranks. Collective where loops begin.
   template <class Loader>
   auto prepare_loader(const Loader& loader, bool is_training = true);
 
@@ -135,6 +140,7 @@ class COHORT_API Accelerator {
 
  private:
   void attach(std::shared_ptr<torch::nn::Module> net, torch::optim::Optimizer& optimizer);
+  LoopHooks hooks(bool is_training);
   void share(BatchFeed& feed, bool is_training) const;
 
   struct State;
@@ -154,9 +160,7 @@ auto Accelerator::prepare(const Net& net, torch::optim::Optimizer& optimizer, co
 
 template <class Loader>
 auto Accelerator::prepare_loader(const Loader& loader, bool is_training) {
-  PreparedLoader<Loader> prepared(loader, [this, is_training](bool is_last) {
-    if (is_training) is_last_batch_ = is_last;
-  });
+  PreparedLoader<Loader> prepared(loader, hooks(is_training));
   share(prepared.feed(), is_training);
   return prepared;
 }
@@ -166,7 +170,8 @@ template <class... Arguments>
 auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
   const auto autocast = accelerator_->precision().autocast();
   Strategy& strategy = accelerator_->strategy();
-  std::tuple<std::decay_t<Arguments>...> held(std::forward<Arguments>(arguments)...);
+  using Held = std::tuple<std::decay_t<Arguments>...>;
+  Held held(std::forward<Arguments>(arguments)...);
   std::vector<at::Tensor> inputs;
   const auto each_tensor = [&](const auto& use) {
     const auto visit = [&](auto& argument) {
@@ -177,12 +182,12 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
   const auto forward = [&](Net& net) { return std::apply([&](auto&... each) { return net.forward(each...); }, held); };
   each_tensor([&](const at::Tensor& tensor) { inputs.push_back(accelerator_->precision().input(tensor)); });
   using Result = decltype(forward(*net_));
-  if constexpr (std::is_same_v<std::tuple<std::decay_t<Arguments>...>, std::tuple<at::Tensor>> &&
-                std::is_same_v<Result, at::Tensor>) {
+  if constexpr (std::is_same_v<Held, std::tuple<at::Tensor>> && std::is_same_v<Result, at::Tensor>) {
     return strategy.forward(inputs.front(), [](torch::nn::Module& net, const at::Tensor& input) -> at::Tensor {
       return dynamic_cast<Net&>(net).forward(input);
     });
   } else {
+    detail::check_runs_whole_steps(strategy);
     std::optional<Result> result;
     strategy.run(inputs, [&] {
       size_t next = 0;
@@ -192,7 +197,8 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
       parallel::collect_tensors(*result, outputs);
       return outputs;
     });
-    return std::move(*result);
+    const auto dtype = strategy.output_dtype();
+    return dtype ? parallel::move_tensors(std::move(*result), *dtype) : std::move(*result);
   }
 }
 

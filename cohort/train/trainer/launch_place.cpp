@@ -11,6 +11,7 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/comm/group/process_group.h"
+#include "cohort/parallel/data_parallel/placement.h"
 #include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::train::detail {
@@ -76,10 +77,22 @@ void check_size(const StrategyOptions& options, StrategyKind kind, const JobSize
                     "[cohort] Trainer: devices = ", options.devices, " asks for as many processes on each host, but ",
                     "this one has ", job.local_world_size, "\n  hint: ", start_command(devices, num_nodes),
                     "; with devices = 0 the Trainer takes what the launcher gives");
+  if (options.num_nodes == 0) return;  // hosts may have unequal numbers of them
   TORCH_CHECK_VALUE(wanted == job.world_size, "[cohort] Trainer: num_nodes = ", options.num_nodes, " with ", devices,
                     " processes on each host makes ", wanted, " processes, but the job has ", job.world_size,
                     "\n  hint: ", start_command(devices, num_nodes),
                     "; with num_nodes = 0 the Trainer takes what the launcher gives");
+}
+
+std::vector<c10::Device> replica_devices(const StrategyOptions& options) {
+  if (!options.data_parallel_devices.empty()) return options.data_parallel_devices;
+  auto devices = cohort::nn::parallel::all_devices();
+  const auto wanted = static_cast<size_t>(options.devices);
+  TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
+                    " with strategy \"data_parallel\", but this machine has ", devices.size(),
+                    " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
+  if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
+  return devices;
 }
 
 // A group of this process alone, where nobody started others.
@@ -125,6 +138,8 @@ LaunchPlace take_place(const StrategyOptions& options) {
   if (!place.has_group()) {
     check_alone(place.strategy, job);
     place.device = options.device.value_or(current_device());
+    if (place.strategy == StrategyKind::kDataParallel) place.replica_devices = replica_devices(options);
+    if (!place.replica_devices.empty()) place.device = place.replica_devices.front();
     return place;
   }
   check_size(options, place.strategy, job);

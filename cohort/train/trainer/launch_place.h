@@ -3,7 +3,7 @@
 
 #include <c10/core/Device.h>
 
-#include <string>
+#include <vector>
 
 #include "cohort/train/trainer/trainer_options.h"
 
@@ -18,6 +18,8 @@ struct LaunchPlace {
   int world_size = 1;
   int num_ranks_here = 1;  ///< on this host
   c10::Device device = c10::kCPU;
+  /// With data_parallel; empty: the CPU alone. `device` is the first one.
+  std::vector<c10::Device> replica_devices = {};
 
   bool has_group() const { return strategy == StrategyKind::kDdp || strategy == StrategyKind::kFsdp; }
 };

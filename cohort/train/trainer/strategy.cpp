@@ -15,6 +15,7 @@
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/module/synchronize.h"
+#include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/parallel/module/wrapper_base.h"
 #include "cohort/train/trainer/launch_place.h"
 
@@ -40,7 +41,7 @@ class ReplicatedStrategy final : public Strategy {
       return;
     }
     replica_.before_forward();
-    replica_.after_forward(body());
+    replica_.after_forward(outputs_of(body));
     if (replica_.synchronises_gradients()) ++num_steps_;
   }
   void set_synchronises_gradients(bool value) override { replica_.set_synchronises_gradients(value); }
@@ -61,6 +62,16 @@ class ReplicatedStrategy final : public Strategy {
   }
 
  private:
+  // Where it throws, a pass without exchange is over all the same: this rank goes on as those do where it did not.
+  std::vector<at::Tensor> outputs_of(const Body& body) {
+    try {
+      return body();
+    } catch (...) {
+      if (!replica_.synchronises_gradients()) replica_.after_forward({});
+      throw;
+    }
+  }
+
   int64_t num_steps_ = 0;
   Group group_;
   bool has_own_buffers_;
@@ -98,9 +109,10 @@ class ShardedStrategy final : public Strategy {
   }
   at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
     const at::Tensor output = Strategy::forward(input, forward);
-    const auto& dtype = wrapper_->sharding().mp_policy().output_dtype;
-    return dtype && output.is_floating_point() ? output.to(*dtype) : output;
+    const auto dtype = output_dtype();
+    return dtype ? parallel::moved(output, *dtype) : output;
   }
+  std::optional<at::ScalarType> output_dtype() const override { return wrapper_->sharding().mp_policy().output_dtype; }
   bool evaluates_together() const override { return true; }
   bool has_own_buffers() const override { return true; }
   void set_synchronises_gradients(bool value) override {
@@ -167,16 +179,7 @@ class DataParallelStrategy final : public Strategy {
       std::make_shared<cohort::nn::parallel::ReplicaThreads>();
 };
 
-cohort::nn::parallel::Placement data_parallel_placement(const StrategyOptions& options) {
-  auto devices = options.data_parallel_devices;
-  if (devices.empty()) {
-    devices = cohort::nn::parallel::all_devices();
-    const auto wanted = static_cast<size_t>(options.devices);
-    TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
-                      " with strategy \"data_parallel\", but this machine has ", devices.size(),
-                      " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
-    if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
-  }
+cohort::nn::parallel::Placement placement_on(const std::vector<c10::Device>& devices) {
   return devices.empty() ? cohort::nn::parallel::Placement()
                          : cohort::nn::parallel::place(devices, std::nullopt, /*dim=*/0);
 }
@@ -215,7 +218,7 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
                                         const detail::LaunchPlace& place) {
   using detail::StrategyKind;
   if (place.strategy == StrategyKind::kDataParallel) {
-    return std::make_unique<DataParallelStrategy>(net, data_parallel_placement(options));
+    return std::make_unique<DataParallelStrategy>(net, placement_on(place.replica_devices));
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);

@@ -55,6 +55,8 @@ class COHORT_API Strategy {
   virtual at::Tensor forward(const at::Tensor& input, const Forward& forward);
   /// False: only forward() works, as the model is not one module.
   virtual bool runs_whole_steps() const { return true; }
+  /// What floating-point outputs of the model are made; nothing: they stay as they are. forward() does it itself.
+  virtual std::optional<at::ScalarType> output_dtype() const { return std::nullopt; }
   /// True: evaluation, too, is collective, so ranks must make equally many forward passes.
   virtual bool evaluates_together() const { return false; }
 

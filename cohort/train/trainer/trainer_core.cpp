@@ -46,6 +46,10 @@ void check_limit(const char* name, const BatchLimit& limit) {
     refuse(fmt::format("{} is a fraction from 0.0 to 1.0 or a whole number of batches, but got {}", name,
                        limit.fraction()));
   }
+  if (!limit.is_fraction() && limit.batches() < 0) {
+    refuse(fmt::format("{} is not negative, but got {}\n  hint: 1.0 means all batches, 0 means none", name,
+                       limit.batches()));
+  }
 }
 
 TrainerOptions completed(TrainerOptions options) {

@@ -28,15 +28,15 @@ class BatchLimit {
   BatchLimit(int64_t batches) : batches_(batches) {}
   BatchLimit(int batches) : batches_(batches) {}
 
-  bool is_fraction() const { return batches_ < 0; }
-  bool is_whole() const { return is_fraction() && fraction_ == 1.0; }
-  bool is_nothing() const { return batches_ <= 0 && fraction_ == 0.0; }
-  double fraction() const { return fraction_; }
+  bool is_fraction() const { return fraction_.has_value(); }
+  bool is_whole() const { return fraction_ == 1.0; }
+  bool is_nothing() const { return is_fraction() ? fraction_ == 0.0 : batches_ == 0; }
+  double fraction() const { return fraction_.value_or(0.0); }
   int64_t batches() const { return batches_; }
 
  private:
-  double fraction_ = 0.0;
-  int64_t batches_ = -1;  ///< negative: a fraction
+  std::optional<double> fraction_;
+  int64_t batches_ = 0;
 };
 
 /// How a strategy is put around a model, and where it computes. TrainerOptions has the same.
@@ -54,7 +54,8 @@ struct StrategyOptions {
   std::string backend = {};
   ddp::Options ddp = {};
   fsdp::Options fsdp = {};
-  /// With data_parallel, instead of the first `devices` ones; a device may be there several times.
+  /// With data_parallel, instead of the first `devices` ones; a device may be there several times. The first one is where batches
+  /// and the model are.
   std::vector<c10::Device> data_parallel_devices = {};
 };
 

@@ -217,6 +217,12 @@ COHORT_WORKER(trainer_refuses) {
       text_of({.strategy = "fsdp", .fsdp_replicas = 3}) ==
       "[cohort] Trainer: fsdp_replicas = 3: replicas have as many ranks each, but the job has 2\n  hint: a number that "
       "divides 2");
+  {
+    // Hosts with unequal numbers of ranks: of three on each, or one, on this one.
+    setenv("LOCAL_WORLD_SIZE", get_rank() == 0 ? "3" : "1", 1);
+    REQUIRE(text_of({.backend = cohort::test::backend_of_tests()}) == "no error");
+    setenv("LOCAL_WORLD_SIZE", "2", 1);
+  }
   Trainer trainer(of_ranks({.max_epochs = 1}));
   SmallTask task;
   const auto sampler = std::make_shared<data::SequentialSampler>(8 + 4 * get_rank());
