@@ -32,7 +32,7 @@ class Rehearsal {
     const at::NoGradGuard no_grad;
     auto now = tensors();
     for (size_t i = 0; i < now.size(); ++i) now[i].detach().copy_(before_[i]);
-    std::swap(state_, optimizer_state());
+    optimizer_state() = std::move(state_);
     if (auto* const scaler = core_.precision.scaler()) scaler->load_state_dict(*scaler_);
     for (size_t i = 0; i < rates_.size(); ++i) core_.optimizer->param_groups()[i].options().set_lr(rates_[i]);
     for (const auto& parameter : core_.strategy->parameters()) parameter.mutable_grad().reset();
