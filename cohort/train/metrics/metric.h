@@ -90,7 +90,8 @@ class COHORT_API Mean : public Metric {
 
 /// The mean over all samples of what a function says of each batch's answers; a Trainer's task may have it:
 ///
-///     {"error", cohort::train::MeanOf([](const at::Tensor& output, const at::Tensor& target) { return (output - target).abs(); })}
+///     const auto distance = [](const at::Tensor& output, const at::Tensor& target) { return (output - target).abs(); };
+///     std::vector<TaskMetric> metrics = {{"error", MeanOf(distance)}};
 class COHORT_API MeanOf final : public Mean {
  public:
   using Function = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
