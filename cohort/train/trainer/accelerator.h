@@ -72,8 +72,8 @@ class COHORT_API Accelerator {
   template <class Net, class Loader>
   auto prepare(const Net& net, torch::optim::Optimizer& optimizer, const Loader& loader);
   /// Training data is shared out equally, and in a new order in each epoch if the loader shuffles; of an iterable dataset the
-  /// loop ends on all ranks where the first one has no more. With `is_training` false each sample comes once, and with "ddp" a loop
-  /// begins with rank 0's buffers, such as means of batch norm, on all ranks. Collective where loops begin.
+  /// loop ends on all ranks where the first one has no more. With `is_training` false each sample comes once, and with "ddp" a
+  /// loop begins with rank 0's buffers, such as means of batch norm, on all ranks. Collective where loops begin.
   template <class Loader>
   auto prepare_loader(const Loader& loader, bool is_training = true);
 
