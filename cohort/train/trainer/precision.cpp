@@ -48,10 +48,9 @@ bool Precision::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return true;
   }
-  const double before = scaler_->get_scale();
   scaler_->step(optimizer);
   scaler_->update();
-  return scaler_->get_scale() >= before;
+  return scaler_->has_stepped();
 }
 
 }  // namespace cohort::train

@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"
 #include "cohort/parallel/ddp/replica.h"
@@ -138,7 +137,7 @@ class DataParallelStrategy final : public Strategy {
  public:
   DataParallelStrategy(const std::shared_ptr<Module>& net, cohort::nn::parallel::Placement placement)
       : Strategy(net), placement_(std::move(placement)), replicas_(net, placement_.devices) {
-    if (!placement_.devices.empty()) net->to(placement_.devices.front());
+    net->to(placement_.devices.front());
   }
 
   at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
@@ -166,20 +165,6 @@ class DataParallelStrategy final : public Strategy {
   std::shared_ptr<cohort::nn::parallel::ReplicaThreads> threads_ =
       std::make_shared<cohort::nn::parallel::ReplicaThreads>();
 };
-
-cohort::nn::parallel::Placement data_parallel_placement(const StrategyOptions& options) {
-  auto devices = options.data_parallel_devices;
-  if (devices.empty()) {
-    devices = cohort::nn::parallel::all_devices();
-    const auto wanted = static_cast<size_t>(options.devices);
-    TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
-                      " with strategy \"data_parallel\", but this machine has ", devices.size(),
-                      " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
-    if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
-  }
-  return devices.empty() ? cohort::nn::parallel::Placement()
-                         : cohort::nn::parallel::place(devices, std::nullopt, /*dim=*/0);
-}
 
 }  // namespace
 
@@ -215,7 +200,8 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
                                         const detail::LaunchPlace& place) {
   using detail::StrategyKind;
   if (place.strategy == StrategyKind::kDataParallel) {
-    return std::make_unique<DataParallelStrategy>(net, data_parallel_placement(options));
+    return std::make_unique<DataParallelStrategy>(
+        net, cohort::nn::parallel::place(place.devices, /*output_device=*/std::nullopt, /*dim=*/0));
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);

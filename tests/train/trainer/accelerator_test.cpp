@@ -135,5 +135,22 @@ TEST(Tuner, ChangesNothingThatStays) {
   EXPECT_EQ(trainer.find_batch_size(task, loader, {.first = 4, .max = 8}).reason, "max");
 }
 
+// Rates up to where float16 overflows make the scale smaller.
+TEST(Tuner, KeepsTheScaleOfGradients) {
+  std::vector<std::vector<double>> losses;
+  for (const bool finds : {false, true}) {
+    SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
+    auto watch = std::make_shared<Watch>();
+    Trainer trainer({.precision = "16-mixed", .max_epochs = 1, .callbacks = {watch}, .progress = false});
+    const Loader loader(small_data(16), {.batch_size = 4});
+    if (finds) {
+      trainer.find_learning_rate(task, loader, {.first = 1.0, .last = 1e30, .steps = 20, .early_stop_threshold = {}});
+    }
+    trainer.fit(task, loader);
+    losses.push_back(watch->losses);
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+}
+
 }  // namespace
 }  // namespace cohort::train

@@ -1,0 +1,89 @@
+/// One run of a Trainer on a device or on the CPU, and what came of it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/train/metrics/accuracy.h"
+#include "cohort/train/metrics/metric.h"
+#include "tests/devices/ddp/device_training.h"
+#include "tests/support/sim_device/queue.h"
+#include "tests/train/trainer/small_task.h"
+
+namespace cohort::sim {
+
+using train::test::Loader;
+using train::test::quiet;
+using train::test::small_data;
+using train::test::SmallTask;
+
+/// Leaves losses where they are: who reads them waits for the device.
+struct KeepLosses : train::Callback {
+  void on_train_batch_end(train::Trainer&, const train::StepReport& report) override { losses.push_back(report.loss); }
+  std::vector<at::Tensor> losses;
+};
+
+/// Counts batches that the host does not get through without waiting for a device, from batch `first` of each epoch on.
+struct CountWaits : train::Callback {
+  explicit CountWaits(int64_t first_batch = 0) : first(first_batch) {}
+  void on_train_batch_start(train::Trainer&, int64_t batch) override { begin = batch < first ? 0 : num_host_waits(); }
+  void on_train_batch_end(train::Trainer&, const train::StepReport& report) override {
+    if (report.batch < first) return;
+    ++num_batches;
+    num_waits += num_host_waits() - begin;
+  }
+  int64_t first;
+  uint64_t begin = 0, num_waits = 0;
+  int num_batches = 0;
+};
+
+struct Outcome {
+  std::vector<double> losses;
+  Weights weights;
+  train::Metrics metrics;
+};
+
+inline std::vector<double> numbers_of(const std::vector<at::Tensor>& losses) {
+  std::vector<double> numbers;
+  for (const auto& loss : losses) numbers.push_back(loss.item<double>());
+  return numbers;
+}
+
+/// What all runs of these tests train: an epoch ends with a smaller batch, which two replicas can share, too.
+inline Outcome fit_on(SmallTask& task, train::TrainerOptions options) {
+  task.metrics = {{"accuracy", train::Accuracy()}, {"own", train::test::Accuracy()}};
+  const auto kept = std::make_shared<KeepLosses>();
+  options.callbacks.push_back(kept);
+  train::Trainer trainer(quiet(options));
+  const auto result = trainer.fit(task, Loader(small_data(54), {.batch_size = 5, .shuffle = true, .num_workers = 1}),
+                                  Loader(small_data(13, /*seed=*/8), {.batch_size = 4}));
+  trainer.strategy().synchronise_buffers();
+  Weights weights;
+  for (const auto& tensor : trainer.strategy().parameters()) weights.push_back(tensor.detach().cpu());
+  for (const auto& buffer : trainer.strategy().net().buffers()) weights.push_back(buffer.cpu());
+  return {numbers_of(kept->losses), weights, result.metrics};
+}
+
+/// Empty: they are equal, bit for bit where `tolerance` is 0.
+inline std::string difference(const Outcome& got, const Outcome& wanted, double tolerance = 0.0) {
+  const auto agree = [&](double a, double b) { return a == b || std::abs(a - b) <= tolerance; };
+  if (got.losses.size() != wanted.losses.size()) return "numbers of losses";
+  for (size_t i = 0; i < got.losses.size(); ++i) {
+    if (!agree(got.losses[i], wanted.losses[i])) return c10::str("loss ", i, ": ", got.losses[i], ", ", wanted.losses[i]);
+  }
+  if (got.weights.size() != wanted.weights.size()) return "numbers of tensors";
+  for (size_t i = 0; i < got.weights.size(); ++i) {
+    const auto a = got.weights[i].to(at::kDouble), b = wanted.weights[i].to(at::kDouble);
+    if (a.numel() > 0 && !agree((a - b).abs().max().item<double>(), 0.0)) return c10::str("tensor ", i, ": ", a, b);
+  }
+  if (got.metrics.size() != wanted.metrics.size()) return "numbers of metrics";
+  for (size_t i = 0; i < got.metrics.size(); ++i) {
+    const auto& [name, value] = wanted.metrics[i];
+    if (got.metrics[i].first != name) return name;
+    if (!agree(got.metrics[i].second, value)) return c10::str(name, ": ", got.metrics[i].second, ", ", value);
+  }
+  return "";
+}
+
+}  // namespace cohort::sim
