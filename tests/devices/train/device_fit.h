@@ -50,13 +50,17 @@ inline std::vector<double> numbers_of(const std::vector<at::Tensor>& losses) {
   return numbers;
 }
 
-/// What all runs of these tests train: an epoch ends with a smaller batch, which two replicas can share, too.
-inline Outcome fit_on(SmallTask& task, train::TrainerOptions options) {
+/// By default an epoch ends with a smaller batch, which two replicas can share. Evaluates each epoch, too.
+struct Batches {
+  int64_t num_samples = 54;
+  int64_t size = 5;
+};
+inline Outcome fit_on(SmallTask& task, train::TrainerOptions options, const Batches& batches = {}) {
   task.metrics = {{"accuracy", train::Accuracy()}, {"own", train::test::Accuracy()}};
   const auto kept = std::make_shared<KeepLosses>();
   options.callbacks.push_back(kept);
   train::Trainer trainer(quiet(options));
-  const auto result = trainer.fit(task, Loader(small_data(54), {.batch_size = 5, .shuffle = true, .num_workers = 1}),
+  const auto result = trainer.fit(task, Loader(small_data(batches.num_samples), {.batch_size = batches.size, .shuffle = true, .num_workers = 1}),
                                   Loader(small_data(13, /*seed=*/8), {.batch_size = 4}));
   trainer.strategy().synchronise_buffers();
   Weights weights;

@@ -1,7 +1,6 @@
 // Trainer and Accelerator on devices of one process: the bits of the CPU, and of loops by hand on the device. Work in streams is
 // as late as can be, so that a missing wait has old numbers; and a wait that nobody needs is found, too.
 #include <gtest/gtest.h>
-#include <torch/optim/schedulers/step_lr.h>
 
 #include <cmath>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/optim/grad_scaler.h"
 #include "cohort/parallel/precision/autocast.h"
+#include "cohort/train/optim/lr_scheduler.h"
 #include "cohort/train/trainer/accelerator.h"
 #include "tests/checkpoint/job_of_one.h"
 #include "tests/devices/in_stream.h"
@@ -59,15 +59,15 @@ TEST_F(TrainerDevices, EqualsTheCpu) {
 TEST_F(TrainerDevices, ReplicasEqualThoseOnTheCpu) {
   const auto fit_replicas = [](const std::vector<c10::Device>& devices) {
     SmallTask task(/*drop=*/0.0);
-    const auto outcome =
-        fit_on(task, {.strategy = "data_parallel", .data_parallel_devices = devices, .max_epochs = 2, .seed = 4});
+    // Parts begin at multiples of 32 bytes: the CPU's kernels round by where a row begins.
+    const auto outcome = fit_on(
+        task, {.strategy = "data_parallel", .data_parallel_devices = devices, .max_epochs = 2, .seed = 4}, {56, 8});
     EXPECT_EQ(task.model->first->weight.device(), devices.front());
     return outcome;
   };
-  // Replicas on the CPU read parts of one batch where they stand, and the kernels round by where a row begins.
   const auto expected = fit_replicas({at::kCPU, at::kCPU});
-  EXPECT_EQ(difference(fit_replicas({device(0), device(1)}), expected, /*tolerance=*/1e-6), "");
-  EXPECT_EQ(difference(fit_replicas({device(2), device(1)}), expected, /*tolerance=*/1e-6), "");
+  EXPECT_EQ(difference(fit_replicas({device(0), device(1)}), expected), "");
+  EXPECT_EQ(difference(fit_replicas({device(2), device(1)}), expected), "");
 }
 
 // With float16 it waits once a step: is a gradient infinite?
@@ -117,15 +117,21 @@ TEST_F(TrainerDevices, TheHostRunsAheadOfEvaluation) {
   EXPECT_EQ(values[3], expected[2]);
 }
 
-at::Tensor loss_by_hand(SmallTask& task, const std::string& precision, const at::Tensor& x, const at::Tensor& labels) {
+// The Trainer computes the loss in autocast, too; programs with an Accelerator do so outside, of float32.
+at::Tensor loss_by_hand(SmallTask& task, const std::string& precision, bool is_outside, const at::Tensor& x,
+                        const at::Tensor& labels) {
   if (precision == "bf16") return task.loss(task.model(x.to(at::kBFloat16)), labels);
-  const auto dtype = precision == "16-mixed" ? at::kHalf : at::kBFloat16;
-  const Autocast autocast(type(), {.dtype = dtype});
-  return task.loss(task.model(x), labels);
+  at::Tensor scores;
+  {
+    const Autocast autocast(type(), {.dtype = precision == "16-mixed" ? at::kHalf : at::kBFloat16});
+    scores = task.model(x);
+    if (!is_outside) return task.loss(scores, labels);
+  }
+  return task.loss(scores.to(at::kFloat), labels);
 }
 
-Outcome by_hand(const std::string& precision, c10::Device device) {
-  SmallTask task(/*drop=*/0.0);
+Outcome by_hand(const std::string& precision, c10::Device device, bool is_loss_outside) {
+  SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
   task.model->to(device);
   if (precision == "bf16") task.model->to(at::kBFloat16);
   amp::GradScaler scaler({.device = type(), .enabled = precision == "16-mixed"});
@@ -134,7 +140,7 @@ Outcome by_hand(const std::string& precision, c10::Device device) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     int batch = 0;
     for (auto& [x, labels] : loader) {
-      const auto loss = loss_by_hand(task, precision, x, labels);
+      const auto loss = loss_by_hand(task, precision, is_loss_outside, x, labels);
       losses.push_back(loss.detach());
       scaler.scale(loss / 2.0).backward();
       if (++batch % 2 != 0 && batch != loader.size()) continue;
@@ -149,7 +155,7 @@ Outcome by_hand(const std::string& precision, c10::Device device) {
 }
 
 Outcome by_trainer(const std::string& precision, c10::Device device) {
-  SmallTask task(/*drop=*/0.0);
+  SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
   const auto kept = std::make_shared<KeepLosses>();
   TrainerOptions options = two_epochs({.accumulate_grad_batches = 2, .gradient_clip_norm = 0.5}, device);
   options.precision = precision;
@@ -159,7 +165,7 @@ Outcome by_trainer(const std::string& precision, c10::Device device) {
 }
 
 Outcome by_accelerator(const std::string& precision, c10::Device device) {
-  SmallTask task(/*drop=*/0.0);
+  SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
   Accelerator accelerator({.device = device, .precision = precision, .gradient_accumulation_steps = 2});
   auto [model, optimizer, loader] =
       accelerator.prepare(task.model, task.optimizer, Loader(small_data(38), {.batch_size = 4}));
@@ -179,19 +185,18 @@ Outcome by_accelerator(const std::string& precision, c10::Device device) {
   return {numbers_of(losses), sim::weights_of(*task.model), {}};
 }
 
-// Losses are of a forward pass in the same numbers on the CPU, where autocast has another list of operators; a step of float16
-// or bfloat16 rounds a little otherwise.
+// And nearly what float32 gives on the CPU.
 TEST_F(TrainerDevices, PrecisionsEqualALoopByHandThere) {
   const auto exact = by_trainer("32", at::kCPU).losses;
-  for (const char* precision : {"bf16-mixed", "16-mixed", "bf16"}) {
+  for (const auto& [precision, tolerance] : {std::pair("bf16-mixed", 0.05), {"16-mixed", 0.05}, {"bf16", 0.2}}) {
     SCOPED_TRACE(precision);
     const InStream in(latest_stream(device(1)));
-    const auto expected = by_hand(precision, device(1));
+    const auto expected = by_hand(precision, device(1), /*is_loss_outside=*/false);
     EXPECT_EQ(difference(by_trainer(precision, device(1)), expected), "");
-    EXPECT_EQ(difference(by_accelerator(precision, device(1)), expected), "");
+    EXPECT_EQ(difference(by_accelerator(precision, device(1)), by_hand(precision, device(1), /*is_loss_outside=*/true)), "");
     ASSERT_EQ(expected.losses.size(), exact.size());
     EXPECT_NE(expected.losses, exact);
-    for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(expected.losses[i], exact[i], 0.05);
+    for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(expected.losses[i], exact[i], tolerance);
   }
 }
 
@@ -205,11 +210,11 @@ void overflow_in_step(SmallTask& task, int step) {
 TEST_F(TrainerDevices, AStepThatOverflowsIsLeftOut) {
   SmallTask task;
   overflow_in_step(task, 1);
-  torch::optim::StepLR decay(task.optimizer, 1, 0.5);
+  optim::StepLR decay(task.optimizer, 1, 0.5);
   task.schedulers = {train::every_step(decay)};
   Trainer trainer(quiet({.precision = "16-mixed", .max_steps = 4, .gradient_clip_norm = 1.0}));
   trainer.fit(task, Loader(small_data(16), {.batch_size = 4}));
-  EXPECT_EQ(task.optimizer.param_groups()[0].options().get_lr(), 0.05 / 4);  // the first step's scale is too large
+  EXPECT_EQ(task.optimizer.param_groups()[0].options().get_lr(), 0.05 / 8);
   for (const auto& weight : sim::weights_of(*task.model)) EXPECT_TRUE(weight.isfinite().all().item<bool>());
 }
 
@@ -227,8 +232,8 @@ TEST_F(TrainerDevices, AnAcceleratorHalvesItsScale) {
     optimizer.zero_grad();
     steps.push_back(optimizer.has_stepped());
   }
-  EXPECT_EQ(steps, (std::vector{false, false, true}));  // the first scale is too large
-  EXPECT_EQ(accelerator.precision().scale(), 16384.0);
+  EXPECT_EQ(steps, (std::vector{true, false, true}));
+  EXPECT_EQ(accelerator.precision().scale(), 32768.0);
 }
 
 // The whole run, and one that was cut after so many steps, have the same losses and weights; with dropout, which draws from the
@@ -346,7 +351,7 @@ TEST_F(TrainerDevices, PredictionsStayThere) {
   task.model->to(at::kCPU);
   task.model->eval();
   const at::NoGradGuard no_grad;
-  EXPECT_TRUE(at::equal(at::cat(outputs).cpu(), task.model(data.tensors()[0])));
+  EXPECT_TRUE(at::allclose(at::cat(outputs).cpu(), task.model(data.tensors()[0])));
 }
 
 TEST_F(TrainerDevices, ShowsAnEpochsMeanLoss) {

@@ -73,6 +73,37 @@ TEST(TrainerRanks, AnAcceleratorTrainsAsTheTrainerDoes) {
   cohort::test::run_workers("accelerator_trains").expect_success();
 }
 
+TEST(Accelerator, GivesLossesFloat32) {
+  for (const auto& [precision, dtype] : {std::pair("bf16-mixed", at::kFloat), {"16-mixed", at::kFloat},
+                                         {"32", at::kFloat}, {"bf16", at::kBFloat16}}) {
+    SmallTask task;
+    Accelerator accelerator({.precision = precision});
+    const auto prepared = accelerator.prepare(task.model, task.optimizer, Loader(small_data(8), {.batch_size = 4}));
+    EXPECT_EQ(std::get<0>(prepared)(at::ones({4, 6})).scalar_type(), dtype) << precision;
+  }
+}
+
+// Results of any type.
+struct TwoHeadsImpl : torch::nn::Module {
+  TwoHeadsImpl() { linear = register_module("linear", torch::nn::Linear(6, 3)); }
+  std::pair<at::Tensor, std::vector<at::Tensor>> forward(const at::Tensor& x) {
+    return {linear(x), {linear(x), at::ones({2}, at::kDouble)}};
+  }
+  torch::nn::Linear linear{nullptr};
+};
+TORCH_MODULE(TwoHeads);
+
+TEST(Accelerator, GivesFloat32InResultsOfAnyType) {
+  TwoHeads net;
+  optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  Accelerator accelerator({.precision = "bf16-mixed"});
+  const auto prepared = accelerator.prepare(net, optimizer, Loader(small_data(8), {.batch_size = 4}));
+  const auto [first, others] = std::get<0>(prepared)(at::ones({4, 6}));
+  EXPECT_EQ(first.scalar_type(), at::kFloat);
+  EXPECT_EQ(others[0].scalar_type(), at::kFloat);
+  EXPECT_EQ(others[1].scalar_type(), at::kDouble);
+}
+
 TEST(Accelerator, SaysWhatIsWrong) {
   const auto text_of = [](const std::function<void()>& call) {
     try {
