@@ -7,7 +7,7 @@
 
 namespace cohort::train {
 
-/// The CPU, where nobody waits for kernels, if the group serves it; else current_device(). Null: the default group.
-c10::Device device_for_numbers(const Group& group = {});
+/// The CPU, where nobody waits for kernels, if the group serves it; else `device`. Null: the default group.
+c10::Device device_for_numbers(const Group& group, c10::Device device);
 
 }  // namespace cohort::train

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/device.h"
 #include "cohort/train/metrics/device_for_numbers.h"
 
 namespace cohort::train {
@@ -20,7 +21,7 @@ namespace {
 const auto kSum = at::TensorOptions().dtype(at::kDouble);
 
 at::Tensor summed_over_ranks(const at::Tensor& sums, const Group& group) {
-  const at::Tensor all = sums.to(device_for_numbers(group));
+  const at::Tensor all = sums.to(device_for_numbers(group, current_device()));
   all_reduce(all, {.group = group});
   return all.cpu();
 }

@@ -195,8 +195,8 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
       parallel::collect_tensors(*result, outputs);
       return outputs;
     });
-    data::detail::for_each_tensor(
-        *result, [&](at::Tensor& tensor) { tensor = accelerator_->precision().output(tensor); });
+    data::detail::for_each_tensor(*result,
+                                  [&](at::Tensor& tensor) { tensor = accelerator_->precision().output(tensor); });
     return std::move(*result);
   }
 }

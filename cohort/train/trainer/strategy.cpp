@@ -15,6 +15,7 @@
 #include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/module/synchronize.h"
 #include "cohort/parallel/module/wrapper_base.h"
+#include "cohort/parallel/optim/optimizer_kind.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -182,7 +183,21 @@ std::vector<at::Tensor> Strategy::parameters() const {
   return result;
 }
 
-void Strategy::adopt(torch::optim::Optimizer&) const {}
+// What it has kept of steps elsewhere goes where the parameters have gone.
+void Strategy::adopt(torch::optim::Optimizer& optimizer) const {
+  const auto* const kind = optim::find_optimizer_kind(optimizer);
+  if (!kind) return;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      const auto kept = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (kept == optimizer.state().end()) continue;
+      for (const auto& field : kind->state(*kept->second)) {
+        const auto* const tensor = std::get_if<at::Tensor*>(&field.place);
+        if (tensor && (*tensor)->defined()) **tensor = (*tensor)->to(parameter.device());
+      }
+    }
+  }
+}
 
 void Strategy::run(std::vector<at::Tensor>&, const Body& body) { body(); }
 

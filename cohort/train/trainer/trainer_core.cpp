@@ -142,7 +142,7 @@ void TrainerCore::each_callback(const std::function<void(Callback&)>& call) cons
 
 std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
   if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kDouble).to(device_for_numbers());
+  const auto tensor = at::tensor(numbers, at::kDouble).to(device_for_numbers({}, place.device));
   all_reduce(tensor);
   const auto result = tensor.cpu();
   std::copy_n(result.const_data_ptr<double>(), numbers.size(), numbers.begin());
@@ -151,7 +151,7 @@ std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
 
 std::vector<int64_t> TrainerCore::largest(std::vector<int64_t> numbers) const {
   if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kLong).to(device_for_numbers());
+  const auto tensor = at::tensor(numbers, at::kLong).to(device_for_numbers({}, place.device));
   all_reduce(tensor, {.op = ReduceOp::MAX});
   const auto result = tensor.cpu();
   std::copy_n(result.const_data_ptr<int64_t>(), numbers.size(), numbers.begin());

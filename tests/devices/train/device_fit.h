@@ -60,8 +60,9 @@ inline Outcome fit_on(SmallTask& task, train::TrainerOptions options, const Batc
   const auto kept = std::make_shared<KeepLosses>();
   options.callbacks.push_back(kept);
   train::Trainer trainer(quiet(options));
-  const auto result = trainer.fit(task, Loader(small_data(batches.num_samples), {.batch_size = batches.size, .shuffle = true, .num_workers = 1}),
-                                  Loader(small_data(13, /*seed=*/8), {.batch_size = 4}));
+  const auto result = trainer.fit(
+      task, Loader(small_data(batches.num_samples), {.batch_size = batches.size, .shuffle = true, .num_workers = 1}),
+      Loader(small_data(13, /*seed=*/8), {.batch_size = 4}));
   trainer.strategy().synchronise_buffers();
   Weights weights;
   for (const auto& tensor : trainer.strategy().parameters()) weights.push_back(tensor.detach().cpu());
@@ -74,7 +75,8 @@ inline std::string difference(const Outcome& got, const Outcome& wanted, double 
   const auto agree = [&](double a, double b) { return a == b || std::abs(a - b) <= tolerance; };
   if (got.losses.size() != wanted.losses.size()) return "numbers of losses";
   for (size_t i = 0; i < got.losses.size(); ++i) {
-    if (!agree(got.losses[i], wanted.losses[i])) return c10::str("loss ", i, ": ", got.losses[i], ", ", wanted.losses[i]);
+    if (!agree(got.losses[i], wanted.losses[i]))
+      return c10::str("loss ", i, ": ", got.losses[i], ", ", wanted.losses[i]);
   }
   if (got.weights.size() != wanted.weights.size()) return "numbers of tensors";
   for (size_t i = 0; i < got.weights.size(); ++i) {

@@ -1,6 +1,7 @@
 // Trainer and Accelerator on devices of one process: the bits of the CPU, and of loops by hand on the device. Work in streams is
 // as late as can be, so that a missing wait has old numbers; and a wait that nobody needs is found, too.
 #include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
 
 #include <cmath>
 #include <optional>
@@ -193,7 +194,8 @@ TEST_F(TrainerDevices, PrecisionsEqualALoopByHandThere) {
     const InStream in(latest_stream(device(1)));
     const auto expected = by_hand(precision, device(1), /*is_loss_outside=*/false);
     EXPECT_EQ(difference(by_trainer(precision, device(1)), expected), "");
-    EXPECT_EQ(difference(by_accelerator(precision, device(1)), by_hand(precision, device(1), /*is_loss_outside=*/true)), "");
+    EXPECT_EQ(difference(by_accelerator(precision, device(1)), by_hand(precision, device(1), /*is_loss_outside=*/true)),
+              "");
     ASSERT_EQ(expected.losses.size(), exact.size());
     EXPECT_NE(expected.losses, exact);
     for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(expected.losses[i], exact[i], tolerance);
@@ -294,6 +296,24 @@ TEST_F(TrainerDevices, GoesOnWithACheckpointOfTheCpu) {
   EXPECT_TRUE(are_equal(fit_on(second, options).weights, expected.weights));
 }
 
+// The optimizer, LibTorch's own, has made steps on the CPU.
+TEST_F(TrainerDevices, GoesOnWithAnOptimizerThatHasStepped) {
+  std::vector<Weights> ends;
+  for (const auto second : {c10::Device(at::kCPU), device(1)}) {
+    SmallTask task(/*drop=*/0.0);
+    torch::optim::AdamW optimizer(task.model->parameters());
+    train::Task with_adamw{
+        .model = task.model,
+        .loss = [&](const at::Tensor& scores, const at::Tensor& labels) { return task.loss(scores, labels); },
+        .optimizer = &optimizer};
+    const Loader loader(small_data(20), {.batch_size = 4});
+    Trainer(quiet({.device = at::kCPU, .max_epochs = 1})).fit(with_adamw, loader);
+    Trainer(quiet({.device = second, .max_epochs = 1})).fit(with_adamw, loader);
+    ends.push_back(sim::weights_of(*task.model));
+  }
+  EXPECT_TRUE(are_equal(ends[1], ends[0]));
+}
+
 std::string error_with_nan_in_the_second_batch(FiniteCheck check, int64_t log_every_n_steps) {
   SmallTask task;
   auto data = small_data(8);
@@ -316,10 +336,10 @@ TEST_F(TrainerDevices, NamesTheFirstGradientThatIsNotFinite) {
   SmallTask task;
   overflow_in_step(task, 1);
   Trainer trainer(quiet({.max_epochs = 1, .finite_check = FiniteCheck::kGradients}));
-  EXPECT_EQ(train::test::error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); })
-                .substr(0, 159),
-            "[cohort] Trainer: gradients are not finite in step 1 (epoch 0, batch 1) on rank 0\n  the first one is that "
-            "of \"second.weight\", which holds nan or infinity in 48");
+  EXPECT_EQ(
+      train::test::error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }).substr(0, 159),
+      "[cohort] Trainer: gradients are not finite in step 1 (epoch 0, batch 1) on rank 0\n  the first one is that "
+      "of \"second.weight\", which holds nan or infinity in 48");
 }
 
 // Rates up to where everything overflows leave neither another scale nor other random numbers behind.
@@ -332,8 +352,7 @@ TEST_F(TrainerDevices, FindingALearningRateChangesNothingThatStays) {
     Trainer trainer(quiet(options));
     const Loader loader(small_data(38), {.batch_size = 4});
     if (finds) {
-      trainer.find_learning_rate(task, loader,
-                                 {.first = 1.0, .last = 1e30, .steps = 30, .early_stop_threshold = {}});
+      trainer.find_learning_rate(task, loader, {.first = 1.0, .last = 1e30, .steps = 30, .early_stop_threshold = {}});
       kept->losses.clear();
     }
     trainer.fit(task, loader);

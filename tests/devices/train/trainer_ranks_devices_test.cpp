@@ -41,22 +41,26 @@ TrainerOptions of_rank(const std::string& strategy, TrainerOptions options, std:
   return options;
 }
 
+void require_as_on_the_cpu(const std::string& strategy, const TrainerOptions& options, bool is_synchronised) {
+  const auto fit = [&](std::optional<c10::Device> device) {
+    SmallTask task(/*drop=*/0.0);
+    if (is_synchronised) convert_sync_batchnorm(task.model);
+    const auto outcome = fit_on(task, of_rank(strategy, options, device));
+    REQUIRE(device || task.model->norm->running_mean.device() == sim::device(get_rank()));
+    return outcome;
+  };
+  const auto expected = fit(at::kCPU);
+  REQUIRE_EQUAL(difference(fit(std::nullopt), expected), "");
+}
+
 COHORT_WORKER(trainer_is_as_on_the_cpu) {
   begin_rank();
-  const TrainerOptions options{.accumulate_grad_batches = 2, .gradient_clip_norm = 0.5, .log_every_n_steps = 2};
+  TrainerOptions options{.accumulate_grad_batches = 2, .gradient_clip_norm = 0.5, .log_every_n_steps = 2};
   for (const char* strategy : {"ddp", "fsdp"}) {
-    for (const bool is_synchronised : {false, true}) {
-      const auto fit = [&](std::optional<c10::Device> device) {
-        SmallTask task(/*drop=*/0.0);
-        if (is_synchronised) convert_sync_batchnorm(task.model);
-        const auto outcome = fit_on(task, of_rank(strategy, options, device));
-        REQUIRE(device || task.model->norm->running_mean.device() == sim::device(get_rank()));
-        return outcome;
-      };
-      const auto expected = fit(at::kCPU);
-      REQUIRE_EQUAL(difference(fit(std::nullopt), expected, /*tolerance=*/1e-6), "");
-    }
+    for (const bool is_synchronised : {false, true}) require_as_on_the_cpu(strategy, options, is_synchronised);
   }
+  options.fsdp.offload_policy = fsdp::CPUOffloadPolicy(/*pin_memory=*/true);
+  require_as_on_the_cpu("fsdp", options, /*is_synchronised=*/false);
 }
 
 TEST_F(TrainerRanksOnDevices, AreAsOnTheCpu) { test::run_workers("trainer_is_as_on_the_cpu").expect_success(); }
@@ -89,10 +93,12 @@ COHORT_WORKER(trainer_hosts_run_ahead) {
       const auto watch = std::make_shared<CountWaits>(/*first_batch=*/2);
       SmallTask task;
       convert_sync_batchnorm(task.model);
-      auto options = of_rank(strategy, {.gradient_clip_norm = 0.5, .callbacks = {watch}});
+      auto options =
+          of_rank(strategy, {.max_time = std::chrono::hours(1), .gradient_clip_norm = 0.5, .callbacks = {watch}});
       options.precision = precision;
       fit_on(task, options);
-      REQUIRE_EQUAL(c10::str(strategy, " ", precision, ": ", watch->num_waits), c10::str(strategy, " ", precision, ": 0"));
+      REQUIRE_EQUAL(c10::str(strategy, " ", precision, ": ", watch->num_waits),
+                    c10::str(strategy, " ", precision, ": 0"));
     }
   }
 }

@@ -74,8 +74,8 @@ TEST(TrainerRanks, AnAcceleratorTrainsAsTheTrainerDoes) {
 }
 
 TEST(Accelerator, GivesLossesFloat32) {
-  for (const auto& [precision, dtype] : {std::pair("bf16-mixed", at::kFloat), {"16-mixed", at::kFloat},
-                                         {"32", at::kFloat}, {"bf16", at::kBFloat16}}) {
+  for (const auto& [precision, dtype] :
+       {std::pair("bf16-mixed", at::kFloat), {"16-mixed", at::kFloat}, {"32", at::kFloat}, {"bf16", at::kBFloat16}}) {
     SmallTask task;
     Accelerator accelerator({.precision = precision});
     const auto prepared = accelerator.prepare(task.model, task.optimizer, Loader(small_data(8), {.batch_size = 4}));
