@@ -44,13 +44,14 @@ void Metric::add(const std::vector<at::Tensor>& numbers) {
   TORCH_CHECK_VALUE(static_cast<int64_t>(numbers.size()) == sums_.numel(), "[cohort] Metric::add: ", numbers.size(),
                     " numbers for ", sums_.numel(), " sums");
   const auto device = numbers.front().device();
+  const bool non_blocking = !device.is_cpu();
   std::vector<at::Tensor> doubles;
   for (const auto& number : numbers) {
     TORCH_CHECK_VALUE(number.numel() == 1,
                       "[cohort] Metric::add: a number is a tensor of one element, but this one has ", number.numel());
-    doubles.push_back(number.detach().to(device, at::kDouble, /*non_blocking=*/true).reshape({}));
+    doubles.push_back(number.detach().to(device, at::kDouble, non_blocking).reshape({}));
   }
-  if (sums_.device() != device) sums_ = sums_.to(device, /*non_blocking=*/true);
+  if (sums_.device() != device) sums_ = sums_.to(device, non_blocking);
   sums_ += at::stack(doubles);
 }
 

@@ -233,7 +233,8 @@ at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss) {
                     "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
                     loss.defined() ? loss.numel() : 0,
                     "\n  hint: the mean over the batch, as most loss functions give it");
-  return loss.detach().reshape({}).to(core.place.device, at::kDouble, /*non_blocking=*/true);
+  const auto device = core.place.device;
+  return loss.detach().reshape({}).to(device, at::kDouble, /*non_blocking=*/!device.is_cpu());
 }
 
 std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> num_batches, const char* name) {
