@@ -24,17 +24,19 @@ struct KeepLosses : train::Callback {
   std::vector<at::Tensor> losses;
 };
 
-/// Counts batches that the host does not get through without waiting for a device, from batch `first` of each epoch on.
+/// How often the host waits for a device between the start of batch `first` of each epoch and the end of its last one.
 struct CountWaits : train::Callback {
   explicit CountWaits(int64_t first_batch = 0) : first(first_batch) {}
-  void on_train_batch_start(train::Trainer&, int64_t batch) override { begin = batch < first ? 0 : num_host_waits(); }
+  void on_train_batch_start(train::Trainer&, int64_t batch) override {
+    if (batch == first) seen = num_host_waits();
+  }
   void on_train_batch_end(train::Trainer&, const train::StepReport& report) override {
     if (report.batch < first) return;
     ++num_batches;
-    num_waits += num_host_waits() - begin;
+    num_waits += num_host_waits() - std::exchange(seen, num_host_waits());
   }
   int64_t first;
-  uint64_t begin = 0, num_waits = 0;
+  uint64_t seen = 0, num_waits = 0;
   int num_batches = 0;
 };
 

@@ -376,10 +376,12 @@ TEST_F(TrainerDevices, PredictionsStayThere) {
 TEST_F(TrainerDevices, ShowsAnEpochsMeanLoss) {
   const auto line_on = [](c10::Device device) {
     SmallTask task(/*drop=*/0.0);
+    const auto watch = std::make_shared<CountWaits>();
     testing::internal::CaptureStdout();
-    Trainer({.device = device, .max_epochs = 1}).fit(task, Loader(small_data(40), {.batch_size = 4}));
-    synchronize();
+    Trainer({.device = device, .max_epochs = 1, .callbacks = {watch}})
+        .fit(task, Loader(small_data(40), {.batch_size = 4}));
     const auto text = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(watch->num_waits, 0);
     const auto begin = text.find("loss ", text.find("10 steps in"));
     EXPECT_NE(begin, std::string::npos) << text;
     return text.substr(begin, text.find("  ", begin) - begin);

@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/train/trainer/accelerator.h"
 #include "cohort/train/trainer/tuner.h"
+#include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -168,19 +170,19 @@ TEST(Tuner, ChangesNothingThatStays) {
 
 // Rates up to where float16 overflows make the scale smaller.
 TEST(Tuner, KeepsTheScaleOfGradients) {
-  std::vector<std::vector<double>> losses;
-  for (const bool finds : {false, true}) {
-    SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
-    auto watch = std::make_shared<Watch>();
-    Trainer trainer({.precision = "16-mixed", .max_epochs = 1, .callbacks = {watch}, .progress = false});
-    const Loader loader(small_data(16), {.batch_size = 4});
-    if (finds) {
+  const cohort::test::TemporaryFolder folder;
+  SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
+  Trainer trainer(
+      {.precision = "16-mixed", .max_steps = 1, .checkpoint = {.folder = folder.file("run")}, .progress = false});
+  const Loader loader(small_data(64), {.batch_size = 8});
+  const auto rates =
       trainer.find_learning_rate(task, loader, {.first = 1.0, .last = 1e30, .steps = 20, .early_stop_threshold = {}});
-    }
-    trainer.fit(task, loader);
-    losses.push_back(watch->losses);
-  }
-  EXPECT_EQ(losses[1], losses[0]);
+  EXPECT_FALSE(std::isfinite(rates.losses.back()));
+  trainer.fit(task, loader);
+  checkpoint::ShardedStateDict state;
+  state.insert("scaler", checkpoint::StateValue(c10::IValue()));
+  checkpoint::Checkpointer(folder.file("run")).load(1, state);
+  EXPECT_EQ(state["scaler"].value.toGenericDict().at("scale").toDouble(), 65536.0);
 }
 
 }  // namespace
