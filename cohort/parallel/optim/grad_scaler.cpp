@@ -190,6 +190,7 @@ at::Tensor GradScaler::step(Optimizer& optimizer, const std::function<at::Tensor
   const bool is_finite = std::none_of(state.found_inf.begin(), state.found_inf.end(),
                                       [](const at::Tensor& found) { return found.item<float>() != 0; });
   const auto result = is_finite ? optimizer.step() : at::Tensor();
+  has_stepped_ = is_finite;
   state.stage = Stage::kStepped;
   return result;
 }
@@ -259,6 +260,7 @@ void GradScaler::load_state_dict(const c10::IValue& state_dict) {
   options_.backoff_factor = backoff_factor;
   options_.growth_interval = growth_interval;
   init_growth_tracker_ = growth_tracker;
+  optimizers_.clear();
   if (!scale_.defined()) return;
   scale_.fill_(scale);
   growth_tracker_.fill_(growth_tracker);

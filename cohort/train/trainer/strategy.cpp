@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"
 #include "cohort/parallel/ddp/replica.h"
@@ -17,6 +16,7 @@
 #include "cohort/parallel/module/synchronize.h"
 #include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/parallel/module/wrapper_base.h"
+#include "cohort/parallel/optim/optimizer_kind.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -150,7 +150,7 @@ class DataParallelStrategy final : public Strategy {
  public:
   DataParallelStrategy(const std::shared_ptr<Module>& net, cohort::nn::parallel::Placement placement)
       : Strategy(net), placement_(std::move(placement)), replicas_(net, placement_.devices) {
-    if (!placement_.devices.empty()) net->to(placement_.devices.front());
+    net->to(placement_.devices.front());
   }
 
   at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
@@ -179,11 +179,6 @@ class DataParallelStrategy final : public Strategy {
       std::make_shared<cohort::nn::parallel::ReplicaThreads>();
 };
 
-cohort::nn::parallel::Placement placement_on(const std::vector<c10::Device>& devices) {
-  return devices.empty() ? cohort::nn::parallel::Placement()
-                         : cohort::nn::parallel::place(devices, std::nullopt, /*dim=*/0);
-}
-
 }  // namespace
 
 Strategy::~Strategy() = default;
@@ -200,7 +195,21 @@ std::vector<at::Tensor> Strategy::parameters() const {
   return result;
 }
 
-void Strategy::adopt(torch::optim::Optimizer&) const {}
+// What it has kept of steps elsewhere goes where the parameters have gone.
+void Strategy::adopt(torch::optim::Optimizer& optimizer) const {
+  const auto* const kind = optim::find_optimizer_kind(optimizer);
+  if (!kind) return;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      const auto kept = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (kept == optimizer.state().end()) continue;
+      for (const auto& field : kind->state(*kept->second)) {
+        const auto* const tensor = std::get_if<at::Tensor*>(&field.place);
+        if (tensor && (*tensor)->defined()) **tensor = (*tensor)->to(parameter.device());
+      }
+    }
+  }
+}
 
 void Strategy::run(std::vector<at::Tensor>&, const Body& body) { body(); }
 
@@ -218,7 +227,8 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
                                         const detail::LaunchPlace& place) {
   using detail::StrategyKind;
   if (place.strategy == StrategyKind::kDataParallel) {
-    return std::make_unique<DataParallelStrategy>(net, placement_on(place.replica_devices));
+    return std::make_unique<DataParallelStrategy>(
+        net, cohort::nn::parallel::place(place.devices, /*output_device=*/std::nullopt, /*dim=*/0));
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
