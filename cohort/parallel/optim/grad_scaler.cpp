@@ -255,12 +255,12 @@ void GradScaler::load_state_dict(const c10::IValue& state_dict) {
   const double backoff_factor = number_in(state, "backoff_factor");
   const auto growth_interval = static_cast<int64_t>(number_in(state, "growth_interval"));
   const auto growth_tracker = static_cast<int64_t>(number_in(state, "_growth_tracker"));
+  optimizers_.clear();
   options_.init_scale = scale;
   options_.growth_factor = growth_factor;
   options_.backoff_factor = backoff_factor;
   options_.growth_interval = growth_interval;
   init_growth_tracker_ = growth_tracker;
-  optimizers_.clear();
   if (!scale_.defined()) return;
   scale_.fill_(scale);
   growth_tracker_.fill_(growth_tracker);
