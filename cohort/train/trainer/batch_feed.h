@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,8 +35,10 @@ class COHORT_API BatchFeed {
   /// False: there are no more. The batch before is gone then; drop() lets go of it early.
   virtual bool next() = 0;
   virtual void drop() = 0;
-  /// Ends the epoch; workers stop reading.
+  /// Stops the epoch, which may go on later; workers stop reading.
   virtual void stop() = 0;
+  /// The epoch is over, though not all of its batches were taken: a state from now on is that of the next one's beginning.
+  virtual void end_epoch() = 0;
   /// The batch: a Loader::Batch. Requires that next() was true.
   virtual void* batch() = 0;
   virtual void for_each_tensor(const std::function<void(at::Tensor&)>& fn) = 0;
@@ -61,10 +64,11 @@ class LoaderFeed final : public BatchFeed {
     loader_ = loader_.with_options(std::move(options));
   }
   std::optional<int64_t> num_samples() const override {
-    if constexpr (requires(const Loader& loader) { data::detail::dataset_size(loader.dataset()); }) {
-      return data::detail::dataset_size(loader_.dataset());
-    } else {
+    using Dataset = std::remove_cvref_t<decltype(loader_.dataset())>;
+    if constexpr (data::IterableDataset<Dataset> || data::StatefulDataset<Dataset>) {
       return std::nullopt;
+    } else {
+      return data::detail::dataset_size(loader_.dataset());
     }
   }
   std::optional<int64_t> num_batches() const override {
@@ -87,6 +91,7 @@ class LoaderFeed final : public BatchFeed {
     drop();
     epoch_.reset();
   }
+  void end_epoch() override { loader_.end_epoch(); }
   void* batch() override { return &*batch_; }
   void for_each_tensor(const std::function<void(at::Tensor&)>& fn) override {
     data::detail::for_each_tensor(*batch_, fn);

@@ -110,6 +110,11 @@ class ShardedStrategy final : public Strategy {
       no_sync_.emplace(*wrapper_);
     }
   }
+  // Those of passes without a sum lie with the whole parameters, of which the optimizer knows nothing.
+  void drop_gradients() override {
+    wrapper_->reset_iter_state();
+    Strategy::drop_gradients();
+  }
 
  private:
   std::shared_ptr<ShardedWrapper> wrapper_;
@@ -198,6 +203,10 @@ std::vector<at::Tensor> Strategy::parameters() const {
 }
 
 void Strategy::adopt(torch::optim::Optimizer&) const {}
+
+void Strategy::drop_gradients() {
+  for (const auto& parameter : parameters()) parameter.mutable_grad().reset();
+}
 
 void Strategy::run(std::vector<at::Tensor>&, const Body& body) { body(); }
 
