@@ -62,8 +62,9 @@ struct StrategyOptions {
 enum class FiniteCheck {
   kNone,
   kLoss,  ///< each step's loss; on accelerators only when it is logged, as the host would wait for the device
-  kGradients  ///< the loss and, before each step of the optimizer, all gradients; not these with "16-mixed", which finds its scale by
-  ///< gradients that are infinite and leaves such steps out
+  /// The loss and, before each step of the optimizer, all gradients; not these with "16-mixed", which finds its scale by
+  /// gradients that are infinite, and leaves such steps out.
+  kGradients
 };
 
 /// When a run goes on with the newest checkpoint of its folder.
@@ -145,13 +146,13 @@ struct TrainerOptions {
   BatchLimit limit_val_batches = 1.0;  ///< 0: no validation
   BatchLimit limit_test_batches = 1.0;
   BatchLimit limit_predict_batches = 1.0;
-  /// Not 0: trains, and validates, on so much of the data, always the same and in order: a sampler of the training loader's own is
+  /// Not 0: trains, and validates, on so much of the data, always the same and in order: the training loader's own sampler is
   /// left out, and a warning says so. A batch sampler stays.
   BatchLimit overfit_batches = 0;
   /// Not 0: so many batches of training and validation, one epoch, without checkpoints: does the program work at all?
   int64_t fast_dev_run = 0;
-  /// How often validation is made: within an epoch after such a part of it (1.0: at its end), and every so many epochs. fit throws
-  /// c10::ValueError for more batches than an epoch has. With fast_dev_run at the end of its epoch.
+  /// How often validation is made: within an epoch after such a part of it (1.0: at its end), and every so many epochs. fit
+  /// throws c10::ValueError for more batches than an epoch has. With fast_dev_run at the end of its epoch.
   BatchLimit val_check_interval = 1.0;
   int64_t check_val_every_n_epoch = 1;
 

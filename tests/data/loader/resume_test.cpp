@@ -96,9 +96,11 @@ TEST_P(Resumed, AnEpochThatWasEndedIsFollowedByTheNextOne) {
   values_of(loader.start(), 2);
   loader.end_epoch();
   const auto state = loader.state_dict();
+  at::manual_seed(3);  // where nobody gave a generator it is LibTorch's, which is the program's to restore
   const auto next = values_of(loader.start());
   Loader other(numbers(23), GetParam().make());
   other.load_state_dict(state);
+  at::manual_seed(3);
   EXPECT_EQ(values_of(other.start()), next);
   values_of(other.start(), 2);  // whose state is that of its middle again
   Loader third(numbers(23), GetParam().make());
