@@ -37,8 +37,10 @@ class COHORT_API BatchFeed {
   /// False: there are no more. The batch before is gone then; drop() lets go of it early.
   virtual bool next() = 0;
   virtual void drop() = 0;
-  /// Ends the epoch; workers stop reading.
+  /// Stops the epoch, which may go on later; workers stop reading.
   virtual void stop() = 0;
+  /// The epoch is over, though not all of its batches were taken: a state from now on is that of the next one's beginning.
+  virtual void end_epoch() = 0;
   /// The batch: a Loader::Batch. Requires that next() was true.
   virtual void* batch() = 0;
   virtual void for_each_tensor(const std::function<void(at::Tensor&)>& fn) = 0;
@@ -92,6 +94,7 @@ class LoaderFeed final : public BatchFeed {
     drop();
     epoch_.reset();
   }
+  void end_epoch() override { loader_.end_epoch(); }
   void* batch() override { return &*batch_; }
   void for_each_tensor(const std::function<void(at::Tensor&)>& fn) override {
     data::detail::for_each_tensor(*batch_, fn);

@@ -49,7 +49,7 @@ class COHORT_API Callback {
   /// After validation, if this epoch has one.
   virtual void on_train_epoch_end(Trainer&) {}
   virtual void on_train_batch_start(Trainer&, int64_t /*batch*/) {}
-  /// Gradients are those that the optimizer will get, clipped.
+  /// Gradients are those that the optimizer will get, clipped and without a scale.
   virtual void on_before_optimizer_step(Trainer&) {}
   virtual void on_train_batch_end(Trainer&, const StepReport&) {}
   virtual void on_validation_start(Trainer&) {}

@@ -14,20 +14,27 @@ namespace {
 // While it lives, the module evaluates.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(Strategy& strategy) : strategy_(strategy), was_training_(strategy.net().is_training()) {
-    set(false);
+  explicit EvaluationMode(Strategy& strategy) {
+    note(strategy.module());
+    if (&strategy.module() != &strategy.net()) note(strategy.net());
+    for (const auto& [module, was_training] : before_) module->eval();
   }
-  ~EvaluationMode() { set(was_training_); }
+  // Outer modules come first, and take the inner ones with them.
+  ~EvaluationMode() {
+    for (const auto& [module, was_training] : before_) module->train(was_training);
+  }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  void set(bool training) {
-    strategy_.net().train(training);
-    if (&strategy_.module() != &strategy_.net()) strategy_.module().train(training);
+  void note(torch::nn::Module& root) {
+    before_.emplace_back(&root, root.is_training());
+    for (const auto& module : root.modules(/*include_self=*/false)) {
+      before_.emplace_back(module.get(), module->is_training());
+    }
   }
-  Strategy& strategy_;
-  bool was_training_;
+
+  std::vector<std::pair<torch::nn::Module*, bool>> before_;
 };
 
 // How many passes this rank makes over its own batches, and how many with the last one again while others have some left.
@@ -64,6 +71,19 @@ void for_each_batch(TrainerCore& core, BatchFeed& feed, const Passes& passes,
   feed.stop();
 }
 
+// What metrics have computed by themselves need not be alike on all ranks, which must decide alike: rank 0's count. The first
+// value is the loss.
+void share_computed(TrainerCore& core, const ErasedTask& task, Metrics& values) {
+  if (std::all_of(task.metrics.begin(), task.metrics.end(),
+                  [](const auto& metric) { return metric.sums != nullptr; })) {
+    return;
+  }
+  std::vector<double> of_rank_zero;
+  for (const auto& [name, value] : values) of_rank_zero.push_back(core.place.rank == 0 ? value : 0.0);
+  of_rank_zero = core.sums(std::move(of_rank_zero));
+  for (size_t i = 0; i < values.size(); ++i) values[i].second = of_rank_zero[i];
+}
+
 // Everything that is added up over the ranks, by one reduction.
 Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& phase, std::vector<double> numbers) {
   for (const auto& metric : task.metrics) {
@@ -85,6 +105,7 @@ Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& 
       values.emplace_back(phase + "/" + metric.name, metric.compute());
     }
   }
+  share_computed(core, task, values);
   return values;
 }
 

@@ -7,11 +7,14 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/rng_state.h"
+#include "cohort/checkpoint/state/scheduler_notes.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
 
@@ -89,19 +92,23 @@ std::string key_of_generator(size_t number) { return number == 0 ? "rng" : fmt::
 constexpr const char* kPrefixInMemory = "own.";
 constexpr const char* kMetadataInMemory = "metadata";
 
-// In a scheduler's state, wherever it stands: the rates that it begins from.
+// A number or a list of them.
+Value scaled(const Value& rates, double factor) {
+  if (rates.isDouble() || rates.isInt()) return rates.toScalar().toDouble() * factor;
+  if (!rates.isList()) return rates;
+  c10::impl::GenericList result(c10::AnyType::get());
+  for (const Value& rate : rates.toListRef()) result.push_back(scaled(rate, factor));
+  return result;
+}
+
+// In a scheduler's state, wherever they stand: the rates that it begins from, moves between, and ends at.
 Value with_scaled_rates(const Value& value, double factor) {
+  static const std::set<std::string_view> names{"base_lrs", "max_lrs", "min_lrs", "eta_min", "_last_lr"};
   if (value.isGenericDict()) {
     Dict result = new_dict();
     for (const auto& entry : value.toGenericDict()) {
-      const bool is_rates = entry.key().isString() && entry.key().toStringRef() == "base_lrs";
-      if (!is_rates || !entry.value().isList()) {
-        result.insert(entry.key(), with_scaled_rates(entry.value(), factor));
-        continue;
-      }
-      c10::impl::GenericList rates(c10::AnyType::get());
-      for (const Value& rate : entry.value().toListRef()) rates.push_back(Value(rate.toDouble() * factor));
-      result.insert(entry.key(), rates);
+      const bool is_rates = entry.key().isString() && names.contains(entry.key().toStringRef());
+      result.insert(entry.key(), is_rates ? scaled(entry.value(), factor) : with_scaled_rates(entry.value(), factor));
     }
     return result;
   }
@@ -353,7 +360,14 @@ void RunState::restore_schedulers(const Value& value) {
 
 void RunState::scale_rates() {
   if (rate_factor_ == 1.0) return;
-  for (auto& group : core_.optimizer->param_groups()) group.options().set_lr(group.options().get_lr() * rate_factor_);
+  auto& groups = core_.optimizer->param_groups();
+  for (auto& group : groups) group.options().set_lr(group.options().get_lr() * rate_factor_);
+  const auto notes = checkpoint::detail::SchedulerNotes::find(*core_.optimizer);  // what OneCycleLR and SWALR go by
+  for (size_t i = 0; notes && i < groups.size(); ++i) {
+    for (const char* name : {"initial_lr", "max_lr", "min_lr", "swa_lr"}) {
+      if (const auto rate = notes->get(i, name)) notes->set(i, name, *rate * rate_factor_);
+    }
+  }
 }
 
 void RunState::restore(ShardedStateDict& state) {

@@ -19,7 +19,7 @@ namespace cohort::train::detail {
 
 class RunState {
  public:
-  /// `loss`: [2] float64, sum and number, of this rank in this epoch.
+  /// `loss`: [2] float64, sum of losses and number of samples, of this rank in this epoch.
   RunState(TrainerCore& core, ErasedTask& task, BatchFeed& train, at::Tensor loss)
       : core_(core), task_(task), train_(train), loss_(std::move(loss)) {}
 

@@ -122,6 +122,11 @@ class ShardedStrategy final : public Strategy {
       no_sync_.emplace(*wrapper_);
     }
   }
+  // Those of passes without a sum lie with the whole parameters, of which the optimizer knows nothing.
+  void drop_gradients() override {
+    wrapper_->reset_iter_state();
+    Strategy::drop_gradients();
+  }
 
  private:
   std::shared_ptr<ShardedWrapper> wrapper_;
@@ -209,6 +214,10 @@ void Strategy::adopt(torch::optim::Optimizer& optimizer) const {
       }
     }
   }
+}
+
+void Strategy::drop_gradients() {
+  for (const auto& parameter : parameters()) parameter.mutable_grad().reset();
 }
 
 void Strategy::run(std::vector<at::Tensor>&, const Body& body) { body(); }

@@ -62,6 +62,8 @@ class COHORT_API Strategy {
 
   /// False: gradients stay where they are, and add up.
   virtual void set_synchronises_gradients(bool) {}
+  /// Lets go of gradients that are no step's, also those that wait to be summed up over the ranks.
+  virtual void drop_gradients();
   /// Where the next forward pass of training begins with rank 0's buffers, such as means of batch norm, all ranks have them at
   /// once. Collective.
   virtual void synchronise_buffers() {}

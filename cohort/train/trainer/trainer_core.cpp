@@ -75,6 +75,8 @@ TrainerOptions completed(TrainerOptions options) {
     options.max_epochs = 1;
     options.max_steps = options.fast_dev_run;
     options.log_every_n_steps = 1;
+    options.val_check_interval = 1.0;
+    options.check_val_every_n_epoch = 1;
     options.checkpoint.folder.clear();
     options.checkpoint.memory_every = 0;
   }

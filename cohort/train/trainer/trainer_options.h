@@ -62,8 +62,10 @@ struct StrategyOptions {
 /// What is looked at for NaN and infinity.
 enum class FiniteCheck {
   kNone,
-  kLoss,      ///< each step's loss; on accelerators only when it is logged, as the host would wait for the device
-  kGradients  ///< the loss and, before each step of the optimizer, all gradients
+  kLoss,  ///< each step's loss; on accelerators only when it is logged, as the host would wait for the device
+  /// The loss and, before each step of the optimizer, all gradients; not these with "16-mixed", which finds its scale by
+  /// gradients that are infinite, and leaves such steps out.
+  kGradients
 };
 
 /// When a run goes on with the newest checkpoint of its folder.
@@ -76,7 +78,7 @@ enum class Resume {
 /// What is kept when a run goes on with another number of ranks.
 enum class OnNewWorldSize {
   kKeepGlobalBatch,    ///< accumulate_grad_batches changes, or else the batch size: samples per step stay as they were
-  kScaleLearningRate,  ///< learning rates are multiplied by new ranks / old ranks
+  kScaleLearningRate,  ///< learning rates, and those that schedulers go by, are multiplied by new ranks / old ranks
   kKeepAll,            ///< nothing changes: steps have another number of samples
   kRefuse,             ///< c10::ValueError
 };
@@ -93,7 +95,8 @@ struct CheckpointOptions {
   /// Every so many steps the state is kept in the launcher's memory, too (recovery/memory_snapshot.h), whether there is a folder
   /// or not: ranks that `cohort run --max-restarts` starts again go on from there. 0: never.
   int64_t memory_every = 0;
-  /// Signals that ask for a last checkpoint and an early, orderly end.
+  /// Signals that ask for a last checkpoint and an early, orderly end. Without `folder`, where nothing can be saved, they end the
+  /// process as in any program.
   std::vector<int> stop_signals = {SIGTERM};
 
   /// The newest ones that stay; 0: all. Besides, the best by `monitor`, such as "validation/loss".
@@ -139,15 +142,18 @@ struct TrainerOptions {
   std::optional<double> gradient_clip_value = {};
   FiniteCheck finite_check = FiniteCheck::kLoss;
 
+  /// A number is the most: an iterable that ends before ends the epoch.
   BatchLimit limit_train_batches = 1.0;
   BatchLimit limit_val_batches = 1.0;  ///< 0: no validation
   BatchLimit limit_test_batches = 1.0;
   BatchLimit limit_predict_batches = 1.0;
-  /// Not 0: trains, and validates, on so much of the data, always the same and in order.
+  /// Not 0: trains, and validates, on so much of the data, always the same and in order: the training loader's own sampler is
+  /// left out, and a warning says so. A batch sampler stays.
   BatchLimit overfit_batches = 0;
   /// Not 0: so many batches of training and validation, one epoch, without checkpoints: does the program work at all?
   int64_t fast_dev_run = 0;
-  /// How often validation is made: within an epoch after such a part of it (1.0: at its end), and every so many epochs.
+  /// How often validation is made: within an epoch after such a part of it (1.0: at its end), and every so many epochs. fit
+  /// throws c10::ValueError for more batches than an epoch has. With fast_dev_run at the end of its epoch.
   BatchLimit val_check_interval = 1.0;
   int64_t check_val_every_n_epoch = 1;
 
