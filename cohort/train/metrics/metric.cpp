@@ -13,23 +13,15 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/device.h"
-#include "cohort/comm/group/group_backend.h"
+#include "cohort/train/metrics/device_for_numbers.h"
 
 namespace cohort::train {
 namespace {
 
 const auto kSum = at::TensorOptions().dtype(at::kDouble);
 
-// Where the group can reduce.
-c10::Device device_of_group(const Group& group) {
-  const auto devices = comm::resolve(group)->getDeviceTypes();
-  const bool serves_cpu =
-      std::any_of(devices.begin(), devices.end(), [](const c10::Device& device) { return device.is_cpu(); });
-  return devices.empty() || serves_cpu ? c10::Device(at::kCPU) : current_device();
-}
-
 at::Tensor summed_over_ranks(const at::Tensor& sums, const Group& group) {
-  const at::Tensor all = sums.to(device_of_group(group));
+  const at::Tensor all = sums.to(device_for_numbers(group, current_device()));
   all_reduce(all, {.group = group});
   return all.cpu();
 }
@@ -52,13 +44,14 @@ void Metric::add(const std::vector<at::Tensor>& numbers) {
   TORCH_CHECK_VALUE(static_cast<int64_t>(numbers.size()) == sums_.numel(), "[cohort] Metric::add: ", numbers.size(),
                     " numbers for ", sums_.numel(), " sums");
   const auto device = numbers.front().device();
+  const bool non_blocking = !device.is_cpu();
   std::vector<at::Tensor> doubles;
   for (const auto& number : numbers) {
     TORCH_CHECK_VALUE(number.numel() == 1,
                       "[cohort] Metric::add: a number is a tensor of one element, but this one has ", number.numel());
-    doubles.push_back(number.detach().to(device, at::kDouble).reshape({}));
+    doubles.push_back(number.detach().to(device, at::kDouble, non_blocking).reshape({}));
   }
-  if (sums_.device() != device) sums_ = sums_.to(device);
+  if (sums_.device() != device) sums_ = sums_.to(device, non_blocking);
   sums_ += at::stack(doubles);
 }
 

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/data/loader/tensors_of.h"
 #include "cohort/export.h"
 #include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/train/trainer/batch_feed.h"
@@ -103,7 +104,8 @@ class COHORT_API Accelerator {
   class Model {
    public:
     Model(Accelerator& accelerator, std::shared_ptr<Net> net) : accelerator_(&accelerator), net_(std::move(net)) {}
-    /// Floating-point tensors among the arguments themselves (not those in lists) get the precision's and strategy's dtype.
+    /// Floating-point tensors among the arguments themselves (not those in lists) get the precision's and strategy's dtype. With
+    /// a mixed precision results of 16 bits become float32, as the loss is computed without autocast.
     template <class... Arguments>
     auto operator()(Arguments&&... arguments) const;
     /// The user's module.
@@ -179,9 +181,10 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
   using Result = decltype(forward(*net_));
   if constexpr (std::is_same_v<std::tuple<std::decay_t<Arguments>...>, std::tuple<at::Tensor>> &&
                 std::is_same_v<Result, at::Tensor>) {
-    return strategy.forward(inputs.front(), [](torch::nn::Module& net, const at::Tensor& input) -> at::Tensor {
-      return dynamic_cast<Net&>(net).forward(input);
-    });
+    return accelerator_->precision().output(
+        strategy.forward(inputs.front(), [](torch::nn::Module& net, const at::Tensor& input) -> at::Tensor {
+          return dynamic_cast<Net&>(net).forward(input);
+        }));
   } else {
     std::optional<Result> result;
     strategy.run(inputs, [&] {
@@ -192,6 +195,8 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
       parallel::collect_tensors(*result, outputs);
       return outputs;
     });
+    data::detail::for_each_tensor(*result,
+                                  [&](at::Tensor& tensor) { tensor = accelerator_->precision().output(tensor); });
     return std::move(*result);
   }
 }

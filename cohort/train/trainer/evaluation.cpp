@@ -1,4 +1,5 @@
 // Evaluation and prediction of a Trainer.
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
@@ -99,7 +100,8 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
   const EvaluationMode mode(*core.strategy);
   const at::NoGradGuard no_grad;
   for (const auto& metric : task.metrics) metric.reset();
-  double sum = 0.0;
+  // On the device, for the host not to wait for each batch.
+  const at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(core.place.device));
   double count = 0.0;
   const auto passes =
       plan_passes(core, feed, limit_of(core.options, phase), is_test ? "limit_test_batches" : "limit_val_batches");
@@ -107,12 +109,12 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
     const StepOutput output = run_forward(core, task, feed, /*is_training=*/false);
     if (!is_own) return;
     const auto samples = static_cast<double>(feed.batch_size());
-    sum += output.loss.item<double>() * samples;
+    sum.add_(loss_number(core, output.loss) * samples);
     count += samples;
     if (!output.output.defined()) return;
     for (const auto& metric : task.metrics) metric.update(output.output, output.target);
   });
-  return values_of(core, task, phase, {sum, count});
+  return values_of(core, task, phase, {sum.item<double>(), count});
 }
 
 std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {

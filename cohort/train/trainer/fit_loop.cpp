@@ -250,10 +250,7 @@ void FitLoop::train_batch() {
   core_.strategy->set_synchronises_gradients(is_step);
   clock.lap(StepPart::kOther);
   const StepOutput output = run_forward(core_, task_, train_, /*is_training=*/true);
-  TORCH_CHECK_VALUE(output.loss.defined() && output.loss.numel() == 1,
-                    "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
-                    output.loss.defined() ? output.loss.numel() : 0,
-                    "\n  hint: the mean over the batch, as most loss functions give it");
+  note_loss(output);
   check_finite(output);
   clock.lap(StepPart::kForward);
   const auto divisor = static_cast<double>(core_.accumulation);
@@ -267,15 +264,14 @@ void FitLoop::train_batch() {
   ++window_;
   ++core_.counters.batch;
   core_.counters.samples += report.num_samples * core_.place.world_size;
-  note_loss(output);
   if (is_step) step_optimizer();
   clock.lap(StepPart::kStep);
   after_batch(report);
 }
 
 void FitLoop::note_loss(const StepOutput& output) {
-  window_losses_.push_back(output.loss.detach());
-  epoch_loss_[0] += output.loss.detach();
+  window_losses_.push_back(loss_number(core_, output.loss));
+  epoch_loss_[0] += window_losses_.back();
   epoch_loss_[1] += 1.0;
 }
 

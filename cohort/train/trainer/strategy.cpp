@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"
 #include "cohort/parallel/ddp/replica.h"
@@ -16,6 +15,7 @@
 #include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/module/synchronize.h"
 #include "cohort/parallel/module/wrapper_base.h"
+#include "cohort/parallel/optim/optimizer_kind.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -138,7 +138,7 @@ class DataParallelStrategy final : public Strategy {
  public:
   DataParallelStrategy(const std::shared_ptr<Module>& net, cohort::nn::parallel::Placement placement)
       : Strategy(net), placement_(std::move(placement)), replicas_(net, placement_.devices) {
-    if (!placement_.devices.empty()) net->to(placement_.devices.front());
+    net->to(placement_.devices.front());
   }
 
   at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
@@ -167,20 +167,6 @@ class DataParallelStrategy final : public Strategy {
       std::make_shared<cohort::nn::parallel::ReplicaThreads>();
 };
 
-cohort::nn::parallel::Placement data_parallel_placement(const StrategyOptions& options) {
-  auto devices = options.data_parallel_devices;
-  if (devices.empty()) {
-    devices = cohort::nn::parallel::all_devices();
-    const auto wanted = static_cast<size_t>(options.devices);
-    TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
-                      " with strategy \"data_parallel\", but this machine has ", devices.size(),
-                      " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
-    if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
-  }
-  return devices.empty() ? cohort::nn::parallel::Placement()
-                         : cohort::nn::parallel::place(devices, std::nullopt, /*dim=*/0);
-}
-
 }  // namespace
 
 Strategy::~Strategy() = default;
@@ -197,7 +183,21 @@ std::vector<at::Tensor> Strategy::parameters() const {
   return result;
 }
 
-void Strategy::adopt(torch::optim::Optimizer&) const {}
+// What it has kept of steps elsewhere goes where the parameters have gone.
+void Strategy::adopt(torch::optim::Optimizer& optimizer) const {
+  const auto* const kind = optim::find_optimizer_kind(optimizer);
+  if (!kind) return;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      const auto kept = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (kept == optimizer.state().end()) continue;
+      for (const auto& field : kind->state(*kept->second)) {
+        const auto* const tensor = std::get_if<at::Tensor*>(&field.place);
+        if (tensor && (*tensor)->defined()) **tensor = (*tensor)->to(parameter.device());
+      }
+    }
+  }
+}
 
 void Strategy::run(std::vector<at::Tensor>&, const Body& body) { body(); }
 
@@ -215,7 +215,8 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
                                         const detail::LaunchPlace& place) {
   using detail::StrategyKind;
   if (place.strategy == StrategyKind::kDataParallel) {
-    return std::make_unique<DataParallelStrategy>(net, data_parallel_placement(options));
+    return std::make_unique<DataParallelStrategy>(
+        net, cohort::nn::parallel::place(place.devices, /*output_device=*/std::nullopt, /*dim=*/0));
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);

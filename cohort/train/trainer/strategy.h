@@ -44,8 +44,8 @@ class COHORT_API Strategy {
   /// What the optimizer has; names as the user's module has them.
   virtual std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
   std::vector<at::Tensor> parameters() const;
-  /// An optimizer of the user's module becomes one of parameters(). Throws c10::ValueError for one that has made steps already,
-  /// where parameters() are others.
+  /// An optimizer of the user's module becomes one of parameters(), and what it has kept goes to their device. Throws
+  /// c10::ValueError for one that has made steps already, where parameters() are others.
   virtual void adopt(torch::optim::Optimizer& optimizer) const;
 
   /// Calls `body`, which runs the module and returns what backward begins with. `inputs`: tensors that the module will get; with

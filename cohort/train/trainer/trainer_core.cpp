@@ -13,6 +13,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/train/logging/run_loggers.h"
+#include "cohort/train/metrics/device_for_numbers.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
 
@@ -141,7 +142,7 @@ void TrainerCore::each_callback(const std::function<void(Callback&)>& call) cons
 
 std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
   if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kDouble).to(place.device);
+  const auto tensor = at::tensor(numbers, at::kDouble).to(device_for_numbers({}, place.device));
   all_reduce(tensor);
   const auto result = tensor.cpu();
   std::copy_n(result.const_data_ptr<double>(), numbers.size(), numbers.begin());
@@ -150,7 +151,7 @@ std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
 
 std::vector<int64_t> TrainerCore::largest(std::vector<int64_t> numbers) const {
   if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kLong).to(place.device);
+  const auto tensor = at::tensor(numbers, at::kLong).to(device_for_numbers({}, place.device));
   all_reduce(tensor, {.op = ReduceOp::MAX});
   const auto result = tensor.cpu();
   std::copy_n(result.const_data_ptr<int64_t>(), numbers.size(), numbers.begin());
@@ -205,7 +206,7 @@ void TrainerCore::log(const Metrics& values) const {
 
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training) {
   feed.for_each_tensor([&](at::Tensor& tensor) {
-    if (!core.place.device.is_cpu()) tensor = tensor.to(core.place.device);
+    if (!core.place.device.is_cpu()) tensor = tensor.to(core.place.device, /*non_blocking=*/true);
     tensor = core.precision.input(tensor);
   });
   Strategy& strategy = *core.strategy;
@@ -225,6 +226,15 @@ StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& fee
     return std::vector<at::Tensor>{output.loss};
   });
   return output;
+}
+
+at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss) {
+  TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1,
+                    "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
+                    loss.defined() ? loss.numel() : 0,
+                    "\n  hint: the mean over the batch, as most loss functions give it");
+  const auto device = core.place.device;
+  return loss.detach().reshape({}).to(device, at::kDouble, /*non_blocking=*/!device.is_cpu());
 }
 
 std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> num_batches, const char* name) {

@@ -70,6 +70,10 @@ class TrainerCore {
 /// One forward pass on the feed's batch, under strategy and precision. `is_training`: by ErasedTask::step, else by evaluate.
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training);
 
+/// A batch's loss as a number on the device, so that sums of losses do not wait for it: float64, without a dimension. Throws
+/// c10::ValueError for anything but one element.
+at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss);
+
 /// How many of `num_batches` (nothing: not known) are meant.
 std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> num_batches, const char* name);
 

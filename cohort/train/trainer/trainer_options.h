@@ -48,7 +48,7 @@ struct StrategyOptions {
   int devices = 0;
   /// Hosts of the job. 0: what there is.
   int num_nodes = 0;
-  /// Where to compute. Default: current_device().
+  /// Where to compute, but with data_parallel. Default: current_device().
   std::optional<c10::Device> device = {};
   /// For init_process_group, where there is no group yet.
   std::string backend = {};

@@ -21,7 +21,9 @@ namespace {
 // While it lives, training changes nothing that stays.
 class Rehearsal {
  public:
-  explicit Rehearsal(TrainerCore& core) : core_(core), rng_(checkpoint::rng_state()) {
+  explicit Rehearsal(TrainerCore& core) : core_(core) {
+    for (const auto& generator : core.place.generators()) rng_.push_back(checkpoint::rng_state(generator));
+    if (auto* const scaler = core.precision.scaler()) scaler_ = scaler->state_dict();
     for (const auto& each : tensors()) before_.push_back(each.detach().clone());
     std::swap(state_, core.optimizer->state());
     for (const auto& group : core.optimizer->param_groups()) rates_.push_back(group.options().get_lr());
@@ -33,7 +35,8 @@ class Rehearsal {
     std::swap(state_, core_.optimizer->state());
     for (size_t i = 0; i < rates_.size(); ++i) core_.optimizer->param_groups()[i].options().set_lr(rates_[i]);
     for (const auto& parameter : core_.strategy->parameters()) parameter.mutable_grad().reset();
-    checkpoint::set_rng_state(rng_);
+    if (auto* const scaler = core_.precision.scaler()) scaler->load_state_dict(scaler_);
+    for (size_t i = 0; i < rng_.size(); ++i) checkpoint::set_rng_state(rng_[i], core_.place.generators()[i]);
   }
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
@@ -46,7 +49,8 @@ class Rehearsal {
   }
 
   TrainerCore& core_;
-  at::Tensor rng_;
+  std::vector<at::Tensor> rng_;
+  c10::IValue scaler_;
   std::vector<at::Tensor> before_;
   std::remove_reference_t<decltype(std::declval<torch::optim::Optimizer&>().state())> state_;
   std::vector<double> rates_;

@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/train/trainer/accelerator.h"
 #include "cohort/train/trainer/tuner.h"
+#include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -73,6 +75,37 @@ TEST(TrainerRanks, AnAcceleratorTrainsAsTheTrainerDoes) {
   cohort::test::run_workers("accelerator_trains").expect_success();
 }
 
+TEST(Accelerator, GivesLossesFloat32) {
+  for (const auto& [precision, dtype] :
+       {std::pair("bf16-mixed", at::kFloat), {"16-mixed", at::kFloat}, {"32", at::kFloat}, {"bf16", at::kBFloat16}}) {
+    SmallTask task;
+    Accelerator accelerator({.precision = precision});
+    const auto prepared = accelerator.prepare(task.model, task.optimizer, Loader(small_data(8), {.batch_size = 4}));
+    EXPECT_EQ(std::get<0>(prepared)(at::ones({4, 6})).scalar_type(), dtype) << precision;
+  }
+}
+
+// Results of any type.
+struct TwoHeadsImpl : torch::nn::Module {
+  TwoHeadsImpl() { linear = register_module("linear", torch::nn::Linear(6, 3)); }
+  std::pair<at::Tensor, std::vector<at::Tensor>> forward(const at::Tensor& x) {
+    return {linear(x), {linear(x), at::ones({2}, at::kDouble)}};
+  }
+  torch::nn::Linear linear{nullptr};
+};
+TORCH_MODULE(TwoHeads);
+
+TEST(Accelerator, GivesFloat32InResultsOfAnyType) {
+  TwoHeads net;
+  optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  Accelerator accelerator({.precision = "bf16-mixed"});
+  const auto prepared = accelerator.prepare(net, optimizer, Loader(small_data(8), {.batch_size = 4}));
+  const auto [first, others] = std::get<0>(prepared)(at::ones({4, 6}));
+  EXPECT_EQ(first.scalar_type(), at::kFloat);
+  EXPECT_EQ(others[0].scalar_type(), at::kFloat);
+  EXPECT_EQ(others[1].scalar_type(), at::kDouble);
+}
+
 TEST(Accelerator, SaysWhatIsWrong) {
   const auto text_of = [](const std::function<void()>& call) {
     try {
@@ -133,6 +166,23 @@ TEST(Tuner, ChangesNothingThatStays) {
       momentum,
       static_cast<const torch::optim::SGDParamState&>(*task.optimizer.state().begin()->second).momentum_buffer()));
   EXPECT_EQ(trainer.find_batch_size(task, loader, {.first = 4, .max = 8}).reason, "max");
+}
+
+// Rates up to where float16 overflows make the scale smaller.
+TEST(Tuner, KeepsTheScaleOfGradients) {
+  const cohort::test::TemporaryFolder folder;
+  SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
+  Trainer trainer(
+      {.precision = "16-mixed", .max_steps = 1, .checkpoint = {.folder = folder.file("run")}, .progress = false});
+  const Loader loader(small_data(64), {.batch_size = 8});
+  const auto rates =
+      trainer.find_learning_rate(task, loader, {.first = 1.0, .last = 1e30, .steps = 20, .early_stop_threshold = {}});
+  EXPECT_FALSE(std::isfinite(rates.losses.back()));
+  trainer.fit(task, loader);
+  checkpoint::ShardedStateDict state;
+  state.insert("scaler", checkpoint::StateValue(c10::IValue()));
+  checkpoint::Checkpointer(folder.file("run")).load(1, state);
+  EXPECT_EQ(state["scaler"].value.toGenericDict().at("scale").toDouble(), 65536.0);
 }
 
 }  // namespace

@@ -298,6 +298,24 @@ TEST(Trainer, SaysWhatIsWrongWithATask) {
   EXPECT_EQ(text_of({.max_epochs = 1, .finite_check = FiniteCheck::kNone}, no_mean),
             "[cohort] Trainer: the task's loss must be a tensor of one element, but has 12\n  hint: the mean over the "
             "batch, as most loss functions give it");
+  EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet({})).validate(no_mean, loader); }),
+            text_of({.max_epochs = 1, .finite_check = FiniteCheck::kNone}, no_mean));
+}
+
+TEST(Trainer, TakesALossOfOneDimension) {
+  const auto metrics_with = [](bool has_dimension) {
+    SmallTask task(/*drop=*/0.0);
+    Task other{.model = task.model,
+               .loss =
+                   [&](const at::Tensor& scores, const at::Tensor& labels) {
+                     const auto loss = task.loss(scores, labels);
+                     return has_dimension ? loss.view({1}) : loss;
+                   },
+               .optimizer = &task.optimizer};
+    const Loader loader(small_data(20), {.batch_size = 4});
+    return Trainer(quiet({.max_epochs = 1, .log_every_n_steps = 1})).fit(other, loader, loader).metrics;
+  };
+  EXPECT_EQ(metrics_with(true), metrics_with(false));
 }
 
 // One that does all by itself.
