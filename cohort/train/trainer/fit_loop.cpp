@@ -11,6 +11,7 @@
 
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/train/logging/log_errors.h"
 #include "cohort/train/trainer/finite_check.h"
 
 namespace cohort::train::detail {
@@ -23,7 +24,7 @@ FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFee
       options_(core.options),
       epoch_loss_(at::zeros({2}, at::TensorOptions(at::kDouble).device(core.place.device))),
       state_(core, task, train, epoch_loss_),
-      system_({.gpu = core.place.rank == 0}),
+      system_({.gpu = core.is_logged()}),
       schedule_seen_(task.schedulers.size()) {}
 
 void FitLoop::check_task() const {
@@ -52,8 +53,9 @@ FitResult FitLoop::run() {
   core_.accumulation = options_.accumulate_grad_batches;
   core_.attach(task_);
   share_data();
-  core_.progress.begin_run(options_.max_epochs);
+  core_.progress.begin_run(options_.max_epochs, core_.strategy->communication_time().has_value());
   resume();
+  tell_if_all_is_done();
   core_.open_logger();
   first_samples_ = core_.counters.samples;
   communication_ = core_.strategy->communication_time().value_or(std::chrono::nanoseconds(0));
@@ -66,6 +68,7 @@ FitResult FitLoop::run() {
   } catch (const std::exception& error) {
     core_.progress.end_run();
     train_.stop();
+    if (core_.logger) close_quietly([&] { core_.logger->flush(); });  // the numbers before the failure
     core_.each_callback([&](Callback& callback) { callback.on_exception(core_.trainer, error); });
     throw;
   }
@@ -133,6 +136,17 @@ std::optional<int64_t> FitLoop::load(const std::optional<checkpoint::SavedCheckp
 void FitLoop::tell_where(const std::string& what) {
   core_.progress.print(
       fmt::format("goes on after {} (epoch {}, batch {})", what, core_.counters.epoch, core_.counters.batch));
+}
+
+void FitLoop::tell_if_all_is_done() {
+  const auto& counters = core_.counters;
+  const bool has_epochs = options_.max_epochs > 0 && counters.epoch >= options_.max_epochs;
+  const bool has_steps = options_.max_steps > 0 && counters.step >= options_.max_steps;
+  if (!has_epochs && !has_steps) return;
+  core_.progress.print(fmt::format(
+      "nothing is left to train: all {} are done already; more of them go on, another folder for checkpoints begins "
+      "anew",
+      has_epochs ? fmt::format("{} epochs", options_.max_epochs) : fmt::format("{} steps", options_.max_steps)));
 }
 
 void FitLoop::run_epochs() {
@@ -362,8 +376,10 @@ bool FitLoop::validation_is_due(bool is_end_of_epoch) const {
   return core_.counters.batch % std::max<int64_t>(1, every) == 0;
 }
 
+// An epoch's speed and shares are those of training, so it begins later by what this takes.
 void FitLoop::validate(bool is_end_of_epoch) {
   core_.clock.lap(StepPart::kOther);
+  const auto before = core_.clock.times()[StepPart::kOther];
   core_.each_callback([&](Callback& callback) { callback.on_validation_start(core_.trainer); });
   const Metrics values = evaluate(core_, task_, *validation_, "validation");
   validated_at_ = core_.counters.batch;
@@ -375,6 +391,10 @@ void FitLoop::validate(bool is_end_of_epoch) {
     core_.progress.print(text);
   }
   core_.each_callback([&](Callback& callback) { callback.on_validation_end(core_.trainer, values); });
+  core_.clock.lap(StepPart::kOther);
+  const auto passed = core_.clock.times()[StepPart::kOther] - before;
+  epoch_began_.at += passed;
+  epoch_began_.times[StepPart::kOther] += passed;
 }
 
 void FitLoop::finish_epoch() {

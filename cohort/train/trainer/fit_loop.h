@@ -29,6 +29,7 @@ class FitLoop {
   std::optional<checkpoint::SavedCheckpoint> saved_checkpoint();
   std::optional<int64_t> load(const std::optional<checkpoint::SavedCheckpoint>& saved);
   void tell_where(const std::string& what);
+  void tell_if_all_is_done();
   void run_epochs();
   void run_epoch();
   std::optional<int64_t> plan_epoch();
@@ -67,7 +68,7 @@ class FitLoop {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 
   SystemMetrics system_;
-  // Where this epoch began in this call.
+  // Where this epoch began in this call, evaluations taken off.
   struct {
     std::chrono::steady_clock::time_point at;
     int64_t samples = 0;

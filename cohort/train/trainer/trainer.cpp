@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "cohort/train/logging/torch_warnings.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/fit_loop.h"
 
@@ -12,10 +13,12 @@ Trainer::Trainer(TrainerOptions options) : core_(std::make_unique<detail::Traine
 Trainer::~Trainer() = default;
 
 FitResult Trainer::run_fit(detail::ErasedTask& task, BatchFeed& train, BatchFeed* validation) {
+  const detail::TorchWarnings warnings;  // on every rank: rank 0 may rewrite a line on their terminal
   return detail::FitLoop(*core_, task, train, validation).run();
 }
 
 Metrics Trainer::run_evaluation(detail::ErasedTask& task, BatchFeed& feed, const char* phase) {
+  const detail::TorchWarnings warnings;
   core_->attach(task);
   share_out(feed, core_->feed_settings(), Share::kOnce);
   const Metrics values = detail::evaluate(*core_, task, feed, phase);

@@ -108,7 +108,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
       place(place_for(options)),
       precision(options.precision, place.device),
       accumulation(options.accumulate_grad_batches),
-      progress(options.progress && place.rank == 0, place.world_size) {
+      progress(options.progress, place.rank == 0, place.world_size) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   if (options.seed) seed_everything(*options.seed + place.rank);
   if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
@@ -182,9 +182,13 @@ int64_t TrainerCore::times_set(const std::string& name) const {
   return found == times_set_.end() ? 0 : found->second;
 }
 
+bool TrainerCore::is_logged() const {
+  return place.rank == 0 && options.fast_dev_run == 0 && (!options.log_folder.empty() || options.make_logger);
+}
+
 void TrainerCore::open_logger() {
   logger.reset();  // closes the files that the next one opens
-  if (place.rank != 0 || options.fast_dev_run > 0) return;
+  if (!is_logged()) return;
   const int64_t first_step = counters.step + 1;
   auto loggers = std::make_shared<LoggerList>();
   if (!options.log_folder.empty()) {
