@@ -1,5 +1,4 @@
-/// Short messages on stderr: `[cohort] warning: text`. A message is one write, so lines of several ranks do not tear; on a terminal
-/// it begins by erasing the line where the cursor stands, for another process may be rewriting one there.
+/// Short messages on stderr: `[cohort] warning: text`. A message is one write, so lines of several ranks do not tear.
 ///
 /// COHORT_LOG_LEVEL chooses what is shown: error, warning (default), info or debug. It is read at the first message.
 /// Thread-safety: every function may be called from any thread.

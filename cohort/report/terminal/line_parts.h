@@ -20,8 +20,8 @@ size_t num_columns(std::string_view text);
 /// The beginning of the text that fills at most so many columns.
 std::string_view first_columns(std::string_view text, size_t columns);
 
-/// The parts with two spaces between them, at most `columns` wide; 0: as wide as they are. `has_colour`: dim parts are. "?" stands
-/// for a control character.
+/// The parts with two spaces between them, at most `columns` wide; 0: as wide as they are. `has_colour`: dim parts are. "?"
+/// stands for a control character.
 std::string fitted_line(const std::vector<LinePart>& parts, size_t columns, bool has_colour);
 
 }  // namespace cohort::report

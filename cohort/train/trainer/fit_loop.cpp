@@ -55,7 +55,7 @@ FitResult FitLoop::run() {
   share_data();
   core_.progress.begin_run(options_.max_epochs, core_.strategy->communication_time().has_value());
   resume();
-  tell_if_all_is_done();
+  core_.tell_if_all_is_done();
   core_.open_logger();
   first_samples_ = core_.counters.samples;
   communication_ = core_.strategy->communication_time().value_or(std::chrono::nanoseconds(0));
@@ -136,17 +136,6 @@ std::optional<int64_t> FitLoop::load(const std::optional<checkpoint::SavedCheckp
 void FitLoop::tell_where(const std::string& what) {
   core_.progress.print(
       fmt::format("goes on after {} (epoch {}, batch {})", what, core_.counters.epoch, core_.counters.batch));
-}
-
-void FitLoop::tell_if_all_is_done() {
-  const auto& counters = core_.counters;
-  const bool has_epochs = options_.max_epochs > 0 && counters.epoch >= options_.max_epochs;
-  const bool has_steps = options_.max_steps > 0 && counters.step >= options_.max_steps;
-  if (!has_epochs && !has_steps) return;
-  core_.progress.print(fmt::format(
-      "nothing is left to train: all {} are done already; more of them go on, another folder for checkpoints begins "
-      "anew",
-      has_epochs ? fmt::format("{} epochs", options_.max_epochs) : fmt::format("{} steps", options_.max_steps)));
 }
 
 void FitLoop::run_epochs() {

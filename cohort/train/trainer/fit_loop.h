@@ -29,7 +29,6 @@ class FitLoop {
   std::optional<checkpoint::SavedCheckpoint> saved_checkpoint();
   std::optional<int64_t> load(const std::optional<checkpoint::SavedCheckpoint>& saved);
   void tell_where(const std::string& what);
-  void tell_if_all_is_done();
   void run_epochs();
   void run_epoch();
   std::optional<int64_t> plan_epoch();

@@ -25,7 +25,8 @@ class RunProgress {
   void update(int64_t step, int64_t samples, const Metrics& metrics, const StepTimes& times);
   /// The epoch's last line, and its line of the table.
   void end_epoch(int64_t step, EpochSummary summary);
-  /// "validation": on a terminal a line for it, in the place of the epoch's, whose time stands still. `num_batches`: 0: not known.
+  /// "validation": on a terminal a line for it, in the place of the epoch's, whose time stands still. `num_batches`: 0: not
+  /// known.
   void begin_evaluation(const std::string& phase, int64_t num_batches);
   /// Of this rank.
   void update_evaluation(int64_t batch, int64_t samples);

@@ -182,6 +182,16 @@ int64_t TrainerCore::times_set(const std::string& name) const {
   return found == times_set_.end() ? 0 : found->second;
 }
 
+void TrainerCore::tell_if_all_is_done() {
+  const bool has_epochs = options.max_epochs > 0 && counters.epoch >= options.max_epochs;
+  const bool has_steps = options.max_steps > 0 && counters.step >= options.max_steps;
+  if (!has_epochs && !has_steps) return;
+  progress.print(fmt::format(
+      "nothing is left to train: all {} are done already; more of them go on, another folder for checkpoints begins "
+      "anew",
+      has_epochs ? fmt::format("{} epochs", options.max_epochs) : fmt::format("{} steps", options.max_steps)));
+}
+
 bool TrainerCore::is_logged() const {
   return place.rank == 0 && options.fast_dev_run == 0 && (!options.log_folder.empty() || options.make_logger);
 }
