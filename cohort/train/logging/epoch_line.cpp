@@ -29,7 +29,7 @@ struct EpochLine::State {
   report::EpochFigures figures_of(const EpochState& state) const {
     report::EpochFigures figures = epoch;
     figures.step = state.step;
-    figures.seconds = std::chrono::duration<double>(now() - began_at).count();
+    figures.seconds = state.seconds.value_or(std::chrono::duration<double>(now() - began_at).count());
     figures.num_samples = state.num_samples;
     figures.metrics = state.metrics;
     figures.data_wait_share = state.data_wait_share;

@@ -53,6 +53,8 @@ struct EpochState {
   /// Samples since begin(), of all ranks together.
   int64_t num_samples = 0;
   Metrics metrics = {};
+  /// Since begin(). Default: by the line's clock, which pause() stops.
+  std::optional<double> seconds = {};
   /// Parts of the time since begin(), 0 to 1.
   std::optional<double> data_wait_share = {};
   std::optional<double> communication_share = {};

@@ -1,11 +1,13 @@
 /// LibTorch's warnings of this thread as messages of the library, which leave a line that is rewritten on the terminal whole.
 #pragma once
 
+#include "cohort/export.h"
+
 namespace cohort::train::detail {
 
 /// While one lives, on a terminal: `[cohort] warning: LibTorch: text`. A program's own handler, and other outputs, get them as
 /// ever. It ends on the thread where it began.
-class TorchWarnings {
+class COHORT_TEST_API TorchWarnings {
  public:
   TorchWarnings();
   ~TorchWarnings();

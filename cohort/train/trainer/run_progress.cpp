@@ -31,6 +31,7 @@ void RunProgress::end_epoch(int64_t step, EpochSummary summary) {
   line_->end({.step = step,
               .num_samples = summary.num_samples,
               .metrics = summary.metrics,
+              .seconds = summary.seconds,
               .data_wait_share = summary.data_wait_share,
               .communication_share = summary.communication_share});
   summary_->add(std::move(summary));
@@ -54,6 +55,10 @@ void RunProgress::end_evaluation() {
 }
 
 void RunProgress::print(std::string_view text) {
+  if (is_enabled_) print_anyway(text);
+}
+
+void RunProgress::print_anyway(std::string_view text) {
   if (!is_first_rank_) return;
   if (evaluation_) {
     evaluation_->print(text);

@@ -31,8 +31,10 @@ class RunProgress {
   /// Of this rank.
   void update_evaluation(int64_t batch, int64_t samples);
   void end_evaluation();
-  /// On rank 0, also where nothing else is shown.
+  /// What the Trainer says by itself.
   void print(std::string_view text);
+  /// What its user says: on rank 0, also where nothing else is shown.
+  void print_anyway(std::string_view text);
   /// Also where training has thrown: the line stays as it is.
   void end_run();
   /// The table of what has ended so far; "" without an epoch.

@@ -62,7 +62,7 @@ const Metrics& Trainer::metrics() const { return core_->metrics; }
 std::optional<double> Trainer::metric(std::string_view name) const { return core_->metric(name); }
 const StepTimes& Trainer::times() const { return core_->clock.times(); }
 void Trainer::stop(const std::string& reason) { core_->stop_reason = reason.empty() ? "stop" : reason; }
-void Trainer::print(std::string_view text) { core_->progress.print(text); }
+void Trainer::print(std::string_view text) { core_->progress.print_anyway(text); }
 
 void Trainer::log(const Metrics& values) {
   core_->set_metrics(values);

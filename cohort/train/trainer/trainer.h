@@ -134,7 +134,7 @@ class COHORT_API Trainer {
 
   /// Ends fit() in order, after the next step. Call it on all ranks alike.
   void stop(const std::string& reason);
-  /// A line above the progress line, on rank 0.
+  /// A line above the progress line, on rank 0; also without progress.
   void print(std::string_view text);
   /// Adds to what the logs have of this step, and to metrics().
   void log(const Metrics& values);
