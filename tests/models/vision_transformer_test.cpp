@@ -109,7 +109,7 @@ TEST(VisionTransformer, LeavesPositionsOfAnotherWidthAlone) {
     weights.insert("pos_embed", positions);
     std::vector<std::string> notes;
     const auto adapted = model->adapted_weights(std::move(weights), &notes);
-    EXPECT_TRUE(adapted.at("pos_embed").is_same(positions));
+    EXPECT_TRUE(adapted["pos_embed"].is_same(positions));
     EXPECT_TRUE(notes.empty());
   }
 }
