@@ -154,9 +154,8 @@ TEST_F(PretrainedTest, OthersModelsMessageIsShort) {
                 "  the file does not have 18: \"cls_token\", \"pos_embed\", \"patch_embed.proj.weight\", "
                 "\"patch_embed.proj.bias\", "
                 "\"blocks.0.norm1.weight\" and 13 more\n"
-                "  the model does not have 122: \"bn1.num_batches_tracked\", \"layer1.0.bn1.num_batches_tracked\", "
-                "\"layer1.0.bn2.num_batches_tracked\", \"layer1.1.bn1.num_batches_tracked\", "
-                "\"layer1.1.bn2.num_batches_tracked\" and 117 more\n"
+                "  the model does not have 122: \"layer1.0.conv1.weight\", \"layer1.0.conv2.weight\", "
+                "\"layer1.1.conv1.weight\", \"layer1.1.conv2.weight\", \"layer2.0.conv1.weight\" and 117 more\n"
                 "  hint: with strict = false names need not be the same");
 }
 

@@ -84,7 +84,7 @@ def test_the_trainer_goes_on_after_it_was_killed(data, tmp_path):
     out = run(command)
     assert "goes on after step" in out
     # A gradient that is wrong, such as one of this rank alone, twice as large or of other images, does not learn that much.
-    assert float(re.search(r"test accuracy ([\d.]+)", out).group(1)) >= 0.8, out
+    assert float(re.search(r"test accuracy ([\d.]+)", out).group(1)) >= 0.9, out
     assert {"events", "metrics.csv", "metrics.jsonl", "curves.svg", "curves.png"} <= set(os.listdir(tmp_path / "run"))
     steps = [int(line.split(",")[0]) for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
     # Each of two ranks has 200 images, in 13 batches of 16; no step of the killed run is there twice.
