@@ -178,6 +178,15 @@ TEST_F(PretrainedTest, NotStrictTakesWhatThereIs) {
                 "\"\n  the file does not have 1: \"net2.weight\"\n  the model does not have 1: \"more\"");
 }
 
+TEST_F(PretrainedTest, ShowsNamesOfAFileAsPlainShortText) {
+  ToyModel model;
+  StateDict state = checkpoint::state_dict(*model);
+  state.insert("\x1b[2J" + std::string(300, 'x'), at::ones({2}));
+  const std::string path = save(state);
+  EXPECT_EQ(load_pretrained(*model, path, {.strict = false}).text(),
+            "4 tensors of \"" + path + "\"\n  the model does not have 1: \"?[2J" + std::string(196, 'x') + "...\"");
+}
+
 TEST_F(PretrainedTest, UsesTheOtherWeightsIfToldSo) {
   ToyModel plain, averaged, model;
   const std::string path = folder_.file("last.pth.tar");

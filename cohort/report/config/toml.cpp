@@ -114,11 +114,9 @@ base::Result<void> TomlReader::read_entry() {
   if (!take("=")) return error("expected \"=\" after a key");
   skip_blanks();
   const std::string name = table_ + *key;
-  const auto same =
-      std::find_if(entries_.begin(), entries_.end(), [&](const TomlEntry& entry) { return entry.name == name; });
-  if (same != entries_.end()) {
-    return error(fmt::format("{} comes twice; it was in line {} before", files::shortened(name), same->line));
-  }
+  const auto [same, is_new] = lines_.emplace(base::replace_all(name, "_", "-"), line);
+  if (!is_new)
+    return error(fmt::format("{} comes twice; it was in line {} before", files::shortened(name), same->second));
   auto value = read_value();
   if (!value) return value.error();
   entries_.push_back({name, std::move(value).value(), line});
@@ -211,7 +209,7 @@ base::Result<std::string> TomlReader::read_literal(std::string_view quote) {
   line_ += std::count(body.begin(), body.end(), '\n');
   at_ = end + quote.size();
   std::string text(body);
-  while (quote.size() == 3 && text.size() + 2 >= body.size() && next() == '\'') text += text_[at_++];
+  while (quote.size() == 3 && text.size() < body.size() + 2 && next() == '\'') text += text_[at_++];
   return text;
 }
 

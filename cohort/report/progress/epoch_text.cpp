@@ -27,7 +27,8 @@ std::string bar_of(const EpochFigures& figures) {
 }
 
 void add_title(std::vector<LinePart>& parts, const EpochFigures& figures) {
-  parts.push_back({fmt::format("{} {}", figures.label, of_total(figures.epoch + 1, figures.num_epochs)), kTitle});
+  const std::string number = figures.epoch < 0 ? "" : " " + of_total(figures.epoch + 1, figures.num_epochs);
+  parts.push_back({figures.label + number, kTitle});
 }
 
 void add_metrics(std::vector<LinePart>& parts, const EpochFigures& figures) {

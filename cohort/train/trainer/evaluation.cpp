@@ -37,6 +37,19 @@ class EvaluationMode {
   std::vector<std::pair<torch::nn::Module*, bool>> before_;
 };
 
+class EvaluationLine {
+ public:
+  EvaluationLine(RunProgress& progress, const char* phase, int64_t num_batches) : progress_(progress) {
+    progress_.begin_evaluation(phase, num_batches);
+  }
+  ~EvaluationLine() { progress_.end_evaluation(); }
+  EvaluationLine(const EvaluationLine&) = delete;
+  EvaluationLine& operator=(const EvaluationLine&) = delete;
+
+ private:
+  RunProgress& progress_;
+};
+
 // How many passes this rank makes over its own batches, and how many with the last one again while others have some left.
 struct Passes {
   std::optional<int64_t> own;
@@ -126,12 +139,15 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
   double count = 0.0;
   const auto passes =
       plan_passes(core, feed, limit_of(core.options, phase), is_test ? "limit_test_batches" : "limit_val_batches");
+  const EvaluationLine line(core.progress, phase, passes.own.value_or(0));
+  int64_t batch = 0;
   for_each_batch(core, feed, passes, [&](bool is_own) {
     const StepOutput output = run_forward(core, task, feed, /*is_training=*/false);
     if (!is_own) return;
     const auto samples = static_cast<double>(feed.batch_size());
     sum.add_(loss_number(core, output.loss) * samples);
     count += samples;
+    core.progress.update_evaluation(++batch, static_cast<int64_t>(count));
     if (!output.output.defined()) return;
     for (const auto& metric : task.metrics) metric.update(output.output, output.target);
   });

@@ -14,6 +14,7 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/train/logging/log_errors.h"
 #include "cohort/train/trainer/finite_check.h"
 
 namespace cohort::train::detail {
@@ -44,7 +45,7 @@ FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFee
       options_(core.options),
       epoch_loss_(at::zeros({2}, at::TensorOptions(at::kDouble).device(core.place.device))),
       state_(core, task, train, epoch_loss_),
-      system_({.gpu = core.place.rank == 0}),
+      system_({.gpu = core.is_logged()}),
       monitor_saved_(core.times_set(options_.checkpoint.monitor)) {
   for (const auto& schedule : task.schedulers) schedule_seen_.push_back(core.times_set(schedule.options.monitor));
 }
@@ -83,8 +84,9 @@ FitResult FitLoop::run() {
   core_.accumulation = options_.accumulate_grad_batches;
   core_.attach(task_);
   share_data();
-  core_.progress.begin_run(options_.max_epochs);
+  core_.progress.begin_run(options_.max_epochs, core_.strategy->communication_time().has_value());
   resume();
+  core_.tell_if_all_is_done();
   core_.open_logger();
   first_samples_ = core_.counters.samples;
   communication_ = core_.strategy->communication_time().value_or(std::chrono::nanoseconds(0));
@@ -97,6 +99,7 @@ FitResult FitLoop::run() {
   } catch (const std::exception& error) {
     core_.progress.end_run();
     train_.stop();
+    if (core_.logger) close_quietly([&] { core_.logger->flush(); });  // the numbers before the failure
     core_.each_callback([&](Callback& callback) { callback.on_exception(core_.trainer, error); });
     throw;
   }
@@ -344,8 +347,10 @@ bool FitLoop::validation_is_due(bool is_end_of_epoch) const {
   return core_.counters.batch % std::max<int64_t>(1, every) == 0;
 }
 
+// An epoch's speed and shares are those of training, so it begins later by what this takes.
 void FitLoop::validate(bool is_end_of_epoch) {
   core_.clock.lap(StepPart::kOther);
+  const auto before = core_.clock.times()[StepPart::kOther];
   core_.each_callback([&](Callback& callback) { callback.on_validation_start(core_.trainer); });
   const Metrics values = evaluate(core_, task_, *validation_, "validation");
   validated_at_ = core_.counters.batch;
@@ -357,6 +362,10 @@ void FitLoop::validate(bool is_end_of_epoch) {
     core_.progress.print(text);
   }
   core_.each_callback([&](Callback& callback) { callback.on_validation_end(core_.trainer, values); });
+  core_.clock.lap(StepPart::kOther);
+  const auto passed = core_.clock.times()[StepPart::kOther] - before;
+  epoch_began_.at += passed;
+  epoch_began_.times[StepPart::kOther] += passed;
   has_validated_ = true;
   agree_on_stop();
 }

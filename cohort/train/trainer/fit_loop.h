@@ -71,7 +71,7 @@ class FitLoop {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 
   SystemMetrics system_;
-  // Where this epoch began in this call.
+  // Where this epoch began in this call, evaluations taken off.
   struct {
     std::chrono::steady_clock::time_point at;
     int64_t samples = 0;

@@ -151,6 +151,12 @@ void ShardedStrategy::adopt(torch::optim::Optimizer& optimizer) const {
   }
 }
 
+class SingleStrategy final : public Strategy {
+ public:
+  using Strategy::Strategy;
+  std::optional<std::chrono::nanoseconds> communication_time() const override { return std::chrono::nanoseconds(0); }
+};
+
 class DataParallelStrategy final : public Strategy {
  public:
   DataParallelStrategy(const std::shared_ptr<Module>& net, cohort::nn::parallel::Placement placement)
@@ -242,7 +248,7 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
   if (place.strategy == StrategyKind::kFsdp) return std::make_unique<ShardedStrategy>(net, options.fsdp);
-  return std::make_unique<Strategy>(net);
+  return std::make_unique<SingleStrategy>(net);
 }
 
 }  // namespace cohort::train

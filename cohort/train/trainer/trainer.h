@@ -137,7 +137,7 @@ class COHORT_API Trainer {
   /// Ends fit() in order, after the next step. Call it on all ranks alike; where one calls it alone in on_validation_end or
   /// on_train_epoch_end, the others stop with it.
   void stop(const std::string& reason);
-  /// A line above the progress line, on rank 0.
+  /// A line above the progress line, on rank 0; also without progress.
   void print(std::string_view text);
   /// Adds to what the logs have of this step, and to metrics().
   void log(const Metrics& values);

@@ -115,7 +115,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
       place(place_for(options)),
       precision(options.precision, place.device),
       accumulation(options.accumulate_grad_batches),
-      progress(options.progress && place.rank == 0, place.world_size) {
+      progress(options.progress, place.rank == 0, place.world_size) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   if (options.seed) seed_everything(*options.seed + place.rank);
   if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
@@ -189,9 +189,23 @@ int64_t TrainerCore::times_set(const std::string& name) const {
   return found == times_set_.end() ? 0 : found->second;
 }
 
+void TrainerCore::tell_if_all_is_done() {
+  const bool has_epochs = options.max_epochs > 0 && counters.epoch >= options.max_epochs;
+  const bool has_steps = options.max_steps > 0 && counters.step >= options.max_steps;
+  if (!has_epochs && !has_steps) return;
+  progress.print(fmt::format(
+      "nothing is left to train: all {} are done already; more of them go on, another folder for checkpoints begins "
+      "anew",
+      has_epochs ? fmt::format("{} epochs", options.max_epochs) : fmt::format("{} steps", options.max_steps)));
+}
+
+bool TrainerCore::is_logged() const {
+  return place.rank == 0 && options.fast_dev_run == 0 && (!options.log_folder.empty() || options.make_logger);
+}
+
 void TrainerCore::open_logger() {
   logger.reset();  // closes the files that the next one opens
-  if (place.rank != 0 || options.fast_dev_run > 0) return;
+  if (!is_logged()) return;
   const int64_t first_step = counters.step + 1;
   auto loggers = std::make_shared<LoggerList>();
   if (!options.log_folder.empty()) {

@@ -45,6 +45,9 @@ class TrainerCore {
   std::optional<double> metric(std::string_view name) const;
   /// How often the number has been set; 0: never.
   int64_t times_set(const std::string& name) const;
+  /// Says so where a run that goes on has reached its end before.
+  void tell_if_all_is_done();
+  bool is_logged() const;
   /// On rank 0 what the options ask for, from the step after this one on.
   void open_logger();
   void log(const Metrics& values) const;
