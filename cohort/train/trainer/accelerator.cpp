@@ -34,13 +34,6 @@ AcceleratorOptions checked(AcceleratorOptions options) {
 
 }  // namespace
 
-void detail::check_runs_whole_steps(const Strategy& strategy) {
-  TORCH_CHECK_VALUE(
-      strategy.runs_whole_steps(),
-      "[cohort] Accelerator: with strategy \"data_parallel\" a model on several devices takes one tensor and "
-      "gives one\n  hint: strategy \"ddp\" runs any model");
-}
-
 struct Accelerator::State {
   explicit State(AcceleratorOptions given)
       : options(checked(std::move(given))),
@@ -66,6 +59,13 @@ void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::O
   state_->strategy = make_strategy(std::move(net), strategy_of(state_->options), state_->place);
   state_->strategy->adopt(optimizer);
   state_->optimizer = &optimizer;
+}
+
+void Accelerator::check_runs_whole_steps() const {
+  TORCH_CHECK_VALUE(
+      strategy().runs_whole_steps(),
+      "[cohort] Accelerator: with strategy \"data_parallel\" a model on several devices takes one tensor and "
+      "gives one\n  hint: strategy \"ddp\" runs any model");
 }
 
 LoopHooks Accelerator::hooks(bool is_training) {

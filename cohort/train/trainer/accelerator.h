@@ -55,10 +55,6 @@ struct AcceleratorOptions {
   int64_t seed = 0;
 };
 
-namespace detail {
-COHORT_API void check_runs_whole_steps(const Strategy& strategy);
-}
-
 class COHORT_API Accelerator {
  public:
   /// Throws as Trainer's constructor.
@@ -143,6 +139,7 @@ class COHORT_API Accelerator {
  private:
   void attach(std::shared_ptr<torch::nn::Module> net, torch::optim::Optimizer& optimizer);
   LoopHooks hooks(bool is_training);
+  void check_runs_whole_steps() const;
   void share(BatchFeed& feed, bool is_training) const;
 
   struct State;
@@ -190,7 +187,7 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
           return dynamic_cast<Net&>(net).forward(input);
         }));
   } else {
-    detail::check_runs_whole_steps(strategy);
+    accelerator_->check_runs_whole_steps();
     std::optional<Result> result;
     strategy.run(inputs, [&] {
       size_t next = 0;
