@@ -28,7 +28,7 @@ AcceleratorOptions checked(AcceleratorOptions options) {
   TORCH_CHECK_VALUE(options.gradient_accumulation_steps >= 1,
                     "[cohort] Accelerator: gradient_accumulation_steps is at least 1, but got ",
                     options.gradient_accumulation_steps);
-  Precision(options.precision, at::kCPU);
+  [[maybe_unused]] const Precision known(options.precision, at::kCPU);  // or it throws
   return options;
 }
 
@@ -141,7 +141,7 @@ void Accelerator::wait_for_everyone() const {
 }
 
 at::Tensor Accelerator::gather(const at::Tensor& tensor) const {
-  const at::Tensor own = (tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor).contiguous();
+  at::Tensor own = (tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor).contiguous();
   if (num_processes() == 1) return own;
   auto sizes = own.sizes().vec();
   sizes.front() *= num_processes();

@@ -85,7 +85,7 @@ TrainerOptions completed(TrainerOptions options) {
 
 // A strategy's name is checked before anything is joined; a precision's, too.
 LaunchPlace place_for(const TrainerOptions& options) {
-  Precision(options.precision, at::kCPU);
+  [[maybe_unused]] const Precision known(options.precision, at::kCPU);
   return take_place(options.strategy_options());
 }
 
