@@ -7,7 +7,9 @@
 
 namespace cohort::base {
 
-bool is_clever_terminal(int fd) { return ::isatty(fd) == 1 && get_env("TERM").value_or("dumb") != "dumb"; }
+bool is_term_clever() { return get_env("TERM").value_or("dumb") != "dumb"; }
+
+bool is_clever_terminal(int fd) { return ::isatty(fd) == 1 && is_term_clever(); }
 
 std::string fresh_line(int fd) { return is_clever_terminal(fd) ? std::string(kEraseLine) : std::string(); }
 

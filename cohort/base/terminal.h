@@ -6,7 +6,9 @@
 
 namespace cohort::base {
 
-/// True for a terminal that knows how to erase a line: TERM is set, and not "dumb".
+/// TERM is set, and not "dumb": a terminal knows how to erase a line, and colours.
+bool is_term_clever();
+/// True for such a terminal.
 bool is_clever_terminal(int fd);
 /// Erases the line where the cursor stands: whoever rewrites one there writes it again.
 inline constexpr std::string_view kEraseLine = "\r\x1b[2K";

@@ -56,8 +56,7 @@ void write_above_open_lines(std::string_view message) {
 
 LiveLine::LiveLine(int fd, LineKind kind) : fd_(fd) {
   is_terminal_ = kind == LineKind::kAuto ? base::is_clever_terminal(fd) : kind == LineKind::kTerminal;
-  const bool is_dumb = base::get_env("TERM").value_or("dumb") == "dumb";
-  has_colour_ = is_terminal_ && base::get_env("NO_COLOR").value_or("").empty() && !is_dumb;
+  has_colour_ = is_terminal_ && base::get_env("NO_COLOR").value_or("").empty() && base::is_term_clever();
 }
 
 LiveLine::~LiveLine() { end(); }
