@@ -13,20 +13,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/device.h"
-#include "cohort/train/metrics/device_for_numbers.h"
+#include "cohort/train/metrics/numbers_over_ranks.h"
 
 namespace cohort::train {
 namespace {
 
 const auto kSum = at::TensorOptions().dtype(at::kDouble);
-
-at::Tensor summed_over_ranks(const at::Tensor& sums, const Group& group) {
-  const at::Tensor all = sums.to(device_for_numbers(group, current_device()));
-  all_reduce(all, {.group = group});
-  return all.cpu();
-}
 
 std::vector<double> numbers_in(const at::Tensor& tensor) {
   const auto* const first = tensor.const_data_ptr<double>();
@@ -63,7 +56,7 @@ MetricValues compute(const std::vector<NamedMetric>& metrics, const ComputeOptio
   for (const auto& [name, metric] : metrics) sums.push_back(metric->sums().cpu());
   at::Tensor all = at::cat(sums);
   if (!options.is_local && (options.process_group || is_initialized())) {
-    all = summed_over_ranks(all, options.process_group);
+    all = numbers_over_ranks(all, options.process_group, current_device());
   }
   const std::vector<double> numbers = numbers_in(all);
   MetricValues values;

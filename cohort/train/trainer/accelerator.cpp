@@ -8,6 +8,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -78,9 +79,8 @@ LoopHooks Accelerator::hooks(bool is_training) {
   };
   if (is_training && num_processes() > 1) {
     hooks.do_all = [this](bool has_batch) {
-      const auto missing = at::full({}, has_batch ? 0 : 1, at::TensorOptions(at::kLong).device(device()));
-      all_reduce(missing, {.op = ReduceOp::MAX});
-      return missing.item<int64_t>() == 0;
+      const auto missing = at::full({}, has_batch ? 0 : 1, at::kLong);
+      return numbers_over_ranks(missing, {}, device(), ReduceOp::MAX).item<int64_t>() == 0;
     };
   }
   return hooks;

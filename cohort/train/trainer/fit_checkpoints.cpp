@@ -64,32 +64,34 @@ std::optional<int64_t> FitLoop::load(const std::optional<checkpoint::SavedCheckp
   return saved->step;
 }
 
-// The metric counts for the first checkpoint after it was computed, and for what takes the place of that one.
-checkpoint::SaveInfo FitLoop::save_info() {
+checkpoint::ShardedStateDict FitLoop::collect() {
+  core_.each_callback([&](Callback& callback) { callback.on_save_checkpoint(core_.trainer, core_.counters.step); });
+  return state_.collect();
+}
+
+// The metric counts for the first checkpoint after it was computed, which was the `times`-th, and for what takes the place of
+// that one.
+checkpoint::SaveInfo FitLoop::save_info(int64_t times) const {
   checkpoint::SaveInfo info{.metadata = state_.metadata()};
-  const auto& monitor = options_.checkpoint.monitor;
-  const int64_t times = core_.times_set(monitor);
-  if (times != std::exchange(monitor_saved_, times)) info.metric = core_.metric(monitor);
+  if (times != monitor_saved_) info.metric = core_.metric(options_.checkpoint.monitor);
   if (!info.metric && last_saved_ == core_.counters.step) info.metric = last_metric_;
   return info;
 }
 
+void FitLoop::note_saved(const checkpoint::SaveInfo& info, int64_t times) {
+  last_saved_ = core_.counters.step;
+  last_metric_ = info.metric;
+  was_saved_within_epoch_ = core_.counters.batch > 0;
+  monitor_saved_ = times;
+}
+
 void FitLoop::save_if_due() {
   if (!checkpoints_) return;
-  const auto& counters = core_.counters;
-  const auto collect = [&] {
-    core_.each_callback([&](Callback& callback) { callback.on_save_checkpoint(core_.trainer, counters.step); });
-    return state_.collect();
-  };
-  const int64_t monitor_before = monitor_saved_;
-  const auto info = save_info();
-  if (checkpoints_->maybe_save(counters.step, collect, info)) {
-    last_saved_ = counters.step;
-    last_metric_ = info.metric;
-    was_saved_within_epoch_ = true;
-  } else {
-    monitor_saved_ = monitor_before;
-  }
+  const int64_t times = core_.times_set(options_.checkpoint.monitor);
+  const auto info = save_info(times);
+  if (checkpoints_->maybe_save(
+          core_.counters.step, [&] { return collect(); }, info))
+    note_saved(info, times);
 }
 
 void FitLoop::save(bool is_end_of_run) {
@@ -97,12 +99,11 @@ void FitLoop::save(bool is_end_of_run) {
   const auto& counters = core_.counters;
   const bool is_there = last_saved_ == counters.step && was_saved_within_epoch_ == (counters.batch > 0);
   if (!is_there && counters.step > 0) {
-    core_.each_callback([&](Callback& callback) { callback.on_save_checkpoint(core_.trainer, counters.step); });
-    const auto info = save_info();
-    checkpoints_->save(counters.step, state_.collect(), info);
-    last_saved_ = counters.step;
-    last_metric_ = info.metric;
-    was_saved_within_epoch_ = counters.batch > 0;
+    auto state = collect();
+    const int64_t times = core_.times_set(options_.checkpoint.monitor);
+    const auto info = save_info(times);
+    checkpoints_->save(counters.step, state, info);
+    note_saved(info, times);
   }
   if (is_end_of_run) checkpoints_->wait();
 }

@@ -146,16 +146,17 @@ void FitLoop::run_epoch() {
   check_interval();
   if (!goes_on) epoch_loss_.zero_();
   validated_at_ = -1;
-  was_last_batch_ = false;
   train_.start();
   if (goes_on) state_.restore_random_numbers();
   begin_progress();
   core_.each_callback([&](Callback& callback) { callback.on_train_epoch_start(core_.trainer); });
-  while (take_batch()) {
+  bool has_batch = take_batch();
+  while (has_batch) {
     train_batch();
     if (window_ == 0 && is_over()) break;
+    has_batch = take_batch();
   }
-  const bool is_whole = was_last_batch_ || (num_batches_ && core_.counters.batch >= *num_batches_);
+  const bool is_whole = !has_batch || (num_batches_ && core_.counters.batch >= *num_batches_);
   check_has_batches(core_.counters.batch);
   train_.stop();
   if (window_ != 0) {  // an end that nobody knew of: what it left is not a step
@@ -192,14 +193,12 @@ bool FitLoop::take_batch() {
   if (num_batches_ && core_.counters.batch >= *num_batches_) {
     const bool is_cut = !options_.limit_train_batches.is_whole();
     if (!is_cut) train_.next();  // so that the loader knows that the epoch is over
-    was_last_batch_ = true;
     return false;
   }
   bool has_batch = train_.next();
   TORCH_CHECK(has_batch || !knows_size_, "[cohort] Trainer: the loader gave ", core_.counters.batch,
               " batches, but its size is ", num_batches_.value_or(0));
   if (!knows_size_) has_batch = core_.largest({has_batch ? 0 : 1})[0] == 0;
-  was_last_batch_ = !has_batch;
   core_.clock.lap(StepPart::kData);
   return has_batch;
 }

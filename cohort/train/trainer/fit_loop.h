@@ -54,7 +54,9 @@ class FitLoop {
   bool time_is_up();
   void save_if_due();
   void save(bool is_end_of_run);
-  checkpoint::SaveInfo save_info();
+  checkpoint::ShardedStateDict collect();
+  checkpoint::SaveInfo save_info(int64_t times) const;
+  void note_saved(const checkpoint::SaveInfo& info, int64_t times);
   CheckedStep checked_step(int64_t batch) const;
   FitResult result() const;
 
@@ -80,7 +82,6 @@ class FitLoop {
 
   std::optional<int64_t> num_batches_;  ///< of this epoch, at most; nothing: no bound is known
   bool knows_size_ = false;             ///< there are so many
-  bool was_last_batch_ = false;         ///< of this epoch
   int64_t window_ = 0;                  ///< batches since the last step
   std::vector<at::Tensor> window_losses_;
   std::chrono::nanoseconds communication_{0};

@@ -10,10 +10,9 @@
 #include <utility>
 
 #include "cohort/base/text.h"
-#include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/train/logging/run_loggers.h"
-#include "cohort/train/metrics/device_for_numbers.h"
+#include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
 
@@ -107,6 +106,15 @@ DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& pl
   return init_device_mesh(device_type, {replicas, place.world_size / replicas}, {"dp_replicate", "dp_shard"});
 }
 
+template <class Number>
+std::vector<Number> reduced(const LaunchPlace& place, std::vector<Number> numbers, ReduceOp op) {
+  if (place.world_size == 1) return numbers;
+  const at::Tensor own = at::tensor(numbers, c10::CppTypeToScalarType<Number>::value);
+  const at::Tensor all = numbers_over_ranks(own, {}, place.device, op);
+  std::copy_n(all.const_data_ptr<Number>(), numbers.size(), numbers.begin());
+  return numbers;
+}
+
 }  // namespace
 
 TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
@@ -147,21 +155,11 @@ void TrainerCore::each_callback(const std::function<void(Callback&)>& call) cons
 }
 
 std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
-  if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kDouble).to(device_for_numbers({}, place.device));
-  all_reduce(tensor);
-  const auto result = tensor.cpu();
-  std::copy_n(result.const_data_ptr<double>(), numbers.size(), numbers.begin());
-  return numbers;
+  return reduced(place, std::move(numbers), ReduceOp::SUM);
 }
 
 std::vector<int64_t> TrainerCore::largest(std::vector<int64_t> numbers) const {
-  if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kLong).to(device_for_numbers({}, place.device));
-  all_reduce(tensor, {.op = ReduceOp::MAX});
-  const auto result = tensor.cpu();
-  std::copy_n(result.const_data_ptr<int64_t>(), numbers.size(), numbers.begin());
-  return numbers;
+  return reduced(place, std::move(numbers), ReduceOp::MAX);
 }
 
 void TrainerCore::set_metrics(const Metrics& values) {
