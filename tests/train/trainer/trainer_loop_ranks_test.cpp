@@ -11,6 +11,7 @@
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 #include "tests/train/trainer/number_stream.h"
+#include "tests/train/trainer/rank_options.h"
 #include "tests/train/trainer/small_task.h"
 
 namespace cohort::train {
@@ -20,15 +21,10 @@ using cohort::test::run_workers;
 using cohort::test::TemporaryFolder;
 using test::Loader;
 using test::NumberStream;
+using test::of_ranks;
 using test::small_data;
 using test::SmallTask;
 using test::Watch;
-
-TrainerOptions of_these_ranks(TrainerOptions options) {
-  options.progress = false;
-  options.backend = cohort::test::backend_of_tests();
-  return options;
-}
 
 // Five batches an epoch, of which the last is no step, as nobody knows that it is the last; rank 0 has a sixth.
 COHORT_WORKER(trainer_drops_windows) {
@@ -38,7 +34,7 @@ COHORT_WORKER(trainer_drops_windows) {
     task.model->norm->options.momentum(0.0);
     auto watch = std::make_shared<Watch>();
     Trainer trainer(
-        of_these_ranks({.strategy = strategy, .max_epochs = 3, .accumulate_grad_batches = 2, .callbacks = {watch}}));
+        of_ranks({.strategy = strategy, .max_epochs = 3, .accumulate_grad_batches = 2, .callbacks = {watch}}));
     const NumberStream stream(44, get_rank(), 2, /*more=*/2);
     const auto result = trainer.fit(task, data::DataLoader(stream, {.batch_size = 4, .drop_last = true}));
     REQUIRE(result.steps == 6 && result.epochs == 3);
@@ -75,14 +71,14 @@ COHORT_WORKER(trainer_decides_alike) {
   const Loader loader(small_data(16), {.batch_size = 4});
   SmallTask task;
   task.metrics = {{"own", RankNumber()}};
-  Trainer trainer(of_these_ranks({.strategy = "ddp", .max_epochs = 1}));
+  Trainer trainer(of_ranks({.strategy = "ddp", .max_epochs = 1}));
   trainer.fit(task, loader, loader);
   REQUIRE(trainer.metric("validation/own") == 0.5);
   for (const bool in_validation : {true, false}) {
     TrainerOptions options{.strategy = "ddp", .max_epochs = 2, .callbacks = {std::make_shared<StopOne>(in_validation)}};
     if (in_validation) options.val_check_interval = 1;
     SmallTask stopped;
-    Trainer stopping(of_these_ranks(options));
+    Trainer stopping(of_ranks(options));
     const auto result = stopping.fit(stopped, loader, loader);
     REQUIRE(result.reason == (get_rank() == 0 ? "stop on rank 1" : "mine"));
     REQUIRE(result.steps == (in_validation ? 1 : 2));
@@ -125,7 +121,7 @@ COHORT_WORKER(trainer_keeps_one_buffer) {
   NoteTask task;
   auto buffers = std::make_shared<Buffers>(task.model->note);
   Trainer trainer(
-      of_these_ranks({.strategy = "ddp", .max_epochs = 1, .checkpoint = {.memory_every = 2}, .callbacks = {buffers}}));
+      of_ranks({.strategy = "ddp", .max_epochs = 1, .checkpoint = {.memory_every = 2}, .callbacks = {buffers}}));
   trainer.fit(task, Loader(small_data(40), {.batch_size = 4}));
   const int64_t own = get_rank();
   REQUIRE(buffers->seen == (std::vector<int64_t>{0, own, 0, own, 0}));
@@ -173,7 +169,7 @@ COHORT_WORKER(trainer_scales_schedules) {
   TrainerOptions options{.strategy = "ddp", .max_epochs = 2, .callbacks = {seen}};
   options.checkpoint = {.folder = cohort::test::worker_arguments()[0],
                         .on_new_world_size = OnNewWorldSize::kScaleLearningRate};
-  Trainer trainer(of_these_ranks(options));
+  Trainer trainer(of_ranks(options));
   trainer.fit(task, Loader(small_data(48), {.batch_size = 4}));
   const bool is_scaled = get_world_size() == 1;
   SmallTask by_hand;

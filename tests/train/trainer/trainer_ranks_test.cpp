@@ -13,6 +13,7 @@
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+#include "tests/train/trainer/rank_options.h"
 #include "tests/train/trainer/small_task.h"
 
 namespace cohort::train {
@@ -21,15 +22,10 @@ namespace {
 using cohort::test::run_workers;
 using cohort::test::TemporaryFolder;
 using test::Loader;
+using test::of_ranks;
 using test::small_data;
 using test::SmallTask;
 using test::Watch;
-
-TrainerOptions of_ranks(TrainerOptions options) {
-  options.progress = false;
-  options.backend = cohort::test::backend_of_tests();
-  return options;
-}
 
 // Of this rank's part of the weights, and its buffers.
 std::string digest(const Strategy& strategy) {
