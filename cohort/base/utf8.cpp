@@ -21,15 +21,18 @@ size_t decode_utf8(std::string_view text, unsigned long& code_point) {
   return overlong || surrogate || code_point > 0x10FFFF ? 0 : length;
 }
 
-bool is_utf8(std::string_view text) {
+size_t utf8_prefix(std::string_view text) {
   unsigned long code_point = 0;
-  while (!text.empty()) {
-    const auto length = decode_utf8(text, code_point);
-    if (length == 0) return false;
-    text.remove_prefix(length);
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t length = decode_utf8(text.substr(at), code_point);
+    if (length == 0) break;
+    at += length;
   }
-  return true;
+  return at;
 }
+
+bool is_utf8(std::string_view text) { return utf8_prefix(text) == text.size(); }
 
 std::string valid_utf8(std::string_view text) {
   std::string valid;

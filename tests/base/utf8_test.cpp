@@ -16,5 +16,12 @@ TEST(Utf8, BytesOfNoLetterAreReplaced) {
   EXPECT_EQ(valid_utf8(""), "");
 }
 
+TEST(Utf8, EndsAtTheFirstByteOfNoLetter) {
+  EXPECT_EQ(utf8_prefix("Gr\xc3\xb6n"), 5U);
+  EXPECT_EQ(utf8_prefix("caf\xe9!"), 3U);
+  EXPECT_EQ(utf8_prefix("\xe2\x82"), 0U);
+  EXPECT_EQ(utf8_prefix(""), 0U);
+}
+
 }  // namespace
 }  // namespace cohort::base

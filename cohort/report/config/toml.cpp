@@ -7,6 +7,7 @@
 
 #include "cohort/base/json_text.h"
 #include "cohort/base/text.h"
+#include "cohort/base/utf8.h"
 #include "cohort/files/tensors/checked_json.h"
 #include "cohort/report/config/toml_number.h"
 #include "cohort/report/config/toml_reader.h"
@@ -46,6 +47,11 @@ base::Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::st
   if (text.size() > kLargestToml) {
     return base::Error(
         fmt::format("\"{}\" has {}, which no file of options has", name, base::format_bytes(text.size())));
+  }
+  if (const size_t good = base::utf8_prefix(text); good < text.size()) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(good), '\n');
+    return base::Error(
+        fmt::format("\"{}\", line {}: a byte that is no UTF-8, which every TOML file is written in", name, line));
   }
   return TomlReader(name, text).read();
 }

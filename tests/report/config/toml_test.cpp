@@ -31,6 +31,12 @@ TEST(Toml, ReadsTablesAndKeys) {
             "a = 1 @1");
 }
 
+TEST(Toml, IsUtf8) {
+  EXPECT_EQ(value("\"caf\xc3\xa9\""), "a = \"caf\xc3\xa9\" @1");
+  EXPECT_EQ(parsed("a = 1\n[\"D\xebta set\"]\nb = 2"),
+            "\"run.toml\", line 2: a byte that is no UTF-8, which every TOML file is written in");
+}
+
 TEST(Toml, AKeyComesOnce) {
   EXPECT_EQ(parsed("batch-size = 1\n\nbatch_size = 2"),
             "\"run.toml\", line 3: batch_size comes twice; it was in line 1 before");

@@ -55,7 +55,8 @@ COHORT_WORKER(trainer_equals_ddp_by_hand) {
     sampler->set_epoch(epoch);
     int batch = 0;
     for (auto& [input, target] : own) {
-      const bool is_step = ++batch % 2 == 0 || batch == own.size();
+      ++batch;
+      const bool is_step = batch % 2 == 0 || batch == own.size();
       const std::unique_ptr<ddp::NoSync> local(is_step ? nullptr : new ddp::NoSync(ddp->no_sync()));
       const at::Tensor loss = by_hand.loss(ddp(input), target);
       losses.push_back(loss.item<double>());
@@ -161,11 +162,12 @@ COHORT_WORKER(trainer_in_parts) {
   try {
     trainer.fit(task, Loader(small_data(48), {.batch_size = 4, .shuffle = true}));
   } catch (const c10::ValueError& error) {
-    std::cout << test::text_of(error) << std::endl;
+    std::cout << test::text_of(error) << "\n" << std::flush;
     return;
   }
   std::cout << "steps " << trainer.step() << ", batches " << watch->losses.size() << ", accumulation "
-            << trainer.accumulation() << ", rate " << task.optimizer.param_groups()[0].options().get_lr() << std::endl;
+            << trainer.accumulation() << ", rate " << task.optimizer.param_groups()[0].options().get_lr() << "\n"
+            << std::flush;
 }
 
 TEST(TrainerRanks, GoOnWithAnotherNumberOfRanks) {
