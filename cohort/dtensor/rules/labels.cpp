@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "cohort/mesh/shard.h"
+
 namespace cohort::dtensor {
 namespace {
 
@@ -53,6 +55,14 @@ void add_partial(const Labels& labels, size_t operand, const Placement& partial,
     std::fill(option.operands.begin(), option.operands.end(), partial);
   }
   options.push_back(std::move(option));
+}
+
+// Whether each rank has some of it; for several axes it is asked that they divide it.
+bool leaves_none_empty(const Placement& cut, int64_t size, const Call& call, const Axis& axis) {
+  int64_t num_ranks = 1;
+  for (int64_t one = 0; one < call.mesh().ndim(); ++one) num_ranks *= call.mesh().size(one);
+  if (num_ranks != axis.num_ranks) return size % (num_ranks * cut.split_factor()) == 0;
+  return !shard_ranges(cut, size, num_ranks, num_ranks - 1).empty();
 }
 
 // Sums of a Partial and what is whole are left to whole ones, unless they go into a Partial that is there.
@@ -115,6 +125,7 @@ void add_options(const Labels& labels, const Call& call, const Axis& axis, std::
     if (!now.is_shard_like() || now.dim() >= static_cast<int64_t>(labels.operands[i].size())) continue;
     const char label = labels.operands[i][now.dim()];
     if (label == kWhole) continue;
+    if (has(labels.needed, label) && !leaves_none_empty(now, call.operand(i).sizes()[now.dim()], call, axis)) continue;
     const Placement cut = now.is_shard() ? Placement(Shard(0)) : Placement(StridedShard(0, now.split_factor()));
     const std::pair<char, Placement> one(label, cut);
     if (std::find(seen.begin(), seen.end(), one) != seen.end()) continue;

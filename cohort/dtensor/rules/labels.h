@@ -43,6 +43,8 @@ struct Labels {
   std::vector<ResultLabels> results;
   Linear linear = Linear::kNo;
   std::vector<int64_t> linear_in = {};  ///< numbers of operands
+  /// Letters of which every rank must have something, as the operation refuses tensors without elements there.
+  std::string needed = {};
   /// An operand that is added to the result, once: where that is Partial, so is it. -1: none.
   int64_t added = -1;
 };

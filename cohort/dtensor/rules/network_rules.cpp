@@ -7,7 +7,6 @@
 #include "cohort/dtensor/dispatch/rule_table.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/rules.h"
-#include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -79,6 +78,7 @@ Labels batch_norm_labels(const Call& call) {
   for (const int64_t argument : {1, 2, 3, 4}) labels.name(call, argument, "c");
   for (auto& result : labels.results) result.dims = "c";
   labels.results[0].dims = ".c";
+  labels.needed = "c";
   return labels;
 }
 
@@ -87,6 +87,7 @@ Labels batch_norm_backward_labels(const Call& call) {
   for (const int64_t argument : {0, 1}) labels.name(call, argument, ".c");
   for (const int64_t argument : {2, 3, 4, 5, 6}) labels.name(call, argument, "c");
   labels.results = {{.dims = ".c"}, {.dims = "c"}, {.dims = "c"}};
+  labels.needed = "c";
   return labels;
 }
 
@@ -107,6 +108,7 @@ Labels convolution_labels(const Call& call) {
   labels.name(call, 1, "ok");
   labels.name(call, 2, "o");
   labels.results[0].summed = "k";
+  labels.needed = "ko";
   labels.linear = Linear::kEach;
   labels.linear_in = {0, 1};
   labels.added = call.operand_of(2);
@@ -124,6 +126,7 @@ Labels convolution_backward_labels(const Call& call) {
   labels.results[0] = {.dims = is_plain ? "nk" : "n", .summed = "o"};
   labels.results[1] = {.dims = is_plain ? "ok" : "", .summed = "n"};
   labels.results[2] = {.dims = is_plain ? "o" : "", .summed = "n", .untouched = "k"};
+  labels.needed = "ko";
   return labels;
 }
 
@@ -136,24 +139,15 @@ void run_convolution_backward(Call& call, const Plan&) {
 
 // ---- pooling: every example and every channel by itself ----
 
-// A rank without channels is refused by LibTorch's kernels.
-bool has_channels_for_all(const Call& call, int64_t num_channels) {
-  for (int64_t axis = 0; axis < call.mesh().ndim(); ++axis) {
-    const int64_t num_ranks = call.mesh().size(axis);
-    if (chunk_range(num_channels, num_ranks, num_ranks - 1).size() == 0) return false;
-  }
-  return call.mesh().ndim() == 1;
-}
-
 Rule pooling(std::initializer_list<int64_t> tensors) {
   const std::vector<int64_t> arguments = tensors;
   return labelled([arguments](const Call& call) {
     Labels labels(call);
     const auto sizes = call.operand(0).sizes();
-    std::string dims = sizes.size() == 4 ? "n" : "";
-    if (sizes.size() == 4 && has_channels_for_all(call, sizes[1])) dims += "c";
+    std::string dims = sizes.size() == 4 ? "nc" : "";
     for (const int64_t argument : arguments) labels.name(call, argument, dims);
     for (auto& result : labels.results) result.dims = dims;
+    labels.needed = "c";
     return labels;
   });
 }

@@ -47,13 +47,23 @@ Rule copies() {
   });
 }
 
+// Zeros may be put into summands.
+Rule masked_fill() {
+  return labelled([](const Call& call) {
+    const bool is_zero = call.argument(2).toScalar().equal(0);
+    auto labels = pointwise_labels(call, is_zero ? Linear::kEach : Linear::kNo);
+    labels.linear_in = {0};
+    return labels;
+  });
+}
+
 constexpr const char* kNonLinear[] = {
     "add.Scalar", "sub.Scalar", "rsub.Scalar", "rsub.Tensor", "div.Tensor_mode", "div.Scalar_mode", "abs", "exp", "exp2",
     "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "square", "pow.Tensor_Scalar",
     "pow.Tensor_Tensor", "pow.Scalar", "sigmoid", "log_sigmoid_forward", "log_sigmoid_backward", "tanh", "relu", "gelu",
     "silu", "elu", "leaky_relu", "hardtanh", "hardswish", "hardsigmoid", "mish", "softplus", "threshold", "clamp",
     "clamp.Tensor", "clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor", "minimum", "maximum", "fmin", "fmax",
-    "where.self", "masked_fill.Scalar", "masked_fill.Tensor", "eq.Scalar", "eq.Tensor", "ne.Scalar", "ne.Tensor",
+    "where.self", "masked_fill.Tensor", "eq.Scalar", "eq.Tensor", "ne.Scalar", "ne.Tensor",
     "lt.Scalar", "lt.Tensor", "le.Scalar", "le.Tensor", "gt.Scalar", "gt.Tensor", "ge.Scalar", "ge.Tensor", "logical_not",
     "logical_and", "logical_or", "logical_xor", "bitwise_not", "bitwise_and.Tensor", "bitwise_or.Tensor",
     "bitwise_xor.Tensor", "bitwise_and.Scalar", "bitwise_or.Scalar", "isnan", "isinf", "sign", "sgn", "sin", "cos", "tan",
@@ -74,6 +84,7 @@ void add_pointwise_rules() {
     set_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kTogether));
   }
   set_rule_and_in_place("aten::mul.Tensor", pointwise(Linear::kEach, {0, 1}));
+  set_rule_and_in_place("aten::masked_fill.Scalar", masked_fill());
   set_rule_and_in_place("aten::div.Tensor", pointwise(Linear::kEach, {0}));
   for (const char* name : {"aten::clone", "aten::_to_copy", "aten::copy_"}) set_rule(name, copies());
 }

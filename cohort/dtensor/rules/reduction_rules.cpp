@@ -154,14 +154,17 @@ Rule scan(int64_t dim) {
   });
 }
 
-Rule gather() {
+// By indices along the dim that is argument 1, into or out of tensors that have the same sizes otherwise.
+Rule indexed() {
   return labelled([](const Call& call) {
     Labels labels(call);
-    const auto& of = call.operand(0).sizes();
-    const auto& index = call.operand(1).sizes();
+    const auto of = call.operand(0).sizes();
     auto dims = letters(call.operand(0).dim(), call.dims_argument(1, call.operand(0).dim()));
-    for (size_t dim = 0; dim < dims.size(); ++dim) {
-      if (of[dim] != index[dim]) dims[dim] = kWhole;
+    for (const auto& operand : call.operands()) {
+      if (operand.sizes().size() != of.size()) continue;
+      for (size_t dim = 0; dim < dims.size(); ++dim) {
+        if (of[dim] != operand.sizes()[dim]) dims[dim] = kWhole;
+      }
     }
     for (auto& operand : labels.operands) operand = dims;
     labels.results[0].dims = dims;
@@ -208,7 +211,8 @@ void add_reduction_rules() {
   set_rule("aten::topk", scan(2));
   set_rule("aten::sort.stable", scan(2));
   set_rule("aten::sort", scan(1));
-  set_rule("aten::gather", gather());
+  set_rule("aten::gather", indexed());
+  set_rule_and_in_place("aten::scatter_add", indexed());
   for (const char* name : {"tril", "triu"}) set_rule_and_in_place(std::string("aten::") + name, triangle());
   for (const char* name : {"_softmax", "_log_softmax"}) set_rule(std::string("aten::") + name, scan(1));
   for (const char* name : {"_softmax_backward_data", "_log_softmax_backward_data"}) {

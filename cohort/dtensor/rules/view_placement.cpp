@@ -1,7 +1,12 @@
 #include "cohort/dtensor/rules/view_placement.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <numeric>
+#include <vector>
+
+#include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -31,15 +36,28 @@ std::optional<Group> group_of(size_t dim, c10::IntArrayRef from, c10::IntArrayRe
   return std::nullopt;
 }
 
+// Whether an axis before has cut a dimension that is joined with this one into parts of several sizes.
+bool any_uneven(int64_t dim, c10::IntArrayRef from, c10::IntArrayRef to, const std::vector<bool>& is_uneven) {
+  const auto group = group_of(static_cast<size_t>(dim), from, to);
+  if (!group) return true;
+  return std::any_of(is_uneven.begin() + static_cast<std::ptrdiff_t>(group->from_begin),
+                     is_uneven.begin() + static_cast<std::ptrdiff_t>(group->from_end), [](bool one) { return one; });
+}
+
+// Where a dimension stands that is neither joined nor split.
+std::optional<int64_t> same_dim(int64_t dim, c10::IntArrayRef from, c10::IntArrayRef to) {
+  const auto group = group_of(static_cast<size_t>(dim), from, to);
+  if (!group || group->from_end - group->from_begin != 1 || group->to_end - group->to_begin != 1) return std::nullopt;
+  return static_cast<int64_t>(group->to_begin);
+}
+
 }  // namespace
 
-std::optional<Placement> viewed(const Placement& cut, c10::IntArrayRef from, c10::IntArrayRef to, int64_t num_ranks,
-                                int64_t cut_before) {
+std::optional<Placement> viewed(const Placement& cut, c10::IntArrayRef from, c10::IntArrayRef to, int64_t num_ranks) {
   if (product(from, 0, from.size()) == 0) return std::nullopt;
   const auto dim = static_cast<size_t>(cut.dim());
   const auto group = group_of(dim, from, to);
   if (!group || from[dim] % cut.split_factor() != 0) return std::nullopt;
-  if (cut_before > 1 && cut.split_factor() > 1) return std::nullopt;
   // In the group: so many pieces, of each of which a rank has a chunk of so many units, each of so many elements.
   const int64_t num_pieces = product(from, group->from_begin, dim) * cut.split_factor();
   const int64_t num_units = from[dim] / cut.split_factor();
@@ -51,13 +69,36 @@ std::optional<Placement> viewed(const Placement& cut, c10::IntArrayRef from, c10
     const int64_t to_units = to[to_dim] / split_factor;
     if (to_units == 1 && num_units != 1) continue;
     const int64_t to_unit = product(to, to_dim + 1, group->to_end);
-    const int64_t parts = num_ranks * cut_before;
-    if (to_unit != unit && (num_units % parts != 0 || to_units % parts != 0)) continue;
-    if (cut_before > 1 && split_factor > 1) continue;
+    if (to_unit != unit && (num_units % num_ranks != 0 || to_units % num_ranks != 0)) continue;
     return split_factor == 1 ? Placement(Shard(static_cast<int64_t>(to_dim)))
                              : Placement(StridedShard(static_cast<int64_t>(to_dim), split_factor));
   }
   return std::nullopt;
+}
+
+ViewedPlacements viewed(const Placements& placements, c10::IntArrayRef from, c10::IntArrayRef to,
+                        c10::IntArrayRef mesh_shape) {
+  ViewedPlacements result;
+  auto from_left = from.vec(), to_left = to.vec();
+  std::vector<bool> is_uneven(from.size());  // ranks have other sizes left
+  for (size_t axis = 0; axis < placements.size(); ++axis) {
+    const auto& now = placements[axis];
+    std::optional<Placement> there;
+    if (!now.is_shard_like()) {
+      there = now;
+    } else if (!any_uneven(now.dim(), from, to, is_uneven)) {
+      there = viewed(now, from_left, to_left, mesh_shape[axis]);
+    } else if (const auto same = same_dim(now.dim(), from, to)) {
+      there = now.is_shard() ? Placement(Shard(*same)) : Placement(StridedShard(*same, now.split_factor()));
+    }
+    result.kept.push_back(there ? now : Placement(Replicate()));
+    result.viewed.push_back(there.value_or(Placement(Replicate())));
+    if (!there || !now.is_shard_like()) continue;
+    is_uneven[now.dim()] = is_uneven[now.dim()] || from_left[now.dim()] % (mesh_shape[axis] * now.split_factor()) != 0;
+    from_left[now.dim()] = padded_shard_size(now, from_left[now.dim()], mesh_shape[axis]);
+    to_left[there->dim()] = padded_shard_size(*there, to_left[there->dim()], mesh_shape[axis]);
+  }
+  return result;
 }
 
 }  // namespace cohort::dtensor

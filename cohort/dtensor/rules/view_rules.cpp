@@ -110,23 +110,11 @@ std::vector<int64_t> viewed_sizes(const Call& call) {
   return at::infer_size(call.argument(1).toIntVector(), call.operand(0).tensor.numel());
 }
 
-// How many ranks cut dim `dim` of the operand on the axes before this one.
-int64_t num_cuts_before(const Call& call, const Axis& axis, int64_t dim) {
-  int64_t count = 1;
-  for (int64_t before = 0; before < axis.index; ++before) {
-    const auto& placement = call.placement(0, before);
-    if (placement.is_shard_like() && placement.dim() == dim) count *= call.mesh().size(before);
-  }
-  return count;
-}
-
 void view_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
-  const auto& now = call.placement(0, axis.index);
-  if (now.is_partial()) options.push_back({{now}, {now}});
-  if (!now.is_shard_like()) return;
-  const auto cuts = num_cuts_before(call, axis, now.dim());
-  const auto to = viewed(now, call.operand(0).sizes(), viewed_sizes(call), axis.num_ranks, cuts);
-  if (to) options.push_back({{now}, {*to}});
+  Placements placements;
+  for (int64_t one = 0; one < call.mesh().ndim(); ++one) placements.push_back(call.placement(0, one));
+  const auto ways = viewed(placements, call.operand(0).sizes(), viewed_sizes(call), call.mesh().shape());
+  options.push_back({{ways.kept[axis.index]}, {ways.viewed[axis.index]}});
 }
 
 std::vector<Shape> view_shapes(Call& call, const Plan&) {
@@ -197,11 +185,20 @@ bool takes_all(const Call& call) {
 
 std::string sliced_dims(const Call& call) { return takes_all(call) ? all_dims(call) : dims_but(1)(call); }
 
+// Whether an axis before this one cuts dim `dim` of the operand.
+bool is_cut_before(const Call& call, size_t operand, const Axis& axis, int64_t dim) {
+  for (int64_t before = 0; before < axis.index; ++before) {
+    const auto& placement = call.placement(operand, before);
+    if (placement.is_shard_like() && placement.dim() == dim) return true;
+  }
+  return false;
+}
+
 // Parts of equal size along a dim of which each rank has a chunk of every part: nothing moves.
 void split_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const auto& now = call.placement(0, axis.index);
   const int64_t dim = call.dim_argument(2, call.operand(0).dim());
-  if (!now.is_strided_shard() || now.dim() != dim || num_cuts_before(call, axis, dim) > 1) return;
+  if (!now.is_strided_shard() || now.dim() != dim || is_cut_before(call, 0, axis, dim)) return;
   if (call.argument(1).toInt() * now.split_factor() == call.operand(0).sizes()[dim]) {
     options.push_back({{now}, {Shard(dim)}});
   }
@@ -264,12 +261,7 @@ void cat_options(const Call& call, const Axis& axis, std::vector<Option>& option
   const int64_t dim = call.dim_argument(1, call.operand(0).dim());
   const auto count = static_cast<int64_t>(call.operands().size());
   const auto is_cut = [&](int64_t i) {
-    bool cut_before = false;
-    for (int64_t before = 0; before < axis.index; ++before) {
-      const auto& placement = call.placement(i, before);
-      cut_before |= placement.is_shard_like() && placement.dim() == dim;
-    }
-    return call.placement(i, axis.index).is_shard(dim) && !cut_before;
+    return call.placement(i, axis.index).is_shard(dim) && !is_cut_before(call, i, axis, dim);
   };
   bool any_cut = false;
   for (int64_t i = 0; i < count; ++i) any_cut |= is_cut(i);
