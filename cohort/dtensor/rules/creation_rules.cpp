@@ -169,6 +169,7 @@ void add_all_rules() {
   add_embedding_rules();
   add_loss_rules();
   add_creation_rules();
+  add_optimizer_rules();
 }
 
 }  // namespace cohort::dtensor

@@ -11,6 +11,7 @@ void add_network_rules();
 void add_embedding_rules();
 void add_loss_rules();
 void add_creation_rules();
+void add_optimizer_rules();
 /// All of them.
 void add_all_rules();
 
