@@ -14,6 +14,7 @@ void run_sharded_checkpoints();
 void run_data_parallel();
 void run_optimizers();
 void run_device_mesh();
+void run_dtensor();
 void run_fsdp();
 void run_memory();
 void run_models();

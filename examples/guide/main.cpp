@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
                                                    {"data_parallel", guide::run_data_parallel},
                                                    {"optimizers", guide::run_optimizers},
                                                    {"device_mesh", guide::run_device_mesh},
+                                                   {"dtensor", guide::run_dtensor},
                                                    {"fsdp", guide::run_fsdp},
                                                    {"memory", guide::run_memory},
                                                    {"logging", guide::run_logging},
@@ -32,7 +33,7 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, fsdp, memory, logging, mixed_precision, "
+        "recovery, data_parallel, optimizers, device_mesh, dtensor, fsdp, memory, logging, mixed_precision, "
         "activation_checkpointing, models, schedules_and_metrics or trainer\n");
     return 2;
   }

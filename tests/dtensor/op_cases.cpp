@@ -18,7 +18,8 @@ OpCase unary(const std::string& name, One run, at::Tensor input = numbers({5, 3}
   return {name, {std::move(input)}, [run](const Tensors& in) { return Tensors{run(in[0])}; }};
 }
 
-OpCase binary(const std::string& name, Two run, at::Tensor first = numbers({5, 3}), at::Tensor second = positive({5, 3}, 1)) {
+OpCase binary(const std::string& name, Two run, at::Tensor first = numbers({5, 3}),
+              at::Tensor second = positive({5, 3}, 1)) {
   return {name, {std::move(first), std::move(second)}, [run](const Tensors& in) { return Tensors{run(in[0], in[1])}; }};
 }
 
@@ -45,10 +46,14 @@ std::vector<OpCase> pointwise_cases() {
       unary("div number", [](T x) { return x / 3; }),
       unary("pow", [](T x) { return x.pow(2); }),
       unary("exp", [](T x) { return x.exp(); }),
-      unary("log", [](T x) { return x.log(); }, positive({5, 3})),
-      unary("sqrt", [](T x) { return x.sqrt(); }, positive({5, 3})),
-      unary("rsqrt", [](T x) { return x.rsqrt(); }, positive({5, 3})),
-      unary("reciprocal", [](T x) { return x.reciprocal(); }, positive({5, 3})),
+      unary(
+          "log", [](T x) { return x.log(); }, positive({5, 3})),
+      unary(
+          "sqrt", [](T x) { return x.sqrt(); }, positive({5, 3})),
+      unary(
+          "rsqrt", [](T x) { return x.rsqrt(); }, positive({5, 3})),
+      unary(
+          "reciprocal", [](T x) { return x.reciprocal(); }, positive({5, 3})),
       unary("abs", [](T x) { return x.abs(); }),
       unary("sigmoid", [](T x) { return x.sigmoid(); }),
       unary("tanh", [](T x) { return x.tanh(); }),
@@ -79,7 +84,8 @@ std::vector<OpCase> pointwise_cases() {
       binary("sub", [](T x, T y) { return x - y; }),
       binary("mul", [](T x, T y) { return x * y; }),
       binary("div", [](T x, T y) { return x / y; }),
-      binary("pow of tensors", [](T x, T y) { return x.pow(y); }, positive({5, 3})),
+      binary(
+          "pow of tensors", [](T x, T y) { return x.pow(y); }, positive({5, 3})),
       binary("minimum", [](T x, T y) { return at::minimum(x, y); }),
       binary("maximum", [](T x, T y) { return at::maximum(x, y); }),
       binary("where", [](T x, T y) { return at::where(x > y, x, y); }),
@@ -87,11 +93,16 @@ std::vector<OpCase> pointwise_cases() {
       binary("lerp", [](T x, T y) { return x.lerp(y, 0.3); }),
       binary("addcmul", [](T x, T y) { return x.addcmul(x, y, 0.5); }),
       binary("addcdiv", [](T x, T y) { return x.addcdiv(x, y, 0.5); }),
-      binary("add row", [](T x, T y) { return x + y; }, numbers({5, 3}), numbers({3}, 1)),
-      binary("mul column", [](T x, T y) { return x * y; }, numbers({5, 3}), numbers({5, 1}, 1)),
-      binary("sub scalar tensor", [](T x, T y) { return x - y; }, numbers({5, 3}), numbers({}, 1)),
-      binary("outer", [](T x, T y) { return x * y; }, numbers({5, 1}), numbers({1, 3}, 1)),
-      binary("larger second", [](T x, T y) { return x + y; }, numbers({3}), numbers({2, 5, 3}, 1)),
+      binary(
+          "add row", [](T x, T y) { return x + y; }, numbers({5, 3}), numbers({3}, 1)),
+      binary(
+          "mul column", [](T x, T y) { return x * y; }, numbers({5, 3}), numbers({5, 1}, 1)),
+      binary(
+          "sub scalar tensor", [](T x, T y) { return x - y; }, numbers({5, 3}), numbers({}, 1)),
+      binary(
+          "outer", [](T x, T y) { return x * y; }, numbers({5, 1}), numbers({1, 3}, 1)),
+      binary(
+          "larger second", [](T x, T y) { return x + y; }, numbers({3}), numbers({2, 5, 3}, 1)),
   };
 }
 
@@ -112,10 +123,11 @@ std::vector<OpCase> in_place_cases() {
       in_place("zero_", [](T x, T) { return x.zero_(); }),
       in_place("fill_", [](T x, T) { return x.fill_(3.0); }),
       in_place("copy_", [](T x, T y) { return x.copy_(y); }),
-      in_place("through a view", [](T x, T y) {
-        const at::NoGradGuard no_grad;
-        return x.t().add_(y.t());
-      }),
+      in_place("through a view",
+               [](T x, T y) {
+                 const at::NoGradGuard no_grad;
+                 return x.t().add_(y.t());
+               }),
   };
 }
 
@@ -124,37 +136,129 @@ std::vector<OpCase> view_cases() {
   const auto x = [] { return numbers({4, 6, 3}); };
   return {
       unary("t", [](T a) { return a.t(); }),
-      unary("transpose", [](T a) { return a.transpose(0, -1); }, x()),
-      unary("permute", [](T a) { return a.permute({2, 0, 1}); }, x()),
-      unary("join first", [](T a) { return a.view({24, 3}); }, x()),
-      unary("join last", [](T a) { return a.view({4, 18}); }, x()),
-      unary("join all", [](T a) { return a.view(-1); }, x()),
-      unary("split first", [](T a) { return a.view({2, 2, 6, 3}); }, x()),
-      unary("split second", [](T a) { return a.view({4, 3, 2, 3}); }, x()),
-      unary("regroup", [](T a) { return a.view({8, 9}); }, x()),
-      unary("odd sizes", [](T a) { return a.view({35, 3}).view({5, 7, 3}); }, numbers({5, 7, 3})),
-      unary("joined and split", [](T a) { return (a.view({24, 3}) * 2).view({4, 6, 3}); }, x()),
-      unary("reshape of a transpose", [](T a) { return a.transpose(0, 1).reshape({6, 12}); }, x()),
-      unary("flatten", [](T a) { return a.flatten(1); }, x()),
-      unary("unflatten", [](T a) { return a.unflatten(1, {2, 3}); }, x()),
-      unary("expand", [](T a) { return a.expand({2, 5, 3}); }),
-      unary("expand one", [](T a) { return a.expand({5, 4}); }, numbers({5, 1})),
-      unary("squeeze", [](T a) { return a.squeeze(); }, numbers({1, 4, 1})),
-      unary("squeeze dim", [](T a) { return a.squeeze(0).squeeze(0); }, numbers({1, 4, 3})),
+      unary(
+          "transpose", [](T a) { return a.transpose(0, -1); }, x()),
+      unary(
+          "permute",
+          [](T a) {
+            return a.permute({2, 0, 1});
+          },
+          x()),
+      unary(
+          "join first",
+          [](T a) {
+            return a.view({24, 3});
+          },
+          x()),
+      unary(
+          "join last",
+          [](T a) {
+            return a.view({4, 18});
+          },
+          x()),
+      unary(
+          "join all", [](T a) { return a.view(-1); }, x()),
+      unary(
+          "split first",
+          [](T a) {
+            return a.view({2, 2, 6, 3});
+          },
+          x()),
+      unary(
+          "split second",
+          [](T a) {
+            return a.view({4, 3, 2, 3});
+          },
+          x()),
+      unary(
+          "regroup",
+          [](T a) {
+            return a.view({8, 9});
+          },
+          x()),
+      unary(
+          "odd sizes",
+          [](T a) {
+            return a.view({35, 3}).view({5, 7, 3});
+          },
+          numbers({5, 7, 3})),
+      unary(
+          "joined and split",
+          [](T a) {
+            return (a.view({24, 3}) * 2).view({4, 6, 3});
+          },
+          x()),
+      unary(
+          "reshape of a transpose",
+          [](T a) {
+            return a.transpose(0, 1).reshape({6, 12});
+          },
+          x()),
+      unary(
+          "flatten", [](T a) { return a.flatten(1); }, x()),
+      unary(
+          "unflatten",
+          [](T a) {
+            return a.unflatten(1, {2, 3});
+          },
+          x()),
+  };
+}
+
+std::vector<OpCase> part_cases() {
+  using T = const at::Tensor&;
+  const auto x = [] { return numbers({4, 6, 3}); };
+  return {
+      unary("expand",
+            [](T a) {
+              return a.expand({2, 5, 3});
+            }),
+      unary(
+          "expand one",
+          [](T a) {
+            return a.expand({5, 4});
+          },
+          numbers({5, 1})),
+      unary(
+          "squeeze", [](T a) { return a.squeeze(); }, numbers({1, 4, 1})),
+      unary(
+          "squeeze dim", [](T a) { return a.squeeze(0).squeeze(0); }, numbers({1, 4, 3})),
       unary("unsqueeze", [](T a) { return a.unsqueeze(1).unsqueeze(-1); }),
-      unary("select", [](T a) { return a.select(1, 2); }, x()),
-      unary("slice", [](T a) { return a.slice(1, 1, 5, 2); }, x()),
-      unary("slice of all", [](T a) { return a.slice(1, 0, 6); }, x()),
-      unary("narrow", [](T a) { return a.narrow(0, 1, 2); }, x()),
+      unary(
+          "select", [](T a) { return a.select(1, 2); }, x()),
+      unary(
+          "slice", [](T a) { return a.slice(1, 1, 5, 2); }, x()),
+      unary(
+          "slice of all", [](T a) { return a.slice(1, 0, 6); }, x()),
+      unary(
+          "narrow", [](T a) { return a.narrow(0, 1, 2); }, x()),
       {"split", {x()}, [](const Tensors& in) { return in[0].split(2, 1); }},
       {"split unevenly", {x()}, [](const Tensors& in) { return in[0].split(4, 1); }},
-      {"split with sizes", {x()}, [](const Tensors& in) { return in[0].split_with_sizes({1, 3}, 0); }},
+      {"split with sizes",
+       {x()},
+       [](const Tensors& in) {
+         return in[0].split_with_sizes({1, 3}, 0);
+       }},
       {"chunk", {x()}, [](const Tensors& in) { return in[0].chunk(3, 2); }},
       {"unbind", {x()}, [](const Tensors& in) { return in[0].unbind(1); }},
-      binary("cat", [](T a, T b) { return at::cat({a, b}, 1); }, numbers({5, 3}), numbers({5, 2}, 1)),
-      binary("cat equal", [](T a, T b) { return at::cat({a, b}, 0); }),
-      binary("cat and split", [](T a, T b) { return at::cat({a, b}, 0).split(5, 0)[1]; }),
-      binary("stack", [](T a, T b) { return at::stack({a, b}, 1); }),
+      binary(
+          "cat",
+          [](T a, T b) {
+            return at::cat({a, b}, 1);
+          },
+          numbers({5, 3}), numbers({5, 2}, 1)),
+      binary("cat equal",
+             [](T a, T b) {
+               return at::cat({a, b}, 0);
+             }),
+      binary("cat and split",
+             [](T a, T b) {
+               return at::cat({a, b}, 0).split(5, 0)[1];
+             }),
+      binary("stack",
+             [](T a, T b) {
+               return at::stack({a, b}, 1);
+             }),
       unary("tril", [](T a) { return a.tril() + a.triu(1); }),
   };
 }
@@ -163,19 +267,46 @@ std::vector<OpCase> reduction_cases() {
   using T = const at::Tensor&;
   const auto x = [] { return numbers({5, 3, 2}); };
   return {
-      unary("sum", [](T a) { return a.sum(); }, x()),
-      unary("sum dim", [](T a) { return a.sum(0); }, x()),
-      unary("sum dims", [](T a) { return a.sum({0, 2}, true); }, x()),
-      unary("mean", [](T a) { return a.mean(); }, x()),
-      unary("mean dim", [](T a) { return a.mean(1); }, x()),
-      unary("mean dims", [](T a) { return a.mean({0, 1}, true); }, x()),
-      unary("prod", [](T a) { return a.detach().prod(); }, positive({5, 3})),
+      unary(
+          "sum", [](T a) { return a.sum(); }, x()),
+      unary(
+          "sum dim", [](T a) { return a.sum(0); }, x()),
+      unary(
+          "sum dims",
+          [](T a) {
+            return a.sum({0, 2}, true);
+          },
+          x()),
+      unary(
+          "mean", [](T a) { return a.mean(); }, x()),
+      unary(
+          "mean dim", [](T a) { return a.mean(1); }, x()),
+      unary(
+          "mean dims",
+          [](T a) {
+            return a.mean({0, 1}, true);
+          },
+          x()),
+      unary(
+          "prod", [](T a) { return a.detach().prod(); }, positive({5, 3})),
       unary("amax", [](T a) { return a.amax(0); }),
-      unary("amin", [](T a) { return a.amin({0, 1}, true); }),
+      unary("amin",
+            [](T a) {
+              return a.amin({0, 1}, true);
+            }),
       unary("max", [](T a) { return a.max(); }),
       unary("min", [](T a) { return a.min(); }),
+  };
+}
+
+std::vector<OpCase> search_cases() {
+  using T = const at::Tensor&;
+  const auto x = [] { return numbers({5, 3, 2}); };
+  return {
       unary("argmax", [](T a) { return a.argmax(1); }),
-      {"max dim", {x()}, [](const Tensors& in) {
+      {"max dim",
+       {x()},
+       [](const Tensors& in) {
          const auto [values, where] = in[0].detach().max(1);
          return Tensors{values, where};
        }},
@@ -184,23 +315,40 @@ std::vector<OpCase> reduction_cases() {
       unary("var", [](T a) { return a.var(0); }),
       unary("std", [](T a) { return a.std(1, false, true); }),
       unary("logsumexp", [](T a) { return a.logsumexp(1); }),
-      unary("norm", [](T a) { return a.norm(); }, x()),
-      unary("norm 1", [](T a) { return a.norm(1); }, x()),
-      unary("norm dim", [](T a) { return at::linalg_vector_norm(a, 3, 0); }, x()),
-      unary("norm inf", [](T a) { return at::linalg_vector_norm(a, INFINITY, c10::IntArrayRef{0, 1}, true); }, x()),
-      unary("norm 0", [](T a) { return at::linalg_vector_norm(a.detach(), 0); }, x()),
-      unary("cumsum", [](T a) { return a.cumsum(1); }, x()),
-      unary("flip", [](T a) { return a.flip({0}); }, x()),
-      {"sort", {numbers({5, 3})}, [](const Tensors& in) {
+      unary(
+          "norm", [](T a) { return a.norm(); }, x()),
+      unary(
+          "norm 1", [](T a) { return a.norm(1); }, x()),
+      unary(
+          "norm dim", [](T a) { return at::linalg_vector_norm(a, 3, 0); }, x()),
+      unary(
+          "norm inf",
+          [](T a) {
+            return at::linalg_vector_norm(a, INFINITY, c10::IntArrayRef{0, 1}, true);
+          },
+          x()),
+      unary(
+          "norm 0", [](T a) { return at::linalg_vector_norm(a.detach(), 0); }, x()),
+      unary(
+          "cumsum", [](T a) { return a.cumsum(1); }, x()),
+      unary(
+          "flip", [](T a) { return a.flip({0}); }, x()),
+      {"sort",
+       {numbers({5, 3})},
+       [](const Tensors& in) {
          const auto [values, where] = in[0].detach().sort(0);
          return Tensors{values, where};
        }},
-      {"topk", {numbers({5, 6})}, [](const Tensors& in) {
+      {"topk",
+       {numbers({5, 6})},
+       [](const Tensors& in) {
          const auto [values, where] = in[0].detach().topk(2, 1);
          return Tensors{values, where};
        }},
-      unary("softmax", [](T a) { return a.softmax(1); }, x()),
-      unary("log_softmax", [](T a) { return a.log_softmax(-1); }, x()),
+      unary(
+          "softmax", [](T a) { return a.softmax(1); }, x()),
+      unary(
+          "log_softmax", [](T a) { return a.log_softmax(-1); }, x()),
   };
 }
 

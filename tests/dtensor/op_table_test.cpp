@@ -1,4 +1,5 @@
-// Every operation of the table with its inputs lying in every way, results and gradients against one process: on meshes of threads.
+// Every operation of the table with its inputs lying in every way, results and gradients against one process: on meshes of
+// threads.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -90,8 +91,8 @@ void compare(const Tensors& actual, const Tensors& expected, const char* what) {
       throw std::runtime_error(c10::str(what, " ", i, " has sizes ", full.sizes(), " not ", expected[i].sizes()));
     }
     if (!at::allclose(full, expected[i].detach(), 1e-9, 1e-9)) {
-      throw std::runtime_error(c10::str(what, " ", i, " lies as ", to_string(DTensor(actual[i]).placements()), ", is\n", full,
-                                        "\nnot\n", expected[i]));
+      throw std::runtime_error(c10::str(what, " ", i, " lies as ", to_string(DTensor(actual[i]).placements()), ", is\n",
+                                        full, "\nnot\n", expected[i]));
     }
   }
 }
@@ -147,6 +148,8 @@ void try_cases(const std::vector<OpCase>& cases) {
 TEST(DTensorOperations, Pointwise) { try_cases(test::pointwise_cases()); }
 TEST(DTensorOperations, InPlace) { try_cases(test::in_place_cases()); }
 TEST(DTensorOperations, Views) { try_cases(test::view_cases()); }
+TEST(DTensorOperations, Parts) { try_cases(test::part_cases()); }
+TEST(DTensorOperations, Searches) { try_cases(test::search_cases()); }
 TEST(DTensorOperations, Reductions) { try_cases(test::reduction_cases()); }
 TEST(DTensorOperations, Matrices) { try_cases(test::matrix_cases()); }
 TEST(DTensorOperations, Networks) { try_cases(test::network_cases()); }

@@ -19,7 +19,8 @@ using test::run_rank_threads;
 using test::thread_mesh;
 
 std::vector<Placements> ways_of(int64_t num_axes) {
-  const Placements choices{Replicate(), Shard(0), Shard(1), StridedShard(0, 2), Partial(), Partial("avg"), Partial("max")};
+  const Placements choices{Replicate(), Shard(0),       Shard(1),      StridedShard(0, 2),
+                           Partial(),   Partial("avg"), Partial("max")};
   std::vector<Placements> ways{{}};
   for (int64_t axis = 0; axis < num_axes; ++axis) {
     std::vector<Placements> longer;
@@ -129,9 +130,12 @@ TEST(DTensorRedistribute, WrongArgumentsMessage) {
   run_rank_threads(2, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
     const DTensor x = distribute_tensor(at::ones({4}), mesh, {Shard(0)}, std::nullopt);
-    REQUIRE_EQUAL(error_of([&] { x.redistribute({Partial()}); }),
-                  "Can not redistribute from Shard(dim=0) to Partial(sum), redistributing to Partial is for internal use only!");
-    REQUIRE_EQUAL(error_of([&] { x.redistribute({Shard(0), Shard(0)}); }),
+    REQUIRE_EQUAL(
+        error_of([&] { x.redistribute({Partial()}); }),
+        "Can not redistribute from Shard(dim=0) to Partial(sum), redistributing to Partial is for internal use only!");
+    REQUIRE_EQUAL(error_of([&] {
+                    x.redistribute({Shard(0), Shard(0)});
+                  }),
                   "`placements` must have the same length as `device_mesh.ndim`! Found placements length: 2, and "
                   "device_mesh.ndim: 1.");
   });

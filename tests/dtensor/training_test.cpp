@@ -1,4 +1,5 @@
-// Unmodified models whose parameters are DTensors: step by step what one process calculates, with as much communication as needed.
+// Unmodified models whose parameters are DTensors: step by step what one process calculates, with as much communication as
+// needed.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
@@ -27,8 +28,8 @@ constexpr int64_t kVocabulary = 41, kTime = 7;
 
 models::GPT make_gpt(double dropout) {
   at::manual_seed(3);
-  models::GPT gpt(models::GPTOptions{.block_size = 16, .vocab_size = kVocabulary, .n_layer = 2, .n_head = 4, .n_embd = 32,
-                                     .dropout = dropout});
+  models::GPT gpt(models::GPTOptions{
+      .block_size = 16, .vocab_size = kVocabulary, .n_layer = 2, .n_head = 4, .n_embd = 32, .dropout = dropout});
   gpt->to(at::kDouble);
   return gpt;
 }
@@ -50,7 +51,9 @@ at::Tensor loss_of(models::GPT& gpt, const at::Tensor& tokens) {
   return at::cross_entropy_loss(logits.view({-1, kVocabulary}), tokens.narrow(1, 1, kTime).reshape(-1));
 }
 
-at::Tensor whole(const at::Tensor& tensor) { return is_dtensor(tensor) ? DTensor(tensor.detach()).full_tensor() : tensor.detach(); }
+at::Tensor whole(const at::Tensor& tensor) {
+  return is_dtensor(tensor) ? DTensor(tensor.detach()).full_tensor() : tensor.detach();
+}
 
 double distance(const at::Tensor& a, const at::Tensor& b) { return (whole(a) - whole(b)).abs().max().item<double>(); }
 
@@ -93,8 +96,9 @@ DeviceMesh mesh_of_all() {
 
 COHORT_WORKER(dtensor_gpt_optimizers) {
   const auto mesh = mesh_of_all();
-  const auto adam = torch::optim::AdamOptions(1e-2).weight_decay(0.1);
-  const auto adamw = torch::optim::AdamWOptions(1e-2).weight_decay(0.1);
+  // Keys' biases have a gradient of 0 but for rounding, of which Adam would make whole steps.
+  const auto adam = torch::optim::AdamOptions(1e-2).weight_decay(0.1).eps(1e-4);
+  const auto adamw = torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(1e-4);
   const auto sgd = torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.01);
   REQUIRE(train_both<torch::optim::SGD>(sgd, 0, mesh) < 1e-9);
   REQUIRE(train_both<torch::optim::Adam>(adam, 0, mesh) < 1e-7);

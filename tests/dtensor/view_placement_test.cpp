@@ -42,12 +42,14 @@ TEST(ViewPlacement, AxesFollowEachOther) {
     return to_string(ways.kept) + " -> " + to_string(ways.viewed);
   };
   // The second axis sees the one index of dim 0 that the first has left.
-  EXPECT_EQ(both({Shard(0), Shard(1)}, {2, 4}, {8}, {2, 2}), "(Shard(dim=0), Shard(dim=1)) -> (Shard(dim=0), Shard(dim=0))");
+  EXPECT_EQ(both({Shard(0), Shard(1)}, {2, 4}, {8}, {2, 2}),
+            "(Shard(dim=0), Shard(dim=1)) -> (Shard(dim=0), Shard(dim=0))");
   EXPECT_EQ(both({Shard(0), Shard(1)}, {3, 4}, {12}, {2, 2}),
             "(Replicate(), Shard(dim=1)) -> (Replicate(), _StridedShard(dim=0, sf=3))");
   EXPECT_EQ(both({Shard(0), Shard(0)}, {5, 3}, {5, 3, 1}, {2, 2}),
             "(Shard(dim=0), Shard(dim=0)) -> (Shard(dim=0), Shard(dim=0))");
-  EXPECT_EQ(both({Partial(), Replicate()}, {4}, {2, 2}, {2, 2}), "(Partial(sum), Replicate()) -> (Partial(sum), Replicate())");
+  EXPECT_EQ(both({Partial(), Replicate()}, {4}, {2, 2}, {2, 2}),
+            "(Partial(sum), Replicate()) -> (Partial(sum), Replicate())");
 }
 
 }  // namespace

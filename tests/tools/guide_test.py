@@ -57,6 +57,9 @@ PAGES = {
         "train/optim/reduce_on_plateau.h", "train/optim/scheduler_base.h", "train/optim/swa_lr.h", "train/optim/update_bn.h"]),
     "device_mesh": ("examples/guide/device_mesh.cpp", [
         "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
+    "dtensor": ("examples/guide/dtensor.cpp", [
+        "dtensor/api/distribute_module.h", "dtensor/api/dtensor.h", "dtensor/api/factories.h", "dtensor/api/sharding_rule.h",
+        "dtensor/wrapper/comm_counts.h"]),
     "activation_checkpointing": ("examples/guide/activation_checkpointing.cpp", [
         "parallel/activation/activation_checkpoint.h", "parallel/activation/checkpoint.h",
         "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",

@@ -21,6 +21,9 @@ using torch::autograd::Variable;
 using torch::autograd::variable_list;
 using Grads = std::optional<Placements>;
 
+// autograd::Function looks for arguments of this very type.
+const at::Tensor& as_variable(const DTensor& tensor) { return tensor; }
+
 // A gradient of what is Partial is whole: every summand has the same.
 Placements gradient_placements(const Placements& placements) {
   Placements result;
@@ -36,8 +39,8 @@ struct Way : torch::CustomClassHolder {
   DeviceMesh mesh;
   Placements placements;  ///< the gradient's
   std::vector<int64_t> shape = {};
-  std::optional<at::ScalarType> dtype = {};        ///< the gradient's
-  std::optional<at::ScalarType> comm_dtype = {};   ///< in which it is moved
+  std::optional<at::ScalarType> dtype = {};       ///< the gradient's
+  std::optional<at::ScalarType> comm_dtype = {};  ///< in which it is moved
 };
 
 void keep(AutogradContext* context, c10::intrusive_ptr<Way> way) {
@@ -53,34 +56,6 @@ c10::intrusive_ptr<Way> kept(AutogradContext* context) {
 DTensor as_dtensor(const at::Tensor& gradient, const DeviceMesh& mesh) {
   return is_dtensor(gradient) ? DTensor(gradient) : DTensor::from_local(gradient, mesh, dtensor::replicated(mesh));
 }
-
-struct FromLocal : torch::autograd::Function<FromLocal> {
-  static Variable forward(AutogradContext* context, const Variable& local, const ShardSpec& spec, const Grads& grads) {
-    keep(context, c10::make_intrusive<Way>(spec.mesh(), grads.value_or(gradient_placements(spec.placements()))));
-    return dtensor::make_dtensor(local.detach(), spec.mesh(), spec.placements(), spec.shape(), spec.stride());
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (!gradients[0].defined()) return {{}, {}, {}};
-    const auto way = kept(context);
-    return {as_dtensor(gradients[0], way->mesh).redistribute(way->placements).to_local(), {}, {}};
-  }
-};
-
-struct ToLocal : torch::autograd::Function<ToLocal> {
-  static Variable forward(AutogradContext* context, const Variable& tensor, const Grads& grads) {
-    const auto& parts = dtensor::parts_of(tensor);
-    auto way = c10::make_intrusive<Way>(parts.mesh, grads.value_or(gradient_placements(parts.placements)));
-    way->shape = tensor.sizes().vec();
-    keep(context, std::move(way));
-    return parts.local.detach();
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (!gradients[0].defined()) return {{}, {}};
-    const auto way = kept(context);
-    const ShardSpec spec(way->mesh, way->placements, way->shape, gradients[0].scalar_type());
-    return {FromLocal::apply(gradients[0], spec, Grads()), {}};
-  }
-};
 
 struct Moved : torch::autograd::Function<Moved> {
   static Variable forward(AutogradContext* context, const Variable& tensor, const Placements& placements,
@@ -105,7 +80,36 @@ struct Moved : torch::autograd::Function<Moved> {
       if (to[axis].is_partial() && !gradient.placements()[axis].is_partial()) to[axis] = Replicate();
     }
     const RedistributeOptions options{.forward_dtype = way->comm_dtype, .backward_dtype = {}};
-    return {apply(gradient, to, options).to(*way->dtype), {}, {}};
+    return {apply(as_variable(gradient), to, options).to(*way->dtype), {}, {}};
+  }
+};
+
+struct FromLocal : torch::autograd::Function<FromLocal> {
+  static Variable forward(AutogradContext* context, const Variable& local, const ShardSpec& spec, const Grads& grads) {
+    keep(context, c10::make_intrusive<Way>(spec.mesh(), grads.value_or(gradient_placements(spec.placements()))));
+    return dtensor::make_dtensor(local.detach(), spec.mesh(), spec.placements(), spec.shape(), spec.stride());
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) return {{}, {}, {}};
+    const auto way = kept(context);
+    const auto gradient = as_dtensor(gradients[0], way->mesh);
+    return {DTensor(Moved::apply(as_variable(gradient), way->placements, RedistributeOptions())).to_local(), {}, {}};
+  }
+};
+
+struct ToLocal : torch::autograd::Function<ToLocal> {
+  static Variable forward(AutogradContext* context, const Variable& tensor, const Grads& grads) {
+    const auto& parts = dtensor::parts_of(tensor);
+    auto way = c10::make_intrusive<Way>(parts.mesh, grads.value_or(gradient_placements(parts.placements)));
+    way->shape = tensor.sizes().vec();
+    keep(context, std::move(way));
+    return parts.local.detach();
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) return {{}, {}};
+    const auto way = kept(context);
+    const ShardSpec spec(way->mesh, way->placements, way->shape, gradients[0].scalar_type());
+    return {FromLocal::apply(gradients[0], spec, Grads()), {}};
   }
 };
 
@@ -165,8 +169,9 @@ at::Tensor checked(const at::Tensor& local, const ShardSpec& spec) {
 bool is_dtensor(const at::Tensor& tensor) { return dtensor::is_dtensor(tensor); }
 
 DTensor::DTensor(at::Tensor tensor) : at::Tensor(std::move(tensor)) {
-  TORCH_CHECK_TYPE(is_dtensor(*this), "[cohort] DTensor: ", defined() ? "this tensor is a plain one" : "no tensor",
-                   "\n  hint: distribute_tensor(x, mesh, placements) makes one of a whole tensor, DTensor::from_local of parts");
+  TORCH_CHECK_TYPE(
+      is_dtensor(*this), "[cohort] DTensor: ", defined() ? "this tensor is a plain one" : "no tensor",
+      "\n  hint: distribute_tensor(x, mesh, placements) makes one of a whole tensor, DTensor::from_local of parts");
 }
 
 DTensor::DTensor(const ShardedTensor& parts) {
@@ -188,7 +193,7 @@ DTensor DTensor::from_local(const at::Tensor& local, const DeviceMesh& mesh, con
 }
 
 at::Tensor DTensor::to_local(const std::optional<Placements>& grad_placements) const {
-  return ToLocal::apply(*this, grad_placements);
+  return ToLocal::apply(as_variable(*this), grad_placements);
 }
 
 DTensor DTensor::redistribute(const Placements& placements, const RedistributeOptions& options) const {
@@ -199,7 +204,7 @@ DTensor DTensor::redistribute(const Placements& placements, const RedistributeOp
                 ", redistributing to Partial is for internal use only!");
   }
   if (!device_mesh().coordinate()) return *this;
-  return DTensor(Moved::apply(*this, to.placements(), options));
+  return DTensor(Moved::apply(as_variable(*this), to.placements(), options));
 }
 
 at::Tensor DTensor::full_tensor(const std::optional<Placements>& grad_placements) const {

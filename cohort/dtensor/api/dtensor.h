@@ -5,12 +5,14 @@
 ///     DTensor(y).placements();                                         // {Shard(1)}: nothing had to be exchanged
 ///     at::Tensor all = DTensor(y).full_tensor();
 ///
-/// It is an at::Tensor, made of an ordinary TensorImpl below autograd: nn modules, optimizers and backward() know nothing of it. A
+/// It is an at::Tensor, made of an ordinary TensorImpl below autograd: nn modules, optimizers and backward() know nothing of
+/// it. A
 /// DTensor among the arguments makes the result one; an operation's sharding rule says how the ranks do it together, and moves
 /// arguments where they have to lie otherwise (comm_counts.h counts that and tells it). ShardedTensor is the same without that
-/// magic, and either becomes the other: checkpoints, FSDP and clipping speak of both by way of ShardSpec.
+/// magic, and either becomes the other.
 ///
-/// Plain tensors beside DTensors count as whole on all ranks, where Python has an error; one that requires a gradient is an error.
+/// Plain tensors beside DTensors count as whole on all ranks, where Python has an error; one that requires a gradient is an
+/// error.
 /// An operation without a rule is an error that names it: nothing is gathered behind your back. Reading data is one, too.
 /// A Partial stays one through sums and products by numbers (lazily), and is reduced when an operation needs its values.
 /// A view whose cut cannot be kept is gathered, and then shares no memory with what it views.
@@ -20,6 +22,7 @@
 /// mesh does not have, DTensors can be made, with no elements, but not calculated with.
 /// DTensors need a dispatch key of LibTorch that nobody else may use: the first one throws c10::NotImplementedError if it is not
 /// free, all else in the library works. Follows torch/distributed/tensor/_api.py of PyTorch 2.13.
+/// Arguments of autograd::Function::apply must be of the type at::Tensor, as it takes others for constants.
 /// Thread-safety: as for tensors; a rank's threads must not communicate at the same time.
 #pragma once
 

@@ -62,7 +62,8 @@ DTensor empty(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& 
 
 DTensor full(c10::IntArrayRef shape, const c10::Scalar& value, const DeviceMesh& mesh, const Placements& placements,
              const at::TensorOptions& options) {
-  const auto typed = options.has_dtype() ? options : options.dtype(at::full({}, value).dtype());  // as at::full finds it
+  const auto typed =
+      options.has_dtype() ? options : options.dtype(at::full({}, value).dtype());  // as at::full finds it
   return made(shape, mesh, placements, typed, false, [&](c10::IntArrayRef sizes, const at::TensorOptions& on_device) {
     return at::full(sizes, value, on_device);
   });

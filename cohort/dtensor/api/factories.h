@@ -2,7 +2,8 @@
 ///
 ///     const DTensor mask = cohort::dtensor::zeros({1024, 4096}, mesh, {Shard(1)}, at::kFloat);
 ///
-/// Without placements the tensor is replicated. rand and randn give what LibTorch's own give for the seed, however the tensor lies:
+/// Without placements the tensor is replicated. rand and randn give what LibTorch's own give for the seed, however the tensor
+/// lies:
 /// every rank draws all of it (Python promises that on GPUs only). Throws what ShardSpec throws.
 #pragma once
 

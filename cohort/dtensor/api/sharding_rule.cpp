@@ -52,7 +52,8 @@ std::vector<dtensor::Shape> meta_shapes(dtensor::Call& call, const dtensor::Plan
     if (!result.isTensor() && !result.isTensorList()) continue;
     const auto tensors = result.isTensor() ? std::vector<at::Tensor>{result.toTensor()} : result.toTensorVector();
     for (const auto& tensor : tensors) {
-      shapes.push_back(tensor.defined() ? dtensor::Shape{tensor.sizes().vec(), tensor.strides().vec()} : dtensor::Shape());
+      shapes.push_back(tensor.defined() ? dtensor::Shape{tensor.sizes().vec(), tensor.strides().vec()}
+                                        : dtensor::Shape());
     }
   }
   return shapes;

@@ -41,7 +41,8 @@ using ShardingRule = std::function<std::vector<ShardingOption>(const ShardingQue
 /// `name`: "namespace::operation.overload". That everything is replicated is always possible and need not be said. Of what is
 /// possible the option is taken that moves the fewest bytes, the first of equals. Whole results' shapes are found by running the
 /// operation on meta tensors. Replaces a rule that the operation has.
-/// Throws c10::ValueError for an operation that LibTorch does not know, c10::NotImplementedError where DTensors cannot be had; the
+/// Throws c10::ValueError for an operation that LibTorch does not know, c10::NotImplementedError where DTensors cannot be had;
+/// the
 /// operation throws c10::ValueError for an option of the wrong length. Not while another thread uses DTensors.
 COHORT_API void register_sharding_rule(const std::string& name, ShardingRule rule);
 

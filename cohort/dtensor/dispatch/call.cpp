@@ -13,8 +13,9 @@ namespace {
 const Placement kReplicate{Replicate()};
 
 void check_same_mesh(const std::string& name, const DeviceMesh& first, const DeviceMesh& other) {
-  TORCH_CHECK_VALUE(first == other, "[cohort] DTensor: ", name, " has arguments on different meshes, ", first, " and ",
-                    other, "\n  hint: bring them onto one mesh: distribute_tensor(DTensor(x).full_tensor(), mesh, placements)");
+  TORCH_CHECK_VALUE(
+      first == other, "[cohort] DTensor: ", name, " has arguments on different meshes, ", first, " and ", other,
+      "\n  hint: bring them onto one mesh: distribute_tensor(DTensor(x).full_tensor(), mesh, placements)");
 }
 
 }  // namespace
@@ -63,13 +64,16 @@ void Call::check_operands() {
     TORCH_CHECK_NOT_IMPLEMENTED(
         !operand.is_written, "[cohort] DTensor: ", name(), " would write a DTensor's values into argument ",
         operand.argument, ", a plain tensor of shape ", operand.sizes(),
-        "\n  hint: x.copy_(DTensor(y).full_tensor()) gathers it first; a gradient is plain here and a DTensor there if its "
+        "\n  hint: x.copy_(DTensor(y).full_tensor()) gathers it first; a gradient is plain here and a DTensor there if "
+        "its "
         "parameter was distributed after the first backward: clear gradients with zero_grad() in between");
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        !records || !operand.tensor.requires_grad(), "[cohort] DTensor: argument ", operand.argument, " of ", name(),
-        ", of shape ", operand.sizes(), ", is a plain tensor that requires a gradient, beside DTensors: its gradient would "
-        "become a DTensor\n  hint: distribute it as well: cohort::distribute_module(module, mesh) makes every parameter a "
-        "DTensor (also after torch::load, which puts plain ones in), DTensor::from_local(x, mesh, {Replicate()}) an input");
+    TORCH_CHECK_NOT_IMPLEMENTED(!records || !operand.tensor.requires_grad(), "[cohort] DTensor: argument ",
+                                operand.argument, " of ", name(), ", of shape ", operand.sizes(),
+                                ", is a plain tensor that requires a gradient, beside DTensors: its gradient would "
+                                "become a DTensor\n  hint: distribute it as well: cohort::distribute_module(module, "
+                                "mesh) makes every parameter a "
+                                "DTensor (also after torch::load, which puts plain ones in), DTensor::from_local(x, "
+                                "mesh, {Replicate()}) an input");
   }
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "cohort/dtensor/wrapper/comm_counts.h"
+#include "cohort/dtensor/wrapper/comm_log.h"
 #include "cohort/dtensor/wrapper/moves.h"
 
 namespace cohort::dtensor {
@@ -35,11 +35,11 @@ double price_of_option(const Rule& rule, const Call& call, const Axis& axis, con
   const auto written = std::find_if(call.operands().begin(), call.operands().end(),
                                     [&](const auto& operand) { return is_written(rule, operand); });
   const auto index = written - call.operands().begin();
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "[cohort] DTensor: ", call.name(), " works in place on a tensor of shape ", written->sizes(), " that is ",
-      call.placement(index, axis.index), " on axis ", axis.index,
-      " of its mesh, and cannot be done without placing it otherwise\n  hint: use the form that returns a new tensor, or "
-      "DTensor(x).redistribute({Replicate()}) before");
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "[cohort] DTensor: ", call.name(), " works in place on a tensor of shape ",
+                              written->sizes(), " that is ", call.placement(index, axis.index), " on axis ", axis.index,
+                              " of its mesh, and cannot be done without placing it otherwise\n  hint: use the form "
+                              "that returns a new tensor, or "
+                              "DTensor(x).redistribute({Replicate()}) before");
 }
 
 Option all_replicated(const Call& call) {
@@ -124,7 +124,8 @@ Plan choose_plan(const Rule& rule, const Call& call) {
 }
 
 void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const AtWork at_work(&op, [](const void* handle) { return name_of(*static_cast<const c10::OperatorHandle*>(handle)); });
+  const AtWork at_work(&op,
+                       [](const void* handle) { return name_of(*static_cast<const c10::OperatorHandle*>(handle)); });
   Call call(op, stack);
   const auto plan = choose_plan(rule, call);
   move_operands(call, plan);

@@ -53,18 +53,20 @@ std::string what_was_given(const c10::OperatorHandle& op, const torch::jit::Stac
 
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto name = name_of(op);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "[cohort] DTensor: ", name, " has no sharding rule, so that it cannot be done on tensors that lie in parts (",
-      what_was_given(op, *stack),
-      ")\n  hint: give it DTensor(x).full_tensor(), which all ranks gather, or DTensor(x).to_local(), this rank's part; or say "
-      "how ranks do it: cohort::register_sharding_rule(\"",
-      name, "\", ...)");
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "[cohort] DTensor: ", name,
+                              " has no sharding rule, so that it cannot be done on tensors that lie in parts (",
+                              what_was_given(op, *stack),
+                              ")\n  hint: give it DTensor(x).full_tensor(), which all ranks gather, or "
+                              "DTensor(x).to_local(), this rank's part; or say "
+                              "how ranks do it: cohort::register_sharding_rule(\"",
+                              name, "\", ...)");
 }
 
 torch::Library& library_of(const std::string& space) {
   auto& library = table().of_namespace[space];
   if (!library) {
-    table().libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, space, kKey, __FILE__, __LINE__));
+    table().libraries.push_back(
+        std::make_unique<torch::Library>(torch::Library::IMPL, space, kKey, __FILE__, __LINE__));
     library = table().libraries.back().get();
   }
   return *library;

@@ -155,8 +155,7 @@ void add_creation_rules() {
     rule.run = run_random_like;
     set_rule(std::string("aten::") + name, rule);
   }
-  set_rule("aten::_local_scalar_dense",
-           without_tensor_results([](const Call&, const Axis&, std::vector<Option>&) {}));
+  set_rule("aten::_local_scalar_dense", without_tensor_results([](const Call&, const Axis&, std::vector<Option>&) {}));
   set_rule("aten::equal", without_tensor_results(equal_options, run_equal));
 }
 

@@ -31,7 +31,8 @@ struct LocalRows {
 };
 
 LocalRows local_rows(const Call& call, const Plan& plan, const at::Tensor& indices) {
-  const auto held = held_ranges(call.operand(0).sizes(), call.mesh().shape(), *call.mesh().coordinate(), plan.operands[0]);
+  const auto held =
+      held_ranges(call.operand(0).sizes(), call.mesh().shape(), *call.mesh().coordinate(), plan.operands[0]);
   LocalRows rows{at::zeros_like(indices), at::zeros_like(indices, indices.options().dtype(at::kBool))};
   int64_t passed = 0;
   for (const auto& range : held[0]) {

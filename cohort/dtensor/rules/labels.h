@@ -1,4 +1,5 @@
-/// Rules by names of dimensions, as in an einsum: mm is "mk","kn" -> "mn" with "k" summed. From them follows every way in which an
+/// Rules by names of dimensions, as in an einsum: mm is "mk","kn" -> "mn" with "k" summed. From them follows every way in which
+/// an
 /// axis can share the work: operands that have a name are cut there, the others are whole; a result that has it is cut, and one
 /// that sums over it is Partial.
 #pragma once

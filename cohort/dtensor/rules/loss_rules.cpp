@@ -60,7 +60,9 @@ Rule element_loss(const ElementLoss& loss) {
 // ---- the likelihood of classes: (scores, targets, weight, reduction, ignore_index) ----
 
 // Letters of the targets, and of the scores, which have one dimension more: the classes.
-std::string target_dims(const Call& call, int64_t target) { return letters(call.operand(call.operand_of(target)).dim()); }
+std::string target_dims(const Call& call, int64_t target) {
+  return letters(call.operand(call.operand_of(target)).dim());
+}
 
 std::string score_dims(std::string targets) {
   targets.insert(targets.empty() ? 0 : 1, 1, kWhole);

@@ -40,7 +40,8 @@ Rule layer_norm_backward(std::initializer_list<int64_t> statistics) {
     for (const int64_t argument : rows) labels.name(call, argument, dims);
     labels.results[0].dims = dims;
     for (size_t i = 1; i < labels.results.size(); ++i) {
-      labels.results[i].summed = letters(std::count_if(dims.begin(), dims.end(), [](char one) { return one != kWhole; }));
+      labels.results[i].summed =
+          letters(std::count_if(dims.begin(), dims.end(), [](char one) { return one != kWhole; }));
     }
     return labels;
   });

@@ -93,7 +93,8 @@ Rule extreme(const Reduction& how, bool is_max) {
 
 double order_of(const Call& call) { return call.argument(1).isNone() ? 2.0 : call.argument(1).toScalar().toDouble(); }
 
-at::Tensor joined_norm(Call& call, const Plan& plan, const std::vector<bool>& reduced, const at::Tensor& norm, double order) {
+at::Tensor joined_norm(Call& call, const Plan& plan, const std::vector<bool>& reduced, const at::Tensor& norm,
+                       double order) {
   if (std::isinf(order)) return reduced_over_cuts(call, plan, 0, reduced, order > 0 ? "max" : "min", norm);
   if (order == 0) return reduced_over_cuts(call, plan, 0, reduced, "sum", norm);
   return reduced_over_cuts(call, plan, 0, reduced, "sum", norm.pow(order)).pow(1 / order);
@@ -214,7 +215,8 @@ void add_reduction_rules() {
   set_rule("aten::gather", indexed());
   set_rule_and_in_place("aten::scatter_add", indexed());
   for (const char* name : {"tril", "triu"}) set_rule_and_in_place(std::string("aten::") + name, triangle());
-  for (const char* name : {"_softmax", "_log_softmax"}) set_rule(std::string("aten::") + name, scan(1));
+  for (const char* name : {"_softmax", "_log_softmax", "_safe_softmax"})
+    set_rule(std::string("aten::") + name, scan(1));
   for (const char* name : {"_softmax_backward_data", "_log_softmax_backward_data"}) {
     set_rule(std::string("aten::") + name, scan(2));
   }

@@ -11,10 +11,12 @@
 
 namespace cohort::dtensor {
 
-/// `cut`: a shard of a tensor of the sizes `from`, over `num_ranks`. The placement in the sizes `to` by which every rank has the same
+/// `cut`: a shard of a tensor of the sizes `from`, over `num_ranks`. The placement in the sizes `to` by which every rank has
+/// the same
 /// elements in the same order; nothing where there is none.
 ///
-/// Dimensions that are joined keep the cut of the first of them; a later one becomes a StridedShard, a piece for each index before
+/// Dimensions that are joined keep the cut of the first of them; a later one becomes a StridedShard, a piece for each index
+/// before
 /// it, and such a one a plain Shard again when they are split.
 COHORT_TEST_API std::optional<Placement> viewed(const Placement& cut, c10::IntArrayRef from, c10::IntArrayRef to,
                                                 int64_t num_ranks);

@@ -330,7 +330,7 @@ Rule part_backward(bool has_dim) {
 }  // namespace
 
 void add_view_rules() {
-  for (const char* name : {"view", "_unsafe_view"}) set_rule(std::string("aten::") + name, view());
+  for (const char* name : {"view", "_unsafe_view", "_reshape_alias"}) set_rule(std::string("aten::") + name, view());
   set_rule("aten::expand", expand());
   set_rule("aten::detach", rearranged(all_dims, same));
   set_rule("aten::alias", rearranged(all_dims, same));

@@ -11,11 +11,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "cohort/export.h"
-#include "cohort/mesh/device_mesh.h"
-#include "cohort/mesh/placement.h"
 
 namespace cohort {
 
@@ -35,28 +32,4 @@ inline CommCounts operator-(const CommCounts& after, const CommCounts& before) {
 /// Of this thread, since it began.
 COHORT_API CommCounts comm_counts();
 
-namespace dtensor {
-
-/// The operation that is at work in this thread, for the log, as long as the object lives.
-class AtWork {
- public:
-  using NameOf = std::string (*)(const void*);
-  AtWork(const void* operation, NameOf name);
-  ~AtWork();
-  AtWork(const AtWork&) = delete;
-  AtWork& operator=(const AtWork&) = delete;
-
-  static std::string name();
-
- private:
-  const void* operation_;
-  NameOf name_;
-  const AtWork* outer_;
-};
-
-/// One collective along `axis`: counts it and tells it. `kind`: a member of the counts.
-void note_collective(int64_t CommCounts::*kind, const DeviceMesh& mesh, int64_t axis, const Placement& from,
-                     const Placement& to, int64_t num_bytes);
-
-}  // namespace dtensor
 }  // namespace cohort

@@ -20,7 +20,8 @@ void check_key_is_free(c10::DispatchKey key) {
   const auto user = user_of_key(key);
   TORCH_CHECK_NOT_IMPLEMENTED(
       user.empty(), "[cohort] DTensor: LibTorch's dispatch key ", c10::toString(key),
-      ", which DTensor needs for itself, is in use in this process: ", user, " (LibTorch " TORCH_VERSION
+      ", which DTensor needs for itself, is in use in this process: ", user,
+      " (LibTorch " TORCH_VERSION
       ")\n  hint: DTensor is off here; everything else works. Find the library that registers kernels for the key, and "
       "leave it out, or use ShardedTensor (cohort/mesh/sharded_tensor.h), which needs no key");
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cohort/dtensor/wrapper/comm_counts.h"
+#include "cohort/dtensor/wrapper/comm_log.h"
 #include "cohort/mesh/axis_moves.h"
 #include "cohort/mesh/shard.h"
 

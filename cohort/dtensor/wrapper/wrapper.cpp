@@ -13,8 +13,10 @@ namespace cohort::dtensor {
 namespace {
 
 constexpr const char* kNoData =
-    "[cohort] DTensor: this tensor lies in parts on the ranks of a mesh and has no data of its own, but something wants a "
-    "pointer to its data: printing, saving, a kernel or a library that reads memory\n  hint: give it DTensor(x).to_local(), "
+    "[cohort] DTensor: this tensor lies in parts on the ranks of a mesh and has no data of its own, but something "
+    "wants a "
+    "pointer to its data: printing, saving, a kernel or a library that reads memory\n  hint: give it "
+    "DTensor(x).to_local(), "
     "this rank's part, or DTensor(x).full_tensor(), for which all ranks call";
 
 // Of LibTorch's message that follows what TensorImpl was told.
@@ -39,7 +41,8 @@ void set_shape(c10::TensorImpl& impl, const at::Tensor& local, c10::IntArrayRef 
 
 const Parts& parts_of(const at::Tensor& tensor) {
   const auto* parts = static_cast<const Parts*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
-  TORCH_CHECK(parts, "[cohort] DTensor: an operation of LibTorch made a tensor of a DTensor's kind without its part"
+  TORCH_CHECK(parts,
+              "[cohort] DTensor: an operation of LibTorch made a tensor of a DTensor's kind without its part"
               "\n  hint: this is a fault of Cohort's rule for that operation, which please report");
   return *parts;
 }
@@ -53,8 +56,8 @@ at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements
                         c10::IntArrayRef strides) {
   const auto key = c10::computeDispatchKey(local.scalar_type(), local.layout(), local.device());
   auto storage = storage_without_data(local.device());
-  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey),
-                                                   local.dtype());
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage),
+                                                   c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey), local.dtype());
   set_shape(*impl, local, sizes, strides);
   auto parts = c10::make_intrusive<Parts>(std::move(local), std::move(mesh), std::move(placements));
   parts->storage = std::move(storage);
@@ -64,10 +67,10 @@ at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements
 
 std::vector<int64_t> local_sizes(const DeviceMesh& mesh, const Placements& placements, c10::IntArrayRef sizes) {
   auto local = sizes.vec();
-  const bool is_plain = std::none_of(placements.begin(), placements.end(), [](const auto& placement) {
-    return placement.is_strided_shard();
-  });
-  if (!is_plain) return compute_local_shape_and_global_offset(sizes, mesh.shape(), *mesh.coordinate(), placements).shape;
+  const bool is_plain = std::none_of(placements.begin(), placements.end(),
+                                     [](const auto& placement) { return placement.is_strided_shard(); });
+  if (!is_plain)
+    return compute_local_shape_and_global_offset(sizes, mesh.shape(), *mesh.coordinate(), placements).shape;
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     if (!placements[axis].is_shard()) continue;
     auto& size = local[placements[axis].dim()];

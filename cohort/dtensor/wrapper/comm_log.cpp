@@ -1,11 +1,11 @@
-#include "cohort/dtensor/wrapper/comm_counts.h"
+#include "cohort/dtensor/wrapper/comm_log.h"
 
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 
+#include "cohort/base/env.h"
 
 namespace cohort {
 namespace {
@@ -14,10 +14,7 @@ thread_local CommCounts counts;
 thread_local const dtensor::AtWork* at_work = nullptr;
 
 bool is_logged() {
-  static const bool logged = [] {
-    const char* value = std::getenv("COHORT_DTENSOR_LOG");
-    return value && std::string(value) == "1";
-  }();
+  static const bool logged = base::get_env("COHORT_DTENSOR_LOG") == "1";
   return logged;
 }
 
