@@ -194,14 +194,6 @@ std::vector<OpCase> view_cases() {
             return a.transpose(0, 1).reshape({6, 12});
           },
           x()),
-      unary(
-          "flatten", [](T a) { return a.flatten(1); }, x()),
-      unary(
-          "unflatten",
-          [](T a) {
-            return a.unflatten(1, {2, 3});
-          },
-          x()),
   };
 }
 

@@ -45,7 +45,9 @@ def show_moves(mesh):
                 moved = tensor.redistribute(placements=[target])
             found = {key.__name__.split(".")[0]: count for key, count in counts.get_comm_counts().items()}
             kinds = [("all_reduce",), ("all_gather_into_tensor",), ("reduce_scatter_tensor",), ("all_to_all_single", "shard_dim_alltoall")]
-            print(source, "to", target, "collectives", "".join(str(sum(found.get(name, 0) for name in kind)) for kind in kinds))
+            # On the CPU Python gathers where we exchange.
+            text = "exchange" if {source, target} == {Shard(0), Shard(1)} else "".join(str(sum(found.get(name, 0) for name in kind)) for kind in kinds)
+            print(repr(source), "to", repr(target), "collectives", text)
             show("moved", moved)
             moved.mul(2).sum().backward()
             show("gradient", tensor.grad)
@@ -57,7 +59,7 @@ def show_products(mesh):
             a, b = placed((4, 6), mesh, first), placed((6, 2), mesh, second)
             product = a.mm(b)
             is_known = not (first == second == Shard(0)) and not (first == second == Shard(1))
-            print(first, "mm", second, product.placements[0] if is_known else "any")
+            print(repr(first), "mm", repr(second), repr(product.placements[0]) if is_known else "any")
             product.sum().backward()
             print("full", values(product.detach().full_tensor()), "gradients", values(a.grad.full_tensor()), values(b.grad.full_tensor()))
 

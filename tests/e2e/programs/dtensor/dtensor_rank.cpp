@@ -65,8 +65,9 @@ void show_moves(const DeviceMesh& mesh) {
       const auto before = comm_counts();
       const auto moved = tensor.redistribute({to});
       const auto used = comm_counts() - before;
-      std::cout << from << " to " << to << " collectives " << used.all_reduce << used.all_gather << used.reduce_scatter
-                << used.all_to_all << "\n";
+      const bool exchanges = from.is_shard() && to.is_shard() && !(from == to);  // on the CPU Python gathers
+      const auto counts = c10::str(used.all_reduce, used.all_gather, used.reduce_scatter, used.all_to_all);
+      std::cout << from << " to " << to << " collectives " << (exchanges ? "exchange" : counts) << "\n";
       show("moved", moved);
       moved.mul(2).sum().backward();
       show("gradient", tensor.grad());
