@@ -127,7 +127,7 @@ void try_cases(const std::vector<OpCase>& cases) {
     std::vector<int64_t> shape;
     size_t limit;
   };
-  for (const Mesh& kind : {Mesh{{2}, 200}, Mesh{{4}, 40}, Mesh{{2, 2}, 40}}) {
+  for (const Mesh& kind : {Mesh{{2}, 100}, Mesh{{4}, 25}, Mesh{{2, 2}, 30}}) {
     int size = 1;
     for (const int64_t ranks : kind.shape) size *= static_cast<int>(ranks);
     run_rank_threads(size, [&](int, const Group& group) {

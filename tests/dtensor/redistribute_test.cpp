@@ -130,9 +130,8 @@ TEST(DTensorRedistribute, WrongArgumentsMessage) {
   run_rank_threads(2, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
     const DTensor x = distribute_tensor(at::ones({4}), mesh, {Shard(0)}, std::nullopt);
-    REQUIRE_EQUAL(
-        error_of([&] { x.redistribute({Partial()}); }),
-        "Can not redistribute from Shard(dim=0) to Partial(sum), redistributing to Partial is for internal use only!");
+    REQUIRE_EQUAL(error_of([&] { x.redistribute({Partial()}); }),
+                  "Can not redistribute from S(0) to P(sum), redistributing to Partial is for internal use only!");
     REQUIRE_EQUAL(error_of([&] {
                     x.redistribute({Shard(0), Shard(0)});
                   }),

@@ -200,8 +200,8 @@ DTensor DTensor::redistribute(const Placements& placements, const RedistributeOp
   const ShardSpec to(device_mesh(), placements, sizes().vec(), scalar_type());
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     TORCH_CHECK(!placements[axis].is_partial() || placements[axis] == this->placements()[axis],
-                "Can not redistribute from ", this->placements()[axis], " to ", placements[axis],
-                ", redistributing to Partial is for internal use only!");
+                "Can not redistribute from ", this->placements()[axis].short_text(), " to ",
+                placements[axis].short_text(), ", redistributing to Partial is for internal use only!");
   }
   if (!device_mesh().coordinate()) return *this;
   return DTensor(Moved::apply(as_variable(*this), to.placements(), options));

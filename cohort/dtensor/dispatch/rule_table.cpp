@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -15,7 +16,8 @@ namespace {
 
 // Lives as long as the process, as the dispatcher's tables do.
 struct Table {
-  std::unordered_map<std::string, std::unique_ptr<Rule>> rules;
+  /// Of each operation that has a kernel of ours; without a rule: the error that it has none.
+  std::unordered_map<std::string, std::unique_ptr<std::optional<Rule>>> rules;
   std::vector<std::unique_ptr<torch::Library>> libraries;
   std::unordered_map<std::string, torch::Library*> of_namespace;
 };
@@ -24,14 +26,6 @@ Table& table() {
   static auto* const instance = new Table;
   return *instance;
 }
-
-struct RuleKernel final : c10::OperatorKernel {
-  explicit RuleKernel(const Rule& rule) : rule(rule) {}
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    run_by_rule(rule, op, *stack);
-  }
-  const Rule& rule;
-};
 
 // Where the argument that is a DTensor stands, for the message.
 std::string what_was_given(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
@@ -62,6 +56,18 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                               name, "\", ...)");
 }
 
+struct RuleKernel final : c10::OperatorKernel {
+  explicit RuleKernel(const std::optional<Rule>& rule) : rule(rule) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    if (rule) {
+      run_by_rule(*rule, op, *stack);
+    } else {
+      refuse(op, stack);
+    }
+  }
+  const std::optional<Rule>& rule;
+};
+
 torch::Library& library_of(const std::string& space) {
   auto& library = table().of_namespace[space];
   if (!library) {
@@ -76,6 +82,17 @@ std::optional<c10::OperatorHandle> find_operation(const std::string& name) {
   const auto dot = name.find('.');
   const c10::OperatorName parsed(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1));
   return c10::Dispatcher::singleton().findSchema(parsed);
+}
+
+// A kernel is registered once, as LibTorch warns of a second one.
+std::optional<Rule>& slot_of(const std::string& name) {
+  auto& slot = table().rules[name];
+  if (!slot) {
+    slot = std::make_unique<std::optional<Rule>>();
+    auto kernel = torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RuleKernel>(*slot));
+    library_of(name.substr(0, name.find("::"))).impl(name.c_str(), std::move(kernel));
+  }
+  return *slot;
 }
 
 // Kernels that LibTorch has for all backends would otherwise be taken before the fallback, and some of them make tensors or read
@@ -93,7 +110,7 @@ void refuse_kernels_for_all_backends() {
         !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
       continue;
     }
-    library_of("aten").impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    slot_of(name);
   }
 }
 
@@ -112,14 +129,7 @@ void install(AddRules add_rules) {
 void set_rule(const std::string& name, Rule rule) {
   TORCH_CHECK_VALUE(find_operation(name), "[cohort] register_sharding_rule: LibTorch knows no operation \"", name,
                     "\"\n  hint: the name is that of the schema, with the overload behind a dot: \"aten::add.Tensor\"");
-  auto& slot = table().rules[name];
-  if (slot) {
-    *slot = std::move(rule);
-    return;
-  }
-  slot = std::make_unique<Rule>(std::move(rule));
-  const auto space = name.substr(0, name.find("::"));
-  library_of(space).impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RuleKernel>(*slot)));
+  slot_of(name) = std::move(rule);
 }
 
 void set_rule_if_known(const std::string& name, const Rule& rule) {
@@ -132,8 +142,9 @@ void set_rule_and_in_place(const std::string& name, const Rule& rule) {
   set_rule_if_known(name.substr(0, dot) + "_" + (dot == std::string::npos ? "" : name.substr(dot)), rule);
 }
 
-bool has_rule(const std::string& name) { return table().rules.count(name) > 0; }
-
-size_t num_rules() { return table().rules.size(); }
+bool has_rule(const std::string& name) {
+  const auto found = table().rules.find(name);
+  return found != table().rules.end() && found->second->has_value();
+}
 
 }  // namespace cohort::dtensor

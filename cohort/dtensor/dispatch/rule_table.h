@@ -22,6 +22,5 @@ void set_rule_if_known(const std::string& name, const Rule& rule);
 /// For the named operation and its in-place form, "aten::add_.Tensor", if there is one.
 void set_rule_and_in_place(const std::string& name, const Rule& rule);
 bool has_rule(const std::string& name);
-size_t num_rules();
 
 }  // namespace cohort::dtensor
