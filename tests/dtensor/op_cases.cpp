@@ -266,7 +266,7 @@ std::vector<OpCase> reduction_cases() {
       unary(
           "sum dims",
           [](T a) {
-            return a.sum({0, 2}, true);
+            return a.sum(c10::IntArrayRef{0, 2}, true);
           },
           x()),
       unary(
@@ -276,7 +276,7 @@ std::vector<OpCase> reduction_cases() {
       unary(
           "mean dims",
           [](T a) {
-            return a.mean({0, 1}, true);
+            return a.mean(c10::IntArrayRef{0, 1}, true);
           },
           x()),
       unary(

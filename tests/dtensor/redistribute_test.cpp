@@ -52,7 +52,9 @@ void try_move(const at::Tensor& whole, const DeviceMesh& mesh, const Placements&
   REQUIRE(at::equal(DTensor(moved.detach()).full_tensor(), whole));
   const auto weights = test::numbers(whole.sizes(), 5);
   (DTensor(moved) * weights).sum().backward();
-  // A maximum's gradient is every rank's, as in PyTorch.
+  for (size_t axis = 0; axis < from.size(); ++axis) {  // a summand's gradient is the sum's
+    REQUIRE(!from[axis].is_partial() || DTensor(start.grad()).placements()[axis].is_replicate());
+  }
   REQUIRE(at::allclose(DTensor(start.grad()).full_tensor(), weights));
 }
 
