@@ -127,6 +127,11 @@ set(COHORT_NARROW_HEADERS
     cohort/data/transforms/sample_random.h
     cohort/data/transforms/to_tensor.h
     cohort/data/transforms/transformed_dataset.h
+    cohort/dtensor/api/distribute_module.h
+    cohort/dtensor/api/dtensor.h
+    cohort/dtensor/api/factories.h
+    cohort/dtensor/api/sharding_rule.h
+    cohort/dtensor/wrapper/comm_counts.h
     cohort/mesh/shard.h
     cohort/mesh/shard_spec.h
     cohort/mesh/sharded_tensor.h

@@ -5,11 +5,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/device.h"
+#include "cohort/mesh/axis_moves.h"
 #include "cohort/mesh/mesh_layout.h"
 
 namespace cohort {
@@ -25,38 +25,6 @@ struct Step {
   int64_t num_ranks() const { return mesh.size(axis); }
   int64_t own_index() const { return (*mesh.coordinate())[axis]; }
 };
-
-ReduceOp reduce_op_named(const std::string& name) {
-  static const std::map<std::string, ReduceOp::RedOpType> kOps = {
-      {"sum", ReduceOp::SUM},         {"avg", ReduceOp::AVG},   {"min", ReduceOp::MIN}, {"max", ReduceOp::MAX},
-      {"product", ReduceOp::PRODUCT}, {"band", ReduceOp::BAND}, {"bor", ReduceOp::BOR}, {"bxor", ReduceOp::BXOR}};
-  const auto found = kOps.find(name);
-  TORCH_CHECK_VALUE(found != kOps.end(), "Partial(", name, ") is no reduction that this library knows");
-  return found->second;
-}
-
-// `size` elements along the placement's dim lie in parts on the ranks of the axis; all of them afterwards.
-at::Tensor gather_axis(const Step& step, const at::Tensor& local, int64_t size) {
-  const int64_t dim = step.placement.dim();
-  auto shape = local.sizes().vec();
-  shape[dim] = padded_shard_size(step.placement, size, step.num_ranks());
-  const auto padded = pad_tensor(local, dim, shape[dim] - local.size(dim)).contiguous();
-  TensorList parts(step.num_ranks());
-  for (auto& part : parts) part = at::empty(shape, padded.options());
-  if (padded.numel() > 0) all_gather(parts, padded, {.group = step.group()});
-
-  shape[dim] = size;
-  auto whole = at::empty(shape, padded.options());
-  const auto order = step.mesh.group_order(step.axis);
-  for (size_t group_rank = 0; group_rank < parts.size(); ++group_rank) {
-    int64_t passed = 0;
-    for (const auto& range : shard_ranges(step.placement, size, step.num_ranks(), order[group_rank])) {
-      whole.narrow(dim, range.begin, range.size()).copy_(parts[group_rank].narrow(dim, passed, range.size()));
-      passed += range.size();
-    }
-  }
-  return whole;
-}
 
 at::Tensor scatter_axis(const Step& step, const at::Tensor& tensor, std::optional<int> src_rank) {
   const int64_t dim = step.placement.dim();
@@ -123,9 +91,7 @@ at::Tensor ShardedTensor::full_tensor() const {
   const auto& placements = spec.placements();
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     if (!placements[axis].is_partial() || result.numel() == 0) continue;
-    result = result.clone(at::MemoryFormat::Contiguous);
-    all_reduce(result,
-               {.op = reduce_op_named(placements[axis].reduce_op()), .group = mesh.group(static_cast<int64_t>(axis))});
+    result = mesh::reduce_axis({mesh, static_cast<int64_t>(axis)}, placements[axis].reduce_op(), result);
   }
   for (size_t axis = placements.size(); axis-- > 0;) {
     if (!placements[axis].is_shard_like()) continue;
@@ -133,8 +99,8 @@ at::Tensor ShardedTensor::full_tensor() const {
     Placements before(placements.size(), Replicate());
     std::copy_n(placements.begin(), axis, before.begin());
     const auto cut = compute_local_shape_and_global_offset(spec.shape(), mesh.shape(), *mesh.coordinate(), before);
-    const Step step{mesh, static_cast<int64_t>(axis), placements[axis]};
-    result = gather_axis(step, result, cut.shape[placements[axis].dim()]);
+    const mesh::AxisOf line{mesh, static_cast<int64_t>(axis)};
+    result = mesh::gather_axis(line, placements[axis], result, cut.shape[placements[axis].dim()]);
   }
   return result;
 }

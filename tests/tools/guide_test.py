@@ -63,6 +63,9 @@ PAGES = {
     "context_parallel": ("examples/guide/context_parallel.cpp", [
         "parallel/context/context_parallel.h", "parallel/context/ring_attention.h", "parallel/context/sequence_layout.h",
         "parallel/context/ulysses_attention.h"]),
+    "dtensor": ("examples/guide/dtensor.cpp", [
+        "dtensor/api/distribute_module.h", "dtensor/api/dtensor.h", "dtensor/api/factories.h", "dtensor/api/sharding_rule.h",
+        "dtensor/wrapper/comm_counts.h"]),
     "activation_checkpointing": ("examples/guide/activation_checkpointing.cpp", [
         "parallel/activation/activation_checkpoint.h", "parallel/activation/checkpoint.h",
         "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",

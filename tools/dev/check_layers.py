@@ -19,11 +19,12 @@ BELOW = {
     "report": ["base", "files"],
     "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
-    "parallel": ["base", "shm", "job", "comm", "mesh"],
+    "dtensor": ["base", "comm", "mesh"],
+    "parallel": ["base", "shm", "job", "comm", "mesh", "dtensor"],
     "data": ["base", "files", "comm"],
-    "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "parallel", "data"],
+    "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "dtensor", "parallel", "data"],
     "models": ["base", "files", "comm", "checkpoint"],
-    "train": ["base", "rendezvous", "vault", "comm", "mesh", "parallel", "data", "checkpoint", "models", "report"],
+    "train": ["base", "rendezvous", "vault", "comm", "mesh", "dtensor", "parallel", "data", "checkpoint", "models", "report"],
 }
 # Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.
 BACKENDS = ["gloo", "nccl", "shm"]
@@ -42,6 +43,7 @@ ROOMS = {
         "process": ["backend", "watch", "group"],
         "report": [],
     },
+    "dtensor": {"wrapper": [], "dispatch": ["wrapper"], "rules": ["wrapper", "dispatch"], "api": ["wrapper", "dispatch", "rules"]},
     "parallel": {
         "module": [],
         "activation": ["module"],

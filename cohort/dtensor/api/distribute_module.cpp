@@ -1,0 +1,69 @@
+#include "cohort/dtensor/api/distribute_module.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include <vector>
+
+#include "cohort/dtensor/wrapper/wrapper.h"
+
+namespace cohort {
+namespace {
+
+// Nothing is recorded: the gradient of a gradient flows through the move all the same where that is wanted.
+void lay_gradient_as(const at::Tensor& parameter, const Placements& placements) {
+  parameter.register_hook([placements](const at::Tensor& gradient) -> at::Tensor {
+    if (!is_dtensor(gradient) || DTensor(gradient).placements() == placements) return gradient;
+    return DTensor(gradient).redistribute(placements);
+  });
+}
+
+void distribute_rest(torch::nn::Module& module, const DeviceMesh& mesh, std::optional<int> src_rank) {
+  const auto whole = dtensor::replicated(mesh);
+  for (const auto& list : {module.parameters(/*recurse=*/false), module.buffers(/*recurse=*/false)}) {
+    for (const auto& tensor : list) {
+      if (tensor.defined() && !is_dtensor(tensor)) distribute_parameter(tensor, mesh, whole, src_rank);
+    }
+  }
+}
+
+}  // namespace
+
+void distribute_parameter(const at::Tensor& parameter, const DeviceMesh& mesh, const Placements& placements,
+                          std::optional<int> src_rank) {
+  TORCH_CHECK_VALUE(!is_dtensor(parameter), "[cohort] distribute_parameter: the parameter is a DTensor already, ",
+                    DTensor(parameter).spec().to_string(),
+                    "\n  hint: DTensor(x).redistribute(placements) gives it other placements");
+  TORCH_CHECK_VALUE(!parameter.grad().defined(),
+                    "[cohort] distribute_parameter: the parameter has a gradient, which would stay a plain tensor"
+                    "\n  hint: call zero_grad() before");
+  const DTensor distributed = distribute_tensor(parameter.detach(), mesh, placements, src_rank);
+  parameter.set_data(distributed);
+  if (parameter.requires_grad()) lay_gradient_as(parameter, distributed.placements());
+}
+
+void distribute_parameters(torch::nn::Module& module, const DeviceMesh& mesh,
+                           const std::map<std::string, Placements>& placements, std::optional<int> src_rank) {
+  for (const auto& [name, wanted] : placements) {
+    const auto* tensor = module.named_parameters(/*recurse=*/false).find(name);
+    const at::Tensor parameter = tensor ? *tensor : at::Tensor();
+    const auto* buffer = module.named_buffers(/*recurse=*/false).find(name);
+    TORCH_CHECK_VALUE(parameter.defined() || buffer, "[cohort] distribute_parameters: ", module.name(),
+                      " has no parameter \"", name, "\"\n  hint: it has ",
+                      c10::Join(", ", module.named_parameters(/*recurse=*/false).keys()));
+    distribute_parameter(parameter.defined() ? parameter : *buffer, mesh, wanted, src_rank);
+  }
+}
+
+void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh, const PartitionFn& partition,
+                       std::optional<int> src_rank) {
+  if (partition) partition("", module, mesh);
+  distribute_rest(module, mesh, src_rank);
+  for (const auto& child : module.named_modules("", /*include_self=*/false)) {
+    if (partition) partition(child.key(), *child.value(), mesh);
+    distribute_rest(*child.value(), mesh, src_rank);
+  }
+}
+
+}  // namespace cohort

@@ -1,0 +1,229 @@
+#include "cohort/dtensor/api/dtensor.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <sstream>
+#include <utility>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/dtensor/api/ready.h"
+#include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/dtensor/wrapper/wrapper.h"
+#include "cohort/mesh/mesh_layout.h"
+
+namespace cohort {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+using Grads = std::optional<Placements>;
+
+// autograd::Function looks for arguments of this very type.
+const at::Tensor& as_variable(const DTensor& tensor) { return tensor; }
+
+// A gradient of what is Partial is whole: every summand has the same.
+Placements gradient_placements(const Placements& placements) {
+  Placements result;
+  for (const auto& placement : placements) {
+    result.push_back(placement.is_partial() ? Placement(Replicate()) : placement);
+  }
+  return result;
+}
+
+// What backward needs to know.
+struct Way : torch::CustomClassHolder {
+  Way(DeviceMesh mesh, Placements placements) : mesh(std::move(mesh)), placements(std::move(placements)) {}
+  DeviceMesh mesh;
+  Placements placements;  ///< the gradient's
+  std::vector<int64_t> shape = {};
+  std::optional<at::ScalarType> dtype = {};       ///< the gradient's
+  std::optional<at::ScalarType> comm_dtype = {};  ///< in which it is moved
+};
+
+void keep(AutogradContext* context, c10::intrusive_ptr<Way> way) {
+  context->saved_data["way"] = c10::IValue::make_capsule(std::move(way));
+  context->set_materialize_grads(false);
+}
+
+c10::intrusive_ptr<Way> kept(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<Way>(context->saved_data["way"].toCapsule());
+}
+
+// A gradient may be plain, such as zeros that autograd made: all ranks have the same.
+DTensor as_dtensor(const at::Tensor& gradient, const DeviceMesh& mesh) {
+  return is_dtensor(gradient) ? DTensor(gradient) : DTensor::from_local(gradient, mesh, dtensor::replicated(mesh));
+}
+
+struct Moved : torch::autograd::Function<Moved> {
+  static Variable forward(AutogradContext* context, const Variable& tensor, const Placements& placements,
+                          const RedistributeOptions& options) {
+    const auto& parts = dtensor::parts_of(tensor);
+    auto way = c10::make_intrusive<Way>(parts.mesh, parts.placements);
+    way->dtype = tensor.scalar_type();
+    way->comm_dtype = options.backward_dtype.value_or(tensor.scalar_type());
+    keep(context, std::move(way));
+    const auto local = parts.local.to(options.forward_dtype.value_or(tensor.scalar_type()));
+    auto result = dtensor::moved(local, parts.mesh, parts.placements, placements, tensor.sizes());
+    if (result.is_same(parts.local)) result = result.detach();
+    return dtensor::make_dtensor(std::move(result), parts.mesh, placements, tensor.sizes(), tensor.strides());
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) return {{}, {}, {}};
+    const auto way = kept(context);
+    const auto gradient = as_dtensor(gradients[0], way->mesh);
+    // What is whole stays whole, as summands would have to be added up once more.
+    auto to = way->placements;
+    for (size_t axis = 0; axis < to.size(); ++axis) {
+      if (to[axis].is_partial() && !gradient.placements()[axis].is_partial()) to[axis] = Replicate();
+    }
+    const RedistributeOptions options{.forward_dtype = way->comm_dtype, .backward_dtype = {}};
+    return {apply(as_variable(gradient), to, options).to(*way->dtype), {}, {}};
+  }
+};
+
+struct FromLocal : torch::autograd::Function<FromLocal> {
+  static Variable forward(AutogradContext* context, const Variable& local, const ShardSpec& spec, const Grads& grads) {
+    keep(context, c10::make_intrusive<Way>(spec.mesh(), grads.value_or(gradient_placements(spec.placements()))));
+    return dtensor::make_dtensor(local.detach(), spec.mesh(), spec.placements(), spec.shape(), spec.stride());
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) return {{}, {}, {}};
+    const auto way = kept(context);
+    const auto gradient = as_dtensor(gradients[0], way->mesh);
+    return {DTensor(Moved::apply(as_variable(gradient), way->placements, RedistributeOptions())).to_local(), {}, {}};
+  }
+};
+
+struct ToLocal : torch::autograd::Function<ToLocal> {
+  static Variable forward(AutogradContext* context, const Variable& tensor, const Grads& grads) {
+    const auto& parts = dtensor::parts_of(tensor);
+    auto way = c10::make_intrusive<Way>(parts.mesh, grads.value_or(gradient_placements(parts.placements)));
+    way->shape = tensor.sizes().vec();
+    keep(context, std::move(way));
+    return parts.local.detach();
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) return {{}, {}};
+    const auto way = kept(context);
+    const ShardSpec spec(way->mesh, way->placements, way->shape, gradients[0].scalar_type());
+    return {FromLocal::apply(gradients[0], spec, Grads()), {}};
+  }
+};
+
+// What the parts make up if all ranks have as much as this one.
+std::vector<int64_t> whole_shape(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
+  auto shape = local.sizes().vec();
+  for (size_t axis = 0; axis < placements.size(); ++axis) {
+    if (placements[axis].is_shard_like()) shape.at(placements[axis].dim()) *= mesh.size(static_cast<int64_t>(axis));
+  }
+  return shape;
+}
+
+ShardSpec spec_of_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+                        const FromLocalOptions& options) {
+  TORCH_CHECK(options.shape.empty() == options.stride.empty(), "Found shape:", mesh::tuple_text(options.shape),
+              ", stride:", mesh::tuple_text(options.stride), ". Please pass both shape and stride at the same time.");
+  TORCH_CHECK_VALUE(static_cast<int64_t>(placements.size()) == mesh.ndim(),
+                    "`placements` must have the same length as `device_mesh.ndim`! Found placements length: ",
+                    placements.size(), ", and device_mesh.ndim: ", mesh.ndim(), ".");
+  const auto dtype = local.scalar_type();
+  if (!options.shape.empty()) return {mesh, placements, options.shape, dtype, options.stride};
+  auto shape = whole_shape(local, mesh, normalize_placements(placements, local.dim()));
+  const auto stride = compute_local_stride(local.strides(), shape);
+  return {mesh, placements, std::move(shape), dtype, stride};
+}
+
+void check_part(const at::Tensor& local, const ShardSpec& spec) {
+  const auto expected = spec.local_shape();
+  TORCH_CHECK_VALUE(local.sizes() == c10::IntArrayRef(expected), "The local tensor has shape ",
+                    mesh::tuple_text(local.sizes().vec()), ", but ", spec.to_string(), " gives this rank ",
+                    mesh::tuple_text(expected));
+}
+
+// All ranks of the mesh must have what this rank has; replicas get the first one's values.
+at::Tensor checked(const at::Tensor& local, const ShardSpec& spec) {
+  auto result = local;
+  for (int64_t axis = 0; axis < spec.mesh().ndim(); ++axis) {
+    const auto group = spec.mesh().group(axis);
+    const auto shape = at::tensor(spec.shape(), at::kLong).to(local.device());
+    TensorList shapes(spec.mesh().size(axis));
+    for (auto& one : shapes) one = at::empty_like(shape);
+    if (shape.numel() > 0) all_gather(shapes, shape, {.group = group});
+    for (size_t rank = 0; shape.numel() > 0 && rank < shapes.size(); ++rank) {
+      TORCH_CHECK(at::equal(shapes[rank], shape), "[cohort] DTensor::from_local: rank ", rank, " of axis ", axis,
+                  " has parts of a tensor of shape ", shapes[rank].cpu(), ", this rank of one of shape ", shape.cpu(),
+                  "\n  hint: parts of different sizes need options.shape and options.stride");
+    }
+    if (!spec.placements()[axis].is_replicate()) continue;
+    result = result.contiguous();
+    if (result.numel() > 0) broadcast(result.detach(), group_rank(0), {.group = group});
+  }
+  return result;
+}
+
+}  // namespace
+
+bool is_dtensor(const at::Tensor& tensor) { return dtensor::is_dtensor(tensor); }
+
+DTensor::DTensor(at::Tensor tensor) : at::Tensor(std::move(tensor)) {
+  TORCH_CHECK_TYPE(
+      is_dtensor(*this), "[cohort] DTensor: ", defined() ? "this tensor is a plain one" : "no tensor",
+      "\n  hint: distribute_tensor(x, mesh, placements) makes one of a whole tensor, DTensor::from_local of parts");
+}
+
+DTensor::DTensor(const ShardedTensor& parts) {
+  dtensor::make_ready();
+  check_part(parts.local, parts.spec);
+  at::Tensor::operator=(dtensor::make_dtensor(parts.local.detach(), parts.spec.mesh(), parts.spec.placements(),
+                                              parts.spec.shape(), parts.spec.stride()));
+  set_requires_grad(parts.local.requires_grad());
+}
+
+DTensor DTensor::from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+                            const FromLocalOptions& options) {
+  dtensor::make_ready();
+  const auto spec = spec_of_local(local, mesh, placements, options);
+  if (!mesh.coordinate()) return DTensor(FromLocal::apply(local.new_empty({0}), spec, options.grad_placements));
+  const auto used = options.run_check ? checked(local, spec) : local;
+  check_part(used, spec);
+  return DTensor(FromLocal::apply(used, spec, options.grad_placements));
+}
+
+at::Tensor DTensor::to_local(const std::optional<Placements>& grad_placements) const {
+  return ToLocal::apply(as_variable(*this), grad_placements);
+}
+
+DTensor DTensor::redistribute(const Placements& placements, const RedistributeOptions& options) const {
+  const ShardSpec to(device_mesh(), placements, sizes().vec(), scalar_type());
+  for (size_t axis = 0; axis < placements.size(); ++axis) {
+    TORCH_CHECK(!placements[axis].is_partial() || placements[axis] == this->placements()[axis],
+                "Can not redistribute from ", this->placements()[axis].short_text(), " to ",
+                placements[axis].short_text(), ", redistributing to Partial is for internal use only!");
+  }
+  if (!device_mesh().coordinate()) return *this;
+  return DTensor(Moved::apply(as_variable(*this), to.placements(), options));
+}
+
+at::Tensor DTensor::full_tensor(const std::optional<Placements>& grad_placements) const {
+  return redistribute(dtensor::replicated(device_mesh())).to_local(grad_placements);
+}
+
+const Placements& DTensor::placements() const { return dtensor::parts_of(*this).placements; }
+
+const DeviceMesh& DTensor::device_mesh() const { return dtensor::parts_of(*this).mesh; }
+
+ShardSpec DTensor::spec() const { return dtensor::spec_of(*this); }
+
+ShardedTensor DTensor::sharded() const { return {dtensor::parts_of(*this).local, spec()}; }
+
+std::string DTensor::to_string() const {
+  std::ostringstream text;
+  text << "DTensor(local_tensor=" << dtensor::parts_of(*this).local << ", device_mesh=" << device_mesh()
+       << ", placements=" << cohort::to_string(placements()) << ")";
+  return text.str();
+}
+
+}  // namespace cohort

@@ -1,0 +1,86 @@
+#include "cohort/dtensor/api/factories.h"
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <utility>
+
+#include "cohort/comm/group/device.h"
+#include "cohort/dtensor/api/ready.h"
+#include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/dtensor/wrapper/wrapper.h"
+
+namespace cohort::dtensor {
+namespace {
+
+using Make = std::function<at::Tensor(c10::IntArrayRef sizes, const at::TensorOptions& options)>;
+
+at::TensorOptions there(const DeviceMesh& mesh, const at::TensorOptions& options) {
+  const auto type = c10::Device(mesh.device_type()).type();
+  return options.device(type == c10::DeviceType::CPU ? c10::Device(type) : current_device()).requires_grad(false);
+}
+
+// `make` gives the part, or the whole tensor, of which this rank keeps its part.
+DTensor made(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
+             const at::TensorOptions& options, bool makes_whole, const Make& make) {
+  make_ready();
+  const auto on_device = there(mesh, options);
+  const ShardSpec spec(mesh, placements.empty() ? replicated(mesh) : placements, shape.vec(),
+                       c10::typeMetaToScalarType(on_device.dtype()));
+  at::Tensor local;
+  if (!mesh.coordinate()) {
+    local = at::empty({0}, on_device);
+  } else if (makes_whole) {
+    local = moved(make(shape, on_device), mesh, replicated(mesh), spec.placements(), shape);
+  } else {
+    auto uncut = spec.placements();
+    for (auto& placement : uncut) placement = placement.is_partial() ? Placement(Replicate()) : placement;
+    local = moved(make(spec.local_shape(), on_device), mesh, uncut, spec.placements(), shape);
+  }
+  DTensor result(make_dtensor(std::move(local), mesh, spec.placements(), shape));
+  result.set_requires_grad(options.requires_grad());
+  return result;
+}
+
+}  // namespace
+
+DTensor zeros(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
+              const at::TensorOptions& options) {
+  return full(shape, 0, mesh, placements, options.has_dtype() ? options : options.dtype(c10::get_default_dtype()));
+}
+
+DTensor ones(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
+             const at::TensorOptions& options) {
+  return full(shape, 1, mesh, placements, options.has_dtype() ? options : options.dtype(c10::get_default_dtype()));
+}
+
+DTensor empty(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
+              const at::TensorOptions& options) {
+  return made(shape, mesh, placements, options, false,
+              [](c10::IntArrayRef sizes, const at::TensorOptions& on_device) { return at::empty(sizes, on_device); });
+}
+
+DTensor full(c10::IntArrayRef shape, const c10::Scalar& value, const DeviceMesh& mesh, const Placements& placements,
+             const at::TensorOptions& options) {
+  const auto typed =
+      options.has_dtype() ? options : options.dtype(at::full({}, value).dtype());  // as at::full finds it
+  return made(shape, mesh, placements, typed, false, [&](c10::IntArrayRef sizes, const at::TensorOptions& on_device) {
+    return at::full(sizes, value, on_device);
+  });
+}
+
+DTensor rand(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
+             const at::TensorOptions& options, std::optional<at::Generator> generator) {
+  return made(shape, mesh, placements, options, true, [&](c10::IntArrayRef sizes, const at::TensorOptions& on_device) {
+    return at::rand(sizes, generator, on_device);
+  });
+}
+
+DTensor randn(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
+              const at::TensorOptions& options, std::optional<at::Generator> generator) {
+  return made(shape, mesh, placements, options, true, [&](c10::IntArrayRef sizes, const at::TensorOptions& on_device) {
+    return at::randn(sizes, generator, on_device);
+  });
+}
+
+}  // namespace cohort::dtensor

@@ -1,0 +1,150 @@
+#include "cohort/dtensor/dispatch/rule_table.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cohort::dtensor {
+namespace {
+
+// Lives as long as the process, as the dispatcher's tables do.
+struct Table {
+  /// Of each operation that has a kernel of ours; without a rule: the error that it has none.
+  std::unordered_map<std::string, std::unique_ptr<std::optional<Rule>>> rules;
+  std::vector<std::unique_ptr<torch::Library>> libraries;
+  std::unordered_map<std::string, torch::Library*> of_namespace;
+};
+
+Table& table() {
+  static auto* const instance = new Table;
+  return *instance;
+}
+
+// Where the argument that is a DTensor stands, for the message.
+std::string what_was_given(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  const auto describe = [](size_t index, const at::Tensor& tensor) {
+    return c10::str("argument ", index, " has shape ", tensor.sizes(), " and lies as ",
+                    to_string(parts_of(tensor).placements));
+  };
+  for (size_t i = 0; i < count; ++i) {
+    const auto& value = stack[stack.size() - count + i];
+    if (value.isTensor() && is_dtensor(value.toTensor())) return describe(i, value.toTensor());
+    if (!value.isTensorList()) continue;
+    for (const at::Tensor& tensor : value.toTensorList()) {
+      if (is_dtensor(tensor)) return describe(i, tensor);
+    }
+  }
+  return "no argument is a DTensor";
+}
+
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto name = name_of(op);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "[cohort] DTensor: ", name,
+                              " has no sharding rule, so that it cannot be done on tensors that lie in parts (",
+                              what_was_given(op, *stack),
+                              ")\n  hint: give it DTensor(x).full_tensor(), which all ranks gather, or "
+                              "DTensor(x).to_local(), this rank's part; or say "
+                              "how ranks do it: cohort::register_sharding_rule(\"",
+                              name, "\", ...)");
+}
+
+struct RuleKernel final : c10::OperatorKernel {
+  explicit RuleKernel(const std::optional<Rule>& rule) : rule(rule) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    if (rule) {
+      run_by_rule(*rule, op, *stack);
+    } else {
+      refuse(op, stack);
+    }
+  }
+  const std::optional<Rule>& rule;
+};
+
+torch::Library& library_of(const std::string& space) {
+  auto& library = table().of_namespace[space];
+  if (!library) {
+    table().libraries.push_back(
+        std::make_unique<torch::Library>(torch::Library::IMPL, space, kKey, __FILE__, __LINE__));
+    library = table().libraries.back().get();
+  }
+  return *library;
+}
+
+std::optional<c10::OperatorHandle> find_operation(const std::string& name) {
+  const auto dot = name.find('.');
+  const c10::OperatorName parsed(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1));
+  return c10::Dispatcher::singleton().findSchema(parsed);
+}
+
+// A kernel is registered once, as LibTorch warns of a second one.
+std::optional<Rule>& slot_of(const std::string& name) {
+  auto& slot = table().rules[name];
+  if (!slot) {
+    slot = std::make_unique<std::optional<Rule>>();
+    auto kernel = torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RuleKernel>(*slot));
+    library_of(name.substr(0, name.find("::"))).impl(name.c_str(), std::move(kernel));
+  }
+  return *slot;
+}
+
+// Kernels that LibTorch has for all backends would otherwise be taken before the fallback, and some of them make tensors or read
+// memory. Of these lists it is known that they call other operations, tensor by tensor.
+bool may_decompose(const std::string& name) { return name.rfind("aten::_foreach_", 0) == 0; }
+
+void refuse_kernels_for_all_backends() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& operation : dispatcher.getAllOpNames()) {
+    const auto name = toString(operation);
+    if (name.rfind("aten::", 0) != 0 || has_rule(name) || may_decompose(name)) continue;
+    const auto op = dispatcher.findSchema(operation);
+    if (!op) continue;
+    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
+        !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
+      continue;
+    }
+    slot_of(name);
+  }
+}
+
+}  // namespace
+
+void install(AddRules add_rules) {
+  static std::once_flag once;
+  std::call_once(once, [&] {  // a throw leaves it to the next call
+    check_key_is_free(kKey);
+    add_rules();
+    refuse_kernels_for_all_backends();
+    library_of("_").fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  });
+}
+
+void set_rule(const std::string& name, Rule rule) {
+  TORCH_CHECK_VALUE(find_operation(name), "[cohort] register_sharding_rule: LibTorch knows no operation \"", name,
+                    "\"\n  hint: the name is that of the schema, with the overload behind a dot: \"aten::add.Tensor\"");
+  slot_of(name) = std::move(rule);
+}
+
+void set_rule_if_known(const std::string& name, const Rule& rule) {
+  if (find_operation(name)) set_rule(name, rule);
+}
+
+void set_rule_and_in_place(const std::string& name, const Rule& rule) {
+  set_rule_if_known(name, rule);
+  const auto dot = name.find('.');
+  set_rule_if_known(name.substr(0, dot) + "_" + (dot == std::string::npos ? "" : name.substr(dot)), rule);
+}
+
+bool has_rule(const std::string& name) {
+  const auto found = table().rules.find(name);
+  return found != table().rules.end() && found->second->has_value();
+}
+
+}  // namespace cohort::dtensor

@@ -1,0 +1,174 @@
+// New tensors like one that is there, values that are filled in, random numbers, and values that leave for the host.
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/rules/labels.h"
+#include "cohort/dtensor/rules/local_steps.h"
+#include "cohort/dtensor/rules/rules.h"
+#include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/mesh/shard.h"
+
+namespace cohort::dtensor {
+namespace {
+
+std::vector<Shape> shape_of_first(Call& call, const Plan&) { return {{call.operand(0).sizes().vec()}}; }
+
+// Placed as the tensor is, whose values do not matter; as a Partial only where 0 is all that there is.
+void like_options(const Call& call, const Axis& axis, std::vector<Option>& options, bool may_be_partial) {
+  const auto& now = call.placement(0, axis.index);
+  options.push_back({{now}, {now.is_partial() && !may_be_partial ? Placement(Replicate()) : now}});
+}
+
+bool is_zero_of_sum(const Placement& placement) {
+  return placement.is_partial() && (placement.reduce_op() == "sum" || placement.reduce_op() == "avg");
+}
+
+Rule like(bool has_zeros) {
+  return {.options =
+              [has_zeros](const Call& call, const Axis& axis, std::vector<Option>& options) {
+                like_options(call, axis, options, has_zeros && is_zero_of_sum(call.placement(0, axis.index)));
+              },
+          .shapes = shape_of_first};
+}
+
+// ---- x.new_zeros(sizes): like x if it has these sizes, else whole on all ranks ----
+
+void new_options(const Call& call, const Axis& axis, std::vector<Option>& options, bool has_zeros) {
+  const auto& now = call.placement(0, axis.index);
+  if (call.operand(0).sizes() == c10::IntArrayRef(call.argument(1).toIntVector())) {
+    like_options(call, axis, options, has_zeros && is_zero_of_sum(now));
+  } else {
+    options.push_back({{now}, {Replicate()}});
+  }
+}
+
+// `strides`: the argument; -1: none.
+Rule new_like(bool has_zeros, int64_t strides = -1) {
+  return {.options = [has_zeros](const Call& call, const Axis& axis,
+                                 std::vector<Option>& options) { new_options(call, axis, options, has_zeros); },
+          .shapes =
+              [strides](Call& call, const Plan&) {
+                Shape shape{call.argument(1).toIntVector()};
+                if (strides >= 0) shape.strides = call.argument(strides).toIntVector();
+                return std::vector<Shape>{shape};
+              },
+          .run =
+              [strides](Call& call, const Plan& plan) {
+                const auto sizes = local_sizes(call.mesh(), plan.results[0], call.argument(1).toIntVector());
+                call.local(1) = sizes;
+                if (strides >= 0) {
+                  call.local(strides) = compute_local_stride(call.argument(strides).toIntVector(), sizes);
+                }
+                call.run();
+              }};
+}
+
+// ---- in place, whatever the placement ----
+
+void stay_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
+  const auto& now = call.placement(0, axis.index);
+  Option option{{now}, {now}};
+  option.operands.resize(call.operands().size(), Replicate());
+  options.push_back(std::move(option));
+}
+
+bool is_partial(const Placements& placements) {
+  for (const auto& placement : placements) {
+    if (placement.is_partial()) return true;
+  }
+  return false;
+}
+
+// A Partial has the value on the first rank, and elsewhere what changes nothing.
+void run_fill(Call& call, const Plan& plan) {
+  if (!is_partial(plan.operands[0])) return call.run();
+  const auto part = call.local_tensor(0);
+  call.local(0) = at::empty_like(part);
+  call.run();
+  Placements whole = plan.operands[0];
+  for (auto& placement : whole) placement = placement.is_partial() ? Placement(Replicate()) : placement;
+  part.copy_(moved(call.result(0).toTensor(), call.mesh(), whole, plan.operands[0], call.operand(0).sizes()));
+}
+
+// ---- random numbers: every rank draws all of them, so that they do not depend on who has which ----
+
+at::Tensor own_part_of(const Call& call, const Placements& placements, const at::Tensor& whole) {
+  return moved(whole, call.mesh(), replicated(call.mesh()), placements, whole.sizes());
+}
+
+void run_random_in_place(Call& call, const Plan& plan) {
+  const auto part = call.local_tensor(0);
+  call.local(0) = at::empty(call.operand(0).sizes(), part.options());
+  call.run();
+  part.copy_(own_part_of(call, plan.operands[0], call.result(0).toTensor()));
+}
+
+void run_random_like(Call& call, const Plan& plan) {
+  call.local(0) = at::empty(call.operand(0).sizes(), call.local_tensor(0).options());
+  call.run();
+  call.result(0) = own_part_of(call, plan.results[0], call.result(0).toTensor());
+}
+
+// ---- values for the host ----
+
+void equal_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
+  if (call.operands().size() != 2 || call.operand(0).sizes() != call.operand(1).sizes()) return;
+  for (const size_t i : {0, 1}) {
+    const auto& now = call.placement(i, axis.index);
+    if (now.is_shard_like()) options.push_back({{now, now}, {Replicate()}});
+  }
+}
+
+void run_equal(Call& call, const Plan& plan) {
+  call.run();
+  const auto all_dims = std::vector<bool>(call.operand(0).dim(), true);
+  if (!crosses(plan, 0, all_dims)) return;
+  const auto here = at::scalar_tensor(call.result(0).toBool() ? 1 : 0, at::kInt).to(call.operand(0).tensor.device());
+  call.result(0) = reduced_over_cuts(call, plan, 0, all_dims, "min", here).item<int>() == 1;
+}
+
+Rule without_tensor_results(std::function<void(const Call&, const Axis&, std::vector<Option>&)> options,
+                            std::function<void(Call&, const Plan&)> run = {}) {
+  return {.options = std::move(options), .shapes = shape_of_first, .run = std::move(run)};
+}
+
+}  // namespace
+
+void add_creation_rules() {
+  for (const char* name : {"zeros_like", "empty_like"}) set_rule(std::string("aten::") + name, like(true));
+  for (const char* name : {"ones_like", "full_like"}) set_rule(std::string("aten::") + name, like(false));
+  for (const char* name : {"new_zeros", "new_empty"}) set_rule(std::string("aten::") + name, new_like(true));
+  for (const char* name : {"new_ones", "new_full"}) set_rule(std::string("aten::") + name, new_like(false));
+  set_rule("aten::new_empty_strided", new_like(true, /*strides=*/2));
+  for (const char* name : {"zero_", "fill_.Scalar", "fill_.Tensor"}) {
+    set_rule(std::string("aten::") + name, {.options = stay_options, .shapes = shape_of_first, .run = run_fill});
+  }
+  for (const char* name : {"bernoulli_.float", "uniform_", "normal_", "exponential_", "random_", "random_.to",
+                           "random_.from", "log_normal_", "cauchy_", "geometric_"}) {
+    set_rule(std::string("aten::") + name,
+             {.options = stay_options, .shapes = shape_of_first, .run = run_random_in_place});
+  }
+  for (const char* name : {"rand_like", "randn_like", "randint_like", "randint_like.low_dtype"}) {
+    auto rule = like(false);
+    rule.run = run_random_like;
+    set_rule(std::string("aten::") + name, rule);
+  }
+  set_rule("aten::_local_scalar_dense", without_tensor_results([](const Call&, const Axis&, std::vector<Option>&) {}));
+  set_rule("aten::equal", without_tensor_results(equal_options, run_equal));
+}
+
+void add_all_rules() {
+  add_pointwise_rules();
+  add_view_rules();
+  add_reduction_rules();
+  add_matrix_rules();
+  add_network_rules();
+  add_embedding_rules();
+  add_loss_rules();
+  add_creation_rules();
+  add_optimizer_rules();
+}
+
+}  // namespace cohort::dtensor

@@ -1,0 +1,60 @@
+#include "cohort/dtensor/rules/local_steps.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/NumericUtils.h>
+
+#include <limits>
+
+#include "cohort/dtensor/wrapper/comm_log.h"
+#include "cohort/mesh/axis_moves.h"
+
+namespace cohort::dtensor {
+namespace {
+
+bool cuts(const Placement& placement, const std::vector<bool>& dims) {
+  return placement.is_shard_like() && dims[placement.dim()];
+}
+
+}  // namespace
+
+bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims) {
+  for (const auto& placement : plan.operands[operand]) {
+    if (cuts(placement, dims)) return true;
+  }
+  return false;
+}
+
+at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
+                             const std::string& reduce_op, at::Tensor tensor) {
+  const auto& placements = plan.operands[operand];
+  for (size_t i = 0; i < placements.size(); ++i) {
+    const auto axis = static_cast<int64_t>(i);
+    if (!cuts(placements[i], dims) || call.mesh().size(axis) == 1) continue;
+    note_collective(&CommCounts::all_reduce, call.mesh(), axis, Partial(reduce_op), Replicate(),
+                    static_cast<int64_t>(tensor.nbytes()));
+    tensor = mesh::reduce_axis({call.mesh(), axis}, reduce_op, tensor);
+  }
+  return tensor;
+}
+
+std::vector<int64_t> dims_of(const std::vector<bool>& flags) {
+  std::vector<int64_t> dims;
+  for (size_t dim = 0; dim < flags.size(); ++dim) {
+    if (flags[dim]) dims.push_back(static_cast<int64_t>(dim));
+  }
+  return dims;
+}
+
+at::Scalar extreme_of(at::ScalarType dtype, bool is_max) {
+  if (at::isFloatingType(dtype)) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return is_max ? infinity : -infinity;
+  }
+  if (dtype == at::kBool) return is_max;
+  return AT_DISPATCH_INTEGRAL_TYPES(dtype, "extreme_of", [&] {
+    return at::Scalar(is_max ? std::numeric_limits<scalar_t>::max() : std::numeric_limits<scalar_t>::lowest());
+  });
+}
+
+}  // namespace cohort::dtensor

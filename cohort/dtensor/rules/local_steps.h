@@ -1,0 +1,24 @@
+/// What rules do between running an operation on the parts and its result.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <string>
+#include <vector>
+
+#include "cohort/dtensor/dispatch/rule.h"
+
+namespace cohort::dtensor {
+
+/// Whether an axis cuts operand `operand`, as planned, along one of the dims that are flagged.
+bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims);
+/// Collective: `tensor` reduced over the axes that do.
+at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
+                             const std::string& reduce_op, at::Tensor tensor);
+/// The flagged ones by number.
+std::vector<int64_t> dims_of(const std::vector<bool>& flags);
+/// The largest or the smallest number of a dtype.
+at::Scalar extreme_of(at::ScalarType dtype, bool is_max);
+
+}  // namespace cohort::dtensor

@@ -1,0 +1,121 @@
+// Losses. A mean is that of the whole: the sum of a rank's part, divided by how many all have.
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Reduction.h>
+
+#include <string>
+
+#include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/rules/labels.h"
+#include "cohort/dtensor/rules/local_steps.h"
+#include "cohort/dtensor/rules/rules.h"
+
+namespace cohort::dtensor {
+namespace {
+
+// ---- element by element: prediction and target are arguments `first` and the next one ----
+
+std::vector<int64_t> loss_sizes(const Call& call, int64_t first) {
+  return at::infer_size(call.operand(call.operand_of(first)).sizes(), call.operand(call.operand_of(first + 1)).sizes());
+}
+
+struct ElementLoss {
+  int64_t num_tensors;  ///< prediction, target, weights
+  int64_t reduction;    ///< the argument
+  bool is_backward;     ///< argument 0 then is the gradient of the loss
+};
+
+bool is_reduced(const Call& call, const ElementLoss& loss) {
+  return call.argument(loss.reduction).toInt() != at::Reduction::None;
+}
+
+Labels element_loss_labels(const Call& call, const ElementLoss& loss) {
+  Labels labels(call);
+  const int64_t first = loss.is_backward ? 1 : 0;
+  const auto sizes = loss_sizes(call, first);
+  for (int64_t i = first; i < first + loss.num_tensors; ++i) {
+    const auto operand = call.operand_of(i);
+    if (operand >= 0) labels.name(call, i, broadcast_letters(call.operand(operand).sizes(), sizes));
+  }
+  const auto dims = letters(static_cast<int64_t>(sizes.size()));
+  const bool reduced = is_reduced(call, loss);
+  if (loss.is_backward && !reduced) labels.name(call, 0, dims);
+  const bool is_single = reduced && !loss.is_backward;
+  labels.results[0] = is_single ? ResultLabels{.dims = "", .summed = dims} : ResultLabels{.dims = dims};
+  return labels;
+}
+
+Rule element_loss(const ElementLoss& loss) {
+  return labelled([loss](const Call& call) { return element_loss_labels(call, loss); },
+                  [loss](Call& call, const Plan&) {
+                    if (call.argument(loss.reduction).toInt() != at::Reduction::Mean) return call.run();
+                    int64_t count = 1;
+                    for (const int64_t size : loss_sizes(call, loss.is_backward ? 1 : 0)) count *= size;
+                    call.local(loss.reduction) = static_cast<int64_t>(at::Reduction::Sum);
+                    call.run();
+                    call.result(0) = call.result(0).toTensor() / count;
+                  });
+}
+
+// ---- the likelihood of classes: (scores, targets, weight, reduction, ignore_index) ----
+
+// Letters of the targets, and of the scores, which have one dimension more: the classes.
+std::string target_dims(const Call& call, int64_t target) {
+  return letters(call.operand(call.operand_of(target)).dim());
+}
+
+std::string score_dims(std::string targets) {
+  targets.insert(targets.empty() ? 0 : 1, 1, kWhole);
+  return targets;
+}
+
+Labels likelihood_labels(const Call& call) {
+  Labels labels(call);
+  const auto targets = target_dims(call, 1);
+  labels.name(call, 0, score_dims(targets));
+  labels.name(call, 1, targets);
+  const bool is_reduced = call.argument(3).toInt() != at::Reduction::None;
+  labels.results[0] = is_reduced ? ResultLabels{.dims = "", .summed = targets} : ResultLabels{.dims = targets};
+  labels.results[1] = {.dims = "", .untouched = targets};  // the weight of all targets, which run_likelihood adds up
+  return labels;
+}
+
+void run_likelihood(Call& call, const Plan& plan) {
+  const std::vector<bool> all_dims(call.operand(1).dim(), true);
+  const int64_t reduction = call.argument(3).toInt();
+  if (reduction == at::Reduction::None || !crosses(plan, 1, all_dims)) return call.run();
+  call.local(3) = static_cast<int64_t>(at::Reduction::Sum);
+  call.run();
+  const auto weight = reduced_over_cuts(call, plan, 1, all_dims, "sum", call.result(1).toTensor());
+  if (reduction == at::Reduction::Mean) call.result(0) = call.result(0).toTensor() / weight;
+  call.result(1) = weight;
+}
+
+// (grad, scores, targets, weight, reduction, ignore_index, total weight)
+Labels likelihood_backward_labels(const Call& call) {
+  Labels labels(call);
+  const auto targets = target_dims(call, 2);
+  labels.name(call, 1, score_dims(targets));
+  labels.name(call, 2, targets);
+  if (call.argument(4).toInt() == at::Reduction::None) labels.name(call, 0, targets);
+  labels.results[0].dims = score_dims(targets);
+  return labels;
+}
+
+}  // namespace
+
+void add_loss_rules() {
+  for (const char* name : {"mse_loss", "smooth_l1_loss", "huber_loss"}) {
+    set_rule(std::string("aten::") + name, element_loss({2, 2, false}));
+    set_rule(std::string("aten::") + name + "_backward", element_loss({2, 3, true}));
+  }
+  set_rule("aten::binary_cross_entropy", element_loss({3, 3, false}));
+  set_rule("aten::binary_cross_entropy_backward", element_loss({3, 4, true}));
+  set_rule("aten::binary_cross_entropy_with_logits", element_loss({4, 4, false}));
+  for (const char* name : {"nll_loss", "nll_loss2d"}) {
+    set_rule(std::string("aten::") + name + "_forward", labelled(likelihood_labels, run_likelihood));
+    set_rule(std::string("aten::") + name + "_backward", labelled(likelihood_backward_labels));
+  }
+}
+
+}  // namespace cohort::dtensor

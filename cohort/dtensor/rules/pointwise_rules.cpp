@@ -1,0 +1,187 @@
+// Operations element by element, on tensors that are broadcast to one shape.
+#include <ATen/ExpandUtils.h>
+
+#include <initializer_list>
+#include <string>
+
+#include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/rules/labels.h"
+#include "cohort/dtensor/rules/rules.h"
+
+namespace cohort::dtensor {
+namespace {
+
+std::vector<int64_t> broadcast_sizes(const Call& call) {
+  if (call.operand(0).is_written) return call.operand(0).sizes().vec();
+  auto sizes = call.operand(0).sizes().vec();
+  for (size_t i = 1; i < call.operands().size(); ++i) sizes = at::infer_size(sizes, call.operand(i).sizes());
+  return sizes;
+}
+
+Labels pointwise_labels(const Call& call, Linear linear) {
+  Labels labels(call);
+  const auto sizes = broadcast_sizes(call);
+  for (size_t i = 0; i < labels.operands.size(); ++i) {
+    labels.operands[i] = broadcast_letters(call.operand(i).sizes(), sizes);
+  }
+  for (auto& result : labels.results) result.dims = letters(static_cast<int64_t>(sizes.size()));
+  labels.linear = linear;
+  return labels;
+}
+
+Rule pointwise(Linear linear = Linear::kNo, std::initializer_list<int64_t> linear_in = {}) {
+  const std::vector<int64_t> in = linear_in;
+  return labelled([linear, in](const Call& call) {
+    auto labels = pointwise_labels(call, linear);
+    labels.linear_in = in;
+    return labels;
+  });
+}
+
+// Copies keep summands as they are, if the dtype can hold them.
+Rule copies() {
+  return labelled([](const Call& call) {
+    const bool is_cast = call.name() == "aten::_to_copy";
+    const bool to_float = !is_cast || call.argument(1).isNone() || at::isFloatingType(call.argument(1).toScalarType());
+    return pointwise_labels(call, to_float ? Linear::kCopies : Linear::kNo);
+  });
+}
+
+// Zeros may be put into summands.
+Rule masked_fill() {
+  return labelled([](const Call& call) {
+    const bool is_zero = call.argument(2).toScalar().equal(0);
+    auto labels = pointwise_labels(call, is_zero ? Linear::kEach : Linear::kNo);
+    labels.linear_in = {0};
+    return labels;
+  });
+}
+
+constexpr const char* kNonLinear[] = {"add.Scalar",
+                                      "sub.Scalar",
+                                      "rsub.Scalar",
+                                      "rsub.Tensor",
+                                      "div.Tensor_mode",
+                                      "div.Scalar_mode",
+                                      "abs",
+                                      "exp",
+                                      "exp2",
+                                      "expm1",
+                                      "log",
+                                      "log2",
+                                      "log10",
+                                      "log1p",
+                                      "sqrt",
+                                      "rsqrt",
+                                      "reciprocal",
+                                      "square",
+                                      "pow.Tensor_Scalar",
+                                      "pow.Tensor_Tensor",
+                                      "pow.Scalar",
+                                      "sigmoid",
+                                      "log_sigmoid_forward",
+                                      "log_sigmoid_backward",
+                                      "tanh",
+                                      "relu",
+                                      "gelu",
+                                      "silu",
+                                      "elu",
+                                      "leaky_relu",
+                                      "hardtanh",
+                                      "hardswish",
+                                      "hardsigmoid",
+                                      "mish",
+                                      "softplus",
+                                      "threshold",
+                                      "clamp",
+                                      "clamp.Tensor",
+                                      "clamp_min",
+                                      "clamp_min.Tensor",
+                                      "clamp_max",
+                                      "clamp_max.Tensor",
+                                      "minimum",
+                                      "maximum",
+                                      "fmin",
+                                      "fmax",
+                                      "where.self",
+                                      "masked_fill.Tensor",
+                                      "eq.Scalar",
+                                      "eq.Tensor",
+                                      "ne.Scalar",
+                                      "ne.Tensor",
+                                      "lt.Scalar",
+                                      "lt.Tensor",
+                                      "le.Scalar",
+                                      "le.Tensor",
+                                      "gt.Scalar",
+                                      "gt.Tensor",
+                                      "ge.Scalar",
+                                      "ge.Tensor",
+                                      "logical_not",
+                                      "logical_and",
+                                      "logical_or",
+                                      "logical_xor",
+                                      "bitwise_not",
+                                      "bitwise_and.Tensor",
+                                      "bitwise_or.Tensor",
+                                      "bitwise_xor.Tensor",
+                                      "bitwise_and.Scalar",
+                                      "bitwise_or.Scalar",
+                                      "isnan",
+                                      "isinf",
+                                      "sign",
+                                      "sgn",
+                                      "sin",
+                                      "cos",
+                                      "tan",
+                                      "atan",
+                                      "erf",
+                                      "floor",
+                                      "ceil",
+                                      "round",
+                                      "trunc",
+                                      "frac",
+                                      "remainder.Scalar",
+                                      "remainder.Tensor",
+                                      "fmod.Scalar",
+                                      "fmod.Tensor",
+                                      "floor_divide",
+                                      "floor_divide.Scalar",
+                                      "lerp.Scalar",
+                                      "lerp.Tensor",
+                                      "addcmul",
+                                      "addcdiv",
+                                      "xlogy.Tensor",
+                                      "nan_to_num",
+                                      "heaviside",
+                                      "threshold_backward",
+                                      "gelu_backward",
+                                      "tanh_backward",
+                                      "sigmoid_backward",
+                                      "silu_backward",
+                                      "elu_backward",
+                                      "leaky_relu_backward",
+                                      "hardtanh_backward",
+                                      "hardswish_backward",
+                                      "hardsigmoid_backward",
+                                      "softplus_backward",
+                                      "mish_backward",
+                                      "native_dropout_backward"};
+
+}  // namespace
+
+void add_pointwise_rules() {
+  for (const char* name : kNonLinear) set_rule_and_in_place(std::string("aten::") + name, pointwise());
+  for (const char* name : {"neg", "mul.Scalar", "div.Scalar"}) {
+    set_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kEach, {0}));
+  }
+  for (const char* name : {"add.Tensor", "sub.Tensor"}) {
+    set_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kTogether));
+  }
+  set_rule_and_in_place("aten::mul.Tensor", pointwise(Linear::kEach, {0, 1}));
+  set_rule_and_in_place("aten::masked_fill.Scalar", masked_fill());
+  set_rule_and_in_place("aten::div.Tensor", pointwise(Linear::kEach, {0}));
+  for (const char* name : {"aten::clone", "aten::_to_copy", "aten::copy_"}) set_rule(name, copies());
+}
+
+}  // namespace cohort::dtensor

@@ -1,0 +1,18 @@
+/// The rules that come with the library, family by family. Each adds its own to the table (dispatch/rule_table.h).
+#pragma once
+
+namespace cohort::dtensor {
+
+void add_pointwise_rules();
+void add_view_rules();
+void add_reduction_rules();
+void add_matrix_rules();
+void add_network_rules();
+void add_embedding_rules();
+void add_loss_rules();
+void add_creation_rules();
+void add_optimizer_rules();
+/// All of them.
+void add_all_rules();
+
+}  // namespace cohort::dtensor

@@ -1,0 +1,84 @@
+#include "cohort/dtensor/wrapper/wrapper.h"
+
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cohort/mesh/shard.h"
+
+namespace cohort::dtensor {
+namespace {
+
+constexpr const char* kNoData =
+    "[cohort] DTensor: this tensor lies in parts on the ranks of a mesh and has no data of its own, but something "
+    "wants a "
+    "pointer to its data: printing, saving, a kernel or a library that reads memory\n  hint: give it "
+    "DTensor(x).to_local(), "
+    "this rank's part, or DTensor(x).full_tensor(), for which all ranks call";
+
+// Of LibTorch's message that follows what TensorImpl was told.
+c10::Storage storage_without_data(c10::Device device) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(0),
+                                                       c10::DataPtr(nullptr, device), nullptr, /*resizable=*/false);
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(kNoData);
+  return c10::Storage(std::move(storage));
+}
+
+void set_shape(c10::TensorImpl& impl, const at::Tensor& local, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  if (strides.size() == sizes.size() && !sizes.empty()) {
+    impl.set_sizes_and_strides(sizes, strides);
+  } else if (local.dim() != static_cast<int64_t>(sizes.size()) || local.is_contiguous()) {
+    impl.set_sizes_contiguous(sizes);
+  } else {
+    impl.set_sizes_and_strides(sizes, compute_local_stride(local.strides(), sizes));
+  }
+}
+
+}  // namespace
+
+const Parts& parts_of(const at::Tensor& tensor) {
+  const auto* parts = static_cast<const Parts*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
+  TORCH_CHECK(parts,
+              "[cohort] DTensor: an operation of LibTorch made a tensor of a DTensor's kind without its part"
+              "\n  hint: this is a fault of Cohort's rule for that operation, which please report");
+  return *parts;
+}
+
+ShardSpec spec_of(const at::Tensor& tensor) {
+  const auto& parts = parts_of(tensor);
+  return {parts.mesh, parts.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};
+}
+
+at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
+                        c10::IntArrayRef strides) {
+  const auto key = c10::computeDispatchKey(local.scalar_type(), local.layout(), local.device());
+  auto storage = storage_without_data(local.device());
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage),
+                                                   c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey), local.dtype());
+  set_shape(*impl, local, sizes, strides);
+  auto parts = c10::make_intrusive<Parts>(std::move(local), std::move(mesh), std::move(placements));
+  parts->storage = std::move(storage);
+  impl->set_backend_meta(std::move(parts));
+  return at::Tensor(std::move(impl));
+}
+
+std::vector<int64_t> local_sizes(const DeviceMesh& mesh, const Placements& placements, c10::IntArrayRef sizes) {
+  auto local = sizes.vec();
+  const bool is_plain = std::none_of(placements.begin(), placements.end(),
+                                     [](const auto& placement) { return placement.is_strided_shard(); });
+  if (!is_plain)
+    return compute_local_shape_and_global_offset(sizes, mesh.shape(), *mesh.coordinate(), placements).shape;
+  for (size_t axis = 0; axis < placements.size(); ++axis) {
+    if (!placements[axis].is_shard()) continue;
+    auto& size = local[placements[axis].dim()];
+    size = chunk_range(size, mesh.size(static_cast<int64_t>(axis)), (*mesh.coordinate())[axis]).size();
+  }
+  return local;
+}
+
+Placements replicated(const DeviceMesh& mesh) { return Placements(mesh.ndim(), Replicate()); }
+
+}  // namespace cohort::dtensor

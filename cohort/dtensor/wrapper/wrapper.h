@@ -1,0 +1,48 @@
+/// The tensor that stands for one in parts: an ordinary TensorImpl with the whole's sizes, no data, and beside it, in its
+/// BackendMeta, this rank's part and the placements.
+///
+/// No subclass of TensorImpl, so that Tensor::set_data turns the parameter of an unmodified module into one in place.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cohort/dtensor/wrapper/dispatch_key.h"
+#include "cohort/mesh/device_mesh.h"
+#include "cohort/mesh/placement.h"
+#include "cohort/mesh/shard_spec.h"
+
+namespace cohort::dtensor {
+
+/// Never changed once the wrapper exists: what is written in place goes into `local`.
+struct Parts final : c10::BackendMeta {
+  Parts(at::Tensor local, DeviceMesh mesh, Placements placements)
+      : local(std::move(local)), mesh(std::move(mesh)), placements(std::move(placements)) {}
+  at::Tensor local;  ///< never requires a gradient; an empty one on a rank that the mesh does not have
+  DeviceMesh mesh;
+  Placements placements;
+  /// A second reference to the wrapper's storage: autograd then never adds to the tensor in place, as several wrappers may
+  /// share one local tensor, and the sum may be cheaper in other placements.
+  c10::Storage storage;
+};
+
+inline bool is_dtensor(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(kKey);
+}
+/// Requires is_dtensor(tensor).
+const Parts& parts_of(const at::Tensor& tensor);
+ShardSpec spec_of(const at::Tensor& tensor);
+
+/// `sizes`: the whole's. `strides`: the whole's; empty: dense, in the order in which `local` has its dimensions.
+at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
+                        c10::IntArrayRef strides = {});
+
+/// What this rank has of a tensor of these sizes.
+std::vector<int64_t> local_sizes(const DeviceMesh& mesh, const Placements& placements, c10::IntArrayRef sizes);
+/// A placement on each axis.
+Placements replicated(const DeviceMesh& mesh);
+
+}  // namespace cohort::dtensor

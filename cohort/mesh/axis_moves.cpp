@@ -1,0 +1,144 @@
+#include "cohort/mesh/axis_moves.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <map>
+#include <vector>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/mesh/shard.h"
+
+namespace cohort::mesh {
+namespace {
+
+ReduceOp::RedOpType reduce_op_named(const std::string& name) {
+  static const std::map<std::string, ReduceOp::RedOpType> kOps = {
+      {"sum", ReduceOp::SUM},         {"avg", ReduceOp::AVG},   {"min", ReduceOp::MIN}, {"max", ReduceOp::MAX},
+      {"product", ReduceOp::PRODUCT}, {"band", ReduceOp::BAND}, {"bor", ReduceOp::BOR}, {"bxor", ReduceOp::BXOR}};
+  const auto found = kOps.find(name);
+  TORCH_CHECK_VALUE(found != kOps.end(), "Partial(", name, ") is no reduction that this library knows");
+  return found->second;
+}
+
+IndexRanges ranges_of(const AxisOf& line, const Placement& shard, int64_t size, int64_t index) {
+  return shard_ranges(shard, size, line.num_ranks(), index);
+}
+
+// Where rank after rank has the next rows and as many of them, the parts are the whole as they arrive.
+bool lie_in_order(const AxisOf& line, const Placement& shard, const at::Tensor& local, int64_t size) {
+  if (!shard.is_shard(0) || local.dim() == 0 || size % line.num_ranks() != 0) return false;
+  const auto order = line.mesh.group_order(line.axis);
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+// `part` has the elements that `ranges` name, one after the other.
+void put_ranges(const at::Tensor& whole, int64_t dim, const IndexRanges& ranges, const at::Tensor& part) {
+  int64_t passed = 0;
+  for (const auto& range : ranges) {
+    whole.narrow(dim, range.begin, range.size()).copy_(part.narrow(dim, passed, range.size()));
+    passed += range.size();
+  }
+}
+
+std::vector<int64_t> with_size(c10::IntArrayRef sizes, int64_t dim, int64_t size) {
+  auto changed = sizes.vec();
+  changed[dim] = size;
+  return changed;
+}
+
+int64_t product_of(c10::IntArrayRef sizes) {
+  int64_t product = 1;
+  for (const int64_t size : sizes) product *= size;
+  return product;
+}
+
+}  // namespace
+
+at::Tensor gather_axis(const AxisOf& line, const Placement& shard, const at::Tensor& local, int64_t size) {
+  const int64_t dim = shard.dim();
+  auto whole = at::empty(with_size(local.sizes(), dim, size), local.options().memory_format(std::nullopt));
+  if (whole.numel() == 0) return whole;
+  if (lie_in_order(line, shard, local, size)) {
+    all_gather_single(whole, local.contiguous(), {.group = line.group()});
+    return whole;
+  }
+  const int64_t padded_size = padded_shard_size(shard, size, line.num_ranks());
+  const auto padded = pad_tensor(local, dim, padded_size - local.size(dim)).contiguous();
+  TensorList parts(line.num_ranks());
+  for (auto& part : parts) part = at::empty(padded.sizes(), padded.options());
+  all_gather(parts, padded, {.group = line.group()});
+  const auto order = line.mesh.group_order(line.axis);
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    put_ranges(whole, dim, ranges_of(line, shard, size, order[rank]), parts[rank]);
+  }
+  return whole;
+}
+
+at::Tensor own_part(const AxisOf& line, const Placement& shard, const at::Tensor& whole) {
+  const auto ranges = ranges_of(line, shard, whole.size(shard.dim()), line.own_index());
+  return take_ranges(whole, shard.dim(), ranges).clone(at::MemoryFormat::Contiguous);
+}
+
+at::Tensor reduce_axis(const AxisOf& line, const std::string& reduce_op, const at::Tensor& local) {
+  const auto op = reduce_op_named(reduce_op);
+  auto result = local.clone(at::MemoryFormat::Contiguous);
+  if (result.numel() > 0) all_reduce(result, {.op = op, .group = line.group()});
+  return result;
+}
+
+at::Tensor reduce_scatter_axis(const AxisOf& line, const std::string& reduce_op, const Placement& shard,
+                               const at::Tensor& local) {
+  const bool is_average = reduce_op == "avg";
+  const auto op = is_average ? ReduceOp::SUM : reduce_op_named(reduce_op);
+  const int64_t dim = shard.dim(), size = local.size(dim);
+  const int64_t own_size = num_indices(ranges_of(line, shard, size, line.own_index()));
+  const int64_t padded_size = padded_shard_size(shard, size, line.num_ranks());
+  TensorList parts;
+  for (const int64_t index : line.mesh.group_order(line.axis)) {
+    const auto part = take_ranges(local, dim, ranges_of(line, shard, size, index));
+    parts.push_back(pad_tensor(part, dim, padded_size - part.size(dim)).contiguous());
+  }
+  auto result = at::empty(parts.front().sizes(), parts.front().options());
+  if (result.numel() > 0) reduce_scatter(result, parts, {.op = op, .group = line.group()});
+  if (is_average) result.div_(line.num_ranks());
+  return unpad_tensor(result, dim, padded_size - own_size).contiguous();
+}
+
+at::Tensor exchange_axis(const AxisOf& line, const Placement& from, const Placement& to, const at::Tensor& local,
+                         int64_t size) {
+  const int64_t to_size = local.size(to.dim());
+  const auto of = [&](const Placement& shard, int64_t whole_size, int64_t index) {
+    return ranges_of(line, shard, whole_size, index);
+  };
+  const auto order = line.mesh.group_order(line.axis);
+  std::vector<at::Tensor> sent;
+  std::vector<int64_t> sent_sizes, received_sizes;
+  std::vector<std::vector<int64_t>> shapes;
+  const auto own_to = of(to, to_size, line.own_index());
+  for (const int64_t index : order) {
+    sent.push_back(take_ranges(local, to.dim(), of(to, to_size, index)).reshape({-1}));
+    sent_sizes.push_back(sent.back().numel());
+    auto shape = with_size(local.sizes(), from.dim(), num_indices(of(from, size, index)));
+    shape[to.dim()] = num_indices(own_to);
+    received_sizes.push_back(product_of(shape));
+    shapes.push_back(std::move(shape));
+  }
+  auto shape = with_size(local.sizes(), from.dim(), size);
+  const bool is_empty = product_of(shape) == 0;
+  shape[to.dim()] = num_indices(own_to);
+  auto result = at::empty(shape, local.options().memory_format(std::nullopt));
+  if (is_empty) return result;
+  auto received = at::empty({result.numel()}, result.options());
+  all_to_all_single(received, at::cat(sent), received_sizes, sent_sizes, {.group = line.group()});
+  const auto pieces = received.split_with_sizes(received_sizes);
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    put_ranges(result, from.dim(), of(from, size, order[rank]), pieces[rank].view(shapes[rank]));
+  }
+  return result;
+}
+
+}  // namespace cohort::mesh

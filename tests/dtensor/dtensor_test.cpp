@@ -1,0 +1,171 @@
+// Making DTensors, taking them apart, and gradients across that border.
+#include "cohort/dtensor/api/dtensor.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/serialize.h>
+
+#include <sstream>
+
+#include "cohort/comm/group/process_group.h"
+#include "cohort/dtensor/api/distribute_module.h"
+#include "cohort/dtensor/api/factories.h"
+#include "tests/mesh/thread_mesh.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::error_of;
+using test::run_rank_threads;
+using test::thread_mesh;
+using Numbers = std::vector<int64_t>;
+
+TEST(DTensor, IsMadeOfParts) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto part = at::full({2, 3}, rank);
+    const auto tensor = DTensor::from_local(part, mesh, {Shard(-2)});
+    REQUIRE(is_dtensor(tensor) && !is_dtensor(part) && !is_dtensor(at::Tensor()));
+    REQUIRE(tensor.sizes() == c10::IntArrayRef({4, 3}) && tensor.strides() == c10::IntArrayRef({3, 1}));
+    REQUIRE(tensor.placements() == Placements{Shard(0)} && tensor.device_mesh() == mesh);
+    REQUIRE(tensor.to_local().is_alias_of(part) && tensor.scalar_type() == part.scalar_type());
+    REQUIRE(at::equal(tensor.full_tensor().select(1, 0), at::tensor({0, 0, 1, 1}).to(part.dtype())));
+    const auto odd = DTensor::from_local(at::ones({2 - rank}), mesh, {Shard(0)}, {.shape = {3}, .stride = {1}});
+    REQUIRE(odd.sum().item<float>() == 3);
+    const auto parts = tensor.sharded();
+    REQUIRE(parts.local.is_alias_of(part) && parts.spec == tensor.spec());
+    REQUIRE(at::equal(DTensor(parts).full_tensor(), tensor.full_tensor()));
+  });
+}
+
+TEST(DTensor, RunCheckTakesTheFirstRanksValues) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto tensor = DTensor::from_local(at::full({2}, 5 + rank), mesh, {Replicate()}, {.run_check = true});
+    REQUIRE(tensor.to_local()[0].item<int64_t>() == 5);
+    const auto error =
+        error_of([&] { DTensor::from_local(at::ones({1 + rank}), mesh, {Shard(0)}, {.run_check = true}); });
+    REQUIRE(error.find("has parts of a tensor of shape") != std::string::npos);
+    REQUIRE(error.find("hint: parts of different sizes need options.shape and options.stride") != std::string::npos);
+  });
+}
+
+TEST(DTensor, GradientsCrossTheBorder) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto gradient = [&](const Placement& placement, const std::optional<Placements>& grads) {
+      const auto local = at::ones({2}).requires_grad_();
+      const auto tensor = DTensor::from_local(local, mesh, {placement}, {.grad_placements = grads});
+      (tensor.full_tensor() * at::arange(1, tensor.numel() + 1)).sum().backward();
+      return local.grad();
+    };
+    REQUIRE(at::equal(gradient(Replicate(), {}), at::tensor({1.f, 2.f})));
+    REQUIRE(at::equal(gradient(Shard(0), {}), at::tensor({1.f, 2.f}) + 2 * rank));
+    REQUIRE(at::equal(gradient(Partial(), {}), at::tensor({1.f, 2.f})));
+    REQUIRE(at::equal(gradient(Replicate(), Placements{Partial()}), at::tensor({1.f, 2.f}) * (1 - rank)));
+    // Each rank's gradient is a summand.
+    DTensor whole(distribute_tensor(at::ones({2}), mesh, {Replicate()}, std::nullopt));
+    whole.set_requires_grad(true);
+    (whole.to_local(Placements{Partial()}) * (rank + 1)).sum().backward();
+    REQUIRE(DTensor(whole.grad()).placements() == Placements{Partial()});
+    REQUIRE(at::equal(DTensor(whole.grad()).full_tensor(), at::full({2}, 3.f)));
+  });
+}
+
+TEST(DTensor, FactoriesMakeTheirParts) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto zeros = dtensor::zeros({3, 2}, mesh, {Shard(0)});
+    REQUIRE(zeros.to_local().size(0) == 2 - rank && zeros.scalar_type() == at::kFloat);
+    REQUIRE(at::equal(dtensor::ones({3}, mesh).to_local(), at::ones({3})));
+    REQUIRE(at::equal(dtensor::full({3}, 7, mesh, {Partial()}).full_tensor(), at::full({3}, 7)));
+    REQUIRE(dtensor::full({3}, 7, mesh).scalar_type() == at::kLong);
+    REQUIRE(dtensor::empty({3}, mesh, {Shard(0)}, at::TensorOptions(at::kDouble).requires_grad(true)).requires_grad());
+  });
+}
+
+COHORT_WORKER(dtensor_random_factories) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto mesh = init_device_mesh("cpu", {2});
+  at::manual_seed(5);
+  const auto rand = dtensor::rand({5, 3}, mesh, {Shard(0)});
+  const auto randn = dtensor::randn({5, 3}, mesh, {Shard(1)});
+  const auto like = at::rand_like(rand);
+  DTensor(randn).uniform_();
+  at::manual_seed(5);
+  REQUIRE(at::equal(rand.full_tensor(), at::rand({5, 3})));
+  at::randn({5, 3});
+  REQUIRE(at::equal(DTensor(like).full_tensor(), at::rand({5, 3})));
+  REQUIRE(at::equal(randn.full_tensor(), at::empty({5, 3}).uniform_()));
+}
+
+TEST(DTensor, RandomNumbersAreThoseOfOneProcess) { test::run_workers("dtensor_random_factories").expect_success(); }
+
+TEST(DTensor, TellsWhatItIs) {
+  run_rank_threads(2, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const DTensor tensor = distribute_tensor(at::zeros({2}), mesh, {Shard(0)}, std::nullopt);
+    REQUIRE_EQUAL(tensor.to_string(), "DTensor(local_tensor= 0\n[ CPUFloatType{1} ], device_mesh=" + mesh.to_string() +
+                                          ", placements=(Shard(dim=0),))");
+    std::ostringstream out;
+    out << tensor;
+    REQUIRE_EQUAL(out.str(), tensor.to_string());
+  });
+}
+
+TEST(DTensor, WrongArgumentsMessage) {
+  run_rank_threads(2, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    REQUIRE_EQUAL(
+        error_of([] { DTensor(at::ones({2})); }),
+        "[cohort] DTensor: this tensor is a plain one\n  hint: distribute_tensor(x, mesh, placements) makes one of a "
+        "whole tensor, DTensor::from_local of parts");
+    REQUIRE_EQUAL(error_of([&] { DTensor::from_local(at::ones({2}), mesh, {Shard(0)}, {.shape = {4}}); }),
+                  "Found shape:(4,), stride:(). Please pass both shape and stride at the same time.");
+    REQUIRE_EQUAL(error_of([&] { DTensor::from_local(at::ones({2}), mesh, {}); }),
+                  "`placements` must have the same length as `device_mesh.ndim`! Found placements length: 0, and "
+                  "device_mesh.ndim: 1.");
+    const ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
+    REQUIRE_EQUAL(error_of([&] {
+                    DTensor(ShardedTensor{at::ones({3}), spec});
+                  }),
+                  "The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
+  });
+}
+
+TEST(DTensor, ModulesKeepTheirParameters) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    torch::nn::Linear linear(3, 5);
+    const auto* const identity = linear->weight.unsafeGetTensorImpl();
+    const auto whole = linear->weight.detach().clone();
+    distribute_parameters(*linear, mesh, {{"weight", {Shard(0)}}});
+    distribute_module(*linear, mesh);
+    REQUIRE(linear->parameters()[0].unsafeGetTensorImpl() == identity && linear->weight.requires_grad());
+    REQUIRE(linear->weight.is_leaf() && DTensor(linear->weight).to_local().size(0) == 3 - rank);
+    REQUIRE(DTensor(linear->bias).placements() == Placements{Replicate()});
+    REQUIRE(rank != 0 || at::equal(DTensor(linear->weight.detach()).to_local(), whole.narrow(0, 0, 3)));
+    REQUIRE_EQUAL(
+        error_of([&] {
+          distribute_parameters(*linear, mesh, {{"weigth", {Shard(0)}}});
+        }),
+        "[cohort] distribute_parameters: torch::nn::LinearImpl has no parameter \"weigth\"\n  hint: it has weight, "
+        "bias");
+    REQUIRE_EQUAL(error_of([&] { distribute_parameter(linear->bias, mesh, {Shard(0)}); }),
+                  "[cohort] distribute_parameter: the parameter is a DTensor already, " +
+                      DTensor(linear->bias).spec().to_string() +
+                      "\n  hint: DTensor(x).redistribute(placements) gives it other placements");
+    torch::nn::Linear other(3, 5);
+    other->forward(at::ones({2, 3})).sum().backward();
+    REQUIRE_EQUAL(
+        error_of([&] { distribute_parameter(other->bias, mesh, {Shard(0)}); }),
+        "[cohort] distribute_parameter: the parameter has a gradient, which would stay a plain tensor\n  hint: call "
+        "zero_grad() before");
+  });
+}
+
+}  // namespace
+}  // namespace cohort
