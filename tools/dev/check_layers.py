@@ -15,11 +15,12 @@ BELOW = {
     "vault": ["base", "store", "shm"],
     "elastic": ["base", "store", "rendezvous", "vault"],
     "job": ["base", "store", "rendezvous", "shm"],
+    "pipeline": ["base"],
     "files": ["base"],
     "report": ["base", "files"],
     "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
-    "parallel": ["base", "shm", "job", "comm", "mesh"],
+    "parallel": ["base", "shm", "job", "pipeline", "comm", "mesh"],
     "data": ["base", "files", "comm"],
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "parallel", "data"],
     "models": ["base", "files", "comm", "checkpoint"],
@@ -53,6 +54,7 @@ ROOMS = {
         "ddp": ["module", "norm", "functional", "optim"],
         "fsdp": ["module", "optim"],
         "zero": ["module", "optim", "ddp", "fsdp"],
+        "pipeline": ["module", "ddp", "fsdp"],
     },
     "checkpoint": {"state": [], "file": ["state"], "sharded": ["state", "file"], "checkpointer": ["state", "file", "sharded"],
                    "recovery": ["state", "file", "sharded", "checkpointer"]},
@@ -62,7 +64,7 @@ ROOMS = {
                "progress": ["records", "terminal"], "config": ["records"]},
     "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "files", "report"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "pipeline", "files", "report"]
 # Programs, and the layers that they use.
 TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files"],
          "tools/cohort-ckpt": ["base", "files"]}
