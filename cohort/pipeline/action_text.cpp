@@ -27,11 +27,15 @@ constexpr std::array<KindName, 12> kKindNames = {{{"F", ActionKind::kForward},
                                                   {"REDUCE_GRAD", ActionKind::kReduceGrad}}};
 constexpr size_t kMostParts = 16;
 
+// Texts of files may be long.
+std::string shortened(std::string_view text) {
+  return text.size() > 60 ? std::string(text.substr(0, 60)) + "..." : std::string(text);
+}
+
 base::Error bad_action(std::string_view text, std::string_view why) {
-  const auto shown = text.size() > 60 ? std::string(text.substr(0, 60)) + "..." : std::string(text);
   return base::Error(
       fmt::format("Invalid action string: {}, should be formatted as [stage][action type][(microbatch)] e.g. 2F0: {}",
-                  shown, why));
+                  shortened(text), why));
 }
 
 std::string_view take_digits(std::string_view* rest) {
@@ -57,10 +61,10 @@ base::Result<Action> parse_single(std::string_view text) {
   const auto name = rest.substr(0, std::min(rest.find_first_of("0123456789"), rest.size()));
   rest.remove_prefix(name.size());
   const auto* known = std::find_if(kKindNames.begin(), kKindNames.end(), [&](const auto& each) { return each.first == name; });
-  if (known == kKindNames.end()) return bad_action(text, fmt::format("\"{}\" is no action type", name));
+  if (known == kKindNames.end()) return bad_action(text, fmt::format("\"{}\" is no action type", shortened(name)));
   if (known->second == ActionKind::kOverlap) return bad_action(text, "OVERLAP_F_B follows a list of actions in brackets");
   const auto microbatch_digits = take_digits(&rest);
-  if (!rest.empty()) return bad_action(text, fmt::format("\"{}\" follows it", rest));
+  if (!rest.empty()) return bad_action(text, fmt::format("\"{}\" follows it", shortened(rest)));
   if (microbatch_digits.empty() == has_microbatch(known->second)) {
     return bad_action(text, fmt::format("{} has {} microbatch", name, microbatch_digits.empty() ? "a" : "no"));
   }

@@ -43,6 +43,7 @@ TEST(ActionText, RefusalsSayWhy) {
   EXPECT_EQ(again("(0F0)F"), refusal("(0F0)F", "OVERLAP_F_B must follow its brackets"));
   EXPECT_EQ(again("(0F0;1UNSHARD)OVERLAP_F_B"), refusal("(0F0;1UNSHARD)OVERLAP_F_B", "UNSHARD computes nothing"));
   EXPECT_EQ(again("()OVERLAP_F_B"), refusal("", "it does not begin with a stage"));
+  EXPECT_EQ(again("1" + std::string(5000, 'x')), refusal("1" + std::string(59, 'x') + "...", "\"" + std::string(60, 'x') + "...\" is no action type"));
   const std::string many = "(0F0;0F1;0F2;0F3;0F4;0F5;0F6;0F7;0F8;0F9;0F10;0F11;0F12;0F13;0F14;0F15;0F16)OVERLAP_F_B";
   EXPECT_EQ(again(many), refusal(many.substr(0, 60) + "...", "nothing overlaps so many actions"));
 }
