@@ -1,8 +1,8 @@
 /// Action: one thing that a rank of a pipeline does, and lists of them, by which all ranks' work in a step is described. What a
 /// list says can be planned (schedules.h), read and written (csv.h), checked before it runs (simulation.h) and drawn.
 ///
-/// Vocabulary: a *stage* is a part of the model, numbered from 0 in the order in which activations pass; a *microbatch* is a part of
-/// the batch. Names, texts and semantics follow _Action of torch/distributed/pipelining/schedules.py.
+/// Vocabulary: a *stage* is a part of the model, numbered from 0 in the order in which activations pass; a *microbatch* is a
+/// part of the batch. Names, texts and semantics follow _Action of torch/distributed/pipelining/schedules.py.
 #pragma once
 
 #include <cstddef>
@@ -63,9 +63,7 @@ inline constexpr size_t kMostActions = size_t{1} << 20;
 inline bool is_compute(ActionKind kind) {
   return (kind >= ActionKind::kForward && kind <= ActionKind::kFullBackward) || kind == ActionKind::kOverlap;
 }
-inline bool is_send(ActionKind kind) {
-  return kind == ActionKind::kSendForward || kind == ActionKind::kSendBackward;
-}
+inline bool is_send(ActionKind kind) { return kind == ActionKind::kSendForward || kind == ActionKind::kSendBackward; }
 inline bool is_receive(ActionKind kind) {
   return kind == ActionKind::kReceiveForward || kind == ActionKind::kReceiveBackward;
 }

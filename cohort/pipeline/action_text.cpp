@@ -60,9 +60,11 @@ base::Result<Action> parse_single(std::string_view text) {
   if (!stage) return bad_action(text, fmt::format("no pipeline has {} stages or more", kMostStages));
   const auto name = rest.substr(0, std::min(rest.find_first_of("0123456789"), rest.size()));
   rest.remove_prefix(name.size());
-  const auto* known = std::find_if(kKindNames.begin(), kKindNames.end(), [&](const auto& each) { return each.first == name; });
+  const auto* known =
+      std::find_if(kKindNames.begin(), kKindNames.end(), [&](const auto& each) { return each.first == name; });
   if (known == kKindNames.end()) return bad_action(text, fmt::format("\"{}\" is no action type", shortened(name)));
-  if (known->second == ActionKind::kOverlap) return bad_action(text, "OVERLAP_F_B follows a list of actions in brackets");
+  if (known->second == ActionKind::kOverlap)
+    return bad_action(text, "OVERLAP_F_B follows a list of actions in brackets");
   const auto microbatch_digits = take_digits(&rest);
   if (!rest.empty()) return bad_action(text, fmt::format("\"{}\" follows it", shortened(rest)));
   if (microbatch_digits.empty() == has_microbatch(known->second)) {

@@ -47,7 +47,8 @@ class CsvReader {
       const size_t column = at + 1;
       auto cell = take_cell(line, &at);
       if (!cell) return std::move(cell).error();
-      if (++num_actions_ > kMostActions) return error(column, fmt::format("no list has more than {} actions", kMostActions));
+      if (++num_actions_ > kMostActions)
+        return error(column, fmt::format("no list has more than {} actions", kMostActions));
       auto action = parse_action(*cell);
       if (!action) return error(column, action.error().message());
       list.push_back(std::move(*action));

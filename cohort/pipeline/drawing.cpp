@@ -44,10 +44,11 @@ std::string box(const TimedAction& each, double row, double scale) {
   const double y = kTop + row * kRowHeight;
   const std::string label = text_of(each.action);
   std::string text = fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" stroke=\"#ffffff\"/>\n", x, y, width,
-      kRowHeight - 4.0, colour_of(each.action.kind));
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" stroke=\"#ffffff\"/>\n", x, y,
+      width, kRowHeight - 4.0, colour_of(each.action.kind));
   if (width < 6.5 * static_cast<double>(label.size())) return text;
-  return text + fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", x + width / 2.0, y + 17.0, label);
+  return text + fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", x + width / 2.0,
+                            y + 17.0, label);
 }
 
 }  // namespace
@@ -85,9 +86,10 @@ std::string svg_drawing(const Timeline& timeline) {
   double scale = shortest > 0.0 ? 8.0 * static_cast<double>(widest_label(timeline)) / shortest : 1.0;
   if (timeline.duration * scale > kLargestWidth) scale = kLargestWidth / timeline.duration;
   const double height = kTop + kRowHeight * static_cast<double>(timeline.ranks.size()) + 10.0;
-  std::string svg = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" "
-                                "font-family=\"sans-serif\" font-size=\"11\">\n",
-                                kLeft + timeline.duration * scale + 10.0, height);
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" "
+      "font-family=\"sans-serif\" font-size=\"11\">\n",
+      kLeft + timeline.duration * scale + 10.0, height);
   svg += fmt::format("<text x=\"10\" y=\"18\">bubble {:.1f} %</text>\n", 100.0 * timeline.bubble());
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const auto row = static_cast<double>(rank);

@@ -1,5 +1,5 @@
-// Interleaved1F1B and InterleavedZeroBubble. A rank's forwards and backwards are numbered from 0, each kind in the order in which it
-// runs; in a round the first of the rank's stages has some microbatches, then the second one the same, and so on.
+// Interleaved1F1B and InterleavedZeroBubble. A rank's forwards and backwards are numbered from 0, each kind in the order in
+// which it runs; in a round the first of the rank's stages has some microbatches, then the second one the same, and so on.
 #include <algorithm>
 #include <set>
 #include <tuple>

@@ -18,13 +18,14 @@ struct ScheduleName {
   ScheduleKind kind;
 };
 // In the order of Python's error.
-constexpr std::array<ScheduleName, 7> kScheduleNames = {{{"1F1B", ScheduleKind::k1F1B},
-                                                         {"Interleaved1F1B", ScheduleKind::kInterleaved1F1B},
-                                                         {"GPipe", ScheduleKind::kGPipe},
-                                                         {"LoopedBFS", ScheduleKind::kLoopedBFS},
-                                                         {"InterleavedZeroBubble", ScheduleKind::kInterleavedZeroBubble},
-                                                         {"ZBVZeroBubble", ScheduleKind::kZBVZeroBubble},
-                                                         {"DualPipeV", ScheduleKind::kDualPipeV}}};
+constexpr std::array<ScheduleName, 7> kScheduleNames = {
+    {{"1F1B", ScheduleKind::k1F1B},
+     {"Interleaved1F1B", ScheduleKind::kInterleaved1F1B},
+     {"GPipe", ScheduleKind::kGPipe},
+     {"LoopedBFS", ScheduleKind::kLoopedBFS},
+     {"InterleavedZeroBubble", ScheduleKind::kInterleavedZeroBubble},
+     {"ZBVZeroBubble", ScheduleKind::kZBVZeroBubble},
+     {"DualPipeV", ScheduleKind::kDualPipeV}}};
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
@@ -34,9 +35,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-bool has_one_stage_per_rank(ScheduleKind kind) {
-  return kind == ScheduleKind::kGPipe || kind == ScheduleKind::k1F1B;
-}
+bool has_one_stage_per_rank(ScheduleKind kind) { return kind == ScheduleKind::kGPipe || kind == ScheduleKind::k1F1B; }
 bool is_v(ScheduleKind kind) { return kind == ScheduleKind::kZBVZeroBubble || kind == ScheduleKind::kDualPipeV; }
 
 base::Result<void> check_numbers(const PipelineShape& shape) {
@@ -48,14 +47,16 @@ base::Result<void> check_numbers(const PipelineShape& shape) {
     return base::Error(fmt::format("a pipeline has 1 to {} stages, not {}", kMostStages, shape.num_stages));
   }
   if (is_outside(shape.num_microbatches, kMostMicrobatches)) {
-    return base::Error(fmt::format("a batch has 1 to {} microbatches, not {}", kMostMicrobatches, shape.num_microbatches));
+    return base::Error(
+        fmt::format("a batch has 1 to {} microbatches, not {}", kMostMicrobatches, shape.num_microbatches));
   }
   if (shape.num_ranks > shape.num_stages) {
     return base::Error(fmt::format("Pipeline group size {} cannot be larger than number of stages {}", shape.num_ranks,
                                    shape.num_stages));
   }
   // Forward, two parts of backward, and idle steps.
-  const auto num_actions = uint64_t{4} * static_cast<uint64_t>(shape.num_stages) * static_cast<uint64_t>(shape.num_microbatches);
+  const auto num_actions =
+      uint64_t{4} * static_cast<uint64_t>(shape.num_stages) * static_cast<uint64_t>(shape.num_microbatches);
   if (num_actions > kMostActions) {
     return base::Error(fmt::format("{} stages and {} microbatches make lists of more than {} actions", shape.num_stages,
                                    shape.num_microbatches, kMostActions));
@@ -70,9 +71,10 @@ base::Result<void> check_v(ScheduleKind kind, const PipelineShape& shape) {
         fmt::format("ZBV requires exactly 2 stages per rank, but got {}.", shape.num_stages / shape.num_ranks));
   }
   if (kind == ScheduleKind::kDualPipeV && shape.num_microbatches < shape.num_stages) {
-    return base::Error(fmt::format("DualPipeV requires at least as many microbatches as stages, but got {} microbatches "
-                                   "and {} stages.",
-                                   shape.num_microbatches, shape.num_stages));
+    return base::Error(
+        fmt::format("DualPipeV requires at least as many microbatches as stages, but got {} microbatches "
+                    "and {} stages.",
+                    shape.num_microbatches, shape.num_stages));
   }
   return {};
 }
@@ -84,10 +86,9 @@ base::Result<void> check_looped(ScheduleKind kind, const PipelineShape& shape) {
   }
   const int num_rounds = std::max(1, shape.num_microbatches / shape.num_ranks);
   if (kind == ScheduleKind::kLoopedBFS || shape.num_microbatches % num_rounds == 0) return {};
-  return base::Error(
-      fmt::format("{} requires the number of microbatches to be a multiple of the number of rounds ({}), but got {}.",
-                  kind == ScheduleKind::kInterleaved1F1B ? "Interleaved 1F1B" : "Zero bubble", num_rounds,
-                  shape.num_microbatches));
+  return base::Error(fmt::format(
+      "{} requires the number of microbatches to be a multiple of the number of rounds ({}), but got {}.",
+      kind == ScheduleKind::kInterleaved1F1B ? "Interleaved 1F1B" : "Zero bubble", num_rounds, shape.num_microbatches));
 }
 
 base::Result<void> check_shape(ScheduleKind kind, const PipelineShape& shape) {
@@ -100,8 +101,9 @@ base::Result<void> check_shape(ScheduleKind kind, const PipelineShape& shape) {
         .with_hint("Interleaved1F1B and LoopedBFS run several stages on a rank");
   }
   if (kind == ScheduleKind::k1F1B && shape.num_microbatches < shape.num_stages) {
-    return base::Error(fmt::format("Number of microbatches ({}) must be greater than or equal to the number of stages ({}).",
-                                   shape.num_microbatches, shape.num_stages));
+    return base::Error(
+        fmt::format("Number of microbatches ({}) must be greater than or equal to the number of stages ({}).",
+                    shape.num_microbatches, shape.num_stages));
   }
   return {};
 }
@@ -135,8 +137,8 @@ base::Result<ScheduleKind> schedule_by_name(std::string_view name) {
   const auto shown = std::string(name.substr(0, 100));
   std::vector<std::string> names;
   for (const std::string& each : schedule_names()) names.push_back("'" + each + "'");
-  return base::Error(fmt::format("Unknown schedule name '{}'. The valid options are [{}]{}", shown, base::join(names, ", "),
-                                 base::did_you_mean(shown, schedule_names())));
+  return base::Error(fmt::format("Unknown schedule name '{}'. The valid options are [{}]{}", shown,
+                                 base::join(names, ", "), base::did_you_mean(shown, schedule_names())));
 }
 
 std::string schedule_name(ScheduleKind kind) {

@@ -1,5 +1,5 @@
-/// Schedules: in which order the ranks of a pipeline compute. Each gives lists of what is computed, with idle steps as Python draws
-/// them; lowering.h adds communication.
+/// Schedules: in which order the ranks of a pipeline compute. Each gives lists of what is computed, with idle steps as Python
+/// draws them; lowering.h adds communication.
 ///
 /// The lists equal those of torch/distributed/pipelining/schedules.py, but for 1F1B's last stage: Python draws its forwards with
 /// numbers that are one too high (and runs them right).

@@ -118,21 +118,19 @@ class ReceiveDeferrer {
       if (const int peer = is_send(action.kind) ? peer_of(action) : -1; rank_ < peer) {
         flush([&](const Action& receive) { return peer_of(receive) == peer; });
       }
-      for_each_part(action, [&](const Action& part) {
-        flush([&](const Action& receive) { return needs(part, receive); });
-      });
+      for_each_part(action,
+                    [&](const Action& part) { flush([&](const Action& receive) { return needs(part, receive); }); });
       result_.push_back(action);
     }
     if (deferred_.empty()) return std::move(result_);
-    return base::Error(fmt::format("Malformed input schedule on rank {}: leftover RECV ops with no consumer found: {}. Every "
-                                   "RECV must be consumed by a downstream compute op.",
-                                   rank_, text_of(deferred_.front())));
+    return base::Error(
+        fmt::format("Malformed input schedule on rank {}: leftover RECV ops with no consumer found: {}. Every "
+                    "RECV must be consumed by a downstream compute op.",
+                    rank_, text_of(deferred_.front())));
   }
 
  private:
-  int peer_of(const Action& action) const {
-    return stage_ranks_[static_cast<size_t>(counterpart(action).stage)];
-  }
+  int peer_of(const Action& action) const { return stage_ranks_[static_cast<size_t>(counterpart(action).stage)]; }
 
   static bool needs(const Action& action, const Action& receive) {
     if (action.stage != receive.stage || action.microbatch != receive.microbatch) return false;

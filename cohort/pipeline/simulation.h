@@ -9,7 +9,8 @@
 
 namespace cohort::pipeline {
 
-/// What a stage takes for a microbatch, in any unit of time. A full backward takes both of its parts; communication takes nothing.
+/// What a stage takes for a microbatch, in any unit of time. A full backward takes both of its parts; communication takes
+/// nothing.
 struct Costs {
   double forward = 1.0;
   double backward_input = 1.0;
@@ -32,8 +33,8 @@ struct Timeline {
   double bubble() const;
 };
 
-/// Each rank runs its list in its order; an action waits for its input, which is computed by the stage before or, with communication, sent
-/// by it. Requires: validate_compute and, with communication, validate_communication accept the order.
+/// Each rank runs its list in its order; an action waits for its input, which is computed by the stage before or, with
+/// communication, sent by it. Requires: validate_compute and, with communication, validate_communication accept the order.
 ///
 /// Fails for lists that never come to an end:
 ///     the schedule never ends: 3 of 8 actions can run

@@ -12,8 +12,8 @@ StageRanks looped_stage_ranks(int num_ranks, int num_stages) {
 
 base::Result<StageRanks> v_stage_ranks(int num_ranks, int num_stages) {
   if (num_stages % num_ranks) {
-    return base::Error(fmt::format("num_stages {} must be evenly divisible by pp_size {} for V schedules", num_stages,
-                                   num_ranks));
+    return base::Error(
+        fmt::format("num_stages {} must be evenly divisible by pp_size {} for V schedules", num_stages, num_ranks));
   }
   StageRanks stage_ranks;
   for (int stage = 0; stage < num_stages; ++stage) {

@@ -29,8 +29,8 @@ class ComputeValidator {
 
   base::Result<StageRanks> validate() {
     if (static_cast<int>(order_.size()) != shape_.num_ranks) {
-      return base::Error(fmt::format("Schedule has incorrect number of ranks - expected {}, actual {}", shape_.num_ranks,
-                                     order_.size()));
+      return base::Error(fmt::format("Schedule has incorrect number of ranks - expected {}, actual {}",
+                                     shape_.num_ranks, order_.size()));
     }
     for (rank_ = 0; rank_ < order_.size(); ++rank_) {
       for (step_ = 0; step_ < order_[rank_].size(); ++step_) {
@@ -54,10 +54,11 @@ class ComputeValidator {
     }
     if (action.kind == ActionKind::kIdle) return {};
     if (format_ == OrderFormat::kComputeOnly && !is_compute(action.kind)) {
-      return base::Error(fmt::format("Expected compute-only schedule but found communication action '{}' at rank {}, position "
-                                     "{}. Communication actions (e.g. SEND_F, RECV_F, etc.) should not be present when "
-                                     "format='compute_only'.",
-                                     text_of(action), rank_, step_));
+      return base::Error(
+          fmt::format("Expected compute-only schedule but found communication action '{}' at rank {}, position "
+                      "{}. Communication actions (e.g. SEND_F, RECV_F, etc.) should not be present when "
+                      "format='compute_only'.",
+                      text_of(action), rank_, step_));
     }
     base::Result<void> fine;
     for_each_part(action, [&](const Action& part) {
@@ -68,7 +69,8 @@ class ComputeValidator {
 
   base::Result<void> check_part(const Action& action) {
     if (action.stage >= shape_.num_stages) {
-      return error(fmt::format("{} is of stage {}, but the pipeline has {}", text_of(action), action.stage, shape_.num_stages));
+      return error(
+          fmt::format("{} is of stage {}, but the pipeline has {}", text_of(action), action.stage, shape_.num_stages));
     }
     if (action.microbatch >= shape_.num_microbatches) {
       return error(fmt::format("{} is of microbatch {}, but the batch has {}", text_of(action), action.microbatch,
@@ -86,7 +88,8 @@ class ComputeValidator {
     return {};
   }
 
-  base::Result<void> needs(const Action& action, std::string_view what, ActionKind before, std::string_view name) const {
+  base::Result<void> needs(const Action& action, std::string_view what, ActionKind before,
+                           std::string_view name) const {
     if (seen_.contains(key_of(before, action.stage, action.microbatch))) return {};
     return error(fmt::format("Running {} for stage {}, microbatch {} without first running {}", what, action.stage,
                              action.microbatch, name));
@@ -118,14 +121,16 @@ class ComputeValidator {
                                      shape_.num_microbatches));
     }
     if (counts.inputs != counts.weights) {
-      return base::Error(fmt::format("Invalid backward microbatches for stage {}: I and W must have equal counts, but got "
-                                     "I={}, W={}",
-                                     stage, counts.inputs, counts.weights));
+      return base::Error(
+          fmt::format("Invalid backward microbatches for stage {}: I and W must have equal counts, but got "
+                      "I={}, W={}",
+                      stage, counts.inputs, counts.weights));
     }
     if (counts.full_backwards + counts.inputs != shape_.num_microbatches) {
-      return base::Error(fmt::format("Invalid backward microbatches for stage {}: expected {} total backwards, but got B={}, "
-                                     "I={}, W={}",
-                                     stage, shape_.num_microbatches, counts.full_backwards, counts.inputs, counts.weights));
+      return base::Error(
+          fmt::format("Invalid backward microbatches for stage {}: expected {} total backwards, but got B={}, "
+                      "I={}, W={}",
+                      stage, shape_.num_microbatches, counts.full_backwards, counts.inputs, counts.weights));
     }
     return {};
   }
@@ -170,12 +175,13 @@ class CommunicationValidator {
     const Action other = counterpart(action);
     const int num_stages = static_cast<int>(stage_ranks_.size());
     if (other.stage < 0 || other.stage >= num_stages) {
-      return base::Error(fmt::format("Rank {}, step {}: {} has no stage at its other end", rank, step, text_of(action)));
+      return base::Error(
+          fmt::format("Rank {}, step {}: {} has no stage at its other end", rank, step, text_of(action)));
     }
     const int peer = stage_ranks_[static_cast<size_t>(other.stage)];
     if (peer == static_cast<int>(rank)) {
-      return base::Error(fmt::format("Rank {}, step {}: {} has stage {} at its other end, which is on the same rank", rank, step,
-                                     text_of(action), other.stage));
+      return base::Error(fmt::format("Rank {}, step {}: {} has stage {} at its other end, which is on the same rank",
+                                     rank, step, text_of(action), other.stage));
     }
     if (is_receive(action.kind)) {
       if (received_[rank].empty()) received_[rank].resize(order_.size());
@@ -195,13 +201,14 @@ class CommunicationValidator {
       const size_t number = counts[peer]++;
       const auto* expected = message(peer, rank, number);
       if (!expected) {
-        return base::Error(fmt::format("rank {} sends {} at step {}, but rank {} has no {} left that it could be for", rank,
-                                       text_of(send), step, peer, text_of(receive)));
+        return base::Error(fmt::format("rank {} sends {} at step {}, but rank {} has no {} left that it could be for",
+                                       rank, text_of(send), step, peer, text_of(receive)));
       }
       if (expected->action == receive) continue;
-      return base::Error(fmt::format("message {} from rank {} to rank {} is {} for its sender (step {}), but {} for its receiver "
-                                     "(step {}): both must have the same order",
-                                     number, rank, peer, text_of(send), step, text_of(expected->action), expected->step));
+      return base::Error(
+          fmt::format("message {} from rank {} to rank {} is {} for its sender (step {}), but {} for its receiver "
+                      "(step {}): both must have the same order",
+                      number, rank, peer, text_of(send), step, text_of(expected->action), expected->step));
     }
     for (size_t peer = 0; peer < order_.size(); ++peer) {
       if (const auto* extra = message(peer, rank, counts[peer])) {
@@ -234,8 +241,8 @@ class CommunicationValidator {
         });
       }
       if (is_double || is_missing) {
-        return base::Error(fmt::format("Rank {}, step {}: {}, but the stage's parameters are {}gathered there", rank, step,
-                                       text_of(action), is_double ? "already " : "not "));
+        return base::Error(fmt::format("Rank {}, step {}: {}, but the stage's parameters are {}gathered there", rank,
+                                       step, text_of(action), is_double ? "already " : "not "));
       }
     }
     return {};

@@ -14,8 +14,8 @@ enum class OrderFormat : uint8_t { kComputeOnly, kComputeComms };
 /// Returns which rank has which stage. Fails in Python's words (_validate_schedule) where Python has some.
 base::Result<StageRanks> validate_compute(const PipelineOrder& order, const PipelineShape& shape, OrderFormat format);
 
-/// Of lists that validate_compute accepts: whether what is sent and what is received are the same, between each pair of ranks in the
-/// same order, whether nothing is sent to where it is; and whether stages compute while their parameters are there.
+/// Of lists that validate_compute accepts: whether what is sent and what is received are the same, between each pair of ranks in
+/// the same order, whether nothing is sent to where it is; and whether stages compute while their parameters are there.
 base::Result<void> validate_communication(const PipelineOrder& order, const StageRanks& stage_ranks);
 
 }  // namespace cohort::pipeline

@@ -13,12 +13,13 @@ std::string again(const std::string& text) {
 }
 
 std::string refusal(const std::string& text, const std::string& why) {
-  return "Invalid action string: " + text + ", should be formatted as [stage][action type][(microbatch)] e.g. 2F0: " + why;
+  return "Invalid action string: " + text +
+         ", should be formatted as [stage][action type][(microbatch)] e.g. 2F0: " + why;
 }
 
 TEST(ActionText, IsReadAndWritten) {
-  for (const std::string text : {"2F0", "0I3", "1W12", "7B1", "1UNSHARD", "1RESHARD", "3SEND_F1", "3RECV_F0", "3SEND_B9",
-                                 "0RECV_B1", "5REDUCE_GRAD", "(2F1;1B0)OVERLAP_F_B", ""}) {
+  for (const std::string text : {"2F0", "0I3", "1W12", "7B1", "1UNSHARD", "1RESHARD", "3SEND_F1", "3RECV_F0",
+                                 "3SEND_B9", "0RECV_B1", "5REDUCE_GRAD", "(2F1;1B0)OVERLAP_F_B", ""}) {
     EXPECT_EQ(again(text), text);
   }
   EXPECT_EQ(again("  2F0 "), "2F0");
@@ -43,13 +44,15 @@ TEST(ActionText, RefusalsSayWhy) {
   EXPECT_EQ(again("(0F0)F"), refusal("(0F0)F", "OVERLAP_F_B must follow its brackets"));
   EXPECT_EQ(again("(0F0;1UNSHARD)OVERLAP_F_B"), refusal("(0F0;1UNSHARD)OVERLAP_F_B", "UNSHARD computes nothing"));
   EXPECT_EQ(again("()OVERLAP_F_B"), refusal("", "it does not begin with a stage"));
-  EXPECT_EQ(again("1" + std::string(5000, 'x')), refusal("1" + std::string(59, 'x') + "...", "\"" + std::string(60, 'x') + "...\" is no action type"));
+  EXPECT_EQ(again("1" + std::string(5000, 'x')),
+            refusal("1" + std::string(59, 'x') + "...", "\"" + std::string(60, 'x') + "...\" is no action type"));
   const std::string many = "(0F0;0F1;0F2;0F3;0F4;0F5;0F6;0F7;0F8;0F9;0F10;0F11;0F12;0F13;0F14;0F15;0F16)OVERLAP_F_B";
   EXPECT_EQ(again(many), refusal(many.substr(0, 60) + "...", "nothing overlaps so many actions"));
 }
 
 TEST(ActionText, TablesMarkAStep) {
-  const PipelineOrder order = {{*parse_action("0F0"), *parse_action("0B0")}, {{}, *parse_action("1F0"), *parse_action("1B0")}};
+  const PipelineOrder order = {{*parse_action("0F0"), *parse_action("0B0")},
+                               {{}, *parse_action("1F0"), *parse_action("1B0")}};
   EXPECT_EQ(order_table(order, 1),
             "        Rank 0 Rank 1\n"
             "Step 0: 0F0          \n"

@@ -33,7 +33,8 @@ TEST(PipelineCsv, ErrorsSayWhere) {
             "type][(microbatch)] e.g. 2F0: \"X\" is no action type");
   EXPECT_EQ(read_again("0F0,\"0F1"), "\"plan.csv\", line 1, column 5: its quote is not closed");
   EXPECT_EQ(read_again("\"0F1\"x"), "\"plan.csv\", line 1, column 6: expected a comma behind a quote");
-  EXPECT_EQ(read_again(std::string(1025, '\n')), "\"plan.csv\", line 1025, column 1: no pipeline has more than 1024 ranks");
+  EXPECT_EQ(read_again(std::string(1025, '\n')),
+            "\"plan.csv\", line 1025, column 1: no pipeline has more than 1024 ranks");
   EXPECT_EQ(read_again(std::string((1 << 20) + 5, ',')),
             "\"plan.csv\", line 1, column 1048577: no list has more than 1048576 actions");
   EXPECT_EQ(read_again(std::string((32 << 20) + 1, ' ')), "\"plan.csv\" has 32.0 MiB, which no list of actions has");

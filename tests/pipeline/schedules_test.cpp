@@ -34,8 +34,9 @@ TEST(Schedules, RefuseShapesInPythonsWords) {
   EXPECT_EQ(planned(ScheduleKind::kGPipe, {4, 2, 4}), "Pipeline group size 4 cannot be larger than number of stages 2");
   EXPECT_EQ(planned(ScheduleKind::k1F1B, {4, 4, 3}),
             "Number of microbatches (3) must be greater than or equal to the number of stages (4).");
-  EXPECT_EQ(planned(ScheduleKind::kInterleaved1F1B, {2, 4, 5}),
-            "Interleaved 1F1B requires the number of microbatches to be a multiple of the number of rounds (2), but got 5.");
+  EXPECT_EQ(
+      planned(ScheduleKind::kInterleaved1F1B, {2, 4, 5}),
+      "Interleaved 1F1B requires the number of microbatches to be a multiple of the number of rounds (2), but got 5.");
   EXPECT_EQ(planned(ScheduleKind::kInterleavedZeroBubble, {2, 4, 5}),
             "Zero bubble requires the number of microbatches to be a multiple of the number of rounds (2), but got 5.");
   EXPECT_EQ(planned(ScheduleKind::kZBVZeroBubble, {2, 2, 5}), "ZBV requires exactly 2 stages per rank, but got 1.");
@@ -52,7 +53,8 @@ TEST(Schedules, RefuseOtherShapes) {
   EXPECT_EQ(planned(ScheduleKind::kLoopedBFS, {2, 3, 4}),
             "LoopedBFS needs as many stages on each rank, but 3 stages are no multiple of 2 ranks");
   EXPECT_EQ(planned(ScheduleKind::kGPipe, {2, 4, 4}),
-            "GPipe has one stage on each rank, but got 4 stages and 2 ranks\n  hint: Interleaved1F1B and LoopedBFS run several "
+            "GPipe has one stage on each rank, but got 4 stages and 2 ranks\n  hint: Interleaved1F1B and LoopedBFS run "
+            "several "
             "stages on a rank");
 }
 
@@ -65,12 +67,14 @@ TEST(Schedules, StagesLieInLoopsOrInAV) {
 
 TEST(Lowering, RefusesListsThatNothingCanBeAddedTo) {
   const auto order = parse_csv("plan.csv", "0B0,0F0\n1F0,1B0\n");
-  EXPECT_EQ(add_send_receive(*order, {0, 1}).error().describe(),
-            "Malformed compute schedule, can't schedule sends/recvs\n  rank 0 cannot go on with 0B0 at step 0: its input is "
-            "computed by nobody before\n  rank 1 cannot go on with 1F0 at step 0: its input is computed by nobody before");
+  EXPECT_EQ(
+      add_send_receive(*order, {0, 1}).error().describe(),
+      "Malformed compute schedule, can't schedule sends/recvs\n  rank 0 cannot go on with 0B0 at step 0: its input is "
+      "computed by nobody before\n  rank 1 cannot go on with 1F0 at step 0: its input is computed by nobody before");
   const auto left = parse_csv("plan.csv", "0F0,0SEND_F0\n1RECV_F0\n");
   EXPECT_EQ(defer_receives(*left, {0, 1}).error().describe(),
-            "Malformed input schedule on rank 1: leftover RECV ops with no consumer found: 1RECV_F0. Every RECV must be consumed "
+            "Malformed input schedule on rank 1: leftover RECV ops with no consumer found: 1RECV_F0. Every RECV must "
+            "be consumed "
             "by a downstream compute op.");
 }
 

@@ -55,7 +55,8 @@ TEST(Simulation, LongTextsAreCut) {
     ranks.push_back(rank);
   }
   const std::string text = outcome(csv, OrderFormat::kComputeOnly, ranks);
-  EXPECT_TRUE(text.ends_with("rank 7 waits at step 0 (7W0) for 7I0, which no rank has\n  and 2 more ranks wait")) << text;
+  EXPECT_TRUE(text.ends_with("rank 7 waits at step 0 (7W0) for 7I0, which no rank has\n  and 2 more ranks wait"))
+      << text;
 }
 
 TEST(Simulation, APartOfAnOverlapMayNeedAnEarlierOne) {

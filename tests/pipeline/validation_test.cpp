@@ -9,7 +9,8 @@
 namespace cohort::pipeline {
 namespace {
 
-std::string computed(const std::string& csv, const PipelineShape& shape, OrderFormat format = OrderFormat::kComputeOnly) {
+std::string computed(const std::string& csv, const PipelineShape& shape,
+                     OrderFormat format = OrderFormat::kComputeOnly) {
   const auto ranks = validate_compute(*parse_csv("plan.csv", csv), shape, format);
   return ranks ? "fine" : ranks.error().describe();
 }
@@ -55,9 +56,11 @@ TEST(Validation, ComparesWhatIsSentWithWhatIsReceived) {
   EXPECT_EQ(communicated(rank_0 + "1RECV_F0,1F0,1B0,1SEND_B0\n"), "fine");
   EXPECT_EQ(communicated(rank_0 + "1F0,1B0,1SEND_B0\n"),
             "rank 0 sends 0SEND_F0 at step 1, but rank 1 has no 1RECV_F0 left that it could be for");
-  EXPECT_EQ(communicated(rank_0 + "1RECV_F0,1F0,1B0\n"), "rank 0 waits at step 2 for 0RECV_B0, but rank 1 never sends it");
+  EXPECT_EQ(communicated(rank_0 + "1RECV_F0,1F0,1B0\n"),
+            "rank 0 waits at step 2 for 0RECV_B0, but rank 1 never sends it");
   EXPECT_EQ(communicated("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n"),
-            "message 0 from rank 0 to rank 1 is 0SEND_F0 for its sender (step 1), but 1RECV_F1 for its receiver (step 0): both "
+            "message 0 from rank 0 to rank 1 is 0SEND_F0 for its sender (step 1), but 1RECV_F1 for its receiver (step "
+            "0): both "
             "must have the same order");
   EXPECT_EQ(communicated("0F0,0SEND_F0,1F0\n\n", {0, 0}),
             "Rank 0, step 1: 0SEND_F0 has stage 1 at its other end, which is on the same rank");
@@ -70,7 +73,8 @@ TEST(Validation, StagesComputeWhileTheirParametersAreThere) {
             "Rank 0, step 0: 0F0, but the stage's parameters are not gathered there");
   EXPECT_EQ(communicated("0UNSHARD,0UNSHARD,0F0\n\n"),
             "Rank 0, step 1: 0UNSHARD, but the stage's parameters are already gathered there");
-  EXPECT_EQ(communicated("0RESHARD\n\n"), "Rank 0, step 0: 0RESHARD, but the stage's parameters are not gathered there");
+  EXPECT_EQ(communicated("0RESHARD\n\n"),
+            "Rank 0, step 0: 0RESHARD, but the stage's parameters are not gathered there");
 }
 
 }  // namespace

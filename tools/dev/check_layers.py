@@ -54,7 +54,7 @@ ROOMS = {
         "ddp": ["module", "norm", "functional", "optim"],
         "fsdp": ["module", "optim"],
         "zero": ["module", "optim", "ddp", "fsdp"],
-        "pipeline": ["module", "ddp", "fsdp"],
+        "pipeline": ["module", "fsdp"],
     },
     "checkpoint": {"state": [], "file": ["state"], "sharded": ["state", "file"], "checkpointer": ["state", "file", "sharded"],
                    "recovery": ["state", "file", "sharded", "checkpointer"]},
