@@ -8,11 +8,9 @@
 //   epoch 1: loss 2.3245, accuracy 0.0906
 //   epoch 2: ...
 //   trained 3 epochs with DataParallel
+#include <cohort/models/small_models.h>
 #include <cohort/parallel/data_parallel/data_parallel.h>
 #include <torch/nn/functional/loss.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 
@@ -24,26 +22,14 @@
 
 namespace {
 
+using cohort::models::SimpleModel;
+using cohort::models::SimpleModelImpl;
 using cohort::nn::parallel::Devices;
 using Batches = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
 constexpr int64_t kBatchSize = 32;
 constexpr int64_t kNumFeatures = 128;
 constexpr int64_t kNumClasses = 10;
-
-// Cloneable, so that there can be replicas: layers are made in reset().
-struct SimpleModelImpl : torch::nn::Cloneable<SimpleModelImpl> {
-  SimpleModelImpl() { SimpleModelImpl::reset(); }
-  void reset() override {
-    net = register_module("net", torch::nn::Sequential(torch::nn::Linear(kNumFeatures, 256), torch::nn::ReLU(),
-                                                       torch::nn::Linear(256, 256), torch::nn::ReLU(),
-                                                       torch::nn::Linear(256, kNumClasses)));
-  }
-  at::Tensor forward(const at::Tensor& x) { return net->forward(x); }
-
-  torch::nn::Sequential net{nullptr};
-};
-TORCH_MODULE(SimpleModel);
 
 struct EpochResult {
   double loss = 0;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "cohort/base/utf8.h"
+
 namespace cohort::base {
 
 std::string json_string(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;

@@ -7,7 +7,8 @@
 
 namespace cohort::base {
 
-/// The text in quotes, with escapes for quotes, backslashes and control characters. Other bytes stay as they are.
+/// The text in quotes, with escapes for quotes, backslashes and control characters. Bytes that are not UTF-8 become
+/// U+FFFD, as JSON is UTF-8.
 std::string json_string(std::string_view text);
 
 /// How many lists and objects lie within each other at most. Requires no valid JSON.

@@ -1,7 +1,6 @@
 #include "cohort/base/log.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cctype>
@@ -9,8 +8,8 @@
 #include <set>
 
 #include "cohort/base/env.h"
-#include "cohort/base/file.h"
 #include "cohort/base/log_writer.h"
+#include "cohort/base/terminal.h"
 
 namespace cohort::base {
 namespace {
@@ -23,7 +22,7 @@ LogLevel level_from_environment() {
   if (const auto level = parse_log_level(*word)) return *level;
   const std::string line = format_log_line(
       LogLevel::kWarning, fmt::format("COHORT_LOG_LEVEL=\"{}\" is not error, warning, info or debug", *word));
-  (void)write_all(STDERR_FILENO, line);
+  write_message(line);
   return LogLevel::kWarning;
 }
 
@@ -60,7 +59,7 @@ void log(LogLevel level, std::string_view message) {
   if (level > log_level()) return;
   const std::string line = format_log_line(level, message);
   if (const LogWriter writer = current_writer().load()) return writer(line);
-  (void)write_all(STDERR_FILENO, line);
+  write_message(line);
 }
 
 void set_log_writer(LogWriter writer) { current_writer().store(writer); }

@@ -3,39 +3,6 @@
 #include <cctype>
 
 namespace cohort::base {
-namespace {
-
-// Length of the UTF-8 sequence at the front of `text` and its code point; 0 if malformed.
-size_t decode_utf8(std::string_view text, unsigned long& code_point) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  if (first < 0x80) {
-    code_point = first;
-    return 1;
-  }
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  code_point = first & (0xFFu >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xC0) != 0x80) return 0;
-    code_point = code_point << 6 | (next & 0x3Fu);
-  }
-  const bool overlong = (length == 3 && code_point < 0x800) || (length == 4 && code_point < 0x10000);
-  const bool surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
-  return overlong || surrogate || code_point > 0x10FFFF ? 0 : length;
-}
-
-}  // namespace
-
-bool is_utf8(std::string_view text) {
-  unsigned long code_point = 0;
-  while (!text.empty()) {
-    const auto length = decode_utf8(text, code_point);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
 
 bool append_utf8(std::string& text, unsigned long code_point) {
   if (code_point > 0x10FFFF || (code_point >= 0xD800 && code_point <= 0xDFFF)) return false;

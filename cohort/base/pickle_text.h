@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "cohort/base/utf8.h"
+
 namespace cohort::base {
 
-/// As Python's strict decoder: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool is_utf8(std::string_view text);
 /// Nothing for surrogates and numbers above U+10FFFF.
 bool append_utf8(std::string& text, unsigned long code_point);
 /// Bytes whose values are the code points of `utf8` (Python's str.encode("latin1")); nothing above U+00FF.

@@ -10,6 +10,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
+#include "cohort/base/terminal.h"
 #include "cohort/base/text.h"
 #include "cohort/elastic/worker_plan.h"
 
@@ -318,7 +319,7 @@ void Agent::print_failures() const {
   if (failures_.empty()) return;
   pass_on_error_file(root_cause(failures_));
   const std::string text = format_failure_report(options_.program.name, failures_, base::host_name());
-  (void)base::write_all(STDERR_FILENO, text + "\n");
+  base::write_message(text + "\n");
 }
 
 }  // namespace cohort::elastic

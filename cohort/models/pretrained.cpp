@@ -15,6 +15,7 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/checkpoint/state/state_dict.h"
+#include "cohort/files/tensors/checked_json.h"
 #include "cohort/models/pretrainable.h"
 #include "cohort/models/weight_file.h"
 
@@ -106,7 +107,9 @@ void fit_first_convolution(Fitting& fitting, const std::string& name) {
 // `5: "a", "b", "c", "d", "e"`, `7: "a", "b", "c", "d", "e" and 2 more`
 std::string counted_list(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMaxNamed);
-  const std::string list = base::quoted_list({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown)});
+  std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown));
+  for (std::string& name : first) name = files::shortened(std::move(name));
+  const std::string list = base::quoted_list(first);
   const std::string rest = names.size() > shown ? c10::str(" and ", names.size() - shown, " more") : "";
   return c10::str(names.size(), ": ", list, rest);
 }
@@ -119,7 +122,7 @@ std::string near_names(const PretrainedReport& keys) {
   for (const std::string& name : keys.unexpected_keys) {
     const auto near = base::closest_match(name, keys.missing_keys);
     if (!near || ++count > kMaxHints) continue;
-    text += "\n  hint: the file's \"" + name + "\" may be the model's \"" + *near + "\"";
+    text += "\n  hint: the file's \"" + files::shortened(name) + "\" may be the model's \"" + *near + "\"";
   }
   return text;
 }

@@ -125,7 +125,7 @@ void ResNetImpl::reset() {
   if (options_.num_classes > 0) {
     fc = register_module("fc", torch::nn::Linear(num_features(), options_.num_classes));
   }
-  init_residual_net(*this, options_.zero_init_last);
+  init_residual_net(*this, options_.zero_init_last.value_or(options_.is_d_variant));
 }
 
 at::Tensor ResNetImpl::forward(const at::Tensor& images) { return forward_head(forward_features(images)); }

@@ -17,6 +17,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cohort/export.h"
@@ -38,9 +39,9 @@ struct ResNetOptions {
   bool is_small_input = false;
   /// Dropout before the classifier.
   double drop_rate = 0.0;
-  /// The last norm of every block begins with zeros, so that blocks begin as their shortcuts. timm does so unless told otherwise,
-  /// torchvision does not.
-  bool zero_init_last = false;
+  /// The last norm of every block begins with zeros, so that blocks begin as their shortcuts. Not given: true for "d" variants,
+  /// as in timm, false for others, as in torchvision.
+  std::optional<bool> zero_init_last = {};
 
   /// What the functions below set by their names.
   ResidualBlockKind block = ResidualBlockKind::kBasic;

@@ -171,6 +171,9 @@ checkpoint::StateDict VisionTransformerImpl::adapted_weights(checkpoint::StateDi
                                                              std::vector<std::string>* notes) const {
   const at::Tensor* positions = weights.find("pos_embed");
   if (positions == nullptr || positions->sizes() == pos_embed.sizes()) return weights;
+  // Of another model's width nothing would fit, but be as large as its file says after interpolation.
+  const bool fits = positions->dim() == 3 && positions->size(2) == options_.embed_dim && positions->is_floating_point();
+  if (!fits) return weights;
   const int64_t side = options_.image_size / options_.patch_size;
   const at::Tensor resized = interpolated_positions(*positions, side);
   if (!resized.defined()) return weights;

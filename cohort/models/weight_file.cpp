@@ -12,6 +12,7 @@
 
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/state/module_names.h"
+#include "cohort/files/tensors/checked_json.h"
 #include "cohort/files/tensors/open_source.h"
 
 namespace cohort::models {
@@ -90,7 +91,7 @@ Result<void> check_sizes(const TensorSource& source, const std::vector<NamedInde
     sum += size;
     if (size <= available && sum <= kMaxSharing * available + kFreeBytes) continue;
     return Error(fmt::format("\"{}\" has {} bytes, but its tensors up to \"{}\" are said to have {}", source.path(),
-                             available, info.name, sum))
+                             available, files::shortened(info.name), sum))
         .with_hint("save tensor.contiguous() of tensors that repeat their elements");
   }
   return {};
@@ -120,8 +121,8 @@ Result<WeightFile> read_weight_file(const std::string& path, const Names& own, b
   WeightFile file{.nested_in = nested_in, .weights = checkpoint::StateDict()};
   for (const NamedIndex& each : found) {
     if (file.weights.contains(each.name)) {
-      return Error(
-          fmt::format("\"{}\" has two tensors \"{}\", apart from what wrappers put into names", path, each.name));
+      return Error(fmt::format("\"{}\" has two tensors \"{}\", apart from what wrappers put into names", path,
+                               files::shortened(each.name)));
     }
     auto tensor = read_tensor(source, each.index);
     if (!tensor) return tensor.error();

@@ -24,7 +24,7 @@
 namespace data = cohort::data;
 namespace F = torch::nn::functional;
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const std::string root = argc > 1 ? argv[1] : "data";
   const int num_epochs = argc > 2 ? std::atoi(argv[2]) : 10;
   torch::manual_seed(1);
@@ -58,4 +58,7 @@ int main(int argc, char** argv) {
     num_right += net(images.to(device)).argmax(1).eq(labels.to(device)).sum().item<int64_t>();
   }
   std::printf("test accuracy %.3f\n", static_cast<double>(num_right) / static_cast<double>(test.size()));
+} catch (const c10::Error& error) {
+  std::fprintf(stderr, "cifar_data_parallel: error: %s\n", error.what_without_backtrace());
+  return 1;
 }

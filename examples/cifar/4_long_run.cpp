@@ -3,7 +3,7 @@
 //
 //   build/bin/cohort-data make cifar10 --root data       # a small stand-in; `fetch` gets the real set
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/cifar_long_run data 10 runs/cifar
-//   tensorboard --logdir runs/cifar
+//   .venv/bin/tensorboard --logdir runs/cifar
 //
 // prints, for each epoch, the mean loss, and at the end the accuracy on the test set. On two nodes: 5_two_nodes.sh; with SLURM:
 // 6_slurm.sbatch.

@@ -7,6 +7,10 @@
 # Each starts two ranks; all four train together. The folder runs/cifar must be one that both nodes see, for the checkpoint that
 # rank 0 writes is read by all. To try it on one machine, give 127.0.0.1 and run both commands in two terminals.
 set -eu
+if (($# < 2)); then
+  echo "usage: $0 NODE_RANK HOST [EPOCHS [FOLDER]]; NODE_RANK is 0 on HOST, 1 on the other node" >&2
+  exit 2
+fi
 node_rank=$1
 host=$2
 cd "$(dirname "$0")/../.."

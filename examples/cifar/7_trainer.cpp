@@ -3,8 +3,9 @@
 //   build/bin/cohort-data make cifar10 --root data       # a small stand-in; `fetch` gets the real set
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/cifar_trainer
 //
-// trains a narrow ResNet-18, shows a line for each epoch, and prints the accuracy on the test set. The folder runs/cifar gets
-// checkpoints, from which the next run goes on, and logs. A resnet50d with timm's weights on images of 336x336:
+// trains a narrow ResNet-18, shows a line for each epoch, and prints the accuracy on the test set: on the stand-in 0.95 or more,
+// in less than a minute on two cores. The folder runs/cifar gets checkpoints, from which the next run goes on, and logs; another
+// --folder is another run. A resnet50d with timm's weights on images of 336x336:
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/cifar_trainer --config examples/cifar/resnet50d.toml
 //       --pretrained resnet50d.safetensors
@@ -42,10 +43,11 @@ namespace {
 
 struct Settings {
   std::string root = "data", folder = "runs/cifar", model = "resnet18", pretrained, strategy = "auto", precision = "32";
-  int64_t image_size = 32, width = 16, epochs = 8, batch_size = 64, fast_dev_run = 0;
+  int64_t image_size = 32, width = 16, epochs = 8, batch_size = 64;
+  int64_t fast_dev_run = 0, limit_batches = 0, overfit_batches = 0;
   int workers = 1;
   double lr = 0.003;
-  bool augment = true, sync_bn = false, plot = false;
+  bool augment = true, sync_bn = false, plot = false, find_batch_size = false, find_lr = false;
 };
 
 void add_options(train::RunConfig& config, Settings& settings) {
@@ -68,6 +70,10 @@ void add_options(train::RunConfig& config, Settings& settings) {
              {.choices = {"auto", "single", "data_parallel", "ddp", "fsdp"}});
   config.add("fast-dev-run", settings.fast_dev_run, "only so many batches of everything: does it work at all?",
              {.min = 0});
+  config.add("limit-batches", settings.limit_batches, "of each pass only so many; 0: all", {.min = 0});
+  config.add("overfit-batches", settings.overfit_batches, "trains and validates on the same few; 0: all", {.min = 0});
+  config.add("find-batch-size", settings.find_batch_size, "tries sizes of a rank's batch in the place of training");
+  config.add("find-lr", settings.find_lr, "tries learning rates in the place of training");
   config.section("Files");
   config.add("folder", settings.folder, "for checkpoints and logs; empty: none");
   config.add("plot", settings.plot, "draws curves.svg and curves.png there");
@@ -93,6 +99,25 @@ auto images_of(const Settings& settings, bool is_training) {
   return data::TransformedDataset(data::CIFAR10(settings.root, {.train = is_training}), data::Compose(transforms));
 }
 
+train::TrainerOptions trainer_options(const Settings& settings, const train::Hyperparameters& values) {
+  train::TrainerOptions options{.strategy = settings.strategy, .precision = settings.precision, .seed = 1};
+  options.max_epochs = settings.epochs;
+  options.fast_dev_run = settings.fast_dev_run;
+  if (const int64_t limit = settings.limit_batches; limit > 0) {
+    options.limit_train_batches = options.limit_val_batches = options.limit_test_batches = limit;
+  }
+  options.overfit_batches = settings.overfit_batches;
+  if (!settings.folder.empty()) options.checkpoint.folder = settings.folder + "/checkpoints";
+  // What a run that goes on must have in common with the one before.
+  options.checkpoint.settings = {
+      {"model", settings.model},           {"width", settings.width}, {"image-size", settings.image_size},
+      {"batch-size", settings.batch_size}, {"lr", settings.lr},       {"sync-bn", settings.sync_bn}};
+  options.log_folder = settings.folder;
+  options.plot = settings.plot;
+  options.hyperparameters = values;
+  return options;
+}
+
 struct Classify {
   explicit Classify(const Settings& settings)
       : model(make_model(settings)),
@@ -110,6 +135,28 @@ struct Classify {
   std::vector<train::TaskMetric> metrics = {{"accuracy", train::Accuracy()}};
 };
 
+void run(const Settings& settings, const train::TrainerOptions& options) {
+  train::Trainer trainer(options);
+  train::seed_everything(1);  // the same initial weights on every rank
+  Classify task(settings);
+  trainer.print(train::model_summary(
+      *task.model, {.max_depth = 1, .world_size = trainer.world_size(), .strategy = settings.strategy}));
+  const data::DataLoader loader(
+      images_of(settings, true),
+      {.global_batch_size = settings.batch_size, .shuffle = true, .num_workers = settings.workers});
+  const data::DataLoader test(images_of(settings, false), {.batch_size = 100});
+  if (settings.find_batch_size) {
+    trainer.print("fastest batch of a rank: " + std::to_string(trainer.find_batch_size(task, loader).fastest));
+  }
+  if (settings.find_lr) {
+    trainer.print("learning rate: " + std::to_string(trainer.find_learning_rate(task, loader).suggestion.value_or(0)));
+  }
+  if (settings.find_batch_size || settings.find_lr) return;
+  trainer.fit(task, loader, test);
+  trainer.test(task, test);
+  if (trainer.is_first_rank()) std::printf("test accuracy %.3f\n", *trainer.metric("test/accuracy"));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -117,24 +164,10 @@ int main(int argc, char** argv) {
   train::RunConfig config("cifar_trainer", "Trains an image classifier on CIFAR-10.");
   add_options(config, settings);
   config.parse_or_exit(argc, argv);
-
-  train::TrainerOptions options{.strategy = settings.strategy, .precision = settings.precision, .seed = 1};
-  options.max_epochs = settings.epochs;
-  options.fast_dev_run = settings.fast_dev_run;
-  if (!settings.folder.empty()) options.checkpoint.folder = settings.folder + "/checkpoints";
-  options.log_folder = settings.folder;
-  options.plot = settings.plot;
-  options.hyperparameters = config.values();
-  train::Trainer trainer(options);
-
-  train::seed_everything(1);  // the same initial weights on every rank
-  Classify task(settings);
-  trainer.print(train::model_summary(*task.model, {.max_depth = 1, .world_size = trainer.world_size()}));
-  const data::DataLoader loader(
-      images_of(settings, true),
-      {.batch_size = settings.batch_size / trainer.world_size(), .shuffle = true, .num_workers = settings.workers});
-  const data::DataLoader test(images_of(settings, false), {.batch_size = 100});
-  trainer.fit(task, loader, test);
-  trainer.test(task, test);
-  if (trainer.is_first_rank()) std::printf("test accuracy %.3f\n", *trainer.metric("test/accuracy"));
+  try {
+    run(settings, trainer_options(settings, config.values()));
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "cifar_trainer: error: %s\n", error.what_without_backtrace());
+    return 1;
+  }
 }

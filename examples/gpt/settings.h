@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <cohort/train/config/run_config.h>
 #include <cohort/train/logging/file_loggers.h>
+#include <cohort/train/logging/plot.h>
 #include <cohort/train/trainer/trainer_options.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace gpt {
 struct Settings {
   std::string data = COHORT_DEFAULT_TEXT;
   std::string checkpoint = "train_gpt";
-  std::string log;
+  std::string log, plot;
   bool resume = false, auto_resume = false;
   bool zero = false, fsdp = false;
   int hsdp = 0;
@@ -46,6 +47,7 @@ inline void add_run_options(cohort::train::RunConfig& config, Settings& s) {
              "steps between states in memory, for restarts by cohort run --max-restarts; 0: none", {.min = 0});
   config.add("stop-at", s.stop_at, "save and end at this step; --resume goes on; 0: at the end", {.min = 0});
   config.add("log", s.log, "file for the losses, as JSON lines; empty: none");
+  config.add("plot", s.plot, "picture of the losses (.svg, .png), also of those that --log has of before; empty: none");
   config.add("log-every", s.log_every, "steps between losses", {.min = 1});
   config.add("zero", s.zero, "divide the optimizer's state among the ranks");
   config.add("fsdp", s.fsdp, "divide parameters, gradients and optimizer state among the ranks");
@@ -115,11 +117,13 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
                                  {"warmup", s.warmup},
                                  {"seed", s.seed},
                                  {"training windows", num_windows}};
-  if (!s.log.empty()) {
-    options.make_logger = [path = s.log](int64_t first_step) {
-      return std::make_shared<train::JsonLinesLogger>(path, train::LoggerOptions{.purge_step = first_step});
-    };
-  }
+  options.make_logger = [log = s.log, plot = s.plot](int64_t first_step) {
+    auto loggers = std::make_shared<train::LoggerList>();
+    if (!log.empty()) loggers->add(std::make_shared<train::JsonLinesLogger>(log, train::LoggerOptions{first_step}));
+    if (!plot.empty())
+      loggers->add(std::make_shared<train::PlotLogger>(plot, train::PlotLoggerOptions{log, first_step}));
+    return loggers->empty() ? nullptr : loggers;
+  };
   options.log_every_n_steps = s.log_every;
   return options;
 }

@@ -7,6 +7,8 @@ namespace {
 
 TEST(JsonText, StringsAreQuoted) { EXPECT_EQ(json_string("a \"b\" \\ \n\x01"), "\"a \\\"b\\\" \\\\ \\n\\u0001\""); }
 
+TEST(JsonText, BytesThatAreNoUtf8AreReplaced) { EXPECT_EQ(json_string("caf\xe9"), "\"caf\xef\xbf\xbd\""); }
+
 TEST(JsonText, DepthCountsBracketsOutsideOfStrings) {
   EXPECT_EQ(json_depth(""), 0u);
   EXPECT_EQ(json_depth("12"), 0u);

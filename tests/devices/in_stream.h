@@ -5,6 +5,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "tests/support/sim_device/sim_device.h"
+#include "tests/support/sim_device/streams.h"
 
 namespace cohort::sim {
 
@@ -28,5 +29,12 @@ class InStream {
 
   c10::Stream before_, stream_;
 };
+
+/// A new stream whose work begins when somebody waits for it, whatever the schedule.
+inline c10::Stream latest_stream(c10::Device device) {
+  const auto stream = new_stream(device.index());
+  queue_of(stream).make_late();
+  return stream;
+}
 
 }  // namespace cohort::sim

@@ -52,7 +52,7 @@ MadeModel make_resnet_named(const std::string& name, const ModelSettings& given)
   options.in_channels = settings.take("in_channels", options.in_channels);
   options.width = settings.take("width", options.width);
   options.is_small_input = settings.take("is_small_input", 0) != 0;
-  options.zero_init_last = settings.take("zero_init_last", 0) != 0;
+  if (const int64_t zeros = settings.take("zero_init_last", -1); zeros >= 0) options.zero_init_last = zeros != 0;
   return made(kResNets.at(name)(options));
 }
 

@@ -154,9 +154,8 @@ TEST_F(PretrainedTest, OthersModelsMessageIsShort) {
                 "  the file does not have 18: \"cls_token\", \"pos_embed\", \"patch_embed.proj.weight\", "
                 "\"patch_embed.proj.bias\", "
                 "\"blocks.0.norm1.weight\" and 13 more\n"
-                "  the model does not have 122: \"bn1.num_batches_tracked\", \"layer1.0.bn1.num_batches_tracked\", "
-                "\"layer1.0.bn2.num_batches_tracked\", \"layer1.1.bn1.num_batches_tracked\", "
-                "\"layer1.1.bn2.num_batches_tracked\" and 117 more\n"
+                "  the model does not have 122: \"layer1.0.conv1.weight\", \"layer1.0.conv2.weight\", "
+                "\"layer1.1.conv1.weight\", \"layer1.1.conv2.weight\", \"layer2.0.conv1.weight\" and 117 more\n"
                 "  hint: with strict = false names need not be the same");
 }
 
@@ -177,6 +176,15 @@ TEST_F(PretrainedTest, NotStrictTakesWhatThereIs) {
   EXPECT_EQ(load_pretrained(*model, path, options).text(),
             "3 tensors of \"" + path +
                 "\"\n  the file does not have 1: \"net2.weight\"\n  the model does not have 1: \"more\"");
+}
+
+TEST_F(PretrainedTest, ShowsNamesOfAFileAsPlainShortText) {
+  ToyModel model;
+  StateDict state = checkpoint::state_dict(*model);
+  state.insert("\x1b[2J" + std::string(300, 'x'), at::ones({2}));
+  const std::string path = save(state);
+  EXPECT_EQ(load_pretrained(*model, path, {.strict = false}).text(),
+            "4 tensors of \"" + path + "\"\n  the model does not have 1: \"?[2J" + std::string(196, 'x') + "...\"");
 }
 
 TEST_F(PretrainedTest, UsesTheOtherWeightsIfToldSo) {

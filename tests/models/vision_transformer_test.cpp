@@ -101,6 +101,19 @@ TEST(VisionTransformer, WrongArgumentsMessages) {
             "  hint: image_size is an option of the model");
 }
 
+// Interpolated they would be as large as their file says, and fit nothing.
+TEST(VisionTransformer, LeavesPositionsOfAnotherWidthAlone) {
+  VisionTransformer model(kTinyViT);
+  for (const at::Tensor& positions : {at::zeros({1, 5, 24}), at::zeros({5, 16}), at::zeros({1, 5, 16}, at::kLong)}) {
+    checkpoint::StateDict weights;
+    weights.insert("pos_embed", positions);
+    std::vector<std::string> notes;
+    const auto adapted = model->adapted_weights(std::move(weights), &notes);
+    EXPECT_TRUE(adapted["pos_embed"].is_same(positions));
+    EXPECT_TRUE(notes.empty());
+  }
+}
+
 TEST(PositionEmbedding, OtherShapesAreNotInterpolated) {
   EXPECT_FALSE(interpolated_positions(at::zeros({1, 8, 4}), 3).defined());  // 7 patches are no square
   EXPECT_FALSE(interpolated_positions(at::zeros({1, 1, 4}), 3).defined());

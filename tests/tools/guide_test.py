@@ -163,3 +163,19 @@ def test_the_steps_of_cifar_are_what_their_page_shows():
     for source, code in lines:
         text = re.sub(r"\s+", " ", (ROOT / "examples/cifar" / source).read_text())
         assert code in text, f"{source} has no {code}"
+
+
+def test_the_tables_of_the_cifar_page_show_what_its_programs_have():
+    """A section's right column: pieces of the program that its heading names, one after the other."""
+    sections = re.split(r"(?m)^## ", (GUIDE / "cifar.md").read_text())[1:]
+    num_pieces = 0
+    for section in sections:
+        name = re.search(r"`(\d_\w+\.cpp)`", section.splitlines()[0])
+        if not name:
+            continue
+        source = " ".join((ROOT / "examples/cifar" / name[1]).read_text().split())
+        for row in re.findall(r"(?m)^\| `.*` \| (`.*`) \|$", section):
+            for piece in re.findall(r"`([^`]+)`", row):
+                assert " ".join(piece.split()) in source, f"{name[1]} does not have {piece}"
+                num_pieces += 1
+    assert num_pieces > 25

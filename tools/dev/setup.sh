@@ -115,12 +115,12 @@ pip_has_sources_of_its_own() {
   grep -Eq "(find-links|find_links|index-url|index_url)=" <<<"$settings"
 }
 
-# Each in a folder of its own name.
+# Each in a folder of its own name, which says its version.
 compared_packages_are_there() {
   local requirement name
   for requirement in "${compared_requirements[@]}"; do
     name=${requirement%%=*}
-    [[ -d $compared_folder/$name/$name ]] || return 1
+    [[ -d $compared_folder/$name/$name-${requirement##*=}.dist-info ]] || return 1  # of this version
   done
 }
 

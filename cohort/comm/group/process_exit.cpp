@@ -14,6 +14,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
+#include "cohort/base/terminal.h"
 #include "cohort/comm/backend/background_threads.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/watch/tracked_work.h"
@@ -110,7 +111,7 @@ std::string own_rank() {
     if (!explanation.empty()) text = explanation;
     job::write_error_file(text);
     std::istringstream lines(text);
-    std::string report;
+    std::string report = base::fresh_line(STDERR_FILENO);
     const auto rank = own_rank();
     const auto prefix = rank.empty() ? "" : "[rank" + rank + "]: ";
     for (std::string line; std::getline(lines, line);) report += prefix + line + "\n";

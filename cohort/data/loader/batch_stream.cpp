@@ -206,6 +206,7 @@ BatchStream::BatchStream(std::unique_ptr<BatchSource> source, StreamOptions opti
       begin_(Clock::now()),
       progress_(std::make_shared<EpochProgress>()),
       shared_progress_(progress_) {
+  progress_->stats.num_left = state_->source->num_batches();
   if (!state_->workers) return;
   state_->workers->start([state = state_.get()](const WorkerInfo& info,
                                                 const std::exception_ptr& error) { state->run_worker(info, error); },
@@ -291,6 +292,7 @@ std::shared_ptr<void> BatchStream::next() {
     return nullptr;
   }
   ++stats.num_batches;
+  if (stats.num_left) --*stats.num_left;
   stats.last_wait = end - begin;
   stats.total_wait += end - begin;
   stats.total = end - begin_;

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cohort/data/loader/batch_source.h"
@@ -25,6 +26,7 @@ namespace cohort::data {
 /// How an epoch goes.
 struct EpochStats {
   int64_t num_batches = 0;                 ///< that have been taken
+  std::optional<int64_t> num_left = {};    ///< that are still to come, at most; nothing for iterable datasets
   int64_t num_skipped = 0;                 ///< samples that could not be read, where skip_unreadable leaves them out
   std::chrono::nanoseconds last_wait{0};   ///< what the last step has waited for its batch
   std::chrono::nanoseconds total_wait{0};  ///< what all steps have

@@ -152,6 +152,8 @@ class DataLoader {
     return DataLoader(dataset_, std::move(options), collate_);
   }
 
+  /// The epoch that began last is over for state_dict(), though not all of its batches were taken: what goes on begins the next.
+  void end_epoch() const { plan_->end_epoch(); }
   /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there.
   /// Take it between two batches.
   StateDict state_dict() const { return plan_->state_dict(); }

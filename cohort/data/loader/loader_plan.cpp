@@ -154,6 +154,7 @@ std::unique_ptr<BatchStream> LoaderPlan::begin_epoch(std::unique_ptr<BatchSource
   auto stream = std::make_unique<BatchStream>(std::move(source), options, lease_workers(), std::move(copies));
   loaded_.reset();
   num_left_out_ = num_left_out;
+  was_ended_ = false;
   epoch_ = stream->progress();
   return stream;
 }
@@ -187,7 +188,7 @@ int64_t LoaderPlan::num_batches() const {
 StateDict LoaderPlan::state_dict() const {
   if (loaded_) return *loaded_;
   std::optional<int64_t> num_given;
-  if (epoch_ && !epoch_->is_over) num_given = num_left_out_ + epoch_->stats.num_batches;
+  if (epoch_ && !epoch_->is_over && !was_ended_) num_given = num_left_out_ + epoch_->stats.num_batches;
   StateDict state;
   if (is_iterable_) {
     set_number(state, kNumGiven, num_given.value_or(0));

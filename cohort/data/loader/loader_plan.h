@@ -85,6 +85,7 @@ class COHORT_API LoaderPlan {
   /// What batches are collated in.
   const std::shared_ptr<BatchMemory>& memory() const { return memory_; }
 
+  void end_epoch() { was_ended_ = true; }
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
   EpochStats stats() const;
@@ -103,6 +104,7 @@ class COHORT_API LoaderPlan {
   std::shared_ptr<WorkerThreads> workers_;      ///< persistent ones
   std::shared_ptr<const EpochProgress> epoch_;  ///< the one that began last; null: none has
   int64_t num_left_out_ = 0;                    ///< its first batches, which it did not give
+  bool was_ended_ = false;                      ///< it is over, whatever is left of it
   int64_t base_seed_ = 0;
   std::optional<StateDict> loaded_;  ///< for the next epoch
   int64_t num_loaded_ = 0;           ///< batches of it that have been given

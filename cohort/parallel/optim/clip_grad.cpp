@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,62 +97,57 @@ std::vector<Part> parts_of(const Gradients& gradients) {
 }
 
 // How norms of the parts of a vector become its own: each rank gives a list of numbers, of which those of the ranks are added
-// up, or the largest taken, one by one; and so are those of several vectors, where the order is not 0.
+// up, or the largest taken, one by one; and so are those of several vectors, where the order is not 0. They are float64 and stay
+// on the device, for the host not to wait for it.
 class PartialNorm {
  public:
   PartialNorm(double order, std::optional<bool> foreach) : order_(order), foreach_(foreach) {}
 
-  std::vector<double> numbers_of(const TensorVector& grads) const {
-    if (order_ == 0) return are_nonzero(grads);
+  at::Tensor numbers_of(const Part& part) const {
+    const auto options = at::TensorOptions(at::kDouble).device(part.device);
+    if (order_ == 0) return are_nonzero(part.grads, options);
     TensorVector present;
-    for (const auto& grad : grads) {
+    for (const auto& grad : part.grads) {
       if (grad.defined() && grad.numel() > 0) present.push_back(grad);
     }
-    const bool is_empty = present.empty();
-    const double norm = is_empty ? 0 : get_total_norm(present, order_, false, foreach_).item<double>();
-    if (!std::isinf(order_)) return {is_empty ? 0 : std::pow(norm, order_)};
+    at::Tensor norm;
+    if (!present.empty()) norm = get_total_norm(present, order_, false, foreach_).to(options);
+    if (!std::isinf(order_)) return norm.defined() ? norm.pow(order_).unsqueeze(0) : at::zeros({1}, options);
+    const auto nothing = at::full({}, -kInfinity, options);
+    if (!norm.defined()) return at::stack({nothing, at::zeros({}, options)});
     // A maximum need not show that there was a NaN.
-    const double extreme = is_empty ? -kInfinity : sign() * norm;
-    return {std::isnan(norm) ? -kInfinity : extreme, std::isnan(norm) ? 1.0 : 0.0};
+    const auto is_nan = norm.isnan();
+    return at::stack({at::where(is_nan, nothing, order_ > 0 ? norm : -norm), is_nan.to(at::kDouble)});
   }
 
-  std::vector<double> reduced(const std::vector<double>& numbers, const Part& part) const {
-    if (!part.group) return numbers;
-    auto shared = at::tensor(numbers, at::kDouble).to(part.device);
-    all_reduce(shared, {.op = takes_largest() ? ReduceOp::MAX : ReduceOp::SUM, .group = part.group});
-    shared = shared.cpu();
-    return {shared.const_data_ptr<double>(), shared.const_data_ptr<double>() + shared.numel()};
+  void reduce(const at::Tensor& numbers, const Part& part) const {
+    if (!part.group) return;
+    const bool takes_largest = order_ == 0 || std::isinf(order_);
+    all_reduce(numbers, {.op = takes_largest ? ReduceOp::MAX : ReduceOp::SUM, .group = part.group});
   }
 
   // Of the numbers of all vectors.
-  double norm_of(const std::vector<std::vector<double>>& vectors) const {
-    double sum = 0;
-    double largest = -kInfinity;
-    bool has_nan = false;
-    for (const auto& numbers : vectors) {
-      sum = std::accumulate(numbers.begin(), numbers.end(), sum);
-      if (!std::isinf(order_)) continue;
-      largest = std::max(largest, numbers[0]);
-      has_nan |= numbers[1] != 0;
+  at::Tensor norm_of(const TensorVector& vectors) const {
+    if (!std::isinf(order_)) {
+      const auto sum = at::cat(vectors).sum();
+      return order_ == 0 ? sum : sum.pow(1 / order_);
     }
-    if (has_nan) return std::numeric_limits<double>::quiet_NaN();
-    if (std::isinf(order_)) return order_ > 0 ? std::max(largest, 0.0) : -largest;
-    return order_ == 0 ? sum : std::pow(sum, 1 / order_);
+    const auto all = at::stack(vectors);
+    const auto largest = all.select(1, 0).amax();
+    const auto has_nan = all.select(1, 1).ne(0).any();
+    return (order_ > 0 ? largest.clamp_min(0) : -largest).masked_fill(has_nan, std::nan(""));
   }
 
  private:
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-  bool takes_largest() const { return order_ == 0 || std::isinf(order_); }
-  double sign() const { return order_ > 0 ? 1 : -1; }
-
   // PyTorch's norm of order 0 counts the tensors that are not all zeros; several ranks may have parts of one.
-  static std::vector<double> are_nonzero(const TensorVector& grads) {
-    std::vector<double> flags;
+  static at::Tensor are_nonzero(const TensorVector& grads, const at::TensorOptions& options) {
+    TensorVector flags;
     for (const auto& grad : grads) {
-      flags.push_back(grad.defined() && grad.count_nonzero().item<int64_t>() > 0 ? 1 : 0);
+      flags.push_back(grad.defined() ? grad.count_nonzero().gt(0).to(options) : at::zeros({}, options));
     }
-    return flags;
+    return at::stack(flags);
   }
 
   double order_;
@@ -193,23 +187,26 @@ Gradients gradients_of(const Tensors& parameters) {
 
 at::Tensor get_total_norm(const Gradients& gradients, double norm_type, bool error_if_nonfinite,
                           std::optional<bool> foreach) {
+  const at::NoGradGuard no_grad;
   const auto present = defined_ones(gradients.tensors);
   const auto& groups = gradients.groups;
   if (std::none_of(groups.begin(), groups.end(), [](const Group& group) { return group.defined(); })) {
     return get_total_norm(present, norm_type, error_if_nonfinite, foreach);
   }
-  const PartialNorm partial(norm_type, foreach);
-  std::vector<std::vector<double>> numbers;
-  for (const auto& part : parts_of(gradients)) {
-    numbers.push_back(partial.reduced(partial.numbers_of(part.grads), part));
-  }
-  auto options = at::TensorOptions(at::kFloat);
+  auto options = gradients.parameters.front().options().dtype(at::kFloat).requires_grad(false);
   if (!present.empty()) {
     auto dtype = present.front().scalar_type();
     for (const auto& grad : present) dtype = at::promote_types(dtype, grad.scalar_type());
     options = present.front().options().dtype(dtype).requires_grad(false);
   }
-  const auto total_norm = at::scalar_tensor(partial.norm_of(numbers), options);
+  const PartialNorm partial(norm_type, foreach);
+  TensorVector numbers;
+  for (const auto& part : parts_of(gradients)) {
+    const auto own = partial.numbers_of(part);
+    partial.reduce(own, part);
+    numbers.push_back(own.to(options.device()));
+  }
+  const auto total_norm = partial.norm_of(numbers).to(options.dtype());
   if (error_if_nonfinite) check_finite(total_norm, norm_type);
   return total_norm;
 }

@@ -54,7 +54,7 @@ struct Gradients {
 COHORT_API Gradients gradients_of(const Tensors& parameters);
 
 /// The norm of the whole gradients, of which shards are parts: the same on all ranks that have all of them. A whole gradient
-/// counts as it is here. Of the gradients' dtype, on the first one's device; with shards the host waits for the devices.
+/// counts as it is here. Of the gradients' dtype, on the first one's device, for which the host does not wait.
 /// Collective if any parameter is a shard, also for ranks without a gradient. Throws as above, on all ranks alike, and
 /// c10::DistBackendError when the exchange fails.
 COHORT_API at::Tensor get_total_norm(const Gradients& gradients, double norm_type = 2.0,

@@ -190,6 +190,7 @@ at::Tensor GradScaler::step(Optimizer& optimizer, const std::function<at::Tensor
   const bool is_finite = std::none_of(state.found_inf.begin(), state.found_inf.end(),
                                       [](const at::Tensor& found) { return found.item<float>() != 0; });
   const auto result = is_finite ? optimizer.step() : at::Tensor();
+  has_stepped_ = is_finite;
   state.stage = Stage::kStepped;
   return result;
 }
@@ -254,6 +255,7 @@ void GradScaler::load_state_dict(const c10::IValue& state_dict) {
   const double backoff_factor = number_in(state, "backoff_factor");
   const auto growth_interval = static_cast<int64_t>(number_in(state, "growth_interval"));
   const auto growth_tracker = static_cast<int64_t>(number_in(state, "_growth_tracker"));
+  optimizers_.clear();
   options_.init_scale = scale;
   options_.growth_factor = growth_factor;
   options_.backoff_factor = backoff_factor;

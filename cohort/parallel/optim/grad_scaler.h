@@ -80,6 +80,8 @@ class COHORT_API GradScaler {
   /// Throws as unscale_, and c10::Error when called twice before update(), with a closure, or where no parameter has a gradient
   /// and none is sharded.
   at::Tensor step(torch::optim::Optimizer& optimizer, const std::function<at::Tensor()>& closure = {});
+  /// False: the last step() left the optimizer's out, as a gradient was not finite. Nobody waits for a device.
+  bool has_stepped() const { return has_stepped_; }
 
   /// At the end of an iteration, after step() of all optimizers. Throws c10::Error where no gradient has been looked at.
   void update();
@@ -123,6 +125,7 @@ class COHORT_API GradScaler {
 
   GradScalerOptions options_;
   int64_t init_growth_tracker_ = 0;
+  bool has_stepped_ = true;
   at::Tensor scale_;           // float32, undefined before scale()
   at::Tensor growth_tracker_;  // int32, with it
   std::map<const torch::optim::Optimizer*, OptimizerState> optimizers_;

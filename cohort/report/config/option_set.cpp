@@ -36,7 +36,8 @@ std::string help_line(const std::string& flag, const std::string& text) {
 
 std::string help_of(const ProgramOption& option) {
   const std::string kind = kind_of(option.target), limits = limits_text(option.limits);
-  const std::string flag = fmt::format("--{}{}{}", option.name, kind.empty() ? "" : " ", kind);
+  const bool is_bool = std::holds_alternative<bool*>(option.target);
+  const std::string flag = fmt::format("--{}{}{}{}", is_bool ? "[no-]" : "", option.name, is_bool ? "" : " ", kind);
   const std::string default_value = toml_text(value_of(option.target));
   const std::string with_limits = limits.empty() ? option.help : fmt::format("{}; {}", option.help, limits);
   return help_line(flag, fmt::format("{} [{}]", with_limits, default_value));

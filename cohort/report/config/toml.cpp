@@ -7,6 +7,7 @@
 
 #include "cohort/base/json_text.h"
 #include "cohort/base/text.h"
+#include "cohort/base/utf8.h"
 #include "cohort/files/tensors/checked_json.h"
 #include "cohort/report/config/toml_number.h"
 #include "cohort/report/config/toml_reader.h"
@@ -46,6 +47,11 @@ base::Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::st
   if (text.size() > kLargestToml) {
     return base::Error(
         fmt::format("\"{}\" has {}, which no file of options has", name, base::format_bytes(text.size())));
+  }
+  if (const size_t good = base::utf8_prefix(text); good < text.size()) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(good), '\n');
+    return base::Error(
+        fmt::format("\"{}\", line {}: a byte that is no UTF-8, which every TOML file is written in", name, line));
   }
   return TomlReader(name, text).read();
 }
@@ -114,11 +120,9 @@ base::Result<void> TomlReader::read_entry() {
   if (!take("=")) return error("expected \"=\" after a key");
   skip_blanks();
   const std::string name = table_ + *key;
-  const auto same =
-      std::find_if(entries_.begin(), entries_.end(), [&](const TomlEntry& entry) { return entry.name == name; });
-  if (same != entries_.end()) {
-    return error(fmt::format("{} comes twice; it was in line {} before", files::shortened(name), same->line));
-  }
+  const auto [same, is_new] = lines_.emplace(base::replace_all(name, "_", "-"), line);
+  if (!is_new)
+    return error(fmt::format("{} comes twice; it was in line {} before", files::shortened(name), same->second));
   auto value = read_value();
   if (!value) return value.error();
   entries_.push_back({name, std::move(value).value(), line});
@@ -211,7 +215,7 @@ base::Result<std::string> TomlReader::read_literal(std::string_view quote) {
   line_ += std::count(body.begin(), body.end(), '\n');
   at_ = end + quote.size();
   std::string text(body);
-  while (quote.size() == 3 && text.size() + 2 >= body.size() && next() == '\'') text += text_[at_++];
+  while (quote.size() == 3 && text.size() < body.size() + 2 && next() == '\'') text += text_[at_++];
   return text;
 }
 

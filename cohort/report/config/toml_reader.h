@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,7 @@ class TomlReader {
   int64_t line_ = 1;
   std::string table_;
   std::vector<TomlEntry> entries_;
+  std::map<std::string, int64_t> lines_;  ///< of each key; "-" and "_" are one letter in names of options
 };
 
 }  // namespace cohort::report

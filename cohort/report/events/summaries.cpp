@@ -1,5 +1,6 @@
 #include "cohort/report/events/summaries.h"
 
+#include "cohort/base/utf8.h"
 #include "cohort/files/images/image_writer.h"
 
 namespace cohort::report {
@@ -12,9 +13,13 @@ constexpr int kTypeString = 1, kTypeBool = 2, kTypeFloat64 = 3;
 constexpr int kSessionStart = 1;
 constexpr int kStatusSuccess = 1;
 
+using base::valid_utf8;  // Protocol Buffers refuse a whole message for a string that is none
+
 ProtoMessage one_value(const ProtoMessage& value) { return ProtoMessage().message(1, value); }
 
-ProtoMessage tagged(std::string_view tag) { return tag.empty() ? ProtoMessage() : ProtoMessage().text(1, tag); }
+ProtoMessage tagged(std::string_view tag) {
+  return tag.empty() ? ProtoMessage() : ProtoMessage().text(1, valid_utf8(tag));
+}
 
 ProtoMessage plugin_metadata(std::string_view plugin, std::string_view content = {}) {
   ProtoMessage data;
@@ -39,7 +44,7 @@ int type_of(const HyperparameterValue& value) {
 ProtoMessage value_message(const HyperparameterValue& value) {
   ProtoMessage message;
   if (const auto* truth = std::get_if<bool>(&value)) return message.integer(4, *truth);
-  if (const auto* text = std::get_if<std::string>(&value)) return message.text(3, *text);
+  if (const auto* text = std::get_if<std::string>(&value)) return message.text(3, valid_utf8(*text));
   if (const auto* integer = std::get_if<int64_t>(&value)) return message.number(2, static_cast<double>(*integer));
   return message.number(2, std::get<double>(value));
 }
@@ -53,13 +58,15 @@ ProtoMessage event_message(const EventHeader& header) {
 
 ProtoMessage chart_message(const ScalarChart& chart) {
   ProtoMessage message;
-  message.text(1, chart.title);
+  message.text(1, valid_utf8(chart.title));
   ProtoMessage content;
   if (!chart.is_margin) {
-    for (const std::string& tag : chart.tags) content.text(1, tag);
+    for (const std::string& tag : chart.tags) content.text(1, valid_utf8(tag));
     return message.message(2, content);
   }
-  content.message(1, ProtoMessage().text(1, chart.tags.at(0)).text(2, chart.tags.at(1)).text(3, chart.tags.at(2)));
+  ProtoMessage margin;
+  for (int i = 0; i < 3; ++i) margin.text(i + 1, valid_utf8(chart.tags.at(static_cast<size_t>(i))));
+  content.message(1, margin);
   return message.message(3, content);
 }
 
@@ -91,8 +98,8 @@ base::Result<ProtoMessage> image_summary(std::string_view tag, const ImageView& 
 ProtoMessage text_summary(std::string_view tag, std::string_view text) {
   const ProtoMessage shape = ProtoMessage().message(2, ProtoMessage().integer(1, 1));
   return one_value(ProtoMessage()
-                       .text(1, std::string(tag) + "/text_summary")
-                       .message(8, text_tensor(shape, text))
+                       .text(1, valid_utf8(tag) + "/text_summary")
+                       .message(8, text_tensor(shape, valid_utf8(text)))
                        .message(9, plugin_metadata("text")));
 }
 
@@ -100,7 +107,7 @@ ProtoMessage layout_summary(const ScalarLayout& layout) {
   ProtoMessage message;
   for (const auto& [title, charts] : layout) {
     ProtoMessage category;
-    category.text(1, title);
+    category.text(1, valid_utf8(title));
     for (const ScalarChart& chart : charts) category.message(2, chart_message(chart));
     message.message(2, category);
   }
@@ -113,10 +120,10 @@ ProtoMessage layout_summary(const ScalarLayout& layout) {
 ProtoMessage experiment_summary(const HyperparameterList& values, const std::vector<std::string>& metrics) {
   ProtoMessage experiment;
   for (const auto& [name, value] : values) {
-    experiment.message(4, ProtoMessage().text(1, name).integer(4, type_of(value)));
+    experiment.message(4, ProtoMessage().text(1, valid_utf8(name)).integer(4, type_of(value)));
   }
   for (const std::string& name : metrics) {
-    experiment.message(5, ProtoMessage().message(1, ProtoMessage().text(2, name)));
+    experiment.message(5, ProtoMessage().message(1, ProtoMessage().text(2, valid_utf8(name))));
   }
   return hparams_summary("_hparams_/experiment", ProtoMessage().message(2, experiment));
 }
@@ -124,7 +131,7 @@ ProtoMessage experiment_summary(const HyperparameterList& values, const std::vec
 ProtoMessage session_start_summary(const HyperparameterList& values, std::optional<double> time) {
   ProtoMessage start;
   for (const auto& [name, value] : values) {
-    start.message(1, ProtoMessage().text(1, name).message(2, value_message(value)));
+    start.message(1, ProtoMessage().text(1, valid_utf8(name)).message(2, value_message(value)));
   }
   if (time) start.number(5, *time);
   return hparams_summary("_hparams_/session_start_info", ProtoMessage().message(3, start));

@@ -24,7 +24,8 @@ double round_step(double least) {
 std::string tick_label(double value, double step) {
   const double size = std::max(std::fabs(value), step);
   if (std::fabs(value) < step * 1e-6) return "0";
-  if (size >= 1e9 || size < 1e-4) return fmt::format("{:.3g}", value);
+  if (size >= 1e9 || size < 1e-4)
+    return fmt::format("{:.{}g}", value, std::clamp(static_cast<int>(std::ceil(std::log10(size / step))) + 1, 3, 15));
   const double unit = size >= 1e6 ? 1e6 : size >= 1e4 ? 1e3 : 1.0;
   const int digits = std::clamp(static_cast<int>(std::ceil(-std::log10(step / unit) - 1e-9)), 0, 8);
   return fmt::format("{:.{}f}{}", value / unit, digits, unit == 1e6 ? "M" : unit == 1e3 ? "k" : "");
@@ -46,7 +47,7 @@ double Axis::place(double value) const {
 void Axis::make_linear(double low, double high, int max_ticks) {
   // Numbers that are all alike, or nearly, get an axis, too.
   const double size = std::max(std::fabs(low), std::fabs(high));
-  const double margin = high - low <= size * 1e-12 ? std::max(size * 0.1, 1e-300) : 0.0;
+  const double margin = high - low <= size * 1e-12 ? (size > 0.0 ? std::max(size * 0.1, 1e-300) : 1.0) : 0.0;
   low -= margin;
   high += margin;
   double step = round_step((high - low) / std::max(1, max_ticks - 1));

@@ -172,6 +172,7 @@ void draw_chart(Canvas& canvas, const PlotChart& chart, PlotSize size, double to
   const auto ticks = [](double pixels, double each) { return static_cast<int>(pixels / each); };
   const Axis y(y_range->low, y_range->high, ticks(frame.bottom - frame.top, 40), chart.log_y);
   frame.left = 16 + y_room + widest_label(y);
+  frame.right = std::max(frame.right, frame.left + size.width / 5.0);  // a narrow picture cuts the legend off
   const Axis x(x_range->low, x_range->high, ticks(frame.right - frame.left, 80));
   const Plane plane{x, y, frame, chart.log_y};
   draw_axes(canvas, chart, plane);
@@ -200,6 +201,8 @@ void draw_all(Canvas& canvas, const std::vector<PlotChart>& charts, PlotSize siz
 }
 
 }  // namespace
+
+size_t most_charts(PlotSize size) { return static_cast<size_t>(kMostRows / std::max(size.height, kSmallestSide)); }
 
 base::Result<std::string> plot_svg(const std::vector<PlotChart>& charts, PlotSize size) {
   const auto height = height_of_all(charts, size);

@@ -1,6 +1,7 @@
 /// Chart: curves to be drawn, and what is drawn of them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,9 @@ struct PlotSize {
 /// Charts below each other, as the bytes of a file. Fail for sizes outside of 200 to 4000, and for more than 40000 rows.
 base::Result<std::string> plot_svg(const std::vector<PlotChart>& charts, PlotSize size = {});
 base::Result<std::string> plot_png(const std::vector<PlotChart>& charts, PlotSize size = {});
+
+/// How many charts of the size one picture has at most.
+size_t most_charts(PlotSize size);
 
 /// A chart for each last part of the names ("loss" of "train/loss"), in the order they come; the curves are called by what comes
 /// before it.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "cohort/base/text.h"
 #include "cohort/report/terminal/figures.h"
@@ -12,7 +13,18 @@ namespace {
 
 constexpr int kBarColumns = 12;
 // What goes first where the terminal is narrow has the largest number.
-enum Importance { kTitle, kDone, kFirstMetric, kTimeLeft, kRate, kMetric, kShare, kBar, kRatePerRank, kMemory };
+enum Importance : uint8_t {
+  kTitle,
+  kDone,
+  kFirstMetric,
+  kTimeLeft,
+  kRate,
+  kMetric,
+  kShare,
+  kBar,
+  kRatePerRank,
+  kMemory
+};
 
 std::string of_total(int64_t part, int64_t total) {
   return total > 0 ? fmt::format("{}/{}", part, total) : std::to_string(part);
@@ -27,7 +39,8 @@ std::string bar_of(const EpochFigures& figures) {
 }
 
 void add_title(std::vector<LinePart>& parts, const EpochFigures& figures) {
-  parts.push_back({fmt::format("{} {}", figures.label, of_total(figures.epoch + 1, figures.num_epochs)), kTitle});
+  const std::string number = figures.epoch < 0 ? "" : " " + of_total(figures.epoch + 1, figures.num_epochs);
+  parts.push_back({figures.label + number, kTitle});
 }
 
 void add_metrics(std::vector<LinePart>& parts, const EpochFigures& figures) {

@@ -13,7 +13,7 @@ namespace cohort::report {
 
 struct EpochFigures {
   std::string label = "epoch";
-  int64_t epoch = 0;       ///< from 0
+  int64_t epoch = 0;       ///< from 0; negative: none is shown
   int64_t num_epochs = 0;  ///< 0: not known
   int64_t step = 0;
   int64_t num_steps = 0;  ///< 0: not known

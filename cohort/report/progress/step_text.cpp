@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+
 #include "cohort/report/terminal/figures.h"
 
 namespace cohort::report {
 
 std::vector<LinePart> step_parts(const StepFigures& figures) {
   // What goes first where the terminal is narrow has the largest number.
-  enum Importance { kStep, kFirstValue, kLeft, kSpeed, kValue };
+  enum Importance : uint8_t { kStep, kFirstValue, kLeft, kSpeed, kValue };
   std::vector<LinePart> parts = {{fmt::format("step {}/{}", figures.step, figures.total_steps), kStep}};
   for (const auto& [name, value] : figures.metrics) {
     parts.push_back({name + " " + metric_text(value), parts.size() == 1 ? kFirstValue : kValue});

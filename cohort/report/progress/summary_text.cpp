@@ -31,8 +31,8 @@ std::optional<double> mean_share(const std::vector<EpochResult>& epochs, Share s
 
 // What is left when waiting is taken off.
 std::optional<double> busy_share(std::optional<double> data, std::optional<double> communication) {
-  if (!data && !communication) return std::nullopt;
-  return std::max(0.0, 1.0 - data.value_or(0.0) - communication.value_or(0.0));
+  if (!data || !communication) return std::nullopt;
+  return std::max(0.0, 1.0 - *data - *communication);
 }
 
 std::string share_cell(std::optional<double> share) { return share ? percent_text(*share) : ""; }

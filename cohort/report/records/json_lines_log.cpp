@@ -82,6 +82,7 @@ base::Result<void> JsonLinesLog::add(const RunRecord& record) {
 }
 
 base::Result<void> JsonLinesLog::add_hyperparameters(const HyperparameterList& values, double time) {
+  if (auto checked = check_hyperparameters(values); !checked) return checked.error();
   std::string line;
   for (const auto& [name, value] : values) {
     line += fmt::format("{}{}: {}", line.empty() ? "" : ", ", base::json_string(name), json_value(value));

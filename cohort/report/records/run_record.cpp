@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <string_view>
 
 #include "cohort/base/json_text.h"
+#include "cohort/base/utf8.h"
 
 namespace cohort::report {
 namespace {
@@ -18,6 +21,14 @@ base::Result<void> check_metric_name(const std::string& name) {
     return base::Error(
         fmt::format("a metric is called \"{}\", which each record has already; give it another name", name));
   }
+  if (name == "hyperparameters") {
+    return base::Error(
+        "a metric is called \"hyperparameters\", which is the name of a line of its own; give it another name");
+  }
+  if (!base::is_utf8(name)) {
+    return base::Error(
+        fmt::format("the name of a metric is not UTF-8: {}", base::json_string(name.substr(0, kShownOfName))));
+  }
   const auto is_control = [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; };
   if (std::any_of(name.begin(), name.end(), is_control)) {
     return base::Error(fmt::format("the name of a metric holds a line break or another control character: {}",
@@ -28,7 +39,7 @@ base::Result<void> check_metric_name(const std::string& name) {
 
 }  // namespace
 
-std::string number_text(double value) { return fmt::format("{}", value); }
+std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
 base::Result<void> check_record(const RunRecord& record) {
   if (record.step < 0) return base::Error(fmt::format("a step is not negative, but got {}", record.step));
@@ -39,6 +50,16 @@ base::Result<void> check_record(const RunRecord& record) {
       return base::Error(
           fmt::format("the metric \"{}\" comes twice in one record", value->first.substr(0, kShownOfName)));
     }
+  }
+  return {};
+}
+
+base::Result<void> check_hyperparameters(const HyperparameterList& values) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : values) {
+    if (names.insert(base::valid_utf8(name)).second) continue;
+    return base::Error(
+        fmt::format("the hyper-parameter {} comes twice", base::json_string(name.substr(0, kShownOfName))));
   }
   return {};
 }

@@ -33,7 +33,10 @@ struct RunLogOptions {
 /// Digits enough to read the same number back: "0.1", "1e-300", "nan", "inf".
 std::string number_text(double value);
 
-/// Fails for a negative step and for names that are empty, come twice, are "step" or "time", or hold control characters.
+/// Fails for a negative step and for names that are empty, come twice, are "step", "time" or "hyperparameters", hold control
+/// characters, or are not UTF-8.
 base::Result<void> check_record(const RunRecord& record);
+/// Fails for a name that comes twice, which no reader of JSON takes.
+base::Result<void> check_hyperparameters(const HyperparameterList& values);
 
 }  // namespace cohort::report

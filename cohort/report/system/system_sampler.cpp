@@ -50,7 +50,9 @@ SystemSampler::SystemSampler(SystemSamplerOptions options) : options_(std::move(
   if (!options_.seconds) options_.seconds = &steady_seconds;
   if (!options_.cpu_seconds) options_.cpu_seconds = &own_cpu_seconds;
   if (options_.gpu) nvml_ = Nvml::load(options_.nvml_library);
-  first_ = last_ = read_counters();
+  last_ = read_counters();
+  share_seconds_ = last_.seconds;
+  share_cpu_seconds_ = last_.cpu_seconds;
 }
 
 NamedNumbers SystemSampler::sample() {
@@ -64,9 +66,10 @@ NamedNumbers SystemSampler::sample() {
   return values;
 }
 
-double SystemSampler::cpu_share() const {
-  const double seconds = options_.seconds() - first_.seconds;
-  const double used = options_.cpu_seconds() - first_.cpu_seconds;
+double SystemSampler::cpu_share() {
+  const double now = options_.seconds(), cpu_now = options_.cpu_seconds();
+  const double seconds = now - std::exchange(share_seconds_, now);
+  const double used = cpu_now - std::exchange(share_cpu_seconds_, cpu_now);
   const int cpus = std::max(1, base::available_cores());
   return seconds > 0.0 ? std::clamp(used / seconds / cpus, 0.0, 1.0) : 0.0;
 }

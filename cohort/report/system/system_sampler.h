@@ -33,8 +33,8 @@ class SystemSampler {
  public:
   explicit SystemSampler(SystemSamplerOptions options = {});
   NamedNumbers sample();
-  /// Part of the CPUs that this process may use, since the constructor.
-  double cpu_share() const;
+  /// Part of the CPUs that this process may use, since the last call, or since the constructor.
+  double cpu_share();
 
  private:
   /// Counters that only grow.
@@ -53,7 +53,8 @@ class SystemSampler {
 
   SystemSamplerOptions options_;
   std::unique_ptr<Nvml> nvml_;
-  Counters first_, last_;
+  Counters last_;
+  double share_seconds_ = 0.0, share_cpu_seconds_ = 0.0;  ///< at the last call of cpu_share()
 };
 
 }  // namespace cohort::report

@@ -24,6 +24,7 @@ std::string clock_text(double seconds) {
 }
 
 std::string metric_text(double value) {
+  if (std::isnan(value)) return "nan";  // not "-nan"
   const double size = std::fabs(value);
   return size != 0.0 && size < 1e-2 ? fmt::format("{:.2e}", value) : fmt::format("{:.4f}", value);
 }

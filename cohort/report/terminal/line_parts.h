@@ -15,12 +15,13 @@ struct LinePart {
   bool is_dim = false;
 };
 
-/// Columns on a terminal: letters of UTF-8, each as one.
+/// Columns on a terminal: letters of UTF-8, each as one; as two the wide ones of East Asia, as none a mark on a letter.
 size_t num_columns(std::string_view text);
 /// The beginning of the text that fills at most so many columns.
 std::string_view first_columns(std::string_view text, size_t columns);
 
-/// The parts with two spaces between them, at most `columns` wide; 0: as wide as they are. `has_colour`: dim parts are.
+/// The parts with two spaces between them, at most `columns` wide; 0: as wide as they are. `has_colour`: dim parts are. "?"
+/// stands for a control character.
 std::string fitted_line(const std::vector<LinePart>& parts, size_t columns, bool has_colour);
 
 }  // namespace cohort::report

@@ -11,11 +11,13 @@
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
 #include "cohort/base/log_writer.h"
+#include "cohort/base/terminal.h"
+#include "cohort/base/text.h"
 
 namespace cohort::report {
 namespace {
 
-constexpr const char* kEraseLine = "\r\x1b[2K";
+constexpr size_t kUsualColumns = 80;
 
 // Leaked: a message may come from a destructor at exit.
 struct OpenLines {
@@ -27,8 +29,6 @@ OpenLines& open_lines() {
   return lines;
 }
 
-bool has_clever_terminal() { return base::get_env("TERM").value_or("dumb") != "dumb"; }
-
 // Progress is a courtesy: a closed terminal must not end the training.
 void write_if_possible(int fd, const std::string& text) { static_cast<void>(base::write_all(fd, text).ok()); }
 
@@ -36,7 +36,11 @@ void write_if_possible(int fd, const std::string& text) { static_cast<void>(base
 
 size_t terminal_columns(int fd) {
   struct winsize size {};
-  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return 0;
+  if (size.ws_col > 0) return size.ws_col;
+  // A terminal that does not know: over a serial line, or in some containers.
+  const auto columns = base::parse_int(base::get_env("COLUMNS").value_or(""));
+  return columns && *columns > 0 && *columns < 10000 ? static_cast<size_t>(*columns) : kUsualColumns;
 }
 
 // Called by base::log, with no lock of its own held.
@@ -45,14 +49,14 @@ void write_above_open_lines(std::string_view message) {
   const std::lock_guard lock(open.mutex);
   const auto shares = [](const LiveLine* line) { return line->shares_standard_error(); };
   const auto found = std::find_if(open.lines.begin(), open.lines.end(), shares);
-  if (found == open.lines.end()) return write_if_possible(STDERR_FILENO, std::string(message));
+  if (found == open.lines.end()) return base::write_message(message);
   const LiveLine& line = **found;
   write_if_possible(line.fd_, line.eraser() + std::string(message) + line.line_);
 }
 
 LiveLine::LiveLine(int fd, LineKind kind) : fd_(fd) {
-  is_terminal_ = kind == LineKind::kAuto ? ::isatty(fd) == 1 && has_clever_terminal() : kind == LineKind::kTerminal;
-  has_colour_ = is_terminal_ && base::get_env("NO_COLOR").value_or("").empty() && has_clever_terminal();
+  is_terminal_ = kind == LineKind::kAuto ? base::is_clever_terminal(fd) : kind == LineKind::kTerminal;
+  has_colour_ = is_terminal_ && base::get_env("NO_COLOR").value_or("").empty() && base::is_term_clever();
 }
 
 LiveLine::~LiveLine() { end(); }
@@ -86,7 +90,7 @@ void LiveLine::erase() {
 std::string LiveLine::eraser() const {
   const size_t columns = terminal_columns(fd_);
   const size_t rows_above = is_open_ && columns > 0 && drawn_columns_ > 0 ? (drawn_columns_ - 1) / columns : 0;
-  return rows_above == 0 ? kEraseLine : fmt::format("\r\x1b[{}A\x1b[J", rows_above);
+  return rows_above == 0 ? std::string(base::kEraseLine) : fmt::format("\r\x1b[{}A\x1b[J", rows_above);
 }
 
 // The last column stays free: terminals differ in what they do after a letter there.

@@ -2,7 +2,7 @@
 ///
 /// While a line is open, messages of the library (base/log.h) that would go to the same terminal erase it, stand in lines of
 /// their own, and are followed by it again; so does print(). On other outputs every line is simply written. Each change is one
-/// write, so lines of several ranks do not mix.
+/// write, so lines of several ranks do not mix. Messages of another process erase the line; the next change shows it again.
 ///
 /// Thread-safety: any thread; lines of one terminal are written one at a time.
 #pragma once
@@ -22,7 +22,7 @@ enum class LineKind {
   kTerminal,  ///< one line, rewritten
 };
 
-/// What the terminal says now; 0 where it is none.
+/// What the terminal says now, or COLUMNS, or 80, where it does not know; 0 where it is none.
 size_t terminal_columns(int fd);
 
 class LiveLine {

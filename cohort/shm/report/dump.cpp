@@ -14,8 +14,8 @@
 
 #include "cohort/base/atomic_file.h"
 #include "cohort/base/env.h"
-#include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/base/terminal.h"
 #include "cohort/base/text.h"
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/registry.h"
@@ -152,7 +152,7 @@ void say_where(const std::string& text_path) noexcept {
   try {
     const std::string line = fmt::format(
         "[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)\n", ::getpid(), text_path);
-    [[maybe_unused]] const base::Result<void> written = base::write_all(STDERR_FILENO, line);
+    base::write_message(line);
   } catch (const std::exception&) {
     return;  // no memory for a line
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/env.h"
 #include "cohort/base/file.h"
 #include "cohort/report/config/option_set.h"
 #include "cohort/report/records/append_file.h"
@@ -77,6 +78,8 @@ RunConfig::Outcome RunConfig::parse(const std::vector<std::string>& arguments) {
 void RunConfig::parse_or_exit(int argc, const char* const* argv) {
   const auto parsed = options_->set.parse({argv + (argc > 0 ? 1 : 0), argv + argc});
   if (parsed && *parsed) return;
+  const auto rank = base::env_int("RANK", 0);  // under a launcher all ranks see the same: one says it
+  if (rank && rank->value_or(0) > 0) std::exit(parsed ? 0 : kUsageError);
   const int fd = parsed ? STDOUT_FILENO : STDERR_FILENO;
   static_cast<void>(base::write_all(fd, parsed ? help() : "error: " + parsed.error().describe() + "\n").ok());
   std::exit(parsed ? 0 : kUsageError);

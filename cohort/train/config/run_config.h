@@ -68,7 +68,8 @@ class COHORT_API RunConfig {
 
   /// Without the program's name. c10::ValueError with the text for the user; variables may be partly set then.
   Outcome parse(const std::vector<std::string>& arguments);
-  /// As main() gets them. --help prints to stdout and ends with 0; an error prints to stderr and ends with 2.
+  /// As main() gets them. --help prints to stdout and ends with 0; an error prints to stderr and ends with 2. Of a
+  /// job's ranks (RANK) only 0 prints.
   void parse_or_exit(int argc, const char* const* argv);
 
   std::string help() const;

@@ -5,6 +5,7 @@
 #include "cohort/report/progress/epoch_text.h"
 #include "cohort/report/system/system_sampler.h"
 #include "cohort/report/terminal/live_line.h"
+#include "cohort/train/logging/torch_warnings.h"
 
 namespace cohort::train {
 namespace {
@@ -17,6 +18,7 @@ constexpr std::chrono::milliseconds kEpochLogInterval{5000};
 struct EpochLine::State {
   explicit State(EpochLineOptions given)
       : options(std::move(given)), line(options.fd, static_cast<report::LineKind>(options.style)) {
+    shows = options.is_enabled && (line.is_terminal() || !options.only_on_terminal);
     if (!options.min_interval) options.min_interval = line.is_terminal() ? kEpochTerminalInterval : kEpochLogInterval;
   }
 
@@ -27,7 +29,7 @@ struct EpochLine::State {
   report::EpochFigures figures_of(const EpochState& state) const {
     report::EpochFigures figures = epoch;
     figures.step = state.step;
-    figures.seconds = std::chrono::duration<double>(now() - began_at).count();
+    figures.seconds = state.seconds.value_or(std::chrono::duration<double>(now() - began_at).count());
     figures.num_samples = state.num_samples;
     figures.metrics = state.metrics;
     figures.data_wait_share = state.data_wait_share;
@@ -37,10 +39,11 @@ struct EpochLine::State {
   }
 
   EpochLineOptions options;
+  detail::TorchWarnings warnings;
   report::LiveLine line;
   report::EpochFigures epoch;
-  std::chrono::steady_clock::time_point began_at = {}, shown_at = {};
-  bool was_shown = false;
+  std::chrono::steady_clock::time_point began_at = {}, shown_at = {}, paused_at = {};
+  bool shows = false, was_shown = false;
 };
 
 static_assert(static_cast<int>(LineStyle::kTerminal) == static_cast<int>(report::LineKind::kTerminal) &&
@@ -63,7 +66,7 @@ void EpochLine::begin(int64_t epoch, int64_t num_steps, int64_t first_step, cons
 }
 
 void EpochLine::update(const EpochState& state) {
-  if (!state_->options.is_enabled) return;
+  if (!state_->shows) return;
   const auto now = state_->now();
   if (state_->was_shown && now - state_->shown_at < *state_->options.min_interval) return;
   state_->was_shown = true;
@@ -72,11 +75,18 @@ void EpochLine::update(const EpochState& state) {
 }
 
 void EpochLine::end(const EpochState& state, bool is_kept) {
-  if (!state_->options.is_enabled) return;
+  if (!state_->shows) return;
   if (!is_kept && state_->line.is_terminal()) return state_->line.erase();
   state_->line.show(report::ended_epoch_parts(state_->figures_of(state)));
   state_->line.end();
 }
+
+void EpochLine::pause() {
+  state_->paused_at = state_->now();
+  if (state_->shows) state_->line.erase();
+}
+
+void EpochLine::resume() { state_->began_at += state_->now() - state_->paused_at; }
 
 void EpochLine::print(std::string_view text) {
   if (state_->options.is_enabled) state_->line.print(text);

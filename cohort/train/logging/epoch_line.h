@@ -9,8 +9,8 @@
 /// On a terminal the line is rewritten in place and never wider than the terminal: what is least important is left out first.
 /// Elsewhere every shown update is a line of its own. The last line of an epoch stays.
 ///
-/// Messages of the library and what goes through print() stand in lines of their own above the live line; what a program writes
-/// to the terminal by itself while a line is open does not.
+/// Messages of the library, LibTorch's warnings on the thread that made the line, and what goes through print() stand in lines of
+/// their own above the live line, also those of other ranks; what a program writes to the terminal by itself does not.
 ///
 /// Thread-safety: one thread; print() and the library's messages may come from any.
 #pragma once
@@ -36,6 +36,8 @@ struct EpochLineOptions {
   std::string unit = "samples";
   /// False on every rank but one: then nothing is written.
   bool is_enabled = true;
+  /// Elsewhere than on a terminal nothing is written but what print() is given.
+  bool only_on_terminal = false;
   /// Updates that come sooner after the shown one are dropped. Default: 200 ms on a terminal, 5 s elsewhere.
   std::optional<std::chrono::milliseconds> min_interval = {};
   LineStyle style = LineStyle::kAuto;
@@ -51,6 +53,8 @@ struct EpochState {
   /// Samples since begin(), of all ranks together.
   int64_t num_samples = 0;
   Metrics metrics = {};
+  /// Since begin(). Default: by the line's clock, which pause() stops.
+  std::optional<double> seconds = {};
   /// Parts of the time since begin(), 0 to 1.
   std::optional<double> data_wait_share = {};
   std::optional<double> communication_share = {};
@@ -60,6 +64,9 @@ struct EpochState {
 
 class COHORT_API EpochLine {
  public:
+  /// For begin(): what it shows is not of an epoch.
+  static constexpr int64_t kNoEpoch = -1;
+
   explicit EpochLine(EpochLineOptions options);
   /// Ends an unfinished line.
   ~EpochLine();
@@ -72,6 +79,10 @@ class COHORT_API EpochLine {
   void update(const EpochState& state);
   /// The epoch's last line, which stays. `is_kept` false: the line vanishes (on a terminal).
   void end(const EpochState& state, bool is_kept = true);
+  /// Time that does not count, such as a validation's, passes until resume(). On a terminal the line vanishes until the next
+  /// update.
+  void pause();
+  void resume();
   /// Lines of text that stay, above the live line. No newline at the end.
   void print(std::string_view text);
 

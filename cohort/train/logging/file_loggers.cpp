@@ -4,6 +4,7 @@
 #include "cohort/report/records/csv_log.h"
 #include "cohort/report/records/json_lines_log.h"
 #include "cohort/train/logging/log_errors.h"
+#include "cohort/train/logging/old_logs.h"
 
 namespace cohort::train {
 namespace {
@@ -13,6 +14,13 @@ constexpr const char* kJsonLinesLogger = "JsonLinesLogger";
 
 report::RunLogOptions run_log_options(const LoggerOptions& options) {
   return {.purge_step = options.purge_step, .overwrite = options.overwrite};
+}
+
+template <typename Log>
+std::unique_ptr<Log> begin_log(const char* logger, const std::string& path, const LoggerOptions& options) {
+  const bool begins_anew = options.purge_step && *options.purge_step <= 1;
+  if (begins_anew && !options.overwrite) detail::keep_old_logs(logger, {path});
+  return std::make_unique<Log>(detail::or_fail(logger, Log::open(path, run_log_options(options))));
 }
 
 template <typename Log>
@@ -38,8 +46,7 @@ void close_log(std::unique_ptr<Log>& log, const char* logger) {
 }  // namespace
 
 CsvLogger::CsvLogger(const std::string& path, const LoggerOptions& options)
-    : log_(std::make_unique<report::CsvLog>(
-          detail::or_fail(kCsvLogger, report::CsvLog::open(path, run_log_options(options))))) {}
+    : log_(begin_log<report::CsvLog>(kCsvLogger, path, options)) {}
 
 CsvLogger::~CsvLogger() {
   detail::close_quietly([this] { close_log(log_, kCsvLogger); });
@@ -50,8 +57,7 @@ void CsvLogger::flush() { detail::or_fail(kCsvLogger, open_log(log_, kCsvLogger)
 void CsvLogger::close() { close_log(log_, kCsvLogger); }
 
 JsonLinesLogger::JsonLinesLogger(const std::string& path, const LoggerOptions& options)
-    : log_(std::make_unique<report::JsonLinesLog>(
-          detail::or_fail(kJsonLinesLogger, report::JsonLinesLog::open(path, run_log_options(options))))) {}
+    : log_(begin_log<report::JsonLinesLog>(kJsonLinesLogger, path, options)) {}
 
 JsonLinesLogger::~JsonLinesLogger() {
   detail::close_quietly([this] { close_log(log_, kJsonLinesLogger); });

@@ -1,5 +1,7 @@
 #include "cohort/train/logging/logger.h"
 
+#include <exception>
+
 namespace cohort::train {
 
 Logger::~Logger() = default;
@@ -15,11 +17,23 @@ void LoggerList::log_metrics(int64_t step, const Metrics& values) {
 }
 
 void LoggerList::flush() {
-  for (const auto& logger : loggers_) logger->flush();
+  for_all([](Logger& logger) { logger.flush(); });
 }
 
 void LoggerList::close() {
-  for (const auto& logger : loggers_) logger->close();
+  for_all([](Logger& logger) { logger.close(); });
+}
+
+void LoggerList::for_all(void (*call)(Logger&)) {
+  std::exception_ptr first;
+  for (const auto& logger : loggers_) {
+    try {
+      call(*logger);
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace cohort::train

@@ -6,8 +6,8 @@
 ///     log.log_metrics(step, {{"train/loss", loss}, {"lr", rate}});
 ///     log.close();
 ///
-/// A run that goes on after its checkpoint at step N gives purge_step = N + 1, the first step that is made again: what the
-/// broken-off run wrote from there on is taken out, so that no step is there twice.
+/// A run that goes on after its checkpoint at step N gives purge_step = N + 1, the first step that is made again: records of it
+/// and of later steps, which the broken-off run wrote, are taken out; TensorBoard, whose files only grow, is told to hide them.
 ///
 /// Use: on one rank; a logger talks to no other. Files can be read by their owner only. What is written is in the file when
 /// flush() or close() returns; CsvLogger and JsonLinesLogger write each record at once.
@@ -44,13 +44,15 @@ class COHORT_API Logger {
 };
 
 struct LoggerOptions {
-  /// Records of this step and of later ones are removed from what is there already. Not given: what is there is kept.
+  /// Records of this step and of later ones are removed from what is there already. Not given: what is there is kept. 1, the
+  /// first step of a run: a file with records is kept under another name (metrics.1.csv), as a warning says, and another begins.
   std::optional<int64_t> purge_step = {};
   /// True: starts anew, whatever is there.
   bool overwrite = false;
 };
 
-/// Several loggers as one: every call goes to each, in their order.
+/// Several loggers as one: every call goes to each, in their order. What one of them throws does not keep the others from flush()
+/// and close(); the first error is thrown then.
 class COHORT_API LoggerList : public Logger {
  public:
   void add(std::shared_ptr<Logger> logger) { loggers_.push_back(std::move(logger)); }
@@ -61,6 +63,7 @@ class COHORT_API LoggerList : public Logger {
   void close() override;
 
  private:
+  void for_all(void (*call)(Logger&));
   std::vector<std::shared_ptr<Logger>> loggers_;
 };
 

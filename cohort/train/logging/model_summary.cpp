@@ -77,23 +77,32 @@ void add_rows(report::TextTable& table, const Module& module, const std::string&
   for (const auto& child : module.named_children()) add_rows(table, *child.value(), child.key(), depth + 1, max_depth);
 }
 
+// "none", "ddp", "data_parallel" or "fsdp".
+std::string strategy_of(const ModelSummaryOptions& options) {
+  const std::vector<std::string> strategies = {"none", "single", "auto", "ddp", "data_parallel", "fsdp"};
+  TORCH_CHECK_VALUE(std::find(strategies.begin(), strategies.end(), options.strategy) != strategies.end(),
+                    "[cohort] model_summary: there is no strategy \"", options.strategy, "\"",
+                    base::did_you_mean(options.strategy, strategies), "; it is one of ", base::quoted_list(strategies));
+  if (options.strategy == "single") return "none";
+  if (options.strategy == "auto") return options.world_size > 1 ? "ddp" : "none";
+  return options.strategy;
+}
+
 std::string ranks_text(const ModelSummaryOptions& options) {
   const std::string ranks = std::to_string(options.world_size) + (options.world_size == 1 ? " rank" : " ranks");
-  return options.strategy == "none" ? ranks : options.strategy + ", " + ranks;
+  const std::string strategy = strategy_of(options);
+  return strategy == "none" ? ranks : strategy + ", " + ranks;
 }
 
 }  // namespace
 
 MemoryEstimate estimate_memory(const Module& model, const ModelSummaryOptions& options) {
-  const std::vector<std::string> strategies = {"none", "ddp", "data_parallel", "fsdp"};
-  TORCH_CHECK_VALUE(std::find(strategies.begin(), strategies.end(), options.strategy) != strategies.end(),
-                    "[cohort] model_summary: there is no strategy \"", options.strategy, "\"",
-                    base::did_you_mean(options.strategy, strategies), "; it is one of ", base::quoted_list(strategies));
+  const std::string strategy = strategy_of(options);
   TORCH_CHECK_VALUE(options.world_size > 0, "[cohort] model_summary: world_size is at least 1, but got ",
                     options.world_size);
   Seen seen;
   const TensorCount parameters = count_tensors(model.parameters(), seen);
-  const bool is_divided = options.strategy == "fsdp";
+  const bool is_divided = strategy == "fsdp";
   const int64_t parts = is_divided ? options.world_size : 1;
   MemoryEstimate estimate;
   estimate.parameters = divided(parameters.bytes, parts);
@@ -101,7 +110,7 @@ MemoryEstimate estimate_memory(const Module& model, const ModelSummaryOptions& o
   estimate.optimizer = options.optimizer_states * estimate.gradients;
   estimate.buffers = count_tensors(model.buffers(), seen).bytes;
   if (is_divided && options.world_size > 1) estimate.strategy = largest_unit(model);
-  if (options.strategy == "ddp" && options.world_size > 1) estimate.strategy = estimate.gradients;
+  if (strategy == "ddp" && options.world_size > 1) estimate.strategy = estimate.gradients;
   return estimate;
 }
 
@@ -121,7 +130,7 @@ std::string model_summary(const Module& model, const ModelSummaryOptions& option
   text += "a rank will hold about " + size_text(memory.total()) + " and activations (" + ranks_text(options) +
           "): parameters " + size_text(memory.parameters) + ", gradients " + size_text(memory.gradients) +
           ", optimizer " + size_text(memory.optimizer) + ", buffers " + size_text(memory.buffers);
-  if (memory.strategy > 0) text += ", " + options.strategy + " " + size_text(memory.strategy);
+  if (memory.strategy > 0) text += ", " + strategy_of(options) + " " + size_text(memory.strategy);
   return text + "\n";
 }
 

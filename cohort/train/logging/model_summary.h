@@ -19,7 +19,8 @@ struct ModelSummaryOptions {
   /// Modules below this depth are counted with the one above them.
   int64_t max_depth = 3;
   int64_t world_size = 1;
-  /// "none", "ddp", "data_parallel" or "fsdp"; c10::ValueError for others.
+  /// As TrainerOptions::strategy: "ddp", "data_parallel", "fsdp", "single", or "none" for the same; "auto" is "ddp" with several
+  /// ranks. c10::ValueError for others.
   std::string strategy = "none";
   /// Numbers of a parameter's size that the optimizer keeps: 2 for Adam and AdamW, 1 for SGD with momentum, 0 without.
   int64_t optimizer_states = 2;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/log.h"
 #include "cohort/report/plots/chart.h"
 #include "cohort/report/records/append_file.h"
 #include "cohort/report/records/json_lines_log.h"
@@ -32,10 +33,14 @@ void check_plot_path(const std::string& path) {
                     "[cohort] plot: the name of a picture ends in .svg or ", ".png, but got \"", path, "\"");
 }
 
-void add_point(std::vector<Curve>& curves, const std::string& name, int64_t step, double value) {
-  auto curve = std::find_if(curves.begin(), curves.end(), [&](const Curve& other) { return other.name == name; });
-  if (curve == curves.end()) curve = curves.insert(curves.end(), Curve{name, {}});
-  curve->points.emplace_back(static_cast<double>(step), value);
+// What the system does (system_metrics.h) is in the other files: its many curves would hide those of training.
+void add_points(std::vector<Curve>& curves, int64_t step, const Metrics& values) {
+  for (const auto& [name, value] : values) {
+    if (name.starts_with("system/")) continue;
+    auto curve = std::find_if(curves.begin(), curves.end(), [&](const Curve& other) { return other.name == name; });
+    if (curve == curves.end()) curve = curves.insert(curves.end(), Curve{name, {}});
+    curve->points.emplace_back(static_cast<double>(step), value);
+  }
 }
 
 }  // namespace
@@ -62,7 +67,7 @@ PlotLogger::PlotLogger(std::string path, const PlotLoggerOptions& options)
   if (options.history.empty()) return;
   const auto take = [&](const report::RunRecord& record) {
     if (options.purge_step && record.step >= *options.purge_step) return;
-    for (const auto& [name, value] : record.values) add_point(curves_, name, record.step, value);
+    add_points(curves_, record.step, record.values);
   };
   detail::or_fail(kPlot, report::read_json_lines(options.history, take));
 }
@@ -73,13 +78,20 @@ PlotLogger::~PlotLogger() {
 
 void PlotLogger::log_metrics(int64_t step, const Metrics& values) {
   TORCH_CHECK_VALUE(step >= 0, "[cohort] PlotLogger: a step is not negative, but got ", step);
-  for (const auto& [name, value] : values) add_point(curves_, name, step, value);
+  add_points(curves_, step, values);
   is_changed_ = true;
 }
 
 void PlotLogger::flush() {
   if (!is_changed_) return;
-  save_plot(path_, charts(), options_);
+  std::vector<Chart> drawn = charts();
+  const size_t most = report::most_charts({options_.width, options_.height});
+  if (drawn.size() > most) {
+    base::warn_once("PlotLogger: \"" + path_ + "\" shows the first " + std::to_string(most) +
+                    " charts; a picture has room for no more");
+    drawn.resize(most);
+  }
+  save_plot(path_, drawn, options_);
   is_changed_ = false;
 }
 

@@ -1,4 +1,4 @@
-/// Curves as a picture: SVG or PNG, by the ending of the file's name. `--plot FILE` of the examples.
+/// Curves as a picture: SVG or PNG, by the ending of the file's name. What `--plot` of the examples draws.
 ///
 ///     cohort::train::PlotLogger plot("run/curves.svg");   // one chart for "loss" with the curves "train" and "validation"
 ///     plot.log_metrics(step, {{"train/loss", 0.5}, {"validation/loss", 0.6}});
@@ -54,7 +54,8 @@ struct PlotLoggerOptions {
 };
 
 /// Keeps what is logged and draws it at flush() and close(). A chart for each last part of the names ("loss" of "train/loss"),
-/// a curve for each name.
+/// a curve for each name, without those that begin with "system/". A picture has room for 100 charts of the usual height: the
+/// first ones, as a warning says.
 class COHORT_API PlotLogger : public Logger {
  public:
   explicit PlotLogger(std::string path, const PlotLoggerOptions& options = {});

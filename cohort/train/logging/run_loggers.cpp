@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "cohort/train/logging/file_loggers.h"
+#include "cohort/train/logging/old_logs.h"
 #include "cohort/train/logging/plot.h"
 #include "cohort/train/logging/summary_writer.h"
 
@@ -12,6 +13,13 @@ std::shared_ptr<Logger> run_loggers(const std::string& folder, int64_t first_ste
   TORCH_CHECK_VALUE(options.json_lines || !options.plot,
                     "[cohort] run_loggers: a plot takes the curves of earlier runs from metrics.jsonl, which "
                     "json_lines = false leaves out");
+  if (first_step <= 1) {
+    std::vector<std::string> paths;
+    for (const char* const name : {"events", "metrics.csv", "metrics.jsonl", "curves.svg", "curves.png"}) {
+      paths.push_back(folder + "/" + name);
+    }
+    detail::keep_old_logs("run_loggers", paths);
+  }
   auto loggers = std::make_shared<LoggerList>();
   if (options.tensorboard) {
     loggers->add(

@@ -19,7 +19,8 @@ struct RunLoggersOptions {
 };
 
 /// `first_step`: the first that this run makes, 1 for one that begins. Records of it and of later steps, which a broken-off run
-/// left, are taken out of the files; TensorBoard is told to forget them.
+/// left, are taken out of the files; TensorBoard is told to forget them. Where a run begins and an earlier one has logged, all
+/// that is there is kept under other names, with one number for all (metrics.1.csv, events.1, ...), as a warning says.
 /// Throws c10::Error that names the file, and c10::ValueError for a plot without json_lines.
 COHORT_API std::shared_ptr<Logger> run_loggers(const std::string& folder, int64_t first_step,
                                                const RunLoggersOptions& options = {});

@@ -20,11 +20,12 @@ namespace cohort::train {
 struct EpochSummary {
   /// Counted from 0, shown from 1.
   int64_t epoch = 0;
+  /// Of training; validation is not counted.
   double seconds = 0.0;
   /// Of all ranks together.
   int64_t num_samples = 0;
   Metrics metrics = {};
-  /// Parts of the time, 0 to 1, mean over the ranks. What is left is the utilisation.
+  /// Parts of the time, 0 to 1, mean over the ranks. What is left of both is the utilisation.
   std::optional<double> data_wait_share = {};
   std::optional<double> communication_share = {};
   /// How much of the CPUs that the ranks may use they used, 0 to 1.

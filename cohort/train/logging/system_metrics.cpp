@@ -13,6 +13,6 @@ SystemMetrics::SystemMetrics(const SystemMetricsOptions& options)
 SystemMetrics::~SystemMetrics() = default;
 
 Metrics SystemMetrics::sample() { return state_->sampler.sample(); }
-double SystemMetrics::cpu_share() const { return state_->sampler.cpu_share(); }
+double SystemMetrics::cpu_share() { return state_->sampler.cpu_share(); }
 
 }  // namespace cohort::train

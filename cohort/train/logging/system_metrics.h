@@ -36,8 +36,8 @@ class COHORT_API SystemMetrics {
   SystemMetrics& operator=(const SystemMetrics&) = delete;
   /// Rates are those since the last call, or since the constructor.
   Metrics sample();
-  /// How much of the CPUs that this process may use it has used since the constructor, 0 to 1.
-  double cpu_share() const;
+  /// How much of the CPUs that this process may use it has used since the last call, or the constructor, 0 to 1.
+  double cpu_share();
 
  private:
   struct State;

@@ -1,6 +1,8 @@
 #include "cohort/train/metrics/metric.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -11,28 +13,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/device.h"
-#include "cohort/comm/group/group_backend.h"
+#include "cohort/train/metrics/numbers_over_ranks.h"
 
 namespace cohort::train {
 namespace {
 
 const auto kSum = at::TensorOptions().dtype(at::kDouble);
-
-// Where the group can reduce.
-c10::Device device_of_group(const Group& group) {
-  const auto devices = comm::resolve(group)->getDeviceTypes();
-  const bool serves_cpu =
-      std::any_of(devices.begin(), devices.end(), [](const c10::Device& device) { return device.is_cpu(); });
-  return devices.empty() || serves_cpu ? c10::Device(at::kCPU) : current_device();
-}
-
-at::Tensor summed_over_ranks(const at::Tensor& sums, const Group& group) {
-  const at::Tensor all = sums.to(device_of_group(group));
-  all_reduce(all, {.group = group});
-  return all.cpu();
-}
 
 std::vector<double> numbers_in(const at::Tensor& tensor) {
   const auto* const first = tensor.const_data_ptr<double>();
@@ -52,13 +39,14 @@ void Metric::add(const std::vector<at::Tensor>& numbers) {
   TORCH_CHECK_VALUE(static_cast<int64_t>(numbers.size()) == sums_.numel(), "[cohort] Metric::add: ", numbers.size(),
                     " numbers for ", sums_.numel(), " sums");
   const auto device = numbers.front().device();
+  const bool non_blocking = !device.is_cpu();
   std::vector<at::Tensor> doubles;
   for (const auto& number : numbers) {
     TORCH_CHECK_VALUE(number.numel() == 1,
                       "[cohort] Metric::add: a number is a tensor of one element, but this one has ", number.numel());
-    doubles.push_back(number.detach().to(device, at::kDouble).reshape({}));
+    doubles.push_back(number.detach().to(device, at::kDouble, non_blocking).reshape({}));
   }
-  if (sums_.device() != device) sums_ = sums_.to(device);
+  if (sums_.device() != device) sums_ = sums_.to(device, non_blocking);
   sums_ += at::stack(doubles);
 }
 
@@ -68,7 +56,7 @@ MetricValues compute(const std::vector<NamedMetric>& metrics, const ComputeOptio
   for (const auto& [name, metric] : metrics) sums.push_back(metric->sums().cpu());
   at::Tensor all = at::cat(sums);
   if (!options.is_local && (options.process_group || is_initialized())) {
-    all = summed_over_ranks(all, options.process_group);
+    all = numbers_over_ranks(all, options.process_group, current_device());
   }
   const std::vector<double> numbers = numbers_in(all);
   MetricValues values;
@@ -92,6 +80,25 @@ void Mean::update(double mean, int64_t count) {
 }
 
 double Mean::value(const std::vector<double>& sums) const { return sums[0] / sums[1]; }
+
+void MeanOf::update(const at::Tensor& output, const at::Tensor& target) {
+  TORCH_CHECK_VALUE(output.dim() > 0,
+                    "[cohort] MeanOf: the first dimension of an output is that of samples, and this one has none");
+  const c10::AutoGradMode no_grad(false);
+  Mean::update(function_(output, target).to(at::kDouble).mean(), output.size(0));
+}
+
+void Perplexity::update(const at::Tensor& logits, const at::Tensor& target) {
+  TORCH_CHECK_VALUE(logits.dim() == target.dim() + 1 && logits.sizes().slice(0, target.dim()) == target.sizes(),
+                    "[cohort] Perplexity: logits are [..., classes] and targets [...], but got ", logits.sizes(),
+                    " and ", target.sizes());
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor classes = target.flatten();
+  const at::Tensor loss =
+      at::cross_entropy_loss(logits.reshape({classes.numel(), logits.size(-1)}).to(at::kFloat), classes,
+                             /*weight=*/{}, at::Reduction::Sum, options_.ignore_index);
+  add({loss.to(at::kDouble), classes.ne(options_.ignore_index).sum()});
+}
 
 double Perplexity::value(const std::vector<double>& sums) const { return std::exp(Mean::value(sums)); }
 

@@ -28,6 +28,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -87,10 +88,38 @@ class COHORT_API Mean : public Metric {
   double value(const std::vector<double>& sums) const override;
 };
 
-/// e to the mean of the negative log likelihood: update(cross_entropy, number of tokens).
+/// The mean over all samples of what a function says of each batch's answers; a Trainer's task may have it:
+///
+///     const auto distance = [](const at::Tensor& output, const at::Tensor& target) { return (output - target).abs(); };
+///     std::vector<TaskMetric> metrics = {{"error", MeanOf(distance)}};
+class COHORT_API MeanOf final : public Mean {
+ public:
+  using Function = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
+  /// Gives a tensor of any shape, whose mean counts for each of the batch's samples.
+  explicit MeanOf(Function function) : function_(std::move(function)) {}
+  /// Throws c10::ValueError where the output has no first dimension, that of samples.
+  void update(const at::Tensor& output, const at::Tensor& target);
+
+ private:
+  Function function_;
+};
+
+struct PerplexityOptions {
+  /// Targets of this class are left out.
+  int64_t ignore_index = -100;
+};
+
+/// e to the mean of the negative log likelihood: update(cross_entropy, number of tokens), or update(logits, target).
 class COHORT_API Perplexity final : public Mean {
  public:
+  explicit Perplexity(const PerplexityOptions& options = {}) : options_(options) {}
+  using Mean::update;
+  /// `logits` [..., classes] of floating point, `target` [...] int64. Throws c10::ValueError for other shapes.
+  void update(const at::Tensor& logits, const at::Tensor& target);
   double value(const std::vector<double>& sums) const override;
+
+ private:
+  PerplexityOptions options_;
 };
 
 struct RealSamplesOptions {

@@ -8,6 +8,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -28,7 +29,7 @@ AcceleratorOptions checked(AcceleratorOptions options) {
   TORCH_CHECK_VALUE(options.gradient_accumulation_steps >= 1,
                     "[cohort] Accelerator: gradient_accumulation_steps is at least 1, but got ",
                     options.gradient_accumulation_steps);
-  Precision(options.precision, at::kCPU);
+  [[maybe_unused]] const Precision known(options.precision, at::kCPU);  // or it throws
   return options;
 }
 
@@ -59,6 +60,30 @@ void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::O
   state_->strategy = make_strategy(std::move(net), strategy_of(state_->options), state_->place);
   state_->strategy->adopt(optimizer);
   state_->optimizer = &optimizer;
+}
+
+void Accelerator::check_runs_whole_steps() const {
+  TORCH_CHECK_VALUE(
+      strategy().runs_whole_steps(),
+      "[cohort] Accelerator: with strategy \"data_parallel\" a model on several devices takes one tensor and "
+      "gives one\n  hint: strategy \"ddp\" runs any model");
+}
+
+LoopHooks Accelerator::hooks(bool is_training) {
+  LoopHooks hooks;
+  hooks.on_begin = [this, is_training] {
+    if (!is_training && state_->strategy) state_->strategy->synchronise_buffers();
+  };
+  hooks.on_batch = [this, is_training](bool is_last) {
+    if (is_training) is_last_batch_ = is_last;
+  };
+  if (is_training && num_processes() > 1) {
+    hooks.do_all = [this](bool has_batch) {
+      const auto missing = at::full({}, has_batch ? 0 : 1, at::kLong);
+      return numbers_over_ranks(missing, {}, device(), ReduceOp::MAX).item<int64_t>() == 0;
+    };
+  }
+  return hooks;
 }
 
 void Accelerator::share(BatchFeed& feed, bool is_training) const {
@@ -116,7 +141,7 @@ void Accelerator::wait_for_everyone() const {
 }
 
 at::Tensor Accelerator::gather(const at::Tensor& tensor) const {
-  const at::Tensor own = (tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor).contiguous();
+  at::Tensor own = (tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor).contiguous();
   if (num_processes() == 1) return own;
   auto sizes = own.sizes().vec();
   sizes.front() *= num_processes();

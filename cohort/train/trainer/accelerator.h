@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/data/loader/tensors_of.h"
 #include "cohort/export.h"
 #include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/train/trainer/batch_feed.h"
@@ -67,8 +68,9 @@ class COHORT_API Accelerator {
   /// optimizer for each Accelerator; loaders as many as you like, by prepare_loader.
   template <class Net, class Loader>
   auto prepare(const Net& net, torch::optim::Optimizer& optimizer, const Loader& loader);
-  /// Training data is shared out equally, and in a new order in each epoch if the loader shuffles; with `is_training` false each
-  /// sample comes once.
+  /// Training data is shared out equally, and in a new order in each epoch if the loader shuffles; of an iterable dataset the
+  /// loop ends on all ranks where the first one has no more. With `is_training` false each sample comes once, and with "ddp" a
+  /// loop begins with rank 0's buffers, such as means of batch norm, on all ranks. Collective where loops begin.
   template <class Loader>
   auto prepare_loader(const Loader& loader, bool is_training = true);
 
@@ -103,7 +105,8 @@ class COHORT_API Accelerator {
   class Model {
    public:
     Model(Accelerator& accelerator, std::shared_ptr<Net> net) : accelerator_(&accelerator), net_(std::move(net)) {}
-    /// Floating-point tensors among the arguments themselves (not those in lists) get the precision's and strategy's dtype.
+    /// Floating-point tensors among the arguments themselves (not those in lists) get the precision's and strategy's dtype. With
+    /// a mixed precision results of 16 bits become float32, as the loss is computed without autocast.
     template <class... Arguments>
     auto operator()(Arguments&&... arguments) const;
     /// The user's module.
@@ -135,6 +138,8 @@ class COHORT_API Accelerator {
 
  private:
   void attach(std::shared_ptr<torch::nn::Module> net, torch::optim::Optimizer& optimizer);
+  LoopHooks hooks(bool is_training);
+  void check_runs_whole_steps() const;
   void share(BatchFeed& feed, bool is_training) const;
 
   struct State;
@@ -154,9 +159,7 @@ auto Accelerator::prepare(const Net& net, torch::optim::Optimizer& optimizer, co
 
 template <class Loader>
 auto Accelerator::prepare_loader(const Loader& loader, bool is_training) {
-  PreparedLoader<Loader> prepared(loader, [this, is_training](bool is_last) {
-    if (is_training) is_last_batch_ = is_last;
-  });
+  PreparedLoader<Loader> prepared(loader, hooks(is_training));
   share(prepared.feed(), is_training);
   return prepared;
 }
@@ -166,7 +169,8 @@ template <class... Arguments>
 auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
   const auto autocast = accelerator_->precision().autocast();
   Strategy& strategy = accelerator_->strategy();
-  std::tuple<std::decay_t<Arguments>...> held(std::forward<Arguments>(arguments)...);
+  using Held = std::tuple<std::decay_t<Arguments>...>;
+  Held held(std::forward<Arguments>(arguments)...);
   std::vector<at::Tensor> inputs;
   const auto each_tensor = [&](const auto& use) {
     const auto visit = [&](auto& argument) {
@@ -177,12 +181,13 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
   const auto forward = [&](Net& net) { return std::apply([&](auto&... each) { return net.forward(each...); }, held); };
   each_tensor([&](const at::Tensor& tensor) { inputs.push_back(accelerator_->precision().input(tensor)); });
   using Result = decltype(forward(*net_));
-  if constexpr (std::is_same_v<std::tuple<std::decay_t<Arguments>...>, std::tuple<at::Tensor>> &&
-                std::is_same_v<Result, at::Tensor>) {
-    return strategy.forward(inputs.front(), [](torch::nn::Module& net, const at::Tensor& input) -> at::Tensor {
-      return dynamic_cast<Net&>(net).forward(input);
-    });
+  if constexpr (std::is_same_v<Held, std::tuple<at::Tensor>> && std::is_same_v<Result, at::Tensor>) {
+    return accelerator_->precision().output(
+        strategy.forward(inputs.front(), [](torch::nn::Module& net, const at::Tensor& input) -> at::Tensor {
+          return dynamic_cast<Net&>(net).forward(input);
+        }));
   } else {
+    accelerator_->check_runs_whole_steps();
     std::optional<Result> result;
     strategy.run(inputs, [&] {
       size_t next = 0;
@@ -192,6 +197,9 @@ auto Accelerator::Model<Net>::operator()(Arguments&&... arguments) const {
       parallel::collect_tensors(*result, outputs);
       return outputs;
     });
+    if (const auto dtype = strategy.output_dtype()) *result = parallel::move_tensors(std::move(*result), *dtype);
+    data::detail::for_each_tensor(*result,
+                                  [&](at::Tensor& tensor) { tensor = accelerator_->precision().output(tensor); });
     return std::move(*result);
   }
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,8 @@ class COHORT_API BatchFeed {
   /// Nothing where nobody knows before the last one.
   virtual std::optional<int64_t> num_samples() const = 0;
   virtual std::optional<int64_t> num_batches() const = 0;
+  /// Batches that are still to come in this epoch; nothing where nobody knows.
+  virtual std::optional<int64_t> num_left() const = 0;
 
   /// Tells the dataset, where it has set_epoch() as TransformedDataset does.
   virtual void set_data_epoch(int64_t epoch) = 0;
@@ -34,8 +37,10 @@ class COHORT_API BatchFeed {
   /// False: there are no more. The batch before is gone then; drop() lets go of it early.
   virtual bool next() = 0;
   virtual void drop() = 0;
-  /// Ends the epoch; workers stop reading.
+  /// Stops the epoch, which may go on later; workers stop reading.
   virtual void stop() = 0;
+  /// The epoch is over, though not all of its batches were taken: a state from now on is that of the next one's beginning.
+  virtual void end_epoch() = 0;
   /// The batch: a Loader::Batch. Requires that next() was true.
   virtual void* batch() = 0;
   virtual void for_each_tensor(const std::function<void(at::Tensor&)>& fn) = 0;
@@ -61,15 +66,17 @@ class LoaderFeed final : public BatchFeed {
     loader_ = loader_.with_options(std::move(options));
   }
   std::optional<int64_t> num_samples() const override {
-    if constexpr (requires(const Loader& loader) { data::detail::dataset_size(loader.dataset()); }) {
-      return data::detail::dataset_size(loader_.dataset());
-    } else {
+    using Dataset = std::remove_cvref_t<decltype(loader_.dataset())>;
+    if constexpr (data::IterableDataset<Dataset> || data::StatefulDataset<Dataset>) {
       return std::nullopt;
+    } else {
+      return data::detail::dataset_size(loader_.dataset());
     }
   }
   std::optional<int64_t> num_batches() const override {
     return num_samples() ? std::optional(loader_.size()) : std::nullopt;
   }
+  std::optional<int64_t> num_left() const override { return loader_.stats().num_left; }
   void set_data_epoch(int64_t epoch) override {
     if constexpr (requires(Loader & loader) { loader.dataset().set_epoch(epoch); }) loader_.dataset().set_epoch(epoch);
   }
@@ -87,6 +94,7 @@ class LoaderFeed final : public BatchFeed {
     drop();
     epoch_.reset();
   }
+  void end_epoch() override { loader_.end_epoch(); }
   void* batch() override { return &*batch_; }
   void for_each_tensor(const std::function<void(at::Tensor&)>& fn) override {
     data::detail::for_each_tensor(*batch_, fn);

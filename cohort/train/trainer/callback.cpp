@@ -34,22 +34,24 @@ bool EarlyStopping::is_better(double value, double than) const {
 void EarlyStopping::judge(double value) {
   const auto& name = options_.monitor;
   const double least_change = options_.highest_is_best ? -options_.min_delta : options_.min_delta;
+  reason_.clear();
   if (options_.check_finite && !std::isfinite(value)) {
     reason_ = fmt::format("early stopping: {} is {}", name, value);
   } else if (options_.stopping_threshold && is_better(value, *options_.stopping_threshold)) {
     reason_ = fmt::format("early stopping: {} = {} is better than {}", name, value, *options_.stopping_threshold);
   } else if (options_.divergence_threshold && is_better(*options_.divergence_threshold, value)) {
     reason_ = fmt::format("early stopping: {} = {} is worse than {}", name, value, *options_.divergence_threshold);
-  } else if (!best_ || is_better(value + least_change, *best_)) {
+  } else if (!std::isnan(value) && (!best_ || is_better(value + least_change, *best_))) {
     best_ = value;
     num_bad_ = 0;
   } else if (++num_bad_ >= options_.patience) {
-    reason_ = fmt::format("early stopping: {} did not get better than {} in {} evaluation{}", name, *best_, num_bad_,
-                          num_bad_ == 1 ? "" : "s");
+    reason_ = fmt::format("early stopping: {} did not get better than {} in {} evaluation{}", name,
+                          best_.value_or(value), num_bad_, num_bad_ == 1 ? "" : "s");
   }
 }
 
 void EarlyStopping::on_validation_end(Trainer& trainer, const Metrics& metrics) {
+  if (!is_fitting_) return;
   std::string names;
   for (const auto& [name, value] : metrics) {
     names += (names.empty() ? "\"" : ", \"") + name + "\"";

@@ -49,7 +49,7 @@ class COHORT_API Callback {
   /// After validation, if this epoch has one.
   virtual void on_train_epoch_end(Trainer&) {}
   virtual void on_train_batch_start(Trainer&, int64_t /*batch*/) {}
-  /// Gradients are those that the optimizer will get, clipped.
+  /// Gradients are those that the optimizer will get, clipped and without a scale.
   virtual void on_before_optimizer_step(Trainer&) {}
   virtual void on_train_batch_end(Trainer&, const StepReport&) {}
   virtual void on_validation_start(Trainer&) {}
@@ -81,7 +81,10 @@ class COHORT_API EarlyStopping : public Callback {
   std::string name() const override { return "early_stopping." + options_.monitor; }
   CallbackState state() const override;
   void load_state(const CallbackState& state) override;
-  /// Throws c10::ValueError where the evaluation has no such number.
+  void on_fit_start(Trainer&) override { is_fitting_ = true; }
+  void on_fit_end(Trainer&) override { is_fitting_ = false; }
+  void on_exception(Trainer&, const std::exception&) override { is_fitting_ = false; }
+  /// Evaluations outside of fit() do not count. Throws c10::ValueError where the evaluation has no such number.
   void on_validation_end(Trainer& trainer, const Metrics& metrics) override;
   /// Empty: it has not stopped anything.
   const std::string& reason() const { return reason_; }
@@ -94,6 +97,7 @@ class COHORT_API EarlyStopping : public Callback {
   std::optional<double> best_;
   int64_t num_bad_ = 0;
   std::string reason_;
+  bool is_fitting_ = false;
 };
 
 }  // namespace cohort::train

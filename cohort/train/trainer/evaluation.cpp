@@ -1,4 +1,5 @@
 // Evaluation and prediction of a Trainer.
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
@@ -13,20 +14,40 @@ namespace {
 // While it lives, the module evaluates.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(Strategy& strategy) : strategy_(strategy), was_training_(strategy.net().is_training()) {
-    set(false);
+  explicit EvaluationMode(Strategy& strategy) {
+    note(strategy.module());
+    if (&strategy.module() != &strategy.net()) note(strategy.net());
+    for (const auto& [module, was_training] : before_) module->eval();
   }
-  ~EvaluationMode() { set(was_training_); }
+  // Outer modules come first, and take the inner ones with them.
+  ~EvaluationMode() {
+    for (const auto& [module, was_training] : before_) module->train(was_training);
+  }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  void set(bool training) {
-    strategy_.net().train(training);
-    if (&strategy_.module() != &strategy_.net()) strategy_.module().train(training);
+  void note(torch::nn::Module& root) {
+    before_.emplace_back(&root, root.is_training());
+    for (const auto& module : root.modules(/*include_self=*/false)) {
+      before_.emplace_back(module.get(), module->is_training());
+    }
   }
-  Strategy& strategy_;
-  bool was_training_;
+
+  std::vector<std::pair<torch::nn::Module*, bool>> before_;
+};
+
+class EvaluationLine {
+ public:
+  EvaluationLine(RunProgress& progress, const char* phase, int64_t num_batches) : progress_(progress) {
+    progress_.begin_evaluation(phase, num_batches);
+  }
+  ~EvaluationLine() { progress_.end_evaluation(); }
+  EvaluationLine(const EvaluationLine&) = delete;
+  EvaluationLine& operator=(const EvaluationLine&) = delete;
+
+ private:
+  RunProgress& progress_;
 };
 
 // How many passes this rank makes over its own batches, and how many with the last one again while others have some left.
@@ -63,6 +84,19 @@ void for_each_batch(TrainerCore& core, BatchFeed& feed, const Passes& passes,
   feed.stop();
 }
 
+// What metrics have computed by themselves need not be alike on all ranks, which must decide alike: rank 0's count. The first
+// value is the loss.
+void share_computed(TrainerCore& core, const ErasedTask& task, Metrics& values) {
+  if (std::all_of(task.metrics.begin(), task.metrics.end(),
+                  [](const auto& metric) { return metric.sums != nullptr; })) {
+    return;
+  }
+  std::vector<double> of_rank_zero;
+  for (const auto& [name, value] : values) of_rank_zero.push_back(core.place.rank == 0 ? value : 0.0);
+  of_rank_zero = core.sums(std::move(of_rank_zero));
+  for (size_t i = 0; i < values.size(); ++i) values[i].second = of_rank_zero[i];
+}
+
 // Everything that is added up over the ranks, by one reduction.
 Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& phase, std::vector<double> numbers) {
   for (const auto& metric : task.metrics) {
@@ -84,6 +118,7 @@ Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& 
       values.emplace_back(phase + "/" + metric.name, metric.compute());
     }
   }
+  share_computed(core, task, values);
   return values;
 }
 
@@ -99,20 +134,24 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
   const EvaluationMode mode(*core.strategy);
   const at::NoGradGuard no_grad;
   for (const auto& metric : task.metrics) metric.reset();
-  double sum = 0.0;
+  // On the device, for the host not to wait for each batch.
+  const at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(core.place.device));
   double count = 0.0;
   const auto passes =
       plan_passes(core, feed, limit_of(core.options, phase), is_test ? "limit_test_batches" : "limit_val_batches");
+  const EvaluationLine line(core.progress, phase, passes.own.value_or(0));
+  int64_t batch = 0;
   for_each_batch(core, feed, passes, [&](bool is_own) {
     const StepOutput output = run_forward(core, task, feed, /*is_training=*/false);
     if (!is_own) return;
     const auto samples = static_cast<double>(feed.batch_size());
-    sum += output.loss.item<double>() * samples;
+    sum.add_(loss_number(core, output.loss) * samples);
     count += samples;
+    core.progress.update_evaluation(++batch, static_cast<int64_t>(count));
     if (!output.output.defined()) return;
     for (const auto& metric : task.metrics) metric.update(output.output, output.target);
   });
-  return values_of(core, task, phase, {sum, count});
+  return values_of(core, task, phase, {sum.item<double>(), count});
 }
 
 std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {

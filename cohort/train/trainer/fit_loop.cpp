@@ -3,17 +3,39 @@
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/train/logging/log_errors.h"
 #include "cohort/train/trainer/finite_check.h"
 
 namespace cohort::train::detail {
+namespace {
+
+void check_has_batches(int64_t num_batches) {
+  TORCH_CHECK_VALUE(num_batches > 0,
+                    "[cohort] Trainer: an epoch has no batch to train on\n"
+                    "  hint: look at the data set's size, drop_last and limit_train_batches");
+}
+
+// Of a model the optimizer need not have all.
+std::vector<at::Tensor> parameters_of(torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& group : optimizer.param_groups()) {
+    parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+  }
+  return parameters;
+}
+
+}  // namespace
 
 FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFeed* validation)
     : core_(core),
@@ -23,8 +45,10 @@ FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFee
       options_(core.options),
       epoch_loss_(at::zeros({2}, at::TensorOptions(at::kDouble).device(core.place.device))),
       state_(core, task, train, epoch_loss_),
-      system_({.gpu = core.place.rank == 0}),
-      schedule_seen_(task.schedulers.size()) {}
+      system_({.gpu = core.is_logged()}),
+      monitor_saved_(core.times_set(options_.checkpoint.monitor)) {
+  for (const auto& schedule : task.schedulers) schedule_seen_.push_back(core.times_set(schedule.options.monitor));
+}
 
 void FitLoop::check_task() const {
   TORCH_CHECK_VALUE(task_.optimizer,
@@ -36,13 +60,21 @@ void FitLoop::check_task() const {
 
 void FitLoop::share_data() {
   const bool overfits = options_.overfit_batches.is_fraction() || options_.overfit_batches.batches() > 0;
-  if (overfits) {
-    auto options = train_.options();
-    options.shuffle = false;
-    train_.set_options(std::move(options));
-  }
+  if (overfits) overfit();
   share_out(train_, core_.feed_settings(), Share::kEqually);
   if (validation_) share_out(*validation_, core_.feed_settings(), Share::kOnce);
+}
+
+// A sampler of the loader's own may draw another order each time.
+void FitLoop::overfit() {
+  auto options = train_.options();
+  options.shuffle = false;
+  const bool has_sampler = std::exchange(options.sampler, nullptr) != nullptr;
+  train_.set_options(std::move(options));
+  if (has_sampler && core_.place.rank == 0) {
+    base::log_warning(
+        "Trainer: with overfit_batches the loader's own sampler is left out: samples come in their order");
+  }
 }
 
 FitResult FitLoop::run() {
@@ -52,8 +84,9 @@ FitResult FitLoop::run() {
   core_.accumulation = options_.accumulate_grad_batches;
   core_.attach(task_);
   share_data();
-  core_.progress.begin_run(options_.max_epochs);
+  core_.progress.begin_run(options_.max_epochs, core_.strategy->communication_time().has_value());
   resume();
+  core_.tell_if_all_is_done();
   core_.open_logger();
   first_samples_ = core_.counters.samples;
   communication_ = core_.strategy->communication_time().value_or(std::chrono::nanoseconds(0));
@@ -66,6 +99,7 @@ FitResult FitLoop::run() {
   } catch (const std::exception& error) {
     core_.progress.end_run();
     train_.stop();
+    if (core_.logger) close_quietly([&] { core_.logger->flush(); });  // the numbers before the failure
     core_.each_callback([&](Callback& callback) { callback.on_exception(core_.trainer, error); });
     throw;
   }
@@ -75,71 +109,16 @@ FitResult FitLoop::run() {
   return result();
 }
 
-void FitLoop::resume() {
-  const auto& options = options_.checkpoint;
-  const auto saved = saved_checkpoint();
-  if (options.memory_every == 0) {
-    load(saved);
-    return;
-  }
-  memory_ = std::make_unique<checkpoint::MemorySnapshot>(
-      state_.in_memory(), checkpoint::MemorySnapshotOptions{.every = options.memory_every});
-  const auto resumed = memory_->resume([&] { return load(saved); }, saved ? std::optional(saved->step) : std::nullopt);
-  const bool is_from_memory =
-      resumed.from == checkpoint::ResumedFrom::kMemory || resumed.from == checkpoint::ResumedFrom::kOtherMemory;
-  if (is_from_memory) tell_where(resumed.describe());
-}
-
-// The newest of the folder.
-std::optional<checkpoint::SavedCheckpoint> FitLoop::saved_checkpoint() {
-  const auto& options = options_.checkpoint;
-  if (options.folder.empty()) {
-    TORCH_CHECK_VALUE(options.resume != Resume::kMust || options_.fast_dev_run > 0,
-                      "[cohort] Trainer: checkpoint.resume = Resume::kMust needs checkpoint.folder");
-    return std::nullopt;
-  }
-  checkpoints_ = std::make_unique<checkpoint::Checkpointer>(
-      options.folder, checkpoint::CheckpointerOptions{.every_steps = options.every_steps,
-                                                      .every = options.every,
-                                                      .stop_signals = options.stop_signals,
-                                                      .asynchronous = options.asynchronous,
-                                                      .keep_last = options.keep_last,
-                                                      .keep_best = options.keep_best,
-                                                      .highest_is_best = options.highest_is_best});
-  auto saved = checkpoints_->latest();
-  TORCH_CHECK_VALUE(saved || options.resume != Resume::kMust, "[cohort] Trainer: there is no checkpoint in \"",
-                    options.folder, "\" to go on from\n  hint: checkpoint.resume = Resume::kIfThere begins anew then");
-  return saved;
-}
-
-// Collective. The step of what was loaded.
-std::optional<int64_t> FitLoop::load(const std::optional<checkpoint::SavedCheckpoint>& saved) {
-  if (!saved) return std::nullopt;
-  const auto& options = options_.checkpoint;
-  TORCH_CHECK_VALUE(options.resume != Resume::kNever, "[cohort] Trainer: \"", options.folder,
-                    "\" has checkpoints of another run, up to step ", saved->step,
-                    ", so this one cannot begin anew there\n  hint: remove the folder, name another one, or go on: "
-                    "checkpoint.resume = Resume::kIfThere");
-  state_.fit_to(saved->info.metadata);
-  auto state = state_.expected();
-  checkpoints_->load(saved->step, state);
-  state_.restore(state);
-  last_saved_ = saved->step;
-  was_saved_within_epoch_ = core_.counters.batch > 0;
-  tell_where(fmt::format("step {} of \"{}\"", saved->step, options_.checkpoint.folder));
-  return saved->step;
-}
-
 void FitLoop::tell_where(const std::string& what) {
   core_.progress.print(
       fmt::format("goes on after {} (epoch {}, batch {})", what, core_.counters.epoch, core_.counters.batch));
 }
 
 void FitLoop::run_epochs() {
-  core_.strategy->net().train();
-  if (&core_.strategy->module() != &core_.strategy->net()) core_.strategy->module().train();
+  // As a whole, unless it is there: parts of it may be frozen in the other mode.
+  if (!core_.strategy->net().is_training()) core_.strategy->net().train();
   core_.optimizer->zero_grad();
-  for (const auto& parameter : core_.strategy->parameters()) parameter.mutable_grad().reset();
+  core_.strategy->drop_gradients();
   if (core_.counters.batch == 0) state_.restore_random_numbers();
   while (!is_over()) run_epoch();
 }
@@ -147,6 +126,7 @@ void FitLoop::run_epochs() {
 // Batches of the epoch, alike on all ranks.
 std::optional<int64_t> FitLoop::plan_epoch() {
   auto own = train_.num_batches();
+  knows_size_ = own.has_value();
   if (own && shares_out_rests(train_)) *own += core_.counters.batch;  // it counts the rest alone
   const auto wanted = limited(options_.limit_train_batches, own, "limit_train_batches");
   if (core_.place.world_size == 1) return wanted;
@@ -162,28 +142,31 @@ void FitLoop::run_epoch() {
   const bool goes_on = core_.counters.batch > 0;
   set_epoch(train_, core_.counters.epoch);
   num_batches_ = plan_epoch();
-  TORCH_CHECK_VALUE(!num_batches_ || *num_batches_ > 0,
-                    "[cohort] Trainer: an epoch has no batch to train on\n"
-                    "  hint: look at the data set's size, drop_last and "
-                    "limit_train_batches");
+  if (num_batches_) check_has_batches(*num_batches_);
+  check_interval();
   if (!goes_on) epoch_loss_.zero_();
   validated_at_ = -1;
   train_.start();
   if (goes_on) state_.restore_random_numbers();
   begin_progress();
   core_.each_callback([&](Callback& callback) { callback.on_train_epoch_start(core_.trainer); });
-  while (take_batch()) {
+  bool has_batch = take_batch();
+  while (has_batch) {
     train_batch();
     if (window_ == 0 && is_over()) break;
+    has_batch = take_batch();
   }
-  const bool is_whole = num_batches_ ? core_.counters.batch >= *num_batches_ : core_.stop_reason.empty();
+  const bool is_whole = !has_batch || (num_batches_ && core_.counters.batch >= *num_batches_);
+  check_has_batches(core_.counters.batch);
   train_.stop();
   if (window_ != 0) {  // an end that nobody knew of: what it left is not a step
     core_.optimizer->zero_grad();
+    core_.strategy->drop_gradients();
     window_ = 0;
     window_losses_.clear();
   }
   if (is_whole) {
+    train_.end_epoch();
     finish_epoch();
   } else {
     end_progress(is_whole, /*has_validated=*/false);
@@ -213,9 +196,9 @@ bool FitLoop::take_batch() {
     return false;
   }
   bool has_batch = train_.next();
-  TORCH_CHECK(has_batch || !num_batches_, "[cohort] Trainer: the loader gave ", core_.counters.batch,
+  TORCH_CHECK(has_batch || !knows_size_, "[cohort] Trainer: the loader gave ", core_.counters.batch,
               " batches, but its size is ", num_batches_.value_or(0));
-  if (!num_batches_) has_batch = core_.largest({has_batch ? 0 : 1})[0] == 0;
+  if (!knows_size_) has_batch = core_.largest({has_batch ? 0 : 1})[0] == 0;
   core_.clock.lap(StepPart::kData);
   return has_batch;
 }
@@ -250,10 +233,7 @@ void FitLoop::train_batch() {
   core_.strategy->set_synchronises_gradients(is_step);
   clock.lap(StepPart::kOther);
   const StepOutput output = run_forward(core_, task_, train_, /*is_training=*/true);
-  TORCH_CHECK_VALUE(output.loss.defined() && output.loss.numel() == 1,
-                    "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
-                    output.loss.defined() ? output.loss.numel() : 0,
-                    "\n  hint: the mean over the batch, as most loss functions give it");
+  note_loss(output);
   check_finite(output);
   clock.lap(StepPart::kForward);
   const auto divisor = static_cast<double>(core_.accumulation);
@@ -267,31 +247,31 @@ void FitLoop::train_batch() {
   ++window_;
   ++core_.counters.batch;
   core_.counters.samples += report.num_samples * core_.place.world_size;
-  note_loss(output);
   if (is_step) step_optimizer();
   clock.lap(StepPart::kStep);
   after_batch(report);
 }
 
 void FitLoop::note_loss(const StepOutput& output) {
-  window_losses_.push_back(output.loss.detach());
-  epoch_loss_[0] += output.loss.detach();
-  epoch_loss_[1] += 1.0;
+  const auto num_samples = static_cast<double>(train_.batch_size());
+  window_losses_.push_back(loss_number(core_, output.loss));
+  epoch_loss_[0] += window_losses_.back() * num_samples;
+  epoch_loss_[1] += num_samples;
 }
 
 void FitLoop::step_optimizer() {
   auto& optimizer = *core_.optimizer;
-  const bool looks = options_.gradient_clip_norm || options_.gradient_clip_value ||
+  const bool looks = options_.gradient_clip_norm || options_.gradient_clip_value || !options_.callbacks.empty() ||
                      (options_.finite_check == FiniteCheck::kGradients && !core_.precision.scales());
   if (looks) core_.precision.unscale(optimizer);
   if (options_.finite_check == FiniteCheck::kGradients && !core_.precision.scales()) {
     check_gradients(core_.strategy->named_parameters(), checked_step(core_.counters.batch - 1));
   }
   if (options_.gradient_clip_norm) {
-    cohort::nn::utils::clip_grad_norm_(core_.strategy->parameters(), *options_.gradient_clip_norm);
+    cohort::nn::utils::clip_grad_norm_(parameters_of(optimizer), *options_.gradient_clip_norm);
   }
   if (options_.gradient_clip_value) {
-    cohort::nn::utils::clip_grad_value_(core_.strategy->parameters(), *options_.gradient_clip_value);
+    cohort::nn::utils::clip_grad_value_(parameters_of(optimizer), *options_.gradient_clip_value);
   }
   core_.each_callback([&](Callback& callback) { callback.on_before_optimizer_step(core_.trainer); });
   const bool was_step = core_.precision.step(optimizer);
@@ -327,7 +307,11 @@ void FitLoop::after_batch(const StepReport& report) {
   }
   if (validation_is_due(/*is_end_of_epoch=*/false)) validate(/*is_end_of_epoch=*/false);
   if (!report.is_step) return;
-  if (memory_) memory_->step(core_.counters.step);
+  if (memory_) {
+    // Ranks' parts of a buffer must be parts of the same; what is kept is not collective.
+    if (core_.counters.step % options_.checkpoint.memory_every == 0) core_.strategy->synchronise_buffers();
+    memory_->step(core_.counters.step);
+  }
   save_if_due();
 }
 
@@ -362,8 +346,10 @@ bool FitLoop::validation_is_due(bool is_end_of_epoch) const {
   return core_.counters.batch % std::max<int64_t>(1, every) == 0;
 }
 
+// An epoch's speed and shares are those of training, so it begins later by what this takes.
 void FitLoop::validate(bool is_end_of_epoch) {
   core_.clock.lap(StepPart::kOther);
+  const auto before = core_.clock.times()[StepPart::kOther];
   core_.each_callback([&](Callback& callback) { callback.on_validation_start(core_.trainer); });
   const Metrics values = evaluate(core_, task_, *validation_, "validation");
   validated_at_ = core_.counters.batch;
@@ -375,6 +361,12 @@ void FitLoop::validate(bool is_end_of_epoch) {
     core_.progress.print(text);
   }
   core_.each_callback([&](Callback& callback) { callback.on_validation_end(core_.trainer, values); });
+  core_.clock.lap(StepPart::kOther);
+  const auto passed = core_.clock.times()[StepPart::kOther] - before;
+  epoch_began_.at += passed;
+  epoch_began_.times[StepPart::kOther] += passed;
+  has_validated_ = true;
+  agree_on_stop();
 }
 
 void FitLoop::finish_epoch() {
@@ -383,6 +375,8 @@ void FitLoop::finish_epoch() {
   end_progress(/*is_whole=*/true, validates);
   step_schedulers(Schedule::Interval::kEpoch);
   core_.each_callback([&](Callback& callback) { callback.on_train_epoch_end(core_.trainer); });
+  agree_on_stop();
+  if (has_validated_ && !std::exchange(has_checked_monitors_, true)) check_monitors();
   ++core_.counters.epoch;
   core_.counters.batch = 0;
   const int64_t every = options_.checkpoint.every_epochs;
@@ -421,6 +415,44 @@ void FitLoop::end_progress(bool is_whole, bool has_validated) {
   core_.progress.end_epoch(steps_of(core_.counters.batch), summary);
 }
 
+// What stops one rank stops all: the others would wait for it.
+void FitLoop::agree_on_stop() {
+  const auto& place = core_.place;
+  auto& reason = core_.stop_reason;
+  const int64_t first = place.world_size - core_.largest({reason.empty() ? 0 : place.world_size - place.rank}).front();
+  if (reason.empty() && first < place.world_size) reason = fmt::format("stop on rank {}", first);
+}
+
+void FitLoop::check_interval() const {
+  const auto& interval = options_.val_check_interval;
+  if (!validation_ || interval.is_fraction() || !num_batches_) return;
+  TORCH_CHECK_VALUE(interval.batches() <= *num_batches_, "[cohort] Trainer: val_check_interval = ", interval.batches(),
+                    " batches, but an epoch has ", *num_batches_,
+                    ", so there would never be a validation\n  hint: a smaller one, or a fraction of an epoch; "
+                    "limit_val_batches = 0 makes none");
+}
+
+// Once callbacks have had the time of an epoch to log numbers of their own. Rank 0 has all of them.
+void FitLoop::check_monitors() {
+  std::vector<std::string> monitors;
+  if (checkpoints_ && options_.checkpoint.keep_best > 0) monitors.push_back(options_.checkpoint.monitor);
+  for (const auto& schedule : task_.schedulers) {
+    if (schedule.takes_metric) monitors.push_back(schedule.options.monitor);
+  }
+  std::vector<std::string> names{"train/loss", "train/epoch_loss", "lr", "epoch"};  // perhaps not logged yet
+  for (const auto& [name, value] : core_.metrics) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  for (const auto& monitor : monitors) {
+    const bool is_there = std::find(names.begin(), names.end(), monitor) != names.end();
+    if (core_.largest({core_.place.rank == 0 && !is_there ? 1 : 0}).front() == 0) continue;
+    TORCH_CHECK_VALUE(false, "[cohort] Trainer: there is no number \"", monitor,
+                      "\", by which the best checkpoint or the learning rate is chosen",
+                      base::did_you_mean(monitor, names), "\n  hint: set monitor to one of \"",
+                      fmt::format("{}", fmt::join(names, "\", \"")), "\", or give the task a metric of this name");
+  }
+}
+
 // By rank 0's clock.
 bool FitLoop::time_is_up() {
   if (options_.max_time.count() == 0) return false;
@@ -441,44 +473,6 @@ bool FitLoop::is_over() {
     reason = "max_time";
   }
   return !reason.empty();
-}
-
-// The metric counts for the first checkpoint after it was computed.
-checkpoint::SaveInfo FitLoop::save_info() {
-  checkpoint::SaveInfo info{.metadata = state_.metadata()};
-  const auto& monitor = options_.checkpoint.monitor;
-  const int64_t times = core_.times_set(monitor);
-  if (times != std::exchange(monitor_saved_, times)) info.metric = core_.metric(monitor);
-  return info;
-}
-
-void FitLoop::save_if_due() {
-  if (!checkpoints_) return;
-  const auto& counters = core_.counters;
-  const auto collect = [&] {
-    core_.each_callback([&](Callback& callback) { callback.on_save_checkpoint(core_.trainer, counters.step); });
-    return state_.collect();
-  };
-  const int64_t monitor_before = monitor_saved_;
-  if (checkpoints_->maybe_save(counters.step, collect, save_info())) {
-    last_saved_ = counters.step;
-    was_saved_within_epoch_ = true;
-  } else {
-    monitor_saved_ = monitor_before;
-  }
-}
-
-void FitLoop::save(bool is_end_of_run) {
-  if (!checkpoints_) return;
-  const auto& counters = core_.counters;
-  const bool is_there = last_saved_ == counters.step && was_saved_within_epoch_ == (counters.batch > 0);
-  if (!is_there && counters.step > 0) {
-    core_.each_callback([&](Callback& callback) { callback.on_save_checkpoint(core_.trainer, counters.step); });
-    checkpoints_->save(counters.step, state_.collect(), save_info());
-    last_saved_ = counters.step;
-    was_saved_within_epoch_ = counters.batch > 0;
-  }
-  if (is_end_of_run) checkpoints_->wait();
 }
 
 FitResult FitLoop::result() const {

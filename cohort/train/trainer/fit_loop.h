@@ -25,6 +25,7 @@ class FitLoop {
  private:
   void check_task() const;
   void share_data();
+  void overfit();
   void resume();
   std::optional<checkpoint::SavedCheckpoint> saved_checkpoint();
   std::optional<int64_t> load(const std::optional<checkpoint::SavedCheckpoint>& saved);
@@ -47,10 +48,15 @@ class FitLoop {
   void validate(bool is_end_of_epoch);
   void finish_epoch();
   bool is_over();
+  void agree_on_stop();
+  void check_interval() const;
+  void check_monitors();
   bool time_is_up();
   void save_if_due();
   void save(bool is_end_of_run);
-  checkpoint::SaveInfo save_info();
+  checkpoint::ShardedStateDict collect();
+  checkpoint::SaveInfo save_info(int64_t times) const;
+  void note_saved(const checkpoint::SaveInfo& info, int64_t times);
   CheckedStep checked_step(int64_t batch) const;
   FitResult result() const;
 
@@ -59,7 +65,7 @@ class FitLoop {
   BatchFeed& train_;
   BatchFeed* validation_;
   const TrainerOptions& options_;
-  /// [2] float64, where the model computes: sum and number of this rank's batches in this epoch.
+  /// [2] float64, where the model computes: sum of losses and number of this rank's samples in this epoch.
   at::Tensor epoch_loss_;
   RunState state_;
   std::unique_ptr<checkpoint::Checkpointer> checkpoints_;
@@ -67,22 +73,26 @@ class FitLoop {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 
   SystemMetrics system_;
-  // Where this epoch began in this call.
+  // Where this epoch began in this call, evaluations taken off.
   struct {
     std::chrono::steady_clock::time_point at;
     int64_t samples = 0;
     StepTimes times = {};
   } epoch_began_;
 
-  std::optional<int64_t> num_batches_;  ///< of this epoch; nothing: not known
+  std::optional<int64_t> num_batches_;  ///< of this epoch, at most; nothing: no bound is known
+  bool knows_size_ = false;             ///< there are so many
   int64_t window_ = 0;                  ///< batches since the last step
   std::vector<at::Tensor> window_losses_;
   std::chrono::nanoseconds communication_{0};
   int64_t first_samples_ = 0;
   int64_t last_saved_ = -1;
+  std::optional<double> last_metric_;  ///< of that checkpoint
   bool was_saved_within_epoch_ = false;
   int64_t monitor_saved_ = 0;
   int64_t validated_at_ = -1;  ///< batch of this epoch
+  bool has_validated_ = false;
+  bool has_checked_monitors_ = false;
   std::vector<int64_t> schedule_seen_;
 };
 

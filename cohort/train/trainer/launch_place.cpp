@@ -1,5 +1,6 @@
 #include "cohort/train/trainer/launch_place.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -11,6 +12,7 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/comm/group/process_group.h"
+#include "cohort/parallel/data_parallel/placement.h"
 #include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::train::detail {
@@ -76,10 +78,35 @@ void check_size(const StrategyOptions& options, StrategyKind kind, const JobSize
                     "[cohort] Trainer: devices = ", options.devices, " asks for as many processes on each host, but ",
                     "this one has ", job.local_world_size, "\n  hint: ", start_command(devices, num_nodes),
                     "; with devices = 0 the Trainer takes what the launcher gives");
+  if (options.num_nodes == 0) return;  // hosts may have unequal numbers of them
   TORCH_CHECK_VALUE(wanted == job.world_size, "[cohort] Trainer: num_nodes = ", options.num_nodes, " with ", devices,
                     " processes on each host makes ", wanted, " processes, but the job has ", job.world_size,
                     "\n  hint: ", start_command(devices, num_nodes),
                     "; with num_nodes = 0 the Trainer takes what the launcher gives");
+}
+
+c10::Device with_index(c10::Device device) {
+  if (device.is_cpu()) return c10::kCPU;
+  return device.has_index() ? device : c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
+std::vector<c10::Device> data_parallel_devices(const StrategyOptions& options) {
+  auto devices = options.data_parallel_devices;
+  if (devices.empty()) {
+    devices = cohort::nn::parallel::all_devices();
+    const auto wanted = static_cast<size_t>(options.devices);
+    TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
+                      " with strategy \"data_parallel\", but this machine has ", devices.size(),
+                      " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
+    if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
+  }
+  if (devices.empty()) return {c10::kCPU};
+  return cohort::nn::parallel::place(devices, std::nullopt, /*dim=*/0).devices;
+}
+
+std::vector<c10::Device> devices_of(const StrategyOptions& options, StrategyKind kind) {
+  if (kind == StrategyKind::kDataParallel) return data_parallel_devices(options);
+  return {with_index(options.device.value_or(current_device()))};
 }
 
 // A group of this process alone, where nobody started others.
@@ -115,6 +142,14 @@ const char* name_of(StrategyKind kind) {
   return "";
 }
 
+std::vector<c10::Device> LaunchPlace::generators() const {
+  std::vector<c10::Device> found{c10::kCPU};
+  for (const auto& each : devices) {
+    if (std::find(found.begin(), found.end(), each) == found.end()) found.push_back(each);
+  }
+  return found;
+}
+
 LaunchPlace take_place(const StrategyOptions& options) {
   TORCH_CHECK_VALUE(options.devices >= 0 && options.num_nodes >= 0,
                     "[cohort] Trainer: devices and num_nodes are not negative, but got ", options.devices, " and ",
@@ -124,7 +159,8 @@ LaunchPlace take_place(const StrategyOptions& options) {
   place.strategy = chosen(options.strategy, job);
   if (!place.has_group()) {
     check_alone(place.strategy, job);
-    place.device = options.device.value_or(current_device());
+    place.devices = devices_of(options, place.strategy);
+    place.device = place.devices.front();
     return place;
   }
   check_size(options, place.strategy, job);
@@ -137,7 +173,8 @@ LaunchPlace take_place(const StrategyOptions& options) {
   place.rank = get_rank();
   place.world_size = get_world_size();
   place.num_ranks_here = job.local_world_size;
-  place.device = options.device.value_or(current_device());
+  place.devices = devices_of(options, place.strategy);
+  place.device = place.devices.front();
   return place;
 }
 

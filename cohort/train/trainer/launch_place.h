@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <string>
+#include <vector>
 
 #include "cohort/train/trainer/trainer_options.h"
 
@@ -17,9 +18,14 @@ struct LaunchPlace {
   int rank = 0;
   int world_size = 1;
   int num_ranks_here = 1;  ///< on this host
+  /// Where batches go and losses are: the first of `devices`.
   c10::Device device = c10::kCPU;
+  /// More than one with data_parallel alone, which may name one several times.
+  std::vector<c10::Device> devices = {c10::kCPU};
 
   bool has_group() const { return strategy == StrategyKind::kDdp || strategy == StrategyKind::kFsdp; }
+  /// Whose random numbers training draws: the CPU and the accelerators, each once.
+  std::vector<c10::Device> generators() const;
 };
 
 /// Chooses the strategy, compares `devices` and `num_nodes` with the job, and joins its default group where there is none; that

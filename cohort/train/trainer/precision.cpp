@@ -37,6 +37,11 @@ at::Tensor Precision::input(const at::Tensor& tensor) const {
   return is_pure_ && tensor.is_floating_point() ? tensor.to(at::kBFloat16) : tensor;
 }
 
+at::Tensor Precision::output(const at::Tensor& tensor) const {
+  const bool has_16_bits = tensor.defined() && at::isReducedFloatingType(tensor.scalar_type());
+  return autocast_dtype_ && has_16_bits ? tensor.to(at::kFloat) : tensor;
+}
+
 void Precision::backward(const at::Tensor& loss) { (scaler_ ? scaler_->scale(loss) : loss).backward(); }
 
 void Precision::unscale(torch::optim::Optimizer& optimizer) {
@@ -48,10 +53,9 @@ bool Precision::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return true;
   }
-  const double before = scaler_->get_scale();
   scaler_->step(optimizer);
   scaler_->update();
-  return scaler_->get_scale() >= before;
+  return scaler_->has_stepped();
 }
 
 }  // namespace cohort::train

@@ -34,6 +34,8 @@ class COHORT_API Precision {
   void convert(torch::nn::Module& net) const;
   /// With "bf16" a floating-point input becomes bfloat16.
   at::Tensor input(const at::Tensor& tensor) const;
+  /// With a mixed precision what the model gives in 16 bits becomes float32, for losses that are computed without autocast.
+  at::Tensor output(const at::Tensor& tensor) const;
 
   void backward(const at::Tensor& loss);
   /// Gradients become what they are without a scale. Call it before they are looked at, once per step.

@@ -17,12 +17,19 @@
 
 namespace cohort::train {
 
+/// What a loop over batches tells whoever prepared the loader.
+struct LoopHooks {
+  std::function<void()> on_begin;  ///< an epoch begins
+  std::function<void(bool is_last)> on_batch;
+  /// Whether all ranks have another batch, where this one has or has not. Null: each decides alone.
+  std::function<bool(bool has_batch)> do_all;
+};
+
 template <class Loader>
 class PreparedLoader {
  public:
-  /// `note` is called with each batch: whether it is the epoch's last.
-  PreparedLoader(const Loader& loader, std::function<void(bool is_last)> note)
-      : feed_(std::make_shared<LoaderFeed<Loader>>(loader)), note_(std::move(note)) {}
+  PreparedLoader(const Loader& loader, LoopHooks hooks)
+      : feed_(std::make_shared<LoaderFeed<Loader>>(loader)), hooks_(std::move(hooks)) {}
 
   class Iterator {
    public:
@@ -30,7 +37,7 @@ class PreparedLoader {
     using value_type = typename Loader::Batch;
     using difference_type = std::ptrdiff_t;
     explicit Iterator(PreparedLoader* loader) : loader_(loader) { ++*this; }
-    value_type& operator*() const { return *static_cast<value_type*>(loader_->feed_->batch()); }
+    value_type& operator*() const { return loader_->batch(); }
     value_type* operator->() const { return &**this; }
     Iterator& operator++() {
       if (!loader_->next()) loader_ = nullptr;
@@ -46,9 +53,11 @@ class PreparedLoader {
   /// Begins an epoch.
   Iterator begin() {
     set_epoch(*feed_, epoch_++);
-    size_ = feed_->num_batches();
-    num_taken_ = 0;
+    hooks_.on_begin();
     feed_->start();
+    has_size_ = feed_->num_batches().has_value();
+    current_.reset();
+    if (!has_size_) read_ahead();
     return Iterator(this);
   }
   std::default_sentinel_t end() const { return {}; }
@@ -60,21 +69,41 @@ class PreparedLoader {
   }
   /// The epoch that comes next, from 0.
   void set_next_epoch(int64_t epoch) { epoch_ = epoch; }
+  /// Its state in the middle of a loop over an iterable dataset is one batch ahead.
   BatchFeed& feed() const { return *feed_; }
 
  private:
+  using Batch = typename Loader::Batch;
+
   bool next() {
+    if (!has_size_) return next_of_unknown();
     if (!feed_->next()) return false;
-    ++num_taken_;
-    note_(size_ && num_taken_ == *size_);
+    hooks_.on_batch(feed_->num_left() == 0);
     return true;
   }
 
+  // Only who has read the next batch knows whether this one is the last.
+  bool next_of_unknown() {
+    current_.reset();
+    if (!has_next_) return false;
+    current_.emplace(std::move(*static_cast<Batch*>(feed_->batch())));
+    read_ahead();
+    hooks_.on_batch(!has_next_);
+    return true;
+  }
+  void read_ahead() {
+    has_next_ = feed_->next();
+    if (hooks_.do_all) has_next_ = hooks_.do_all(has_next_);
+  }
+
+  Batch& batch() { return current_ ? *current_ : *static_cast<Batch*>(feed_->batch()); }
+
   std::shared_ptr<LoaderFeed<Loader>> feed_;
-  std::function<void(bool is_last)> note_;
+  LoopHooks hooks_;
   int64_t epoch_ = 0;
-  int64_t num_taken_ = 0;
-  std::optional<int64_t> size_;
+  bool has_size_ = true;
+  std::optional<Batch> current_;  ///< where the size is not known
+  bool has_next_ = false;
 };
 
 }  // namespace cohort::train

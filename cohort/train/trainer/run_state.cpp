@@ -7,11 +7,14 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/rng_state.h"
+#include "cohort/checkpoint/state/scheduler_notes.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
 
@@ -60,6 +63,15 @@ Value loader_value(const data::StateDict& state) {
   return dict;
 }
 
+// "cpu", "cpu cuda cuda"
+std::string kinds_of(const std::vector<c10::Device>& devices) {
+  std::string text;
+  for (const auto& device : devices) {
+    text += (text.empty() ? "" : " ") + c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+  }
+  return text;
+}
+
 int64_t number_in(const std::map<std::string, std::string>& metadata, const char* name) {
   const auto found = metadata.find(name);
   const auto number = found == metadata.end() ? std::nullopt : base::parse_int(found->second);
@@ -75,22 +87,28 @@ std::string text_of(const Hyperparameter& value) {
 
 // Of what belongs to one rank.
 std::string prefix_of(int rank) { return fmt::format("rank.{}.", rank); }
+// "rng", "rng.1", ...
+std::string key_of_generator(size_t number) { return number == 0 ? "rng" : fmt::format("rng.{}", number); }
 constexpr const char* kPrefixInMemory = "own.";
 constexpr const char* kMetadataInMemory = "metadata";
 
-// In a scheduler's state, wherever it stands: the rates that it begins from.
+// A number or a list of them.
+Value scaled(const Value& rates, double factor) {
+  if (rates.isDouble() || rates.isInt()) return rates.toScalar().toDouble() * factor;
+  if (!rates.isList()) return rates;
+  c10::impl::GenericList result(c10::AnyType::get());
+  for (const Value& rate : rates.toListRef()) result.push_back(scaled(rate, factor));
+  return result;
+}
+
+// In a scheduler's state, wherever they stand: the rates that it begins from, moves between, and ends at.
 Value with_scaled_rates(const Value& value, double factor) {
+  static const std::set<std::string_view> names{"base_lrs", "max_lrs", "min_lrs", "eta_min", "_last_lr"};
   if (value.isGenericDict()) {
     Dict result = new_dict();
     for (const auto& entry : value.toGenericDict()) {
-      const bool is_rates = entry.key().isString() && entry.key().toStringRef() == "base_lrs";
-      if (!is_rates || !entry.value().isList()) {
-        result.insert(entry.key(), with_scaled_rates(entry.value(), factor));
-        continue;
-      }
-      c10::impl::GenericList rates(c10::AnyType::get());
-      for (const Value& rate : entry.value().toListRef()) rates.push_back(Value(rate.toDouble() * factor));
-      result.insert(entry.key(), rates);
+      const bool is_rates = entry.key().isString() && names.contains(entry.key().toStringRef());
+      result.insert(entry.key(), is_rates ? scaled(entry.value(), factor) : with_scaled_rates(entry.value(), factor));
     }
     return result;
   }
@@ -105,6 +123,19 @@ Value with_scaled_rates(const Value& value, double factor) {
 int64_t batch_size_of(const BatchFeed& feed, int world_size) {
   const auto& options = feed.options();
   return options.global_batch_size ? *options.global_batch_size / world_size : options.batch_size;
+}
+
+void RunState::add_random_numbers(ShardedStateDict& state, const std::string& prefix, size_t count) const {
+  for (size_t i = 0; i < count; ++i) {
+    state.insert(prefix + key_of_generator(i), StateValue(checkpoint::rng_state(core_.place.generators()[i])));
+  }
+}
+
+void RunState::keep_random_numbers(const ShardedStateDict& state, const std::string& prefix) {
+  random_numbers_.clear();
+  for (size_t i = 0; i < num_saved_generators_; ++i) {
+    random_numbers_.push_back(state[prefix + key_of_generator(i)].tensor.clone());
+  }
 }
 
 void RunState::add_model(ShardedStateDict& state) {
@@ -159,7 +190,7 @@ void RunState::add_run(ShardedStateDict& state, const std::string& prefix) {
     callbacks.insert(callback.name(), kept);
   });
   state.insert("callbacks", StateValue(Value(callbacks)));
-  state.insert(prefix + "rng", StateValue(checkpoint::rng_state()));
+  add_random_numbers(state, prefix, core_.place.generators().size());
   state.insert(prefix + "loss", StateValue(loss_));
   if (core_.strategy->has_own_buffers()) add_own_buffers(state, prefix);
   const bool is_within_epoch = core_.counters.batch > 0;
@@ -200,6 +231,7 @@ std::map<std::string, std::string> RunState::metadata() const {
       {"accumulation", std::to_string(core_.accumulation)},
       {"strategy", name_of(core_.place.strategy)},
       {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
+      {"generators", kinds_of(core_.place.generators())},
       {"precision", core_.options.precision}};
   for (const auto& [name, value] : core_.options.checkpoint.settings) texts.emplace("setting." + name, text_of(value));
   return texts;
@@ -249,6 +281,10 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
   saved_samples_ = batch_size * saved_world_size_;
   const auto own_buffers = metadata.find("own_buffers");
   saved_own_buffers_ = own_buffers != metadata.end() && own_buffers->second == "yes";
+  const auto generators = metadata.find("generators");
+  const auto own_generators = core_.place.generators();
+  const bool are_alike = generators != metadata.end() && generators->second == kinds_of(own_generators);
+  num_saved_generators_ = are_alike ? own_generators.size() : 1;
   if (is_same_world()) return;
   const int world_size = core_.place.world_size;
   switch (core_.options.checkpoint.on_new_world_size) {
@@ -280,7 +316,7 @@ ShardedStateDict RunState::expected() {
   add_model(state);
   for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
   if (is_same_world()) {
-    state.insert(prefix + "rng", StateValue(checkpoint::rng_state().clone()));
+    add_random_numbers(state, prefix, num_saved_generators_);
     state.insert(prefix + "loss", StateValue(loss_));
     if (core_.strategy->has_own_buffers() && saved_own_buffers_) {
       ShardedStateDict own;
@@ -324,7 +360,14 @@ void RunState::restore_schedulers(const Value& value) {
 
 void RunState::scale_rates() {
   if (rate_factor_ == 1.0) return;
-  for (auto& group : core_.optimizer->param_groups()) group.options().set_lr(group.options().get_lr() * rate_factor_);
+  auto& groups = core_.optimizer->param_groups();
+  for (auto& group : groups) group.options().set_lr(group.options().get_lr() * rate_factor_);
+  const auto notes = checkpoint::detail::SchedulerNotes::find(*core_.optimizer);  // what OneCycleLR and SWALR go by
+  for (size_t i = 0; notes && i < groups.size(); ++i) {
+    for (const char* name : {"initial_lr", "max_lr", "min_lr", "swa_lr"}) {
+      if (const auto rate = notes->get(i, name)) notes->set(i, name, *rate * rate_factor_);
+    }
+  }
 }
 
 void RunState::restore(ShardedStateDict& state) {
@@ -362,15 +405,16 @@ void RunState::restore_run(const ShardedStateDict& state, const std::string& pre
   restore_loader(state[loader_prefix + "loader"].value);
   if (is_same_world()) {
     loss_.copy_(state[prefix + "loss"].tensor);
-    random_numbers_ = state[prefix + "rng"].tensor.clone();
+    keep_random_numbers(state, prefix);
   } else {
     seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.rank);
   }
 }
 
 void RunState::restore_random_numbers() {
-  if (random_numbers_.defined()) checkpoint::set_rng_state(random_numbers_);
-  random_numbers_.reset();
+  const auto generators = core_.place.generators();
+  for (size_t i = 0; i < random_numbers_.size(); ++i) checkpoint::set_rng_state(random_numbers_[i], generators[i]);
+  random_numbers_.clear();
 }
 
 }  // namespace cohort::train::detail

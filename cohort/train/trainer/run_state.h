@@ -1,13 +1,15 @@
 /// RunState: what a checkpoint of a Trainer's run has, and how a run goes on from it.
 ///
 /// Keys: "model.<name>", "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
-/// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.loader", its place in the data, and
-/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own. States in
-/// memory have those of checkpoint::snapshot_state instead of the first two, "own." instead of "rank.<rank>.", and "metadata".
+/// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.rng.1" and so on, those of its accelerators,
+/// "rank.<rank>.loader", its place in the data, "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>"
+/// where ranks have buffers of their own. States in memory have those of checkpoint::snapshot_state instead of the first two,
+/// "own." instead of "rank.<rank>.", and "metadata".
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/checkpoint/recovery/snapshot_state.h"
@@ -17,7 +19,7 @@ namespace cohort::train::detail {
 
 class RunState {
  public:
-  /// `loss`: [2] float64, sum and number, of this rank in this epoch.
+  /// `loss`: [2] float64, sum of losses and number of samples, of this rank in this epoch.
   RunState(TrainerCore& core, ErasedTask& task, BatchFeed& train, at::Tensor loss)
       : core_(core), task_(task), train_(train), loss_(std::move(loss)) {}
 
@@ -45,6 +47,8 @@ class RunState {
   bool is_same_world() const { return saved_world_size_ == core_.place.world_size; }
   void add_model(checkpoint::ShardedStateDict& state);
   void add_run(checkpoint::ShardedStateDict& state, const std::string& prefix);
+  void add_random_numbers(checkpoint::ShardedStateDict& state, const std::string& prefix, size_t count) const;
+  void keep_random_numbers(const checkpoint::ShardedStateDict& state, const std::string& prefix);
   void add_own_buffers(checkpoint::ShardedStateDict& state, const std::string& prefix);
   void check_settings(const std::map<std::string, std::string>& metadata) const;
   void keep_global_batch(int64_t batch_size, int64_t accumulation);
@@ -62,8 +66,11 @@ class RunState {
   int64_t saved_world_size_ = 0;
   int64_t saved_samples_ = 0;  ///< of a batch of all ranks
   bool saved_own_buffers_ = false;
+  /// From the CPU's on; the CPU's alone where there are other accelerators now.
+  size_t num_saved_generators_ = 1;
   double rate_factor_ = 1.0;
-  at::Tensor random_numbers_;
+  /// Of generators() from the first on, until they are restored.
+  std::vector<at::Tensor> random_numbers_;
 };
 
 /// Samples in a batch of one rank. Throws c10::ValueError where the loader forms batches in a way of its own.

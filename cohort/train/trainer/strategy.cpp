@@ -8,14 +8,15 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/module/synchronize.h"
+#include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/parallel/module/wrapper_base.h"
+#include "cohort/parallel/optim/optimizer_kind.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -40,7 +41,7 @@ class ReplicatedStrategy final : public Strategy {
       return;
     }
     replica_.before_forward();
-    replica_.after_forward(body());
+    replica_.after_forward(outputs_of(body));
     if (replica_.synchronises_gradients()) ++num_steps_;
   }
   void set_synchronises_gradients(bool value) override { replica_.set_synchronises_gradients(value); }
@@ -61,6 +62,16 @@ class ReplicatedStrategy final : public Strategy {
   }
 
  private:
+  // Where it throws, a pass without exchange is over all the same: this rank goes on as those do where it did not.
+  std::vector<at::Tensor> outputs_of(const Body& body) {
+    try {
+      return body();
+    } catch (...) {
+      if (!replica_.synchronises_gradients()) replica_.after_forward({});
+      throw;
+    }
+  }
+
   int64_t num_steps_ = 0;
   Group group_;
   bool has_own_buffers_;
@@ -98,9 +109,10 @@ class ShardedStrategy final : public Strategy {
   }
   at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
     const at::Tensor output = Strategy::forward(input, forward);
-    const auto& dtype = wrapper_->sharding().mp_policy().output_dtype;
-    return dtype && output.is_floating_point() ? output.to(*dtype) : output;
+    const auto dtype = output_dtype();
+    return dtype ? parallel::moved(output, *dtype) : output;
   }
+  std::optional<at::ScalarType> output_dtype() const override { return wrapper_->sharding().mp_policy().output_dtype; }
   bool evaluates_together() const override { return true; }
   bool has_own_buffers() const override { return true; }
   void set_synchronises_gradients(bool value) override {
@@ -109,6 +121,11 @@ class ShardedStrategy final : public Strategy {
     } else if (!no_sync_) {
       no_sync_.emplace(*wrapper_);
     }
+  }
+  // Those of passes without a sum lie with the whole parameters, of which the optimizer knows nothing.
+  void drop_gradients() override {
+    wrapper_->reset_iter_state();
+    Strategy::drop_gradients();
   }
 
  private:
@@ -134,11 +151,17 @@ void ShardedStrategy::adopt(torch::optim::Optimizer& optimizer) const {
   }
 }
 
+class SingleStrategy final : public Strategy {
+ public:
+  using Strategy::Strategy;
+  std::optional<std::chrono::nanoseconds> communication_time() const override { return std::chrono::nanoseconds(0); }
+};
+
 class DataParallelStrategy final : public Strategy {
  public:
   DataParallelStrategy(const std::shared_ptr<Module>& net, cohort::nn::parallel::Placement placement)
       : Strategy(net), placement_(std::move(placement)), replicas_(net, placement_.devices) {
-    if (!placement_.devices.empty()) net->to(placement_.devices.front());
+    net->to(placement_.devices.front());
   }
 
   at::Tensor forward(const at::Tensor& input, const Forward& forward) override {
@@ -167,20 +190,6 @@ class DataParallelStrategy final : public Strategy {
       std::make_shared<cohort::nn::parallel::ReplicaThreads>();
 };
 
-cohort::nn::parallel::Placement data_parallel_placement(const StrategyOptions& options) {
-  auto devices = options.data_parallel_devices;
-  if (devices.empty()) {
-    devices = cohort::nn::parallel::all_devices();
-    const auto wanted = static_cast<size_t>(options.devices);
-    TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
-                      " with strategy \"data_parallel\", but this machine has ", devices.size(),
-                      " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
-    if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
-  }
-  return devices.empty() ? cohort::nn::parallel::Placement()
-                         : cohort::nn::parallel::place(devices, std::nullopt, /*dim=*/0);
-}
-
 }  // namespace
 
 Strategy::~Strategy() = default;
@@ -197,7 +206,25 @@ std::vector<at::Tensor> Strategy::parameters() const {
   return result;
 }
 
-void Strategy::adopt(torch::optim::Optimizer&) const {}
+// What it has kept of steps elsewhere goes where the parameters have gone.
+void Strategy::adopt(torch::optim::Optimizer& optimizer) const {
+  const auto* const kind = optim::find_optimizer_kind(optimizer);
+  if (!kind) return;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      const auto kept = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (kept == optimizer.state().end()) continue;
+      for (const auto& field : kind->state(*kept->second)) {
+        const auto* const tensor = std::get_if<at::Tensor*>(&field.place);
+        if (tensor && (*tensor)->defined()) **tensor = (*tensor)->to(parameter.device());
+      }
+    }
+  }
+}
+
+void Strategy::drop_gradients() {
+  for (const auto& parameter : parameters()) parameter.mutable_grad().reset();
+}
 
 void Strategy::run(std::vector<at::Tensor>&, const Body& body) { body(); }
 
@@ -215,12 +242,13 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
                                         const detail::LaunchPlace& place) {
   using detail::StrategyKind;
   if (place.strategy == StrategyKind::kDataParallel) {
-    return std::make_unique<DataParallelStrategy>(net, data_parallel_placement(options));
+    return std::make_unique<DataParallelStrategy>(
+        net, cohort::nn::parallel::place(place.devices, /*output_device=*/std::nullopt, /*dim=*/0));
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
   if (place.strategy == StrategyKind::kFsdp) return std::make_unique<ShardedStrategy>(net, options.fsdp);
-  return std::make_unique<Strategy>(net);
+  return std::make_unique<SingleStrategy>(net);
 }
 
 }  // namespace cohort::train

@@ -44,8 +44,8 @@ class COHORT_API Strategy {
   /// What the optimizer has; names as the user's module has them.
   virtual std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
   std::vector<at::Tensor> parameters() const;
-  /// An optimizer of the user's module becomes one of parameters(). Throws c10::ValueError for one that has made steps already,
-  /// where parameters() are others.
+  /// An optimizer of the user's module becomes one of parameters(), and what it has kept goes to their device. Throws
+  /// c10::ValueError for one that has made steps already, where parameters() are others.
   virtual void adopt(torch::optim::Optimizer& optimizer) const;
 
   /// Calls `body`, which runs the module and returns what backward begins with. `inputs`: tensors that the module will get; with
@@ -55,11 +55,15 @@ class COHORT_API Strategy {
   virtual at::Tensor forward(const at::Tensor& input, const Forward& forward);
   /// False: only forward() works, as the model is not one module.
   virtual bool runs_whole_steps() const { return true; }
+  /// What floating-point outputs of the model are made; nothing: they stay as they are. forward() does it itself.
+  virtual std::optional<at::ScalarType> output_dtype() const { return std::nullopt; }
   /// True: evaluation, too, is collective, so ranks must make equally many forward passes.
   virtual bool evaluates_together() const { return false; }
 
   /// False: gradients stay where they are, and add up.
   virtual void set_synchronises_gradients(bool) {}
+  /// Lets go of gradients that are no step's, also those that wait to be summed up over the ranks.
+  virtual void drop_gradients();
   /// Where the next forward pass of training begins with rank 0's buffers, such as means of batch norm, all ranks have them at
   /// once. Collective.
   virtual void synchronise_buffers() {}

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "cohort/train/logging/torch_warnings.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/fit_loop.h"
 
@@ -12,10 +13,12 @@ Trainer::Trainer(TrainerOptions options) : core_(std::make_unique<detail::Traine
 Trainer::~Trainer() = default;
 
 FitResult Trainer::run_fit(detail::ErasedTask& task, BatchFeed& train, BatchFeed* validation) {
+  const detail::TorchWarnings warnings;  // on every rank: rank 0 may rewrite a line on their terminal
   return detail::FitLoop(*core_, task, train, validation).run();
 }
 
 Metrics Trainer::run_evaluation(detail::ErasedTask& task, BatchFeed& feed, const char* phase) {
+  const detail::TorchWarnings warnings;
   core_->attach(task);
   share_out(feed, core_->feed_settings(), Share::kOnce);
   const Metrics values = detail::evaluate(*core_, task, feed, phase);
@@ -59,7 +62,7 @@ const Metrics& Trainer::metrics() const { return core_->metrics; }
 std::optional<double> Trainer::metric(std::string_view name) const { return core_->metric(name); }
 const StepTimes& Trainer::times() const { return core_->clock.times(); }
 void Trainer::stop(const std::string& reason) { core_->stop_reason = reason.empty() ? "stop" : reason; }
-void Trainer::print(std::string_view text) { core_->progress.print(text); }
+void Trainer::print(std::string_view text) { core_->progress.print_anyway(text); }
 
 void Trainer::log(const Metrics& values) {
   core_->set_metrics(values);

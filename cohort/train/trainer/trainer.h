@@ -60,7 +60,9 @@ class COHORT_API Trainer {
 
   /// Trains. `validation` is a loader of the same kind of batches. The task must have an optimizer.
   /// Throws what the task, the data and callbacks throw, c10::Error for a loss that is not finite (finite_check), and
-  /// c10::ValueError where ranks have different numbers of batches.
+  /// c10::ValueError where ranks have different numbers of batches, and at the end of the first epoch with a validation for a
+  /// monitor, of the best checkpoints or of a scheduler, by whose name there is no number.
+  /// A model in evaluation mode goes into training mode; of one in training mode parts in evaluation mode stay so.
   template <class T, class Train>
   FitResult fit(T&& task, const Train& train) {
     auto erased = detail::erase<typename Train::Batch>(task);
@@ -132,9 +134,10 @@ class COHORT_API Trainer {
   /// Of the fit that goes on, or of the last one.
   const StepTimes& times() const;
 
-  /// Ends fit() in order, after the next step. Call it on all ranks alike.
+  /// Ends fit() in order, after the next step. Call it on all ranks alike; where one calls it alone in on_validation_end or
+  /// on_train_epoch_end, the others stop with it.
   void stop(const std::string& reason);
-  /// A line above the progress line, on rank 0.
+  /// A line above the progress line, on rank 0; also without progress.
   void print(std::string_view text);
   /// Adds to what the logs have of this step, and to metrics().
   void log(const Metrics& values);

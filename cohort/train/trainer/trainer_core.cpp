@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cohort/base/text.h"
-#include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/train/logging/run_loggers.h"
+#include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
 
@@ -46,6 +46,10 @@ void check_limit(const char* name, const BatchLimit& limit) {
     refuse(fmt::format("{} is a fraction from 0.0 to 1.0 or a whole number of batches, but got {}", name,
                        limit.fraction()));
   }
+  if (!limit.is_fraction() && limit.batches() < 0) {
+    refuse(fmt::format("{} is not negative, but got {}\n  hint: 1.0 means all batches, 0 means none", name,
+                       limit.batches()));
+  }
 }
 
 TrainerOptions completed(TrainerOptions options) {
@@ -70,6 +74,8 @@ TrainerOptions completed(TrainerOptions options) {
     options.max_epochs = 1;
     options.max_steps = options.fast_dev_run;
     options.log_every_n_steps = 1;
+    options.val_check_interval = 1.0;
+    options.check_val_every_n_epoch = 1;
     options.checkpoint.folder.clear();
     options.checkpoint.memory_every = 0;
   }
@@ -78,7 +84,7 @@ TrainerOptions completed(TrainerOptions options) {
 
 // A strategy's name is checked before anything is joined; a precision's, too.
 LaunchPlace place_for(const TrainerOptions& options) {
-  Precision(options.precision, at::kCPU);
+  [[maybe_unused]] const Precision known(options.precision, at::kCPU);
   return take_place(options.strategy_options());
 }
 
@@ -100,6 +106,15 @@ DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& pl
   return init_device_mesh(device_type, {replicas, place.world_size / replicas}, {"dp_replicate", "dp_shard"});
 }
 
+template <class Number>
+std::vector<Number> reduced(const LaunchPlace& place, std::vector<Number> numbers, ReduceOp op) {
+  if (place.world_size == 1) return numbers;
+  const at::Tensor own = at::tensor(numbers, c10::CppTypeToScalarType<Number>::value);
+  const at::Tensor all = numbers_over_ranks(own, {}, place.device, op);
+  std::copy_n(all.const_data_ptr<Number>(), numbers.size(), numbers.begin());
+  return numbers;
+}
+
 }  // namespace
 
 TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
@@ -108,7 +123,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
       place(place_for(options)),
       precision(options.precision, place.device),
       accumulation(options.accumulate_grad_batches),
-      progress(options.progress && place.rank == 0, place.world_size) {
+      progress(options.progress, place.rank == 0, place.world_size) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   if (options.seed) seed_everything(*options.seed + place.rank);
   if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
@@ -140,21 +155,11 @@ void TrainerCore::each_callback(const std::function<void(Callback&)>& call) cons
 }
 
 std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
-  if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kDouble).to(place.device);
-  all_reduce(tensor);
-  const auto result = tensor.cpu();
-  std::copy_n(result.const_data_ptr<double>(), numbers.size(), numbers.begin());
-  return numbers;
+  return reduced(place, std::move(numbers), ReduceOp::SUM);
 }
 
 std::vector<int64_t> TrainerCore::largest(std::vector<int64_t> numbers) const {
-  if (place.world_size == 1) return numbers;
-  const auto tensor = at::tensor(numbers, at::kLong).to(place.device);
-  all_reduce(tensor, {.op = ReduceOp::MAX});
-  const auto result = tensor.cpu();
-  std::copy_n(result.const_data_ptr<int64_t>(), numbers.size(), numbers.begin());
-  return numbers;
+  return reduced(place, std::move(numbers), ReduceOp::MAX);
 }
 
 void TrainerCore::set_metrics(const Metrics& values) {
@@ -182,9 +187,23 @@ int64_t TrainerCore::times_set(const std::string& name) const {
   return found == times_set_.end() ? 0 : found->second;
 }
 
+void TrainerCore::tell_if_all_is_done() {
+  const bool has_epochs = options.max_epochs > 0 && counters.epoch >= options.max_epochs;
+  const bool has_steps = options.max_steps > 0 && counters.step >= options.max_steps;
+  if (!has_epochs && !has_steps) return;
+  progress.print(fmt::format(
+      "nothing is left to train: all {} are done already; more of them go on, another folder for checkpoints begins "
+      "anew",
+      has_epochs ? fmt::format("{} epochs", options.max_epochs) : fmt::format("{} steps", options.max_steps)));
+}
+
+bool TrainerCore::is_logged() const {
+  return place.rank == 0 && options.fast_dev_run == 0 && (!options.log_folder.empty() || options.make_logger);
+}
+
 void TrainerCore::open_logger() {
   logger.reset();  // closes the files that the next one opens
-  if (place.rank != 0 || options.fast_dev_run > 0) return;
+  if (!is_logged()) return;
   const int64_t first_step = counters.step + 1;
   auto loggers = std::make_shared<LoggerList>();
   if (!options.log_folder.empty()) {
@@ -205,7 +224,7 @@ void TrainerCore::log(const Metrics& values) const {
 
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training) {
   feed.for_each_tensor([&](at::Tensor& tensor) {
-    if (!core.place.device.is_cpu()) tensor = tensor.to(core.place.device);
+    if (!core.place.device.is_cpu()) tensor = tensor.to(core.place.device, /*non_blocking=*/true);
     tensor = core.precision.input(tensor);
   });
   Strategy& strategy = *core.strategy;
@@ -225,6 +244,15 @@ StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& fee
     return std::vector<at::Tensor>{output.loss};
   });
   return output;
+}
+
+at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss) {
+  TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1,
+                    "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
+                    loss.defined() ? loss.numel() : 0,
+                    "\n  hint: the mean over the batch, as most loss functions give it");
+  const auto device = core.place.device;
+  return loss.detach().reshape({}).to(device, at::kDouble, /*non_blocking=*/!device.is_cpu());
 }
 
 std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> num_batches, const char* name) {

@@ -45,6 +45,9 @@ class TrainerCore {
   std::optional<double> metric(std::string_view name) const;
   /// How often the number has been set; 0: never.
   int64_t times_set(const std::string& name) const;
+  /// Says so where a run that goes on has reached its end before.
+  void tell_if_all_is_done();
+  bool is_logged() const;
   /// On rank 0 what the options ask for, from the step after this one on.
   void open_logger();
   void log(const Metrics& values) const;
@@ -69,6 +72,10 @@ class TrainerCore {
 
 /// One forward pass on the feed's batch, under strategy and precision. `is_training`: by ErasedTask::step, else by evaluate.
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training);
+
+/// A batch's loss as a number on the device, so that sums of losses do not wait for it: float64, without a dimension. Throws
+/// c10::ValueError for anything but one element.
+at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss);
 
 /// How many of `num_batches` (nothing: not known) are meant.
 std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> num_batches, const char* name);

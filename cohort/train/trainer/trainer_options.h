@@ -28,15 +28,15 @@ class BatchLimit {
   BatchLimit(int64_t batches) : batches_(batches) {}
   BatchLimit(int batches) : batches_(batches) {}
 
-  bool is_fraction() const { return batches_ < 0; }
-  bool is_whole() const { return is_fraction() && fraction_ == 1.0; }
-  bool is_nothing() const { return batches_ <= 0 && fraction_ == 0.0; }
-  double fraction() const { return fraction_; }
+  bool is_fraction() const { return fraction_.has_value(); }
+  bool is_whole() const { return fraction_ == 1.0; }
+  bool is_nothing() const { return is_fraction() ? fraction_ == 0.0 : batches_ == 0; }
+  double fraction() const { return fraction_.value_or(0.0); }
   int64_t batches() const { return batches_; }
 
  private:
-  double fraction_ = 0.0;
-  int64_t batches_ = -1;  ///< negative: a fraction
+  std::optional<double> fraction_;
+  int64_t batches_ = 0;
 };
 
 /// How a strategy is put around a model, and where it computes. TrainerOptions has the same.
@@ -48,21 +48,24 @@ struct StrategyOptions {
   int devices = 0;
   /// Hosts of the job. 0: what there is.
   int num_nodes = 0;
-  /// Where to compute. Default: current_device().
+  /// Where to compute, but with data_parallel. Default: current_device().
   std::optional<c10::Device> device = {};
   /// For init_process_group, where there is no group yet.
   std::string backend = {};
   ddp::Options ddp = {};
   fsdp::Options fsdp = {};
-  /// With data_parallel, instead of the first `devices` ones; a device may be there several times.
+  /// With data_parallel, instead of the first `devices` ones; a device may be there several times. The first one is where batches
+  /// and the model are.
   std::vector<c10::Device> data_parallel_devices = {};
 };
 
 /// What is looked at for NaN and infinity.
 enum class FiniteCheck {
   kNone,
-  kLoss,      ///< each step's loss; on accelerators only when it is logged, as the host would wait for the device
-  kGradients  ///< the loss and, before each step of the optimizer, all gradients
+  kLoss,  ///< each step's loss; on accelerators only when it is logged, as the host would wait for the device
+  /// The loss and, before each step of the optimizer, all gradients; not these with "16-mixed", which finds its scale by
+  /// gradients that are infinite, and leaves such steps out.
+  kGradients
 };
 
 /// When a run goes on with the newest checkpoint of its folder.
@@ -75,7 +78,7 @@ enum class Resume {
 /// What is kept when a run goes on with another number of ranks.
 enum class OnNewWorldSize {
   kKeepGlobalBatch,    ///< accumulate_grad_batches changes, or else the batch size: samples per step stay as they were
-  kScaleLearningRate,  ///< learning rates are multiplied by new ranks / old ranks
+  kScaleLearningRate,  ///< learning rates, and those that schedulers go by, are multiplied by new ranks / old ranks
   kKeepAll,            ///< nothing changes: steps have another number of samples
   kRefuse,             ///< c10::ValueError
 };
@@ -92,7 +95,8 @@ struct CheckpointOptions {
   /// Every so many steps the state is kept in the launcher's memory, too (recovery/memory_snapshot.h), whether there is a folder
   /// or not: ranks that `cohort run --max-restarts` starts again go on from there. 0: never.
   int64_t memory_every = 0;
-  /// Signals that ask for a last checkpoint and an early, orderly end.
+  /// Signals that ask for a last checkpoint and an early, orderly end. Without `folder`, where nothing can be saved, they end the
+  /// process as in any program.
   std::vector<int> stop_signals = {SIGTERM};
 
   /// The newest ones that stay; 0: all. Besides, the best by `monitor`, such as "validation/loss".
@@ -138,15 +142,18 @@ struct TrainerOptions {
   std::optional<double> gradient_clip_value = {};
   FiniteCheck finite_check = FiniteCheck::kLoss;
 
+  /// A number is the most: an iterable that ends before ends the epoch.
   BatchLimit limit_train_batches = 1.0;
   BatchLimit limit_val_batches = 1.0;  ///< 0: no validation
   BatchLimit limit_test_batches = 1.0;
   BatchLimit limit_predict_batches = 1.0;
-  /// Not 0: trains, and validates, on so much of the data, always the same and in order.
+  /// Not 0: trains, and validates, on so much of the data, always the same and in order: the training loader's own sampler is
+  /// left out, and a warning says so. A batch sampler stays.
   BatchLimit overfit_batches = 0;
   /// Not 0: so many batches of training and validation, one epoch, without checkpoints: does the program work at all?
   int64_t fast_dev_run = 0;
-  /// How often validation is made: within an epoch after such a part of it (1.0: at its end), and every so many epochs.
+  /// How often validation is made: within an epoch after such a part of it (1.0: at its end), and every so many epochs. fit
+  /// throws c10::ValueError for more batches than an epoch has. With fast_dev_run at the end of its epoch.
   BatchLimit val_check_interval = 1.0;
   int64_t check_val_every_n_epoch = 1;
 

@@ -11,6 +11,7 @@
 
 #include "cohort/checkpoint/state/rng_state.h"
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 #include "cohort/train/trainer/trainer_core.h"
 #include "cohort/vault/memory_room.h"
 
@@ -21,19 +22,22 @@ namespace {
 // While it lives, training changes nothing that stays.
 class Rehearsal {
  public:
-  explicit Rehearsal(TrainerCore& core) : core_(core), rng_(checkpoint::rng_state()) {
+  explicit Rehearsal(TrainerCore& core) : core_(core) {
+    for (const auto& generator : core.place.generators()) rng_.push_back(checkpoint::rng_state(generator));
+    if (auto* const scaler = core.precision.scaler()) scaler_ = scaler->state_dict();
     for (const auto& each : tensors()) before_.push_back(each.detach().clone());
-    std::swap(state_, core.optimizer->state());
+    std::swap(state_, optimizer_state());
     for (const auto& group : core.optimizer->param_groups()) rates_.push_back(group.options().get_lr());
   }
   ~Rehearsal() {
     const at::NoGradGuard no_grad;
     auto now = tensors();
     for (size_t i = 0; i < now.size(); ++i) now[i].detach().copy_(before_[i]);
-    std::swap(state_, core_.optimizer->state());
+    optimizer_state() = std::move(state_);
     for (size_t i = 0; i < rates_.size(); ++i) core_.optimizer->param_groups()[i].options().set_lr(rates_[i]);
     for (const auto& parameter : core_.strategy->parameters()) parameter.mutable_grad().reset();
-    checkpoint::set_rng_state(rng_);
+    if (auto* const scaler = core_.precision.scaler()) scaler->load_state_dict(scaler_);
+    for (size_t i = 0; i < rng_.size(); ++i) checkpoint::set_rng_state(rng_[i], core_.place.generators()[i]);
   }
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
@@ -45,10 +49,17 @@ class Rehearsal {
     return all;
   }
 
+  using OptimizerState = std::remove_reference_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
+  OptimizerState& optimizer_state() const {
+    auto* const sharded = dynamic_cast<ZeroRedundancyOptimizer*>(core_.optimizer);
+    return sharded ? sharded->optim().state() : core_.optimizer->state();
+  }
+
   TrainerCore& core_;
-  at::Tensor rng_;
+  std::vector<at::Tensor> rng_;
+  c10::IValue scaler_;
   std::vector<at::Tensor> before_;
-  std::remove_reference_t<decltype(std::declval<torch::optim::Optimizer&>().state())> state_;
+  OptimizerState state_;
   std::vector<double> rates_;
 };
 
@@ -75,6 +86,20 @@ uint64_t peak_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
+// Forward and backward alone, where a rank that is short of memory leaves no other one waiting. Returns what it threw.
+std::string short_of_memory(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
+  std::string error;
+  core.strategy->set_synchronises_gradients(false);
+  try {
+    core.precision.backward(run_forward(core, task, feed, /*is_training=*/true).loss);
+  } catch (const c10::OutOfMemoryError& thrown) {
+    error = comm::text_of(thrown);
+  }
+  core.optimizer->zero_grad();
+  core.strategy->set_synchronises_gradients(true);
+  return error;
+}
+
 // Time per sample; an error's text where memory did not suffice.
 struct SizeOutcome {
   double samples_per_second = 0.0;
@@ -89,8 +114,19 @@ SizeOutcome try_size(TrainerCore& core, ErasedTask& task, BatchFeed& feed, int64
   options.drop_last = true;
   feed.set_options(std::move(options));
   SizeOutcome outcome;
-  try {
+  feed.start();
+  // With strategies whose forward pass is collective the error goes on, and the others are told.
+  const bool is_alone = core.place.world_size == 1;
+  if (!is_alone && !core.strategy->evaluates_together()) {
+    outcome.has_data = core.largest({feed.next() ? 0 : 1})[0] == 0;
+    if (outcome.has_data) outcome.error = short_of_memory(core, task, feed);
+    if (!outcome.has_data || core.largest({outcome.error.empty() ? 0 : 1})[0] != 0) {
+      feed.stop();
+      return outcome;
+    }
     feed.start();
+  }
+  try {
     const auto begin = std::chrono::steady_clock::now();
     for (int64_t step = 0; step < steps; ++step) {
       outcome.has_data = core.largest({feed.next() ? 0 : 1})[0] == 0;
@@ -100,6 +136,7 @@ SizeOutcome try_size(TrainerCore& core, ErasedTask& task, BatchFeed& feed, int64
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     outcome.samples_per_second = static_cast<double>(size * steps) / seconds.count();
   } catch (const c10::OutOfMemoryError& error) {
+    if (!is_alone) throw;
     outcome.error = comm::text_of(error);
   }
   feed.stop();

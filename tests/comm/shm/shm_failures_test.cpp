@@ -140,6 +140,7 @@ COHORT_WORKER(shm_crossed_groups) {
   const auto b = new_group({}, {.timeout = std::chrono::milliseconds(2500), .group_desc = "b"});
   auto tensor = at::ones({4});
   print_error([&] { all_reduce(tensor, {.group = get_rank() == 0 ? a : b}); });
+  barrier();  // nobody leaves while the other one still waits
 }
 
 TEST(ShmFailures, WaitingInAnotherGroupIsSaidOnceMessage) {

@@ -91,6 +91,23 @@ std::vector<Kind> kinds() {
 
 class Resumed : public testing::TestWithParam<Kind> {};
 
+TEST_P(Resumed, AnEpochThatWasEndedIsFollowedByTheNextOne) {
+  const Loader loader(numbers(23), GetParam().make());
+  values_of(loader.start(), 2);
+  loader.end_epoch();
+  const auto state = loader.state_dict();
+  at::manual_seed(3);  // where nobody gave a generator it is LibTorch's, which is the program's to restore
+  const auto next = values_of(loader.start());
+  Loader other(numbers(23), GetParam().make());
+  other.load_state_dict(state);
+  at::manual_seed(3);
+  EXPECT_EQ(values_of(other.start()), next);
+  values_of(other.start(), 2);  // whose state is that of its middle again
+  Loader third(numbers(23), GetParam().make());
+  third.load_state_dict(other.state_dict());
+  EXPECT_EQ(values_of(third.start()).size(), next.size() - 2);
+}
+
 TEST_P(Resumed, GoesOnAfterAnyBatchAndThenWithTheNextEpoch) {
   const auto dataset = std::make_shared<TensorDataset<1>>(numbers(23));
   for (int64_t num_taken = 0; num_taken <= 6; ++num_taken) {

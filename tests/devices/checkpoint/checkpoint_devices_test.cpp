@@ -36,12 +36,6 @@ class CheckpointDevices : public DeviceTest {
   }
 };
 
-c10::Stream latest_stream(c10::Device device) {
-  const auto stream = new_stream(device.index());
-  queue_of(stream).make_late();
-  return stream;
-}
-
 std::map<std::string, at::Tensor> tensors_on_cpu(const ModelAndOptimizerState& state) {
   std::map<std::string, at::Tensor> result;
   for (const auto* const each : {&state.model, &state.optimizer}) {

@@ -30,7 +30,7 @@ def make(name, **options):
     if name in TORCHVISION:
         return getattr(torchvision_resnet, name)(**options)
     if name in D_VARIANTS:
-        return getattr(timm_resnet, name)(**{"zero_init_last": False, **options})
+        return getattr(timm_resnet, name)(**options)
     if name in VITS:
         return getattr(timm_vit, name + "_patch16_224")(**options)
     return getattr(tutorial_models, name)()
@@ -59,7 +59,8 @@ def test_timm_has_torchvisions_names(name):
     ("resnet18", {}, {}),
     ("resnet34", {"zero_init_residual": True}, {"zero_init_last": True}),
     ("resnext50_32x4d", {"num_classes": 10}, {"num_classes": 10}),
-    ("resnet50d", {"num_classes": 10, "zero_init_last": True}, {"num_classes": 10, "zero_init_last": True}),
+    ("resnet50d", {"num_classes": 10}, {"num_classes": 10}),
+    ("resnet18d", {"zero_init_last": False}, {"zero_init_last": False}),
     ("vit_tiny", {"num_classes": 10, "img_size": 64}, {"num_classes": 10, "image_size": 64}),
     *((name, {}, {}) for name in TUTORIALS)])
 def test_the_same_seed_gives_the_same_weights(name, python, options, tmp_path):

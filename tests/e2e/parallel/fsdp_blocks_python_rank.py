@@ -1,5 +1,6 @@
 """A rank of fsdp_blocks_test.py: the training of tests/e2e/programs/parallel/fsdp_blocks.cpp by PyTorch's FSDP2."""
 import dataclasses
+import os
 import sys
 
 import torch
@@ -147,6 +148,8 @@ def main():
             for value in tensor.flatten().tolist():
                 print(f"value {value:.9g}")
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py
 
 
 if __name__ == "__main__":

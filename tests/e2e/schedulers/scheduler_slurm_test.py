@@ -106,3 +106,12 @@ def test_an_agent_per_node(slurm):
     slurm_path = f"{BUILD}/bin:{slurm_cluster.path()}"
     code, text = slurm.batch(FILES / "slurm_agents.sbatch", ALL_REDUCE, PATH=slurm_path)
     assert (code, lines(text)) == (0, SUM_OF_FOUR), text
+
+
+def test_the_sixth_step_of_cifar(slurm):
+    for name, target in (("build", BUILD), ("data", slurm.folder / "cifar")):
+        (slurm.folder / name).symlink_to(target)
+    slurm.run([BUILD / "bin" / "cohort-data", "make", "cifar10", "--root", slurm.folder / "cifar", "--samples", "100"])
+    code, text = slurm.batch(SOURCE / "examples" / "cifar" / "6_slurm.sbatch", "1", slurm.folder / "run", OMP_NUM_THREADS="1")
+    assert code == 0 and text.count("epoch 1: loss ") == 1 and text.count("test accuracy ") == 1, text
+    assert (slurm.folder / "run" / "checkpoint.safetensors").exists()

@@ -79,13 +79,58 @@ def test_two_nodes(data, tmp_path):
 
 
 def test_the_trainer_goes_on_after_it_was_killed(data, tmp_path):
-    command = [*LAUNCH, EXAMPLES / "cifar_trainer", "--root", data, "--epochs", "8", "--width", "8", "--batch-size", "32", "--plot", "--folder",
-               tmp_path / "run"]
+    command = [*LAUNCH, EXAMPLES / "cifar_trainer", "--root", data, "--epochs", "12", "--batch-size", "32", "--plot", "--folder", tmp_path / "run"]
     killed_when(lambda: list(tmp_path.glob("run/checkpoints/step-*")), command)
     out = run(command)
     assert "goes on after step" in out
-    assert float(re.search(r"test accuracy ([\d.]+)", out).group(1)) > 0.3, out
+    # A gradient that is wrong, such as one of this rank alone, twice as large or of other images, does not learn that much.
+    assert float(re.search(r"test accuracy ([\d.]+)", out).group(1)) >= 0.9, out
     assert {"events", "metrics.csv", "metrics.jsonl", "curves.svg", "curves.png"} <= set(os.listdir(tmp_path / "run"))
     steps = [int(line.split(",")[0]) for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
     # Each of two ranks has 200 images, in 13 batches of 16; no step of the killed run is there twice.
-    assert steps == sorted(steps) and steps[-1] == 8 * 13
+    assert steps == sorted(steps) and steps[-1] == 12 * 13
+    out = run(command)
+    assert "nothing is left to train: all 12 epochs are done already" in out
+    refused = subprocess.run([str(part) for part in [*command, "--width", "8"]], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    assert refused.returncode != 0
+    assert "was made with width = 16, but this run has 8\n" in refused.stderr, refused.stderr
+
+
+def test_three_ranks_share_a_batch_that_does_not_divide(data, tmp_path):
+    out = run([*LAUNCH[:-1], "3", EXAMPLES / "cifar_trainer", "--root", data, "--epochs", "1", "--limit-batches", "2", "--folder", tmp_path])
+    assert "goes on" not in out and "test accuracy" in out
+    done = subprocess.run([str(part) for part in [*LAUNCH, EXAMPLES / "cifar_trainer", "--root", data, "--batch-size", "1", "--folder", tmp_path / "b"]],
+                          capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    assert done.returncode != 0 and "global_batch_size=1 is too small for 2 ranks: each needs a sample\n" in done.stderr, done.stderr
+
+
+def test_the_trainer_finds_a_rate_and_a_batch_size(data):
+    out = run([EXAMPLES / "cifar_trainer", "--root", data, "--width", "8", "--find-lr", "--find-batch-size", "--folder", ""])
+    assert re.search(r"fastest batch of a rank: \d+\n", out) and re.search(r"learning rate: [\d.]+\n", out), out
+    assert "test accuracy" not in out
+
+
+@pytest.mark.parametrize("command", [["cifar_single"], ["cifar_data_parallel"], ["cifar_trainer", "--folder", "", "--root"]], ids=lambda c: c[0])
+def test_without_data_the_error_alone_is_shown(command, tmp_path):
+    done = subprocess.run([str(EXAMPLES / command[0]), *command[1:], str(tmp_path)], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(f"{command[0]}: error: ") and "hint: " in done.stderr, done.stderr
+    assert "terminate" not in done.stderr and "frame #" not in done.stderr, done.stderr
+
+
+def test_two_nodes_without_arguments_says_its_usage():
+    script = SOURCE / "examples" / "cifar" / "5_two_nodes.sh"
+    done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"usage: {script} NODE_RANK HOST [EPOCHS [FOLDER]]; NODE_RANK is 0 on HOST, 1 on the other node\n"
+
+
+@pytest.mark.parametrize("flag, code", [("--help", 0), ("--batch-siz=3", 2)])
+def test_one_rank_shows_help_and_errors_of_use(flag, code):
+    for rank in (0, 1):
+        done = subprocess.run([str(EXAMPLES / "cifar_trainer"), flag], capture_output=True, text=True, timeout=10, env=dict(ENVIRONMENT, RANK=str(rank)))
+        assert done.returncode == code
+        assert bool(done.stdout + done.stderr) == (rank == 0)
+    if code == 0:
+        assert "  --[no-]augment  " in subprocess.run([str(EXAMPLES / "cifar_trainer"), flag], capture_output=True, text=True).stdout

@@ -55,11 +55,29 @@ TEST(GradScaler, SkipsAStepWithANonFiniteGradientAndBacksOff) {
     set_scaled_grad(scaler, first, at::ones({2}));
     set_scaled_grad(scaler, second, at::tensor({1.F, element}).to(at::kDouble));
     EXPECT_FALSE(scaler.step(optimizer).defined());
+    EXPECT_FALSE(scaler.has_stepped());
     EXPECT_TRUE(at::equal(first, at::ones({2})));
     EXPECT_EQ(scaler.get_scale(), 4);
     scaler.update();
     EXPECT_EQ(scaler.get_scale(), 2);
+    set_scaled_grad(scaler, second, at::ones({2}, at::kDouble));
+    scaler.step(optimizer);
+    EXPECT_TRUE(scaler.has_stepped());
   }
+}
+
+// A step that was broken off, as where memory did not suffice, does not count.
+TEST(GradScaler, ALoadedStateBeginsAnew) {
+  auto scaler = cpu_scaler();
+  const auto parameter = leaf(at::ones({2}));
+  auto optimizer = sgd_of({parameter});
+  const auto state = scaler.state_dict();
+  set_scaled_grad(scaler, parameter, at::full({2}, kInfinity));
+  scaler.unscale_(optimizer);
+  scaler.load_state_dict(state);
+  set_scaled_grad(scaler, parameter, at::ones({2}));
+  scaler.step(optimizer);
+  EXPECT_TRUE(at::equal(parameter, at::full({2}, 0.5F)));
 }
 
 TEST(GradScaler, GrowsAfterTheIntervalWithoutOne) {

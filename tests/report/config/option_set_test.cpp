@@ -149,7 +149,7 @@ TEST(OptionSet, HelpShowsDefaults) {
             "\n"
             "Training:\n"
             "  --epochs WHOLE                passes over the data; at least 1 [5]\n"
-            "  --amp                         mixed precision [false]\n"
+            "  --[no-]amp                    mixed precision [false]\n"
             "  --name TEXT                   of the run [\"a\"]\n"
             "\n"
             "Optimizer:\n"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
 namespace cohort::report {
@@ -28,6 +29,22 @@ TEST(Toml, ReadsTablesAndKeys) {
   EXPECT_EQ(parsed("\xef\xbb\xbf"
                    "a=1"),
             "a = 1 @1");
+}
+
+TEST(Toml, IsUtf8) {
+  EXPECT_EQ(value("\"caf\xc3\xa9\""), "a = \"caf\xc3\xa9\" @1");
+  EXPECT_EQ(parsed("a = 1\n[\"D\xebta set\"]\nb = 2"),
+            "\"run.toml\", line 2: a byte that is no UTF-8, which every TOML file is written in");
+}
+
+TEST(Toml, AKeyComesOnce) {
+  EXPECT_EQ(parsed("batch-size = 1\n\nbatch_size = 2"),
+            "\"run.toml\", line 3: batch_size comes twice; it was in line 1 before");
+  std::string many;
+  for (int i = 0; i < 60000; ++i) many += "k" + std::to_string(i) + " = 1\n";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse_toml("run.toml", many)->size(), 60000U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 
 TEST(Toml, ReadsNumbers) {
@@ -71,6 +88,8 @@ TEST(Toml, ReadsTexts) {
   EXPECT_EQ(text("\"\"\"\none\ntwo \\\n   three\"\"\""), "one\ntwo three");
   EXPECT_EQ(text("\"\"\"a \"quoted\" end\"\"\"\""), "a \"quoted\" end\"");
   EXPECT_EQ(text("'''\r\na\\n'b'''"), "a\\n'b");
+  EXPECT_EQ(text("'''a'''''"), "a''");
+  EXPECT_EQ(text("'''a''''''"), "\"run.toml\", line 1: expected the end of the line, but found \"'\"");
   EXPECT_EQ(text("\"\""), "");
   EXPECT_EQ(text("\"open"), "\"run.toml\", line 1: a text lacks its closing quote");
   EXPECT_EQ(text("\"open\n\""), "\"run.toml\", line 1: a text lacks its closing quote");

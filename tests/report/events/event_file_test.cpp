@@ -121,6 +121,21 @@ TEST(EventFile, WritesWhenTheTimeIsOver) {
   EXPECT_GT(file_size(file->path()), empty);
 }
 
+TEST(EventFile, HoldsTextsThatAreUtf8) {
+  const std::string bad = "caf\xe9", good = "caf\xef\xbf\xbd";
+  const auto has = [](const ProtoMessage& message, const std::string& text) {
+    return message.bytes().find(text) != std::string::npos;
+  };
+  const HyperparameterList values = {{bad, bad}};
+  const ProtoMessage messages[] = {scalar_summary(bad, 1.0), text_summary(bad, bad),
+                                   layout_summary({{bad, {{bad, false, {bad}}, {bad, true, {bad, bad, bad}}}}}),
+                                   experiment_summary(values, {bad}), session_start_summary(values)};
+  for (const ProtoMessage& message : messages) {
+    EXPECT_TRUE(has(message, good));
+    EXPECT_FALSE(has(message, "\xe9"));
+  }
+}
+
 TEST(EventFile, SaysWhyItCannotBeMade) {
   const TemporaryFolder folder;
   ASSERT_TRUE(base::write_all(base::open_for_writing(folder / "file")->get(), "x").ok());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,16 @@ TEST(PlotSvg, HasTitleLabelsTicksLegendAndCurves) {
   EXPECT_EQ(count(svg, "stroke=\"#0072b2\""), 2U);  // the curve, and its sample in the legend
   EXPECT_EQ(count(svg, "stroke=\"#d55e00\""), 2U);
   EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
+}
+
+TEST(PlotSvg, ANarrowOneHasRoomForItsCurves) {
+  PlotChart chart{.title = "loss", .x_label = "step", .y_label = "nats"};
+  chart.curves = {{"a name of many letters, to be cut", {{0, 1000000001}, {1, 1000000002}}}};
+  const std::string svg = plot_svg({chart}, {.width = 200}).value();
+  const std::regex curve("points=\"([0-9.]+),[0-9.]+ ([0-9.]+),[0-9.]+\"[^>]*#0072b2");
+  std::smatch ends;
+  ASSERT_TRUE(std::regex_search(svg, ends, curve)) << svg;
+  EXPECT_GT(std::stod(ends[2]), std::stod(ends[1]) + 30) << svg;
 }
 
 TEST(PlotSvg, EscapesWhatXmlMeansOtherwise) {

@@ -60,6 +60,16 @@ TEST(SummaryText, SharesAreWeightedByTime) {
   EXPECT_NE(summary_text(epochs, {}).find("waited for data 32% of the time"), std::string::npos);
 }
 
+TEST(SummaryText, DoesNotCallRanksBusyWhereCommunicationIsNotMeasured) {
+  EXPECT_EQ(summary_text({{.epoch = 0, .seconds = 2, .num_samples = 20, .data_wait_share = 0.25}}, {}),
+            "epoch  time           speed  data  comm  busy\n"
+            "-----  ----  --------------  ----  ----  ----\n"
+            "    1  0:02  10.0 samples/s   25%\n"
+            "total: 0:02 in 1 epoch, 10.0 samples/s\n"
+            "hint: ranks waited for data 25% of the time; give the loader more workers (num_workers), or make samples "
+            "cheaper to read\n");
+}
+
 TEST(SummaryText, NothingWasMeasured) {
   EXPECT_EQ(summary_text({{.epoch = 0, .seconds = 2, .num_samples = 20}}, {.unit = "tokens"}),
             "epoch  time          speed  data  comm  busy\n"

@@ -12,6 +12,7 @@
 #include "cohort/base/file.h"
 #include "cohort/report/records/csv_log.h"
 #include "cohort/report/records/json_lines_log.h"
+#include "cohort/report/records/old_logs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::report {
@@ -115,6 +116,46 @@ TEST(RunRecord, RefusesNamesThatWouldSpoilTheFile) {
   EXPECT_EQ(error({{"a\nb", 1}}), "the name of a metric holds a line break or another control character: \"a\\nb\"");
   EXPECT_EQ(error({{"time", 1}}), "a metric is called \"time\", which each record has already; give it another name");
   EXPECT_EQ(error({{"loss", 1}, {"lr", 1}, {"loss", 2}}), "the metric \"loss\" comes twice in one record");
+}
+
+TEST(RunRecord, RefusesNamesThatNoReaderTakes) {
+  const auto error = [](const std::string& name) {
+    return check_record({.step = 1, .values = {{name, 1}}}).error().describe();
+  };
+  EXPECT_EQ(error("caf\xe9"), "the name of a metric is not UTF-8: \"caf\xef\xbf\xbd\"");
+  EXPECT_EQ(error("hyperparameters"),
+            "a metric is called \"hyperparameters\", which is the name of a line of its own; give it another name");
+}
+
+TEST(JsonLinesLog, WritesHyperparametersThatItReadsAgain) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  {
+    auto log = JsonLinesLog::open(path);
+    ASSERT_TRUE(log->add_hyperparameters({{"root", std::string("/data/caf\xe9")}}, 5).ok());
+    EXPECT_EQ(log->add_hyperparameters({{"lr", 0.1}, {"lr", 0.2}}, 5).error().describe(),
+              "the hyper-parameter \"lr\" comes twice");
+  }
+  EXPECT_EQ(text_of(path), "{\"hyperparameters\": {\"root\": \"/data/caf\xef\xbf\xbd\"}, \"time\": 5.000000}\n");
+  EXPECT_TRUE(JsonLinesLog::open(path, {.purge_step = 1}).ok());
+}
+
+TEST(OldLogs, AreKeptUnderOneNumber) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> paths = {folder / "events", folder / "a.csv", folder / "a.jsonl", folder / "none.svg"};
+  write(paths[1], "step,time,loss\n");
+  write(paths[2], "{\"hyperparameters\": {}, \"time\": 1}\n");
+  ASSERT_TRUE(make_private_folder(paths[0]).ok());
+  EXPECT_EQ(keep_old_logs(paths).value(), std::vector<std::string>());  // nothing was logged
+  write(paths[1], "step,time,loss\n1,1.0,0.5\n");
+  write(folder / "a.1.jsonl", "another's");
+  EXPECT_EQ(keep_old_logs(paths).value(), (std::vector<std::string>{"events.2", "a.2.csv", "a.2.jsonl"}));
+  EXPECT_EQ(text_of(folder / "a.2.csv"), "step,time,loss\n1,1.0,0.5\n");
+  EXPECT_EQ(keep_old_logs(paths).value(), std::vector<std::string>());
+  write(paths[2], "{\"step\": 0, \"time\": 1, \"loss\": 2}\n");
+  EXPECT_EQ(keep_old_logs(paths).value(), std::vector<std::string>{"a.3.jsonl"});
+  write(paths[1], "name,age\nAnn,5\n");
+  EXPECT_EQ(keep_old_logs(paths).value(), std::vector<std::string>());  // not one of ours
 }
 
 TEST(JsonLinesLog, WritesALinePerRecord) {

@@ -11,6 +11,7 @@ int initialized = 0;
 uintptr_t index_of(void* device) { return reinterpret_cast<uintptr_t>(device) - 1; }
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the library's names.
 FAKE int nvmlInit_v2() {
   if (std::getenv("FAKE_NVML_FAILS")) return kUnknown;
   ++initialized;
@@ -46,3 +47,4 @@ FAKE int nvmlDeviceGetPowerUsage(void* device, unsigned int* milliwatts) {
   *milliwatts = 250500;
   return kSuccess;
 }
+// NOLINTEND(readability-identifier-naming)

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
 #include "tests/support/temporary_folder.h"
 
@@ -97,10 +98,22 @@ TEST(SystemSampler, ReadsThisHost) {
   EXPECT_GT(values.at("system/cpu_percent"), 1.0);
   EXPECT_GT(values.at("system/rss_gib") * 1024, 1.0);
   EXPECT_GT(values.at("system/host_free_gib"), 0.0);
-  EXPECT_GT(sampler.cpu_share(), 0.0);
-  EXPECT_LE(sampler.cpu_share(), 1.0);
+  const double share = sampler.cpu_share();
+  EXPECT_GT(share, 0.0);
+  EXPECT_LE(share, 1.0);
   ASSERT_TRUE(resident_bytes());
   EXPECT_GT(static_cast<double>(*resident_bytes()), kMiB);
+}
+
+TEST(SystemSampler, TellsTheShareSinceItWasAskedLast) {
+  double seconds = 0.0, used = 0.0;
+  SystemSampler sampler({.gpu = false, .seconds = [&] { return seconds; }, .cpu_seconds = [&] { return used; }});
+  const double cpus = base::available_cores();
+  seconds = 1.0, used = 0.5;
+  EXPECT_DOUBLE_EQ(sampler.cpu_share(), 0.5 / cpus);
+  seconds = 3.0, used = 0.75;
+  EXPECT_DOUBLE_EQ(sampler.cpu_share(), 0.125 / cpus);
+  EXPECT_EQ(sampler.cpu_share(), 0.0);
 }
 
 TEST(Nvml, ReadsEachGpu) {

@@ -5,14 +5,18 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/report/records/run_record.h"
 #include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/text_table.h"
 
@@ -135,7 +139,28 @@ TEST(LiveLine, MessagesOfTheLibraryStandAboveIt) {
     line.end();
     base::log_warning("late");
   }
-  EXPECT_EQ(terminal.text(), kErase + "live" + kErase + "[cohort] warning: slow\nlive\n[cohort] warning: late\n");
+  EXPECT_EQ(terminal.text(),
+            kErase + "live" + kErase + "[cohort] warning: slow\nlive\n" + kErase + "[cohort] warning: late\n");
+}
+
+TEST(LiveLine, MessagesOfAnotherProcessStandAboveTheNextOne) {
+  Terminal terminal;
+  auto pipe = base::make_pipe().value();
+  const pid_t other = ::fork();  // before there is a line, as another rank
+  if (other == 0) {
+    pipe.write_end.reset();
+    char byte = 0;
+    static_cast<void>(::read(pipe.read_end.get(), &byte, 1));
+    ::dup2(terminal.fd(), STDERR_FILENO);
+    base::log_warning("slow");
+    ::_exit(0);
+  }
+  LiveLine line(terminal.fd(), LineKind::kAuto);
+  line.show({{"live", 0}});
+  pipe.write_end.reset();
+  ASSERT_EQ(::waitpid(other, nullptr, 0), other);
+  line.show({{"next", 0}});
+  EXPECT_EQ(terminal.text(), kErase + "live" + kErase + "[cohort] warning: slow\n" + kErase + "next");
 }
 
 TEST(LiveLine, MessagesToElsewhereLeaveItAlone) {
@@ -192,6 +217,34 @@ TEST(LineParts, CountsLettersNotBytes) {
                           "e",
                           3),
             "Gr\xc3\xb6");
+}
+
+TEST(LineParts, WideLettersHaveTwoColumnsAndMarksNone) {
+  EXPECT_EQ(num_columns("\xe6\x8d\x9f\xe5\xa4\xb1"), 4U);  // two Chinese letters
+  EXPECT_EQ(num_columns("e\xcc\x81"), 1U);                 // an accent of its own
+  EXPECT_EQ(first_columns("\xe6\x8d\x9f\xe5\xa4\xb1", 3), "\xe6\x8d\x9f");
+  EXPECT_EQ(num_columns("a\xff"), 2U);
+}
+
+TEST(LineParts, HoldNothingThatMovesTheCursor) {
+  EXPECT_EQ(fitted_line({{"lo\x1b[2Jss\n0.5\x7f", 0}}, 0, false), "lo?[2Jss?0.5?");
+}
+
+TEST(LiveLine, ATerminalThatDoesNotKnowItsWidthHas80Columns) {
+  Terminal terminal;
+  terminal.resize(0);
+  base::unset_env("COLUMNS");
+  EXPECT_EQ(terminal_columns(terminal.fd()), 80U);
+  base::set_env("COLUMNS", "33");
+  EXPECT_EQ(terminal_columns(terminal.fd()), 33U);
+  base::unset_env("COLUMNS");
+  EXPECT_EQ(terminal_columns(base::make_pipe().value().write_end.get()), 0U);
+}
+
+TEST(Figures, ThatAreNoneHaveNoSign) {
+  const double none = std::copysign(std::numeric_limits<double>::quiet_NaN(), -1.0);
+  EXPECT_EQ(metric_text(none), "nan");
+  EXPECT_EQ(number_text(none), "nan");
 }
 
 TEST(Figures, AreGroupedByThousands) {

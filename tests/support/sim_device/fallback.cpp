@@ -97,7 +97,7 @@ void fill_empty_outs(const Call& call, const Values& arguments) {
     if (!call.is_empty_out(i)) continue;
     const auto& out = call.given[i].toTensor();
     out.resize_(arguments[i].toTensor().sizes());
-    call.queue.wait_for_all();  // its block may have been filled with 0xFF just now
+    call.queue.wait_for_simulation();  // its block may have been filled with 0xFF just now
     copy_result(arguments[i].toTensor(), host_view(out));
   }
 }
@@ -105,7 +105,7 @@ void fill_empty_outs(const Call& call, const Values& arguments) {
 at::Tensor move_to_device(const Call& call, const at::Tensor& result) {
   if (!result.defined()) return result;
   auto moved = at::empty_strided(result.sizes(), result.strides(), result.options().device(call.device));
-  call.queue.wait_for_all();  // as above
+  call.queue.wait_for_simulation();  // as above
   if (result.numel() > 0) host_view(moved).copy_(result);
   return moved;
 }
@@ -116,7 +116,7 @@ Values run_at_once(Call& call) {
     const std::lock_guard lock(synchronous_mutex);
     synchronous.insert(c10::toString(call.schema().operator_name()));
   }
-  call.queue.wait_for_all();
+  call.queue.wait_for_simulation();
   for (size_t i = 0; i < call.given.size(); ++i) {
     if (call.is_empty_out(i)) call.on_host[i] = at::empty({0}, call.given[i].toTensor().scalar_type());
   }

@@ -12,6 +12,14 @@
 
 namespace cohort::sim {
 
+namespace {
+
+std::atomic<uint64_t> host_waits{0};
+
+}  // namespace
+
+uint64_t num_host_waits() { return host_waits.load(); }
+
 uint64_t Queue::push(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(has_thread_, true)) std::thread([this] { run(); }).detach();
@@ -38,7 +46,17 @@ void Queue::wait_quietly(uint64_t number) {
 }
 
 void Queue::wait(uint64_t number) {
+  ++host_waits;
   wait_quietly(number);
+  throw_error();
+}
+
+void Queue::wait_for_simulation() {
+  wait_quietly(issued());
+  throw_error();
+}
+
+void Queue::throw_error() {
   const std::lock_guard lock(mutex_);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }

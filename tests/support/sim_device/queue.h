@@ -36,6 +36,8 @@ class Queue {
   void wait_quietly(uint64_t number);
   void wait(uint64_t number);
   void wait_for_all() { wait(issued()); }
+  /// The same, but no wait of the program's: num_host_waits() does not count it.
+  void wait_for_simulation();
 
  private:
   struct Item {
@@ -44,6 +46,7 @@ class Queue {
   };
   enum class Pace { kOfSchedule, kLate, kPrompt };
   [[noreturn]] void run();
+  void throw_error();
   Item next_item(std::unique_lock<std::mutex>& lock);
   bool is_late() const;
 
@@ -58,6 +61,9 @@ class Queue {
   bool has_thread_ = false;
   std::atomic<Pace> own_pace_{Pace::kOfSchedule};
 };
+
+/// How often the host, in any of its threads, has waited for a stream; what a stream waits for in another one does not count.
+uint64_t num_host_waits();
 
 /// A point in a stream, which is what an event records.
 struct Mark {

@@ -1,6 +1,9 @@
 #include "cohort/train/logging/epoch_line.h"
 
+#include <c10/util/Exception.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,6 +12,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
 #include "cohort/train/logging/run_summary.h"
+#include "cohort/train/logging/torch_warnings.h"
 
 namespace cohort::train {
 namespace {
@@ -85,6 +89,70 @@ TEST(EpochLine, RewritesOneLineOnATerminal) {
                 erase + "epoch 2/2  6 steps in 0:01  loss 0.2500  1000 samples/s  500 samples/s per rank  1.0 MiB\n" +
                 erase + "validation 1/2  step 1  loss 0.5000  100 samples/s  50.0 samples/s per rank  1.0 MiB" + erase);
   base::unset_env("NO_COLOR");
+}
+
+TEST(EpochLine, StandsStillWhileItIsPaused) {
+  EpochScreen screen;
+  {
+    EpochLine line(screen.options(LineStyle::kLog));
+    line.begin(0, 10);
+    screen.pass(seconds(5));
+    line.pause();
+    screen.pass(seconds(100));
+    line.resume();
+    line.end(state(10, 0.25));
+    auto options = screen.options(LineStyle::kLog);
+    options.only_on_terminal = true;
+    EpochLine evaluation(options);
+    evaluation.begin(EpochLine::kNoEpoch, 4, 0, "test");
+    evaluation.update(state(2, 0.5));
+    evaluation.print("a note");
+    evaluation.end({}, false);
+  }
+  EXPECT_EQ(screen.text(),
+            "epoch 1/2  10 steps in 0:05  loss 0.2500  200 samples/s  100 samples/s per rank  1.0 MiB\na note\n");
+}
+
+TEST(EpochLine, AnEvaluationHasNoNumber) {
+  base::set_env("NO_COLOR", "1");
+  EpochScreen screen;
+  {
+    auto options = screen.options(LineStyle::kTerminal);
+    options.only_on_terminal = true;
+    EpochLine line(options);
+    line.begin(EpochLine::kNoEpoch, 4, 0, "test");
+    screen.pass(seconds(1));
+    line.update(state(2, 0.5));
+    line.pause();
+  }
+  EXPECT_EQ(screen.text(),
+            "\r\x1b[2Ktest  [=====>      ]  step 2/4  loss 0.5000  200 samples/s  100 samples/s per rank  ETA 0:01  "
+            "1.0 MiB\r\x1b[2K");
+  base::unset_env("NO_COLOR");
+}
+
+// Of another rank, or of the one that has the line.
+TEST(TorchWarnings, AreMessagesOfTheLibraryOnATerminal) {
+  const base::Fd screen(::posix_openpt(O_RDWR | O_NOCTTY));
+  ::grantpt(screen.get());
+  ::unlockpt(screen.get());
+  const base::Fd program(::open(::ptsname(screen.get()), O_RDWR | O_NOCTTY));
+  base::set_env("TERM", "xterm");
+  const base::Fd saved(::dup(STDERR_FILENO));
+  ::dup2(program.get(), STDERR_FILENO);
+  auto* const before = c10::WarningUtils::get_warning_handler();
+  {
+    const detail::TorchWarnings outer;
+    { const detail::TorchWarnings inner; }
+    TORCH_WARN("odd shape");
+  }
+  EXPECT_EQ(c10::WarningUtils::get_warning_handler(), before);
+  ::dup2(saved.get(), STDERR_FILENO);
+  char buffer[200] = {};
+  ASSERT_GT(::read(screen.get(), buffer, sizeof buffer - 1), 0);
+  EXPECT_STREQ(buffer, "\r\x1b[2K[cohort] warning: LibTorch: odd shape\r\n");
+  const detail::TorchWarnings elsewhere;
+  EXPECT_EQ(c10::WarningUtils::get_warning_handler(), before);
 }
 
 TEST(EpochLine, TellsTheMemoryOfThisProcessByItself) {

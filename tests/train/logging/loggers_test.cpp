@@ -7,6 +7,7 @@
 #include "cohort/base/file.h"
 #include "cohort/train/logging/file_loggers.h"
 #include "cohort/train/logging/plot.h"
+#include "cohort/train/logging/run_loggers.h"
 #include "cohort/train/logging/summary_writer.h"
 #include "cohort/train/logging/system_metrics.h"
 #include "tests/support/require.h"
@@ -55,6 +56,74 @@ TEST(Loggers, AResumedRunGoesOn) {
   EXPECT_EQ(charts[0].curves[0].points, (std::vector<std::pair<double, double>>{{1, 0.5}, {2, 0.3}}));
   plot.close();
   EXPECT_EQ(contents(folder / "curves.png").substr(1, 3), "PNG");
+}
+
+TEST(Loggers, ARunThatBeginsKeepsWhatAnotherHasLogged) {
+  const TemporaryFolder folder;
+  const auto run = [&](double loss) {
+    const auto logger = run_loggers(folder / "run", 1, {.plot = true});
+    logger->log_metrics(1, {{"train/loss", loss}});
+    logger->close();
+  };
+  run(0.5);
+  testing::internal::CaptureStderr();
+  run(0.25);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: run_loggers: the run begins at its first step; what an earlier one logged in \"" +
+                (folder / "run/") +
+                "\" is kept as events.1, metrics.1.csv, metrics.1.jsonl, curves.1.svg, curves.1.png\n");
+  EXPECT_NE(contents(folder / "run/metrics.1.csv").find(",0.5\n"), std::string::npos);
+  EXPECT_NE(contents(folder / "run/metrics.1.jsonl").find("\"train/loss\": 0.5}"), std::string::npos);
+  EXPECT_EQ(num_lines(contents(folder / "run/metrics.csv")), 2U);
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "run/events.1"));
+  testing::internal::CaptureStderr();
+  JsonLinesLogger(folder / "run/metrics.jsonl", {.purge_step = 1}).log_metrics(1, {});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: JsonLinesLogger: the run begins at its first step; what an earlier one logged in \"" +
+                (folder / "run/") + "\" is kept as metrics.2.jsonl\n");
+}
+
+TEST(Loggers, OneThatFailsDoesNotKeepTheOthersFromClosing) {
+  struct Failing : Logger {
+    explicit Failing(std::string name) : name_(std::move(name)) {}
+    void log_metrics(int64_t, const Metrics&) override {}
+    void flush() override { TORCH_CHECK(false, name_, " flush"); }
+    void close() override { TORCH_CHECK(false, name_, " close"); }
+    std::string name_;
+  };
+  struct Counting : Logger {
+    void log_metrics(int64_t, const Metrics&) override {}
+    void flush() override { ++num_calls; }
+    void close() override { ++num_calls; }
+    int num_calls = 0;
+  };
+  LoggerList loggers;
+  loggers.add(std::make_shared<Failing>("first"));
+  loggers.add(std::make_shared<Failing>("second"));
+  const auto last = std::make_shared<Counting>();
+  loggers.add(last);
+  EXPECT_EQ(error_of([&] { loggers.flush(); }), "first flush");
+  EXPECT_EQ(error_of([&] { loggers.close(); }), "first close");
+  EXPECT_EQ(last->num_calls, 2);
+}
+
+TEST(Loggers, APlotShowsAsManyChartsAsItHasRoomFor) {
+  const TemporaryFolder folder;
+  PlotLogger plot(folder / "curves.svg");
+  Metrics values;
+  for (int i = 0; i < 101; ++i) values.emplace_back("metric" + std::to_string(i), i);
+  values.emplace_back("system/cpu_percent", 50);
+  plot.log_metrics(1, values);
+  EXPECT_EQ(plot.charts().size(), 101U);
+  testing::internal::CaptureStderr();
+  plot.close();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: PlotLogger: \"" + (folder / "curves.svg") +
+                                                        "\" shows the first 100 charts; a picture has room for no "
+                                                        "more\n");
+  const std::string svg = contents(folder / "curves.svg");
+  EXPECT_NE(svg.find(">metric99<"), std::string::npos);
+  EXPECT_EQ(svg.find(">metric100<"), std::string::npos);
+  EXPECT_EQ(svg.find("cpu_percent"), std::string::npos);
 }
 
 TEST(Loggers, SayWhatIsWrong) {

@@ -51,6 +51,16 @@ TEST(ModelSummary, ListsModules) {
             "buffers 0 B\n");
 }
 
+TEST(ModelSummary, KnowsTheTrainersWords) {
+  torch::nn::Linear model(2, 2);
+  const auto text = [&](const char* strategy, int64_t world_size) {
+    return model_summary(*model, {.world_size = world_size, .strategy = strategy});
+  };
+  EXPECT_EQ(text("auto", 2), text("ddp", 2));
+  EXPECT_EQ(text("auto", 1), text("none", 1));
+  EXPECT_EQ(text("single", 1), text("none", 1));
+}
+
 TEST(ModelSummary, CountsWhatARankHolds) {
   const TiedImpl model;
   const int64_t trainable = 2 * kLinear + kNorm, buffers = 4 * 64 + 8;
@@ -73,10 +83,10 @@ TEST(ModelSummary, CountsWhatARankHolds) {
 
 TEST(ModelSummary, RefusesWhatCannotBe) {
   torch::nn::Linear model(2, 2);
-  EXPECT_EQ(
-      test::error_of([&] { estimate_memory(*model, {.strategy = "fdsp"}); }),
-      "[cohort] model_summary: there is no strategy \"fdsp\" (did you mean \"fsdp\"?); it is one of \"none\", \"ddp\", "
-      "\"data_parallel\", \"fsdp\"");
+  EXPECT_EQ(test::error_of([&] { estimate_memory(*model, {.strategy = "fdsp"}); }),
+            "[cohort] model_summary: there is no strategy \"fdsp\" (did you mean \"fsdp\"?); it is one of \"none\", "
+            "\"single\", "
+            "\"auto\", \"ddp\", \"data_parallel\", \"fsdp\"");
   EXPECT_EQ(test::error_of([&] { estimate_memory(*model, {.world_size = 0}); }),
             "[cohort] model_summary: world_size is at least 1, but got 0");
 }

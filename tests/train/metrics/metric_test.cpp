@@ -2,7 +2,10 @@
 #include "cohort/train/metrics/metric.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/eye.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -52,6 +55,34 @@ TEST(Metric, PerplexityIsOfAllTokens) {
   perplexity.update(1.0, 30);
   perplexity.update(4.0, 10);
   EXPECT_EQ(only(perplexity), std::exp(70.0 / 40));
+}
+
+TEST(Metric, PerplexityOfLogitsLeavesOutWhatItIsTold) {
+  at::manual_seed(3);
+  const auto logits = at::randn({2, 5, 7});
+  auto target = at::randint(7, {2, 5}, at::kLong);
+  target[0][1] = -100;
+  target[1][4] = -100;
+  Perplexity perplexity;
+  perplexity.update(logits.slice(0, 0, 1), target.slice(0, 0, 1));
+  perplexity.update(logits.slice(0, 1), target.slice(0, 1));
+  const auto loss = at::cross_entropy_loss(logits.reshape({10, 7}), target.flatten());
+  EXPECT_NEAR(only(perplexity), std::exp(loss.item<double>()), 1e-5);
+  EXPECT_EQ(perplexity.sums()[1].item<double>(), 8);
+  Perplexity without_ones({.ignore_index = 1});
+  without_ones.update(logits[0], at::tensor({0, 1, 2, 1, 3}, at::kLong));
+  EXPECT_EQ(without_ones.sums()[1].item<double>(), 3);
+  EXPECT_EQ(error_text<c10::ValueError>([&] { perplexity.update(logits, target[0]); }),
+            "[cohort] Perplexity: logits are [..., classes] and targets [...], but got [2, 5, 7] and [5]");
+}
+
+TEST(Metric, MeanOfAFunctionCountsSamples) {
+  MeanOf error([](const at::Tensor& output, const at::Tensor& target) { return (output - target).abs(); });
+  error.update(at::tensor({1.0, 2.0, 3.0}), at::tensor({2.0, 2.0, 5.0}));
+  error.update(at::tensor({7.0}), at::tensor({2.0}));
+  EXPECT_EQ(only(error), (1 + 0 + 2 + 5) / 4.0);
+  EXPECT_EQ(error_text<c10::ValueError>([&] { error.update(at::scalar_tensor(1.0), at::scalar_tensor(1.0)); }),
+            "[cohort] MeanOf: the first dimension of an output is that of samples, and this one has none");
 }
 
 TEST(Metric, AccuracyOfSeveralClasses) {

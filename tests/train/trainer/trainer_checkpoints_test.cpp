@@ -14,6 +14,7 @@ using test::quiet;
 using test::small_data;
 using test::SmallTask;
 using testing::HasSubstr;
+using testing::Not;
 
 // A run of two steps in `folder`, or what it says instead.
 std::string two_steps(const CheckpointOptions& options) {
@@ -48,13 +49,31 @@ TEST(Trainer, GoesOnWithTheSameSettingsAlone) {
                 "with, or begin another one in another folder");
 }
 
+TEST(Trainer, SaysThatAllIsDoneAlready) {
+  const cohort::test::TemporaryFolder folder;
+  const CheckpointOptions checkpoint{.folder = folder.file("run")};
+  const auto fit = [&](TrainerOptions options) {
+    SmallTask task;
+    Trainer trainer(std::move(options));
+    testing::internal::CaptureStdout();
+    trainer.fit(task, Loader(small_data(8), {.batch_size = 4}));
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(fit({.max_epochs = 2, .checkpoint = checkpoint}), Not(HasSubstr("nothing is left")));
+  EXPECT_EQ(fit({.max_epochs = 2, .checkpoint = checkpoint}),
+            "goes on after step 4 of \"" + checkpoint.folder +
+                "\" (epoch 2, batch 0)\nnothing is left to train: all 2 epochs are done already; more of them go on, "
+                "another folder for checkpoints begins anew\n");
+  EXPECT_THAT(fit({.max_steps = 4, .checkpoint = checkpoint}), HasSubstr("nothing is left to train: all 4 steps are"));
+}
+
 TEST(Trainer, ShowsAnEpochThatWasNotFinished) {
   SmallTask task;
   Trainer trainer({.max_steps = 3});
   testing::internal::CaptureStdout();
   trainer.fit(task, Loader(small_data(40), {.batch_size = 4}));
   const std::string text = testing::internal::GetCapturedStdout();
-  EXPECT_THAT(text, HasSubstr("epoch 1  3 steps in 0:00  loss "));
+  EXPECT_THAT(text, HasSubstr("epoch 1  3 steps in 0:0"));
   EXPECT_THAT(text, HasSubstr("total"));
 }
 

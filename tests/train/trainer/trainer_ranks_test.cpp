@@ -13,6 +13,7 @@
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+#include "tests/train/trainer/rank_options.h"
 #include "tests/train/trainer/small_task.h"
 
 namespace cohort::train {
@@ -21,15 +22,10 @@ namespace {
 using cohort::test::run_workers;
 using cohort::test::TemporaryFolder;
 using test::Loader;
+using test::of_ranks;
 using test::small_data;
 using test::SmallTask;
 using test::Watch;
-
-TrainerOptions of_ranks(TrainerOptions options) {
-  options.progress = false;
-  options.backend = cohort::test::backend_of_tests();
-  return options;
-}
 
 // Of this rank's part of the weights, and its buffers.
 std::string digest(const Strategy& strategy) {
@@ -59,7 +55,8 @@ COHORT_WORKER(trainer_equals_ddp_by_hand) {
     sampler->set_epoch(epoch);
     int batch = 0;
     for (auto& [input, target] : own) {
-      const bool is_step = ++batch % 2 == 0 || batch == own.size();
+      ++batch;
+      const bool is_step = batch % 2 == 0 || batch == own.size();
       const std::unique_ptr<ddp::NoSync> local(is_step ? nullptr : new ddp::NoSync(ddp->no_sync()));
       const at::Tensor loss = by_hand.loss(ddp(input), target);
       losses.push_back(loss.item<double>());
@@ -165,11 +162,12 @@ COHORT_WORKER(trainer_in_parts) {
   try {
     trainer.fit(task, Loader(small_data(48), {.batch_size = 4, .shuffle = true}));
   } catch (const c10::ValueError& error) {
-    std::cout << test::text_of(error) << std::endl;
+    std::cout << test::text_of(error) << "\n" << std::flush;
     return;
   }
   std::cout << "steps " << trainer.step() << ", batches " << watch->losses.size() << ", accumulation "
-            << trainer.accumulation() << ", rate " << task.optimizer.param_groups()[0].options().get_lr() << std::endl;
+            << trainer.accumulation() << ", rate " << task.optimizer.param_groups()[0].options().get_lr() << "\n"
+            << std::flush;
 }
 
 TEST(TrainerRanks, GoOnWithAnotherNumberOfRanks) {
@@ -217,6 +215,12 @@ COHORT_WORKER(trainer_refuses) {
       text_of({.strategy = "fsdp", .fsdp_replicas = 3}) ==
       "[cohort] Trainer: fsdp_replicas = 3: replicas have as many ranks each, but the job has 2\n  hint: a number that "
       "divides 2");
+  {
+    // Hosts with unequal numbers of ranks: of three on each, or one, on this one.
+    setenv("LOCAL_WORLD_SIZE", get_rank() == 0 ? "3" : "1", 1);
+    REQUIRE(text_of({.backend = cohort::test::backend_of_tests()}) == "no error");
+    setenv("LOCAL_WORLD_SIZE", "2", 1);
+  }
   Trainer trainer(of_ranks({.max_epochs = 1}));
   SmallTask task;
   const auto sampler = std::make_shared<data::SequentialSampler>(8 + 4 * get_rank());

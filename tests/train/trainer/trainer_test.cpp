@@ -298,6 +298,24 @@ TEST(Trainer, SaysWhatIsWrongWithATask) {
   EXPECT_EQ(text_of({.max_epochs = 1, .finite_check = FiniteCheck::kNone}, no_mean),
             "[cohort] Trainer: the task's loss must be a tensor of one element, but has 12\n  hint: the mean over the "
             "batch, as most loss functions give it");
+  EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet({})).validate(no_mean, loader); }),
+            text_of({.max_epochs = 1, .finite_check = FiniteCheck::kNone}, no_mean));
+}
+
+TEST(Trainer, TakesALossOfOneDimension) {
+  const auto metrics_with = [](bool has_dimension) {
+    SmallTask task(/*drop=*/0.0);
+    Task other{.model = task.model,
+               .loss =
+                   [&](const at::Tensor& scores, const at::Tensor& labels) {
+                     const auto loss = task.loss(scores, labels);
+                     return has_dimension ? loss.view({1}) : loss;
+                   },
+               .optimizer = &task.optimizer};
+    const Loader loader(small_data(20), {.batch_size = 4});
+    return Trainer(quiet({.max_epochs = 1, .log_every_n_steps = 1})).fit(other, loader, loader).metrics;
+  };
+  EXPECT_EQ(metrics_with(true), metrics_with(false));
 }
 
 // One that does all by itself.
@@ -360,6 +378,8 @@ TEST(Trainer, DataParallelEqualsOneDevice) {
   TrainerOptions options{.max_epochs = 1};
   options.strategy = "data_parallel";
   options.data_parallel_devices = {at::kCPU, at::kCPU};
+  options.device = at::Device(at::kMeta);  // the replicas say where batches go
+  EXPECT_EQ(Trainer(quiet(options)).device(), at::kCPU);
   EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet(options)).fit(whole, loader); }),
             "[cohort] Trainer: strategy \"data_parallel\" cuts batches for several replicas of the model, so the task "
             "needs loss(output, target) instead of step(net, batch)\n  hint: strategy \"ddp\" runs any task");
@@ -388,6 +408,7 @@ TEST(Trainer, StopsEarly) {
   const auto reason_of = [](EarlyStoppingOptions options, const std::vector<double>& values) {
     Trainer trainer(quiet({}));
     EarlyStopping stopping(std::move(options));
+    stopping.on_fit_start(trainer);
     for (size_t i = 0; i < values.size(); ++i) {
       stopping.on_validation_end(trainer, {{"validation/loss", values[i]}});
       if (!stopping.reason().empty()) return std::to_string(i) + " " + stopping.reason();
@@ -403,10 +424,32 @@ TEST(Trainer, StopsEarly) {
             "1 early stopping: validation/loss = 0.4 is better than 0.5");
   EXPECT_EQ(reason_of({.divergence_threshold = 5}, {3, 6}), "1 early stopping: validation/loss = 6 is worse than 5");
   EXPECT_EQ(reason_of({}, {3, std::numeric_limits<double>::quiet_NaN()}), "1 early stopping: validation/loss is nan");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(reason_of({.patience = 2, .check_finite = false}, {nan, 1, 2, 3}),
+            "3 early stopping: validation/loss did not get better than 1 in 2 evaluations");
+  EXPECT_EQ(reason_of({.patience = 2, .check_finite = false}, {nan, nan}),
+            "1 early stopping: validation/loss did not get better than nan in 2 evaluations");
   EXPECT_EQ(
       error_of<c10::ValueError>([&] { reason_of({.monitor = "validation/los"}, {3}); }),
       "[cohort] EarlyStopping: validation gives no \"validation/los\", only \"validation/loss\"\n  hint: monitor one "
       "of these, or give the task a metric of this name");
+}
+
+TEST(Trainer, StopsEarlyInAFitAlone) {
+  Trainer trainer(quiet({}));
+  EarlyStopping stopping({.patience = 1});
+  const auto evaluated = [&](double value) { stopping.on_validation_end(trainer, {{"validation/loss", value}}); };
+  evaluated(1);
+  stopping.on_fit_start(trainer);
+  evaluated(3);
+  EXPECT_EQ(stopping.reason(), "");
+  evaluated(4);
+  EXPECT_NE(stopping.reason(), "");
+  stopping.on_fit_end(trainer);
+  stopping.on_validation_end(trainer, {{"test/loss", 1}});
+  stopping.on_fit_start(trainer);
+  evaluated(2);
+  EXPECT_EQ(stopping.reason(), "");  // what ended the fit before does not end this one
 }
 
 TEST(Trainer, LogsOnceInSoManySteps) {

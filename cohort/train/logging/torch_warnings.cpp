@@ -1,0 +1,49 @@
+#include "cohort/train/logging/torch_warnings.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <typeinfo>
+
+#include "cohort/base/log.h"
+#include "cohort/base/terminal.h"
+
+namespace cohort::train::detail {
+namespace {
+
+class MessageOfWarning final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override { base::log_warning("LibTorch: " + warning.msg()); }
+};
+
+// Leaked: a warning may come while a thread ends.
+c10::WarningHandler* message_of_warning() {
+  static auto* const handler = new MessageOfWarning;
+  return handler;
+}
+
+// LibTorch has a handler for each thread.
+struct HandlerOfThread {
+  int num_wanted = 0;
+  c10::WarningHandler* before = nullptr;  // null: the thread's handler stays
+};
+thread_local HandlerOfThread of_thread;
+
+}  // namespace
+
+TorchWarnings::TorchWarnings() {
+  if (of_thread.num_wanted++ > 0) return;
+  c10::WarningHandler* const present = c10::WarningUtils::get_warning_handler();
+  const auto& handler = *present;
+  if (typeid(handler) != typeid(c10::WarningHandler) || !base::is_clever_terminal(STDERR_FILENO)) return;
+  of_thread.before = present;
+  c10::WarningUtils::set_warning_handler(message_of_warning());
+}
+
+TorchWarnings::~TorchWarnings() {
+  if (--of_thread.num_wanted > 0 || !of_thread.before) return;
+  c10::WarningUtils::set_warning_handler(of_thread.before);
+  of_thread.before = nullptr;
+}
+
+}  // namespace cohort::train::detail
