@@ -178,6 +178,10 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/fsdp/sharded_parameter.h
     cohort/parallel/fsdp/replicate.h
     cohort/parallel/fsdp/sharding.h
+    cohort/parallel/pipeline/microbatches.h
+    cohort/parallel/pipeline/pipeline_schedule.h
+    cohort/parallel/pipeline/pipeline_stage.h
+    cohort/pipeline/action.h
     cohort/parallel/fsdp/side_stream.h
     cohort/parallel/fsdp/symm_mem_buffers.h
     cohort/parallel/module/gradient_hooks.h

@@ -482,13 +482,20 @@ def toml():
             "surrogate": b'a = "\\ud800"', "mark": b"\xef\xbb\xbfa=1"}
 
 
+def pipeline_csvs():
+    return {"two": b"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\r\n1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\r\n",
+            "idle": b"0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n", "parts": b"0F0,0F1,1F0,1I0,1W0,(1F1;0B0)OVERLAP_F_B,1I1,1W1,0B1\n",
+            "sharded": b"0UNSHARD,0F0,0B0,0RESHARD\r\n", "quotes": b'""\r\n"0F0", 0B0\r\n', "empty": b"\n\n", "large": b"99999999999999999999F0", "number": b"0F4294967296",
+            "open": b'"0F0', "bracket": b"(0F0;0B0", "nested": b"((0F0)OVERLAP_F_B)OVERLAP_F_B", "waits": b"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1B0,1SEND_B0,1F0\n"}
+
+
 def main():
     for target, inputs in {"store_requests": store_requests(), "store_answers": store_answers(), "http": http(), "etcd": etcd(),
                            "hostlist": hostlist(), "flags": flags(), "safetensors": safetensors(), "manifest": manifests(), "pickle": pickles(), "object_pickle": pickles(), "jpeg": jpegs(),
                            "png": pngs(), "cifar_records": cifar_records(), "unpack": unpack(), "cifar_pickle": cifar_pickles(),
                            "csv": csv(), "idx": idx(), "npy": npy(), "npz": npz(), "tokens": tokens(), "snapshots": snapshots(),
                            "checkpoint_index": checkpoint_indices(), "dcp_metadata": dcp_metadata(), "torch_file": torch_files(True), "legacy_pth": torch_files(False),
-                           "run_logs": run_logs(), "toml": toml()}.items():
+                           "run_logs": run_logs(), "toml": toml(), "pipeline_csv": pipeline_csvs()}.items():
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

@@ -15,12 +15,13 @@ BELOW = {
     "vault": ["base", "store", "shm"],
     "elastic": ["base", "store", "rendezvous", "vault"],
     "job": ["base", "store", "rendezvous", "shm"],
+    "pipeline": ["base"],
     "files": ["base"],
     "report": ["base", "files"],
     "comm": ["base", "rendezvous", "shm", "job"],
     "mesh": ["base", "comm"],
     "dtensor": ["base", "comm", "mesh"],
-    "parallel": ["base", "shm", "job", "comm", "mesh", "dtensor"],
+    "parallel": ["base", "shm", "job", "pipeline", "comm", "mesh", "dtensor"],
     "data": ["base", "files", "comm"],
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "dtensor", "parallel", "data"],
     "models": ["base", "files", "comm", "checkpoint"],
@@ -58,6 +59,7 @@ ROOMS = {
         "tensor": ["module"],
         "context": ["functional", "tensor"],
         "dims": [],
+        "pipeline": ["module", "fsdp"],
     },
     "checkpoint": {"state": [], "file": ["state"], "sharded": ["state", "file"], "checkpointer": ["state", "file", "sharded"],
                    "recovery": ["state", "file", "sharded", "checkpointer"]},
@@ -67,7 +69,7 @@ ROOMS = {
                "progress": ["records", "terminal"], "config": ["records"]},
     "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "files", "report"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "pipeline", "files", "report"]
 # Programs, and the layers that they use.
 TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files"],
          "tools/cohort-ckpt": ["base", "files"]}

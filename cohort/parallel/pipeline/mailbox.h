@@ -1,0 +1,67 @@
+/// Mailbox: messages between stages on different ranks, each a list of tensors, through the group's backend.
+///
+/// Messages from one rank come in the order in which they were sent; a receive is posted when its tensors' shapes are known.
+/// Where they come with the message, that is when the receive is needed, after those from the same rank that come before it.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/parallel/pipeline/tensor_header.h"
+#include "cohort/pipeline/action.h"
+
+namespace cohort::pipeline {
+
+class Mailbox {
+ public:
+  explicit Mailbox(Group group) : group_(std::move(group)) {}
+
+  /// Returns at once. `announces`: the tensors' shapes go before them.
+  void send(int peer, const TensorList& tensors, bool announces);
+
+  /// A message that is to come from `peer` to tensors on `device`. `metas`: asked when it is posted; nothing: they come with the
+  /// message. `is_posted`: now, rather than when it is needed.
+  void expect(const Action& receive, int peer, c10::Device device, std::function<std::optional<TensorMetas>()> metas,
+              bool is_posted);
+
+  struct Message {
+    TensorList tensors;
+    TensorMetas metas;
+  };
+  /// Blocks until it is there. Requires: expect() of it.
+  Message take(const Action& receive);
+
+  /// Blocks until all that was sent has been taken. Throws c10::Error if something was expected and not taken.
+  void finish();
+
+ private:
+  struct Expected {
+    Action receive;
+    int peer = 0;
+    c10::Device device = c10::kCPU;
+    std::function<std::optional<TensorMetas>()> metas;
+    Message message;
+    std::vector<WorkPtr> works;
+    bool is_posted = false;
+  };
+  using Inbox = std::deque<Expected>;
+
+  void post(Expected& expected) const;
+
+  Group group_;
+  std::map<int, Inbox> inboxes_;
+  struct Sent {
+    WorkPtr work;
+    at::Tensor tensor;
+  };
+  std::deque<Sent> sent_;
+};
+
+}  // namespace cohort::pipeline

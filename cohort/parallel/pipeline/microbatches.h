@@ -1,0 +1,46 @@
+/// Microbatches: how a batch is cut into them, and how what the last stage gives is put together again. As
+/// torch/distributed/pipelining/microbatch.py: tensor_split along a dimension, so the last ones may be smaller.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/export.h"
+
+namespace cohort {
+
+/// Of one input.
+struct TensorChunkSpec {
+  int64_t split_dim = 0;
+  /// Each microbatch gets all of it.
+  bool is_replicated = false;
+
+  static TensorChunkSpec replicate() { return {0, true}; }
+};
+
+/// Of one output: concatenated along a dimension, or reduced one after the other, as a loss per microbatch may be.
+struct MergeSpec {
+  int64_t cat_dim = 0;
+  std::function<at::Tensor(const at::Tensor& sum_so_far, const at::Tensor& chunk)> reduce = {};
+  at::Tensor initial = {};
+
+  static MergeSpec reduced(at::Tensor initial, std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> reduce) {
+    return {0, std::move(reduce), std::move(initial)};
+  }
+};
+
+/// Each microbatch's tensors. `specs`: one per tensor; none at all: dimension 0 for each. Throws c10::ValueError for tensors
+/// that are too small for so many, and for another number of specs.
+COHORT_API std::vector<TensorList> split_into_microbatches(const TensorList& tensors, int num_microbatches,
+                                                           const std::vector<TensorChunkSpec>& specs = {});
+
+/// Throws c10::ValueError for microbatches with different numbers of tensors, and for another number of specs.
+COHORT_API TensorList merge_microbatches(const std::vector<TensorList>& microbatches,
+                                         const std::vector<MergeSpec>& specs = {});
+
+}  // namespace cohort

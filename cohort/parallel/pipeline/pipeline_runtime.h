@@ -1,0 +1,83 @@
+/// PipelineRuntime: runs this rank's list of actions.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/parallel/pipeline/mailbox.h"
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/parallel/pipeline/stage_run.h"
+#include "cohort/pipeline/action_key.h"
+
+namespace cohort::pipeline {
+
+class PipelineRuntime {
+ public:
+  /// Requires: the order, with communication, is complete and ends. Throws c10::ValueError where `stages` are not what
+  /// `stage_ranks` says this rank has.
+  PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, const std::vector<PipelineStage>& stages,
+                  int num_microbatches, PipelineOptions options);
+
+  TensorList run(const TensorList& inputs, const StepOptions& options, bool has_backward);
+
+  const PipelineOrder& order() const { return order_; }
+  const StageRanks& stage_ranks() const { return stage_ranks_; }
+
+ private:
+  /// What is known of messages from the first step on; training and evaluation have their own.
+  struct Shapes {
+    bool are_known = false;
+    std::map<ActionKey, TensorMetas> received;  ///< by receive
+    std::map<ActionKey, TensorMetas> sent;      ///< by send
+  };
+  /// What a step has beside its stages' own.
+  struct Step {
+    explicit Step(const Group& group) : mailbox(group) {}
+    Mailbox mailbox;
+    std::vector<TensorList> inputs;
+    std::vector<at::Tensor> targets;
+    std::vector<TensorList> outputs;
+    std::vector<at::Tensor> losses;
+    bool has_backward = false;
+    bool announces = false;
+    Shapes* shapes = nullptr;
+  };
+
+  StageRun& stage_of(const Action& action) { return *stages_.at(action.stage); }
+  bool is_local(int stage) const { return stages_.contains(stage); }
+  int rank_of(int stage) const { return stage_ranks_[static_cast<size_t>(stage)]; }
+  void check_stages() const;
+  std::unique_ptr<Step> begin(const TensorList& inputs, const StepOptions& options, bool has_backward);
+  void end();
+  void run_list();
+  TensorList results(const StepOptions& options);
+
+  void perform(const Action& action);
+  void forward(const Action& action);
+  void finish_last(const Action& action);
+  void backward(const Action& action);
+  TensorList received_grads(const Action& action);
+  void send_forward(const Action& action);
+  void send_backward(const Action& action);
+  void expect(const Action& action);
+  std::optional<TensorMetas> metas_of_receive(const Action& receive) const;
+  void share_tied_values();
+  void add_tied_gradients();
+  void scale_gradients();
+
+  PipelineOrder order_;
+  StageRanks stage_ranks_;
+  int num_microbatches_;
+  PipelineOptions options_;
+  Group group_;
+  int rank_ = 0;
+  std::map<int, std::unique_ptr<StageRun>> stages_;
+  Shapes training_shapes_, evaluation_shapes_;
+  std::unique_ptr<Step> step_;  ///< while one runs
+  bool has_failed_ = false;
+};
+
+}  // namespace cohort::pipeline

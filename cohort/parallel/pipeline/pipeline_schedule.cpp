@@ -1,0 +1,94 @@
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "cohort/parallel/pipeline/pipeline_runtime.h"
+#include "cohort/parallel/pipeline/throw_error.h"
+#include "cohort/pipeline/lowering.h"
+#include "cohort/pipeline/schedules.h"
+#include "cohort/pipeline/simulation.h"
+
+namespace cohort {
+
+struct PipelineSchedule::State {
+  pipeline::PipelineRuntime runtime;
+  bool has_loss = false;
+};
+
+namespace {
+
+pipeline::PipelineShape shape_of_stages(const std::vector<PipelineStage>& stages, int num_microbatches) {
+  TORCH_CHECK_VALUE(!stages.empty(), "[cohort] pipeline: a rank needs at least one stage");
+  const PipelineStage& first = stages.front();
+  for (const PipelineStage& stage : stages) {
+    TORCH_CHECK_VALUE(
+        stage.num_stages() == first.num_stages() && stage.group() == first.group(),
+        "[cohort] pipeline: all stages of a schedule are of one pipeline, with as many stages and one group");
+  }
+  return {first.group_size(), first.num_stages(), num_microbatches};
+}
+
+// A list that is complete and comes to an end.
+struct FullOrder {
+  pipeline::PipelineOrder order;
+  pipeline::StageRanks stage_ranks;
+};
+
+FullOrder complete(const pipeline::PipelineOrder& order, pipeline::OrderFormat format,
+                   const pipeline::PipelineShape& shape, bool defers) {
+  using namespace pipeline;
+  FullOrder full{order, value_of(validate_compute(order, shape, format))};
+  if (format == OrderFormat::kComputeOnly) {
+    value_of(simulate(order, full.stage_ranks, format));
+    full.order = value_of(add_communication(order, full.stage_ranks, shape.num_microbatches));
+    if (defers) full.order = value_of(defer_receives(full.order, full.stage_ranks));
+  }
+  if (const auto fine = validate_communication(full.order, full.stage_ranks); !fine) throw_value_error(fine.error());
+  value_of(simulate(full.order, full.stage_ranks, OrderFormat::kComputeComms));
+  return full;
+}
+
+FullOrder planned(const std::string& name, const pipeline::PipelineShape& shape, bool defers) {
+  const auto kind = pipeline::value_of(pipeline::schedule_by_name(name));
+  return complete(pipeline::value_of(pipeline::plan_schedule(kind, shape)), pipeline::OrderFormat::kComputeOnly, shape,
+                  defers);
+}
+
+}  // namespace
+
+PipelineSchedule::PipelineSchedule(const std::string& name, std::vector<PipelineStage> stages, int num_microbatches,
+                                   PipelineOptions options) {
+  FullOrder full = planned(name, shape_of_stages(stages, num_microbatches), options.defer_receives);
+  const bool has_loss = static_cast<bool>(options.loss_fn);
+  state_ = std::make_unique<State>(State{
+      {std::move(full.order), std::move(full.stage_ranks), stages, num_microbatches, std::move(options)}, has_loss});
+}
+
+PipelineSchedule::PipelineSchedule(const pipeline::PipelineOrder& order, PipelineCsv format,
+                                   std::vector<PipelineStage> stages, int num_microbatches, PipelineOptions options) {
+  const bool is_computed_only = format == PipelineCsv::kComputeOnly;
+  FullOrder full =
+      complete(order, is_computed_only ? pipeline::OrderFormat::kComputeOnly : pipeline::OrderFormat::kComputeComms,
+               shape_of_stages(stages, num_microbatches), options.defer_receives);
+  const bool has_loss = static_cast<bool>(options.loss_fn);
+  state_ = std::make_unique<State>(State{
+      {std::move(full.order), std::move(full.stage_ranks), stages, num_microbatches, std::move(options)}, has_loss});
+}
+
+PipelineSchedule::~PipelineSchedule() = default;
+PipelineSchedule::PipelineSchedule(PipelineSchedule&&) noexcept = default;
+
+TensorList PipelineSchedule::step(const TensorList& inputs, const StepOptions& options) {
+  return state_->runtime.run(inputs, options, state_->has_loss);
+}
+
+TensorList PipelineSchedule::eval(const TensorList& inputs, const StepOptions& options) {
+  return state_->runtime.run(inputs, options, /*has_backward=*/false);
+}
+
+const pipeline::PipelineOrder& PipelineSchedule::order() const { return state_->runtime.order(); }
+const pipeline::StageRanks& PipelineSchedule::stage_ranks() const { return state_->runtime.stage_ranks(); }
+
+}  // namespace cohort

@@ -1,0 +1,138 @@
+/// PipelineSchedule: trains a model whose stages are on several ranks, microbatch after microbatch.
+///
+///     cohort::PipelineSchedule schedule("1F1B", {stage}, /*num_microbatches=*/8, {.loss_fn = cross_entropy});
+///     std::vector<at::Tensor> losses;
+///     schedule.step({inputs}, {.target = target, .losses = &losses});   // every rank; only the first needs inputs, only the
+/// last targets
+///     optimizer.step();
+///
+/// What a rank does is a list of actions (cohort/pipeline/action.h), which can be printed, drawn, saved, and replaced by one of
+/// your own: whatever the list says is done, if it is complete and comes to an end; others are refused before anything runs.
+///
+/// Names, defaults and semantics follow torch/distributed/pipelining/schedules.py. Gradients are accumulated into parameters and
+/// divided by the number of microbatches (scale_grads), which fits losses that are means.
+///
+/// Collective: step() and eval(), in the same order on all ranks of the pipeline. Thread-safety: one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/export.h"
+#include "cohort/parallel/pipeline/microbatches.h"
+#include "cohort/parallel/pipeline/pipeline_stage.h"
+#include "cohort/pipeline/action.h"
+
+namespace cohort {
+
+/// The same parameter on another stage, such as an embedding and the last layer's weight. Both ranks name each other's stage.
+struct TiedParameter {
+  at::Tensor parameter;
+  int stage = 0;        ///< whose parameter it is
+  int other_stage = 0;  ///< which has it, too
+};
+
+struct PipelineOptions {
+  /// From a microbatch's outputs of the last stage and its target. Empty: nothing is computed backward.
+  std::function<at::Tensor(const TensorList& outputs, const at::Tensor& target)> loss_fn = {};
+  /// How inputs are cut; none: dimension 0 of each.
+  std::vector<TensorChunkSpec> args_chunk_spec = {};
+  /// How outputs are put together; none: dimension 0 of each.
+  std::vector<MergeSpec> output_merge_spec = {};
+  /// Gradients are divided by the number of microbatches.
+  bool scale_grads = true;
+  /// Receives as late as can be (defer_pp_recv).
+  bool defer_receives = false;
+  /// Shapes may differ from step to step. False: those of the first training step, and of the first eval(), hold.
+  bool dynamic_shapes = false;
+  std::vector<TiedParameter> tied_parameters = {};
+};
+
+/// A loss of one output: loss_of([](const at::Tensor& output, const at::Tensor& target) { ... }).
+template <class Function>
+auto loss_of(Function function) {
+  return [function = std::move(function)](const TensorList& outputs, const at::Tensor& target) -> at::Tensor {
+    return function(outputs.front(), target);
+  };
+}
+
+struct StepOptions {
+  /// On the rank with the last stage. Cut along dimension 0.
+  at::Tensor target = {};
+  /// There: becomes the microbatches' losses.
+  std::vector<at::Tensor>* losses = nullptr;
+  bool return_outputs = true;
+};
+
+enum class PipelineCsv { kComputeOnly, kComputeComms };
+
+class COHORT_API PipelineSchedule {
+ public:
+  /// `name`: see pipeline_schedule_names(), in any case. `stages`: this rank's, in ascending order. Throws c10::ValueError for
+  /// unknown names, and for shapes that the schedule cannot have (in Python's words), and for other stages than the schedule has
+  /// here.
+  PipelineSchedule(const std::string& name, std::vector<PipelineStage> stages, int num_microbatches,
+                   PipelineOptions options = {});
+  /// A list of your own, of all ranks. Throws c10::ValueError for one that is incomplete, or never ends, with what waits for
+  /// what.
+  PipelineSchedule(const pipeline::PipelineOrder& order, PipelineCsv format, std::vector<PipelineStage> stages,
+                   int num_microbatches, PipelineOptions options = {});
+  ~PipelineSchedule();
+  PipelineSchedule(PipelineSchedule&&) noexcept;
+
+  /// A batch forward and, with a loss, backward. `inputs`: on the rank with the first stage. Returns the outputs, merged, on the
+  /// rank with the last stage; nothing elsewhere.
+  ///
+  /// Throws c10::Error without gradients enabled; c10::ValueError for batches that do not fit; what a stage throws, with the
+  /// action that ran; c10::DistBackendError when a rank is lost. Afterwards the schedule refuses to go on.
+  TensorList step(const TensorList& inputs = {}, const StepOptions& options = {});
+  /// Forward only, losses included.
+  TensorList eval(const TensorList& inputs = {}, const StepOptions& options = {});
+
+  /// All that the ranks do, communication included.
+  const pipeline::PipelineOrder& order() const;
+  /// The rank of each stage.
+  const pipeline::StageRanks& stage_ranks() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Python's names: get_schedule_class.
+COHORT_API std::vector<std::string> pipeline_schedule_names();
+/// What is computed in such a schedule, with idle steps. Throws c10::ValueError as PipelineSchedule.
+COHORT_API pipeline::PipelineOrder make_pipeline_order(const std::string& name, int num_ranks, int num_stages,
+                                                       int num_microbatches);
+/// PyTorch's files. Throw c10::ValueError with line and column, or for a file that cannot be read or written.
+COHORT_API pipeline::PipelineOrder load_pipeline_csv(const std::string& path);
+COHORT_API void save_pipeline_csv(const std::string& path, const pipeline::PipelineOrder& order);
+/// Steps and ranks as a table.
+COHORT_API std::string pipeline_table(const pipeline::PipelineOrder& order);
+
+/// What forward, and the two parts of backward, of one microbatch take.
+struct PipelineCosts {
+  double forward = 1.0;
+  double backward_input = 1.0;
+  double backward_weight = 1.0;
+  /// By stage; absent ones: 1.
+  std::vector<double> stage_factors = {};
+};
+struct PipelineForecast {
+  double duration = 0.0;
+  /// The part of all ranks' time in which they wait.
+  double bubble = 0.0;
+  /// Who computes what when: a line per rank, a column per forward.
+  std::string text;
+  std::string svg;
+};
+/// Of an order that is computed only. Throws c10::ValueError for one that is incomplete or never ends.
+COHORT_API PipelineForecast forecast_pipeline(const pipeline::PipelineOrder& order, int num_stages,
+                                              int num_microbatches, const PipelineCosts& costs = {});
+
+}  // namespace cohort

@@ -1,0 +1,172 @@
+/// PipelineStage: a part of a model on one rank (or, in one process, on one device), and its place in the pipeline.
+///
+///     auto parts = cohort::split_sequential(net, 2);                   // or modules of your own
+///     cohort::PipelineStage stage(parts[rank], rank, 2);
+///     cohort::PipelineSchedule schedule("1F1B", {stage}, 4, {.loss_fn = loss});
+///
+/// What a stage's forward takes is what the one before returns: a tensor, a std::vector, tuple or pair of tensors. The module
+/// may be wrapped by DistributedDataParallel or fully_shard, and hold checkpointed blocks. As PipelineStage of
+/// torch/distributed/pipelining/stage.py; shapes are found in the first step.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/export.h"
+#include "cohort/parallel/module/signature.h"
+
+namespace cohort {
+
+namespace pipeline {
+
+/// From what the stage before gave to what the next one gets.
+using StageForward = std::function<TensorList(const TensorList&)>;
+
+template <class Value>
+TensorList tensors_of(Value&& value) {
+  using T = std::remove_cvref_t<Value>;
+  if constexpr (std::is_convertible_v<T, at::Tensor>) {
+    return {std::forward<Value>(value)};
+  } else if constexpr (std::is_convertible_v<T, TensorList>) {
+    return std::forward<Value>(value);
+  } else {
+    return std::apply([](auto&&... parts) { return TensorList{parts...}; }, std::forward<Value>(value));
+  }
+}
+
+/// Throws c10::ValueError: a forward that takes `expected` tensors was given `actual`.
+[[noreturn]] COHORT_API void throw_wrong_inputs(size_t expected, size_t actual);
+
+template <class Signature>
+struct StageCall;
+
+template <class Return, class... Arguments>
+struct StageCall<Return(Arguments...)> {
+  static constexpr bool kTakesList =
+      sizeof...(Arguments) == 1 && (std::is_same_v<std::remove_cvref_t<Arguments>, TensorList> && ...);
+
+  template <class Module>
+  static TensorList call(Module& module, const TensorList& inputs) {
+    if constexpr (kTakesList) {
+      return tensors_of(module.forward(inputs));
+    } else {
+      if (inputs.size() != sizeof...(Arguments)) throw_wrong_inputs(sizeof...(Arguments), inputs.size());
+      return call_each(module, inputs, std::index_sequence_for<Arguments...>());
+    }
+  }
+
+ private:
+  template <class Module, size_t... I>
+  static TensorList call_each(Module& module, const TensorList& inputs, std::index_sequence<I...>) {
+    return tensors_of(module.forward(std::remove_cvref_t<Arguments>(inputs[I])...));
+  }
+};
+
+/// forward is overloaded or a template: it is given one tensor.
+template <>
+struct StageCall<parallel::NoSignature> {
+  template <class Module>
+  static TensorList call(Module& module, const TensorList& inputs) {
+    if (inputs.size() != 1) throw_wrong_inputs(1, inputs.size());
+    return tensors_of(module.forward(inputs.front()));
+  }
+};
+
+template <class Module>
+StageForward forward_of(const std::shared_ptr<Module>& module) {
+  return [module](const TensorList& inputs) {
+    return StageCall<parallel::ForwardSignature<Module>>::call(*module, inputs);
+  };
+}
+
+/// What a stage asks of DistributedDataParallel around its module; empty for other modules.
+struct ReplicaCalls {
+  /// Backward leaves gradients on their rank as long as the result lives.
+  std::function<std::shared_ptr<void>()> no_sync;
+  /// The next backward, from these outputs, reduces what has been accumulated.
+  std::function<void(const TensorList& outputs)> reduce_next;
+};
+
+template <class Module>
+ReplicaCalls replica_calls_of(const std::shared_ptr<Module>& module) {
+  if constexpr (requires {
+                  module->no_sync();
+                  module->reducer().prepare(TensorList());
+                }) {
+    using NoSync = decltype(module->no_sync());
+    struct Guard {
+      NoSync no_sync;
+      explicit Guard(Module& each) : no_sync(each.no_sync()) {}
+    };
+    return {[module] { return std::make_shared<Guard>(*module); },
+            [module](const TensorList& outputs) { module->reducer().prepare(outputs); }};
+  } else {
+    return {};
+  }
+}
+
+}  // namespace pipeline
+
+struct PipelineStageOptions {
+  /// Where the stage computes; what it is given is moved there. Absent: where its first parameter is, else the CPU.
+  std::optional<c10::Device> device = {};
+  /// The ranks of the pipeline. Null: the default group; without one, this process alone.
+  Group group = {};
+};
+
+class COHORT_API PipelineStage {
+ public:
+  /// `net`: a module's holder, or a std::shared_ptr to one. Throws c10::ValueError for an index that is not below `num_stages`,
+  /// c10::Error where there are more ranks than stages.
+  template <class Net>
+  PipelineStage(const Net& net, int stage_index, int num_stages, const PipelineStageOptions& options = {})
+      : PipelineStage(pointer_to(net), pipeline::forward_of(pointer_to(net)), stage_index, num_stages, options) {
+    replica_calls_ = pipeline::replica_calls_of(pointer_to(net));
+  }
+  /// `forward` runs `module` its own way.
+  PipelineStage(std::shared_ptr<torch::nn::Module> module, pipeline::StageForward forward, int stage_index,
+                int num_stages, const PipelineStageOptions& options = {});
+
+  const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
+  TensorList forward(const TensorList& inputs) const { return forward_(inputs); }
+  int stage_index() const { return stage_index_; }
+  int num_stages() const { return num_stages_; }
+  bool is_first() const { return stage_index_ == 0; }
+  bool is_last() const { return stage_index_ == num_stages_ - 1; }
+  c10::Device device() const { return device_; }
+  const Group& group() const { return group_; }
+  int group_rank() const { return group_rank_; }
+  int group_size() const { return group_size_; }
+  const pipeline::ReplicaCalls& replica_calls() const { return replica_calls_; }
+
+ private:
+  template <class Net>
+  static auto pointer_to(const Net& net) {
+    if constexpr (requires { net.ptr(); }) {
+      return net.ptr();
+    } else {
+      return net;
+    }
+  }
+
+  std::shared_ptr<torch::nn::Module> module_;
+  pipeline::StageForward forward_;
+  pipeline::ReplicaCalls replica_calls_;
+  int stage_index_, num_stages_;
+  c10::Device device_ = c10::kCPU;
+  Group group_;
+  int group_rank_ = 0, group_size_ = 1;
+};
+
+}  // namespace cohort

@@ -1,0 +1,43 @@
+// What pipeline_schedule.h has beside the schedule itself: lists, files, drawings.
+#include <c10/util/Exception.h>
+
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/parallel/pipeline/throw_error.h"
+#include "cohort/pipeline/action_text.h"
+#include "cohort/pipeline/csv.h"
+#include "cohort/pipeline/drawing.h"
+#include "cohort/pipeline/schedules.h"
+#include "cohort/pipeline/simulation.h"
+
+namespace cohort {
+
+using pipeline::value_of;
+
+std::vector<std::string> pipeline_schedule_names() { return pipeline::schedule_names(); }
+
+pipeline::PipelineOrder make_pipeline_order(const std::string& name, int num_ranks, int num_stages,
+                                            int num_microbatches) {
+  const auto kind = value_of(pipeline::schedule_by_name(name));
+  return value_of(pipeline::plan_schedule(kind, {num_ranks, num_stages, num_microbatches}));
+}
+
+pipeline::PipelineOrder load_pipeline_csv(const std::string& path) { return value_of(pipeline::load_csv(path)); }
+
+void save_pipeline_csv(const std::string& path, const pipeline::PipelineOrder& order) {
+  if (const auto saved = pipeline::save_csv(path, order); !saved) pipeline::throw_value_error(saved.error());
+}
+
+std::string pipeline_table(const pipeline::PipelineOrder& order) { return pipeline::order_table(order); }
+
+PipelineForecast forecast_pipeline(const pipeline::PipelineOrder& order, int num_stages, int num_microbatches,
+                                   const PipelineCosts& costs) {
+  const auto format = pipeline::OrderFormat::kComputeOnly;
+  const pipeline::PipelineShape shape{static_cast<int>(order.size()), num_stages, num_microbatches};
+  const auto stage_ranks = value_of(pipeline::validate_compute(order, shape, format));
+  const auto timeline = value_of(pipeline::simulate(
+      order, stage_ranks, format, {costs.forward, costs.backward_input, costs.backward_weight, costs.stage_factors}));
+  const double unit = costs.forward > 0.0 ? costs.forward : 1.0;
+  return {timeline.duration, timeline.bubble(), text_drawing(timeline, unit), svg_drawing(timeline)};
+}
+
+}  // namespace cohort

@@ -1,0 +1,128 @@
+#include "cohort/parallel/pipeline/stage_run.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <utility>
+
+#include "cohort/parallel/fsdp/sharded_module.h"
+
+namespace cohort::pipeline {
+
+StageRun::StageRun(const PipelineStage& stage, int num_microbatches)
+    : stage_(stage), microbatches_(static_cast<size_t>(num_microbatches)) {
+  sharded_ = dynamic_cast<fsdp::ShardedModule*>(stage_.module().get());
+  for (const auto& module : stage_.module()->modules()) {
+    if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(module.get())) sharded_modules_.push_back(sharded);
+  }
+}
+
+void StageRun::begin(bool has_backward) {
+  for (Microbatch& each : microbatches_) each = {};
+  num_backwards_ = 0;
+  has_backward_ = has_backward;
+  is_reduced_ = false;
+  if (stage_.replica_calls().no_sync) no_sync_ = stage_.replica_calls().no_sync();
+  if (!sharded_) return;
+  sharded_->set_requires_gradient_sync(false);
+  sharded_->set_is_last_backward(false);
+  sharded_->set_reshard_after_backward(false);
+}
+
+void StageRun::end() {
+  for (Microbatch& each : microbatches_) each = {};
+  no_sync_.reset();
+  if (!sharded_) return;
+  sharded_->set_requires_gradient_sync(true);
+  sharded_->set_is_last_backward(true);
+  sharded_->set_reshard_after_backward(true);
+}
+
+void StageRun::forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad) {
+  Microbatch& state = at(microbatch);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    at::Tensor input = inputs[i].to(stage_.device());
+    if (!stage_.is_first()) {
+      input = input.detach();
+      if (has_backward_ && i < require_grad.size() && require_grad[i]) input.requires_grad_(true);
+    }
+    state.inputs.push_back(std::move(input));
+  }
+  state.outputs = stage_.forward(state.inputs);
+}
+
+TensorList StageRun::roots(const Microbatch& microbatch) const {
+  return microbatch.loss.defined() ? TensorList{microbatch.loss} : microbatch.outputs;
+}
+
+void StageRun::run_full(Microbatch& microbatch) {
+  if (num_backwards_ == static_cast<int>(microbatches_.size())) synchronise_last(microbatch.outputs);
+  auto grads = full_backward(roots(microbatch), microbatch.output_grads, microbatch.inputs);
+  if (!stage_.is_first()) microbatch.input_grads = std::move(grads);
+  microbatch.inputs.clear();
+  microbatch.outputs.clear();
+  microbatch.loss.reset();
+  microbatch.output_grads.clear();
+}
+
+// Before the last backward, so that it reduces what all have accumulated.
+void StageRun::synchronise_last(const TensorList& outputs) {
+  if (stage_.replica_calls().reduce_next) {
+    stage_.replica_calls().reduce_next(outputs);
+    is_reduced_ = true;
+  }
+  if (sharded_) {
+    sharded_->set_requires_gradient_sync(true);
+    sharded_->set_is_last_backward(true);
+    is_reduced_ = true;
+  }
+}
+
+void StageRun::backward(int microbatch, const TensorList& output_grads, bool in_parts) {
+  Microbatch& state = at(microbatch);
+  for (const at::Tensor& grad : output_grads) {
+    state.output_grads.push_back(grad.defined() ? grad.to(stage_.device()) : grad);
+  }
+  if (!in_parts) {
+    ++num_backwards_;
+    return run_full(state);
+  }
+  // Nobody waits for gradients of the first stage's inputs: all is done with the second part.
+  if (stage_.is_first()) return;
+  state.weight_part.emplace();
+  state.input_grads = backward_input(roots(state), state.output_grads, state.inputs, stage_.module()->parameters(),
+                                     &*state.weight_part);
+  state.inputs.clear();
+  state.outputs.clear();
+  state.loss.reset();
+  state.output_grads.clear();
+}
+
+void StageRun::backward_weight(int microbatch) {
+  Microbatch& state = at(microbatch);
+  ++num_backwards_;
+  if (!state.weight_part) return run_full(state);
+  pipeline::backward_weight(std::move(*state.weight_part));
+  state.weight_part.reset();
+}
+
+void StageRun::unshard() {
+  for (auto* const module : sharded_modules_) module->unshard().wait();
+}
+
+void StageRun::reshard() {
+  for (auto* const module : sharded_modules_) module->reshard();
+}
+
+void StageRun::reduce_grad() {
+  if (is_reduced_ || !has_backward_ || !stage_.replica_calls().reduce_next) return;
+  // The last gradients came without a backward pass that DDP could have followed: one that adds zeros.
+  TensorList empty;
+  for (const at::Tensor& parameter : stage_.module()->parameters()) {
+    if (parameter.requires_grad()) empty.push_back(parameter.reshape(-1).slice(0, 0, 0).sum());
+  }
+  stage_.replica_calls().reduce_next({});
+  torch::autograd::backward(empty);
+  is_reduced_ = true;
+}
+
+}  // namespace cohort::pipeline

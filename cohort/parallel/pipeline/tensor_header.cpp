@@ -1,0 +1,100 @@
+#include "cohort/parallel/pipeline/tensor_header.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cohort::pipeline {
+namespace {
+
+constexpr int64_t kMark = 0x636f686f72740001;  // "cohort", version 1
+constexpr int64_t kMostDims = 64;
+constexpr int64_t kMostBytes = int64_t{1} << 44;
+
+[[noreturn]] void throw_bad_header(const char* what) {
+  C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: what announces a stage's tensors is damaged: ", what,
+                                       "\n  hint: do all ranks run the same program, with the same schedule?"));
+}
+
+class HeaderReader {
+ public:
+  explicit HeaderReader(const at::Tensor& header) : values_(header.const_data_ptr<int64_t>()) {}
+
+  int64_t next(int64_t least, int64_t most, const char* what) {
+    if (at_ == kHeaderLength) throw_bad_header("it is too short");
+    const int64_t value = values_[at_++];
+    if (value < least || value > most) throw_bad_header(what);
+    return value;
+  }
+
+  TensorMeta meta() {
+    TensorMeta meta;
+    meta.dtype =
+        static_cast<at::ScalarType>(next(0, static_cast<int64_t>(at::ScalarType::NumOptions) - 1, "no such dtype"));
+    if (!c10::isIntegralType(meta.dtype, true) && !c10::isFloatingType(meta.dtype) && !c10::isComplexType(meta.dtype)) {
+      throw_bad_header("a dtype of which there are no plain tensors");
+    }
+    meta.requires_grad = next(0, 1, "no truth value") == 1;
+    const int64_t num_dims = next(0, kMostDims, "no number of dimensions");
+    int64_t bytes = static_cast<int64_t>(c10::elementSize(meta.dtype));
+    for (int64_t dim = 0; dim < num_dims; ++dim) {
+      const int64_t size = next(0, kMostBytes, "no size");
+      meta.sizes.push_back(size);
+      if (size > 0 && bytes > kMostBytes / size) throw_bad_header("a tensor of more than 16 TiB");
+      bytes *= size > 0 ? size : 1;
+    }
+    return meta;
+  }
+
+ private:
+  const int64_t* values_;
+  int64_t at_ = 0;
+};
+
+}  // namespace
+
+TensorMetas metas_of(const TensorList& tensors) {
+  TensorMetas metas;
+  for (const at::Tensor& tensor : tensors) {
+    metas.push_back({tensor.scalar_type(), tensor.sizes().vec(), tensor.requires_grad()});
+  }
+  return metas;
+}
+
+std::string text_of(const TensorMetas& metas) {
+  std::string text;
+  for (const TensorMeta& meta : metas) {
+    text += fmt::format("{}{} [{}]", text.empty() ? "" : ", ", c10::toString(meta.dtype), fmt::join(meta.sizes, ", "));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+at::Tensor write_header(const TensorMetas& metas) {
+  std::vector<int64_t> values = {kMark, static_cast<int64_t>(metas.size())};
+  for (const TensorMeta& meta : metas) {
+    values.push_back(static_cast<int64_t>(meta.dtype));
+    values.push_back(meta.requires_grad ? 1 : 0);
+    values.push_back(static_cast<int64_t>(meta.sizes.size()));
+    values.insert(values.end(), meta.sizes.begin(), meta.sizes.end());
+  }
+  TORCH_CHECK_VALUE(
+      static_cast<int64_t>(values.size()) <= kHeaderLength, "[cohort] pipeline: a stage gives ", metas.size(),
+      " tensors, more than it can announce to the next one\n  hint: hand over fewer of them, such as by stacking");
+  at::Tensor header = at::zeros({kHeaderLength}, at::kLong);
+  std::copy(values.begin(), values.end(), header.mutable_data_ptr<int64_t>());
+  return header;
+}
+
+TensorMetas read_header(const at::Tensor& header) {
+  TORCH_CHECK_VALUE(header.scalar_type() == at::kLong && header.numel() == kHeaderLength && header.is_contiguous(),
+                    "a header has ", kHeaderLength, " 64-bit integers");
+  HeaderReader reader(header);
+  if (reader.next(INT64_MIN, INT64_MAX, "") != kMark) throw_bad_header("it does not begin as one");
+  const int64_t num_tensors = reader.next(0, kHeaderLength, "no number of tensors");
+  TensorMetas metas;
+  for (int64_t i = 0; i < num_tensors; ++i) metas.push_back(reader.meta());
+  return metas;
+}
+
+}  // namespace cohort::pipeline
