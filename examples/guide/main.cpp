@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, tensor_parallel, context_parallel, dtensor, fsdp, memory, logging, "
+        "recovery, data_parallel, optimizers, device_mesh, tensor_parallel, context_parallel, dtensor, fsdp, memory, "
+        "logging, "
         "mixed_precision, "
         "activation_checkpointing, models, schedules_and_metrics or trainer\n");
     return 2;
