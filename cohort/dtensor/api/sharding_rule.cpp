@@ -71,7 +71,8 @@ void register_sharding_rule(const std::string& name, ShardingRule rule) {
                                    options.push_back({std::move(option.operands), std::move(option.results)});
                                  }
                                },
-                           .shapes = meta_shapes});
+                           .shapes = meta_shapes,
+                           .reads_numbers = true});
 }
 
 }  // namespace cohort

@@ -5,6 +5,7 @@
 #include <c10/core/WrapDimMinimal.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace cohort::dtensor {
@@ -105,19 +106,22 @@ std::vector<bool> Call::dims_argument(size_t index, int64_t ndim) const {
   return flags;
 }
 
+// The caller's lists stay as they are.
 void Call::set_local(size_t operand, at::Tensor part) {
   const auto& of = operands_[operand];
   auto& value = local_[of.argument];
   if (of.item < 0) {
     value = std::move(part);
-  } else if (value.isTensorList()) {
-    auto list = value.toTensorVector();  // the caller's list stays as it is
-    list[of.item] = std::move(part);
-    value = std::move(list);
+    return;
+  }
+  const bool is_own = std::find(own_lists_.begin(), own_lists_.end(), of.argument) != own_lists_.end();
+  if (!is_own) own_lists_.push_back(of.argument);
+  if (value.isTensorList()) {
+    if (!is_own) value = value.toTensorList().copy();
+    value.toTensorList().set(of.item, std::move(part));
   } else {
-    auto list = value.toList().copy();
-    list.set(of.item, std::move(part));
-    value = std::move(list);
+    if (!is_own) value = value.toList().copy();
+    value.toList().set(of.item, std::move(part));
   }
 }
 

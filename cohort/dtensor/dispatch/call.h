@@ -74,6 +74,7 @@ class Call {
   size_t num_arguments_;
   torch::jit::Stack local_;
   c10::SmallVector<Operand, 6> operands_;
+  c10::SmallVector<int64_t, 2> own_lists_;  // arguments whose lists in local_ are copies
   const DeviceMesh* mesh_ = nullptr;
 };
 

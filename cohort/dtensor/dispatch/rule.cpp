@@ -3,9 +3,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "cohort/dtensor/dispatch/known_calls.h"
 #include "cohort/dtensor/wrapper/comm_log.h"
 #include "cohort/dtensor/wrapper/moves.h"
 
@@ -62,43 +64,81 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
   return std::move(options[*best]);
 }
 
-void move_operands(Call& call, const Plan& plan) {
+// ---- what a Partial was reduced to ----
+
+bool is_as_it_was(const at::Tensor& tensor, const Parts& parts) {
+  const auto& reduced = parts.reduced;
+  return reduced.local.defined() && tensor._version() == reduced.version &&
+         parts.local._version() == reduced.local_version;
+}
+
+// Moves an operand; one that is Partial only once, as long as nobody writes it.
+at::Tensor moved_operand(const at::Tensor& tensor, const Parts& parts, const Placements& to, bool may_remember) {
+  const bool is_reduced = parts.layout->is_partial && !has_partial(to);
+  if (!is_reduced || !may_remember || tensor.is_inference() || parts.local.is_inference()) {
+    return moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes());
+  }
+  auto& known = parts.reduced;
+  if (is_as_it_was(tensor, parts)) return moved(known.local, parts.mesh, known.placements, to, tensor.sizes());
+  known = {moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes()), to,
+           static_cast<uint32_t>(tensor._version()), static_cast<uint32_t>(parts.local._version())};
+  return known.local;
+}
+
+void move_operands(Call& call, const KnownCall& known) {
   for (size_t i = 0; i < call.operands().size(); ++i) {
     const auto& tensor = call.operand(i).tensor;
+    const auto& to = known.plan.operands[i];
     if (is_dtensor(tensor)) {
       const auto& parts = parts_of(tensor);
-      call.set_local(i, moved(parts.local, parts.mesh, parts.placements, plan.operands[i], tensor.sizes()));
-    } else {
-      const auto placements = replicated(call.mesh());
-      if (!(plan.operands[i] == placements)) {
-        call.set_local(i, moved(tensor, call.mesh(), placements, plan.operands[i], tensor.sizes()));
-      }
+      call.set_local(i, known.stays[i] ? parts.local : moved_operand(tensor, parts, to, !known.returns_views));
+    } else if (!known.stays[i]) {
+      call.set_local(i, moved(tensor, call.mesh(), replicated(call.mesh()), to, tensor.sizes()));
     }
   }
 }
 
-// The operand that result `index` is, of an operation in place.
-const Operand* written_as_result(const Call& call, size_t index) {
+// ---- results ----
+
+// The operand that result `index` is, of an operation in place; -1: it is a new tensor.
+int64_t written_as_result(const Call& call, size_t index) {
   const auto* alias = call.op().schema().returns()[index].alias_info();
-  if (!alias || !alias->isWrite()) return nullptr;
-  for (const auto& operand : call.operands()) {
-    if (!operand.is_written) continue;
-    if (*call.op().schema().arguments()[operand.argument].alias_info() == *alias) return &operand;
+  if (!alias || !alias->isWrite()) return -1;
+  for (size_t i = 0; i < call.operands().size(); ++i) {
+    const auto& operand = call.operand(i);
+    if (operand.is_written && *call.op().schema().arguments()[operand.argument].alias_info() == *alias) {
+      return static_cast<int64_t>(i);
+    }
   }
-  return nullptr;
+  return -1;
 }
 
-void wrap_results(const Rule& rule, Call& call, const Plan& plan) {
-  std::vector<Shape> shapes;
-  const auto wrap = [&](at::Tensor local, size_t shape, size_t placements) {
-    if (shapes.empty()) shapes = rule.shapes(call, plan);
-    const auto& whole = shapes.at(shape);
-    return make_dtensor(std::move(local), call.mesh(), plan.results[placements], whole.sizes, whole.strides);
+LayoutPtr layout_of(const Call& call, KnownCall& known, size_t index) {
+  auto layout = known.layouts[index].lock();
+  // Meshes of the same shape are alike in a key.
+  if (layout && (&layout->mesh == &call.mesh() || layout->mesh == call.mesh())) return layout;
+  for (const auto& operand : call.operands()) {
+    if (!is_dtensor(operand.tensor)) continue;
+    const auto& parts = parts_of(operand.tensor);
+    if (parts.placements == known.plan.results[index]) layout = parts.layout;
+  }
+  if (!layout || !(layout->mesh == call.mesh()) || !(layout->placements == known.plan.results[index])) {
+    layout = std::make_shared<const Layout>(call.mesh(), known.plan.results[index]);
+  }
+  known.layouts[index] = layout;
+  return layout;
+}
+
+void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
+  const auto wrap = [&](at::Tensor local, size_t shape, size_t index) {
+    if (known.shapes.empty()) known.shapes = rule.shapes(call, known.plan);
+    const auto& whole = known.shapes.at(shape);
+    return make_dtensor(std::move(local), layout_of(call, known, index), whole.sizes, whole.strides);
   };
   for (size_t i = 0; i < call.num_results(); ++i) {
     auto& result = call.result(i);
-    if (const auto* operand = written_as_result(call, i)) {
-      result = operand->tensor;
+    if (known.written_results[i] >= 0) {
+      result = call.operand(known.written_results[i]).tensor;
     } else if (result.isTensor() && result.toTensor().defined()) {
       auto wrapped = wrap(result.toTensor(), i, i);
       call.result(i) = std::move(wrapped);
@@ -108,6 +148,34 @@ void wrap_results(const Rule& rule, Call& call, const Plan& plan) {
       call.result(i) = std::move(list);
     }
   }
+}
+
+std::shared_ptr<KnownCall> examined(const Rule& rule, const Call& call) {
+  auto known = std::make_shared<KnownCall>();
+  known->plan = choose_plan(rule, call);
+  const auto whole = replicated(call.mesh());
+  for (size_t i = 0; i < call.operands().size(); ++i) {
+    const auto& tensor = call.operand(i).tensor;
+    known->stays.push_back(known->plan.operands[i] == (is_dtensor(tensor) ? parts_of(tensor).placements : whole));
+  }
+  known->returns_views = false;
+  for (size_t i = 0; i < call.num_results(); ++i) {
+    const auto* alias = call.op().schema().returns()[i].alias_info();
+    known->returns_views |= alias && !alias->isWrite();
+    known->written_results.push_back(written_as_result(call, i));
+    known->layouts.emplace_back();
+  }
+  return known;
+}
+
+std::shared_ptr<KnownCall> known_or_examined(const Rule& rule, const Call& call) {
+  CallKey key(rule, call);
+  if (!key.is_complete()) return examined(rule, call);
+  auto known = find_known_call(key);
+  if (known) return known;
+  known = examined(rule, call);
+  know_call(std::move(key), known);
+  return known;
 }
 
 }  // namespace
@@ -127,14 +195,14 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
   const AtWork at_work(&op,
                        [](const void* handle) { return name_of(*static_cast<const c10::OperatorHandle*>(handle)); });
   Call call(op, stack);
-  const auto plan = choose_plan(rule, call);
-  move_operands(call, plan);
+  const auto known = known_or_examined(rule, call);
+  move_operands(call, *known);
   if (rule.run) {
-    rule.run(call, plan);
+    rule.run(call, known->plan);
   } else {
     call.run();
   }
-  wrap_results(rule, call, plan);
+  wrap_results(rule, call, *known);
   call.commit();
 }
 

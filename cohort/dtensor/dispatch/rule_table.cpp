@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/dtensor/dispatch/known_calls.h"
+
 namespace cohort::dtensor {
 namespace {
 
@@ -20,6 +22,7 @@ struct Table {
   std::unordered_map<std::string, std::unique_ptr<std::optional<Rule>>> rules;
   std::vector<std::unique_ptr<torch::Library>> libraries;
   std::unordered_map<std::string, torch::Library*> of_namespace;
+  std::vector<std::string> missing;
 };
 
 Table& table() {
@@ -130,17 +133,25 @@ void set_rule(const std::string& name, Rule rule) {
   TORCH_CHECK_VALUE(find_operation(name), "[cohort] register_sharding_rule: LibTorch knows no operation \"", name,
                     "\"\n  hint: the name is that of the schema, with the overload behind a dot: \"aten::add.Tensor\"");
   slot_of(name) = std::move(rule);
+  forget_known_calls();
 }
 
-void set_rule_if_known(const std::string& name, const Rule& rule) {
-  if (find_operation(name)) set_rule(name, rule);
+void add_rule(const std::string& name, const Rule& rule) {
+  if (find_operation(name)) {
+    slot_of(name) = rule;
+  } else {
+    table().missing.push_back(name);
+  }
 }
 
-void set_rule_and_in_place(const std::string& name, const Rule& rule) {
-  set_rule_if_known(name, rule);
+void add_rule_and_in_place(const std::string& name, const Rule& rule) {
+  add_rule(name, rule);
   const auto dot = name.find('.');
-  set_rule_if_known(name.substr(0, dot) + "_" + (dot == std::string::npos ? "" : name.substr(dot)), rule);
+  const auto in_place = name.substr(0, dot) + "_" + (dot == std::string::npos ? "" : name.substr(dot));
+  if (find_operation(in_place)) slot_of(in_place) = rule;
 }
+
+std::vector<std::string> missing_operations() { return table().missing; }
 
 bool has_rule(const std::string& name) {
   const auto found = table().rules.find(name);

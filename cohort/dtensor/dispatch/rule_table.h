@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cohort/dtensor/dispatch/rule.h"
+#include "cohort/export.h"
 
 namespace cohort::dtensor {
 
@@ -17,10 +19,12 @@ void install(AddRules add_rules);
 /// Gives operation `name`, such as "aten::mm" or "aten::add.Tensor", a rule; a second one replaces the first.
 /// Throws c10::ValueError for an operation that LibTorch does not know. Not while another thread uses DTensors.
 void set_rule(const std::string& name, Rule rule);
-/// The same for an operation that not every release of LibTorch has, or that is a variant which need not exist.
-void set_rule_if_known(const std::string& name, const Rule& rule);
+/// The library's own: an operation that this release of LibTorch lacks is left out.
+void add_rule(const std::string& name, const Rule& rule);
 /// For the named operation and its in-place form, "aten::add_.Tensor", if there is one.
-void set_rule_and_in_place(const std::string& name, const Rule& rule);
+void add_rule_and_in_place(const std::string& name, const Rule& rule);
+/// Those that were left out; none with the newest release.
+COHORT_TEST_API std::vector<std::string> missing_operations();
 bool has_rule(const std::string& name);
 
 }  // namespace cohort::dtensor

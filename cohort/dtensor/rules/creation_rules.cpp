@@ -137,26 +137,26 @@ Rule without_tensor_results(std::function<void(const Call&, const Axis&, std::ve
 }  // namespace
 
 void add_creation_rules() {
-  for (const char* name : {"zeros_like", "empty_like"}) set_rule(std::string("aten::") + name, like(true));
-  for (const char* name : {"ones_like", "full_like"}) set_rule(std::string("aten::") + name, like(false));
-  for (const char* name : {"new_zeros", "new_empty"}) set_rule(std::string("aten::") + name, new_like(true));
-  for (const char* name : {"new_ones", "new_full"}) set_rule(std::string("aten::") + name, new_like(false));
-  set_rule("aten::new_empty_strided", new_like(true, /*strides=*/2));
+  for (const char* name : {"zeros_like", "empty_like"}) add_rule(std::string("aten::") + name, like(true));
+  for (const char* name : {"ones_like", "full_like"}) add_rule(std::string("aten::") + name, like(false));
+  for (const char* name : {"new_zeros", "new_empty"}) add_rule(std::string("aten::") + name, new_like(true));
+  for (const char* name : {"new_ones", "new_full"}) add_rule(std::string("aten::") + name, new_like(false));
+  add_rule("aten::new_empty_strided", new_like(true, /*strides=*/2));
   for (const char* name : {"zero_", "fill_.Scalar", "fill_.Tensor"}) {
-    set_rule(std::string("aten::") + name, {.options = stay_options, .shapes = shape_of_first, .run = run_fill});
+    add_rule(std::string("aten::") + name, {.options = stay_options, .shapes = shape_of_first, .run = run_fill});
   }
   for (const char* name : {"bernoulli_.float", "uniform_", "normal_", "exponential_", "random_", "random_.to",
                            "random_.from", "log_normal_", "cauchy_", "geometric_"}) {
-    set_rule(std::string("aten::") + name,
+    add_rule(std::string("aten::") + name,
              {.options = stay_options, .shapes = shape_of_first, .run = run_random_in_place});
   }
   for (const char* name : {"rand_like", "randn_like", "randint_like", "randint_like.low_dtype"}) {
     auto rule = like(false);
     rule.run = run_random_like;
-    set_rule(std::string("aten::") + name, rule);
+    add_rule(std::string("aten::") + name, rule);
   }
-  set_rule("aten::_local_scalar_dense", without_tensor_results([](const Call&, const Axis&, std::vector<Option>&) {}));
-  set_rule("aten::equal", without_tensor_results(equal_options, run_equal));
+  add_rule("aten::_local_scalar_dense", without_tensor_results([](const Call&, const Axis&, std::vector<Option>&) {}));
+  add_rule("aten::equal", without_tensor_results(equal_options, run_equal));
 }
 
 void add_all_rules() {

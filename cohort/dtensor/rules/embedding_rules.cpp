@@ -79,8 +79,8 @@ Labels embedding_backward_labels(const Call& call) {
 }  // namespace
 
 void add_embedding_rules() {
-  set_rule("aten::embedding", labelled(embedding_labels, run_embedding));
-  set_rule("aten::embedding_dense_backward", labelled(embedding_backward_labels));
+  add_rule("aten::embedding", labelled(embedding_labels, run_embedding));
+  add_rule("aten::embedding_dense_backward", labelled(embedding_backward_labels));
 }
 
 }  // namespace cohort::dtensor

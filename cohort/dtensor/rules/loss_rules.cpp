@@ -106,15 +106,15 @@ Labels likelihood_backward_labels(const Call& call) {
 
 void add_loss_rules() {
   for (const char* name : {"mse_loss", "smooth_l1_loss", "huber_loss"}) {
-    set_rule(std::string("aten::") + name, element_loss({2, 2, false}));
-    set_rule(std::string("aten::") + name + "_backward", element_loss({2, 3, true}));
+    add_rule(std::string("aten::") + name, element_loss({2, 2, false}));
+    add_rule(std::string("aten::") + name + "_backward", element_loss({2, 3, true}));
   }
-  set_rule("aten::binary_cross_entropy", element_loss({3, 3, false}));
-  set_rule("aten::binary_cross_entropy_backward", element_loss({3, 4, true}));
-  set_rule("aten::binary_cross_entropy_with_logits", element_loss({4, 4, false}));
+  add_rule("aten::binary_cross_entropy", element_loss({3, 3, false}));
+  add_rule("aten::binary_cross_entropy_backward", element_loss({3, 4, true}));
+  add_rule("aten::binary_cross_entropy_with_logits", element_loss({4, 4, false}));
   for (const char* name : {"nll_loss", "nll_loss2d"}) {
-    set_rule(std::string("aten::") + name + "_forward", labelled(likelihood_labels, run_likelihood));
-    set_rule(std::string("aten::") + name + "_backward", labelled(likelihood_backward_labels));
+    add_rule(std::string("aten::") + name + "_forward", labelled(likelihood_labels, run_likelihood));
+    add_rule(std::string("aten::") + name + "_backward", labelled(likelihood_backward_labels));
   }
 }
 

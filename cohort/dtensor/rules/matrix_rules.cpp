@@ -59,14 +59,14 @@ Rule attention(std::initializer_list<int64_t> tensors, int64_t mask) {
 }  // namespace
 
 void add_matrix_rules() {
-  set_rule("aten::mm", product(0, 1, "mk", "kn", "mn"));
-  set_rule("aten::bmm", product(0, 1, "bmk", "bkn", "bmn"));
-  set_rule("aten::mv", product(0, 1, "mk", "k", "m"));
-  set_rule("aten::dot", product(0, 1, "k", "k", ""));
-  set_rule("aten::addmm", product(1, 2, "mk", "kn", "mn", 0));
-  set_rule("aten::baddbmm", product(1, 2, "bmk", "bkn", "bmn", 0));
-  set_rule("aten::_scaled_dot_product_flash_attention_for_cpu", attention({0, 1, 2}, 5));
-  set_rule("aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention({1, 0, 2, 3, 4, 5}, 8));
+  add_rule("aten::mm", product(0, 1, "mk", "kn", "mn"));
+  add_rule("aten::bmm", product(0, 1, "bmk", "bkn", "bmn"));
+  add_rule("aten::mv", product(0, 1, "mk", "k", "m"));
+  add_rule("aten::dot", product(0, 1, "k", "k", ""));
+  add_rule("aten::addmm", product(1, 2, "mk", "kn", "mn", 0));
+  add_rule("aten::baddbmm", product(1, 2, "bmk", "bkn", "bmn", 0));
+  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu", attention({0, 1, 2}, 5));
+  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention({1, 0, 2, 3, 4, 5}, 8));
 }
 
 }  // namespace cohort::dtensor

@@ -156,24 +156,24 @@ Rule pooling(std::initializer_list<int64_t> tensors) {
 }  // namespace
 
 void add_network_rules() {
-  set_rule("aten::native_layer_norm", labelled(layer_norm_labels));
-  set_rule("aten::native_layer_norm_backward", layer_norm_backward({3, 4}));
-  set_rule_if_known("aten::_fused_rms_norm", labelled(layer_norm_labels));
-  set_rule_if_known("aten::_fused_rms_norm_backward", layer_norm_backward({3}));
-  set_rule("aten::native_group_norm", labelled(group_norm_labels, with_local_batch(0, 3)));
-  set_rule("aten::native_group_norm_backward", labelled(group_norm_backward_labels, with_local_batch(0, 5)));
+  add_rule("aten::native_layer_norm", labelled(layer_norm_labels));
+  add_rule("aten::native_layer_norm_backward", layer_norm_backward({3, 4}));
+  add_rule("aten::_fused_rms_norm", labelled(layer_norm_labels));
+  add_rule("aten::_fused_rms_norm_backward", layer_norm_backward({3}));
+  add_rule("aten::native_group_norm", labelled(group_norm_labels, with_local_batch(0, 3)));
+  add_rule("aten::native_group_norm_backward", labelled(group_norm_backward_labels, with_local_batch(0, 5)));
   auto batch_norm = labelled(batch_norm_labels);
   batch_norm.written = {3, 4};
-  set_rule("aten::native_batch_norm", batch_norm);
-  set_rule("aten::native_batch_norm_backward", labelled(batch_norm_backward_labels));
-  set_rule("aten::convolution", labelled(convolution_labels));
-  set_rule("aten::convolution_backward", labelled(convolution_backward_labels, run_convolution_backward));
-  set_rule("aten::max_pool2d_with_indices", pooling({0}));
-  set_rule("aten::max_pool2d_with_indices_backward", pooling({0, 1, 7}));
-  set_rule("aten::avg_pool2d", pooling({0}));
-  set_rule("aten::avg_pool2d_backward", pooling({0, 1}));
-  set_rule("aten::_adaptive_avg_pool2d", pooling({0}));
-  set_rule("aten::_adaptive_avg_pool2d_backward", pooling({0, 1}));
+  add_rule("aten::native_batch_norm", batch_norm);
+  add_rule("aten::native_batch_norm_backward", labelled(batch_norm_backward_labels));
+  add_rule("aten::convolution", labelled(convolution_labels));
+  add_rule("aten::convolution_backward", labelled(convolution_backward_labels, run_convolution_backward));
+  add_rule("aten::max_pool2d_with_indices", pooling({0}));
+  add_rule("aten::max_pool2d_with_indices_backward", pooling({0, 1, 7}));
+  add_rule("aten::avg_pool2d", pooling({0}));
+  add_rule("aten::avg_pool2d_backward", pooling({0, 1}));
+  add_rule("aten::_adaptive_avg_pool2d", pooling({0}));
+  add_rule("aten::_adaptive_avg_pool2d_backward", pooling({0, 1}));
 }
 
 }  // namespace cohort::dtensor

@@ -26,7 +26,7 @@ void fused_options(const Call& call, const Axis& axis, std::vector<Option>& opti
 void add_optimizer_rules() {
   for (const char* name : {"_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adam_", "_fused_adam_.tensor_lr",
                            "_fused_adamw_", "_fused_adamw_.tensor_lr"}) {
-    set_rule_if_known(std::string("aten::") + name,
+    add_rule(std::string("aten::") + name,
                       {.options = fused_options, .shapes = [](Call&, const Plan&) { return std::vector<Shape>(); }});
   }
 }

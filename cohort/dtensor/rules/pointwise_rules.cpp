@@ -171,17 +171,17 @@ constexpr const char* kNonLinear[] = {"add.Scalar",
 }  // namespace
 
 void add_pointwise_rules() {
-  for (const char* name : kNonLinear) set_rule_and_in_place(std::string("aten::") + name, pointwise());
+  for (const char* name : kNonLinear) add_rule_and_in_place(std::string("aten::") + name, pointwise());
   for (const char* name : {"neg", "mul.Scalar", "div.Scalar"}) {
-    set_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kEach, {0}));
+    add_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kEach, {0}));
   }
   for (const char* name : {"add.Tensor", "sub.Tensor"}) {
-    set_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kTogether));
+    add_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kTogether));
   }
-  set_rule_and_in_place("aten::mul.Tensor", pointwise(Linear::kEach, {0, 1}));
-  set_rule_and_in_place("aten::masked_fill.Scalar", masked_fill());
-  set_rule_and_in_place("aten::div.Tensor", pointwise(Linear::kEach, {0}));
-  for (const char* name : {"aten::clone", "aten::_to_copy", "aten::copy_"}) set_rule(name, copies());
+  add_rule_and_in_place("aten::mul.Tensor", pointwise(Linear::kEach, {0, 1}));
+  add_rule_and_in_place("aten::masked_fill.Scalar", masked_fill());
+  add_rule_and_in_place("aten::div.Tensor", pointwise(Linear::kEach, {0}));
+  for (const char* name : {"aten::clone", "aten::_to_copy", "aten::copy_"}) add_rule(name, copies());
 }
 
 }  // namespace cohort::dtensor

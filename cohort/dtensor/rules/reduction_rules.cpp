@@ -189,36 +189,36 @@ Rule triangle() {
 }  // namespace
 
 void add_reduction_rules() {
-  set_rule("aten::sum", reduction({}, "sum"));
-  set_rule("aten::sum.dim_IntList", reduction({1, 2}, "sum"));
-  set_rule("aten::mean", mean({}));
-  set_rule("aten::mean.dim", mean({1, 2}));
-  set_rule("aten::prod", reduction({}, "product"));
-  set_rule("aten::prod.dim_int", reduction({1, 2}, "product"));
-  set_rule("aten::amax", extreme({1, 2}, true));
-  set_rule("aten::amin", extreme({1, 2}, false));
-  set_rule("aten::max", extreme({}, true));
-  set_rule("aten::min", extreme({}, false));
-  set_rule("aten::linalg_vector_norm", norm({2, 3}));
-  set_rule("aten::norm.Scalar", norm({}));
-  set_rule("aten::norm.ScalarOpt_dim", norm({2, 3}));
-  set_rule("aten::norm.ScalarOpt_dim_dtype", norm({2, 3}));
+  add_rule("aten::sum", reduction({}, "sum"));
+  add_rule("aten::sum.dim_IntList", reduction({1, 2}, "sum"));
+  add_rule("aten::mean", mean({}));
+  add_rule("aten::mean.dim", mean({1, 2}));
+  add_rule("aten::prod", reduction({}, "product"));
+  add_rule("aten::prod.dim_int", reduction({1, 2}, "product"));
+  add_rule("aten::amax", extreme({1, 2}, true));
+  add_rule("aten::amin", extreme({1, 2}, false));
+  add_rule("aten::max", extreme({}, true));
+  add_rule("aten::min", extreme({}, false));
+  add_rule("aten::linalg_vector_norm", norm({2, 3}));
+  add_rule("aten::norm.Scalar", norm({}));
+  add_rule("aten::norm.ScalarOpt_dim", norm({2, 3}));
+  add_rule("aten::norm.ScalarOpt_dim_dtype", norm({2, 3}));
   for (const char* name : {"max.dim", "min.dim", "argmax", "argmin", "any.dim", "all.dim", "logsumexp"}) {
-    set_rule(std::string("aten::") + name, along({1, 2}));
+    add_rule(std::string("aten::") + name, along({1, 2}));
   }
-  for (const char* name : {"any", "all"}) set_rule(std::string("aten::") + name, along({}));
-  for (const char* name : {"var.correction", "std.correction"}) set_rule(std::string("aten::") + name, along({1, 3}));
-  for (const char* name : {"cumsum", "flip"}) set_rule(std::string("aten::") + name, scan(1));
-  set_rule("aten::topk", scan(2));
-  set_rule("aten::sort.stable", scan(2));
-  set_rule("aten::sort", scan(1));
-  set_rule("aten::gather", indexed());
-  set_rule_and_in_place("aten::scatter_add", indexed());
-  for (const char* name : {"tril", "triu"}) set_rule_and_in_place(std::string("aten::") + name, triangle());
+  for (const char* name : {"any", "all"}) add_rule(std::string("aten::") + name, along({}));
+  for (const char* name : {"var.correction", "std.correction"}) add_rule(std::string("aten::") + name, along({1, 3}));
+  for (const char* name : {"cumsum", "flip"}) add_rule(std::string("aten::") + name, scan(1));
+  add_rule("aten::topk", scan(2));
+  add_rule("aten::sort.stable", scan(2));
+  add_rule("aten::sort", scan(1));
+  add_rule("aten::gather", indexed());
+  add_rule_and_in_place("aten::scatter_add", indexed());
+  for (const char* name : {"tril", "triu"}) add_rule_and_in_place(std::string("aten::") + name, triangle());
   for (const char* name : {"_softmax", "_log_softmax", "_safe_softmax"})
-    set_rule(std::string("aten::") + name, scan(1));
+    add_rule(std::string("aten::") + name, scan(1));
   for (const char* name : {"_softmax_backward_data", "_log_softmax_backward_data"}) {
-    set_rule(std::string("aten::") + name, scan(2));
+    add_rule(std::string("aten::") + name, scan(2));
   }
 }
 

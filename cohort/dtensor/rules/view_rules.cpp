@@ -330,24 +330,24 @@ Rule part_backward(bool has_dim) {
 }  // namespace
 
 void add_view_rules() {
-  for (const char* name : {"view", "_unsafe_view", "_reshape_alias"}) set_rule(std::string("aten::") + name, view());
-  set_rule("aten::expand", expand());
-  set_rule("aten::detach", rearranged(all_dims, same));
-  set_rule("aten::alias", rearranged(all_dims, same));
-  set_rule("aten::permute", rearranged(all_dims, permuted));
-  set_rule("aten::transpose.int", rearranged(all_dims, transposed));
-  set_rule("aten::t", rearranged(all_dims, reversed));
-  for (const char* name : {"squeeze", "squeeze.dim", "squeeze.dims"}) set_rule(std::string("aten::") + name, squeeze());
-  set_rule("aten::unsqueeze", rearranged(all_dims, unsqueezed));
-  set_rule("aten::select.int", rearranged(dims_but(1), without_dim_argument));
-  set_rule("aten::unbind.int", rearranged(dims_but(1), without_dim_argument));
-  set_rule("aten::slice.Tensor", rearranged(sliced_dims, same));
-  set_rule("aten::split.Tensor", split());
-  set_rule("aten::split_with_sizes", rearranged(dims_but(2), same));
-  set_rule("aten::cat", cat());
-  set_rule("aten::stack", labelled(stack_labels));
-  set_rule("aten::slice_backward", part_backward(/*has_dim=*/true));
-  set_rule("aten::select_backward", part_backward(/*has_dim=*/false));
+  for (const char* name : {"view", "_unsafe_view", "_reshape_alias"}) add_rule(std::string("aten::") + name, view());
+  add_rule("aten::expand", expand());
+  add_rule("aten::detach", rearranged(all_dims, same));
+  add_rule("aten::alias", rearranged(all_dims, same));
+  add_rule("aten::permute", rearranged(all_dims, permuted));
+  add_rule("aten::transpose.int", rearranged(all_dims, transposed));
+  add_rule("aten::t", rearranged(all_dims, reversed));
+  for (const char* name : {"squeeze", "squeeze.dim", "squeeze.dims"}) add_rule(std::string("aten::") + name, squeeze());
+  add_rule("aten::unsqueeze", rearranged(all_dims, unsqueezed));
+  add_rule("aten::select.int", rearranged(dims_but(1), without_dim_argument));
+  add_rule("aten::unbind.int", rearranged(dims_but(1), without_dim_argument));
+  add_rule("aten::slice.Tensor", rearranged(sliced_dims, same));
+  add_rule("aten::split.Tensor", split());
+  add_rule("aten::split_with_sizes", rearranged(dims_but(2), same));
+  add_rule("aten::cat", cat());
+  add_rule("aten::stack", labelled(stack_labels));
+  add_rule("aten::slice_backward", part_backward(/*has_dim=*/true));
+  add_rule("aten::select_backward", part_backward(/*has_dim=*/false));
 }
 
 }  // namespace cohort::dtensor

@@ -52,17 +52,25 @@ ShardSpec spec_of(const at::Tensor& tensor) {
   return {parts.mesh, parts.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};
 }
 
-at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
-                        c10::IntArrayRef strides) {
+Parts::Parts(at::Tensor part, LayoutPtr lies_as)
+    : local(std::move(part)), layout(std::move(lies_as)), mesh(layout->mesh), placements(layout->placements) {}
+
+at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   const auto key = c10::computeDispatchKey(local.scalar_type(), local.layout(), local.device());
   auto storage = storage_without_data(local.device());
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage),
                                                    c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey), local.dtype());
   set_shape(*impl, local, sizes, strides);
-  auto parts = c10::make_intrusive<Parts>(std::move(local), std::move(mesh), std::move(placements));
+  auto parts = c10::make_intrusive<Parts>(std::move(local), std::move(layout));
   parts->storage = std::move(storage);
   impl->set_backend_meta(std::move(parts));
   return at::Tensor(std::move(impl));
+}
+
+at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
+                        c10::IntArrayRef strides) {
+  return make_dtensor(std::move(local), std::make_shared<const Layout>(std::move(mesh), std::move(placements)),
+                      sizes, strides);
 }
 
 std::vector<int64_t> local_sizes(const DeviceMesh& mesh, const Placements& placements, c10::IntArrayRef sizes) {

@@ -11,22 +11,32 @@
 #include <vector>
 
 #include "cohort/dtensor/wrapper/dispatch_key.h"
+#include "cohort/dtensor/wrapper/layout.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/mesh/placement.h"
 #include "cohort/mesh/shard_spec.h"
 
 namespace cohort::dtensor {
 
+/// What an operation had to make of a tensor that is Partial: that is done once, as backward often wants the same again.
+struct Reduced {
+  at::Tensor local;  ///< undefined: nothing is known
+  Placements placements;
+  /// Of the wrapper and of its part, by which writing shows.
+  uint32_t version = 0, local_version = 0;
+};
+
 /// Never changed once the wrapper exists: what is written in place goes into `local`.
 struct Parts final : c10::BackendMeta {
-  Parts(at::Tensor local, DeviceMesh mesh, Placements placements)
-      : local(std::move(local)), mesh(std::move(mesh)), placements(std::move(placements)) {}
+  Parts(at::Tensor local, LayoutPtr layout);
   at::Tensor local;  ///< never requires a gradient; an empty one on a rank that the mesh does not have
-  DeviceMesh mesh;
-  Placements placements;
+  LayoutPtr layout;
+  const DeviceMesh& mesh;        ///< the layout's
+  const Placements& placements;  ///< the layout's
   /// A second reference to the wrapper's storage: autograd then never adds to the tensor in place, as several wrappers may
   /// share one local tensor, and the sum may be cheaper in other placements.
   c10::Storage storage;
+  mutable Reduced reduced;
 };
 
 inline bool is_dtensor(const at::Tensor& tensor) {
@@ -37,6 +47,7 @@ const Parts& parts_of(const at::Tensor& tensor);
 ShardSpec spec_of(const at::Tensor& tensor);
 
 /// `sizes`: the whole's. `strides`: the whole's; empty: dense, in the order in which `local` has its dimensions.
+at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides = {});
 at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
                         c10::IntArrayRef strides = {});
 

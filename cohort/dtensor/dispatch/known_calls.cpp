@@ -1,0 +1,122 @@
+#include "cohort/dtensor/dispatch/known_calls.h"
+
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace cohort::dtensor {
+namespace {
+
+constexpr size_t kMostCalls = 4096;
+constexpr size_t kMostNumbers = (size_t{16} << 20) / sizeof(int64_t);
+
+// What follows in a key.
+enum Mark : int64_t { kNone, kInt, kBool, kDouble, kString, kDevice, kGenerator, kList, kUndefined, kPlain, kParts };
+
+struct HashOfKey {
+  size_t operator()(const CallKey& key) const { return key.hash(); }
+};
+
+struct KnownCalls {
+  std::unordered_map<CallKey, std::shared_ptr<KnownCall>, HashOfKey> calls;
+  size_t num_numbers = 0;
+  uint64_t age = 0;
+
+  void clear() {
+    calls.clear();
+    num_numbers = 0;
+  }
+};
+
+std::atomic<uint64_t> rules_age = 0;
+
+KnownCalls& known_calls() {
+  static thread_local KnownCalls known;
+  const auto age = rules_age.load(std::memory_order_relaxed);
+  if (known.age != age) {
+    known.clear();
+    known.age = age;
+  }
+  return known;
+}
+
+size_t hash_of(c10::ArrayRef<int64_t> numbers) {
+  uint64_t hash = 0x9e3779b97f4a7c15;
+  for (const int64_t number : numbers) {
+    hash = (hash ^ static_cast<uint64_t>(number)) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+}  // namespace
+
+CallKey::CallKey(const Rule& rule, const Call& call) {
+  add(std::bit_cast<int64_t>(&rule));
+  for (size_t i = 0; i < call.num_arguments(); ++i) add(call.argument(i), rule.reads_numbers);
+  hash_ = hash_of(numbers_);
+}
+
+void CallKey::add(const at::Tensor& tensor) {
+  if (!tensor.defined()) return add(kUndefined);
+  const bool has_parts = is_dtensor(tensor);
+  const bool is_dense = tensor.is_contiguous();
+  add((has_parts ? kParts : kPlain) | (static_cast<int64_t>(tensor.scalar_type()) << 8) | (is_dense << 16) |
+      (tensor.dim() << 17));
+  numbers_.append(tensor.sizes().begin(), tensor.sizes().end());
+  if (!is_dense) numbers_.append(tensor.strides().begin(), tensor.strides().end());
+  if (!has_parts) return;
+  const auto& code = parts_of(tensor).layout->code;
+  numbers_.append(code.begin(), code.end());
+}
+
+void CallKey::add(const c10::IValue& value, bool reads_numbers) {
+  if (value.isTensor()) {
+    add(value.toTensor());
+  } else if (value.isNone()) {
+    add(kNone);
+  } else if (value.isInt()) {
+    add(kInt), add(value.toInt());
+  } else if (value.isBool()) {
+    add(kBool), add(value.toBool());
+  } else if (value.isDouble()) {
+    const double number = value.toDouble();
+    add(kDouble), add(reads_numbers ? std::bit_cast<int64_t>(number) : number == 0);
+  } else if (value.isList()) {
+    const auto items = value.toListRef();
+    add(kList), add(static_cast<int64_t>(items.size()));
+    for (const auto& item : items) add(item, reads_numbers);
+  } else if (value.isString()) {
+    const auto& text = value.toStringRef();
+    add(kString), add(static_cast<int64_t>(text.size()));
+    for (const char one : text) add(one);
+  } else if (value.isDevice()) {
+    add(kDevice), add(static_cast<int64_t>(value.toDevice().type())), add(value.toDevice().index());
+  } else if (value.isGenerator()) {
+    add(kGenerator);
+  } else {
+    is_complete_ = false;
+  }
+}
+
+std::shared_ptr<KnownCall> find_known_call(const CallKey& key) {
+  const auto& calls = known_calls().calls;
+  const auto found = calls.find(key);
+  return found == calls.end() ? nullptr : found->second;
+}
+
+void know_call(CallKey key, std::shared_ptr<KnownCall> call) {
+  auto& known = known_calls();
+  if (known.calls.size() >= kMostCalls || known.num_numbers + key.size() > kMostNumbers) known.clear();
+  known.num_numbers += key.size();
+  known.calls.insert_or_assign(std::move(key), std::move(call));
+}
+
+void forget_known_calls() { ++rules_age; }
+
+size_t num_known_calls() { return known_calls().calls.size(); }
+
+}  // namespace cohort::dtensor
