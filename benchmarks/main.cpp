@@ -43,6 +43,7 @@ constexpr Question kQuestions[] = {
      run_train},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
+    {"dtensor-overhead", "what an operation on DTensors costs above the same one on the parts", run_dtensor_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
      print_python},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},

@@ -49,6 +49,7 @@ std::vector<Row> run_activation_checkpointing(const Settings& settings);
 std::vector<Row> run_dataloader(const Settings& settings);
 std::vector<Row> run_data_parallel(const Settings& settings);
 std::vector<Row> run_ddp_overhead(const Settings& settings);
+std::vector<Row> run_dtensor_overhead(const Settings& settings);
 std::vector<Row> run_ddp_step(const Settings& settings);
 std::vector<Row> run_fused_step(const Settings& settings);
 std::vector<Row> run_fsdp_step(const Settings& settings);

@@ -1,0 +1,94 @@
+// dtensor-overhead: what an operation on DTensors costs above the same one on the parts, on one rank, where nothing moves: to find
+// out how ranks do it, to run it on the parts, and to make a tensor of the result. Blocks of both take turns.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "benchmarks/support/question.h"
+#include "benchmarks/support/turn_order.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/dtensor/api/dtensor.h"
+
+namespace cohort::bench {
+namespace {
+
+constexpr double kBudgetPerOperation = 1.0;  // microseconds
+constexpr int kCallsInABlock = 500;
+
+struct MeasuredOperation {
+  const char* name;
+  /// Two matrices of 8 x 8.
+  at::Tensor (*run)(const at::Tensor& a, const at::Tensor& b);
+};
+
+const MeasuredOperation kOperations[] = {
+    {"add", [](const at::Tensor& a, const at::Tensor& b) { return a.add(b); }},
+    {"mm", [](const at::Tensor& a, const at::Tensor& b) { return a.mm(b); }},
+    {"gelu", [](const at::Tensor& a, const at::Tensor&) { return at::gelu(a); }},
+    {"transpose", [](const at::Tensor& a, const at::Tensor&) { return a.transpose(0, 1); }},
+    {"view", [](const at::Tensor& a, const at::Tensor&) { return a.view({8, 2, 4}); }},
+    {"sum", [](const at::Tensor& a, const at::Tensor&) { return a.sum(1); }},
+    {"softmax", [](const at::Tensor& a, const at::Tensor&) { return a.softmax(1); }},
+    {"add_", [](const at::Tensor& a, const at::Tensor& b) { return a.add_(b, 1e-6); }},
+};
+
+double time_calls(const MeasuredOperation& operation, const at::Tensor& a, const at::Tensor& b) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCallsInABlock; ++i) operation.run(a, b);
+  const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - begin;
+  return elapsed.count() / kCallsInABlock;
+}
+
+Row measure_operation(const MeasuredOperation& operation, const DeviceMesh& mesh, int num_rounds) {
+  const auto a = at::rand({8, 8}), b = at::rand({8, 8});
+  const DTensor left = distribute_tensor(a.clone(), mesh, {Shard(0)});
+  const DTensor right = distribute_tensor(b, mesh, {std::string(operation.name) == "mm" ? Placement(Replicate()) : Shard(0)});
+  TORCH_CHECK(at::equal(DTensor(operation.run(left, right)).full_tensor(), operation.run(a.clone(), b)), operation.name,
+              " of DTensors is another");
+  const auto times = measure_in_turns(
+      {[&] { return time_calls(operation, a, b); }, [&] { return time_calls(operation, left, right); }}, num_rounds);
+  std::vector<double> added;
+  for (size_t round = 0; round < times[0].size(); ++round) added.push_back(times[1][round] - times[0][round]);
+  const auto bounds = median_bounds(added);
+  Row row;
+  row.case_name = std::string("added/") + operation.name + "/ranks=1";
+  row.ours = median(added);
+  row.rival = kBudgetPerOperation;
+  row.rival_name = "budget";
+  row.unit = "us";
+  row.num_pairs = added.size();
+  if (bounds.low > 0) {
+    row.ratio = kBudgetPerOperation / *row.ours;
+    row.bounds = Interval{kBudgetPerOperation / bounds.high, kBudgetPerOperation / bounds.low};
+  }
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> run_dtensor_overhead(const Settings& settings) {
+  at::set_num_threads(1);
+  const at::NoGradGuard no_grad;
+  InitOptions options;
+  options.backend = "gloo";
+  options.rank = 0;
+  options.world_size = 1;
+  options.store = c10::make_intrusive<c10d::HashStore>();
+  init_process_group(options);
+  std::vector<Row> rows;
+  {
+    const auto mesh = init_device_mesh("cpu", {1});
+    for (const auto& operation : kOperations) {
+      rows.push_back(measure_operation(operation, mesh, settings.is_quick ? 20 : 100));
+    }
+  }
+  destroy_process_group();
+  return rows;
+}
+
+}  // namespace cohort::bench
