@@ -5,8 +5,8 @@
 
 #include "cohort/dtensor/dispatch/rule_table.h"
 #include "cohort/dtensor/rules/labels.h"
+#include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
-#include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -24,37 +24,10 @@ Labels embedding_labels(const Call& call) {
   return labels;
 }
 
-// Which of the table's rows this rank has, and where: `indices` counted in its part; `is_here`: a flag for each.
-struct LocalRows {
-  at::Tensor indices;
-  at::Tensor is_here;
-};
-
-LocalRows local_rows(const Call& call, const Plan& plan, const at::Tensor& indices) {
-  const auto held =
-      held_ranges(call.operand(0).sizes(), call.mesh().shape(), *call.mesh().coordinate(), plan.operands[0]);
-  LocalRows rows{at::zeros_like(indices), at::zeros_like(indices, indices.options().dtype(at::kBool))};
-  int64_t passed = 0;
-  for (const auto& range : held[0]) {
-    const auto inside = indices.ge(range.begin).logical_and_(indices.lt(range.end));
-    rows.indices = at::where(inside, indices - (range.begin - passed), rows.indices);
-    rows.is_here.logical_or_(inside);
-    passed += range.size();
-  }
-  return rows;
-}
-
-bool shares_out_rows(const Plan& plan) {
-  for (const auto& placement : plan.operands[0]) {
-    if (placement.is_shard_like() && placement.dim() == 0) return true;
-  }
-  return false;
-}
-
 void run_embedding(Call& call, const Plan& plan) {
-  if (!shares_out_rows(plan)) return call.run();
+  if (!crosses(plan, 0, only_dim(0, 2))) return call.run();
   const auto table = call.local_tensor(0);
-  const auto rows = local_rows(call, plan, call.local_tensor(1));
+  const auto rows = own_indices(call, plan, 0, 0, call.local_tensor(1));
   if (table.size(0) == 0) {
     auto sizes = rows.indices.sizes().vec();
     sizes.push_back(table.size(1));

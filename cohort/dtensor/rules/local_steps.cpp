@@ -8,6 +8,7 @@
 
 #include "cohort/dtensor/wrapper/comm_log.h"
 #include "cohort/mesh/axis_moves.h"
+#include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -30,12 +31,32 @@ at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand,
   const auto& placements = plan.operands[operand];
   for (size_t i = 0; i < placements.size(); ++i) {
     const auto axis = static_cast<int64_t>(i);
-    if (!cuts(placements[i], dims) || call.mesh().size(axis) == 1) continue;
+    if (!cuts(placements[i], dims) || call.mesh().size(axis) == 1 || tensor.numel() == 0) continue;
     note_collective(&CommCounts::all_reduce, call.mesh(), axis, Partial(reduce_op), Replicate(),
                     static_cast<int64_t>(tensor.nbytes()));
     tensor = mesh::reduce_axis({call.mesh(), axis}, reduce_op, tensor);
   }
   return tensor;
+}
+
+OwnIndices own_indices(const Call& call, const Plan& plan, size_t operand, int64_t dim, const at::Tensor& indices) {
+  const auto held = held_ranges(call.operand(operand).sizes(), call.mesh().shape(), *call.mesh().coordinate(),
+                                plan.operands[operand]);
+  OwnIndices own{at::zeros_like(indices), at::zeros_like(indices, indices.options().dtype(at::kBool))};
+  int64_t passed = 0;
+  for (const auto& range : held[dim]) {
+    const auto inside = indices.ge(range.begin).logical_and_(indices.lt(range.end));
+    own.indices = at::where(inside, indices - (range.begin - passed), own.indices);
+    own.is_here.logical_or_(inside);
+    passed += range.size();
+  }
+  return own;
+}
+
+std::vector<bool> only_dim(int64_t dim, int64_t ndim) {
+  std::vector<bool> flags(ndim);
+  if (ndim > 0) flags[dim] = true;
+  return flags;
 }
 
 std::vector<int64_t> dims_of(const std::vector<bool>& flags) {

@@ -16,6 +16,14 @@ bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims);
 /// Collective: `tensor` reduced over the axes that do.
 at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
                              const std::string& reduce_op, at::Tensor tensor);
+/// Which of the things that indices mean this rank has, and where: dim `dim` of operand `operand`, as planned.
+struct OwnIndices {
+  at::Tensor indices;  ///< counted in this rank's part; 0 where it does not have them
+  at::Tensor is_here;  ///< a flag for each
+};
+OwnIndices own_indices(const Call& call, const Plan& plan, size_t operand, int64_t dim, const at::Tensor& indices);
+/// One of `ndim` flags.
+std::vector<bool> only_dim(int64_t dim, int64_t ndim);
 /// The flagged ones by number.
 std::vector<int64_t> dims_of(const std::vector<bool>& flags);
 /// The largest or the smallest number of a dtype.

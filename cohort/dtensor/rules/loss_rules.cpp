@@ -7,7 +7,6 @@
 
 #include "cohort/dtensor/dispatch/rule_table.h"
 #include "cohort/dtensor/rules/labels.h"
-#include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
 
 namespace cohort::dtensor {
@@ -57,51 +56,6 @@ Rule element_loss(const ElementLoss& loss) {
                   });
 }
 
-// ---- the likelihood of classes: (scores, targets, weight, reduction, ignore_index) ----
-
-// Letters of the targets, and of the scores, which have one dimension more: the classes.
-std::string target_dims(const Call& call, int64_t target) {
-  return letters(call.operand(call.operand_of(target)).dim());
-}
-
-std::string score_dims(std::string targets) {
-  targets.insert(targets.empty() ? 0 : 1, 1, kWhole);
-  return targets;
-}
-
-Labels likelihood_labels(const Call& call) {
-  Labels labels(call);
-  const auto targets = target_dims(call, 1);
-  labels.name(call, 0, score_dims(targets));
-  labels.name(call, 1, targets);
-  const bool is_reduced = call.argument(3).toInt() != at::Reduction::None;
-  labels.results[0] = is_reduced ? ResultLabels{.dims = "", .summed = targets} : ResultLabels{.dims = targets};
-  labels.results[1] = {.dims = "", .untouched = targets};  // the weight of all targets, which run_likelihood adds up
-  return labels;
-}
-
-void run_likelihood(Call& call, const Plan& plan) {
-  const std::vector<bool> all_dims(call.operand(1).dim(), true);
-  const int64_t reduction = call.argument(3).toInt();
-  if (reduction == at::Reduction::None || !crosses(plan, 1, all_dims)) return call.run();
-  call.local(3) = static_cast<int64_t>(at::Reduction::Sum);
-  call.run();
-  const auto weight = reduced_over_cuts(call, plan, 1, all_dims, "sum", call.result(1).toTensor());
-  if (reduction == at::Reduction::Mean) call.result(0) = call.result(0).toTensor() / weight;
-  call.result(1) = weight;
-}
-
-// (grad, scores, targets, weight, reduction, ignore_index, total weight)
-Labels likelihood_backward_labels(const Call& call) {
-  Labels labels(call);
-  const auto targets = target_dims(call, 2);
-  labels.name(call, 1, score_dims(targets));
-  labels.name(call, 2, targets);
-  if (call.argument(4).toInt() == at::Reduction::None) labels.name(call, 0, targets);
-  labels.results[0].dims = score_dims(targets);
-  return labels;
-}
-
 }  // namespace
 
 void add_loss_rules() {
@@ -112,10 +66,6 @@ void add_loss_rules() {
   add_rule("aten::binary_cross_entropy", element_loss({3, 3, false}));
   add_rule("aten::binary_cross_entropy_backward", element_loss({3, 4, true}));
   add_rule("aten::binary_cross_entropy_with_logits", element_loss({4, 4, false}));
-  for (const char* name : {"nll_loss", "nll_loss2d"}) {
-    add_rule(std::string("aten::") + name + "_forward", labelled(likelihood_labels, run_likelihood));
-    add_rule(std::string("aten::") + name + "_backward", labelled(likelihood_backward_labels));
-  }
 }
 
 }  // namespace cohort::dtensor

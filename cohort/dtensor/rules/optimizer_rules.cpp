@@ -11,11 +11,12 @@ bool is_as_its_parameter(const Call& call, const Operand& operand) {
   return operand.item >= 0 && operand.sizes() == call.operand(operand.item).sizes();
 }
 
-// The first argument is the list of parameters.
+// The first argument is the list of parameters. Summands cannot be stepped.
 void fused_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   Option option;
   for (const auto& operand : call.operands()) {
-    const bool follows = is_as_its_parameter(call, operand) && call.operand(operand.item).dim() > 0;
+    const bool follows = is_as_its_parameter(call, operand) && call.operand(operand.item).dim() > 0 &&
+                         !call.placement(operand.item, axis.index).is_partial();
     option.operands.push_back(follows ? call.placement(operand.item, axis.index) : Placement(Replicate()));
   }
   options.push_back(std::move(option));

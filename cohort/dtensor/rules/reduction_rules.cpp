@@ -215,11 +215,7 @@ void add_reduction_rules() {
   add_rule("aten::gather", indexed());
   add_rule_and_in_place("aten::scatter_add", indexed());
   for (const char* name : {"tril", "triu"}) add_rule_and_in_place(std::string("aten::") + name, triangle());
-  for (const char* name : {"_softmax", "_log_softmax", "_safe_softmax"})
-    add_rule(std::string("aten::") + name, scan(1));
-  for (const char* name : {"_softmax_backward_data", "_log_softmax_backward_data"}) {
-    add_rule(std::string("aten::") + name, scan(2));
-  }
+  add_rule("aten::_safe_softmax", scan(1));
 }
 
 }  // namespace cohort::dtensor

@@ -9,6 +9,7 @@ void add_reduction_rules();
 void add_matrix_rules();
 void add_network_rules();
 void add_embedding_rules();
+void add_class_rules();
 void add_loss_rules();
 void add_creation_rules();
 void add_optimizer_rules();

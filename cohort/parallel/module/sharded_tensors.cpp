@@ -2,9 +2,12 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+
+#include "cohort/dtensor/api/dtensor.h"
 
 namespace cohort::parallel {
 namespace {
@@ -58,6 +61,29 @@ Group sharding_group(const at::Tensor& tensor) {
   const std::lock_guard lock(all.mutex);
   const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
   return found == all.entries.end() ? Group() : found->second.group;
+}
+
+std::vector<Group> sharding_groups(const at::Tensor& tensor) {
+  std::vector<Group> groups;
+  if (is_dtensor(tensor)) {
+    const DTensor parts(tensor);
+    const auto& mesh = parts.device_mesh();
+    for (int64_t axis = 0; mesh.coordinate() && axis < mesh.ndim(); ++axis) {
+      const bool is_cut = parts.placements()[axis].is_shard_like() && mesh.size(axis) > 1;
+      if (is_cut) groups.push_back(mesh.group(axis));
+    }
+  }
+  const auto group = sharding_group(tensor);
+  if (group && std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
+  return groups;
+}
+
+at::Tensor own_part(const at::Tensor& tensor) {
+  if (!is_dtensor(tensor)) return tensor;
+  const DTensor parts(tensor.detach());
+  auto placements = parts.placements();
+  for (auto& placement : placements) placement = placement.is_partial() ? Placement(Replicate()) : placement;
+  return parts.redistribute(placements).sharded().local;
 }
 
 void check_has_own_gradient(const at::Tensor& tensor) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::nn::utils {
@@ -80,7 +81,7 @@ void check_finite(const at::Tensor& total_norm, double norm_type) {
 
 // What has been divided over one group, or not at all. A rank may have no elements of it.
 struct Part {
-  Group group;
+  std::vector<Group> groups;
   at::Device device;
   TensorVector grads;  // one per parameter
 };
@@ -88,12 +89,30 @@ struct Part {
 std::vector<Part> parts_of(const Gradients& gradients) {
   std::vector<Part> parts;
   for (size_t i = 0; i < gradients.tensors.size(); ++i) {
-    const auto& group = gradients.groups[i];
-    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& known) { return known.group == group; });
-    if (part == parts.end()) part = parts.insert(parts.end(), Part{group, gradients.parameters[i].device(), {}});
+    const auto& groups = gradients.groups[i];
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& known) { return known.groups == groups; });
+    if (part == parts.end()) part = parts.insert(parts.end(), Part{groups, gradients.parameters[i].device(), {}});
     part->grads.push_back(gradients.tensors[i]);
   }
   return parts;
+}
+
+bool has_dtensor(const TensorVector& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return is_dtensor(tensor); });
+}
+
+// What DTensors have here instead of them: the same memory, unless they are Partial, which then stay what they are.
+TensorVector with_own_memory(TensorVector tensors) {
+  for (auto& tensor : tensors) {
+    if (!is_dtensor(tensor)) continue;
+    const auto& placements = DTensor(tensor).placements();
+    const bool is_partial =
+        std::any_of(placements.begin(), placements.end(), [](const auto& placement) { return placement.is_partial(); });
+    if (is_partial) continue;
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();  // it will be written
+    tensor = cohort::parallel::own_part(tensor);
+  }
+  return tensors;
 }
 
 // How norms of the parts of a vector become its own: each rank gives a list of numbers, of which those of the ranks are added
@@ -121,9 +140,10 @@ class PartialNorm {
   }
 
   void reduce(const at::Tensor& numbers, const Part& part) const {
-    if (!part.group) return;
     const bool takes_largest = order_ == 0 || std::isinf(order_);
-    all_reduce(numbers, {.op = takes_largest ? ReduceOp::MAX : ReduceOp::SUM, .group = part.group});
+    for (const auto& group : part.groups) {
+      all_reduce(numbers, {.op = takes_largest ? ReduceOp::MAX : ReduceOp::SUM, .group = group});
+    }
   }
 
   // Of the numbers of all vectors.
@@ -160,6 +180,13 @@ at::Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_i
                           std::optional<bool> foreach) {
   const at::NoGradGuard no_grad;
   if (tensors.list().empty()) return at::scalar_tensor(0.0, at::kFloat);
+  if (has_dtensor(tensors.list())) {
+    Gradients gradients{tensors.list(), tensors.list(), {}};
+    for (const auto& tensor : tensors.list()) {
+      gradients.groups.push_back(is_dtensor(tensor) ? cohort::parallel::sharding_groups(tensor) : std::vector<Group>());
+    }
+    return get_total_norm(gradients, norm_type, error_if_nonfinite, foreach);
+  }
   const auto first_device = tensors.list().front().device();
   TensorVector norms;
   for (const auto& group : by_device_and_dtype(tensors.list())) {
@@ -180,17 +207,21 @@ Gradients gradients_of(const Tensors& parameters) {
     cohort::parallel::check_has_own_gradient(parameter);
     gradients.parameters.push_back(parameter);
     gradients.tensors.push_back(parameter.grad());
-    gradients.groups.push_back(cohort::parallel::sharding_group(parameter));
+    // A DTensor's gradient may lie otherwise.
+    const bool says_so = is_dtensor(parameter.grad()) && !cohort::parallel::is_sharded(parameter);
+    gradients.groups.push_back(cohort::parallel::sharding_groups(says_so ? parameter.grad() : parameter));
   }
   return gradients;
 }
 
-at::Tensor get_total_norm(const Gradients& gradients, double norm_type, bool error_if_nonfinite,
+at::Tensor get_total_norm(const Gradients& given, double norm_type, bool error_if_nonfinite,
                           std::optional<bool> foreach) {
   const at::NoGradGuard no_grad;
+  auto gradients = given;
+  for (auto& tensor : gradients.tensors) tensor = cohort::parallel::own_part(tensor);
   const auto present = defined_ones(gradients.tensors);
   const auto& groups = gradients.groups;
-  if (std::none_of(groups.begin(), groups.end(), [](const Group& group) { return group.defined(); })) {
+  if (std::all_of(groups.begin(), groups.end(), [](const auto& list) { return list.empty(); })) {
     return get_total_norm(present, norm_type, error_if_nonfinite, foreach);
   }
   auto options = gradients.parameters.front().options().dtype(at::kFloat).requires_grad(false);
@@ -214,10 +245,11 @@ at::Tensor get_total_norm(const Gradients& gradients, double norm_type, bool err
 void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const at::Tensor& total_norm,
                            std::optional<bool> foreach) {
   const at::NoGradGuard no_grad;
-  const auto groups = by_device_and_dtype(grads_that_exist(parameters));
+  const auto groups = by_device_and_dtype(with_own_memory(grads_that_exist(parameters)));
   if (groups.empty()) return;
+  const auto norm = is_dtensor(total_norm) ? DTensor(total_norm).full_tensor() : total_norm;
   // Multiplies by 1 where nothing is to be clipped: a comparison would have the host wait for the device.
-  const auto coefficient = total_norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1.0);  // Python's division
+  const auto coefficient = norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1.0);  // Python's division
   for (const auto& group : groups) {
     const auto there = coefficient.to(group.front().device());
     if (uses_foreach(group, foreach)) {
@@ -237,7 +269,7 @@ at::Tensor clip_grad_norm_(const Tensors& parameters, double max_norm, double no
 
 void clip_grad_value_(const Tensors& parameters, double clip_value, std::optional<bool> foreach) {
   const at::NoGradGuard no_grad;
-  for (const auto& group : by_device_and_dtype(grads_that_exist(parameters))) {
+  for (const auto& group : by_device_and_dtype(with_own_memory(grads_that_exist(parameters)))) {
     if (uses_foreach(group, foreach)) {
       at::_foreach_clamp_min_(group, -clip_value);
       at::_foreach_clamp_max_(group, clip_value);

@@ -22,7 +22,8 @@
 ///     clip_grads_with_norm_(model->parameters(), /*max_norm=*/1.0, norm);   // together the same as clip_grad_norm_
 ///
 /// Both are then collective: every rank of the shards' groups must call, with its parameters in the same order. Given tensors,
-/// get_total_norm sees this rank's alone.
+/// get_total_norm sees this rank's alone, except of DTensors, which say how they are divided, each on its mesh: all of them and
+/// plain tensors are one vector, whose norm is a plain tensor.
 /// Thread-safety: no other thread may use the gradients meanwhile.
 #pragma once
 
@@ -49,7 +50,8 @@ COHORT_API at::Tensor get_total_norm(const Tensors& tensors, double norm_type = 
 struct Gradients {
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> tensors;  ///< undefined where there is no gradient
-  std::vector<Group> groups;        ///< over whose ranks each is divided; null: it is whole
+  /// Over whose ranks each is divided, one group after the other; none: it is whole.
+  std::vector<std::vector<Group>> groups;
 };
 COHORT_API Gradients gradients_of(const Tensors& parameters);
 

@@ -13,6 +13,7 @@
 #include "cohort/base/log.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::amp {
@@ -54,9 +55,13 @@ std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optim
   for (const auto& parameter : parameters_of(optimizer)) {
     auto gradient = parameter.grad();
     if (!gradient.defined()) continue;
-    TORCH_CHECK_VALUE(gradient.scalar_type() != at::kHalf || takes_half || parallel::sharding_group(parameter),
+    TORCH_CHECK_VALUE(gradient.scalar_type() != at::kHalf || takes_half || !parallel::sharding_groups(parameter).empty(),
                       "Attempting to unscale FP16 gradients.");
     if (gradient.is_sparse()) gradient = gradient._values();
+    if (is_dtensor(gradient)) {  // summands that are not finite have no finite sum
+      if (!gradient.is_inference()) gradient.unsafeGetTensorImpl()->bump_version();
+      gradient = DTensor(gradient).sharded().local;
+    }
     const auto found = std::find_if(lists.begin(), lists.end(), [&](const std::vector<at::Tensor>& list) {
       return list.front().device() == gradient.device() && list.front().scalar_type() == gradient.scalar_type();
     });
@@ -149,10 +154,10 @@ at::Tensor GradScaler::agreed_with_ranks(const Optimizer& optimizer, std::vector
     groups.emplace_back(options_.process_group, scale_.device());
   } else {
     for (const auto& parameter : parameters_of(optimizer)) {
-      const auto group = parallel::sharding_group(parameter);
-      const auto is_it = [&](const auto& known) { return known.first == group; };
-      if (!group || std::any_of(groups.begin(), groups.end(), is_it)) continue;
-      groups.emplace_back(group, parameter.device());
+      for (const auto& group : parallel::sharding_groups(parameter)) {
+        const auto is_it = [&](const auto& known) { return known.first == group; };
+        if (std::none_of(groups.begin(), groups.end(), is_it)) groups.emplace_back(group, parameter.device());
+      }
     }
   }
   if (groups.empty()) return {};
