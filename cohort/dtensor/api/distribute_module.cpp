@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include <utility>
 #include <vector>
 
 #include "cohort/dtensor/wrapper/wrapper.h"
@@ -11,11 +12,24 @@
 namespace cohort {
 namespace {
 
+// The gradient as its parameter lies. Plain gradients are whole: all ranks have the same.
+at::Tensor laid_gradient(const at::Tensor& parameter, const at::Tensor& gradient, const Placements& placements) {
+  TORCH_CHECK(is_dtensor(parameter), "[cohort] DTensor: a parameter of shape ", parameter.sizes(),
+              " that was distributed is a plain tensor now, as torch::load makes of it, so that each rank would train "
+              "its own\n  hint: call distribute_module once more after torch::load, or load before it");
+  const DeviceMesh& mesh = DTensor(parameter.detach()).device_mesh();
+  const auto of_mesh = is_dtensor(gradient)
+                           ? DTensor(gradient)
+                           : DTensor::from_local(gradient, mesh, Placements(mesh.ndim(), Replicate()));
+  return of_mesh.placements() == placements ? at::Tensor(of_mesh) : at::Tensor(of_mesh.redistribute(placements));
+}
+
 // Nothing is recorded: the gradient of a gradient flows through the move all the same where that is wanted.
 void lay_gradient_as(const at::Tensor& parameter, const Placements& placements) {
-  parameter.register_hook([placements](const at::Tensor& gradient) -> at::Tensor {
-    if (!is_dtensor(gradient) || DTensor(gradient).placements() == placements) return gradient;
-    return DTensor(gradient).redistribute(placements);
+  parameter.register_hook([placements, weak = c10::weak_intrusive_ptr<c10::TensorImpl>(parameter.getIntrusivePtr())](
+                              const at::Tensor& gradient) -> at::Tensor {
+    auto impl = weak.lock();
+    return impl ? laid_gradient(at::Tensor(std::move(impl)), gradient, placements) : gradient;
   });
 }
 

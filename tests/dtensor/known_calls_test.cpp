@@ -1,0 +1,170 @@
+// What is remembered of calls, and of tensors that are Partial: never too much, and nothing that is no longer true.
+#include "cohort/dtensor/dispatch/known_calls.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "cohort/comm/group/process_group.h"
+#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/dtensor/api/factories.h"
+#include "cohort/dtensor/api/sharding_rule.h"
+#include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/wrapper/comm_counts.h"
+#include "tests/mesh/thread_mesh.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::run_rank_threads;
+using test::thread_mesh;
+
+int64_t reductions_of(const std::function<void()>& what) {
+  const auto before = comm_counts();
+  what();
+  const auto counts = comm_counts() - before;
+  REQUIRE(counts.total() == counts.all_reduce);
+  return counts.all_reduce;
+}
+
+COHORT_WORKER(dtensor_asked_once) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto mesh = init_device_mesh("cpu", {2});
+  static int num_questions = 0;
+  register_sharding_rule("aten::renorm", [](const ShardingQuestion& question) {
+    ++num_questions;
+    // Only small norms: a rule may read numbers.
+    if (question.arguments[3].toScalar().toDouble() > 5) return std::vector<ShardingOption>();
+    return std::vector<ShardingOption>{{.results = {Shard(0)}, .operands = {Shard(0)}}};
+  });
+  const auto whole = at::arange(12, at::kFloat).view({4, 3});
+  const DTensor x = distribute_tensor(whole, mesh, {Shard(0)}, std::nullopt);
+  const auto renorm = [](const at::Tensor& of, double most) { return DTensor(of.renorm(2, 0, most)); };
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(renorm(x, 1.0).placements() == Placements{Shard(0)} && num_questions == 1);
+    REQUIRE(at::allclose(renorm(x, 1.0).full_tensor(), whole.renorm(2, 0, 1.0)));
+  }
+  REQUIRE(renorm(x, 9.0).placements() == Placements{Replicate()} && num_questions == 2);
+  REQUIRE(renorm(distribute_tensor(whole, mesh, {Shard(1)}, std::nullopt), 1.0).sizes() == whole.sizes());
+  REQUIRE(num_questions == 3);
+  REQUIRE(renorm(distribute_tensor(whole.t(), mesh, {Shard(0)}, std::nullopt), 1.0).size(0) == 3 && num_questions == 4);
+}
+
+TEST(KnownCalls, AreAskedOnce) { test::run_workers("dtensor_asked_once").expect_success(); }
+
+TEST(KnownCalls, AreNotTooMany) {
+  run_rank_threads(1, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {1});
+    const DTensor x = dtensor::ones({3}, mesh, {Shard(0)}, at::kFloat);
+    const auto before = dtensor::num_known_calls();
+    for (int i = 1; i < 100; ++i) x.add(x, 1.0 / i);  // optimizers' numbers change
+    REQUIRE(dtensor::num_known_calls() == before + 1);
+    for (int64_t size = 1; size < 5000; ++size) {
+      x.expand({size, 3});
+      REQUIRE(dtensor::num_known_calls() <= 4096);
+    }
+    REQUIRE(at::equal(DTensor(x.expand({2, 3})).to_local(), at::ones({2, 3})));
+  });
+}
+
+TEST(KnownCalls, DifferByWhatMatters) {
+  run_rank_threads(2, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const DTensor x = distribute_tensor(at::ones({4, 2}), mesh, {Partial()}, std::nullopt);
+    const auto mask = at::tensor({1, 0}).to(at::kBool);
+    for (int i = 0; i < 2; ++i) {
+      REQUIRE(DTensor(x.masked_fill(mask, 0.0)).placements() == Placements{Partial()});
+      REQUIRE(DTensor(x.masked_fill(mask, 3.0)).placements() == Placements{Replicate()});
+      REQUIRE(at::equal(DTensor(x.masked_fill(mask, 3.0)).full_tensor(), at::ones({4, 2}).masked_fill(mask, 3.0)));
+    }
+    const auto tall = at::arange(8, at::kFloat).view({4, 2});
+    for (const auto& whole : {tall, tall.t().contiguous().t()}) {  // one is not dense
+      const DTensor y = distribute_tensor(whole, mesh, {Replicate()}, std::nullopt);
+      REQUIRE(DTensor(y.expand({3, 4, 2})).strides() == whole.expand({3, 4, 2}).strides());
+    }
+  });
+}
+
+COHORT_WORKER(dtensor_meshes_of_a_shape) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto square = init_device_mesh("cpu", {2, 2}, {"a", "b"});
+  const auto whole = at::arange(6, at::kFloat);
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& mesh : {square["a"], square["b"]}) {
+      const DTensor x = distribute_tensor(whole, mesh, {Shard(0)}, std::nullopt);
+      const DTensor y(x * 2);
+      REQUIRE(y.device_mesh() == mesh && at::equal(y.full_tensor(), whole * 2));
+    }
+  }
+}
+
+TEST(KnownCalls, ResultsLieOnTheOperandsMesh) {
+  test::run_workers("dtensor_meshes_of_a_shape", {.world_size = 4}).expect_success();
+}
+
+TEST(KnownCalls, EveryOperationIsThere) {
+  run_rank_threads(1, [](int, const Group& group) {
+    dtensor::zeros({1}, thread_mesh(group, {1}));
+    std::string missing;
+    for (const auto& name : dtensor::missing_operations()) missing += name + " ";
+    REQUIRE_EQUAL(missing, "");
+  });
+}
+
+DTensor summands(int rank, const DeviceMesh& mesh) {
+  return DTensor::from_local(at::full({3}, rank + 1.0), mesh, {Partial()});  // 3 together
+}
+
+TEST(PartialTensors, AreReducedOnceForwardAndBackward) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto x = summands(rank, mesh).detach().requires_grad_();
+    at::Tensor loss;
+    REQUIRE(reductions_of([&] { loss = at::gelu(x).sum() + x.square().sum() + x.exp().sum(); }) == 1);
+    at::Tensor gradient;
+    REQUIRE(reductions_of([&] { gradient = torch::autograd::grad({loss}, {x})[0]; }) == 0);
+    const auto plain = at::full({3}, 3.0).requires_grad_();
+    const auto expected =
+        torch::autograd::grad({at::gelu(plain).sum() + plain.square().sum() + plain.exp().sum()}, {plain})[0];
+    REQUIRE(at::allclose(DTensor(gradient).full_tensor(), expected));
+  });
+}
+
+TEST(PartialTensors, AreReducedAgainOnceTheyAreWritten) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto x = summands(rank, mesh);
+    const auto require_exp = [&](double value, int64_t num_reductions) {
+      at::Tensor result;
+      REQUIRE(reductions_of([&] { result = x.exp(); }) == num_reductions);
+      REQUIRE(at::allclose(DTensor(result).to_local(), at::full({3}, value).exp()));
+    };
+    require_exp(3, 1);
+    require_exp(3, 0);
+    x.mul_(2);
+    require_exp(6, 1);
+    x.to_local().fill_(1);
+    require_exp(2, 1);
+    x.view({3, 1}).zero_();
+    require_exp(0, 1);
+    require_exp(0, 0);
+  });
+}
+
+TEST(PartialTensors, AreSharedOutFromWhatIsKnown) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto x = summands(rank, mesh);
+    const DTensor other = distribute_tensor(at::ones({3}), mesh, {Shard(0)}, std::nullopt);
+    x.exp();
+    REQUIRE(reductions_of([&] {
+              const DTensor result(at::maximum(x, other));
+              REQUIRE(result.placements() == Placements{Shard(0)} && result.to_local().eq(3).all().item<bool>());
+            }) == 0);
+  });
+}
+
+}  // namespace
+}  // namespace cohort
