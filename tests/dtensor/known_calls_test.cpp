@@ -41,7 +41,7 @@ COHORT_WORKER(dtensor_asked_once) {
   });
   const auto whole = at::arange(12, at::kFloat).view({4, 3});
   const DTensor x = distribute_tensor(whole, mesh, {Shard(0)}, std::nullopt);
-  const auto renorm = [](const at::Tensor& of, double most) { return DTensor(of.renorm(2, 0, most)); };
+  const auto renorm = [](const DTensor& of, double most) { return DTensor(of.renorm(2, 0, most)); };
   for (int i = 0; i < 3; ++i) {
     REQUIRE(renorm(x, 1.0).placements() == Placements{Shard(0)} && num_questions == 1);
     REQUIRE(at::allclose(renorm(x, 1.0).full_tensor(), whole.renorm(2, 0, 1.0)));

@@ -14,7 +14,8 @@
 /// Plain tensors beside DTensors count as whole on all ranks, where Python has an error; one that requires a gradient is an
 /// error.
 /// An operation without a rule is an error that names it: nothing is gathered behind your back. Reading data is one, too.
-/// A Partial stays one through sums and products by numbers (lazily), and is reduced when an operation needs its values.
+/// A Partial stays one through sums and products by numbers (lazily), and is reduced when an operation needs its values: once, as
+/// the result is kept with it until one of both is written.
 /// A view whose cut cannot be kept is gathered, and then shares no memory with what it views.
 /// Random numbers, dropout among them, are drawn whole by every rank from LibTorch's generator: ranks must have the same seed.
 ///
