@@ -31,7 +31,10 @@ const MeasuredOperation kOperations[] = {
     {"mm", [](const at::Tensor& a, const at::Tensor& b) { return a.mm(b); }},
     {"gelu", [](const at::Tensor& a, const at::Tensor&) { return at::gelu(a); }},
     {"transpose", [](const at::Tensor& a, const at::Tensor&) { return a.transpose(0, 1); }},
-    {"view", [](const at::Tensor& a, const at::Tensor&) { return a.view({8, 2, 4}); }},
+    {"view",
+     [](const at::Tensor& a, const at::Tensor&) {
+       return a.view({8, 2, 4});
+     }},
     {"sum", [](const at::Tensor& a, const at::Tensor&) { return a.sum(1); }},
     {"softmax", [](const at::Tensor& a, const at::Tensor&) { return a.softmax(1); }},
     {"add_", [](const at::Tensor& a, const at::Tensor& b) { return a.add_(b, 1e-6); }},
@@ -47,7 +50,8 @@ double time_calls(const MeasuredOperation& operation, const at::Tensor& a, const
 Row measure_operation(const MeasuredOperation& operation, const DeviceMesh& mesh, int num_rounds) {
   const auto a = at::rand({8, 8}), b = at::rand({8, 8});
   const DTensor left = distribute_tensor(a.clone(), mesh, {Shard(0)});
-  const DTensor right = distribute_tensor(b, mesh, {std::string(operation.name) == "mm" ? Placement(Replicate()) : Shard(0)});
+  const DTensor right =
+      distribute_tensor(b, mesh, {std::string(operation.name) == "mm" ? Placement(Replicate()) : Shard(0)});
   TORCH_CHECK(at::equal(DTensor(operation.run(left, right)).full_tensor(), operation.run(a.clone(), b)), operation.name,
               " of DTensors is another");
   const auto times = measure_in_turns(

@@ -200,7 +200,9 @@ COHORT_WORKER(dtensor_torch_load) {
   REQUIRE(error_of([&] { torch::save(linear, out); }).find("[cohort] DTensor: this tensor lies in parts") !=
           std::string::npos);
   torch::load(linear, file);
-  REQUIRE_EQUAL(error_of([&] { linear->forward(at::ones({2, 3})).sum().backward(); }),
+  REQUIRE_EQUAL(error_of([&] {
+                  linear->forward(at::ones({2, 3})).sum().backward();
+                }),
                 "[cohort] DTensor: a parameter of shape [4] that was distributed is a plain tensor now, as torch::load "
                 "makes of it, so that each rank would train its own\n  hint: call distribute_module once more after "
                 "torch::load, or load before it");
@@ -211,9 +213,7 @@ COHORT_WORKER(dtensor_torch_load) {
   REQUIRE(DTensor(linear->weight.grad()).placements() == Placements{Shard(0)});
 }
 
-TEST(DTensorFiles, TorchLoadMakesParametersPlainAndSaysSo) {
-  test::run_workers("dtensor_torch_load").expect_success();
-}
+TEST(DTensorFiles, TorchLoadMakesParametersPlainAndSaysSo) { test::run_workers("dtensor_torch_load").expect_success(); }
 
 }  // namespace
 }  // namespace cohort

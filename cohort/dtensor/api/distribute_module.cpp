@@ -18,9 +18,8 @@ at::Tensor laid_gradient(const at::Tensor& parameter, const at::Tensor& gradient
               " that was distributed is a plain tensor now, as torch::load makes of it, so that each rank would train "
               "its own\n  hint: call distribute_module once more after torch::load, or load before it");
   const DeviceMesh& mesh = DTensor(parameter.detach()).device_mesh();
-  const auto of_mesh = is_dtensor(gradient)
-                           ? DTensor(gradient)
-                           : DTensor::from_local(gradient, mesh, Placements(mesh.ndim(), Replicate()));
+  const auto of_mesh = is_dtensor(gradient) ? DTensor(gradient)
+                                            : DTensor::from_local(gradient, mesh, Placements(mesh.ndim(), Replicate()));
   return of_mesh.placements() == placements ? at::Tensor(of_mesh) : at::Tensor(of_mesh.redistribute(placements));
 }
 

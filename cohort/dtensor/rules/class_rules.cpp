@@ -58,8 +58,8 @@ auto run_softmax_backward(bool is_log) {
     const auto flags = only_dim(dim, call.operand(0).dim());
     if (!crosses(plan, 0, flags)) return call.run();
     const auto grad = widened(call.local_tensor(0)), output = widened(call.local_tensor(1));
-    const auto sum = reduced_over_cuts(call, plan, 0, flags, "sum",
-                                       (is_log ? grad : grad * output).sum(dim, /*keepdim=*/true));
+    const auto sum =
+        reduced_over_cuts(call, plan, 0, flags, "sum", (is_log ? grad : grad * output).sum(dim, /*keepdim=*/true));
     const auto result = is_log ? grad - output.exp() * sum : (grad - sum) * output;
     call.finish({result.to(call.argument(3).toScalarType())});
   };

@@ -28,7 +28,7 @@ void add_optimizer_rules() {
   for (const char* name : {"_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adam_", "_fused_adam_.tensor_lr",
                            "_fused_adamw_", "_fused_adamw_.tensor_lr"}) {
     add_rule(std::string("aten::") + name,
-                      {.options = fused_options, .shapes = [](Call&, const Plan&) { return std::vector<Shape>(); }});
+             {.options = fused_options, .shapes = [](Call&, const Plan&) { return std::vector<Shape>(); }});
   }
 }
 

@@ -69,8 +69,8 @@ at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef siz
 
 at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
                         c10::IntArrayRef strides) {
-  return make_dtensor(std::move(local), std::make_shared<const Layout>(std::move(mesh), std::move(placements)),
-                      sizes, strides);
+  return make_dtensor(std::move(local), std::make_shared<const Layout>(std::move(mesh), std::move(placements)), sizes,
+                      strides);
 }
 
 std::vector<int64_t> local_sizes(const DeviceMesh& mesh, const Placements& placements, c10::IntArrayRef sizes) {

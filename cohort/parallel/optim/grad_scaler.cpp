@@ -55,8 +55,9 @@ std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optim
   for (const auto& parameter : parameters_of(optimizer)) {
     auto gradient = parameter.grad();
     if (!gradient.defined()) continue;
-    TORCH_CHECK_VALUE(gradient.scalar_type() != at::kHalf || takes_half || !parallel::sharding_groups(parameter).empty(),
-                      "Attempting to unscale FP16 gradients.");
+    TORCH_CHECK_VALUE(
+        gradient.scalar_type() != at::kHalf || takes_half || !parallel::sharding_groups(parameter).empty(),
+        "Attempting to unscale FP16 gradients.");
     if (gradient.is_sparse()) gradient = gradient._values();
     if (is_dtensor(gradient)) {  // summands that are not finite have no finite sum
       if (!gradient.is_inference()) gradient.unsafeGetTensorImpl()->bump_version();
