@@ -1,5 +1,5 @@
-// dtensor-overhead: what an operation on DTensors costs above the same one on the parts, on one rank, where nothing moves: to find
-// out how ranks do it, to run it on the parts, and to make a tensor of the result. Blocks of both take turns.
+// dtensor-overhead: what an operation on DTensors costs above the same one on the parts, on one rank, where nothing moves: to
+// find out how ranks do it, to run it on the parts, and to make a tensor of the result. Blocks of both take turns.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

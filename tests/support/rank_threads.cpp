@@ -87,7 +87,9 @@ Group split_rank_threads(const Group& group, const std::vector<std::vector<int>>
     const auto& ranks = lists[i];
     const auto found = std::find(ranks.begin(), ranks.end(), group->getRank());
     if (found == ranks.end()) continue;
-    const auto store = c10::make_intrusive<c10d::PrefixStore>("list" + std::to_string(i) + "/", group->getStore());
+    // All ranks have made as many groups before.
+    const auto key = std::to_string(groups_of_rank.size()) + "/list" + std::to_string(i) + "/";
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(key, group->getStore());
     return groups_of_rank.emplace_back(
         make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), {}));
   }

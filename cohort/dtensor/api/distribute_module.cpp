@@ -15,8 +15,8 @@ namespace {
 // The gradient as its parameter lies. Plain gradients are whole: all ranks have the same.
 at::Tensor laid_gradient(const at::Tensor& parameter, const at::Tensor& gradient, const Placements& placements) {
   TORCH_CHECK(is_dtensor(parameter), "[cohort] DTensor: a parameter of shape ", parameter.sizes(),
-              " that was distributed is a plain tensor now, as torch::load makes of it, so that each rank would train "
-              "its own\n  hint: call distribute_module once more after torch::load, or load before it");
+              " that was distributed is a plain tensor now, so that each rank would train its own\n  hint: give "
+              "set_data a DTensor, or call distribute_module once more; torch::load leaves parameters what they are");
   const DeviceMesh& mesh = DTensor(parameter.detach()).device_mesh();
   const auto of_mesh = is_dtensor(gradient) ? DTensor(gradient)
                                             : DTensor::from_local(gradient, mesh, Placements(mesh.ndim(), Replicate()));

@@ -6,8 +6,8 @@
 ///     torch::optim::AdamW optimizer(model->parameters());
 ///
 /// Gradients lie as their parameters do: a hook moves them there once per backward, so that what is Partial is reduced once.
-/// torch::load into such a module puts plain tensors into the parameters' places: load first, or distribute once more after it;
-/// else backward throws c10::Error. torch::save of DTensors is an error; checkpoints take them (DTensor::sharded).
+/// torch::load into such a module: each rank reads the whole file and keeps its parts. torch::save of DTensors is an error;
+/// checkpoints take them (DTensor::sharded).
 /// Collective over the mesh. Before the first backward, and before optimizers have state.
 /// Follows distribute_module of torch/distributed/tensor/_api.py; C++ modules have no hooks for input_fn and output_fn.
 #pragma once

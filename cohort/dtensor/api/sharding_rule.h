@@ -40,10 +40,10 @@ using ShardingRule = std::function<std::vector<ShardingOption>(const ShardingQue
 
 /// `name`: "namespace::operation.overload". That everything is replicated is always possible and need not be said. Of what is
 /// possible the option is taken that moves the fewest bytes, the first of equals. Whole results' shapes are found by running the
-/// operation on meta tensors. Calls that are alike in all of the question are asked of once. Replaces a rule that the operation has.
+/// operation on meta tensors. Once asked of one call, it is not asked of another with the same question. Replaces a rule that the
+/// operation has.
 /// Throws c10::ValueError for an operation that LibTorch does not know, c10::NotImplementedError where DTensors cannot be had;
-/// the
-/// operation throws c10::ValueError for an option of the wrong length. Not while another thread uses DTensors.
+/// the operation throws c10::ValueError for an option of the wrong length. Not while another thread uses DTensors.
 COHORT_API void register_sharding_rule(const std::string& name, ShardingRule rule);
 
 }  // namespace cohort

@@ -62,6 +62,8 @@ CallKey::CallKey(const Rule& rule, const Call& call) {
 
 void CallKey::add(const at::Tensor& tensor) {
   if (!tensor.defined()) return add(kUndefined);
+  if (tensor.layout() != at::kStrided) is_complete_ = false;
+  if (!is_complete_) return;
   const bool has_parts = is_dtensor(tensor);
   const bool is_dense = tensor.is_contiguous();
   add((has_parts ? kParts : kPlain) | (static_cast<int64_t>(tensor.scalar_type()) << 8) | (is_dense << 16) |

@@ -1,5 +1,6 @@
 #include "cohort/dtensor/dispatch/rule.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -66,10 +67,15 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
 
 // ---- what a Partial was reduced to ----
 
+std::optional<c10::Stream> stream_of(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+}
+
 bool is_as_it_was(const at::Tensor& tensor, const Parts& parts) {
   const auto& reduced = parts.reduced;
   return reduced.local.defined() && tensor._version() == reduced.version &&
-         parts.local._version() == reduced.local_version;
+         parts.local._version() == reduced.local_version && reduced.stream == stream_of(parts.local);
 }
 
 // Moves an operand; one that is Partial only once, as long as nobody writes it.
@@ -81,7 +87,8 @@ at::Tensor moved_operand(const at::Tensor& tensor, const Parts& parts, const Pla
   auto& known = parts.reduced;
   if (is_as_it_was(tensor, parts)) return moved(known.local, parts.mesh, known.placements, to, tensor.sizes());
   known = {moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes()), to,
-           static_cast<uint32_t>(tensor._version()), static_cast<uint32_t>(parts.local._version())};
+           static_cast<uint32_t>(tensor._version()), static_cast<uint32_t>(parts.local._version()),
+           stream_of(parts.local)};
   return known.local;
 }
 

@@ -47,8 +47,8 @@ struct Rule {
   std::function<void(Call& call, const Plan& plan)> run = {};
   /// Arguments that the operation writes without saying so in its schema.
   std::vector<int64_t> written = {};
-  /// Whether options and shapes depend on floating-point arguments other than by whether they are 0. Both are asked once for calls
-  /// that are alike (known_calls.h), so they must depend on nothing that changes.
+  /// Whether options and shapes depend on floating-point arguments other than by whether they are 0. Both are asked once for
+  /// calls that are alike (known_calls.h), so they must depend on nothing that changes.
   bool reads_numbers = false;
 };
 

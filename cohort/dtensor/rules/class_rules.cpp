@@ -1,5 +1,5 @@
-// Scores of classes: softmax and the likelihood of targets. Where ranks share out the classes, such as a vocabulary, they exchange
-// numbers for each target, and no scores.
+// Scores of classes: softmax and the likelihood of targets. Where ranks share out the classes, such as a vocabulary, they
+// exchange numbers for each target, and no scores.
 #include <ATen/ATen.h>
 #include <ATen/core/Reduction.h>
 

@@ -1,5 +1,6 @@
 // New tensors like one that is there, values that are filled in, random numbers, and values that leave for the host.
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <string>
 
@@ -92,6 +93,22 @@ void run_fill(Call& call, const Plan& plan) {
   part.copy_(moved(call.result(0).toTensor(), call.mesh(), whole, plan.operands[0], call.operand(0).sizes()));
 }
 
+// ---- x.set_(source), by which torch::load fills parameters: each rank keeps its part of a whole source ----
+
+void set_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
+  const auto& now = call.placement(0, axis.index);
+  options.push_back({{now, now}, {now}});
+}
+
+void run_set(Call& call, const Plan&) {
+  const auto &tensor = call.operand(0).tensor, &source = call.operand(1).tensor;
+  TORCH_CHECK_VALUE(tensor.sizes() == source.sizes() && tensor.scalar_type() == source.scalar_type(),
+                    "[cohort] DTensor: a tensor of shape ", tensor.sizes(), " and ", tensor.scalar_type(),
+                    " cannot become one of shape ", source.sizes(), " and ", source.scalar_type(),
+                    "\n  hint: a file for torch::load must be of the same model; or load before distribute_module");
+  call.local_tensor(0).copy_(call.local_tensor(1));
+}
+
 // ---- random numbers: every rank draws all of them, so that they do not depend on who has which ----
 
 at::Tensor own_part_of(const Call& call, const Placements& placements, const at::Tensor& whole) {
@@ -155,6 +172,7 @@ void add_creation_rules() {
     rule.run = run_random_like;
     add_rule(std::string("aten::") + name, rule);
   }
+  add_rule("aten::set_.source_Tensor", {.options = set_options, .shapes = shape_of_first, .run = run_set});
   add_rule("aten::_local_scalar_dense", without_tensor_results([](const Call&, const Axis&, std::vector<Option>&) {}));
   add_rule("aten::equal", without_tensor_results(equal_options, run_equal));
 }

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cohort/dtensor/wrapper/dispatch_key.h"
@@ -24,6 +26,8 @@ struct Reduced {
   Placements placements;
   /// Of the wrapper and of its part, by which writing shows.
   uint32_t version = 0, local_version = 0;
+  /// Where it was calculated; another stream would not wait for it. Nothing: on the CPU.
+  std::optional<c10::Stream> stream = {};
 };
 
 /// Never changed once the wrapper exists: what is written in place goes into `local`.

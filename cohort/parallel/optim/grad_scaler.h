@@ -11,9 +11,9 @@
 ///     }
 ///
 /// Ranks must agree on whether they step. Under DistributedDataParallel they do, as their gradients are the same. Where an
-/// optimizer's parameters are shards, or DTensors that an axis cuts, whether one of their gradients is not finite is asked of all ranks of the shards' groups:
-/// unscale_, or else step, is then collective, also for ranks without gradients. Where ranks have different parameters in other
-/// ways, give the group of all that must agree as `process_group`.
+/// optimizer's parameters are shards, or DTensors that an axis cuts, whether one of their gradients is not finite is asked of all
+/// ranks of the shards' groups: unscale_, or else step, is then collective, also for ranks without gradients. Where ranks have
+/// different parameters in other ways, give the group of all that must agree as `process_group`.
 /// Thread-safety: none.
 #pragma once
 
