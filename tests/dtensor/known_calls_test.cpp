@@ -91,11 +91,13 @@ COHORT_WORKER(dtensor_meshes_of_a_shape) {
   init_process_group(test::backend_of_tests().c_str());
   const auto square = init_device_mesh("cpu", {2, 2}, {"a", "b"});
   const auto whole = at::arange(6, at::kFloat);
+  std::vector<DTensor> alive;  // and so what was remembered of them
   for (int i = 0; i < 2; ++i) {
     for (const auto& mesh : {square["a"], square["b"]}) {
       const DTensor x = distribute_tensor(whole, mesh, {Shard(0)}, std::nullopt);
       const DTensor y(x * 2);
       REQUIRE(y.device_mesh() == mesh && at::equal(y.full_tensor(), whole * 2));
+      alive.push_back(y);
     }
   }
 }
