@@ -43,6 +43,9 @@ constexpr Question kQuestions[] = {
      run_train},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
     {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
+    {"tensor-parallel",
+     "a step of a transformer block that 2 ranks compute together, beside Python's on cohort and Gloo, and one process",
+     run_tensor_parallel},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
      print_python},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
@@ -121,7 +124,7 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, train: measure each "
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, train, tensor-parallel: measure each "
                  "side this often")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", settings.only_case,
@@ -192,6 +195,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kTrainerRank) {
       return cohort::bench::run_trainer_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kTensorParallelRank) {
+      return cohort::bench::run_tensor_parallel_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kQueuedRank) {
       return cohort::bench::run_queued_rank({arguments.begin() + 1, arguments.end()});
