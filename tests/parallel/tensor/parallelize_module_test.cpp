@@ -83,7 +83,7 @@ double train_beside_one_process(const models::GPTOptions& options, const Placeme
     at::manual_seed(200 + step);
     const auto expected = plan_loss(alone, inputs, targets);
     at::manual_seed(200 + step);
-    const auto loss = plan_loss(together, distribute_tensor(inputs, mesh, {cut}), targets);
+    const auto loss = plan_loss(together, DTensor(distribute_tensor(inputs, mesh, {cut})), targets);
     for (auto* optimizer : {&alone_optimizer, &together_optimizer}) optimizer->zero_grad();
     expected.backward();
     loss.backward();
@@ -124,11 +124,11 @@ void print_counts(const char* what, const CommCounts& counts) {
 COHORT_WORKER(plan_counts) {
   const auto mesh = plan_mesh();
   const auto tokens = at::arange(3 * kPositions).view({3, kPositions});
-  for (const Placement cut : {Placement(Replicate()), Placement(Shard(1))}) {
+  for (const Placement& cut : {Placement(Replicate()), Placement(Shard(1))}) {
     auto gpt = plan_gpt();
     parallelize_module(*gpt, mesh, kGptPlan);
     const auto start = comm_counts();
-    const auto hidden = gpt->transformer->forward(distribute_tensor(tokens, mesh, {cut}));
+    const auto hidden = gpt->transformer->forward(DTensor(distribute_tensor(tokens, mesh, {cut})));
     const auto forward = comm_counts() - start;
     hidden.square().sum().backward();
     print_counts(cut.is_shard() ? "positions forward" : "forward", forward);

@@ -79,7 +79,7 @@ void run(const std::string& name, const cohort::Placement& cut, const cohort::De
   const auto tokens = (at::arange(3 * (kPositions + 1)) * 7).remainder(kWords).view({3, kPositions + 1});
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();
-    const auto inputs = cohort::distribute_tensor(tokens.narrow(1, 0, kPositions), mesh, {cut});
+    const cohort::DTensor inputs = cohort::distribute_tensor(tokens.narrow(1, 0, kPositions), mesh, {cut});
     const auto logits = net->forward(inputs);
     const auto loss = at::cross_entropy_loss(logits.flatten(0, 1), tokens.narrow(1, 1, kPositions).reshape(-1));
     loss.backward();
