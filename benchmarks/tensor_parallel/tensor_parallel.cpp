@@ -128,14 +128,16 @@ std::vector<Row> run_tensor_parallel(const Settings& settings) {
   for (const auto& what : kTensorParallelCases) {
     if (settings.is_quick && settings.only_case.empty() && what.num_quick_rounds == 0) continue;
     if (!settings.only_case.empty() && settings.only_case != what.name) continue;
-    for (const auto& variant : teams.variants) variant.team->ask(fmt::format("copy {} tp/{}", variant.command, what.name));
+    for (const auto& variant : teams.variants)
+      variant.team->ask(fmt::format("copy {} tp/{}", variant.command, what.name));
     verify_together(teams.variants);
     const int num_rounds = settings.is_quick ? std::max(what.num_quick_rounds, 3) : what.num_rounds;
-    const auto times = take_turns(teams.variants, {.num_warm = 1,
-                                                   .num_steps = what.num_steps,
-                                                   .num_rounds = settings.num_rounds > 0 ? settings.num_rounds : num_rounds,
-                                                   .deadline = end,
-                                                   .end = end});
+    const auto times =
+        take_turns(teams.variants, {.num_warm = 1,
+                                    .num_steps = what.num_steps,
+                                    .num_rounds = settings.num_rounds > 0 ? settings.num_rounds : num_rounds,
+                                    .deadline = end,
+                                    .end = end});
     for (const auto& variant : teams.variants) variant.team->ask("drop");
     for (auto& row : tensor_parallel_rows(what.name, times)) rows.push_back(std::move(row));
   }

@@ -66,8 +66,7 @@ class TensorParallelTrainee {
  public:
   // "tp/block-1024/tokens=64"
   TensorParallelTrainee(const std::string& variant, const std::string& name)
-      : width_(std::stoll(name.substr(name.find('-') + 1))),
-        block_(width_, variant == "floor" ? width_ / 2 : width_) {
+      : width_(std::stoll(name.substr(name.find('-') + 1))), block_(width_, variant == "floor" ? width_ / 2 : width_) {
     set_weights(*block_);
     const auto num_tokens = std::stoll(name.substr(name.find('=') + 1));
     at::manual_seed(100);

@@ -118,8 +118,9 @@ class StyleApplication {
 
   void check_parts(const StyledPlace& at, const ColwiseParallel& style) const {
     const int64_t num_outputs = at.module.named_parameters(/*recurse=*/false)["weight"].size(0);
-    TORCH_CHECK_VALUE(style.num_parts >= 1 && num_outputs % style.num_parts == 0, "[cohort] parallelize_module: ",
-                      at.text(), " has ", num_outputs, " outputs, which are not ", style.num_parts,
+    TORCH_CHECK_VALUE(style.num_parts >= 1 && num_outputs % style.num_parts == 0,
+                      "[cohort] parallelize_module: ", at.text(), " has ", num_outputs, " outputs, which are not ",
+                      style.num_parts,
                       " parts of one size\n  hint: num_parts is the number of maps in one weight, such as 3 for query, "
                       "key and value");
     if (style.num_heads != 0) divided(style.num_heads, "attention heads of " + at.text(), mesh_.group(0));
@@ -165,8 +166,7 @@ class StyleApplication {
     auto& list = *at.parent->as<torch::nn::SequentialImpl>();
     for (auto& child : list) {
       if (child.ptr().get() != &at.module) continue;
-      const auto border =
-          std::make_shared<BorderedChild>(std::move(child), parallel::LayoutBorder(mesh_, style));
+      const auto border = std::make_shared<BorderedChild>(std::move(child), parallel::LayoutBorder(mesh_, style));
       child = torch::nn::AnyModule(border);
       at.parent->replace_module(at.name, border);
     }
@@ -232,8 +232,8 @@ void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const
     PatternWalk walk(pattern, [&styles, &one = style](const StyledPlace& at) { styles.apply(at, one); });
     walk.visit(module);
     if (walk.dead_end() && is_first_rank(mesh)) {
-      base::log_warning("parallelize_module: the plan's \"" + pattern + "\" matches no module, and is skipped: " +
-                        *walk.dead_end());
+      base::log_warning("parallelize_module: the plan's \"" + pattern +
+                        "\" matches no module, and is skipped: " + *walk.dead_end());
     }
   }
   if (options.replicate_rest) distribute_module(module, mesh, {}, options.src_rank);

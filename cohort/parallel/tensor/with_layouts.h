@@ -32,9 +32,7 @@ class BorderedNet : public WrapperBase<Net> {
 
   template <class... Arguments>
   auto call(Arguments&&... arguments) {
-    const auto run = [this](auto&&... each) {
-      return this->module().forward(std::forward<decltype(each)>(each)...);
-    };
+    const auto run = [this](auto&&... each) { return this->module().forward(std::forward<decltype(each)>(each)...); };
     const auto enter = [this](std::vector<at::Tensor> tensors) { return border_.inputs(std::move(tensors)); };
     auto result = fsdp::with_exchanged_tensors(run, enter, std::forward<Arguments>(arguments)...);
     const auto tensors = border_.outputs(fsdp::tensors_in(result));
