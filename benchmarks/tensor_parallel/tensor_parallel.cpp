@@ -1,8 +1,8 @@
 // tensor-parallel: a training step of a transformer block of width 1024 that two ranks, one thread each, compute together by
-// parallelize_module, beside Python's parallelize_module on backend cohort and on Gloo, and beside one process with one thread that
-// has the whole block. Floors are ranks that do the same work without communication: in Python those of backend fake, in C++ a plain
-// block of half the heads and half the width. "added" is the time above the floor of the same language. Before anything is timed,
-// losses and gradients of all but the floors are compared.
+// parallelize_module, beside Python's parallelize_module on backend cohort and on Gloo, and beside one process with one thread
+// that has the whole block. Floors are ranks that do the same work without communication: in Python those of backend fake, in
+// C++ a plain block of half the heads and half the width. "added" is the time above the floor of the same language. Before
+// anything is timed, losses and gradients of all but the floors are compared.
 #include <fmt/core.h>
 
 #include <algorithm>

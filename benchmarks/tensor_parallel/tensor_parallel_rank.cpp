@@ -1,6 +1,7 @@
-// One C++ rank of tensor-parallel. Variants: "tp" (the block of python_step_rank.py by parallelize_module), "floor" (a plain one of
-// half the heads and half the inner width, which is what a rank has of it: no communication), "one-process" (the whole block). All
-// with LibTorch's SGD. Commands as of training_rank.py: "copy VARIANT CASE", "verify VARIANT", "run VARIANT WARM STEPS", "drop".
+// One C++ rank of tensor-parallel. Variants: "tp" (the block of python_step_rank.py by parallelize_module), "floor" (a plain one
+// of half the heads and half the inner width, which is what a rank has of it: no communication), "one-process" (the whole block).
+// All with LibTorch's SGD. Commands as of training_rank.py: "copy VARIANT CASE", "verify VARIANT", "run VARIANT WARM STEPS",
+// "drop".
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>

@@ -21,7 +21,7 @@
 
 namespace cohort {
 
-namespace parallel {
+namespace parallel::detail {
 
 /// The wrapper without forward.
 template <class Net>
@@ -44,11 +44,11 @@ class BorderedNet : public WrapperBase<Net> {
   LayoutBorder border_;
 };
 
-}  // namespace parallel
+}  // namespace parallel::detail
 
 template <class Net, class Signature = parallel::ForwardSignature<Net>>
-class WithLayoutsImpl final : public parallel::WrapperWithForward<parallel::BorderedNet<Net>, Net, Signature> {
-  using Base = parallel::WrapperWithForward<parallel::BorderedNet<Net>, Net, Signature>;
+class WithLayoutsImpl final : public parallel::WrapperWithForward<parallel::detail::BorderedNet<Net>, Net, Signature> {
+  using Base = parallel::WrapperWithForward<parallel::detail::BorderedNet<Net>, Net, Signature>;
 
  public:
   using Base::Base;
