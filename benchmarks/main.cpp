@@ -46,6 +46,9 @@ constexpr Question kQuestions[] = {
     {"dtensor-overhead", "what an operation on DTensors costs above the same one on the parts", run_dtensor_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
      print_python},
+    {"tensor-parallel",
+     "a step of a transformer block that 2 ranks compute together, beside Python's on cohort and Gloo, and one process",
+     run_tensor_parallel},
     {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
     {"launch", "workers that do nothing, from the launcher's start to their end, and its memory, beside torchrun",
      run_launch},
@@ -122,7 +125,8 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, train: measure each "
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, train, "
+                 "tensor-parallel: measure each "
                  "side this often")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", settings.only_case,
@@ -193,6 +197,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kTrainerRank) {
       return cohort::bench::run_trainer_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kTensorParallelRank) {
+      return cohort::bench::run_tensor_parallel_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kQueuedRank) {
       return cohort::bench::run_queued_rank({arguments.begin() + 1, arguments.end()});

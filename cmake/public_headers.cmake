@@ -196,10 +196,14 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/precision/autocast.h
     cohort/parallel/precision/autocast_function.h
     cohort/parallel/tensor/division.h
+    cohort/parallel/tensor/layout_border.h
     cohort/parallel/tensor/parallel_draws.h
     cohort/parallel/tensor/parallel_layers.h
+    cohort/parallel/tensor/parallel_style.h
+    cohort/parallel/tensor/parallelize_module.h
     cohort/parallel/tensor/regions.h
     cohort/parallel/tensor/vocab_parallel_cross_entropy.h
+    cohort/parallel/tensor/with_layouts.h
     cohort/parallel/zero/ddp_zero_hook.h
     cohort/parallel/zero/zero_redundancy_optimizer.h
     cohort/train/metrics/accuracy.h

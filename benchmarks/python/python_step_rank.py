@@ -24,16 +24,16 @@ HEAD_SIZE = 64
 class Block(nn.Module):
     """A transformer block. Each rank may hold some of the heads."""
 
-    def __init__(self):
+    def __init__(self, width=WIDTH):
         super().__init__()
-        self.norm1 = nn.LayerNorm(WIDTH)
-        self.query = nn.Linear(WIDTH, WIDTH)
-        self.key = nn.Linear(WIDTH, WIDTH)
-        self.value = nn.Linear(WIDTH, WIDTH)
-        self.output = nn.Linear(WIDTH, WIDTH)
-        self.norm2 = nn.LayerNorm(WIDTH)
-        self.up = nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = nn.Linear(4 * WIDTH, WIDTH)
+        self.norm1 = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
 
     def forward(self, x):
         y = self.norm1(x)
@@ -73,13 +73,13 @@ def fsdp(num_tokens):
     return Trainee(block, random_batch(100 + dist.get_rank(), 1, num_tokens, WIDTH))
 
 
-def tensor_parallel(num_tokens):
-    block = Block()
+def tensor_parallel(num_tokens, width=WIDTH):
+    block = Block(width)
     set_weights(block)
     columns = {name: ColwiseParallel() for name in ("query", "key", "value", "up")}
     rows = {name: RowwiseParallel() for name in ("output", "down")}
     parallelize_module(block, init_device_mesh("cpu", (WORLD_SIZE,)), columns | rows)
-    return Trainee(block, random_batch(100, 1, num_tokens, WIDTH))
+    return Trainee(block, random_batch(100, 1, num_tokens, width))
 
 
 CASES = {
@@ -90,6 +90,7 @@ CASES = {
     "fsdp/block-1024/tokens=512": lambda: fsdp(512),
     "tp/block-1024/tokens=64": lambda: tensor_parallel(64),
     "tp/block-1024/tokens=512": lambda: tensor_parallel(512),
+    "tp/block-2048/tokens=64": lambda: tensor_parallel(64, 2048),
 }
 
 

@@ -62,6 +62,7 @@ std::vector<Row> run_queued(const Settings& settings);
 std::vector<Row> run_recovery(const Settings& settings);
 std::vector<Row> run_store(const Settings& settings);
 std::vector<Row> run_rendezvous(const Settings& settings);
+std::vector<Row> run_tensor_parallel(const Settings& settings);
 std::vector<Row> run_train(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
@@ -103,6 +104,11 @@ int run_collectives_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kQueuedRank = "--queued-rank";
 /// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_queued_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a rank of tensor-parallel.
+inline constexpr const char* kTensorParallelRank = "--tensor-parallel-rank";
+/// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
+int run_tensor_parallel_rank(const std::vector<std::string>& arguments);
 
 /// First arguments that make the program a rank of train: with a loop written by hand, or with a Trainer.
 inline constexpr const char* kTrainRank = "--train-rank";

@@ -1,13 +1,18 @@
 // The programs of docs/guide/tensor_parallel.md (tests/tools/guide_test.py compares them), run by two ranks.
 #include <ATen/ATen.h>
 #include <cohort/comm/collectives/collectives.h>
+#include <cohort/dtensor/api/dtensor.h>
+#include <cohort/dtensor/wrapper/comm_counts.h>
+#include <cohort/models/gpt.h>
 #include <cohort/parallel/dims/parallel_dims.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <cohort/parallel/tensor/division.h>
 #include <cohort/parallel/tensor/parallel_draws.h>
 #include <cohort/parallel/tensor/parallel_layers.h>
+#include <cohort/parallel/tensor/parallelize_module.h>
 #include <cohort/parallel/tensor/regions.h>
 #include <cohort/parallel/tensor/vocab_parallel_cross_entropy.h>
+#include <cohort/parallel/tensor/with_layouts.h>
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 
@@ -15,6 +20,45 @@
 
 namespace guide {
 namespace {
+
+void parallelize_gpt(const cohort::DeviceMesh& mesh) {
+  at::manual_seed(1);
+  using cohort::ColwiseParallel, cohort::RowwiseParallel, cohort::Replicate, cohort::Shard;
+  cohort::models::GPT gpt(
+      cohort::models::GPTOptions{.block_size = 8, .vocab_size = 50, .n_layer = 2, .n_head = 4, .n_embd = 16});
+  cohort::parallelize_module(*gpt, mesh["tp"],
+                             {{"transformer.wte", RowwiseParallel()},  // some words each
+                              {"transformer.h.*.attn.c_attn", ColwiseParallel{.num_parts = 3, .num_heads = 4}},
+                              {"transformer.h.*.mlp.c_fc", ColwiseParallel()},
+                              {"transformer.h.*.*.c_proj", RowwiseParallel()},
+                              {"lm_head", ColwiseParallel()}});
+  torch::optim::AdamW optimizer(gpt->parameters(), 1e-2);
+  const auto tokens = at::arange(9).view({1, 9});  // the same on every rank of the group
+  const auto inputs = tokens.narrow(1, 0, 8), targets = tokens.narrow(1, 1, 8).flatten();
+  at::Tensor loss;
+  for (int step = 0; step < 20; ++step) {
+    loss = at::cross_entropy_loss(gpt(inputs).flatten(0, 1), targets);
+    optimizer.zero_grad();
+    loss.backward();
+    cohort::nn::utils::clip_grad_norm_(gpt->parameters(), 1.0);
+    optimizer.step();
+  }
+  TORCH_CHECK(cohort::DTensor(loss).full_tensor().item<double>() < 1);
+
+  // Between the layers each rank now has some positions only.
+  const cohort::DTensor own = cohort::distribute_tensor(inputs, mesh["tp"], {Shard(1)});
+  const auto before = cohort::comm_counts();
+  const at::Tensor logits = gpt(own);
+  TORCH_CHECK((cohort::comm_counts() - before).all_reduce == 0);
+
+  auto model = cohort::with_layouts(gpt, mesh["tp"],
+                                    cohort::PrepareModuleInputOutput{.input_layouts = {Replicate()},
+                                                                     .desired_input_layouts = {Shard(1)},
+                                                                     .output_layouts = {Shard(-1)},
+                                                                     .desired_output_layouts = {Replicate()}});
+  const at::Tensor plain = model(inputs);  // all logits, on every rank
+  TORCH_CHECK(at::allclose(plain, cohort::DTensor(logits).full_tensor()));
+}
 
 struct BlockImpl : torch::nn::Module {
   BlockImpl(int64_t width, int64_t num_heads, const cohort::Group& tp)
@@ -118,6 +162,7 @@ void run_tensor_parallel() {
   const auto dims = cohort::ParallelDims{.dp_shard = 1, .tp = -1};
   const cohort::DeviceMesh mesh = dims.build_mesh("cpu");
   const cohort::Group tp = mesh.group("tp");
+  parallelize_gpt(mesh);
   train_parts(tp);
   regions_by_hand(tp);
   share_positions(tp);

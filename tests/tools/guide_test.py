@@ -59,7 +59,7 @@ PAGES = {
         "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
     "tensor_parallel": ("examples/guide/tensor_parallel.cpp", [
         "parallel/tensor/division.h", "parallel/tensor/parallel_draws.h", "parallel/tensor/parallel_layers.h",
-        "parallel/tensor/regions.h", "parallel/tensor/vocab_parallel_cross_entropy.h"]),
+        "parallel/tensor/parallelize_module.h", "parallel/tensor/with_layouts.h", "parallel/tensor/regions.h", "parallel/tensor/vocab_parallel_cross_entropy.h"]),
     "context_parallel": ("examples/guide/context_parallel.cpp", [
         "parallel/context/context_parallel.h", "parallel/context/ring_attention.h", "parallel/context/sequence_layout.h",
         "parallel/context/ulysses_attention.h"]),

@@ -56,7 +56,7 @@ ROOMS = {
         "ddp": ["module", "norm", "functional", "optim"],
         "fsdp": ["module", "optim"],
         "zero": ["module", "optim", "ddp", "fsdp"],
-        "tensor": ["module"],
+        "tensor": ["module", "fsdp"],
         "context": ["functional", "tensor"],
         "dims": [],
         "pipeline": ["module", "fsdp"],

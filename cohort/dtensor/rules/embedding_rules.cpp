@@ -1,12 +1,16 @@
 // Rows of a table by number. A table whose rows are shared out is looked up where a rank has the row, 0 elsewhere: a Partial.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cohort/dtensor/dispatch/rule_table.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
+#include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -24,17 +28,73 @@ Labels embedding_labels(const Call& call) {
   return labels;
 }
 
+// Which of the table's rows this rank has, and where: `indices` counted in its part; `is_here`: a flag for each.
+struct LocalRows {
+  at::Tensor indices;
+  at::Tensor is_here;
+};
+
+LocalRows local_rows(const Call& call, const Plan& plan, const at::Tensor& indices) {
+  const auto held =
+      held_ranges(call.operand(0).sizes(), call.mesh().shape(), *call.mesh().coordinate(), plan.operands[0]);
+  LocalRows rows{at::zeros_like(indices), at::zeros_like(indices, indices.options().dtype(at::kBool))};
+  int64_t passed = 0;
+  for (const auto& range : held[0]) {
+    const auto inside = indices.ge(range.begin).logical_and_(indices.lt(range.end));
+    rows.indices = at::where(inside, indices - (range.begin - passed), rows.indices);
+    rows.is_here.logical_or_(inside);
+    passed += range.size();
+  }
+  return rows;
+}
+
+bool is_row_cut(const Placement& placement) { return placement.is_shard_like() && placement.dim() == 0; }
+
+// Rows are shared out and so are indices, such as the positions of a sequence: all ranks look all indices up, and each keeps the
+// sums for its own. Cheaper than to sum for all, and what follows stays shared out.
+void embedding_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
+  const auto &table = call.placement(0, axis.index), &indices = call.placement(1, axis.index);
+  if (is_row_cut(table) && indices.is_shard()) options.push_back({{table, indices}, {indices}});
+}
+
+// The axes on which both are.
+std::vector<size_t> axes_of_both(const Plan& plan) {
+  std::vector<size_t> axes;
+  for (size_t axis = 0; axis < plan.operands[0].size(); ++axis) {
+    if (is_row_cut(plan.operands[0][axis]) && plan.operands[1][axis].is_shard_like()) axes.push_back(axis);
+  }
+  return axes;
+}
+
+at::Tensor indices_of_all(const Call& call, const Plan& plan) {
+  auto gathered = plan.operands[1];
+  for (const size_t axis : axes_of_both(plan)) gathered[axis] = Replicate();
+  return moved(call.local_tensor(1), call.mesh(), plan.operands[1], gathered, call.operand(1).sizes());
+}
+
+at::Tensor sums_of_own(const Call& call, const Plan& plan, const at::Tensor& found) {
+  auto summands = plan.results[0];
+  for (const size_t axis : axes_of_both(plan)) summands[axis] = Partial();
+  auto sizes = call.operand(1).sizes().vec();
+  sizes.push_back(call.operand(0).sizes()[1]);
+  return moved(found, call.mesh(), summands, plan.results[0], sizes);
+}
+
+bool shares_out_rows(const Plan& plan) {
+  return std::any_of(plan.operands[0].begin(), plan.operands[0].end(), is_row_cut);
+}
+
 void run_embedding(Call& call, const Plan& plan) {
   if (!crosses(plan, 0, only_dim(0, 2))) return call.run();
   const auto table = call.local_tensor(0);
-  const auto rows = own_indices(call, plan, 0, 0, call.local_tensor(1));
+  const auto rows = own_indices(call, plan, 0, 0, call.local_tensor(1));indices_of_all(call, plan));
   if (table.size(0) == 0) {
     auto sizes = rows.indices.sizes().vec();
     sizes.push_back(table.size(1));
-    return call.finish({at::zeros(sizes, table.options())});
+    return call.finish({sums_of_own(call, plan, at::zeros(sizes, table.options()))});
   }
   const auto found = at::embedding(table, rows.indices);
-  call.finish({found.mul_(rows.is_here.unsqueeze(-1))});
+  call.finish({sums_of_own(call, plan, found.mul_(rows.is_here.unsqueeze(-1)))});
 }
 
 Labels embedding_backward_labels(const Call& call) {
@@ -43,7 +103,9 @@ Labels embedding_backward_labels(const Call& call) {
   labels.name(call, 0, dims + kColumns);
   labels.name(call, 1, dims);
   labels.results[0] = {.dims = std::string{kWhole, kColumns}, .summed = dims};
-  if (call.argument(4).toBool()) labels.results[0].summed.clear();  // by frequency, which is that of all indices
+  // By frequency, which is that of all indices; or where a gathered gradient is smaller than sums of the whole table.
+  const bool is_for_all = call.argument(4).toBool() || call.operand(1).tensor.numel() < call.argument(2).toInt();
+  if (is_for_all) labels.results[0].summed.clear();
   labels.linear = Linear::kEach;
   labels.linear_in = {0};
   return labels;
@@ -52,7 +114,12 @@ Labels embedding_backward_labels(const Call& call) {
 }  // namespace
 
 void add_embedding_rules() {
-  add_rule("aten::embedding", labelled(embedding_labels, run_embedding));
+  add_rule("aten::embedding",auto embedding = labelled(embedding_labels, run_embedding);
+  embedding.options = [general = embedding.options](const Call& call, const Axis& axis, std::vector<Option>& options) {
+    embedding_options(call, axis, options);
+    general(call, axis, options);
+  };
+  set_rule("aten::embedding", embedding);
   add_rule("aten::embedding_dense_backward", labelled(embedding_backward_labels));
 }
 

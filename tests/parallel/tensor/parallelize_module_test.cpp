@@ -1,0 +1,345 @@
+// Plans on unmodified models: each trains as one process does, with as much communication as the layout needs.
+#include "cohort/parallel/tensor/parallelize_module.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "cohort/comm/group/process_group.h"
+#include "cohort/dtensor/api/distribute_module.h"
+#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/dtensor/wrapper/comm_counts.h"
+#include "cohort/models/gpt.h"
+#include "cohort/parallel/tensor/with_layouts.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::error_of;
+using test::run_workers;
+
+constexpr int64_t kWords = 41, kPositions = 7;
+
+models::GPT plan_gpt(const models::GPTOptions& more = {}) {
+  at::manual_seed(3);
+  models::GPT gpt(models::GPTOptions{.block_size = 16,
+                                     .vocab_size = kWords,
+                                     .n_layer = 2,
+                                     .n_head = 4,
+                                     .n_embd = 32,
+                                     .dropout = more.dropout,
+                                     .tie_weights = more.tie_weights,
+                                     .bias = more.bias});
+  gpt->to(at::kDouble);
+  return gpt;
+}
+
+const ParallelPlan kGptPlan{{"transformer.wte", RowwiseParallel()},
+                            {"transformer.h.*.attn.c_attn", ColwiseParallel{.num_parts = 3, .num_heads = 4}},
+                            {"transformer.h.*.mlp.c_fc", ColwiseParallel()},
+                            {"transformer.h.*.*.c_proj", RowwiseParallel()},
+                            {"transformer.h.*.ln_[12]", SequenceParallel()},
+                            {"lm_head", ColwiseParallel()}};
+
+DeviceMesh plan_mesh() {
+  if (!is_initialized()) init_process_group(test::backend_of_tests().c_str());
+  return init_device_mesh("cpu", {get_world_size()}, {"tp"});
+}
+
+at::Tensor whole_of(const at::Tensor& tensor) {
+  return is_dtensor(tensor) ? DTensor(tensor.detach()).full_tensor() : tensor.detach();
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (whole_of(a) - whole_of(b)).abs().max().item<double>();
+}
+
+at::Tensor plan_loss(models::GPT& gpt, const at::Tensor& tokens, const at::Tensor& targets) {
+  return at::cross_entropy_loss(gpt->forward(tokens).view({-1, kWords}), targets.reshape(-1));
+}
+
+// Steps of both: the largest difference of losses, gradients and parameters. `cut`: how the tokens lie.
+double train_beside_one_process(const models::GPTOptions& options, const Placement& cut) {
+  const auto mesh = plan_mesh();
+  auto alone = plan_gpt(options), together = plan_gpt(options);
+  const auto names = together->named_parameters().keys();
+  parallelize_module(*together, mesh, kGptPlan);
+  REQUIRE(together->named_parameters().keys() == names);
+  const auto sgd = torch::optim::SGDOptions(0.1).momentum(0.9);
+  torch::optim::SGD alone_optimizer(alone->parameters(), sgd), together_optimizer(together->parameters(), sgd);
+  double worst = 0;
+  for (int64_t step = 0; step < 3; ++step) {
+    at::manual_seed(100 + step);
+    const auto tokens = at::randint(kWords, {3, kPositions + 1}, at::kLong);
+    const auto inputs = tokens.narrow(1, 0, kPositions), targets = tokens.narrow(1, 1, kPositions);
+    at::manual_seed(200 + step);
+    const auto expected = plan_loss(alone, inputs, targets);
+    at::manual_seed(200 + step);
+    const auto loss = plan_loss(together, DTensor(distribute_tensor(inputs, mesh, {cut})), targets);
+    for (auto* optimizer : {&alone_optimizer, &together_optimizer}) optimizer->zero_grad();
+    expected.backward();
+    loss.backward();
+    worst = std::max(worst, difference(expected, loss));
+    const auto ps = alone->parameters(), dps = together->parameters();
+    for (size_t i = 0; i < ps.size(); ++i) worst = std::max(worst, difference(ps[i].grad(), dps[i].grad()));
+    for (auto* optimizer : {&alone_optimizer, &together_optimizer}) optimizer->step();
+    for (size_t i = 0; i < ps.size(); ++i) worst = std::max(worst, difference(ps[i], dps[i]));
+  }
+  return worst;
+}
+
+COHORT_WORKER(plan_trains_gpt) {
+  REQUIRE(train_beside_one_process({.bias = true}, Replicate()) < 1e-10);
+  REQUIRE(train_beside_one_process({.dropout = 0.1, .bias = false}, Replicate()) < 1e-10);
+  REQUIRE(train_beside_one_process({.tie_weights = true}, Replicate()) < 1e-10);
+}
+
+TEST(ParallelizeModule, AGPTTrainsAsInOneProcess) {
+  for (const int size : {2, 4}) run_workers("plan_trains_gpt", {.world_size = size}).expect_success();
+}
+
+COHORT_WORKER(plan_trains_gpt_by_positions) {
+  REQUIRE(train_beside_one_process({.bias = true}, Shard(1)) < 1e-10);
+  REQUIRE(train_beside_one_process({.dropout = 0.1, .bias = false}, Shard(1)) < 1e-10);
+  REQUIRE(train_beside_one_process({.tie_weights = true}, Shard(1)) < 1e-10);
+}
+
+TEST(ParallelizeModule, TokensCutAlongTheSequenceMakeItSequenceParallel) {
+  for (const int size : {2, 4}) run_workers("plan_trains_gpt_by_positions", {.world_size = size}).expect_success();
+}
+
+// Two layers of two pairs, and the embedding.
+void require_counts(const CommCounts& forward, const CommCounts& both, bool by_positions) {
+  if (!by_positions) {
+    REQUIRE(forward.all_reduce == 5 && both.all_reduce == 9 && both.total() == both.all_reduce);
+    return;
+  }
+  REQUIRE(forward.reduce_scatter == 5 && forward.all_gather == 5);  // one of them of the tokens' numbers
+  REQUIRE(forward.total() == 10 && both.all_to_all == 0);
+  REQUIRE(both.all_reduce <= 14);  // gradients of norms and of biases that are added to a rank's own positions
+  REQUIRE(both.all_gather <= 20 && both.reduce_scatter <= 11);
+}
+
+COHORT_WORKER(plan_counts) {
+  const auto mesh = plan_mesh();
+  const auto tokens = at::arange(3 * kPositions).view({3, kPositions});
+  for (const Placement& cut : {Placement(Replicate()), Placement(Shard(1))}) {
+    auto gpt = plan_gpt();
+    parallelize_module(*gpt, mesh, kGptPlan);
+    const auto start = comm_counts();
+    const auto hidden = gpt->transformer->forward(DTensor(distribute_tensor(tokens, mesh, {cut})));
+    const auto forward = comm_counts() - start;
+    hidden.square().sum().backward();
+    require_counts(forward, comm_counts() - start, cut.is_shard());
+    REQUIRE(DTensor(hidden).placements() == Placements{cut});
+  }
+}
+
+TEST(ParallelizeModule, LayoutsNeedOnlyTheseExchanges) { run_workers("plan_counts").expect_success(); }
+
+torch::nn::Sequential plan_net() {
+  at::manual_seed(1);
+  torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::GELU(), torch::nn::Linear(8, 4));
+  net->to(at::kDouble);
+  return net;
+}
+
+COHORT_WORKER(plan_borders) {
+  const auto mesh = plan_mesh();
+  auto alone = plan_net(), together = plan_net();
+  const auto names = together->named_parameters().keys();
+  // Each rank has rows of its own; the outputs are shared out by rows again, and plain.
+  parallelize_module(*together, mesh,
+                     {{"0", ColwiseParallel{.input_layouts = Shard(0)}},
+                      {"2", RowwiseParallel{.output_layouts = Shard(0), .use_local_output = true}}});
+  REQUIRE(together->named_parameters().keys() == names);
+  REQUIRE(together[0]->named_parameters().keys() == alone[0]->named_parameters().keys());
+  const auto x = at::arange(24, at::kDouble).view({4, 6}) / 24;
+  const auto rows = DTensor(distribute_tensor(x, mesh, {Shard(0)})).to_local();
+  const auto mine = rows.clone().requires_grad_(), all = x.clone().requires_grad_();
+  const auto before = comm_counts();
+  const auto out = together->forward(mine);
+  const auto counts = comm_counts() - before;
+  REQUIRE(counts.all_gather == 1 && counts.reduce_scatter == 1 && counts.total() == 2);
+  REQUIRE(!is_dtensor(out));
+  const auto expected = alone->forward(all);
+  REQUIRE(at::allclose(DTensor::from_local(out, mesh, {Shard(0)}).full_tensor(), expected));
+  out.square().sum().backward();
+  expected.square().sum().backward();
+  REQUIRE(at::allclose(DTensor::from_local(mine.grad(), mesh, {Shard(0)}).full_tensor(), all.grad()));
+  const auto ps = alone->parameters(), dps = together->parameters();
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i].grad(), dps[i].grad()) < 1e-12);
+}
+
+TEST(ParallelizeModule, LayoutsAtTheBordersOfASequential) { run_workers("plan_borders").expect_success(); }
+
+COHORT_WORKER(plan_with_layouts) {
+  const auto mesh = plan_mesh();
+  auto alone = plan_gpt(), together = plan_gpt();
+  parallelize_module(*together, mesh, kGptPlan);
+  auto model = with_layouts(together, mesh,
+                            PrepareModuleInputOutput{.input_layouts = {Replicate()},
+                                                     .desired_input_layouts = {Shard(1)},
+                                                     .output_layouts = {Shard(-1)},
+                                                     .desired_output_layouts = {Replicate()}});
+  REQUIRE(model->named_parameters().keys() == alone->named_parameters().keys());
+  const auto tokens = at::arange(3 * kPositions).view({3, kPositions});
+  const auto logits = model(tokens);
+  REQUIRE(!is_dtensor(logits));
+  const auto expected = alone->forward(tokens);
+  REQUIRE(at::allclose(logits, expected));
+  logits.square().sum().backward();
+  expected.square().sum().backward();
+  const auto ps = alone->parameters(), dps = together->parameters();
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i].grad(), dps[i].grad()) < 1e-9);
+}
+
+TEST(ParallelizeModule, AWrapperTakesAndGivesPlainTensors) { run_workers("plan_with_layouts").expect_success(); }
+
+COHORT_WORKER(plan_whole_model_then_parts) {
+  const auto mesh = plan_mesh();
+  auto alone = plan_gpt(), together = plan_gpt();
+  parallelize_module(*together, mesh, {{"transformer.wte", ColwiseParallel()}}, {.replicate_rest = false});
+  for (const auto& block : together->transformer->h->children()) {
+    parallelize_module(*block, mesh,
+                       {{"*.c_fc", ColwiseParallel()},
+                        {"mlp.c_proj", RowwiseParallel()},
+                        {"ln_1", OwnStyle([](torch::nn::Module& norm, const DeviceMesh& on) {
+                           distribute_parameters(norm, on, {{"weight", {Replicate()}}});
+                         })}});
+  }
+  parallelize_module(*together, mesh, {});
+  REQUIRE(DTensor(together->transformer->wte->weight).placements() == Placements{Shard(1)});
+  const auto tokens = at::arange(3 * kPositions).view({3, kPositions});
+  REQUIRE(difference(together->forward(tokens), alone->forward(tokens)) < 1e-10);
+}
+
+TEST(ParallelizeModule, AModelInSeveralCalls) { run_workers("plan_whole_model_then_parts").expect_success(); }
+
+COHORT_WORKER(plan_weights_from_rank_0) {
+  const auto mesh = plan_mesh();
+  auto expected = plan_gpt(), together = plan_gpt();
+  if (get_rank() != 0) {
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : together->parameters()) parameter.zero_();
+  }
+  parallelize_module(*together, mesh, kGptPlan);
+  const auto ps = expected->parameters(), dps = together->parameters();
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i], dps[i]) == 0);
+  // And what is loaded afterwards is shared out.
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < ps.size(); ++i) dps[i].copy_(ps[i] * 2);
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i] * 2, dps[i]) == 0);
+}
+
+TEST(ParallelizeModule, WeightsBeforeAndAfter) { run_workers("plan_weights_from_rank_0").expect_success(); }
+
+COHORT_WORKER(plan_errors) {
+  const auto mesh = plan_mesh();
+  const auto refuse = [&](const ParallelPlan& plan) {
+    auto gpt = plan_gpt();
+    if (get_rank() == 0) std::cout << error_of([&] { parallelize_module(*gpt, mesh, plan); }) << "\n---\n";
+    if (get_rank() != 0) error_of([&] { parallelize_module(*gpt, mesh, plan); });
+  };
+  refuse({{"transformer.h.0.attn.c_attn", ColwiseParallel{.num_parts = 3, .num_heads = 3}}});
+  refuse({{"transformer.h.0.attn.c_attn", ColwiseParallel{.num_parts = 5}}});
+  refuse({{"transformer.h.0.ln_1", ColwiseParallel()}});
+  refuse({{"transformer.h.0.mlp", RowwiseParallel()}});
+  refuse({{"transformer.h.0.mlp.c_proj", RowwiseParallel{.output_layouts = Shard(1)}}});
+  refuse({{"", PrepareModuleInput{.input_layouts = {Replicate()}, .desired_input_layouts = {Shard(1)}}}});
+  refuse({{"lm_head", ColwiseParallel()}, {"lm_head", RowwiseParallel()}});
+  refuse({{"transformer.h.0",
+           PrepareModuleInput{.input_layouts = {Replicate()}, .desired_input_layouts = {Shard(1), Shard(1)}}}});
+  const auto both = init_device_mesh("cpu", {1, 2}, {"dp", "tp"});
+  auto gpt = plan_gpt();
+  const auto text = error_of([&] { parallelize_module(*gpt, both, {}); });
+  if (get_rank() == 0) std::cout << text << "\n";
+  // A module that takes another number of tensors.
+  auto net = plan_net();
+  parallelize_module(*net, mesh, {{"0", PrepareModuleInput{.input_layouts = {Replicate(), Replicate()}}}});
+  const auto number = error_of([&] { net->forward(at::ones({1, 6}, at::kDouble)); });
+  if (get_rank() == 0) std::cout << "---\n" << number << "\n";
+}
+
+TEST(ParallelizeModule, RefusesWithTheFormula) {
+  const auto results = run_workers("plan_errors");
+  results.expect_success();
+  EXPECT_EQ(results[0].output,
+
+            "[cohort] 3 attention heads of \"transformer.h.0.attn.c_attn\" cannot be shared evenly by 2 ranks: 3 = "
+            "1 * 2 + 1\n"
+            "  hint: take a multiple of 2, or as many ranks as divide it: 1\n"
+            "---\n"
+            "[cohort] parallelize_module: \"transformer.h.0.attn.c_attn\" has 96 outputs, which are not 5 parts of "
+            "one size\n"
+            "  hint: num_parts is the number of maps in one weight, such as 3 for query, key and value\n"
+            "---\n"
+            "ColwiseParallel currently only support nn.Linear and nn.Embedding! [cohort] \"transformer.h.0.ln_1\" "
+            "is a cohort::models::GPTLayerNormImpl\n"
+            "  hint: a module of your own will do whose only parameters are weight [out, in] and bias [out]; for "
+            "others distribute_parameters places each parameter\n"
+            "---\n"
+            "RowwiseParallel currently only support nn.Linear and nn.Embedding! [cohort] \"transformer.h.0.mlp\" "
+            "is a cohort::models::GPTMLPImpl\n"
+            "  hint: a module of your own will do whose only parameters are weight [out, in] and bias [out]; for "
+            "others distribute_parameters places each parameter\n"
+            "---\n"
+            "[cohort] parallelize_module: \"transformer.h.0.mlp.c_proj\" is a member that "
+            "cohort::models::GPTMLPImpl calls by its type, so that nothing can stand at its border to change the "
+            "layout of what goes in or out\n"
+            "  hint: most layouts come by themselves: a sum with what is cut along the sequence is cut so as "
+            "well; where one must be told, give it to a child of a torch::nn::Sequential, or wrap the module: "
+            "with_layouts(module, mesh, style)\n"
+            "---\n"
+            "[cohort] parallelize_module: the module cohort::models::GPTImpl is what parallelize_module was "
+            "given, so that nothing can stand at its border to change the layout of what goes in or out\n"
+            "  hint: most layouts come by themselves: a sum with what is cut along the sequence is cut so as "
+            "well; where one must be told, give it to a child of a torch::nn::Sequential, or wrap the module: "
+            "with_layouts(module, mesh, style)\n"
+            "---\n"
+            "[cohort] parallelize_module: weight of \"lm_head\" lies already, as (Shard(dim=0),) on "
+            "DeviceMesh((tp=2), 'cpu', stride=(1,)), and should become (Shard(dim=1),) on DeviceMesh((tp=2), "
+            "'cpu', stride=(1,))\n"
+            "  hint: modules that share a weight need styles that agree; a call on a whole model before calls on "
+            "its parts needs replicate_rest = false\n"
+            "---\n"
+            "input_layouts and desired_input_layouts should have same length! They have 1 and 2.\n"
+            "---\n"
+            "[cohort] parallelize_module: the mesh must have one axis, but it is DeviceMesh((dp=1, tp=2), 'cpu', "
+            "stride=((), 1))\n"
+            "  hint: take the axis whose ranks compute together: mesh[\"tp\"]\n"
+            "---\n"
+            "module inputs and input_layouts should have same length! They have 1 tensors and 2 layouts.\n");
+}
+
+COHORT_WORKER(plan_warns) {
+  const auto mesh = plan_mesh();
+  auto gpt = plan_gpt();
+  parallelize_module(*gpt, mesh,
+                     {{"transformer.h.*.attm.c_attn", ColwiseParallel()}, {"lm_head.x", ColwiseParallel()}});
+}
+
+TEST(ParallelizeModule, WarnsOfPatternsThatMatchNothing) {
+  const auto results = run_workers("plan_warns");
+  results.expect_success();
+  EXPECT_NE(results[0].errors.find(
+                "parallelize_module: the plan's \"transformer.h.*.attm.c_attn\" matches no module, and is skipped: "
+                "\"transformer.h.0\" has no child \"attm\" (did you mean \"attn\"?)\n  hint: it has \"ln_1\", "
+                "\"attn\", \"ln_2\", \"mlp\""),
+            std::string::npos)
+      << results[0].errors;
+  EXPECT_NE(results[0].errors.find("\"lm_head\" has no child \"x\"\n  hint: it has none"), std::string::npos);
+  EXPECT_EQ(results[1].errors.find("matches no module"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cohort
