@@ -80,7 +80,7 @@ void check_finite(const at::Tensor& total_norm, double norm_type) {
 
 // What has been divided over one group, or not at all. A rank may have no elements of it.
 struct Part {
-  Group group;
+  std::vector<Group> groups;
   at::Device device;
   TensorVector grads;  // one per parameter
 };
@@ -88,9 +88,9 @@ struct Part {
 std::vector<Part> parts_of(const Gradients& gradients) {
   std::vector<Part> parts;
   for (size_t i = 0; i < gradients.tensors.size(); ++i) {
-    const auto& group = gradients.groups[i];
-    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& known) { return known.group == group; });
-    if (part == parts.end()) part = parts.insert(parts.end(), Part{group, gradients.parameters[i].device(), {}});
+    const auto& groups = gradients.groups[i];
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& known) { return known.groups == groups; });
+    if (part == parts.end()) part = parts.insert(parts.end(), Part{groups, gradients.parameters[i].device(), {}});
     part->grads.push_back(gradients.tensors[i]);
   }
   return parts;
@@ -121,9 +121,10 @@ class PartialNorm {
   }
 
   void reduce(const at::Tensor& numbers, const Part& part) const {
-    if (!part.group) return;
     const bool takes_largest = order_ == 0 || std::isinf(order_);
-    all_reduce(numbers, {.op = takes_largest ? ReduceOp::MAX : ReduceOp::SUM, .group = part.group});
+    for (const auto& group : part.groups) {
+      all_reduce(numbers, {.op = takes_largest ? ReduceOp::MAX : ReduceOp::SUM, .group = group});
+    }
   }
 
   // Of the numbers of all vectors.
@@ -180,7 +181,7 @@ Gradients gradients_of(const Tensors& parameters) {
     cohort::parallel::check_has_own_gradient(parameter);
     gradients.parameters.push_back(parameter);
     gradients.tensors.push_back(parameter.grad());
-    gradients.groups.push_back(cohort::parallel::sharding_group(parameter));
+    gradients.groups.push_back(cohort::parallel::sharding_groups(parameter));
   }
   return gradients;
 }
@@ -190,7 +191,7 @@ at::Tensor get_total_norm(const Gradients& gradients, double norm_type, bool err
   const at::NoGradGuard no_grad;
   const auto present = defined_ones(gradients.tensors);
   const auto& groups = gradients.groups;
-  if (std::none_of(groups.begin(), groups.end(), [](const Group& group) { return group.defined(); })) {
+  if (std::all_of(groups.begin(), groups.end(), [](const auto& of_one) { return of_one.empty(); })) {
     return get_total_norm(present, norm_type, error_if_nonfinite, foreach);
   }
   auto options = gradients.parameters.front().options().dtype(at::kFloat).requires_grad(false);

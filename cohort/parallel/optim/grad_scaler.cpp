@@ -149,10 +149,10 @@ at::Tensor GradScaler::agreed_with_ranks(const Optimizer& optimizer, std::vector
     groups.emplace_back(options_.process_group, scale_.device());
   } else {
     for (const auto& parameter : parameters_of(optimizer)) {
-      const auto group = parallel::sharding_group(parameter);
-      const auto is_it = [&](const auto& known) { return known.first == group; };
-      if (!group || std::any_of(groups.begin(), groups.end(), is_it)) continue;
-      groups.emplace_back(group, parameter.device());
+      for (const auto& group : parallel::sharding_groups(parameter)) {
+        const auto is_it = [&](const auto& known) { return known.first == group; };
+        if (std::none_of(groups.begin(), groups.end(), is_it)) groups.emplace_back(group, parameter.device());
+      }
     }
   }
   if (groups.empty()) return {};
