@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace gpt {
@@ -61,7 +62,7 @@ inline void shard_blocks(GPT& net, const cohort::fsdp::Options& options) {
 }
 
 struct ParallelPlan {
-  cohort::DeviceMesh mesh;
+  std::optional<cohort::DeviceMesh> mesh;
   /// Every N-th block is computed again; 0: none.
   int64_t activation_checkpointing = 0;
   /// Of fully_shard. Without a mesh nothing is shared out on dp.
@@ -70,7 +71,8 @@ struct ParallelPlan {
 
 // Collective. All ranks must have made the same model.
 inline void parallelize(GPT& net, const ParallelPlan& plan) {
-  if (const auto tp = cohort::axis_of(plan.mesh, "tp")) cohort::distribute_module(*net, *tp, share_layer);
+  const auto tp = plan.mesh ? cohort::axis_of(*plan.mesh, "tp") : std::nullopt;
+  if (tp) cohort::distribute_module(*net, *tp, share_layer);
   if (plan.activation_checkpointing > 0) checkpoint_blocks(net, plan.activation_checkpointing);
   if (plan.fsdp.mesh) shard_blocks(net, plan.fsdp);
 }
