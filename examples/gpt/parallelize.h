@@ -31,6 +31,7 @@ inline void share_layer(const std::string& name, torch::nn::Module& layer, const
   using cohort::Shard, cohort::StridedShard;
   const auto has_name = [&](const std::string& end) { return name == end || name.ends_with("." + end); };
   const auto cut = [&](const cohort::Placement& weight, const std::optional<cohort::Placement>& bias) {
+    if (cohort::is_dtensor(layer.named_parameters(/*recurse=*/false)["weight"])) return;  // lm_head's may be wte's
     cohort::distribute_parameters(layer, tp, {{"weight", {weight}}});
     if (bias && layer.named_parameters(/*recurse=*/false).contains("bias")) {
       cohort::distribute_parameters(layer, tp, {{"bias", {*bias}}});
