@@ -76,9 +76,9 @@ void run(const Settings& s) {
                 static_cast<double>(text.held_out.num_targets()) / 1e6);
     std::fflush(stdout);  // the lines of training do not go through stdio
   }
-  gpt::parallelize(net, {.mesh = trainer.mesh(),
-                         .activation_checkpointing = s.activation_checkpointing,
-                         .fsdp = trainer.options().fsdp});
+  gpt::parallelize(
+      net,
+      {.mesh = trainer.mesh(), .activation_checkpointing = s.activation_checkpointing, .fsdp = trainer.options().fsdp});
   const auto optimizer = make_optimizer(s, net);
   auto schedule = make_schedule(s, *optimizer);
   train::Task task{.model = net,

@@ -4,8 +4,8 @@
 //   2. blocks that backward computes again, instead of keeping what lies between.
 //   3. dp: parameters of each block (what tp leaves of them) are shared out on "dp_shard", with copies on "dp_replicate".
 //
-// The outermost fully_shard is the caller's (a Trainer's, of strategy "fsdp"). Axes of one rank are not there, and nothing is done
-// for them. The mesh is one of cohort::ParallelDims.
+// The outermost fully_shard is the caller's (a Trainer's, of strategy "fsdp"). Axes of one rank are not there, and nothing is
+// done for them. The mesh is one of cohort::ParallelDims.
 #pragma once
 
 #include <cohort/dtensor/api/distribute_module.h>

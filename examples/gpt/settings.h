@@ -147,11 +147,11 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
 
 // Options that each make sense, but not together.
 inline void check(const Settings& settings) {
-  const char* const sharding = settings.hsdp > 0          ? "--hsdp"
-                               : settings.fsdp            ? "--fsdp"
-                               : settings.dims.tp > 1     ? "--tp"
+  const char* const sharding = settings.hsdp > 0             ? "--hsdp"
+                               : settings.fsdp               ? "--fsdp"
+                               : settings.dims.tp > 1        ? "--tp"
                                : settings.dims.dp_shard != 1 ? "--dp-shard"
-                                                          : "--dp-replicate";
+                                                             : "--dp-replicate";
   TORCH_CHECK_VALUE(!settings.zero || parallel_dims(settings) == cohort::ParallelDims(), sharding,
                     " and --zero do not go together: ", sharding,
                     " divides the optimizer's state already; leave out --zero");

@@ -463,8 +463,8 @@ void HostParamGroup::write(const Writer* write) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, full, shard, begin, dim, spec] = parameters_[i];
-    const auto whole =
-        tensor_in(memory_.writable->data() + layout_.offsets[i], own_part(full).sizes(), memory_.writable, shard.scalar_type());
+    const auto whole = tensor_in(memory_.writable->data() + layout_.offsets[i], own_part(full).sizes(),
+                                 memory_.writable, shard.scalar_type());
     if (write) (*write)(name, whole);
     if (replica_group_) broadcast(whole, group_rank(0), {.group = replica_group_});
   }

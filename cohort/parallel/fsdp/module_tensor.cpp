@@ -38,8 +38,8 @@ struct TwoMeshes {
     for (int64_t place = 0; place < data.size() * parts.mesh.size(); ++place) {
       const auto on_data = coordinate_at(place / parts.mesh.size(), data_shape);
       const auto on_own = coordinate_at(place % parts.mesh.size(), own_shape);
-      const auto expected = held_ranges(sizes, last_shape, joined_sizes(on_own, on_data),
-                                        joined(parts.placements, data_placements));
+      const auto expected =
+          held_ranges(sizes, last_shape, joined_sizes(on_own, on_data), joined(parts.placements, data_placements));
       if (held_ranges(sizes, first_shape, joined_sizes(on_data, on_own), joined(data_first, parts.placements)) !=
           expected) {
         return false;

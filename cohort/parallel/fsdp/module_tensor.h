@@ -1,6 +1,6 @@
 /// A parameter as its module has it: a plain tensor, or a DTensor that lies in parts on other axes of the mesh, as with tensor
-/// parallelism. Of a DTensor fully_shard shares out the part that this rank has: it is gathered over the data-parallel ranks, which
-/// have the same part, and the module computes with a DTensor all the time.
+/// parallelism. Of a DTensor fully_shard shares out the part that this rank has: it is gathered over the data-parallel ranks,
+/// which have the same part, and the module computes with a DTensor all the time.
 ///
 /// As the DTensor parameters of torch/distributed/fsdp/_fully_shard/_fsdp_param.py. Thread-safety: as tensors.
 #pragma once
@@ -19,14 +19,16 @@ namespace cohort::fsdp {
 
 /// What this rank has of `parameter`, or of its gradient: the tensor itself, or its part.
 const at::Tensor& own_part(const at::Tensor& parameter);
-/// From now on the parameter's values, or those of its part, are `values`: of its sizes, whatever the dtype. It keeps its identity.
+/// From now on the parameter's values, or those of its part, are `values`: of its sizes, whatever the dtype. It keeps its
+/// identity.
 void put_own_part(const at::Tensor& parameter, const at::Tensor& values);
-/// The part of `gradient` that belongs to own_part(parameter). Collective over the DTensor's mesh where the gradient lies otherwise.
+/// The part of `gradient` that belongs to own_part(parameter). Collective over the DTensor's mesh where the gradient lies
+/// otherwise.
 at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter);
 
 /// The shard of own_part(parameter) along `dim` as a part of the whole parameter. `mesh`: the data-parallel axes, replicas first.
-/// Of a DTensor it is one on both meshes: [Replicate, StridedShard or Shard, then what the DTensor has], as in PyTorch; where that
-/// cannot say which elements they are, with the DTensor's axes first.
+/// Of a DTensor it is one on both meshes: [Replicate, StridedShard or Shard, then what the DTensor has], as in PyTorch; where
+/// that cannot say which elements they are, with the DTensor's axes first.
 /// Throws c10::ValueError for a DTensor on a mesh that was not cut from the same one as `mesh`.
 ShardSpec spec_of_shard(const at::Tensor& parameter, int64_t dim, c10::ScalarType dtype, const DeviceMesh& mesh);
 

@@ -27,7 +27,7 @@ struct ShardedParameter {
   at::Tensor shard;
   /// Of the shard's first element in the flattened `full`, or in this rank's part of it if it is a DTensor; 0 where `dim` is not.
   int64_t offset = 0;
-  int64_t dim = 0;     ///< along which it is sharded
+  int64_t dim = 0;  ///< along which it is sharded
   /// `shard` as a part of a tensor on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks;
   /// where `full` is a DTensor, on that mesh and the DTensor's (module_tensor.h). Set by Sharding's constructor.
   std::optional<ShardSpec> spec = {};

@@ -439,7 +439,8 @@ void Sharding::write(const Writer& writer) {
     }
   };
   const Writer writes_parts = [&](const std::string& name, const at::Tensor& own) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) { return each.name == name; });
+    const auto found =
+        std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) { return each.name == name; });
     write_whole(guarded, name, found->full, own);
   };
   group_->write(is_writer ? &writes_parts : nullptr);

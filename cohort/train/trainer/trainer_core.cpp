@@ -112,18 +112,21 @@ std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const Laun
   const auto& dims = options.dims;
   if (dims == ParallelDims()) return std::nullopt;
   if (place.strategy != StrategyKind::kFsdp) {
-    refuse(fmt::format("dims are for strategy \"fsdp\", but this is \"{}\"\n  hint: with \"fsdp\" dims.dp_replicate alone "
-                       "makes copies, as \"ddp\" does",
-                       name_of(place.strategy)));
+    refuse(
+        fmt::format("dims are for strategy \"fsdp\", but this is \"{}\"\n  hint: with \"fsdp\" dims.dp_replicate alone "
+                    "makes copies, as \"ddp\" does",
+                    name_of(place.strategy)));
   }
   if (options.fsdp_replicas > 0 || options.fsdp.mesh || options.fsdp.process_group) {
-    refuse("dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: dims.dp_replicate and dims.dp_shard say "
-           "the same");
+    refuse(
+        "dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: dims.dp_replicate and dims.dp_shard say "
+        "the same");
   }
   if (dims.pp != 1 || dims.cp != 1) {
-    refuse(fmt::format("dims.pp and dims.cp are 1, as the Trainer runs whole models on whole sequences, but got {} and "
-                       "{}\n  hint: a loop by hand can have a pipeline, or ContextParallel",
-                       dims.pp, dims.cp));
+    refuse(
+        fmt::format("dims.pp and dims.cp are 1, as the Trainer runs whole models on whole sequences, but got {} and "
+                    "{}\n  hint: a loop by hand can have a pipeline, or ContextParallel",
+                    dims.pp, dims.cp));
   }
   return dims.build_mesh(c10::DeviceTypeName(place.device.type(), /*lower_case=*/true));
 }

@@ -1,5 +1,4 @@
-/// A small GPT trained on ranks that share it as `dims` say (examples/gpt/parallelize.h), or by one process; and what both must have
-/// in common.
+/// A small GPT trained on ranks that share it as `dims` say (examples/gpt/parallelize.h), or by one process.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,6 +15,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/models/gpt.h"
+#include "cohort/parallel/context/context_parallel.h"
 #include "cohort/parallel/dims/parallel_dims.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
@@ -24,7 +24,7 @@
 
 namespace cohort::test {
 
-inline constexpr int64_t kWords = 41, kTime = 6, kHeads = 24;
+inline constexpr int64_t kWords = 41, kTime = 8, kHeads = 24;
 
 inline models::GPT small_gpt(bool tie_weights = false) {
   at::manual_seed(3);
@@ -42,8 +42,8 @@ inline at::Tensor batch_of_step(int64_t step, int64_t rows) {
       .view({rows, kTime + 1});
 }
 
-inline at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& rows) {
-  return at::cross_entropy_loss(logits.flatten(0, 1), rows.narrow(1, 1, kTime).flatten());
+inline at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.flatten(0, 1), targets.flatten());
 }
 
 /// A model on its way.
@@ -54,7 +54,8 @@ struct GptRun {
   std::function<at::Tensor(const at::Tensor&)> forward;
   std::unique_ptr<optim::AdamW> optimizer;
   DataPart part;
-  Group data_group;  ///< null: all data are this rank's
+  Group data_group;  ///< null: all data, and all positions, are this rank's
+  Group context_group;
   int64_t step = 0;
 
   struct Numbers {
@@ -64,9 +65,17 @@ struct GptRun {
   Numbers train_step(int64_t rows) {
     const auto all = batch_of_step(step++, rows);
     const auto own = all.narrow(0, part.rank * (rows / part.num_replicas), rows / part.num_replicas);
+    const auto tokens = own.narrow(1, 0, kTime).clone(), targets = own.narrow(1, 1, kTime).clone();
+    std::optional<ContextParallel> scope;
+    if (context_group) {
+      net->transformer->positions = at::arange(kTime);
+      scope.emplace(context_group, ContextParallelOptions{.buffers = {tokens, targets, net->transformer->positions},
+                                                          .buffer_seq_dims = {1, 1, 0}});
+    }
     optimizer->zero_grad();
-    const auto loss = gpt::whole(loss_of(forward(own.narrow(1, 0, kTime)), own));
+    const auto loss = gpt::whole(loss_of(forward(tokens), targets));
     loss.backward();
+    scope.reset();
     const auto norm = gpt::whole(nn::utils::clip_grad_norm_(optimizer->param_groups()[0].params(), 0.5));
     optimizer->step();
     auto mean = loss.detach().clone();
@@ -106,10 +115,10 @@ inline GptRun together(const ParallelDims& dims, const TogetherOptions& options 
   run.net = small_gpt(options.tie_weights);
   fsdp::Options fsdp{.mesh = data_parallel_mesh(mesh)};
   fsdp.one_memory = options.one_memory;
-  gpt::parallelize(run.net,
-                   {.mesh = mesh, .activation_checkpointing = options.activation_checkpointing, .fsdp = fsdp});
+  gpt::parallelize(run.net, {.mesh = mesh, .activation_checkpointing = options.activation_checkpointing, .fsdp = fsdp});
   run.part = data_part_of(mesh);
-  if (const auto line = axis_of(mesh, "dp")) run.data_group = line->group();
+  if (const auto line = axis_of(mesh, "dp_cp")) run.data_group = line->group();
+  if (const auto line = axis_of(mesh, "cp")) run.context_group = line->group();
   if (fsdp.mesh) {
     auto model = fully_shard(run.net, fsdp);
     run.module = model.ptr();
@@ -125,17 +134,18 @@ inline GptRun together(const ParallelDims& dims, const TogetherOptions& options 
 
 inline std::string text_of(const ParallelDims& dims) {
   return "dp_replicate " + std::to_string(dims.dp_replicate) + ", dp_shard " + std::to_string(dims.dp_shard) + ", tp " +
-         std::to_string(dims.tp);
+         std::to_string(dims.tp) + ", cp " + std::to_string(dims.cp);
 }
 
-/// All ways in which so many ranks can share the model.
+/// All ways in which so many ranks can share the model, and its sequences.
 inline std::vector<ParallelDims> all_dims(int64_t world_size) {
   std::vector<ParallelDims> result;
   for (int64_t copies = 1; copies <= world_size; ++copies) {
     for (int64_t shards = 1; copies * shards <= world_size; ++shards) {
-      const int64_t tp = world_size / (copies * shards);
-      if (copies * shards * tp == world_size && kHeads % tp == 0) {
-        result.push_back({.dp_replicate = copies, .dp_shard = shards, .tp = tp});
+      for (const int64_t cp : {1, 2, 4}) {
+        const int64_t tp = world_size / (copies * shards * cp);
+        if (copies * shards * cp * tp != world_size || kHeads % tp != 0) continue;
+        result.push_back({.dp_replicate = copies, .dp_shard = shards, .tp = tp, .cp = cp});
       }
     }
   }

@@ -1,5 +1,5 @@
-// States of models that are shared out in several ways at once: what they are, and that a run goes on from them on other ranks, shared
-// out otherwise.
+// States of models that are shared out in several ways at once: what they are, and that a run goes on from them on other ranks,
+// shared out otherwise.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -118,9 +118,7 @@ COHORT_WORKER(together_from_rank0) {
   }
 }
 
-TEST(TogetherStates, WholeOnesFromRankZero) {
-  run_workers("together_from_rank0", {.world_size = 4}).expect_success();
-}
+TEST(TogetherStates, WholeOnesFromRankZero) { run_workers("together_from_rank0", {.world_size = 4}).expect_success(); }
 
 }  // namespace
 }  // namespace cohort

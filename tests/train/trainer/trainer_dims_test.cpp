@@ -1,4 +1,4 @@
-// A Trainer whose ranks share each layer's computation, too: the losses are those without, and so is what its checkpoints go on with.
+// A Trainer whose ranks share each layer's computation, too: the losses are those without, also after going on from checkpoints.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -80,8 +80,8 @@ struct DimsRun {
 
 std::vector<std::vector<double>> losses_of(const DimsRun& run, const std::string& folder) {
   const auto results =
-      run_workers("trainer_dims", {.world_size = run.world_size,
-                                   .arguments = {folder, run.copies, run.shards, run.tp, run.last_step}});
+      run_workers("trainer_dims",
+                  {.world_size = run.world_size, .arguments = {folder, run.copies, run.shards, run.tp, run.last_step}});
   results.expect_success();
   std::vector<std::vector<double>> losses;
   for (const auto& rank : results.ranks) losses.push_back(numbers_of(rank.output));
