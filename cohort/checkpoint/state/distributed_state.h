@@ -18,7 +18,8 @@
 /// Collective over the ranks that share the model's parameters (fully_shard, DTensors) or the optimizer's state
 /// (ZeroRedundancyOptimizer); set_... also over those that have copies (replicas of fully_shard, DistributedDataParallel) and,
 /// with `broadcast_from_rank0`, over the process group, as is get_optimizer_state_dict of a ZeroRedundancyOptimizer with
-/// `full_state_dict`. Of a plain module, which tells nobody whose copy it is, all else is local: every rank has to pass `broadcast_from_rank0`, or none.
+/// `full_state_dict`. Of a plain module, which tells nobody whose copy it is, all else is local: every rank has to pass
+/// `broadcast_from_rank0`, or none.
 /// These ranks agree before tensors travel and before anything is set. Throw c10::ValueError and c10::Error with the key and the
 /// reason; if only some of them refuse, or if they have called different functions or passed other options or models, all throw
 /// c10::Error, which says who has which reason or has passed what. Nothing has been set then, and nobody waits.
