@@ -17,11 +17,11 @@
 #include <cohort/train/text_split.h>
 #include <cohort/train/trainer/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
-#include <torch/nn/functional/loss.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +65,17 @@ cohort::optim::SequentialLR make_schedule(const Settings& s, torch::optim::Optim
           {s.warmup}};
 }
 
+struct Language {
+  GPT model;
+  torch::optim::Optimizer* optimizer;
+  std::vector<train::Schedule> schedulers;
+  std::optional<cohort::DeviceMesh> mesh;
+
+  at::Tensor step(cohort::models::GPTImpl& net, std::pair<at::Tensor, at::Tensor>& batch) {
+    return gpt::loss_of(net, batch.first, batch.second, mesh);
+  }
+};
+
 void run(const Settings& s) {
   const auto text = train::split_text(cohort::data::TextCorpus::open(s.data), s.context, s.held_out);
   train::seed_everything(s.seed);  // the same weights on every rank
@@ -81,13 +92,7 @@ void run(const Settings& s) {
       {.mesh = trainer.mesh(), .activation_checkpointing = s.activation_checkpointing, .fsdp = trainer.options().fsdp});
   const auto optimizer = make_optimizer(s, net);
   auto schedule = make_schedule(s, *optimizer);
-  train::Task task{.model = net,
-                   .loss =
-                       [](const at::Tensor& logits, const at::Tensor& targets) {
-                         return torch::nn::functional::cross_entropy(logits.flatten(0, 1), targets.flatten());
-                       },
-                   .optimizer = optimizer.get(),
-                   .schedulers = {train::every_step(schedule)}};
+  Language task{net, optimizer.get(), {train::every_step(schedule)}, trainer.mesh()};
   const DataLoader windows(text.train, {.batch_size = s.batch_size, .shuffle = true, .drop_last = true});
   const DataLoader some(text.held_out.evenly_spaced(std::max<int64_t>(1, s.eval_windows / 8)), {.batch_size = 32});
   if (trainer.fit(task, windows, some).steps < s.steps) return;

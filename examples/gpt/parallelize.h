@@ -5,15 +5,18 @@
 //   3. dp: parameters of each block (what tp leaves of them) are shared out on "dp_shard", with copies on "dp_replicate".
 //
 // The outermost fully_shard is the caller's (a Trainer's, of strategy "fsdp"). Axes of one rank are not there, and nothing is
-// done for them. The mesh is one of cohort::ParallelDims.
+// done for them. The mesh is one of cohort::ParallelDims. loss_of() shares out positions on "cp".
 #pragma once
 
 #include <cohort/dtensor/api/distribute_module.h>
 #include <cohort/dtensor/api/dtensor.h>
 #include <cohort/models/gpt.h>
 #include <cohort/parallel/activation/activation_checkpoint.h>
+#include <cohort/parallel/context/context_parallel.h>
+#include <cohort/parallel/context/sequence_layout.h>
 #include <cohort/parallel/dims/parallel_dims.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
+#include <torch/nn/functional/loss.h>
 
 #include <cstdint>
 #include <memory>
@@ -76,6 +79,25 @@ inline void parallelize(GPT& net, const ParallelPlan& plan) {
   if (tp) cohort::distribute_module(*net, *tp, share_layer);
   if (plan.activation_checkpointing > 0) checkpoint_blocks(net, plan.activation_checkpointing);
   if (plan.fsdp.mesh) shard_blocks(net, plan.fsdp);
+  // Of what is here now the stages of a pipeline, on axis "pp", would be cut.
+}
+
+// The mean over all tokens; with an axis "cp" over this rank's positions, of which attention sees the others'.
+inline at::Tensor loss_of(cohort::models::GPTImpl& net, at::Tensor tokens, at::Tensor targets,
+                          const std::optional<cohort::DeviceMesh>& mesh) {
+  const auto cp = mesh ? cohort::axis_of(*mesh, "cp") : std::nullopt;
+  std::optional<cohort::ContextParallel> scope;
+  if (cp) {
+    const auto own_part = [&](const at::Tensor& whole, int64_t dim) {
+      return cohort::shard_sequence(whole, dim, cohort::SequenceLayout::kHeadTail, cp->group());
+    };
+    net.transformer->positions = own_part(at::arange(tokens.size(1), tokens.device()), 0);
+    tokens = own_part(tokens, 1);
+    targets = own_part(targets, 1);
+    scope.emplace(*cp);
+  }
+  const auto logits = net.forward(tokens);
+  return torch::nn::functional::cross_entropy(logits.flatten(0, 1), targets.flatten());
 }
 
 // Of a loss that ranks of a tp axis have together: the number that all of them know, through which gradients flow back.

@@ -55,6 +55,7 @@ inline void add_run_options(cohort::train::RunConfig& config, Settings& s) {
   config.add("fsdp", s.fsdp, "divide parameters, gradients and optimizer state among the ranks");
   config.add("hsdp", s.hsdp, "so many replicas, each divided among its ranks as --fsdp does; 0: none", {.min = 0});
   config.add("tp", s.dims.tp, "so many ranks share each layer's computation (tensor parallelism)", {.min = 1});
+  config.add("cp", s.dims.cp, "so many ranks share out the positions of each text (context parallelism)", {.min = 1});
   config.add("dp-shard", s.dims.dp_shard, "parts of parameters, gradients and optimizer state; -1: the other ranks",
              {.min = -1});
   config.add("dp-replicate", s.dims.dp_replicate, "copies of the model; -1: the other ranks", {.min = -1});
@@ -103,7 +104,7 @@ inline cohort::ParallelDims parallel_dims(const Settings& s) {
   if (s.fsdp || s.hsdp > 0) dims.dp_shard = -1;
   if (s.hsdp > 0) dims.dp_replicate = s.hsdp;
   const bool says_data = dims.dp_shard != 1 || dims.dp_replicate != 1;
-  if (dims.tp > 1 && !says_data) dims.dp_replicate = -1;
+  if (dims.tp * dims.cp > 1 && !says_data) dims.dp_replicate = -1;
   return dims;
 }
 
@@ -150,11 +151,16 @@ inline void check(const Settings& settings) {
   const char* const sharding = settings.hsdp > 0             ? "--hsdp"
                                : settings.fsdp               ? "--fsdp"
                                : settings.dims.tp > 1        ? "--tp"
+                               : settings.dims.cp > 1        ? "--cp"
                                : settings.dims.dp_shard != 1 ? "--dp-shard"
                                                              : "--dp-replicate";
   TORCH_CHECK_VALUE(!settings.zero || parallel_dims(settings) == cohort::ParallelDims(), sharding,
                     " and --zero do not go together: ", sharding,
                     " divides the optimizer's state already; leave out --zero");
+  TORCH_CHECK_VALUE(
+      settings.dims.cp == 1 || settings.activation_checkpointing == 0,
+      "--cp and --activation-checkpointing do not go together: a block that backward computes again would "
+      "see this rank's positions alone; leave out one of them");
 }
 
 }  // namespace gpt

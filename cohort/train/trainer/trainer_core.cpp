@@ -122,11 +122,10 @@ std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const Laun
         "dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: dims.dp_replicate and dims.dp_shard say "
         "the same");
   }
-  if (dims.pp != 1 || dims.cp != 1) {
-    refuse(
-        fmt::format("dims.pp and dims.cp are 1, as the Trainer runs whole models on whole sequences, but got {} and "
-                    "{}\n  hint: a loop by hand can have a pipeline, or ContextParallel",
-                    dims.pp, dims.cp));
+  if (dims.pp != 1) {
+    refuse(fmt::format(
+        "dims.pp is 1, as the Trainer runs whole models, but got {}\n  hint: a loop by hand can have a pipeline",
+        dims.pp));
   }
   return dims.build_mesh(c10::DeviceTypeName(place.device.type(), /*lower_case=*/true));
 }

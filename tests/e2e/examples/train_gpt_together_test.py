@@ -12,14 +12,20 @@ def assert_alike(ours, theirs):
 @pytest.mark.parametrize("flags", [
     ["--tp", 2],
     ["--tp", 2, "--dp-shard", 2, "--activation-checkpointing", 1],
+    ["--cp", 2, "--dp-shard", 2, "--dropout", 0],
 ])
 def test_losses_are_those_of_two_ranks(whole_run, text_folder, tmp_path, flags):
     """Four ranks, of which two at a time read the same text."""
+    theirs = whole_run[0]
+    if "--dropout" in flags:
+        theirs = tmp_path / "two"
+        theirs.mkdir()
+        train_gpt(theirs, text_folder, "--steps", 24, "--dropout", 0)
     train_gpt(tmp_path, text_folder, "--steps", 24, *flags, ranks=4)
     for name in ("train/loss", "validation/loss", "test/loss"):
-        assert_alike(logged(tmp_path, name), logged(whole_run[0], name))
+        assert_alike(logged(tmp_path, name), logged(theirs, name))
     assert {name: tensor.shape for name, tensor in checkpoint(tmp_path).items()} == {
-        name: tensor.shape for name, tensor in checkpoint(whole_run[0]).items()}
+        name: tensor.shape for name, tensor in checkpoint(theirs).items()}
 
 
 def test_goes_on_in_other_ways(whole_run, text_folder, tmp_path):
@@ -27,6 +33,13 @@ def test_goes_on_in_other_ways(whole_run, text_folder, tmp_path):
     train_gpt(tmp_path, text_folder, "--steps", 24, "--fsdp", "--resume", "--stop-at", 16)
     train_gpt(tmp_path, text_folder, "--steps", 24, "--tp", 2, "--fsdp", "--resume", ranks=4)
     assert_alike(logged(tmp_path), logged(whole_run[0]))
+
+
+def test_sequences_and_activation_checkpointing_do_not_go_together(text_folder, tmp_path):
+    code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--cp", 2, "--activation-checkpointing", 1, cwd=tmp_path)
+    assert code == 1
+    assert err == ("train_gpt: error: --cp and --activation-checkpointing do not go together: a block that backward computes again would see "
+                   "this rank's positions alone; leave out one of them\n")
 
 
 def test_numbers_that_do_not_fit(text_folder, tmp_path):
