@@ -11,23 +11,22 @@
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/models/gpt.h>
-#include <cohort/parallel/activation/activation_checkpoint.h>
-#include <cohort/parallel/fsdp/fully_shard.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <cohort/parallel/zero/zero_redundancy_optimizer.h>
 #include <cohort/train/optim/lr_scheduler.h>
 #include <cohort/train/text_split.h>
 #include <cohort/train/trainer/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
-#include <torch/nn/functional/loss.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gpt/parallelize.h"
 #include "gpt/report.h"
 #include "gpt/settings.h"
 
@@ -35,32 +34,12 @@ namespace {
 namespace train = cohort::train;
 using cohort::data::DataLoader;
 using cohort::models::GPT;
-using cohort::models::GPTBlockImpl;
 using gpt::Settings;
 using torch::optim::AdamWOptions;
 
 GPT make_net(const Settings& s) {
-  GPT net(cohort::models::GPTOptions{
+  return GPT(cohort::models::GPTOptions{
       .block_size = s.context, .n_layer = s.depth, .n_head = s.heads, .n_embd = s.width, .dropout = s.dropout});
-  if (const auto every = static_cast<size_t>(s.activation_checkpointing); every > 0) {
-    cohort::apply_activation_checkpointing<GPTBlockImpl>(*net->transformer->h,
-                                                         [every](size_t layer) { return layer % every == 0; });
-  }
-  return net;
-}
-
-// Every block by itself, so that ranks that share no memory gather one at a time.
-void shard_blocks(GPT& net, const cohort::fsdp::Options& options) {
-  torch::nn::Sequential blocks;
-  for (auto& block : *net->transformer->h) {
-    if (const auto checkpointed =
-            std::dynamic_pointer_cast<cohort::ActivationCheckpointImpl<GPTBlockImpl>>(block.ptr())) {
-      blocks->push_back(cohort::fully_shard(checkpointed, options));
-    } else {
-      blocks->push_back(cohort::fully_shard(block.ptr<GPTBlockImpl>(), options));
-    }
-  }
-  net->transformer->h = net->transformer->replace_module("h", blocks);
 }
 
 // Matrices decay, the rest does not.
@@ -86,6 +65,17 @@ cohort::optim::SequentialLR make_schedule(const Settings& s, torch::optim::Optim
           {s.warmup}};
 }
 
+struct Language {
+  GPT model;
+  torch::optim::Optimizer* optimizer;
+  std::vector<train::Schedule> schedulers;
+  std::optional<cohort::DeviceMesh> mesh;
+
+  at::Tensor step(cohort::models::GPTImpl& net, std::pair<at::Tensor, at::Tensor>& batch) {
+    return gpt::loss_of(net, batch.first, batch.second, mesh);
+  }
+};
+
 void run(const Settings& s) {
   const auto text = train::split_text(cohort::data::TextCorpus::open(s.data), s.context, s.held_out);
   train::seed_everything(s.seed);  // the same weights on every rank
@@ -97,16 +87,12 @@ void run(const Settings& s) {
                 static_cast<double>(text.held_out.num_targets()) / 1e6);
     std::fflush(stdout);  // the lines of training do not go through stdio
   }
-  if (trainer.options().strategy == "fsdp") shard_blocks(net, trainer.options().fsdp);
+  gpt::parallelize(
+      net,
+      {.mesh = trainer.mesh(), .activation_checkpointing = s.activation_checkpointing, .fsdp = trainer.options().fsdp});
   const auto optimizer = make_optimizer(s, net);
   auto schedule = make_schedule(s, *optimizer);
-  train::Task task{.model = net,
-                   .loss =
-                       [](const at::Tensor& logits, const at::Tensor& targets) {
-                         return torch::nn::functional::cross_entropy(logits.flatten(0, 1), targets.flatten());
-                       },
-                   .optimizer = optimizer.get(),
-                   .schedulers = {train::every_step(schedule)}};
+  Language task{net, optimizer.get(), {train::every_step(schedule)}, trainer.mesh()};
   const DataLoader windows(text.train, {.batch_size = s.batch_size, .shuffle = true, .drop_last = true});
   const DataLoader some(text.held_out.evenly_spaced(std::max<int64_t>(1, s.eval_windows / 8)), {.batch_size = 32});
   if (trainer.fit(task, windows, some).steps < s.steps) return;

@@ -169,7 +169,8 @@ void GPTTransformerImpl::reset() {
 }
 
 at::Tensor GPTTransformerImpl::forward(const at::Tensor& tokens) {
-  at::Tensor x = wte(tokens) + wpe->weight.narrow(0, 0, tokens.size(1));
+  const auto places = positions.defined() ? wpe(positions) : wpe->weight.narrow(0, 0, tokens.size(1));
+  at::Tensor x = wte(tokens) + places;
   x = dropout(x, options_, is_training());
   int64_t layer = 0;
   for (auto& block : *h) {

@@ -130,6 +130,9 @@ class COHORT_API GPTTransformerImpl : public torch::nn::Cloneable<GPTTransformer
   torch::nn::Sequential h;
   GPTLayerNorm ln_f{nullptr};
 
+  /// Where in the text the tokens stand, int64 [time]; undefined: 0, 1, 2 and so on. For ranks that share a text out
+  /// (ContextParallel): its buffers are `tokens` and these.
+  at::Tensor positions;
   /// How forward runs block number `layer`, such as under a checkpoint; empty: block.forward(x).
   std::function<at::Tensor(torch::nn::AnyModule& block, const at::Tensor& x, int64_t layer)> run_block;
 

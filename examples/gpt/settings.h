@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <cohort/parallel/dims/parallel_dims.h>
 #include <cohort/train/config/run_config.h>
 #include <cohort/train/logging/file_loggers.h>
 #include <cohort/train/logging/plot.h>
@@ -21,6 +22,7 @@ struct Settings {
   bool resume = false, auto_resume = false;
   bool zero = false, fsdp = false;
   int hsdp = 0;
+  cohort::ParallelDims dims;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
   double dropout = 0.0;
   int64_t activation_checkpointing = 0;
@@ -52,6 +54,11 @@ inline void add_run_options(cohort::train::RunConfig& config, Settings& s) {
   config.add("zero", s.zero, "divide the optimizer's state among the ranks");
   config.add("fsdp", s.fsdp, "divide parameters, gradients and optimizer state among the ranks");
   config.add("hsdp", s.hsdp, "so many replicas, each divided among its ranks as --fsdp does; 0: none", {.min = 0});
+  config.add("tp", s.dims.tp, "so many ranks share each layer's computation (tensor parallelism)", {.min = 1});
+  config.add("cp", s.dims.cp, "so many ranks share out the positions of each text (context parallelism)", {.min = 1});
+  config.add("dp-shard", s.dims.dp_shard, "parts of parameters, gradients and optimizer state; -1: the other ranks",
+             {.min = -1});
+  config.add("dp-replicate", s.dims.dp_replicate, "copies of the model; -1: the other ranks", {.min = -1});
 }
 
 inline void add_model_options(cohort::train::RunConfig& config, Settings& s) {
@@ -91,9 +98,20 @@ inline void add_options(cohort::train::RunConfig& config, Settings& settings) {
   add_training_options(config, settings);
 }
 
+// What --fsdp and --hsdp mean, too. All 1: each rank has all of the model, and others have other data.
+inline cohort::ParallelDims parallel_dims(const Settings& s) {
+  auto dims = s.dims;
+  if (s.fsdp || s.hsdp > 0) dims.dp_shard = -1;
+  if (s.hsdp > 0) dims.dp_replicate = s.hsdp;
+  const bool says_data = dims.dp_shard != 1 || dims.dp_replicate != 1;
+  if (dims.tp * dims.cp > 1 && !says_data) dims.dp_replicate = -1;
+  return dims;
+}
+
 inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t num_windows) {
   namespace train = cohort::train;
-  train::TrainerOptions options{.strategy = s.fsdp || s.hsdp > 0 ? "fsdp" : "ddp", .fsdp_replicas = s.hsdp};
+  const auto dims = parallel_dims(s);
+  train::TrainerOptions options{.strategy = dims == cohort::ParallelDims() ? "ddp" : "fsdp", .dims = dims};
   options.max_steps = s.stop_at > 0 ? std::min(s.stop_at, s.steps) : s.steps;
   options.accumulate_grad_batches = s.accumulate;
   if (s.clip > 0.0) options.gradient_clip_norm = s.clip;
@@ -130,10 +148,19 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
 
 // Options that each make sense, but not together.
 inline void check(const Settings& settings) {
-  const char* const sharding = settings.hsdp > 0 ? "--hsdp" : "--fsdp";
-  TORCH_CHECK_VALUE(!settings.zero || !(settings.fsdp || settings.hsdp > 0), sharding,
+  const char* const sharding = settings.hsdp > 0             ? "--hsdp"
+                               : settings.fsdp               ? "--fsdp"
+                               : settings.dims.tp > 1        ? "--tp"
+                               : settings.dims.cp > 1        ? "--cp"
+                               : settings.dims.dp_shard != 1 ? "--dp-shard"
+                                                             : "--dp-replicate";
+  TORCH_CHECK_VALUE(!settings.zero || parallel_dims(settings) == cohort::ParallelDims(), sharding,
                     " and --zero do not go together: ", sharding,
                     " divides the optimizer's state already; leave out --zero");
+  TORCH_CHECK_VALUE(
+      settings.dims.cp == 1 || settings.activation_checkpointing == 0,
+      "--cp and --activation-checkpointing do not go together: a block that backward computes again would "
+      "see this rank's positions alone; leave out one of them");
 }
 
 }  // namespace gpt

@@ -17,6 +17,7 @@ void run_device_mesh();
 void run_tensor_parallel();
 void run_context_parallel();
 void run_dtensor();
+void run_together();
 void run_fsdp();
 void run_memory();
 void run_models();

@@ -66,6 +66,7 @@ PAGES = {
     "dtensor": ("examples/guide/dtensor.cpp", [
         "dtensor/api/distribute_module.h", "dtensor/api/dtensor.h", "dtensor/api/factories.h", "dtensor/api/sharding_rule.h",
         "dtensor/wrapper/comm_counts.h"]),
+    "together": ("examples/guide/together.cpp", ["parallel/dims/parallel_dims.h"]),
     "activation_checkpointing": ("examples/guide/activation_checkpointing.cpp", [
         "parallel/activation/activation_checkpoint.h", "parallel/activation/checkpoint.h",
         "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",

@@ -16,6 +16,7 @@
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
@@ -162,6 +163,12 @@ std::vector<fsdp::Sharding*> shardings_of(const torch::nn::Module& model) {
 Participants sharers_of(const torch::nn::Module& model) {
   Participants result;
   for (const auto* const sharding : shardings_of(model)) result.add(sharding->process_group());
+  for (const auto& list : {model.parameters(), model.buffers()}) {
+    for (const auto& tensor : list) {
+      if (!is_dtensor(tensor)) continue;
+      for (const auto& group : DTensor(tensor).device_mesh().groups()) result.add(group);
+    }
+  }
   return result;
 }
 

@@ -17,6 +17,7 @@
 #include "cohort/checkpoint/state/divided_optimizer.h"
 #include "cohort/checkpoint/state/model_parts.h"
 #include "cohort/checkpoint/state/state_plan.h"
+#include "cohort/dtensor/api/dtensor.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -51,9 +52,7 @@ void get_state_of(const HeldTensor& held, const at::Tensor& parameter, const Opt
     const auto key = "state." + held.name + "." + field.key;
     if (!value) continue;
     if (held.spec && is_like_parameter(field)) {
-      const auto& tensor = value->toTensor();
-      const ShardSpec spec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type());
-      result.insert(key, StateValue(tensor, spec));
+      result.insert(key, detail::held_value(value->toTensor(), held));
     } else {
       detail::insert_value(result, key, *value);
     }
@@ -201,6 +200,7 @@ class OptimizerReader {
       }
       if (is_like_parameter(field)) check_sizes(*entries.at(field.key), held, field.key);
       detail::set_value(field, *value, held.tensor, where, optimizer_.kind().name);
+      if (is_like_parameter(field)) lay_as(parameter, held, *std::get<at::Tensor*>(field.place));
     }
     for (const auto& [key, value] : entries) {
       TORCH_CHECK_VALUE(known.contains(key) || known.contains(without_index(key)) || !options_.strict, "[cohort] ",
@@ -211,9 +211,16 @@ class OptimizerReader {
     if (state) plan_.states.emplace_back(parameter, std::move(state));
   }
 
+  // Of a DTensor the optimizer keeps DTensors.
+  static void lay_as(const at::Tensor& parameter, const HeldTensor& held, at::Tensor& tensor) {
+    if (!is_dtensor(parameter) || !tensor.defined()) return;
+    const ShardSpec spec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type());
+    tensor = DTensor(ShardedTensor{tensor, spec});
+  }
+
   // As in PyTorch, unless no parameter has a state: then the optimizer has not made a step.
   void check_may_lack_state(const HeldTensor& held, const OptimizerOptions& options) const {
-    if (!options_.strict || !held.tensor.requires_grad()) return;
+    if (!options_.strict || held.is_frozen) return;
     const bool is_needed = optimizer_.kind().tensors && !optimizer_.kind().tensors(options).empty();
     const bool have_others =
         std::any_of(entries_.begin(), entries_.end(), [](const auto& other) { return !other.second.state.empty(); });

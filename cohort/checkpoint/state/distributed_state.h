@@ -9,16 +9,17 @@
 ///
 /// Keys are "layer1.weight"; "state.layer1.weight.exp_avg" and "param_groups.layer1.weight.lr", flat as with Python's
 /// flatten_optimizer_state_dict=True. What fully_shard has sharded is this rank's part with its ShardSpec (of a mesh of
-/// replicas: [Replicate, Shard]); the state of a ZeroRedundancyOptimizer is there on the parameter's owner; all else is whole on
-/// every rank. Tensors share memory with the model and the optimizer, so that what fills them fills those.
+/// replicas: [Replicate, Shard]), and so is a DTensor; the state of a ZeroRedundancyOptimizer is there on the parameter's owner;
+/// all else is whole on every rank. Tensors share memory with the model and the optimizer, so that what fills them fills those.
 ///
 /// Where a parameter has no state yet, as before the first step, its part of the dict is what such a state begins as; the
 /// optimizer stays as it is. (Python makes a step with zero gradients.)
 ///
-/// Collective over the ranks that share the model's parameters (fully_shard) or the optimizer's state (ZeroRedundancyOptimizer);
-/// set_... also over those that have copies (replicas of fully_shard, DistributedDataParallel) and, with `broadcast_from_rank0`,
-/// over the process group, as is get_optimizer_state_dict of a ZeroRedundancyOptimizer with `full_state_dict`. Of a plain module,
-/// which tells nobody whose copy it is, all else is local: every rank has to pass `broadcast_from_rank0`, or none.
+/// Collective over the ranks that share the model's parameters (fully_shard, DTensors) or the optimizer's state
+/// (ZeroRedundancyOptimizer); set_... also over those that have copies (replicas of fully_shard, DistributedDataParallel) and,
+/// with `broadcast_from_rank0`, over the process group, as is get_optimizer_state_dict of a ZeroRedundancyOptimizer with
+/// `full_state_dict`. Of a plain module, which tells nobody whose copy it is, all else is local: every rank has to pass
+/// `broadcast_from_rank0`, or none.
 /// These ranks agree before tensors travel and before anything is set. Throw c10::ValueError and c10::Error with the key and the
 /// reason; if only some of them refuse, or if they have called different functions or passed other options or models, all throw
 /// c10::Error, which says who has which reason or has passed what. Nothing has been set then, and nobody waits.

@@ -13,6 +13,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/group/device.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/mesh/sharded_tensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
@@ -27,7 +28,13 @@ void check_place(const fsdp::ShardedParameter& parameter) {
   const auto part = parameter.spec->local_part();
   const auto& sizes = parameter.full.sizes();
   bool is_same = parameter.shard.sizes() == at::IntArrayRef(part.shape);
-  if (parameter.dim == 0 && parameter.shard.numel() > 0 && is_same) {
+  if (is_dtensor(parameter.full)) {  // the offset is in this rank's part
+    const auto& mesh = parameter.spec->mesh();
+    for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {
+      const auto order = mesh.group_order(axis);
+      is_same = is_same && std::is_sorted(order.begin(), order.end());
+    }
+  } else if (parameter.dim == 0 && parameter.shard.numel() > 0 && is_same) {
     const auto row = std::accumulate(sizes.begin() + 1, sizes.end(), int64_t{1}, std::multiplies<>());
     is_same = part.offset[0] * row == parameter.offset;
   }
@@ -117,12 +124,18 @@ ModelParts::ModelParts(const torch::nn::Module& model) {
   }
   for (const auto& [name, tensor, is_parameter] : tensors_of(model)) {
     HeldTensor held{name, tensor, std::nullopt, tensor.sizes().vec(), is_parameter};
+    held.is_frozen = is_parameter && !tensor.requires_grad();
     const auto found = sharded.find(tensor.unsafeGetTensorImpl());
     if (found != sharded.end()) {
       held.tensor = found->second.shard;
       held.spec = found->second.spec;
     }
     if (is_parameter) places_.emplace(held.tensor.unsafeGetTensorImpl(), tensors_.size());
+    if (is_dtensor(held.tensor)) {
+      auto [local, spec] = DTensor(held.tensor).sharded();
+      held.tensor = std::move(local);
+      held.spec = std::move(spec);
+    }
     names_.insert(name);
     tensors_.push_back(std::move(held));
   }
@@ -139,6 +152,14 @@ const HeldTensor& ModelParts::at(const at::Tensor& parameter, size_t group, size
                     " is none of the model's\n  hint: pass the model that the optimizer was constructed with; with "
                     "fully_shard both come from the wrapper, which has the parameters in shards");
   return *held;
+}
+
+StateValue held_value(const at::Tensor& tensor, const HeldTensor& held) {
+  if (is_dtensor(tensor)) {
+    auto [local, spec] = DTensor(tensor).sharded();
+    return {std::move(local), std::move(spec)};
+  }
+  return {tensor, ShardSpec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type())};
 }
 
 at::Tensor part_of(const at::Tensor& whole, const ShardSpec& spec) {

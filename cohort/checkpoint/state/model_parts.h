@@ -17,10 +17,11 @@ namespace cohort::checkpoint::detail {
 
 struct HeldTensor {
   std::string name;
-  at::Tensor tensor;              ///< this rank's shard, or the module's own tensor
-  std::optional<ShardSpec> spec;  ///< of a shard
+  at::Tensor tensor;              ///< this rank's shard, its part of a DTensor, or the module's own tensor
+  std::optional<ShardSpec> spec;  ///< of a shard, or part
   std::vector<int64_t> sizes;     ///< of the whole
   bool is_parameter = false;
+  bool is_frozen = false;  ///< a parameter that requires no gradient
 };
 
 class ModelParts {
@@ -42,6 +43,10 @@ class ModelParts {
   Names names_;
   std::unordered_map<const void*, size_t> places_;
 };
+
+/// `tensor`, or this rank's part of a DTensor with its description; `held`: of which it is a value of the same sizes, such as a
+/// moment.
+StateValue held_value(const at::Tensor& tensor, const HeldTensor& held);
 
 /// This rank's part of `whole`: a view where it has no gaps.
 at::Tensor part_of(const at::Tensor& whole, const ShardSpec& spec);

@@ -18,8 +18,6 @@ namespace {
 
 using torch::nn::Module;
 
-bool is_frozen(const detail::HeldTensor& held) { return held.is_parameter && !held.tensor.requires_grad(); }
-
 // "layers.0." of each.
 std::vector<std::string> prefixes_of(const Module& model, const std::vector<const Module*>& submodules) {
   std::vector<std::string> prefixes;
@@ -70,7 +68,7 @@ ShardedStateDict own_model_state(const Module& model, const StateDictOptions& op
   const ModelParts parts(model);
   ShardedStateDict state;
   for (const auto& held : parts.tensors()) {
-    if (options.ignore_frozen_params && is_frozen(held)) continue;
+    if (options.ignore_frozen_params && held.is_frozen) continue;
     const auto tensor = held.tensor.detach();
     state.insert(held.name, held.spec ? StateValue(tensor, *held.spec) : StateValue(tensor));
   }
@@ -101,7 +99,7 @@ ModelPlan plan_model(const Module& model, const ModelParts& parts, const Sharded
     const auto* const value = state.find(held.name);
     TORCH_CHECK_VALUE(!value || value->is_tensor(), "[cohort] set_model_state_dict: \"", held.name,
                       "\" of the state dict is ", value ? text_of(value->value) : "", ", not a tensor");
-    if (value || !options.ignore_frozen_params || !is_frozen(held)) own.push_back({held.name, held.sizes});
+    if (value || !options.ignore_frozen_params || !held.is_frozen) own.push_back({held.name, held.sizes});
   }
   const auto sizes_of = [&](const std::string& name) {
     const auto& value = state[name];

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "cohort/comm/backend/accelerator.h"
+#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/mesh/shard.h"
 #include "cohort/parallel/context/sequence_layout.h"
 #include "cohort/parallel/context/ulysses_attention.h"
 
@@ -45,6 +47,26 @@ void check_supported(const ContextCall& call, bool has_mask, double dropout_p) {
                     "  hint: is_causal = true for a causal mask, or ContextAttention::kUlysses for any");
 }
 
+// With tensor parallelism each rank has some heads, or sequences, of which attention is its own; else all have all.
+template <class Attention>
+at::Tensor on_parts(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                    const Attention& attention) {
+  const DTensor whole(query);
+  auto placements = whole.placements();
+  for (auto& placement : placements) {
+    if (!placement.is_shard(0) && !placement.is_shard(1)) placement = Replicate();
+  }
+  const auto part_of = [&](const at::Tensor& tensor) {
+    TORCH_CHECK_VALUE(is_dtensor(tensor),
+                      "[cohort] ContextParallel: the query of attention is a DTensor, but key or value is not");
+    return DTensor(tensor).redistribute(placements).to_local();
+  };
+  const auto local = attention(part_of(query), part_of(key), part_of(value));
+  const std::vector<int64_t> shape{query.size(0), query.size(1), query.size(2), value.size(3)};
+  return DTensor::from_local(local, whole.device_mesh(), placements,
+                             {.shape = shape, .stride = compute_local_stride(local.strides(), shape)});
+}
+
 at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                            const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
                            std::optional<double> scale, bool enable_gqa) {
@@ -55,6 +77,11 @@ at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const
   }
   const bool has_mask = attn_mask && attn_mask->defined();
   check_supported(*call, has_mask, dropout_p);
+  if (is_dtensor(query)) {
+    return on_parts(query, key, value, [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+      return attend_in_scope(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa);
+    });
+  }
   if (call->attention == ContextAttention::kUlysses) {
     return ulysses_attention(query, key, value,
                              {.group = call->group,

@@ -109,4 +109,25 @@ DeviceMesh ParallelDims::build_mesh(const std::string& device_type) const {
   return mesh;
 }
 
+std::optional<DeviceMesh> axis_of(const DeviceMesh& mesh, const std::string& name) {
+  try {
+    return mesh[name];
+  } catch (const c10::IndexError&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<DeviceMesh> data_parallel_mesh(const DeviceMesh& mesh) {
+  const auto shards = axis_of(mesh, "dp_shard_cp");
+  const auto copies = axis_of(mesh, "dp_replicate");
+  if (!copies) return shards && shards->size() > 1 ? shards : std::nullopt;
+  if (shards) return DeviceMesh::concatenate({*copies, *shards});
+  return copies->unflatten(0, {copies->size(), 1}, {"dp_replicate", "dp_shard_cp"});
+}
+
+DataPart data_part_of(const DeviceMesh& mesh) {
+  const auto line = axis_of(mesh, "dp");
+  return line ? DataPart{line->size(), line->local_rank()} : DataPart();
+}
+
 }  // namespace cohort

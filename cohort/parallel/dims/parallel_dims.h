@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cohort/export.h"
@@ -49,5 +50,19 @@ struct COHORT_API ParallelDims {
 
   bool operator==(const ParallelDims&) const = default;
 };
+
+// Of a mesh that build_mesh has made:
+
+/// The axis, or flattened mesh, of this name; nothing where it is not there, as it has one rank only. Local.
+COHORT_API std::optional<DeviceMesh> axis_of(const DeviceMesh& mesh, const std::string& name);
+/// What fully_shard takes: ("dp_shard_cp"), or with copies ("dp_replicate", "dp_shard_cp"), the second of one rank where there
+/// are only copies; nothing where this rank is alone on all of them. Collective, as it may make groups: once for all modules.
+COHORT_API std::optional<DeviceMesh> data_parallel_mesh(const DeviceMesh& mesh);
+/// Which part of the data is this rank's, for samplers: ranks that differ in "cp", "tp" or "pp" alone read the same. Local.
+struct DataPart {
+  int64_t num_replicas = 1;
+  int64_t rank = 0;
+};
+COHORT_API DataPart data_part_of(const DeviceMesh& mesh);
 
 }  // namespace cohort

@@ -2,9 +2,11 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -38,6 +40,12 @@ std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model)
 at::Tensor full_tensor(const ShardedParameter& parameter) {
   const auto group = parallel::sharding_group(parameter.shard);
   TORCH_CHECK_VALUE(group, "Parameter '", parameter.name, "' is no longer sharded: its wrapper has gone");
+  if (is_dtensor(parameter.full)) {
+    const auto full = ShardedTensor{parameter.shard.detach(), *parameter.spec}.full_tensor();
+    const auto& place = *parameter.spec->mesh().coordinate();
+    const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });
+    return is_first ? full : at::Tensor();
+  }
   return gather_shards(parameter.shard, rows_of_ranks(parameter.shard, parameter.dim, group), group);
 }
 

@@ -18,6 +18,7 @@ at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
   auto grad = std::exchange(parameter.full.mutable_grad(), at::Tensor());
   if (!grad.defined()) return std::exchange(items_[index].accumulated, at::Tensor());
+  grad = own_gradient(grad, parameter.full);
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   used_in_current_stream(grad);  // that backward was called in, perhaps, not the one that made it
@@ -133,7 +134,10 @@ void GatheredParamGroup::write(const Writer* write) {
 void GatheredParamGroup::write_one(size_t index, const Writer* write) {
   const auto& cut = items_[index].cut;
   const auto own = own_chunk(index);
-  if (own.numel() == 0) return;
+  if (own.numel() == 0) {  // others may have a part of it
+    if (write) (*write)(parameters_[index].name, at::empty(cut.sizes, own.options()));
+    return;
+  }
   auto sent = own.to(device_);
   auto rows = at::empty({world_size_, own.numel()}, sent.options());
   all_gather_single(rows, sent, {.group = shard_group_});

@@ -77,7 +77,7 @@ void GatheredParamGroup::split_after_forward(int num_ranks) {
 }
 
 void GatheredParamGroup::add(const NamedParameter& parameter, const Options& options) {
-  const auto sizes = parameter.tensor.sizes().vec();
+  const auto sizes = own_part(parameter.tensor).sizes().vec();
   Cut cut{sizes, shard_dim(parameter, world_size_, options), world_size_};
   const auto dtype = gather_dtype(parameter.tensor, options);
   auto whole = at::empty(sizes, at::TensorOptions(dtype).device(device_));
@@ -133,13 +133,13 @@ void GatheredParamGroup::shard(size_t index) {
   const auto chunk = own_chunk(index);
   parameter.offset = dim == 0 && item.cut.sizes[0] > 0 ? begin * (item.whole.numel() / item.cut.sizes[0]) : 0;
   parameter.shard = part_of(chunk, 0, c10::multiply_integers(sizes)).view(sizes).variable_data();
-  if (!parameter.full.is_meta()) parameter.shard.copy_(parameter.full.detach().narrow(dim, begin, sizes[dim]));
-  auto* const impl = parameter.full.unsafeGetTensorImpl();
+  const auto values = own_part(parameter.full).detach();
+  if (!values.is_meta()) parameter.shard.copy_(values.narrow(dim, begin, sizes[dim]));
   if (auto* const meta = torch::autograd::impl::get_autograd_meta(parameter.full)) {
     meta->grad_accumulator_.reset();  // it remembers a dtype and a device
   }
   const bool requires_grad = parameter.full.requires_grad();
-  impl->shallow_copy_from(item.whole.getIntrusivePtr());  // as set_data(), which refuses other dtypes and devices
+  put_own_part(parameter.full, item.whole);
   // A step counts as a write to the whole parameter, so that backward of an older forward notices.
   torch::autograd::impl::set_version_counter(parameter.shard, torch::autograd::impl::version_counter(parameter.full));
   parameter.full.mutable_grad().reset();
@@ -155,8 +155,8 @@ void GatheredParamGroup::join(std::shared_ptr<CommContext> context, bool is_root
 void GatheredParamGroup::check_place(size_t index) const {
   const auto& full = parameters_[index].full;
   TORCH_CHECK(
-      full.storage().unsafeGetStorageImpl() == items_[index].whole.storage().unsafeGetStorageImpl(), "Parameter '",
-      parameters_[index].name,
+      own_part(full).storage().unsafeGetStorageImpl() == items_[index].whole.storage().unsafeGetStorageImpl(),
+      "Parameter '", parameters_[index].name,
       "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
       "Convert a module before fully_shard, and write to its parameters with write().");
 }
@@ -303,7 +303,8 @@ GroupMemory GatheredParamGroup::memory() const {
       const Cut part{{item.whole.numel()}, 0, part_group_->getSize()};
       counted.num_copy_bytes += static_cast<size_t>(part.chunk()) * item.whole.itemsize();
     }
-    counted.num_waiting_bytes = bytes_in({parameters_[i].full.grad(), item.accumulated});
+    const auto& gradient = parameters_[i].full.grad();
+    counted.num_waiting_bytes = bytes_in({gradient.defined() ? own_part(gradient) : at::Tensor(), item.accumulated});
     const auto sums = kept_back_.find(reduce_dtype(item.lane));
     if (sums == kept_back_.end() || !sums->second.defined() || !item.requires_grad) continue;
     counted.num_waiting_bytes += static_cast<size_t>(item.cut.chunk()) * sums->second.itemsize();

@@ -52,7 +52,7 @@ using DtypeOf = std::function<c10::ScalarType(const at::Tensor&)>;
 std::vector<size_t> bytes_of(const std::vector<NamedParameter>& parameters, const DtypeOf& dtype_of) {
   std::vector<size_t> bytes;
   for (const auto& [name, tensor] : parameters) {
-    bytes.push_back(static_cast<size_t>(tensor.numel()) * c10::elementSize(dtype_of(tensor)));
+    bytes.push_back(static_cast<size_t>(own_part(tensor).numel()) * c10::elementSize(dtype_of(tensor)));
   }
   return bytes;
 }
@@ -150,7 +150,7 @@ void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
   auto& parameter = parameters_[index];
   auto& item = items_[index];
   const at::NoGradGuard no_grad;
-  const auto values = parameter.full.detach();
+  const auto values = own_part(parameter.full).detach();
   const auto sizes = values.sizes().vec();
   item.slice = slice_of(sizes, rank_, world_size_);
   parameter.offset = item.slice.begin;
@@ -171,8 +171,7 @@ void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
   if (item.copy.defined()) item.copy.copy_(parameter.shard);
   auto* const readable = const_cast<std::byte*>(read_memory_.readable->data()) + read_layout_.offsets[index];
   const auto whole = tensor_in(readable, sizes, read_memory_.readable, dtype);
-  // As set_data(), which refuses tensors of the meta device.
-  parameter.full.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());
+  put_own_part(parameter.full, whole);
   // A step counts as a write to the whole parameter, so that backward of an older forward notices.
   torch::autograd::impl::set_version_counter(parameter.shard, torch::autograd::impl::version_counter(parameter.full));
   follow_requires_grad(index);
@@ -192,9 +191,10 @@ void HostParamGroup::before_forward() {
   bool has_changed = false;
   for (size_t i = 0; i < items_.size(); ++i) {
     const auto& [name, full, shard, offset, dim, spec] = parameters_[i];
-    const auto* const data = static_cast<const std::byte*>(full.unsafeGetTensorImpl()->storage().data());
+    const auto& own = own_part(full);
+    const auto* const data = static_cast<const std::byte*>(own.unsafeGetTensorImpl()->storage().data());
     TORCH_CHECK(
-        full.numel() == 0 || data == read_memory_.readable->data() + read_layout_.offsets[i], "Parameter '", name,
+        own.numel() == 0 || data == read_memory_.readable->data() + read_layout_.offsets[i], "Parameter '", name,
         "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
         "Convert a module before fully_shard, and write to its parameters with write().");
     const bool before = items_[i].requires_grad;
@@ -259,6 +259,7 @@ at::Tensor HostParamGroup::take_gradient(size_t index) {
   auto grad = std::exchange(parameter.full.mutable_grad(), at::Tensor());
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   if (!grad.defined()) return before;
+  grad = own_gradient(grad, parameter.full);
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   if (before.defined()) return before.add_(grad);
@@ -449,8 +450,9 @@ GroupMemory HostParamGroup::memory() const {
   for (size_t i = 0; i < items_.size(); ++i) {
     const auto& item = items_[i];
     const auto& full = parameters_[i].full;
-    memory.parameters.push_back({bytes_in({item.copy}), bytes_in({full.grad(), item.accumulated, item.sum})});
-    if (item.was_staged) memory.num_staging_bytes += full.numel() * c10::elementSize(item.grad_dtype);
+    const auto gradient = full.grad().defined() ? own_part(full.grad()) : at::Tensor();
+    memory.parameters.push_back({bytes_in({item.copy}), bytes_in({gradient, item.accumulated, item.sum})});
+    if (item.was_staged) memory.num_staging_bytes += own_part(full).numel() * c10::elementSize(item.grad_dtype);
   }
   return memory;
 }
@@ -461,8 +463,8 @@ void HostParamGroup::write(const Writer* write) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, full, shard, begin, dim, spec] = parameters_[i];
-    const auto whole =
-        tensor_in(memory_.writable->data() + layout_.offsets[i], full.sizes(), memory_.writable, shard.scalar_type());
+    const auto whole = tensor_in(memory_.writable->data() + layout_.offsets[i], own_part(full).sizes(),
+                                 memory_.writable, shard.scalar_type());
     if (write) (*write)(name, whole);
     if (replica_group_) broadcast(whole, group_rank(0), {.group = replica_group_});
   }

@@ -14,6 +14,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/fsdp/comm_context.h"
 #include "cohort/parallel/fsdp/group_settings.h"
+#include "cohort/parallel/fsdp/module_tensor.h"
 #include "cohort/parallel/fsdp/modules_to_run.h"
 #include "cohort/parallel/fsdp/sharded_parameter.h"
 
@@ -45,10 +46,7 @@ class ParamGroup {
   /// `mesh`: of one dimension, or of two, of which the first one's ranks are replicas.
   void note_mesh(const DeviceMesh& mesh) {
     for (auto& parameter : parameters_) {
-      Placements placements;
-      if (mesh.ndim() == 2) placements.emplace_back(Replicate());
-      placements.emplace_back(Shard(parameter.dim));
-      parameter.spec.emplace(mesh, placements, parameter.full.sizes().vec(), parameter.shard.scalar_type());
+      parameter.spec.emplace(spec_of_shard(parameter.full, parameter.dim, parameter.shard.scalar_type(), mesh));
     }
   }
   GroupSettings& settings() { return settings_; }

@@ -25,14 +25,15 @@ struct ShardedParameter {
   std::string name;
   at::Tensor full;
   at::Tensor shard;
-  int64_t offset = 0;  ///< of the shard's first element in the flattened `full`; 0 where `dim` is not
-  int64_t dim = 0;     ///< along which it is sharded
-  /// `shard` as a part of a tensor on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks.
-  /// Set by Sharding's constructor.
+  /// Of the shard's first element in the flattened `full`, or in this rank's part of it if it is a DTensor; 0 where `dim` is not.
+  int64_t offset = 0;
+  int64_t dim = 0;  ///< along which it is sharded
+  /// `shard` as a part of a tensor on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks;
+  /// where `full` is a DTensor, on that mesh and the DTensor's (module_tensor.h). Set by Sharding's constructor.
   std::optional<ShardSpec> spec = {};
 };
 
-/// A write to whole parameters, in their module's dtype and shape.
+/// A write to whole parameters, in their module's dtype and shape, those of all ranks' parts where they are DTensors.
 using Writer = std::function<void(const std::string& name, const at::Tensor& full)>;
 
 }  // namespace cohort::fsdp

@@ -21,6 +21,7 @@
 #include "cohort/parallel/fsdp/host_param_group.h"
 #include "cohort/parallel/fsdp/in_autograd.h"
 #include "cohort/parallel/fsdp/mesh_groups.h"
+#include "cohort/parallel/fsdp/module_tensor.h"
 #include "cohort/parallel/fsdp/pass_anchor.h"
 #include "cohort/parallel/fsdp/root_pass.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -47,7 +48,7 @@ void check(const NamedParameter& parameter) {
   const auto& tensor = parameter.tensor;
   TORCH_CHECK_VALUE(tensor.dim() > 0, "fully_shard doesn't support scalar parameters. Change ", parameter.name,
                     " to a 1D tensor with numel equal to 1.");
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && tensor.is_contiguous(),
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && own_part(tensor).is_contiguous(),
                               "FSDP does not support non-contiguous parameters yet: ", parameter.name,
                               ".shape=", tensor.sizes(), " ", parameter.name, ".stride()=", tensor.strides());
   TORCH_CHECK_VALUE(!parallel::is_sharded(tensor), "Parameter '", parameter.name,
@@ -113,8 +114,9 @@ std::string in_words(const std::optional<ReshardAfterForward>& rule) {
 
 std::string in_words(const NamedParameter& parameter, const MeshGroups& groups, const Options& options) {
   const auto dim = shard_dim(parameter, groups.shards->getSize(), options);
-  return fmt::format("{} {} [{}]{}{}", parameter.name, c10::toString(parameter.tensor.scalar_type()),
-                     fmt::join(parameter.tensor.sizes().vec(), ", "), parameter.tensor.requires_grad() ? "" : " frozen",
+  return fmt::format("{} {} [{}]{}{}{}", parameter.name, c10::toString(parameter.tensor.scalar_type()),
+                     fmt::join(parameter.tensor.sizes().vec(), ", "), placement_text(parameter.tensor),
+                     parameter.tensor.requires_grad() ? "" : " frozen",
                      dim == 0 ? "" : fmt::format(" cut along dimension {}", dim));
 }
 
@@ -144,6 +146,23 @@ void check_mesh(const NamedParameter& parameter, const MeshGroups& groups, const
   const auto mesh = options.shard_placement_fn(parameter.tensor).mesh;
   TORCH_CHECK_VALUE(!mesh || groups_of(*mesh) == groups, "shard_placement_fn gives parameter '", parameter.name,
                     "' another mesh than this Sharding has: make one Sharding for each mesh");
+}
+
+// Of replicas, too.
+DeviceMesh mesh_of(const MeshGroups& groups, c10::Device device) {
+  if (groups.mesh) return *groups.mesh;
+  return DeviceMesh::from_group(groups.shards, c10::DeviceTypeName(device.type(), /*lower_case=*/true));
+}
+
+// Whose parts of the same parameters the data-parallel ranks do not have.
+std::vector<Group> groups_of_models(const std::vector<ShardedParameter>& parameters) {
+  std::vector<Group> groups;
+  for (const auto& parameter : parameters) {
+    for (auto& group : groups_of_axes(parameter.full)) {
+      if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(std::move(group));
+    }
+  }
+  return groups;
 }
 
 std::string first_of(const std::string& text, const Group& group) {
@@ -176,6 +195,11 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
       check_mesh(parameter, groups, options);
     }
     device_ = device_of(kept, options);
+    const auto mesh = mesh_of(groups, device_);
+    for (const auto& parameter : kept) {  // a mesh that does not go with a DTensor's is refused
+      const auto dim = shard_dim(parameter, groups.shards->getSize(), options);
+      spec_of_shard(parameter.tensor, dim, parameter.tensor.scalar_type(), mesh);
+    }
     facts = facts_of(kept, device_, groups, options, modules);
   } catch (...) {
     if (!refusal) refusal = std::current_exception();
@@ -183,14 +207,13 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   agree(facts, refusal, groups);
   context_ = std::make_shared<CommContext>(device_);
   group_ = make_group(kept, context_, groups, options);
-  const auto type = c10::DeviceTypeName(device_.type(), /*lower_case=*/true);
-  group_->note_mesh(groups.mesh ? *groups.mesh : DeviceMesh::from_group(process_group_, type));
+  group_->note_mesh(mesh_of(groups, device_));
   group_->modules_to_run() = ModulesToRun(std::max<size_t>(modules_.size(), 1));
   comm::gradients_are_exchanged();
   if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
   for (const auto& parameter : group_->parameters()) {
     parallel::note_whole(parameter.full, process_group_);
-    parallel::note_sharded(parameter.shard, process_group_);
+    parallel::note_sharded(parameter.shard, process_group_, groups_of_cuts(parameter.full));
   }
 }
 
@@ -402,6 +425,8 @@ void Sharding::write(const Writer& writer) {
   const bool is_writer = process_group_->getRank() == 0 && (!replica_group_ || replica_group_->getRank() == 0);
   barrier({.group = process_group_});
   std::string failure;
+  const auto& parameters = group_->parameters();
+  const auto model_groups = groups_of_models(parameters);
   const Writer guarded = [&](const std::string& name, const at::Tensor& full) {  // the other ranks wait for all of them
     if (!failure.empty()) return;
     try {
@@ -413,10 +438,16 @@ void Sharding::write(const Writer& writer) {
       failure = "an exception of another kind than std::exception";
     }
   };
-  group_->write(is_writer ? &guarded : nullptr);
+  const Writer writes_parts = [&](const std::string& name, const at::Tensor& own) {
+    const auto found =
+        std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) { return each.name == name; });
+    write_whole(guarded, name, found->full, own);
+  };
+  group_->write(is_writer ? &writes_parts : nullptr);
   // Everybody waits for the writer.
   failure = first_of(failure, process_group_);
   if (replica_group_) failure = first_of(failure, replica_group_);
+  for (const auto& group : model_groups) failure = first_of(failure, group);
   group_->refresh();
   if (group_->meeting_group()) barrier({.group = process_group_});
   TORCH_CHECK(failure.empty(), "write() failed on rank 0 of the group: ", failure);

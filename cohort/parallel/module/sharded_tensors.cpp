@@ -15,8 +15,8 @@ namespace {
 struct ShardedTensors {
   std::mutex mutex;
   struct Entry {
-    Group group;
-    bool is_whole;
+    std::vector<Group> groups;
+    bool is_whole = false;
   };
   std::unordered_map<const void*, Entry> entries;
 };
@@ -42,9 +42,12 @@ bool is_known_whole(const at::Tensor& tensor) {
 
 }  // namespace
 
-void note_sharded(const at::Tensor& tensor, const Group& group) { note_entry(tensor, {group, false}); }
+void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others) {
+  others.insert(others.begin(), group);
+  note_entry(tensor, {std::move(others), false});
+}
 
-void note_whole(const at::Tensor& tensor, const Group& group) { note_entry(tensor, {group, true}); }
+void note_whole(const at::Tensor& tensor, const Group& group) { note_entry(tensor, {{group}, true}); }
 
 void forget_sharded(const at::Tensor& tensor) {
   ShardedTensors::Entry last{};  // may be the last one that holds the group: goes after the lock
@@ -56,11 +59,16 @@ void forget_sharded(const at::Tensor& tensor) {
   all.entries.erase(found);
 }
 
-Group sharding_group(const at::Tensor& tensor) {
+std::vector<Group> sharding_groups(const at::Tensor& tensor) {
   auto& all = sharded_tensors();
   const std::lock_guard lock(all.mutex);
   const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
-  return found == all.entries.end() ? Group() : found->second.group;
+  return found == all.entries.end() ? std::vector<Group>() : found->second.groups;
+}
+
+Group sharding_group(const at::Tensor& tensor) {
+  const auto groups = sharding_groups(tensor);
+  return groups.empty() ? Group() : groups.front();
 }
 
 std::vector<Group> sharding_groups(const at::Tensor& tensor) {

@@ -246,7 +246,7 @@ void FitLoop::train_batch() {
   train_.drop();
   ++window_;
   ++core_.counters.batch;
-  core_.counters.samples += report.num_samples * core_.place.world_size;
+  core_.counters.samples += report.num_samples * core_.place.num_data_ranks;
   if (is_step) step_optimizer();
   clock.lap(StepPart::kStep);
   after_batch(report);

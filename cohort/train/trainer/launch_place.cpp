@@ -173,6 +173,8 @@ LaunchPlace take_place(const StrategyOptions& options) {
   place.rank = get_rank();
   place.world_size = get_world_size();
   place.num_ranks_here = job.local_world_size;
+  place.data_rank = place.rank;
+  place.num_data_ranks = place.world_size;
   place.devices = devices_of(options, place.strategy);
   place.device = place.devices.front();
   return place;

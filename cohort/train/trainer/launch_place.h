@@ -18,6 +18,9 @@ struct LaunchPlace {
   int rank = 0;
   int world_size = 1;
   int num_ranks_here = 1;  ///< on this host
+  /// Of those that read other data than each other: fewer than ranks where some work on one batch (TrainerOptions::dims).
+  int data_rank = 0;
+  int num_data_ranks = 1;
   /// Where batches go and losses are: the first of `devices`.
   c10::Device device = c10::kCPU;
   /// More than one with data_parallel alone, which may name one several times.

@@ -45,7 +45,7 @@ void RunProgress::begin_evaluation(const std::string& phase, int64_t num_batches
 }
 
 void RunProgress::update_evaluation(int64_t batch, int64_t samples) {
-  if (evaluation_) evaluation_->update({.step = batch, .num_samples = samples * world_size_});
+  if (evaluation_) evaluation_->update({.step = batch, .num_samples = samples * num_data_ranks_});
 }
 
 void RunProgress::end_evaluation() {

@@ -14,8 +14,12 @@ namespace cohort::train::detail {
 
 class RunProgress {
  public:
-  RunProgress(bool is_enabled, bool is_first_rank, int world_size)
-      : is_enabled_(is_enabled && is_first_rank), is_first_rank_(is_first_rank), world_size_(world_size) {}
+  /// `num_data_ranks`: so many read other samples than each other.
+  RunProgress(bool is_enabled, bool is_first_rank, int world_size, int num_data_ranks)
+      : is_enabled_(is_enabled && is_first_rank),
+        is_first_rank_(is_first_rank),
+        world_size_(world_size),
+        num_data_ranks_(num_data_ranks) {}
 
   /// `num_epochs`: 0: not known. `knows_communication`: else the times of it say nothing.
   void begin_run(int64_t num_epochs, bool knows_communication);
@@ -45,6 +49,7 @@ class RunProgress {
   bool is_enabled_, is_first_rank_;
   bool knows_communication_ = false;
   int world_size_;
+  int num_data_ranks_;
   int64_t epoch_ = 0;
   std::optional<EpochLine> line_, evaluation_;
   std::optional<RunSummary> summary_;

@@ -164,7 +164,7 @@ ShardedStateDict RunState::collect() {
   core_.strategy->synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
   ShardedStateDict state;
   add_model(state);
-  add_run(state, prefix_of(core_.place.rank));
+  add_run(state, prefix_of(core_.place.data_rank));
   return state;
 }
 
@@ -226,8 +226,8 @@ checkpoint::SnapshotState RunState::in_memory() {
 
 std::map<std::string, std::string> RunState::metadata() const {
   std::map<std::string, std::string> texts{
-      {"world_size", std::to_string(core_.place.world_size)},
-      {"batch_size", std::to_string(batch_size_of(train_, core_.place.world_size))},
+      {"world_size", std::to_string(core_.place.num_data_ranks)},
+      {"batch_size", std::to_string(batch_size_of(train_, core_.place.num_data_ranks))},
       {"accumulation", std::to_string(core_.accumulation)},
       {"strategy", name_of(core_.place.strategy)},
       {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
@@ -249,7 +249,7 @@ void RunState::check_settings(const std::map<std::string, std::string>& metadata
 }
 
 void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
-  const int world_size = core_.place.world_size;
+  const int world_size = core_.place.num_data_ranks;
   const int64_t global = batch_size * accumulation * saved_world_size_;
   const auto& loader = train_.options();
   const int64_t own = batch_size_of(train_, world_size);
@@ -286,7 +286,7 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
   const bool are_alike = generators != metadata.end() && generators->second == kinds_of(own_generators);
   num_saved_generators_ = are_alike ? own_generators.size() : 1;
   if (is_same_world()) return;
-  const int world_size = core_.place.world_size;
+  const int world_size = core_.place.num_data_ranks;
   switch (core_.options.checkpoint.on_new_world_size) {
     case OnNewWorldSize::kKeepGlobalBatch:
       keep_global_batch(batch_size, accumulation);
@@ -311,7 +311,7 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
 }
 
 ShardedStateDict RunState::expected() {
-  const std::string prefix = prefix_of(core_.place.rank);
+  const std::string prefix = prefix_of(core_.place.data_rank);
   ShardedStateDict state;
   add_model(state);
   for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
@@ -342,7 +342,7 @@ void RunState::restore_loader(const Value& value) {
   data::StateDict state;
   for (const auto& entry : value.toGenericDict()) state.emplace(entry.key().toStringRef(), tensor_of(entry.value()));
   train_.load_state_dict(state);
-  const int64_t samples = batch_size_of(train_, core_.place.world_size) * core_.place.world_size;
+  const int64_t samples = batch_size_of(train_, core_.place.num_data_ranks) * core_.place.num_data_ranks;
   if (!is_same_world()) counters.batch = counters.batch * saved_samples_ / samples;
 }
 
@@ -377,7 +377,7 @@ void RunState::restore(ShardedStateDict& state) {
     if (item.key().starts_with("optimizer.")) parts.optimizer.insert(item.key().substr(10), item.value());
   }
   checkpoint::set_state_dict(core_.strategy->module(), *core_.optimizer, parts);
-  const int rank = core_.place.rank;
+  const int rank = core_.place.data_rank;
   restore_run(state, prefix_of(rank), prefix_of(is_same_world() ? rank : 0));
 }
 
@@ -407,7 +407,7 @@ void RunState::restore_run(const ShardedStateDict& state, const std::string& pre
     loss_.copy_(state[prefix + "loss"].tensor);
     keep_random_numbers(state, prefix);
   } else {
-    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.rank);
+    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.data_rank);
   }
 }
 

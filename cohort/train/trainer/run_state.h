@@ -44,7 +44,7 @@ class RunState {
   double rate_factor() const { return rate_factor_; }
 
  private:
-  bool is_same_world() const { return saved_world_size_ == core_.place.world_size; }
+  bool is_same_world() const { return saved_world_size_ == core_.place.num_data_ranks; }
   void add_model(checkpoint::ShardedStateDict& state);
   void add_run(checkpoint::ShardedStateDict& state, const std::string& prefix);
   void add_random_numbers(checkpoint::ShardedStateDict& state, const std::string& prefix, size_t count) const;

@@ -157,6 +157,13 @@ class SingleStrategy final : public Strategy {
   std::optional<std::chrono::nanoseconds> communication_time() const override { return std::chrono::nanoseconds(0); }
 };
 
+// The model is in parts on the ranks, and there are no copies: it is the program that has shared it out.
+class SharedOutStrategy final : public Strategy {
+ public:
+  using Strategy::Strategy;
+  bool evaluates_together() const override { return true; }
+};
+
 class DataParallelStrategy final : public Strategy {
  public:
   DataParallelStrategy(const std::shared_ptr<Module>& net, cohort::nn::parallel::Placement placement)
@@ -247,6 +254,8 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
+  const bool has_copies = place.num_data_ranks > 1 || place.world_size == 1;
+  if (place.strategy == StrategyKind::kFsdp && !has_copies) return std::make_unique<SharedOutStrategy>(net);
   if (place.strategy == StrategyKind::kFsdp) return std::make_unique<ShardedStrategy>(net, options.fsdp);
   return std::make_unique<SingleStrategy>(net);
 }

@@ -51,6 +51,8 @@ LearningRateResult Trainer::run_find_learning_rate(detail::ErasedTask& task, Bat
 }
 
 const TrainerOptions& Trainer::options() const { return core_->options; }
+const std::optional<DeviceMesh>& Trainer::mesh() const { return core_->mesh; }
+
 int Trainer::rank() const { return core_->place.rank; }
 int Trainer::world_size() const { return core_->place.world_size; }
 c10::Device Trainer::device() const { return core_->place.device; }

@@ -117,6 +117,8 @@ class COHORT_API Trainer {
   }
 
   const TrainerOptions& options() const;
+  /// That of TrainerOptions::dims; nothing where they were not given.
+  const std::optional<DeviceMesh>& mesh() const;
   int rank() const;
   int world_size() const;
   bool is_first_rank() const { return rank() == 0; }

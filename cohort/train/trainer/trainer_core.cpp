@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cohort/base/text.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/train/logging/run_loggers.h"
 #include "cohort/train/metrics/numbers_over_ranks.h"
@@ -106,6 +107,37 @@ DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& pl
   return init_device_mesh(device_type, {replicas, place.world_size / replicas}, {"dp_replicate", "dp_shard"});
 }
 
+// Collective.
+std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const LaunchPlace& place) {
+  const auto& dims = options.dims;
+  if (dims == ParallelDims()) return std::nullopt;
+  if (place.strategy != StrategyKind::kFsdp) {
+    refuse(
+        fmt::format("dims are for strategy \"fsdp\", but this is \"{}\"\n  hint: with \"fsdp\" dims.dp_replicate alone "
+                    "makes copies, as \"ddp\" does",
+                    name_of(place.strategy)));
+  }
+  if (options.fsdp_replicas > 0 || options.fsdp.mesh || options.fsdp.process_group) {
+    refuse(
+        "dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: dims.dp_replicate and dims.dp_shard say "
+        "the same");
+  }
+  if (dims.pp != 1) {
+    refuse(fmt::format(
+        "dims.pp is 1, as the Trainer runs whole models, but got {}\n  hint: a loop by hand can have a pipeline",
+        dims.pp));
+  }
+  return dims.build_mesh(c10::DeviceTypeName(place.device.type(), /*lower_case=*/true));
+}
+
+LaunchPlace on_mesh(LaunchPlace place, const std::optional<DeviceMesh>& mesh) {
+  if (!mesh) return place;
+  const auto part = data_part_of(*mesh);
+  place.data_rank = static_cast<int>(part.rank);
+  place.num_data_ranks = static_cast<int>(part.num_replicas);
+  return place;
+}
+
 template <class Number>
 std::vector<Number> reduced(const LaunchPlace& place, std::vector<Number> numbers, ReduceOp op) {
   if (place.world_size == 1) return numbers;
@@ -121,11 +153,14 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
     : trainer(of),
       options(completed(std::move(given))),
       place(place_for(options)),
+      mesh(mesh_of_dims(options, place)),
       precision(options.precision, place.device),
       accumulation(options.accumulate_grad_batches),
-      progress(options.progress, place.rank == 0, place.world_size) {
+      progress(options.progress, place.rank == 0, place.world_size, on_mesh(place, mesh).num_data_ranks) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  if (options.seed) seed_everything(*options.seed + place.rank);
+  place = on_mesh(place, mesh);
+  if (options.seed) seed_everything(*options.seed + place.data_rank);
+  if (mesh) options.fsdp.mesh = data_parallel_mesh(*mesh);
   if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
 }
 
@@ -143,8 +178,8 @@ void TrainerCore::attach(ErasedTask& task) {
 }
 
 FeedSettings TrainerCore::feed_settings() const {
-  return {.rank = place.rank,
-          .world_size = place.world_size,
+  return {.rank = place.data_rank,
+          .world_size = place.num_data_ranks,
           .seed = options.seed.value_or(0),
           .device = place.device,
           .shares = options.use_distributed_sampler};
@@ -251,6 +286,7 @@ at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss) {
                     "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
                     loss.defined() ? loss.numel() : 0,
                     "\n  hint: the mean over the batch, as most loss functions give it");
+  if (is_dtensor(loss)) return loss_number(core, DTensor(loss.detach()).full_tensor());
   const auto device = core.place.device;
   return loss.detach().reshape({}).to(device, at::kDouble, /*non_blocking=*/!device.is_cpu());
 }

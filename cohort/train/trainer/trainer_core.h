@@ -55,6 +55,7 @@ class TrainerCore {
   Trainer& trainer;
   TrainerOptions options;
   LaunchPlace place;
+  std::optional<DeviceMesh> mesh;  ///< of TrainerOptions::dims
   Precision precision;
   std::unique_ptr<Strategy> strategy;
   torch::optim::Optimizer* optimizer = nullptr;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/dims/parallel_dims.h"
 #include "cohort/parallel/fsdp/options.h"
 #include "cohort/train/logging/logger.h"
 
@@ -127,6 +128,11 @@ struct TrainerOptions {
   /// With "fsdp": so many copies of the model, each in parts on the ranks of its own (HSDP); the Trainer sets fsdp.mesh. 0: one
   /// copy, or what fsdp.mesh says.
   int fsdp_replicas = 0;
+  /// With "fsdp": how many ranks do what; one may be -1, the rest. The Trainer makes the mesh, Trainer::mesh(), shares parameters
+  /// out on its data-parallel axes, and has ranks of one "tp" or "cp" line read the same samples and draw the same numbers; what
+  /// they share of the model is put on axis "tp" by the program, before it makes the optimizer, and its task's `step` shares
+  /// sequences out on "cp" (ContextParallel). All 1: not said. pp must be 1.
+  ParallelDims dims = {};
   /// "32"; "bf16-mixed", "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
   std::string precision = "32";
 

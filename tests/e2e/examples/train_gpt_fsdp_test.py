@@ -125,8 +125,9 @@ def test_in_one_process_without_a_launcher(text_folder, tmp_path):
 @pytest.mark.parametrize("flags, message", [
     (["--fsdp", "--zero"], "--fsdp and --zero do not go together: --fsdp divides the optimizer's state already; leave out --zero"),
     (["--hsdp", 1, "--zero"], "--hsdp and --zero do not go together: --hsdp divides the optimizer's state already; leave out --zero"),
-    (["--hsdp", 2], "[cohort] Trainer: fsdp_replicas = 2: replicas have as many ranks each, but the job has 1\n"
-                    "  hint: a number that divides 1"),
+    (["--hsdp", 2], "[cohort] ParallelDims: dp_shard is to be the rest of 1 ranks, but pp(1) * dp_replicate(2) * cp(1) * tp(1) = 2 "
+                    "does not divide 1: 1 mod 2 = 1\n  hint: start a multiple of 2 ranks, or change one of the numbers"),
+    (["--tp", 2, "--zero"], "--tp and --zero do not go together: --tp divides the optimizer's state already; leave out --zero"),
 ])
 def test_flags_that_do_not_go_together(text_folder, tmp_path, flags, message):
     code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, *flags, cwd=tmp_path)

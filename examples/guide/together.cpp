@@ -1,0 +1,53 @@
+// The program of docs/guide/together.md (tests/tools/guide_test.py compares them), run by two ranks.
+#include <ATen/ATen.h>
+#include <cohort/checkpoint/state/distributed_state.h>
+#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/dtensor/api/distribute_module.h>
+#include <cohort/parallel/dims/parallel_dims.h>
+#include <cohort/parallel/fsdp/fully_shard.h>
+#include <cohort/parallel/optim/clip_grad.h>
+#include <cohort/parallel/optim/fused_optimizers.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "guide.h"
+
+namespace guide {
+namespace {
+
+using cohort::Shard;
+
+void train(const cohort::DeviceMesh& mesh) {
+  at::manual_seed(0);  // all ranks make the same model
+  torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::GELU(), torch::nn::Linear(8, 4));
+  const auto share_layer = [](const std::string& name, torch::nn::Module& layer, const cohort::DeviceMesh& tp) {
+    if (name == "0") cohort::distribute_parameters(layer, tp, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+    if (name == "2") cohort::distribute_parameters(layer, tp, {{"weight", {Shard(1)}}});
+  };
+  if (const auto tp = cohort::axis_of(mesh, "tp")) cohort::distribute_module(*net, *tp, share_layer);
+  auto model =
+      cohort::fully_shard(net, {.mesh = cohort::data_parallel_mesh(mesh)});  // or, if that is nothing, net itself
+  cohort::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-2));
+
+  const auto part = cohort::data_part_of(mesh);  // ranks of one tp line read the same
+  const cohort::data::DistributedSampler sampler(
+      100, {.num_replicas = static_cast<int64_t>(part.num_replicas), .rank = static_cast<int64_t>(part.rank)});
+  const auto out = model->forward(at::ones({2, 6}));
+  const auto loss = out.square().mean();
+  loss.backward();
+  cohort::nn::utils::clip_grad_norm_(model->parameters(), 1.0);  // the norm over all axes
+  optimizer.step();
+  const auto state = cohort::checkpoint::get_state_dict(*model, optimizer);  // each rank's parts, with their places
+  TORCH_CHECK(state.model.contains("0.weight") && sampler.size() == 100 / part.num_replicas);
+}
+
+}  // namespace
+
+void run_together() {
+  const cohort::ParallelDims dims{.dp_shard = 2, .tp = -1};  // 2 ranks: no tp; 8 ranks: tp = 4
+  const cohort::DeviceMesh mesh = dims.build_mesh("cpu");
+  train(mesh);
+}
+
+}  // namespace guide

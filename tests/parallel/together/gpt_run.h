@@ -1,0 +1,158 @@
+/// A small GPT trained on ranks that share it as `dims` say (examples/gpt/parallelize.h), or by one process.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/optim/adamw.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/process_group.h"
+#include "cohort/models/gpt.h"
+#include "cohort/parallel/context/context_parallel.h"
+#include "cohort/parallel/dims/parallel_dims.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/optim/fused_optimizers.h"
+#include "examples/gpt/parallelize.h"
+
+namespace cohort::test {
+
+inline constexpr int64_t kWords = 41, kTime = 8, kHeads = 24;
+
+inline models::GPT small_gpt(bool tie_weights = false) {
+  at::manual_seed(3);
+  return models::GPT(models::GPTOptions{.block_size = 8,
+                                        .vocab_size = kWords,
+                                        .n_layer = 2,
+                                        .n_head = kHeads,
+                                        .n_embd = 2 * kHeads,
+                                        .tie_weights = tie_weights});
+}
+
+inline at::Tensor batch_of_step(int64_t step, int64_t rows) {
+  return (at::arange(rows * (kTime + 1)).mul_(7).add_(step * 5) + at::arange(rows).repeat_interleave(kTime + 1))
+      .remainder_(kWords)
+      .view({rows, kTime + 1});
+}
+
+inline at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.flatten(0, 1), targets.flatten());
+}
+
+/// A model on its way.
+struct GptRun {
+  models::GPT net{nullptr};
+  /// What state dicts are made of.
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<at::Tensor(const at::Tensor&)> forward;
+  std::unique_ptr<optim::AdamW> optimizer;
+  DataPart part;
+  Group data_group;  ///< null: all data, and all positions, are this rank's
+  Group context_group;
+  int64_t step = 0;
+
+  struct Numbers {
+    double loss, norm;
+  };
+  /// Of all ranks' rows together.
+  Numbers train_step(int64_t rows) {
+    const auto all = batch_of_step(step++, rows);
+    const auto own = all.narrow(0, part.rank * (rows / part.num_replicas), rows / part.num_replicas);
+    const auto tokens = own.narrow(1, 0, kTime).clone(), targets = own.narrow(1, 1, kTime).clone();
+    std::optional<ContextParallel> scope;
+    if (context_group) {
+      net->transformer->positions = at::arange(kTime);
+      scope.emplace(context_group, ContextParallelOptions{.buffers = {tokens, targets, net->transformer->positions},
+                                                          .buffer_seq_dims = {1, 1, 0}});
+    }
+    optimizer->zero_grad();
+    const auto loss = gpt::whole(loss_of(forward(tokens), targets));
+    loss.backward();
+    scope.reset();
+    const auto norm = gpt::whole(nn::utils::clip_grad_norm_(optimizer->param_groups()[0].params(), 0.5));
+    optimizer->step();
+    auto mean = loss.detach().clone();
+    if (data_group) all_reduce(mean, {.op = ReduceOp::AVG, .group = data_group});
+    return {mean.item<double>(), norm.item<double>()};
+  }
+};
+
+inline std::unique_ptr<optim::AdamW> make_adamw(const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> each;  // tied ones once
+  for (const auto& parameter : parameters) {
+    const auto is_it = [&](const at::Tensor& other) { return other.is_same(parameter); };
+    if (std::none_of(each.begin(), each.end(), is_it)) each.push_back(parameter);
+  }
+  // Keys' biases have a gradient of 0 but for rounding, of which Adam would make whole steps.
+  return std::make_unique<optim::AdamW>(each, torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(1e-4));
+}
+
+inline GptRun alone(bool tie_weights = false) {
+  GptRun run;
+  run.net = small_gpt(tie_weights);
+  run.module = run.net.ptr();
+  run.forward = [net = run.net](const at::Tensor& tokens) mutable { return net(tokens); };
+  run.optimizer = make_adamw(run.net->parameters());
+  return run;
+}
+
+struct TogetherOptions {
+  bool one_memory = true;
+  int64_t activation_checkpointing = 0;
+  bool tie_weights = false;
+};
+
+inline GptRun together(const ParallelDims& dims, const TogetherOptions& options = {}) {
+  const auto mesh = dims.build_mesh("cpu");
+  GptRun run;
+  run.net = small_gpt(options.tie_weights);
+  fsdp::Options fsdp{.mesh = data_parallel_mesh(mesh)};
+  fsdp.one_memory = options.one_memory;
+  gpt::parallelize(run.net, {.mesh = mesh, .activation_checkpointing = options.activation_checkpointing, .fsdp = fsdp});
+  run.part = data_part_of(mesh);
+  if (const auto line = axis_of(mesh, "dp_cp")) run.data_group = line->group();
+  if (const auto line = axis_of(mesh, "cp")) run.context_group = line->group();
+  if (fsdp.mesh) {
+    auto model = fully_shard(run.net, fsdp);
+    run.module = model.ptr();
+    run.forward = [model](const at::Tensor& tokens) mutable { return model(tokens); };
+    run.optimizer = make_adamw(model->parameters());
+  } else {
+    run.module = run.net.ptr();
+    run.forward = [net = run.net](const at::Tensor& tokens) mutable { return net(tokens); };
+    run.optimizer = make_adamw(run.net->parameters());
+  }
+  return run;
+}
+
+inline std::string text_of(const ParallelDims& dims) {
+  return "dp_replicate " + std::to_string(dims.dp_replicate) + ", dp_shard " + std::to_string(dims.dp_shard) + ", tp " +
+         std::to_string(dims.tp) + ", cp " + std::to_string(dims.cp);
+}
+
+/// All ways in which so many ranks can share the model, and its sequences.
+inline std::vector<ParallelDims> all_dims(int64_t world_size) {
+  std::vector<ParallelDims> result;
+  for (int64_t copies = 1; copies <= world_size; ++copies) {
+    for (int64_t shards = 1; copies * shards <= world_size; ++shards) {
+      for (const int64_t cp : {1, 2, 4}) {
+        const int64_t tp = world_size / (copies * shards * cp);
+        if (copies * shards * cp * tp != world_size || kHeads % tp != 0) continue;
+        result.push_back({.dp_replicate = copies, .dp_shard = shards, .tp = tp, .cp = cp});
+      }
+    }
+  }
+  return result;
+}
+
+/// A number of rows that each of its data-parallel ranks has as many of.
+inline int64_t rows_for(const ParallelDims& dims) { return 24 % dims.dp_size() == 0 ? 24 : 35; }
+
+}  // namespace cohort::test

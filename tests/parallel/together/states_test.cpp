@@ -1,0 +1,124 @@
+// States of models that are shared out in several ways at once: what they are, and that a run goes on from them on other ranks,
+// shared out otherwise.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "cohort/checkpoint/sharded/sharded_checkpoint.h"
+#include "cohort/checkpoint/state/distributed_state.h"
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/parallel/together/gpt_run.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::GptRun;
+using test::run_workers;
+using test::TemporaryFolder;
+
+constexpr int64_t kRows = 24, kStepsBefore = 3, kStepsAfter = 3;
+
+// "2x2x1": copies, shards, tp.
+ParallelDims dims_of(const std::string& text) {
+  return {.dp_replicate = text.at(0) - '0', .dp_shard = text.at(2) - '0', .tp = text.at(4) - '0'};
+}
+
+std::string folder_of(const std::string& name) { return test::worker_arguments().at(0) + "/" + name; }
+
+GptRun trained_alone(int64_t steps) {
+  auto run = test::alone();
+  for (int64_t step = 0; step < steps; ++step) run.train_step(kRows);
+  return run;
+}
+
+// Of a model, as by one process: all of it, whatever a rank has.
+void expect_state_of(const GptRun& expected, const GptRun& run, const std::string& what) {
+  const checkpoint::StateDictOptions full{.full_state_dict = true};
+  const auto one = checkpoint::get_state_dict(*expected.module, *expected.optimizer);
+  const auto all = checkpoint::get_state_dict(*run.module, *run.optimizer, full);
+  for (const auto& [ours, theirs] : {std::pair(&one.model, &all.model), {&one.optimizer, &all.optimizer}}) {
+    if (ours->keys() != theirs->keys()) throw std::runtime_error(what + ": other keys");
+    for (const auto& item : *ours) {
+      const auto& value = (*theirs)[item.key()];
+      if (!value.is_tensor()) continue;
+      if (!at::allclose(item.value().tensor, value.tensor, 1e-4, 1e-6)) {
+        throw std::runtime_error(what + ": " + item.key() + " differs by " +
+                                 std::to_string((item.value().tensor - value.tensor).abs().max().item<double>()));
+      }
+    }
+  }
+}
+
+COHORT_WORKER(together_saves) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto& layout = test::worker_arguments().at(1);
+  auto run = test::together(dims_of(layout));
+  for (int64_t step = 0; step < kStepsBefore; ++step) run.train_step(kRows);
+  expect_state_of(trained_alone(kStepsBefore), run, layout);
+  const auto state = checkpoint::get_state_dict(*run.module, *run.optimizer);
+  checkpoint::save_sharded(state.model, folder_of("model"), {.sync_files = false});
+  checkpoint::save_sharded(state.optimizer, folder_of("optimizer"), {.sync_files = false});
+}
+
+COHORT_WORKER(together_resumes) {
+  init_process_group(test::backend_of_tests().c_str());
+  for (size_t i = 1; i < test::worker_arguments().size(); ++i) {
+    const auto& layout = test::worker_arguments()[i];
+    auto run = test::together(dims_of(layout));
+    auto state = checkpoint::get_state_dict(*run.module, *run.optimizer);
+    for (const auto& item : state.model) item.value().tensor.detach().fill_(-1);
+    checkpoint::load_sharded(state.model, folder_of("model"), {.strict = true});
+    checkpoint::load_sharded(state.optimizer, folder_of("optimizer"), {.strict = true});
+    checkpoint::set_state_dict(*run.module, *run.optimizer, state);
+    run.step = kStepsBefore;
+    auto expected = trained_alone(kStepsBefore);
+    expect_state_of(expected, run, layout + " resumed");
+    for (int64_t step = 0; step < kStepsAfter; ++step) {
+      const auto one = expected.train_step(kRows), got = run.train_step(kRows);
+      if (std::abs(one.loss - got.loss) < 1e-5 && std::abs(one.norm - got.norm) < 1e-5) continue;
+      throw std::runtime_error(layout + ": after resuming the loss is " + std::to_string(got.loss) + ", not " +
+                               std::to_string(one.loss));
+    }
+  }
+}
+
+// world size -> layouts
+const std::vector<std::pair<int, std::vector<std::string>>>& layouts() {
+  static const std::vector<std::pair<int, std::vector<std::string>>> all{
+      {1, {"1x1x1"}}, {2, {"1x1x2", "1x2x1"}}, {4, {"2x1x2", "4x1x1", "1x2x2", "1x4x1", "1x1x4"}}, {8, {"2x2x2"}}};
+  return all;
+}
+
+TEST(TogetherStates, ARunGoesOnSharedOutOtherwise) {
+  for (const auto& [size, layout] : std::vector<std::pair<int, std::string>>{{8, "2x2x2"}, {2, "1x1x2"}}) {
+    const TemporaryFolder folder;
+    const auto saved = run_workers("together_saves", {.world_size = size, .arguments = {folder.file("run"), layout}});
+    saved.expect_success();
+    for (const auto& [other_size, others] : layouts()) {
+      std::vector<std::string> arguments{folder.file("run")};
+      arguments.insert(arguments.end(), others.begin(), others.end());
+      run_workers("together_resumes", {.world_size = other_size, .arguments = arguments}).expect_success();
+    }
+  }
+}
+
+COHORT_WORKER(together_from_rank0) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto expected = trained_alone(2);
+  checkpoint::ModelAndOptimizerState state;
+  if (get_rank() == 0) state = checkpoint::get_state_dict(*expected.module, *expected.optimizer);
+  for (const char* const layout : {"1x2x2", "2x1x2", "1x1x4"}) {
+    auto run = test::together(dims_of(layout));
+    checkpoint::set_state_dict(*run.module, *run.optimizer, state,
+                               {.full_state_dict = true, .broadcast_from_rank0 = true});
+    expect_state_of(expected, run, layout);
+  }
+}
+
+TEST(TogetherStates, WholeOnesFromRankZero) { run_workers("together_from_rank0", {.world_size = 4}).expect_success(); }
+
+}  // namespace
+}  // namespace cohort
