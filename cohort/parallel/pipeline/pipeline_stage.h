@@ -123,6 +123,11 @@ struct PipelineStageOptions {
   std::optional<c10::Device> device = {};
   /// The ranks of the pipeline. Null: the default group; without one, this process alone.
   Group group = {};
+  /// Examples of what the stage is given and what it gives, of one microbatch: only shapes and dtypes matter, so they may be on
+  /// device "meta". In training all floating-point ones have gradients. Given for all stages of a pipeline or for none; absent: they
+  /// are found in the first step.
+  std::optional<TensorList> input_args = {};
+  std::optional<TensorList> output_args = {};
 };
 
 class COHORT_API PipelineStage {
@@ -149,6 +154,8 @@ class COHORT_API PipelineStage {
   int group_rank() const { return group_rank_; }
   int group_size() const { return group_size_; }
   const pipeline::ReplicaCalls& replica_calls() const { return replica_calls_; }
+  const std::optional<TensorList>& input_args() const { return input_args_; }
+  const std::optional<TensorList>& output_args() const { return output_args_; }
 
  private:
   template <class Net>
@@ -167,6 +174,7 @@ class COHORT_API PipelineStage {
   c10::Device device_ = c10::kCPU;
   Group group_;
   int group_rank_ = 0, group_size_ = 1;
+  std::optional<TensorList> input_args_, output_args_;  ///< without memory
 };
 
 }  // namespace cohort

@@ -1,0 +1,391 @@
+// What stages may be and hand over: against one process that has all stages.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <tuple>
+
+#include "cohort/parallel/activation/checkpoint.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/parallel/pipeline/tensor_header.h"
+#include "tests/parallel/tensor/numbers.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::drawn;
+using test::error_of;
+using test::require_near;
+using test::run_rank_threads;
+
+constexpr int kNumParts = 4;
+
+void draw_parameters(torch::nn::Module& module, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : module.parameters()) parameter.copy_(drawn(parameter.sizes().vec(), seed++) / 3);
+}
+
+at::Tensor squares(const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); }
+
+// ---- several tensors
+
+struct HeadOfThreeImpl : torch::nn::Module {
+  HeadOfThreeImpl() : a(register_module("a", torch::nn::Linear(4, 6))), b(register_module("b", torch::nn::Linear(4, 3))) {
+    draw_parameters(*this, 10);
+  }
+  // The batch lies in dimension 1.
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> forward(at::Tensor x, at::Tensor scale) {
+    const at::Tensor y = x.t() * scale;
+    return {a(y), b(y), y.argmax(1)};
+  }
+  torch::nn::Linear a, b;
+};
+TORCH_MODULE(HeadOfThree);
+
+struct TailOfThreeImpl : torch::nn::Module {
+  TailOfThreeImpl() : c(register_module("c", torch::nn::Linear(6, 3))) { draw_parameters(*this, 20); }
+  std::vector<at::Tensor> forward(at::Tensor a, at::Tensor b, at::Tensor places) {
+    const at::Tensor y = c(a.tanh()) + b.detach() * places.unsqueeze(1);  // no gradient of b
+    return {y.t(), y.detach().sum().view({1})};
+  }
+  torch::nn::Linear c;
+};
+TORCH_MODULE(TailOfThree);
+
+TEST(PipelineFeatures, SeveralTensorsCutAndPutTogetherAsAsked) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const at::Tensor x = drawn({4, 11}, 1), scale = drawn({4}, 2), target = drawn({11, 3}, 3);
+    HeadOfThree head, expected_head;
+    TailOfThree tail, expected_tail;
+    at::Tensor sum = at::zeros({1});
+    std::vector<at::Tensor> outputs;
+    const auto xs = x.tensor_split(kNumParts, 1), targets = target.tensor_split(kNumParts);
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const auto [a, b, places] = expected_head->forward(xs[i], scale);
+      const auto given = expected_tail->forward(a, b, places);
+      squares(given[0].t(), targets[i]).backward();
+      outputs.push_back(given[0].detach());
+      sum += given[1];
+    }
+
+    const std::vector<PipelineStage> stages = {rank == 0 ? PipelineStage(head, 0, 2, {.group = group})
+                                                         : PipelineStage(tail, 1, 2, {.group = group})};
+    PipelineOptions options;
+    options.loss_fn = [](const TensorList& given, const at::Tensor& t) { return squares(given.front().t(), t); };
+    options.args_chunk_spec = {{.split_dim = 1}, TensorChunkSpec::replicate()};
+    options.output_merge_spec = {
+        {.cat_dim = 1},
+        MergeSpec::reduced(at::zeros({1}), [](const at::Tensor& so_far, const at::Tensor& each) { return so_far + each; })};
+    options.scale_grads = false;
+    PipelineSchedule schedule("1F1B", stages, kNumParts, options);
+    const TensorList inputs = rank == 0 ? TensorList{x, scale} : TensorList();
+    const auto merged = schedule.step(inputs, {.target = target});
+    if (rank == 1) {
+      require_near(merged.at(0), at::cat(outputs, 1));
+      require_near(merged.at(1), sum);
+      require_near(tail->c->weight.grad(), expected_tail->c->weight.grad());
+      return;
+    }
+    REQUIRE(merged.empty());
+    require_near(head->a->weight.grad(), expected_head->a->weight.grad());
+    REQUIRE(!head->b->weight.grad().defined() || head->b->weight.grad().abs().max().item<double>() == 0);
+  });
+}
+
+// ---- shapes beforehand, errors of shapes
+
+torch::nn::Linear layer(uint64_t seed, int64_t in = 8, int64_t out = 8) {
+  torch::nn::Linear linear(in, out);
+  draw_parameters(*linear, seed);
+  return linear;
+}
+
+// Two layers, one on each rank; what was thrown.
+std::string error_of_step(int rank, const Group& group, const PipelineStageOptions& of_first,
+                          const PipelineStageOptions& of_second, int num_steps = 1) {
+  PipelineStageOptions own = rank == 0 ? of_first : of_second;
+  own.group = group;
+  auto linear = layer(1);
+  return error_of([&] {
+    PipelineSchedule schedule("GPipe", {PipelineStage(linear, rank, 2, own)}, 2, {.loss_fn = loss_of(squares)});
+    for (int step = 0; step < num_steps; ++step) {
+      linear->zero_grad();
+      const auto x = at::ones({step + 1 == num_steps && num_steps > 1 ? 6 : 4, 8});
+      schedule.step(rank == 0 ? TensorList{x} : TensorList(), {.target = x});
+    }
+    if (rank == 0) schedule.eval({at::ones({4, 8})});
+    if (rank == 1) schedule.eval();
+  });
+}
+
+PipelineStageOptions examples(std::vector<int64_t> in, std::vector<int64_t> out) {
+  const auto on_meta = at::TensorOptions(at::kFloat).device(at::kMeta);
+  PipelineStageOptions options;
+  options.input_args = TensorList{at::empty(in, on_meta)};
+  options.output_args = TensorList{at::empty(out, on_meta)};
+  return options;
+}
+
+TEST(PipelineFeatures, ShapesMayBeGivenBeforehand) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto right = examples({2, 8}, {2, 8});
+    REQUIRE_EQUAL(error_of_step(rank, group, right, right), "(no error)");
+    const std::string what = "[cohort] pipeline: stage 0 gives Float [2, 8] for microbatch 0, but its output_args are Float [2, 9]";
+    const std::string text = error_of_step(rank, group, examples({2, 8}, {2, 9}), examples({2, 9}, {2, 8}));
+    const std::string where = " ([cohort] pipeline: rank 0 ran 0SEND_F0, step 2 of 12 in its list)";
+    REQUIRE_EQUAL(text, rank == 0 ? what + where : "[cohort] pipeline: the step failed on rank 0: " + what + where);
+    REQUIRE_EQUAL(error_of_step(rank, group, examples({2, 8}, {2, 8}), examples({2, 9}, {2, 8})),
+                  "[cohort] pipeline: output_args of stage 0 are Float [2, 8], but input_args of stage 1 are Float [2, 9]\n"
+                  "  hint: what a stage gives is what the next one takes");
+    REQUIRE_EQUAL(error_of_step(rank, group, {}, right),
+                  "[cohort] pipeline: the ranks differ: shapes of stages, as input_args and output_args, is not set on rank 0, "
+                  "but set on rank 1");
+  });
+}
+
+TEST(PipelineFeatures, ShapesOfTheFirstStepHold) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const std::string what =
+        "[cohort] pipeline: stage 0 gives Float [3, 8] for microbatch 0, but gave Float [2, 8] in the first step\n"
+        "  hint: PipelineOptions::dynamic_shapes lets shapes differ";
+    const std::string text = error_of_step(rank, group, {}, {}, 2);
+    REQUIRE(text.find(what) != std::string::npos);
+  });
+}
+
+TEST(PipelineFeatures, AHeaderIsNotBelieved) {
+  const pipeline::TensorMetas metas = {{at::kFloat, {2, 3}, true}, {at::kLong, {}, false}};
+  const at::Tensor header = pipeline::write_header(metas);
+  EXPECT_TRUE(pipeline::read_header(header).metas == metas);
+  EXPECT_TRUE(pipeline::read_header(pipeline::failure_header()).has_failed);
+  for (const auto& [place, value] : std::vector<std::pair<int64_t, int64_t>>{
+           {0, 1}, {1, -2}, {1, 1000}, {2, 99}, {2, -1}, {3, 2}, {4, 65}, {4, -1}, {5, -1}, {5, int64_t{1} << 60}}) {
+    at::Tensor damaged = header.clone();
+    damaged[place] = value;
+    EXPECT_THROW(pipeline::read_header(damaged), c10::DistBackendError) << place << " " << value;
+  }
+  EXPECT_THROW(pipeline::write_header(pipeline::TensorMetas(100)), c10::ValueError);
+}
+
+// ---- tied parameters
+
+struct TiedHeadImpl : torch::nn::Module {
+  TiedHeadImpl() : weight(register_parameter("weight", at::zeros({5, 8}))) {}
+  at::Tensor forward(at::Tensor x) { return at::linear(x, weight); }
+  at::Tensor weight;
+};
+TORCH_MODULE(TiedHead);
+
+torch::nn::Sequential table_and_layer() {
+  torch::nn::Sequential net(torch::nn::Embedding(5, 8), torch::nn::Linear(8, 8));
+  draw_parameters(*net, 1);
+  return net;
+}
+
+void descend(const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor parameter : parameters) {
+    parameter -= 0.1 * parameter.grad();
+    parameter.mutable_grad().reset();
+  }
+}
+
+TEST(PipelineFeatures, TiedParametersHaveTheSumOfTheirGradients) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const at::Tensor words = at::arange(12).remainder(5).view({6, 2}), target = drawn({6, 2, 5}, 2);
+    auto expected = table_and_layer(), net = table_and_layer();
+    TiedHead head;  // its zeros are not used: the lower stage's value is
+    const at::Tensor expected_table = expected->parameters()[0], table = net->parameters()[0];
+    PipelineOptions options;
+    options.loss_fn = loss_of(squares);
+    options.tied_parameters = {rank == 0 ? TiedParameter{table, 0, 1} : TiedParameter{head->weight, 1, 0}};
+    PipelineSchedule schedule("1F1B",
+                              {rank == 0 ? PipelineStage(net, 0, 2, {.group = group})
+                                         : PipelineStage(head, 1, 2, {.group = group})},
+                              3, options);
+    for (int step = 0; step < 3; ++step) {
+      for (size_t i = 0; i < 3; ++i) {
+        const at::Tensor output = at::linear(expected->forward(words.tensor_split(3)[i]), expected_table);
+        (squares(output, target.tensor_split(3)[i]) / 3).backward();
+      }
+      schedule.step(rank == 0 ? TensorList{words} : TensorList(), {.target = target});
+      require_near(rank == 0 ? table.grad() : head->weight.grad(), expected_table.grad(), 1e-5, "the sum");
+      descend(expected->parameters());
+      descend(rank == 0 ? net->parameters() : head->parameters());
+      require_near(rank == 0 ? table : head->weight, expected_table, 1e-5, "the parameter");
+    }
+  });
+}
+
+// ---- checkpoints and replicas
+
+struct DeepImpl : torch::nn::Module {
+  explicit DeepImpl(uint64_t seed, bool has_checkpoint = false) : has_checkpoint(has_checkpoint) {
+    for (int i = 0; i < 2; ++i) layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(8, 8)));
+    draw_parameters(*this, seed);
+  }
+  at::Tensor forward(at::Tensor x) {
+    for (auto& each : layers) {
+      const auto block = [&each](const at::Tensor& y) { return y + each(y).tanh(); };
+      x = has_checkpoint ? activation::checkpoint(block, x) : block(x);
+    }
+    return x;
+  }
+  bool has_checkpoint;
+  std::vector<torch::nn::Linear> layers;
+};
+TORCH_MODULE(Deep);
+
+// The gradients of four blocks of which each replica has its own batch, averaged over these.
+struct DeepBatches {
+  explicit DeepBatches(int num_replicas, int num_stages) {
+    for (int i = 0; i < num_stages; ++i) blocks.emplace_back(static_cast<uint64_t>(10 * i + 1));
+    for (int replica = 0; replica < num_replicas; ++replica) {
+      const auto seed = static_cast<uint64_t>(replica);
+      inputs.push_back(drawn({10, 8}, 100 + seed));
+      targets.push_back(drawn({10, 8}, 200 + seed));
+      const auto xs = inputs.back().tensor_split(kNumParts), ts = targets.back().tensor_split(kNumParts);
+      for (size_t i = 0; i < xs.size(); ++i) {
+        at::Tensor x = xs[i];
+        for (auto& block : blocks) x = block(x);
+        (squares(x, ts[i]) / kNumParts / num_replicas).backward();
+      }
+    }
+  }
+  std::vector<Deep> blocks;
+  TensorList inputs, targets;
+};
+
+// Stages of this rank in a schedule for two ranks.
+std::vector<int> deep_indices(const std::string& schedule, int rank) {
+  if (schedule == "1F1B" || schedule == "GPipe") return {rank};
+  return schedule == "ZBVZeroBubble" || schedule == "DualPipeV" ? std::vector<int>{rank, 3 - rank}
+                                                                : std::vector<int>{rank, rank + 2};
+}
+
+class PipelineWith : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Names, PipelineWith, testing::ValuesIn(pipeline_schedule_names()));
+
+TEST_P(PipelineWith, ActivationCheckpoints) {
+  run_rank_threads(2, [name = GetParam()](int rank, const Group& group) {
+    const auto indices = deep_indices(name, rank);
+    const int num_stages = 2 * static_cast<int>(indices.size());
+    DeepBatches expected(1, num_stages);
+    std::vector<Deep> blocks;
+    std::vector<PipelineStage> stages;
+    for (const int index : indices) {
+      blocks.emplace_back(static_cast<uint64_t>(10 * index + 1), /*has_checkpoint=*/true);
+      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = group});
+    }
+    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+    schedule.step(rank == 0 ? expected.inputs : TensorList(), {.target = expected.targets[0]});
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+      const auto own = blocks[i]->parameters();
+      for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad());
+    }
+  });
+}
+
+// Ranks 0 and 1 are one pipeline, 2 and 3 another one; ranks 0 and 2 have the same stages, and so have 1 and 3.
+struct FourRanks {
+  FourRanks(int rank, const Group& all)
+      : replica(rank / 2),
+        place(rank % 2),
+        pipeline(test::split_rank_threads(all, {{0, 1}, {2, 3}})),
+        replicas(test::split_rank_threads(all, {{0, 2}, {1, 3}})) {}
+  int replica, place;
+  Group pipeline, replicas;
+};
+
+TEST_P(PipelineWith, ReplicasOfEachStage) {
+  run_rank_threads(4, [name = GetParam()](int rank, const Group& all) {
+    const FourRanks ranks(rank, all);
+    const auto indices = deep_indices(name, ranks.place);
+    const int num_stages = 2 * static_cast<int>(indices.size());
+    DeepBatches expected(2, num_stages);
+    std::vector<DistributedDataParallel<DeepImpl>> blocks;
+    std::vector<PipelineStage> stages;
+    for (const int index : indices) {
+      blocks.emplace_back(Deep(static_cast<uint64_t>(10 * index + 1)), ddp::Options{.process_group = ranks.replicas});
+      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+    }
+    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+    const auto replica = static_cast<size_t>(ranks.replica);
+    for (int step = 0; step < 2; ++step) {
+      for (auto& block : blocks) block->zero_grad();
+      schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                    {.target = expected.targets[replica]});
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+        const auto own = blocks[i]->parameters();
+        for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad(), 1e-5, name);
+      }
+    }
+  });
+}
+
+TEST_P(PipelineWith, ShardsOfEachStage) {
+  const bool has_parts = GetParam().find("Zero") != std::string::npos || GetParam() == "DualPipeV";
+  if (has_parts) return;  // the next test
+  for (const bool one_memory : {true, false}) {
+    run_rank_threads(4, [name = GetParam(), one_memory](int rank, const Group& all) {
+      const FourRanks ranks(rank, all);
+      const auto indices = deep_indices(name, ranks.place);
+      const int num_stages = 2 * static_cast<int>(indices.size());
+      DeepBatches expected(2, num_stages);
+      std::vector<FullySharded<DeepImpl>> blocks;
+      std::vector<PipelineStage> stages;
+      for (const int index : indices) {
+        blocks.push_back(fully_shard(Deep(static_cast<uint64_t>(10 * index + 1)),
+                                     fsdp::Options{.process_group = ranks.replicas, .one_memory = one_memory}));
+        stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+      }
+      PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+      const auto replica = static_cast<size_t>(ranks.replica);
+      for (int step = 0; step < 2; ++step) {
+        for (auto& block : blocks) {
+          for (at::Tensor shard : block->parameters()) shard.mutable_grad().reset();
+        }
+        schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                      {.target = expected.targets[replica]});
+        for (size_t i = 0; i < blocks.size(); ++i) {
+          const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+          const auto& shards = blocks[i]->sharding().sharded_parameters();
+          for (size_t j = 0; j < shards.size(); ++j) {
+            const at::Tensor own = shards[j].shard.grad();
+            if (own.numel() == 0) continue;
+            // Halves of 8 rows, or of a bias.
+            require_near(own, wanted[j].grad().tensor_split(2)[replica], 1e-5, name);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(PipelineFeatures, ShardsAndBackwardInPartsAreRefused) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const Group replicas = test::split_rank_threads(group, {{0}, {1}});
+    std::vector<PipelineStage> stages;
+    for (const int index : {rank, rank + 2}) {
+      stages.emplace_back(fully_shard(Deep(1), fsdp::Options{.process_group = replicas}), index, 4,
+                          PipelineStageOptions{.group = group});
+    }
+    const std::string text =
+        error_of([&] { PipelineSchedule("InterleavedZeroBubble", stages, kNumParts, {.loss_fn = loss_of(squares)}); });
+    REQUIRE_EQUAL(text,
+                  "[cohort] pipeline: fully_shard reduces gradients in backward passes, but this schedule computes those of stage " +
+                      std::to_string(rank) +
+                      " in two parts\n  hint: choose 1F1B, Interleaved1F1B, LoopedBFS or GPipe, or DistributedDataParallel");
+  });
+}
+
+}  // namespace
+}  // namespace cohort
