@@ -61,7 +61,8 @@ base::Result<std::vector<int>> balanced_counts(const std::vector<double>& costs,
   std::vector<double> sums(costs.size() + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), sums.begin() + 1);
   const double limit =
-      best_cutting(sums, num_stages, [](double part) { return part; }, [](double a, double b) { return std::max(a, b); })
+      best_cutting(
+          sums, num_stages, [](double part) { return part; }, [](double a, double b) { return std::max(a, b); })
           .total;
   const auto squared_below_limit = [&](double part) { return part > limit ? kImpossible : part * part; };
   return best_cutting(sums, num_stages, squared_below_limit, std::plus<>()).counts;
@@ -75,8 +76,8 @@ base::Result<void> check_counts(const std::vector<int>& counts, size_t num_layer
     sum += static_cast<size_t>(std::max(count, 0));
   }
   if (are_positive && sum == num_layers) return {};
-  return base::Error(fmt::format("[cohort] pipeline: the counts [{}] do not share out {} layers", fmt::join(counts, ", "),
-                                 num_layers))
+  return base::Error(fmt::format("[cohort] pipeline: the counts [{}] do not share out {} layers",
+                                 fmt::join(counts, ", "), num_layers))
       .with_hint("give a positive number for each stage; their sum is the number of layers");
 }
 

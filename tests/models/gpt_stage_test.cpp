@@ -76,7 +76,9 @@ std::string error_of_stages(const std::function<void()>& fn) {
 
 TEST(GptStage, RefusalsMessage) {
   GPT model(kFourBlocks);
-  EXPECT_EQ(error_of_stages([&] { split_gpt(model, {1, 2}); }),
+  EXPECT_EQ(error_of_stages([&] {
+              split_gpt(model, {1, 2});
+            }),
             "[cohort] pipeline: the counts [1, 2] do not share out 4 layers\n"
             "  hint: give a positive number for each stage; their sum is the number of layers");
   EXPECT_EQ(error_of_stages([&] { split_gpt(model, 5); }),
@@ -84,7 +86,9 @@ TEST(GptStage, RefusalsMessage) {
             "  hint: each stage needs at least one layer");
   EXPECT_EQ(error_of_stages([&] { GPTStage(model, 3, 2); }),
             "GPT: a stage cannot have 2 blocks from number 3 on: the model has n_layer 4");
-  EXPECT_EQ(error_of_stages([&] { split_gpt(model, 2)[0](at::ones({1, 9}, at::kLong)); }),
+  EXPECT_EQ(error_of_stages([&] {
+              split_gpt(model, 2)[0](at::ones({1, 9}, at::kLong));
+            }),
             "GPT: the first stage needs int64 tokens [batch, time], at most 8 at once, got Long [1, 9]");
 }
 

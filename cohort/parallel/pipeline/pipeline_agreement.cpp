@@ -29,8 +29,8 @@ std::string first_difference(const PipelineFacts& own, const std::vector<Words>&
     for (size_t i = 0; i < own.equal.size(); ++i) {
       const std::string &one = all[0][2 * i + 1], &two = all[rank][2 * i + 1];
       if (one == two) continue;
-      return fmt::format("[cohort] pipeline: the ranks differ: {} is {} on rank 0, but {} on rank {}", own.equal[i].first,
-                         one, two, rank);
+      return fmt::format("[cohort] pipeline: the ranks differ: {} is {} on rank 0, but {} on rank {}",
+                         own.equal[i].first, one, two, rank);
     }
   }
   std::map<std::string, std::string> shapes;
@@ -41,7 +41,8 @@ std::string first_difference(const PipelineFacts& own, const std::vector<Words>&
     const std::string &given = shapes[fmt::format("out {}", stage - 1)], &taken = shapes[fmt::format("in {}", stage)];
     if (given == taken) continue;
     return fmt::format(
-        "[cohort] pipeline: output_args of stage {} are {}, but input_args of stage {} are {}\n  hint: what a stage gives "
+        "[cohort] pipeline: output_args of stage {} are {}, but input_args of stage {} are {}\n  hint: what a stage "
+        "gives "
         "is what the next one takes",
         stage - 1, given, stage, taken);
   }

@@ -51,12 +51,13 @@ std::vector<bool> gradient_flags(const TensorMetas& metas) {
 [[noreturn]] void throw_other_shapes(const Action& action, const TensorMetas& metas, const TensorMetas& known,
                                      bool are_given) {
   const std::string given = text_of(metas), wanted = text_of(known);
-  const std::string what = fmt::format("[cohort] pipeline: stage {} gives {} for microbatch {}, but ", action.stage, given,
-                                       action.microbatch);
+  const std::string what = fmt::format("[cohort] pipeline: stage {} gives {} for microbatch {}, but ", action.stage,
+                                       given, action.microbatch);
   if (given == wanted) {
-    C10_THROW_ERROR(ValueError, what + "other ones of them have gradients than were expected\n  hint: in training all "
-                                       "floating-point outputs of a stage must depend on parameters that are trained, or "
-                                       "do so as in the first step");
+    C10_THROW_ERROR(ValueError, what +
+                                    "other ones of them have gradients than were expected\n  hint: in training all "
+                                    "floating-point outputs of a stage must depend on parameters that are trained, or "
+                                    "do so as in the first step");
   }
   if (are_given) C10_THROW_ERROR(ValueError, what + "its output_args are " + wanted);
   C10_THROW_ERROR(ValueError, what + "gave " + wanted +
@@ -105,8 +106,8 @@ void PipelineRuntime::take_given_shapes() {
   size_t num_given = 0;
   for (const auto& [stage, run] : stages_) {
     const PipelineStage& each = run->stage();
-    TORCH_CHECK_VALUE(each.input_args().has_value() == each.output_args().has_value(),
-                      "[cohort] pipeline: stage ", stage, " has only one of input_args and output_args");
+    TORCH_CHECK_VALUE(each.input_args().has_value() == each.output_args().has_value(), "[cohort] pipeline: stage ",
+                      stage, " has only one of input_args and output_args");
     num_given += each.input_args() ? 1 : 0;
   }
   if (num_given == 0) return;
@@ -132,12 +133,13 @@ void PipelineRuntime::take_given_shapes() {
 
 void PipelineRuntime::agree() const {
   PipelineFacts facts;
-  facts.equal = {{"the number of stages", std::to_string(stage_ranks_.size())},
-                 {"the number of microbatches", std::to_string(num_microbatches_)},
-                 {"the checksum of the schedule's lists", fmt::format("{:x}", std::hash<std::string>()(csv_text(order_)))},
-                 {"loss_fn", yes_or_no(static_cast<bool>(options_.loss_fn))},
-                 {"dynamic_shapes", yes_or_no(options_.dynamic_shapes)},
-                 {"shapes of stages, as input_args and output_args,", yes_or_no(has_given_shapes_)}};
+  facts.equal = {
+      {"the number of stages", std::to_string(stage_ranks_.size())},
+      {"the number of microbatches", std::to_string(num_microbatches_)},
+      {"the checksum of the schedule's lists", fmt::format("{:x}", std::hash<std::string>()(csv_text(order_)))},
+      {"loss_fn", yes_or_no(static_cast<bool>(options_.loss_fn))},
+      {"dynamic_shapes", yes_or_no(options_.dynamic_shapes)},
+      {"shapes of stages, as input_args and output_args,", yes_or_no(has_given_shapes_)}};
   for (const auto& [stage, run] : stages_) {
     if (!has_given_shapes_) break;
     facts.inputs[stage] = text_of(metas_of(*run->stage().input_args()));
@@ -408,7 +410,8 @@ void PipelineRuntime::send_zeros(const Action& action) {
   }
   const auto& metas =
       is_forward ? step_->shapes->sent[key_of(action)]
-                 : with_gradient(step_->shapes->received[key_of(ActionKind::kReceiveForward, action.stage, action.microbatch)]);
+                 : with_gradient(
+                       step_->shapes->received[key_of(ActionKind::kReceiveForward, action.stage, action.microbatch)]);
   TensorList zeros;
   for (const TensorMeta& meta : metas) {
     zeros.push_back(at::zeros(meta.sizes, at::TensorOptions(meta.dtype).device(device)));

@@ -35,8 +35,8 @@ at::Tensor run_layer(torch::nn::AnyModule& layer, const at::Tensor& input) {
   }
   at::Tensor output = layer.forward(leaf);
   if (output.requires_grad()) {
-    const auto gradients =
-        torch::autograd::grad({output}, leaves, {at::ones_like(output)}, /*retain_graph=*/false, false, /*allow_unused=*/true);
+    const auto gradients = torch::autograd::grad({output}, leaves, {at::ones_like(output)}, /*retain_graph=*/false,
+                                                 false, /*allow_unused=*/true);
     for (const at::Tensor& gradient : gradients) {
       if (gradient.defined()) wait_for(gradient);
     }

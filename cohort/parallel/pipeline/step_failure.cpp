@@ -15,8 +15,8 @@ namespace {
 
 c10::Device device_of_numbers(const Group& group) {
   const auto devices = (group ? group : default_group())->getDeviceTypes();
-  const bool serves_cpu =
-      devices.empty() || std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device.is_cpu(); });
+  const bool serves_cpu = devices.empty() || std::any_of(devices.begin(), devices.end(),
+                                                         [](const auto& device) { return device.is_cpu(); });
   return serves_cpu ? c10::Device(c10::kCPU) : current_device();
 }
 

@@ -9,13 +9,13 @@ namespace cohort::pipeline {
 namespace {
 
 constexpr int64_t kMark = 0x636f686f72740001;  // "cohort", version 1
-constexpr int64_t kFailed = -1;  // instead of a number of tensors
+constexpr int64_t kFailed = -1;                // instead of a number of tensors
 constexpr int64_t kMostDims = 64;
 constexpr int64_t kMostBytes = int64_t{1} << 44;
 
 [[noreturn]] void throw_bad_header(const char* what) {
   C10_THROW_ERROR(DistBackendError, c10::str("[cohort] pipeline: what announces a stage's tensors is damaged: ", what,
-                                       "\n  hint: do all ranks run the same program, with the same schedule?"));
+                                             "\n  hint: do all ranks run the same program, with the same schedule?"));
 }
 
 class HeaderReader {

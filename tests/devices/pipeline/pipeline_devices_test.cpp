@@ -47,7 +47,8 @@ PipelineOptions with_squares() {
 std::vector<TensorList> cpu_gradients(int num_stages) {
   std::vector<Wavy> blocks;
   for (int i = 0; i < num_stages; ++i) blocks.emplace_back(static_cast<uint64_t>(10 * i + 1));
-  const auto xs = drawn({9, 6}, 100).tensor_split(kNumPipelineParts), ts = drawn({9, 6}, 200).tensor_split(kNumPipelineParts);
+  const auto xs = drawn({9, 6}, 100).tensor_split(kNumPipelineParts),
+             ts = drawn({9, 6}, 200).tensor_split(kNumPipelineParts);
   for (size_t i = 0; i < xs.size(); ++i) {
     at::Tensor x = xs[i];
     for (auto& block : blocks) x = block(x);
@@ -71,7 +72,8 @@ void require_steps(WavyPipeline& pipeline, const std::string& schedule_name, boo
     for (size_t i = 0; i < pipeline.blocks.size(); ++i) {
       const auto parameters = pipeline.blocks[i]->parameters();
       const auto& wanted = expected[static_cast<size_t>(pipeline.stages[i].stage_index())];
-      for (size_t j = 0; j < wanted.size(); ++j) require_near(parameters[j].grad().cpu(), wanted[j], 1e-5, schedule_name);
+      for (size_t j = 0; j < wanted.size(); ++j)
+        require_near(parameters[j].grad().cpu(), wanted[j], 1e-5, schedule_name);
     }
   }
 }

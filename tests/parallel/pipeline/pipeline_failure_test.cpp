@@ -79,9 +79,10 @@ std::array<std::string, kNumRanks> errors_with(const Fault& fault) {
     errors[static_cast<size_t>(rank)] = text_of_error([&] {
       for (int i = 0; i < 3; ++i) step();
     });
-    REQUIRE_EQUAL(text_of_error(step),
-                  "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on what comes next\n  hint: start "
-                  "again from a checkpoint");
+    REQUIRE_EQUAL(
+        text_of_error(step),
+        "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on what comes next\n  hint: start "
+        "again from a checkpoint");
   });
   return errors;
 }
@@ -97,12 +98,9 @@ void expect_errors(const Fault& fault, int failing_rank, const std::string& text
 
 TEST(PipelineFailure, OfTheLossMessage) {
   // In the first step, in which shapes are announced, and in a later one.
-  expect_errors({.loss_number = 1}, 2,
-                "no such class ([cohort] pipeline: rank 2 ran 2F1, step 7 of 20 in its list)");
-  expect_errors({.loss_number = 4}, 2,
-                "no such class ([cohort] pipeline: rank 2 ran 2F0, step 2 of 20 in its list)");
-  expect_errors({.loss_number = 11}, 2,
-                "no such class ([cohort] pipeline: rank 2 ran 2F3, step 15 of 20 in its list)");
+  expect_errors({.loss_number = 1}, 2, "no such class ([cohort] pipeline: rank 2 ran 2F1, step 7 of 20 in its list)");
+  expect_errors({.loss_number = 4}, 2, "no such class ([cohort] pipeline: rank 2 ran 2F0, step 2 of 20 in its list)");
+  expect_errors({.loss_number = 11}, 2, "no such class ([cohort] pipeline: rank 2 ran 2F3, step 15 of 20 in its list)");
 }
 
 TEST(PipelineFailure, OfAStageMessage) {
@@ -128,8 +126,7 @@ TEST(PipelineFailure, OfABatchMessage) {
 
 TEST(PipelineFailure, OfDifferentPipelinesMessage) {
   for (const std::string& text : errors_with({.num_microbatches_of_last = 8})) {
-    EXPECT_EQ(text,
-              "[cohort] pipeline: the ranks differ: the number of microbatches is 4 on rank 0, but 8 on rank 2");
+    EXPECT_EQ(text, "[cohort] pipeline: the ranks differ: the number of microbatches is 4 on rank 0, but 8 on rank 2");
   }
   for (const std::string& text : errors_with({.last_has_loss = false})) {
     EXPECT_EQ(text, "[cohort] pipeline: the ranks differ: loss_fn is set on rank 0, but not set on rank 2");
@@ -142,7 +139,8 @@ COHORT_WORKER(pipeline_until_a_rank_is_lost) {
   const int rank = get_rank();
   Failing net;
   PipelineOptions options;
-  options.loss_fn = loss_of([](const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); });
+  options.loss_fn =
+      loss_of([](const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); });
   PipelineSchedule schedule("1F1B", {PipelineStage(net, rank, kNumRanks)}, 4, options);
   const at::Tensor batch = at::ones({8, 4});
   try {

@@ -36,7 +36,8 @@ at::Tensor squares(const at::Tensor& output, const at::Tensor& target) { return 
 // ---- several tensors
 
 struct HeadOfThreeImpl : torch::nn::Module {
-  HeadOfThreeImpl() : a(register_module("a", torch::nn::Linear(4, 6))), b(register_module("b", torch::nn::Linear(4, 3))) {
+  HeadOfThreeImpl()
+      : a(register_module("a", torch::nn::Linear(4, 6))), b(register_module("b", torch::nn::Linear(4, 3))) {
     draw_parameters(*this, 10);
   }
   // The batch lies in dimension 1.
@@ -80,8 +81,9 @@ TEST(PipelineFeatures, SeveralTensorsCutAndPutTogetherAsAsked) {
     options.loss_fn = [](const TensorList& given, const at::Tensor& t) { return squares(given.front().t(), t); };
     options.args_chunk_spec = {{.split_dim = 1}, TensorChunkSpec::replicate()};
     options.output_merge_spec = {
-        {.cat_dim = 1},
-        MergeSpec::reduced(at::zeros({1}), [](const at::Tensor& so_far, const at::Tensor& each) { return so_far + each; })};
+        {.cat_dim = 1}, MergeSpec::reduced(at::zeros({1}), [](const at::Tensor& so_far, const at::Tensor& each) {
+          return so_far + each;
+        })};
     options.scale_grads = false;
     PipelineSchedule schedule("1F1B", stages, kNumParts, options);
     const TensorList inputs = rank == 0 ? TensorList{x, scale} : TensorList();
@@ -136,16 +138,19 @@ TEST(PipelineFeatures, ShapesMayBeGivenBeforehand) {
   run_rank_threads(2, [](int rank, const Group& group) {
     const auto right = examples({2, 8}, {2, 8});
     REQUIRE_EQUAL(error_of_step(rank, group, right, right), "(no error)");
-    const std::string what = "[cohort] pipeline: stage 0 gives Float [2, 8] for microbatch 0, but its output_args are Float [2, 9]";
+    const std::string what =
+        "[cohort] pipeline: stage 0 gives Float [2, 8] for microbatch 0, but its output_args are Float [2, 9]";
     const std::string text = error_of_step(rank, group, examples({2, 8}, {2, 9}), examples({2, 9}, {2, 8}));
     const std::string where = " ([cohort] pipeline: rank 0 ran 0SEND_F0, step 2 of 12 in its list)";
     REQUIRE_EQUAL(text, rank == 0 ? what + where : "[cohort] pipeline: the step failed on rank 0: " + what + where);
-    REQUIRE_EQUAL(error_of_step(rank, group, examples({2, 8}, {2, 8}), examples({2, 9}, {2, 8})),
-                  "[cohort] pipeline: output_args of stage 0 are Float [2, 8], but input_args of stage 1 are Float [2, 9]\n"
-                  "  hint: what a stage gives is what the next one takes");
-    REQUIRE_EQUAL(error_of_step(rank, group, {}, right),
-                  "[cohort] pipeline: the ranks differ: shapes of stages, as input_args and output_args, is not set on rank 0, "
-                  "but set on rank 1");
+    REQUIRE_EQUAL(
+        error_of_step(rank, group, examples({2, 8}, {2, 8}), examples({2, 9}, {2, 8})),
+        "[cohort] pipeline: output_args of stage 0 are Float [2, 8], but input_args of stage 1 are Float [2, 9]\n"
+        "  hint: what a stage gives is what the next one takes");
+    REQUIRE_EQUAL(
+        error_of_step(rank, group, {}, right),
+        "[cohort] pipeline: the ranks differ: shapes of stages, as input_args and output_args, is not set on rank 0, "
+        "but set on rank 1");
   });
 }
 
@@ -205,10 +210,9 @@ TEST(PipelineFeatures, TiedParametersHaveTheSumOfTheirGradients) {
     PipelineOptions options;
     options.loss_fn = loss_of(squares);
     options.tied_parameters = {rank == 0 ? TiedParameter{table, 0, 1} : TiedParameter{head->weight, 1, 0}};
-    PipelineSchedule schedule("1F1B",
-                              {rank == 0 ? PipelineStage(net, 0, 2, {.group = group})
-                                         : PipelineStage(head, 1, 2, {.group = group})},
-                              3, options);
+    PipelineSchedule schedule(
+        "1F1B", {rank == 0 ? PipelineStage(net, 0, 2, {.group = group}) : PipelineStage(head, 1, 2, {.group = group})},
+        3, options);
     for (int step = 0; step < 3; ++step) {
       for (size_t i = 0; i < 3; ++i) {
         const at::Tensor output = at::linear(expected->forward(words.tensor_split(3)[i]), expected_table);
@@ -380,10 +384,12 @@ TEST(PipelineFeatures, ShardsAndBackwardInPartsAreRefused) {
     }
     const std::string text =
         error_of([&] { PipelineSchedule("InterleavedZeroBubble", stages, kNumParts, {.loss_fn = loss_of(squares)}); });
-    REQUIRE_EQUAL(text,
-                  "[cohort] pipeline: fully_shard reduces gradients in backward passes, but this schedule computes those of stage " +
-                      std::to_string(rank) +
-                      " in two parts\n  hint: choose 1F1B, Interleaved1F1B, LoopedBFS or GPipe, or DistributedDataParallel");
+    REQUIRE_EQUAL(
+        text,
+        "[cohort] pipeline: fully_shard reduces gradients in backward passes, but this schedule computes those of "
+        "stage " +
+            std::to_string(rank) +
+            " in two parts\n  hint: choose 1F1B, Interleaved1F1B, LoopedBFS or GPipe, or DistributedDataParallel");
   });
 }
 

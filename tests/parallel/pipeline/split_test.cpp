@@ -45,7 +45,9 @@ TEST(SplitSequential, ByParameters) {
   EXPECT_EQ(test::error_of([&] { split_sequential(net, 4); }),
             "[cohort] pipeline: 3 layers cannot be shared out over 4 stages\n"
             "  hint: each stage needs at least one layer");
-  EXPECT_EQ(test::error_of([&] { split_sequential(net, Counts{1, 1}); }),
+  EXPECT_EQ(test::error_of([&] {
+              split_sequential(net, Counts{1, 1});
+            }),
             "[cohort] pipeline: the counts [1, 1] do not share out 3 layers\n"
             "  hint: give a positive number for each stage; their sum is the number of layers");
 }
@@ -68,7 +70,8 @@ TEST(SplitSequential, ByTime) {
 TEST(SplitSequential, RanksHaveTheFirstOnesTimes) {
   std::vector<std::vector<double>> costs(2);
   test::run_rank_threads(2, [&](int rank, const Group& group) {
-    costs[static_cast<size_t>(rank)] = measured_costs(three_layers(), at::ones({3, 4}), {.num_repeats = 1, .group = group});
+    costs[static_cast<size_t>(rank)] =
+        measured_costs(three_layers(), at::ones({3, 4}), {.num_repeats = 1, .group = group});
   });
   EXPECT_EQ(costs[0].size(), 3u);
   EXPECT_EQ(costs[0], costs[1]);
