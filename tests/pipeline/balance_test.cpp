@@ -14,7 +14,7 @@ using Counts = std::vector<int>;
 TEST(Balance, SlowestStageIsAsFastAsItCanBe) {
   EXPECT_EQ(*balanced_counts({1, 1, 1, 1}, 2), (Counts{2, 2}));
   EXPECT_EQ(*balanced_counts({9, 1, 1, 1}, 2), (Counts{1, 3}));
-  EXPECT_EQ(*balanced_counts({1, 1, 1, 9}, 3), (Counts{2, 1, 1}));
+  EXPECT_EQ(*balanced_counts({1, 1, 1, 9}, 3), (Counts{1, 2, 1}));
   EXPECT_EQ(*balanced_counts({3, 1, 4}, 3), (Counts{1, 1, 1}));
   EXPECT_EQ(*balanced_counts({3, 1, 4}, 1), (Counts{3}));
 }
@@ -22,7 +22,7 @@ TEST(Balance, SlowestStageIsAsFastAsItCanBe) {
 TEST(Balance, OthersAreAsEvenAsTheyCanBe) {
   EXPECT_EQ(*balanced_counts({10, 1, 1, 1, 1}, 3), (Counts{1, 2, 2}));
   EXPECT_EQ(*balanced_counts({1, 1, 1, 1, 1, 1, 10}, 4), (Counts{2, 2, 2, 1}));
-  EXPECT_EQ(*balanced_counts({0, 0, 0, 5}, 2), (Counts{3, 1}));
+  EXPECT_EQ(*balanced_counts({0, 0, 5, 0}, 2), (Counts{1, 3}));
 }
 
 // All ways to cut `costs`: the least of their largest sums.

@@ -2,14 +2,14 @@
 
 namespace cohort {
 
-namespace pipeline {
+namespace pipeline::detail {
 
 void throw_wrong_inputs(size_t expected, size_t actual) {
   C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: the stage's forward takes ", expected,
                                        expected == 1 ? " tensor" : " tensors", ", but it was given ", actual));
 }
 
-}  // namespace pipeline
+}  // namespace pipeline::detail
 
 namespace {
 

@@ -28,6 +28,13 @@
 
 namespace cohort {
 
+namespace pipeline::detail {
+
+/// Throws c10::ValueError: a forward that takes `expected` tensors was given `actual`.
+[[noreturn]] COHORT_API void throw_wrong_inputs(size_t expected, size_t actual);
+
+}  // namespace pipeline::detail
+
 namespace pipeline {
 
 /// From what the stage before gave to what the next one gets.
@@ -45,9 +52,6 @@ TensorList tensors_of(Value&& value) {
   }
 }
 
-/// Throws c10::ValueError: a forward that takes `expected` tensors was given `actual`.
-[[noreturn]] COHORT_API void throw_wrong_inputs(size_t expected, size_t actual);
-
 template <class Signature>
 struct StageCall;
 
@@ -61,7 +65,7 @@ struct StageCall<Return(Arguments...)> {
     if constexpr (kTakesList) {
       return tensors_of(module.forward(inputs));
     } else {
-      if (inputs.size() != sizeof...(Arguments)) throw_wrong_inputs(sizeof...(Arguments), inputs.size());
+      if (inputs.size() != sizeof...(Arguments)) detail::throw_wrong_inputs(sizeof...(Arguments), inputs.size());
       return call_each(module, inputs, std::index_sequence_for<Arguments...>());
     }
   }
@@ -78,7 +82,7 @@ template <>
 struct StageCall<parallel::NoSignature> {
   template <class Module>
   static TensorList call(Module& module, const TensorList& inputs) {
-    if (inputs.size() != 1) throw_wrong_inputs(1, inputs.size());
+    if (inputs.size() != 1) detail::throw_wrong_inputs(1, inputs.size());
     return tensors_of(module.forward(inputs.front()));
   }
 };
