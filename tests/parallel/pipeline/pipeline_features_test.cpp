@@ -388,7 +388,7 @@ TEST(PipelineFeatures, ShardsAndBackwardInPartsAreRefused) {
         text,
         "[cohort] pipeline: fully_shard reduces gradients in backward passes, but this schedule computes those of "
         "stage " +
-            std::to_string(rank) +
+            std::to_string(rank + 2) +
             " in two parts\n  hint: choose 1F1B, Interleaved1F1B, LoopedBFS or GPipe, or DistributedDataParallel");
   });
 }
