@@ -29,7 +29,8 @@ constexpr Question kQuestions[] = {
      run_optimizer},
     {"fsdp-step", "fully_shard's training step, beside ranks that do not communicate, our DDP and Python's FSDP2",
      run_fsdp_step},
-    {"pipeline", "what every pipeline schedule loses beside theory, and handing an activation over beside Gloo", run_pipeline},
+    {"pipeline", "what every pipeline schedule loses beside theory, and handing an activation over beside Gloo",
+     run_pipeline},
     {"activation-checkpointing",
      "a GPT's step with checkpoints or SaveOnCpu and its memory, beside the plain one and Python",
      run_activation_checkpointing},
@@ -122,12 +123,14 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, pipeline, train: measure each "
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, pipeline, train: "
+                 "measure each "
                  "side this often")
       ->check(CLI::PositiveNumber);
-  app.add_option("--case", settings.only_case,
-                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models, pipeline, train: only this "
-                 "case, such as resnet18");
+  app.add_option(
+      "--case", settings.only_case,
+      "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models, pipeline, train: only this "
+      "case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');

@@ -1,5 +1,5 @@
-// pipeline: what a schedule loses (its bubble), beside what it must lose in theory, with stages that take a known time: they sleep,
-// so that more ranks than cores can be measured; theory gets the times that they have really taken. And how long an activation
+// pipeline: what a schedule loses (its bubble), beside what it must lose in theory, with stages that take a known time: they
+// sleep, so that more ranks than cores can be measured; theory gets the times that they have really taken. And how long an activation
 // takes to the next stage, beside the same pipeline on our backend "gloo" and beside one copy of so many bytes.
 #include <fmt/core.h>
 
@@ -22,7 +22,8 @@ constexpr int kNumBubbleRanks = 4;
 constexpr int kNumBubbleMicrobatches = 8;
 constexpr const char* kMilliseconds = "5";  // of each part of a stage's work
 
-Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks, const std::string& backend) {
+Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks,
+                         const std::string& backend) {
   return Team({.name = fmt::format("{}-{}", backend, num_ranks),
                .folder = folder,
                .num_ranks = num_ranks,
@@ -38,7 +39,8 @@ struct Measured {
 Measured measure_bubble(Team& team, const std::string& schedule, int num_stages, int num_steps) {
   Measured measured;
   for (int step = 0; step <= num_steps; ++step) {
-    const auto answers = team.ask(fmt::format("bubble {} {} {} {}", schedule, num_stages, kNumBubbleMicrobatches, kMilliseconds));
+    const auto answers =
+        team.ask(fmt::format("bubble {} {} {} {}", schedule, num_stages, kNumBubbleMicrobatches, kMilliseconds));
     double slowest = 0;
     Measured parts;
     for (const auto& answer : answers) {
@@ -101,15 +103,13 @@ struct HandOver {
 };
 constexpr HandOver kHandOvers[] = {{"64KiB", 1 << 16, 40}, {"1MiB", 1 << 20, 10}, {"16MiB", 1 << 24, 2}};
 
-void add_hand_over_rows(std::vector<Row>& rows, const Settings& settings, Team& ours, Team& gloo, const HandOver& what) {
+void add_hand_over_rows(std::vector<Row>& rows, const Settings& settings, Team& ours, Team& gloo,
+                        const HandOver& what) {
   const auto end = std::chrono::steady_clock::time_point::max();
   const auto hand = fmt::format("hand-{}", what.num_bytes), copy = fmt::format("copy-{}", what.num_bytes);
-  const auto times = take_turns({{"ours", &ours, hand}, {"gloo", &gloo, hand}, {"copy", &ours, copy}},
-                                {.num_warm = 1,
-                                 .num_steps = what.num_steps,
-                                 .num_rounds = settings.rounds(30, 8),
-                                 .deadline = end,
-                                 .end = end});
+  const auto times = take_turns(
+      {{"ours", &ours, hand}, {"gloo", &gloo, hand}, {"copy", &ours, copy}},
+      {.num_warm = 1, .num_steps = what.num_steps, .num_rounds = settings.rounds(30, 8), .deadline = end, .end = end});
   for (const char* rival : {"gloo", "copy"}) {
     Row row = compare_times(times.at("ours"), times.at(rival));
     row.case_name = fmt::format("hand-over/{}", what.name);

@@ -1,5 +1,5 @@
-/// GPTStage: a part of a GPT on one rank of a pipeline: some blocks, before the first ones the embeddings, behind the last ones the
-/// norm and the head.
+/// GPTStage: a part of a GPT on one rank of a pipeline: some blocks, before the first ones the embeddings, behind the last ones
+/// the norm and the head.
 ///
 ///     auto stages = cohort::models::split_gpt(model, num_stages);
 ///     cohort::PipelineStage stage(stages[rank], rank, num_stages);
@@ -42,7 +42,8 @@ class COHORT_API GPTStageImpl : public torch::nn::Module {
   GPTLayerNorm ln_f{nullptr};
   GPTHead lm_head{nullptr};
 
-  /// How forward runs block number `layer` of the model, such as under a checkpoint; empty: block.forward(x). At first the model's.
+  /// How forward runs block number `layer` of the model, such as under a checkpoint; empty: block.forward(x). At first the
+  /// model's.
   std::function<at::Tensor(torch::nn::AnyModule& block, const at::Tensor& x, int64_t layer)> run_block;
 
  private:

@@ -8,8 +8,8 @@
 namespace cohort::pipeline {
 
 /// How many layers each stage has, at least one: the largest sum of costs is as small as it can be, and among such ways the sums
-/// are as even as they can be. `costs`: by layer, in any unit. Fails for fewer layers than stages, and for costs that are negative
-/// or no numbers.
+/// are as even as they can be. `costs`: by layer, in any unit. Fails for fewer layers than stages, and for costs that are
+/// negative or no numbers.
 base::Result<std::vector<int>> balanced_counts(const std::vector<double>& costs, int num_stages);
 
 /// Fails unless `counts` has a positive number for each stage, and their sum is `num_layers`.

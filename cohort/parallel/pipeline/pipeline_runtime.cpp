@@ -91,15 +91,6 @@ void PipelineRuntime::check_stages() const {
                     fmt::format("[cohort] pipeline: in this schedule rank {} has the stages [{}], but it was "
                                 "given [{}]",
                                 rank_, fmt::join(wanted, ", "), fmt::join(given, ", ")));
-  for (const Action& action : order_[static_cast<size_t>(rank_)]) {
-    const bool is_part = action.kind == ActionKind::kBackwardInput;
-    TORCH_CHECK_VALUE(
-        !is_part || !stages_.at(action.stage)->is_sharded(),
-        "[cohort] pipeline: fully_shard reduces gradients in backward passes, but this schedule computes those of "
-        "stage ",
-        action.stage,
-        " in two parts\n  hint: choose 1F1B, Interleaved1F1B, LoopedBFS or GPipe, or DistributedDataParallel");
-  }
 }
 
 void PipelineRuntime::take_given_shapes() {

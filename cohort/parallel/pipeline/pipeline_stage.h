@@ -128,8 +128,8 @@ struct PipelineStageOptions {
   /// The ranks of the pipeline. Null: the default group; without one, this process alone.
   Group group = {};
   /// Examples of what the stage is given and what it gives, of one microbatch: only shapes and dtypes matter, so they may be on
-  /// device "meta". In training all floating-point ones have gradients. Given for all stages of a pipeline or for none; absent: they
-  /// are found in the first step.
+  /// device "meta". In training all floating-point ones have gradients. Given for all stages of a pipeline or for none;
+  /// absent: they are found in the first step.
   std::optional<TensorList> input_args = {};
   std::optional<TensorList> output_args = {};
 };

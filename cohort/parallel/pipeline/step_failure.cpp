@@ -20,6 +20,16 @@ c10::Device device_of_numbers(const Group& group) {
   return serves_cpu ? c10::Device(c10::kCPU) : current_device();
 }
 
+std::string text_of_all(const BytesList& texts) {
+  std::string message;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty()) continue;
+    message += message.empty() ? "[cohort] pipeline: " : "\n";
+    message += fmt::format("the step failed on rank {}: {}", rank, texts[rank]);
+  }
+  return message;
+}
+
 }  // namespace
 
 void StepFailure::note(const std::exception_ptr& error, const std::string& what) {
@@ -36,22 +46,16 @@ void StepFailure::note(const std::exception_ptr& error, const std::string& what)
 
 void StepFailure::share(const Group& group, int group_size) const {
   if (group_size > 1) {
-    const at::Tensor failed = at::full({1}, own_ ? 1 : 0, at::TensorOptions(at::kInt).device(device_of_numbers(group)));
-    all_reduce(failed, {.op = ReduceOp::MAX, .group = group});
-    if (failed.item<int>() == 0) return;
-    BytesList texts(static_cast<size_t>(group_size));
+    const auto numbers = at::TensorOptions(at::kInt).device(device_of_numbers(group));
+    const at::Tensor num_failed = at::full({1}, own_ ? 1 : 0, numbers);
+    all_reduce(num_failed, {.group = group});
+    if (num_failed.item<int>() == 0) return;
     std::string own = own_ ? comm::text_of(own_) : "";
     if (own_ && own.empty()) own = "an exception without a text";
+    BytesList texts(static_cast<size_t>(group_size));
     all_gather_object(texts, own, {.group = group});
-    if (!own_) {
-      std::string message;
-      for (size_t rank = 0; rank < texts.size(); ++rank) {
-        if (texts[rank].empty()) continue;
-        message += fmt::format("{}the step failed on rank {}: {}", message.empty() ? "[cohort] pipeline: " : "\n", rank,
-                               texts[rank]);
-      }
-      TORCH_CHECK(false, message);
-    }
+    // Where several have failed, one may be for what another one did not send: all are told of all.
+    if (!own_ || num_failed.item<int>() > 1) TORCH_CHECK(false, text_of_all(texts));
   }
   if (own_) std::rethrow_exception(own_);
 }

@@ -27,8 +27,8 @@ class StepFailure {
 
   bool is_there() const { return own_ != nullptr || has_other_; }
 
-  /// Collective, where there is a group of several. Throws if any rank has failed: there what was thrown, elsewhere c10::Error
-  /// with its text.
+  /// Collective, where there is a group of several. Throws if any rank has failed: there what was thrown, elsewhere, and where
+  /// several have, c10::Error with all their texts.
   void share(const Group& group, int group_size) const;
 
  private:
