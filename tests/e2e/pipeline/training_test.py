@@ -25,6 +25,8 @@ def test_gradients_are_pythons(programs):
     for rank in range(2):
         assert len(pythons[rank]) > 50
         uneven = {name for name in ours[rank] if name.startswith("1F1B 10 ")}
-        assert uneven and set(ours[rank]) - uneven == set(pythons[rank])
+        # Python's eval() of V-shaped schedules fails.
+        more = {name for name in ours[rank] if name.endswith("evaluated") and name.startswith(("ZBV", "Dual"))}
+        assert uneven and set(ours[rank]) - uneven - more == set(pythons[rank])
         for name, numbers in pythons[rank].items():
             assert ours[rank][name] == pytest.approx(numbers, rel=1e-5, abs=1e-5), name
