@@ -9,6 +9,7 @@
 
 #include "cohort/parallel/activation/checkpoint.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
@@ -315,10 +316,16 @@ TEST_P(PipelineWith, ReplicasOfEachStage) {
     const auto indices = deep_indices(name, ranks.place);
     const int num_stages = 2 * static_cast<int>(indices.size());
     DeepBatches expected(2, num_stages);
+    int num_reduced = 0;
+    const auto counting = [&](const Group& group, ddp::GradBucket& bucket) {
+      ++num_reduced;
+      return ddp::allreduce_hook(group, bucket);
+    };
     std::vector<DistributedDataParallel<DeepImpl>> blocks;
     std::vector<PipelineStage> stages;
     for (const int index : indices) {
       blocks.emplace_back(Deep(static_cast<uint64_t>(10 * index + 1)), ddp::Options{.process_group = ranks.replicas});
+      blocks.back()->register_comm_hook(ranks.replicas, counting);
       stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
     }
     PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
@@ -332,6 +339,8 @@ TEST_P(PipelineWith, ReplicasOfEachStage) {
         const auto own = blocks[i]->parameters();
         for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad(), 1e-5, name);
       }
+      // Once for each stage, with the last microbatch.
+      REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
     }
   });
 }
@@ -343,11 +352,13 @@ TEST_P(PipelineWith, ShardsOfEachStage) {
       const auto indices = deep_indices(name, ranks.place);
       const int num_stages = 2 * static_cast<int>(indices.size());
       DeepBatches expected(2, num_stages);
+      int num_reduced = 0;
       std::vector<FullySharded<DeepImpl>> blocks;
       std::vector<PipelineStage> stages;
       for (const int index : indices) {
         blocks.push_back(fully_shard(Deep(static_cast<uint64_t>(10 * index + 1)),
                                      fsdp::Options{.process_group = ranks.replicas, .one_memory = one_memory}));
+        if (!one_memory) blocks.back()->set_all_reduce_hook([&](const at::Tensor&) { ++num_reduced; });
         stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
       }
       PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
@@ -368,6 +379,7 @@ TEST_P(PipelineWith, ShardsOfEachStage) {
             require_near(own, wanted[j].grad().tensor_split(2)[replica], 1e-5, name);
           }
         }
+        if (!one_memory) REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
       }
     });
   }
