@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kNumBubbleRanks = 4;
 constexpr int kNumBubbleMicrobatches = 8;
-constexpr const char* kMilliseconds = "5";  // of each part of a stage's work
+constexpr const char* kMilliseconds = "10";  // of each part of a stage's work
 
 Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks,
                          const std::string& backend) {
@@ -68,7 +68,10 @@ pipeline::Timeline timeline_of(pipeline::ScheduleKind kind, int num_stages, cons
   const auto stage_ranks = pipeline::stage_ranks_of(kind, shape);
   if (!stage_ranks) throw std::runtime_error(stage_ranks.error().describe());
   const auto timeline = pipeline::simulate(*order, *stage_ranks, pipeline::OrderFormat::kComputeOnly,
-                                           {measured.forward, measured.backward_input, measured.backward_weight});
+                                           {.forward = measured.forward,
+                                            .backward_input = measured.backward_input,
+                                            .backward_weight = measured.backward_weight,
+                                            .is_first_stage_in_one_part = true});
   if (!timeline) throw std::runtime_error(timeline.error().describe());
   return *timeline;
 }
