@@ -136,8 +136,7 @@ class PipelineRank {
       const std::vector<PipelineStage> stages = {PipelineStage(Passer(), rank_, 2)};
       schedule = std::make_unique<PipelineSchedule>("GPipe", stages, kNumHandedOver);
     }
-    auto& batch = batches_[num_bytes];
-    if (!batch.defined()) batch = at::ones({kNumHandedOver, num_bytes / 4});
+    const at::Tensor& batch = batch_of(num_bytes);
     const TensorList inputs = rank_ == 0 ? TensorList{batch} : TensorList();
     const auto step = [&] { schedule->eval(inputs, {.return_outputs = false}); };
     for (int i = 0; i < num_warm; ++i) step();
@@ -148,8 +147,8 @@ class PipelineRank {
   }
 
   double copy(int64_t num_bytes, int num_warm, int num_steps) {
-    auto& batch = batches_[num_bytes];
     if (rank_ != 0) return 0;
+    const at::Tensor& batch = batch_of(num_bytes);
     auto& target = targets_[num_bytes];
     if (!target.defined()) target = at::zeros_like(batch);
     const auto step = [&] {
@@ -163,6 +162,12 @@ class PipelineRank {
     const auto begin = PipelineClock::now();
     for (int i = 0; i < num_steps; ++i) step();
     return milliseconds_since(begin) / num_steps / kNumHandedOver;
+  }
+
+  const at::Tensor& batch_of(int64_t num_bytes) {
+    auto& batch = batches_[num_bytes];
+    if (!batch.defined()) batch = at::ones({kNumHandedOver, num_bytes / 4});
+    return batch;
   }
 
   int rank_;

@@ -144,7 +144,8 @@ TEST(PipelineFeatures, ShapesMayBeGivenBeforehand) {
     const std::string text = error_of_step(rank, group, examples({2, 8}, {2, 9}), examples({2, 9}, {2, 8}));
     const std::string where = " ([cohort] pipeline: rank 0 ran 0SEND_F0, step 2 of 11 in its list)\n";
     // And that of rank 1, whose layer takes no zeros of this shape.
-    REQUIRE(text.starts_with("[cohort] pipeline: the step failed on rank 0: " + what + where + "the step failed on rank 1: "));
+    REQUIRE(text.starts_with("[cohort] pipeline: the step failed on rank 0: " + what + where +
+                             "the step failed on rank 1: "));
     REQUIRE_EQUAL(
         error_of_step(rank, group, examples({2, 8}, {2, 8}), examples({2, 9}, {2, 8})),
         "[cohort] pipeline: output_args of stage 0 are Float [2, 8], but input_args of stage 1 are Float [2, 9]\n"
