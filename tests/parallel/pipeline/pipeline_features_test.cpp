@@ -7,6 +7,8 @@
 
 #include <tuple>
 
+#include "cohort/models/gpt.h"
+#include "cohort/models/gpt_stage.h"
 #include "cohort/parallel/activation/checkpoint.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
@@ -228,6 +230,50 @@ TEST(PipelineFeatures, TiedParametersHaveTheSumOfTheirGradients) {
       require_near(rank == 0 ? table : head->weight, expected_table, 1e-5, "the parameter");
     }
   });
+}
+
+at::Tensor loss_of_words(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.flatten(0, 1), targets.flatten());
+}
+
+models::GPT small_gpt() {
+  models::GPT model(models::GPTOptions{
+      .block_size = 8, .vocab_size = 11, .n_layer = 4, .n_head = 2, .n_embd = 8, .tie_weights = true});
+  draw_parameters(*model, 1);
+  return model;
+}
+
+TEST(PipelineFeatures, AGptInStages) {
+  for (const std::string name : {"Interleaved1F1B", "ZBVZeroBubble"}) {
+    run_rank_threads(2, [&](int rank, const Group& group) {
+      const at::Tensor tokens = at::arange(36).remainder(11).view({4, 9});
+      const at::Tensor input = tokens.narrow(1, 0, 8), target = tokens.narrow(1, 1, 8);
+      auto expected = small_gpt();
+      for (int64_t i = 0; i < 4; ++i) {
+        (loss_of_words(expected(input.narrow(0, i, 1)), target.narrow(0, i, 1)) / 4).backward();
+      }
+      auto parts = models::split_gpt(small_gpt(), 4);
+      PipelineOptions options;
+      options.loss_fn = loss_of(loss_of_words);
+      std::vector<PipelineStage> stages;
+      const std::vector<size_t> indices = {static_cast<size_t>(rank),
+                                           static_cast<size_t>(name == "ZBVZeroBubble" ? 3 - rank : rank + 2)};
+      for (const size_t index : indices) {
+        auto& part = parts[index];
+        stages.emplace_back(part, static_cast<int>(index), 4, PipelineStageOptions{.group = group});
+        if (part->has_embeddings()) options.tied_parameters.push_back({part->wte->weight, 0, 3});
+        if (part->has_head()) options.tied_parameters.push_back({part->lm_head->weight, 3, 0});
+      }
+      PipelineSchedule schedule(name, stages, 4, options);
+      schedule.step(rank == 0 ? TensorList{input} : TensorList(), {.target = target});
+      const auto wanted = expected->named_parameters();
+      for (const size_t index : indices) {
+        for (const auto& item : parts[index]->named_parameters()) {
+          require_near(item.value().grad(), wanted[item.key()].grad(), 1e-5, name + " " + item.key());
+        }
+      }
+    });
+  }
 }
 
 // ---- checkpoints and replicas
