@@ -29,6 +29,8 @@ constexpr Question kQuestions[] = {
      run_optimizer},
     {"fsdp-step", "fully_shard's training step, beside ranks that do not communicate, our DDP and Python's FSDP2",
      run_fsdp_step},
+    {"pipeline", "what every pipeline schedule loses beside theory, and handing an activation over beside Gloo",
+     run_pipeline},
     {"activation-checkpointing",
      "a GPT's step with checkpoints or SaveOnCpu and its memory, beside the plain one and Python",
      run_activation_checkpointing},
@@ -126,12 +128,14 @@ int run(int argc, char** argv) {
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
                  "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, train, "
-                 "tensor-parallel: measure each "
+                 "tensor-parallel:pipeline, train: "
+                 "measure each "
                  "side this often")
       ->check(CLI::PositiveNumber);
-  app.add_option("--case", settings.only_case,
-                 "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models, train: only this "
-                 "case, such as resnet18");
+  app.add_option(
+      "--case", settings.only_case,
+      "ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer, models, pipeline, train: only this "
+      "case, such as resnet18");
   app.add_option("--op", settings.ops, "collectives: only these, such as all_reduce,broadcast")->delimiter(',');
   app.add_option("--size", settings.sizes, "collectives: only these, such as 4KiB,64MiB; any size is possible")
       ->delimiter(',');
@@ -176,6 +180,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kFsdpStepRank) {
       return cohort::bench::run_fsdp_step_rank({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == cohort::bench::kPipelineRank) {
+      return cohort::bench::run_pipeline_rank({arguments.begin() + 1, arguments.end()});
     }
     if (!arguments.empty() && arguments.front() == cohort::bench::kAllocatorRank) {
       return cohort::bench::run_allocator_rank({arguments.begin() + 1, arguments.end()});

@@ -137,6 +137,7 @@ set(COHORT_NARROW_HEADERS
     cohort/mesh/sharded_tensor.h
     cohort/models/channels_last.h
     cohort/models/gpt.h
+    cohort/models/gpt_stage.h
     cohort/models/ngram.h
     cohort/models/norm.h
     cohort/models/pretrainable.h
@@ -181,6 +182,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/pipeline/microbatches.h
     cohort/parallel/pipeline/pipeline_schedule.h
     cohort/parallel/pipeline/pipeline_stage.h
+    cohort/parallel/pipeline/split.h
     cohort/pipeline/action.h
     cohort/parallel/fsdp/side_stream.h
     cohort/parallel/fsdp/symm_mem_buffers.h

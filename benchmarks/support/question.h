@@ -56,6 +56,7 @@ std::vector<Row> run_fsdp_step(const Settings& settings);
 std::vector<Row> run_optimizer(const Settings& settings);
 std::vector<Row> run_python(const Settings& settings);
 void print_python(const std::vector<Row>& rows);
+std::vector<Row> run_pipeline(const Settings& settings);
 std::vector<Row> run_models(const Settings& settings);
 std::vector<Row> run_launch(const Settings& settings);
 std::vector<Row> run_queued(const Settings& settings);
@@ -74,6 +75,11 @@ int run_ddp_step_rank(const std::vector<std::string>& arguments);
 inline constexpr const char* kFsdpStepRank = "--fsdp-step-rank";
 /// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
 int run_fsdp_step_rank(const std::vector<std::string>& arguments);
+
+/// First argument that makes the program a rank of pipeline.
+inline constexpr const char* kPipelineRank = "--pipeline-rank";
+/// Arguments: number of ranks, backend, rank, the pipe commands come from, init method. Returns the exit code.
+int run_pipeline_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a process of allocator.
 inline constexpr const char* kAllocatorRank = "--allocator-rank";

@@ -120,13 +120,14 @@ class Simulation {
   double cost_of(const Action& action) const {
     const auto stage = static_cast<size_t>(action.stage);
     const double factor = stage < costs_.stage_factors.size() ? costs_.stage_factors[stage] : 1.0;
+    const bool is_in_one_part = costs_.is_first_stage_in_one_part && stage == 0;
     switch (action.kind) {
       case ActionKind::kForward:
         return factor * costs_.forward;
       case ActionKind::kBackwardInput:
-        return factor * costs_.backward_input;
+        return is_in_one_part ? 0.0 : factor * costs_.backward_input;
       case ActionKind::kBackwardWeight:
-        return factor * costs_.backward_weight;
+        return factor * ((is_in_one_part ? costs_.backward_input : 0.0) + costs_.backward_weight);
       case ActionKind::kFullBackward:
         return factor * (costs_.backward_input + costs_.backward_weight);
       default:

@@ -17,6 +17,9 @@ struct Costs {
   double backward_weight = 1.0;
   /// By stage; those that are not there: 1.
   std::vector<double> stage_factors = {};
+  /// The first stage has no inputs whose gradients anybody waits for, so runtimes do all of its backward in the second part.
+  /// False: it has two as the others have, as papers count.
+  bool is_first_stage_in_one_part = false;
 };
 
 struct TimedAction {

@@ -16,6 +16,7 @@ void run_optimizers();
 void run_device_mesh();
 void run_tensor_parallel();
 void run_context_parallel();
+void run_pipeline();
 void run_dtensor();
 void run_together();
 void run_fsdp();

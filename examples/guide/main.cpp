@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
                                                    {"device_mesh", guide::run_device_mesh},
                                                    {"tensor_parallel", guide::run_tensor_parallel},
                                                    {"context_parallel", guide::run_context_parallel},
+                                                   {"pipeline", guide::run_pipeline},
                                                    {"dtensor", guide::run_dtensor},
                                                    {"together", guide::run_together},
                                                    {"fsdp", guide::run_fsdp},
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, tensor_parallel, context_parallel, dtensor, fsdp, together, "
+        "recovery, data_parallel, optimizers, device_mesh, tensor_parallel, context_parallel, pipeline, dtensor, fsdp, together, "
         "memory, "
         "logging, "
         "mixed_precision, "

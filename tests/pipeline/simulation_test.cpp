@@ -87,5 +87,14 @@ TEST(Simulation, StagesMayCostMore) {
   EXPECT_DOUBLE_EQ(timeline->bubble(), 1.0 - (6.0 + 18.0) / 42.0);
 }
 
+TEST(Simulation, TheFirstStageMayHaveOneBackward) {
+  const auto order = parse_csv("plan.csv", "0F0,0I0,0W0\n1F0,1I0,1W0\n");
+  const auto timeline = simulate(*order, {0, 1}, OrderFormat::kComputeOnly,
+                                 {.backward_input = 2.0, .backward_weight = 3.0, .is_first_stage_in_one_part = true});
+  EXPECT_DOUBLE_EQ(timeline->ranks[0][1].end - timeline->ranks[0][1].begin, 0.0);
+  EXPECT_DOUBLE_EQ(timeline->ranks[0][2].end - timeline->ranks[0][2].begin, 5.0);
+  EXPECT_DOUBLE_EQ(timeline->ranks[1][1].end - timeline->ranks[1][1].begin, 2.0);
+}
+
 }  // namespace
 }  // namespace cohort::pipeline

@@ -83,12 +83,12 @@ void run_rank_threads(int world_size, const std::function<void(int, const Group&
 }
 
 Group split_rank_threads(const Group& group, const std::vector<std::vector<int>>& lists) {
-  for (size_t i = 0; i < lists.size(); ++i) {
-    const auto& ranks = lists[i];
+  for (const auto& ranks : lists) {
     const auto found = std::find(ranks.begin(), ranks.end(), group->getRank());
     if (found == ranks.end()) continue;
-    // All ranks have made as many groups before.
-    const auto key = std::to_string(groups_of_rank.size()) + "/list" + std::to_string(i) + "/";
+    // All ranks have made as many groups before.std::string name = "list";
+    for (const int rank : ranks) name += "-" + std::to_string(rank);
+    const auto key = std::to_string(groups_of_rank.size()) + "/list" + std::to_string(i)c10::make_intrusive<c10d::PrefixStore>(name + "/";
     const auto store = c10::make_intrusive<c10d::PrefixStore>(key, group->getStore());
     return groups_of_rank.emplace_back(
         make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), {}));

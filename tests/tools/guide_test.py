@@ -63,6 +63,9 @@ PAGES = {
     "context_parallel": ("examples/guide/context_parallel.cpp", [
         "parallel/context/context_parallel.h", "parallel/context/ring_attention.h", "parallel/context/sequence_layout.h",
         "parallel/context/ulysses_attention.h"]),
+    "pipeline": ("examples/guide/pipeline.cpp", [
+        "models/gpt_stage.h", "parallel/pipeline/microbatches.h", "parallel/pipeline/pipeline_schedule.h",
+        "parallel/pipeline/pipeline_stage.h", "parallel/pipeline/split.h"]),
     "dtensor": ("examples/guide/dtensor.cpp", [
         "dtensor/api/distribute_module.h", "dtensor/api/dtensor.h", "dtensor/api/factories.h", "dtensor/api/sharding_rule.h",
         "dtensor/wrapper/comm_counts.h"]),

@@ -24,7 +24,7 @@ BELOW = {
     "parallel": ["base", "shm", "job", "pipeline", "comm", "mesh", "dtensor"],
     "data": ["base", "files", "comm"],
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "dtensor", "parallel", "data"],
-    "models": ["base", "files", "comm", "checkpoint"],
+    "models": ["base", "files", "pipeline", "comm", "checkpoint"],
     "train": ["base", "rendezvous", "vault", "comm", "mesh", "dtensor", "parallel", "data", "checkpoint", "models", "report"],
 }
 # Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.

@@ -13,7 +13,7 @@ mkdir -p "$folder"
 declare -A only=([checkpoint]="--rounds 1" [compile-time]="--case hello-ddp/narrow-headers"
                  [collectives]="--op all_reduce,send_recv --size 4KiB,1MiB" [dataloader]="--case cifar --rounds 1" [ddp-step]="--case linear-20x1" [python]="--case ddp/linear"
                  [launch]="--rounds 1" [recovery]="--rounds 1" [store]="--rounds 1"
-                 [rendezvous]="--rounds 1" [tensor-parallel]="--rounds 1" [train]="--rounds 1")
+                 [pipeline]="--rounds 1" [rendezvous]="--rounds 1" [tensor-parallel]="--rounds 1" [train]="--rounds 1")
 mapfile -t questions < <(build/bin/cohort-bench --help | awk '/^Questions:/ { on = 1; next } on && $1 != "all" { print $1 }')
 ((${#questions[@]} >= 9)) || { echo "smoke_bench: cohort-bench --help names only ${#questions[@]} questions" >&2; exit 1; }
 for question in "${questions[@]}"; do

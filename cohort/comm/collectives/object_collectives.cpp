@@ -138,7 +138,7 @@ template <class T>
 void gather_at_root(const T& object, std::vector<T>* list, RankArgument dst, const ObjectOptions& options) {
   if (skips(options.group, "gather_object")) return;
   const int root = to_group_rank(options.group, dst);
-  const bool is_root = get_rank(options.group) == root;
+  const bool is_root = resolve(options.group)->getRank() == root;
   const bool has_list = list && !list->empty();
   TORCH_CHECK_VALUE(!is_root || has_list, "Argument ``gather_list`` must be specified on destination rank.");
   TORCH_CHECK_VALUE(is_root || !has_list, "Argument ``gather_list`` must NOT be specified on non-destination ranks.");
@@ -188,7 +188,7 @@ void broadcast_list(std::vector<T>& list, RankArgument src, const ObjectOptions&
   check_not_empty(list.size(), "broadcast_object_list");
   const int root = to_group_rank(options.group, src);
   const auto device = object_device(options.group, options.device);
-  if (get_rank(options.group) == root) {
+  if (resolve(options.group)->getRank() == root) {
     const auto packed = pack(list, device);
     broadcast(packed.sizes, group_rank(root), {.group = options.group});
     broadcast(packed.payload, group_rank(root), {.group = options.group});
@@ -224,7 +224,7 @@ void scatter_list(std::vector<T>& outputs, const std::vector<T>* inputs, RankArg
   TensorList payloads;
   TensorList sizes;
   auto largest = size_tensor(0, device);
-  if (get_rank(group) == root) {
+  if (resolve(group)->getRank() == root) {
     const auto pickles = scatter_pickles(inputs, group);
     int64_t most = 0;
     for (const auto& data : pickles) most = std::max(most, length(data));
@@ -258,7 +258,7 @@ int receive_tensor(const at::Tensor& tensor, std::optional<RankArgument> src, co
 }
 
 void check_not_self(const Group& group, RankArgument rank, const char* role) {
-  TORCH_CHECK_VALUE(to_group_rank(group, rank) != get_rank(group), "Invalid ", role, " rank: ", role,
+  TORCH_CHECK_VALUE(to_group_rank(group, rank) != resolve(group)->getRank(), "Invalid ", role, " rank: ", role,
                     " rank should not be the same as the rank of the current process.");
 }
 

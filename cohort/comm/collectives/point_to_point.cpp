@@ -50,7 +50,7 @@ WorkPtr isend(const at::Tensor& tensor, RankArgument dst, const PointToPointOpti
   if (skips(options.group, "isend")) return {};
   const auto backend = backend_for(options.group, tensor, "isend");
   const int peer = to_group_rank(options.group, dst);
-  TORCH_CHECK_VALUE(peer != get_rank(options.group),
+  TORCH_CHECK_VALUE(peer != comm::resolve(options.group)->getRank(),
                     "Invalid destination rank: destination rank should not be the same as "
                     "the rank of the current process.");
   TensorList tensors{as_real(tensor)};
@@ -64,7 +64,7 @@ WorkPtr irecv(const at::Tensor& tensor, std::optional<RankArgument> src, const P
   TensorList tensors{as_real(tensor)};
   if (!src) return backend->recvAnysource(tensors, options.tag);
   const int peer = to_group_rank(options.group, *src);
-  TORCH_CHECK_VALUE(peer != get_rank(options.group),
+  TORCH_CHECK_VALUE(peer != comm::resolve(options.group)->getRank(),
                     "Invalid source rank: source rank should not be the same as the rank "
                     "of the current process.");
   return backend->recv(tensors, peer, options.tag);

@@ -9,17 +9,26 @@
 
 namespace cohort::pipeline {
 
+void Mailbox::start(int peer, const at::Tensor& tensor) {
+  if (tensor.numel() > 0) sent_.push_back({isend(tensor, group_rank(peer), {.group = group_}), tensor});
+}
+
 void Mailbox::send(int peer, const TensorList& tensors, bool announces) {
   while (!sent_.empty() && sent_.front().work->isCompleted()) sent_.pop_front();
-  const auto start = [&](const at::Tensor& tensor) {
-    if (tensor.numel() == 0) return;
-    sent_.push_back({isend(tensor, group_rank(peer), {.group = group_}), tensor});
-  };
   if (announces) {
     const auto device = tensors.empty() ? c10::Device(c10::kCPU) : tensors.front().device();
-    start(write_header(metas_of(tensors)).to(device));
+    start(peer, write_header(metas_of(tensors)).to(device));
   }
-  for (const at::Tensor& tensor : tensors) start(tensor.detach().contiguous());
+  for (const at::Tensor& tensor : tensors) start(peer, tensor.detach().contiguous());
+}
+
+void Mailbox::send_failure(int peer, c10::Device device) { start(peer, failure_header().to(device)); }
+
+bool Mailbox::expects(const Action& receive) const {
+  return std::any_of(inboxes_.begin(), inboxes_.end(), [&](const auto& inbox) {
+    return std::any_of(inbox.second.begin(), inbox.second.end(),
+                       [&](const Expected& each) { return each.receive == receive; });
+  });
 }
 
 void Mailbox::expect(const Action& receive, int peer, c10::Device device,
@@ -39,7 +48,9 @@ void Mailbox::post(Expected& expected) const {
   } else {
     const at::Tensor header = at::empty({kHeaderLength}, at::TensorOptions(at::kLong).device(expected.device));
     receive_into(header)->wait();
-    expected.message.metas = read_header(header.cpu());
+    auto announcement = read_header(header.cpu());
+    expected.message.metas = std::move(announcement.metas);
+    expected.message.has_failed = announcement.has_failed;
   }
   for (const TensorMeta& meta : expected.message.metas) {
     at::Tensor tensor = at::empty(meta.sizes, at::TensorOptions(meta.dtype).device(expected.device));

@@ -25,6 +25,8 @@ class Mailbox {
 
   /// Returns at once. `announces`: the tensors' shapes go before them.
   void send(int peer, const TensorList& tensors, bool announces);
+  /// This rank has failed: instead of an announced message.
+  void send_failure(int peer, c10::Device device);
 
   /// A message that is to come from `peer` to tensors on `device`. `metas`: asked when it is posted; nothing: they come with the
   /// message. `is_posted`: now, rather than when it is needed.
@@ -34,7 +36,9 @@ class Mailbox {
   struct Message {
     TensorList tensors;
     TensorMetas metas;
+    bool has_failed = false;  ///< the sender's step: nothing else has come
   };
+  bool expects(const Action& receive) const;
   /// Blocks until it is there. Requires: expect() of it.
   Message take(const Action& receive);
 
@@ -54,6 +58,7 @@ class Mailbox {
   using Inbox = std::deque<Expected>;
 
   void post(Expected& expected) const;
+  void start(int peer, const at::Tensor& tensor);
 
   Group group_;
   std::map<int, Inbox> inboxes_;

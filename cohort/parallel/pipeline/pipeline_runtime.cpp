@@ -10,7 +10,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/comm/watch/unwrapped_training.h"
+#include "cohort/parallel/pipeline/pipeline_agreement.h"
 #include "cohort/pipeline/action_text.h"
+#include "cohort/pipeline/csv.h"
 #include "cohort/pipeline/stage_ranks.h"
 
 namespace cohort::pipeline {
@@ -28,10 +31,37 @@ TensorMetas with_gradient(const TensorMetas& metas) {
   return result;
 }
 
+// Of shapes that were given beforehand.
+TensorMetas given_metas(const TensorList& examples, bool has_backward) {
+  TensorMetas metas = metas_of(examples);
+  for (TensorMeta& meta : metas) {
+    meta.requires_grad = has_backward && (c10::isFloatingType(meta.dtype) || c10::isComplexType(meta.dtype));
+  }
+  return metas;
+}
+
+std::string yes_or_no(bool value) { return value ? "set" : "not set"; }
+
 std::vector<bool> gradient_flags(const TensorMetas& metas) {
   std::vector<bool> flags;
   for (const TensorMeta& meta : metas) flags.push_back(meta.requires_grad);
   return flags;
+}
+
+[[noreturn]] void throw_other_shapes(const Action& action, const TensorMetas& metas, const TensorMetas& known,
+                                     bool are_given) {
+  const std::string given = text_of(metas), wanted = text_of(known);
+  const std::string what = fmt::format("[cohort] pipeline: stage {} gives {} for microbatch {}, but ", action.stage,
+                                       given, action.microbatch);
+  if (given == wanted) {
+    C10_THROW_ERROR(ValueError, what +
+                                    "other ones of them have gradients than were expected\n  hint: in training all "
+                                    "floating-point outputs of a stage must depend on parameters that are trained, or "
+                                    "do so as in the first step");
+  }
+  if (are_given) C10_THROW_ERROR(ValueError, what + "its output_args are " + wanted);
+  C10_THROW_ERROR(ValueError, what + "gave " + wanted +
+                                  " in the first step\n  hint: PipelineOptions::dynamic_shapes lets shapes differ");
 }
 
 }  // namespace
@@ -48,6 +78,9 @@ PipelineRuntime::PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, co
     stages_.emplace(stage.stage_index(), std::make_unique<StageRun>(stage, num_microbatches));
   }
   check_stages();
+  take_given_shapes();
+  // Ranks train different parts: there is nothing to exchange unless they are replicated, too.
+  if (stages.front().group_size() > 1) comm::gradients_are_exchanged();
 }
 
 void PipelineRuntime::check_stages() const {
@@ -58,15 +91,52 @@ void PipelineRuntime::check_stages() const {
                     fmt::format("[cohort] pipeline: in this schedule rank {} has the stages [{}], but it was "
                                 "given [{}]",
                                 rank_, fmt::join(wanted, ", "), fmt::join(given, ", ")));
-  for (const Action& action : order_[static_cast<size_t>(rank_)]) {
-    const bool is_part = action.kind == ActionKind::kBackwardInput;
-    TORCH_CHECK_VALUE(
-        !is_part || !stages_.at(action.stage)->is_sharded(),
-        "[cohort] pipeline: fully_shard reduces gradients in backward passes, but this schedule computes those of "
-        "stage ",
-        action.stage,
-        " in two parts\n  hint: choose 1F1B, Interleaved1F1B, LoopedBFS or GPipe, or DistributedDataParallel");
+}
+
+void PipelineRuntime::take_given_shapes() {
+  size_t num_given = 0;
+  for (const auto& [stage, run] : stages_) {
+    const PipelineStage& each = run->stage();
+    TORCH_CHECK_VALUE(each.input_args().has_value() == each.output_args().has_value(), "[cohort] pipeline: stage ",
+                      stage, " has only one of input_args and output_args");
+    num_given += each.input_args() ? 1 : 0;
   }
+  if (num_given == 0) return;
+  TORCH_CHECK_VALUE(num_given == stages_.size(),
+                    "[cohort] pipeline: input_args and output_args are given for some stages and not for others\n"
+                    "  hint: give them for all stages of a pipeline, or for none");
+  TORCH_CHECK_VALUE(!options_.dynamic_shapes,
+                    "[cohort] pipeline: dynamic_shapes is set, but stages have input_args and output_args, which hold "
+                    "for every step");
+  has_given_shapes_ = true;
+  for (Shapes* const shapes : {&training_shapes_, &evaluation_shapes_}) {
+    const bool has_backward = shapes == &training_shapes_;
+    shapes->are_known = true;
+    for (const Action& action : order_[static_cast<size_t>(rank_)]) {
+      if (action.kind == ActionKind::kSendForward) {
+        shapes->sent[key_of(action)] = given_metas(*stage_of(action).stage().output_args(), has_backward);
+      } else if (action.kind == ActionKind::kReceiveForward) {
+        shapes->received[key_of(action)] = given_metas(*stage_of(action).stage().input_args(), has_backward);
+      }
+    }
+  }
+}
+
+void PipelineRuntime::agree() const {
+  PipelineFacts facts;
+  facts.equal = {
+      {"the number of stages", std::to_string(stage_ranks_.size())},
+      {"the number of microbatches", std::to_string(num_microbatches_)},
+      {"the checksum of the schedule's lists", fmt::format("{:x}", std::hash<std::string>()(csv_text(order_)))},
+      {"loss_fn", yes_or_no(static_cast<bool>(options_.loss_fn))},
+      {"dynamic_shapes", yes_or_no(options_.dynamic_shapes)},
+      {"shapes of stages, as input_args and output_args,", yes_or_no(has_given_shapes_)}};
+  for (const auto& [stage, run] : stages_) {
+    if (!has_given_shapes_) break;
+    facts.inputs[stage] = text_of(metas_of(*run->stage().input_args()));
+    facts.outputs[stage] = text_of(metas_of(*run->stage().output_args()));
+  }
+  agree_on(facts, group_, stages_.begin()->second->stage().group_size());
 }
 
 TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& options, bool has_backward) {
@@ -74,56 +144,71 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
       !has_failed_,
       "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on what comes next\n  hint: start "
       "again from a checkpoint");
-  TORCH_CHECK(
-      !has_backward || at::GradMode::is_enabled(),
-      "step() requires gradients to be enabled for backward computation; it should not be used under torch.no_grad() "
-      "context. Please call eval() instead.");
-  step_ = begin(inputs, options, has_backward);
   has_failed_ = true;  // until it is over
+  if (!have_agreed_ && stages_.begin()->second->stage().group_size() > 1) agree();
+  have_agreed_ = true;
+  step_ = make_step(has_backward);
+  TensorList merged;
   try {
-    if (has_backward && !step_->shapes->are_known) share_tied_values();
-    run_list();
-    step_->mailbox.finish();
-    if (has_backward) {
-      add_tied_gradients();
-      if (options_.scale_grads) scale_gradients();
-    }
+    merged = run_step(inputs, options);
   } catch (...) {
     end();
     step_.reset();
     throw;
   }
-  step_->shapes->are_known = true;
-  has_failed_ = false;
   end();
-  auto merged = results(options);
   step_.reset();
+  has_failed_ = false;
   return merged;
 }
 
-std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::begin(const TensorList& inputs, const StepOptions& options,
-                                                              bool has_backward) {
+TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions& options) {
+  const at::AutoGradMode gradients(step_->has_backward && at::GradMode::is_enabled());
+  step_->failure.attempt("", [&] { begin(inputs, options); });
+  if (step_->has_backward && !are_ties_equal_) share_tied_values();
+  are_ties_equal_ = are_ties_equal_ || step_->has_backward;
+  run_list();
+  step_->mailbox.finish();
+  TensorList merged;
+  if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
+  step_->failure.share(group_, stages_.begin()->second->stage().group_size());
+  step_->shapes->are_known = true;
+  if (!step_->has_backward) return merged;
+  add_tied_gradients();
+  if (options_.scale_grads) scale_gradients();
+  return merged;
+}
+
+std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backward) {
   auto step = std::make_unique<Step>(group_);
   step->has_backward = has_backward;
   step->shapes = has_backward ? &training_shapes_ : &evaluation_shapes_;
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
-  const int last = static_cast<int>(stage_ranks_.size()) - 1;
-  if (is_local(0)) {
-    TORCH_CHECK_VALUE(!inputs.empty(), "[cohort] pipeline: this rank has the first stage, which needs inputs");
-    step->inputs = split_into_microbatches(inputs, num_microbatches_, options_.args_chunk_spec);
-  }
-  if (is_local(last) && options_.loss_fn) {
-    TORCH_CHECK_VALUE(options.target.defined() || !has_backward,
-                      "[cohort] pipeline: this rank has the last stage, whose loss needs a target");
-    if (options.target.defined()) {
-      const auto targets = split_into_microbatches({options.target}, num_microbatches_);
-      for (const TensorList& each : targets) step->targets.push_back(each.front());
-    }
-  }
   step->outputs.resize(static_cast<size_t>(num_microbatches_));
   step->losses.resize(static_cast<size_t>(num_microbatches_));
   for (const auto& [stage, run] : stages_) run->begin(has_backward);
   return step;
+}
+
+void PipelineRuntime::begin(const TensorList& inputs, const StepOptions& options) {
+  TORCH_CHECK(
+      !step_->has_backward || at::GradMode::is_enabled(),
+      "step() requires gradients to be enabled for backward computation; it should not be used under torch.no_grad() "
+      "context. Please call eval() instead.");
+  const int last = static_cast<int>(stage_ranks_.size()) - 1;
+  if (is_local(0)) {
+    TORCH_CHECK_VALUE(!inputs.empty(), "[cohort] pipeline: this rank has the first stage, which needs inputs");
+    step_->inputs = split_into_microbatches(inputs, num_microbatches_, options_.args_chunk_spec);
+  }
+  if (is_local(last) && options_.loss_fn) {
+    TORCH_CHECK_VALUE(options.target.defined() || !step_->has_backward,
+                      "[cohort] pipeline: this rank has the last stage, whose loss needs a target");
+    if (options.target.defined()) {
+      const auto targets = split_into_microbatches({options.target}, num_microbatches_);
+      const c10::Device device = stages_.at(last)->stage().device();
+      for (const TensorList& each : targets) step_->targets.push_back(each.front().to(device));
+    }
+  }
 }
 
 void PipelineRuntime::end() {
@@ -133,13 +218,15 @@ void PipelineRuntime::end() {
 void PipelineRuntime::run_list() {
   const ActionList& list = order_[static_cast<size_t>(rank_)];
   for (size_t i = 0; i < list.size(); ++i) {
-    try {
-      perform(list[i]);
-    } catch (c10::Error& error) {
-      error.add_context(fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
-                                    pipeline::text_of(list[i]), i, list.size()));
-      throw;
-    }
+    for_each_part(list[i], [&](const Action& action) {
+      if (!step_->has_backward && !belongs_to_forward(action.kind)) return;
+      if (!step_->failure.is_there()) {
+        step_->failure.attempt(fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
+                                           pipeline::text_of(list[i]), i, list.size()),
+                               [&] { perform(action); });
+      }
+      if (step_->failure.is_there()) drain(action);
+    });
   }
 }
 
@@ -151,7 +238,6 @@ TensorList PipelineRuntime::results(const StepOptions& options) {
 }
 
 void PipelineRuntime::perform(const Action& action) {
-  if (!step_->has_backward && !belongs_to_forward(action.kind)) return;
   switch (action.kind) {
     case ActionKind::kForward:
       return forward(action);
@@ -174,8 +260,6 @@ void PipelineRuntime::perform(const Action& action) {
     case ActionKind::kReduceGrad:
       return stage_of(action).reduce_grad();
     case ActionKind::kOverlap:
-      for (const Action& part : action.parts) perform(part);
-      return;
     case ActionKind::kIdle:
       return;
   }
@@ -193,11 +277,17 @@ void PipelineRuntime::forward(const Action& action) {
     if (!step_->has_backward) source.drop_outputs(microbatch);
   } else {
     const Action receive{ActionKind::kReceiveForward, action.stage, microbatch};
-    const auto message = step_->mailbox.take(receive);
-    step_->shapes->received[key_of(receive)] = message.metas;
+    const auto message = take(receive);
+    if (message.has_failed) return step_->failure.note_other();
     run.forward(microbatch, message.tensors, gradient_flags(message.metas));
   }
   if (run.stage().is_last()) finish_last(action);
+}
+
+Mailbox::Message PipelineRuntime::take(const Action& receive) {
+  auto message = step_->mailbox.take(receive);
+  if (receive.kind == ActionKind::kReceiveForward) step_->shapes->received[key_of(receive)] = message.metas;
+  return message;
 }
 
 void PipelineRuntime::finish_last(const Action& action) {
@@ -228,7 +318,7 @@ void PipelineRuntime::backward(const Action& action) {
 }
 
 TensorList PipelineRuntime::received_grads(const Action& action) {
-  auto message = step_->mailbox.take({ActionKind::kReceiveBackward, action.stage, action.microbatch});
+  auto message = take({ActionKind::kReceiveBackward, action.stage, action.microbatch});
   TensorList grads;
   size_t next = 0;
   for (const at::Tensor& output : stage_of(action).outputs(action.microbatch)) {
@@ -242,9 +332,7 @@ void PipelineRuntime::send_forward(const Action& action) {
   const TensorList& outputs = run.outputs(action.microbatch);
   const auto metas = metas_of(outputs);
   TensorMetas& known = step_->shapes->sent[key_of(action)];
-  TORCH_CHECK_VALUE(step_->announces || metas == known, "[cohort] pipeline: stage ", action.stage, " gives ",
-                    text_of(metas), " for microbatch ", action.microbatch, ", but gave ", text_of(known),
-                    " in the first step\n  hint: PipelineOptions::dynamic_shapes lets shapes differ");
+  if (!step_->announces && metas != known) throw_other_shapes(action, metas, known, has_given_shapes_);
   known = metas;
   step_->mailbox.send(rank_of(action.stage + 1), outputs, step_->announces);
   if (!step_->has_backward) run.drop_outputs(action.microbatch);
@@ -279,6 +367,47 @@ std::optional<TensorMetas> PipelineRuntime::metas_of_receive(const Action& recei
   }
   if (step_->announces) return std::nullopt;
   return step_->shapes->received[key_of(receive)];
+}
+
+void PipelineRuntime::drain(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return drop_message({ActionKind::kReceiveForward, action.stage, action.microbatch});
+    case ActionKind::kFullBackward:
+    case ActionKind::kBackwardInput:
+      return drop_message({ActionKind::kReceiveBackward, action.stage, action.microbatch});
+    case ActionKind::kSendForward:
+    case ActionKind::kSendBackward:
+      return send_zeros(action);
+    case ActionKind::kReceiveForward:
+    case ActionKind::kReceiveBackward:
+      return expect(action);
+    default:
+      return;
+  }
+}
+
+void PipelineRuntime::drop_message(const Action& receive) {
+  if (step_->mailbox.expects(receive)) take(receive);
+}
+
+void PipelineRuntime::send_zeros(const Action& action) {
+  const bool is_forward = action.kind == ActionKind::kSendForward;
+  const int peer = rank_of(counterpart(action).stage);
+  const c10::Device device = stage_of(action).stage().device();
+  if (is_forward && step_->announces) {
+    step_->shapes->sent[key_of(action)].clear();
+    return step_->mailbox.send_failure(peer, device);
+  }
+  const auto& metas =
+      is_forward ? step_->shapes->sent[key_of(action)]
+                 : with_gradient(
+                       step_->shapes->received[key_of(ActionKind::kReceiveForward, action.stage, action.microbatch)]);
+  TensorList zeros;
+  for (const TensorMeta& meta : metas) {
+    zeros.push_back(at::zeros(meta.sizes, at::TensorOptions(meta.dtype).device(device)));
+  }
+  step_->mailbox.send(peer, zeros, /*announces=*/false);
 }
 
 }  // namespace cohort::pipeline

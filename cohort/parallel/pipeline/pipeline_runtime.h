@@ -10,6 +10,7 @@
 #include "cohort/parallel/pipeline/mailbox.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/stage_run.h"
+#include "cohort/parallel/pipeline/step_failure.h"
 #include "cohort/pipeline/action_key.h"
 
 namespace cohort::pipeline {
@@ -44,13 +45,18 @@ class PipelineRuntime {
     bool has_backward = false;
     bool announces = false;
     Shapes* shapes = nullptr;
+    StepFailure failure;
   };
 
   StageRun& stage_of(const Action& action) { return *stages_.at(action.stage); }
   bool is_local(int stage) const { return stages_.contains(stage); }
   int rank_of(int stage) const { return stage_ranks_[static_cast<size_t>(stage)]; }
   void check_stages() const;
-  std::unique_ptr<Step> begin(const TensorList& inputs, const StepOptions& options, bool has_backward);
+  void take_given_shapes();
+  void agree() const;
+  std::unique_ptr<Step> make_step(bool has_backward);
+  void begin(const TensorList& inputs, const StepOptions& options);
+  TensorList run_step(const TensorList& inputs, const StepOptions& options);
   void end();
   void run_list();
   TensorList results(const StepOptions& options);
@@ -60,10 +66,16 @@ class PipelineRuntime {
   void finish_last(const Action& action);
   void backward(const Action& action);
   TensorList received_grads(const Action& action);
+  Mailbox::Message take(const Action& receive);
   void send_forward(const Action& action);
   void send_backward(const Action& action);
   void expect(const Action& action);
   std::optional<TensorMetas> metas_of_receive(const Action& receive) const;
+  // What a rank that has failed does instead: it keeps the order of messages, and computes nothing.
+  void drain(const Action& action);
+  void drop_message(const Action& receive);
+  void send_zeros(const Action& action);
+
   void share_tied_values();
   void add_tied_gradients();
   void scale_gradients();
@@ -76,6 +88,9 @@ class PipelineRuntime {
   int rank_ = 0;
   std::map<int, std::unique_ptr<StageRun>> stages_;
   Shapes training_shapes_, evaluation_shapes_;
+  bool has_given_shapes_ = false;
+  bool have_agreed_ = false;
+  bool are_ties_equal_ = false;
   std::unique_ptr<Step> step_;  ///< while one runs
   bool has_failed_ = false;
 };

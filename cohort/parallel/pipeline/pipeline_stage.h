@@ -28,6 +28,13 @@
 
 namespace cohort {
 
+namespace pipeline::detail {
+
+/// Throws c10::ValueError: a forward that takes `expected` tensors was given `actual`.
+[[noreturn]] COHORT_API void throw_wrong_inputs(size_t expected, size_t actual);
+
+}  // namespace pipeline::detail
+
 namespace pipeline {
 
 /// From what the stage before gave to what the next one gets.
@@ -45,9 +52,6 @@ TensorList tensors_of(Value&& value) {
   }
 }
 
-/// Throws c10::ValueError: a forward that takes `expected` tensors was given `actual`.
-[[noreturn]] COHORT_API void throw_wrong_inputs(size_t expected, size_t actual);
-
 template <class Signature>
 struct StageCall;
 
@@ -61,7 +65,7 @@ struct StageCall<Return(Arguments...)> {
     if constexpr (kTakesList) {
       return tensors_of(module.forward(inputs));
     } else {
-      if (inputs.size() != sizeof...(Arguments)) throw_wrong_inputs(sizeof...(Arguments), inputs.size());
+      if (inputs.size() != sizeof...(Arguments)) detail::throw_wrong_inputs(sizeof...(Arguments), inputs.size());
       return call_each(module, inputs, std::index_sequence_for<Arguments...>());
     }
   }
@@ -78,7 +82,7 @@ template <>
 struct StageCall<parallel::NoSignature> {
   template <class Module>
   static TensorList call(Module& module, const TensorList& inputs) {
-    if (inputs.size() != 1) throw_wrong_inputs(1, inputs.size());
+    if (inputs.size() != 1) detail::throw_wrong_inputs(1, inputs.size());
     return tensors_of(module.forward(inputs.front()));
   }
 };
@@ -123,6 +127,11 @@ struct PipelineStageOptions {
   std::optional<c10::Device> device = {};
   /// The ranks of the pipeline. Null: the default group; without one, this process alone.
   Group group = {};
+  /// Examples of what the stage is given and what it gives, of one microbatch: only shapes and dtypes matter, so they may be on
+  /// device "meta". In training all floating-point ones have gradients. Given for all stages of a pipeline or for none;
+  /// absent: they are found in the first step.
+  std::optional<TensorList> input_args = {};
+  std::optional<TensorList> output_args = {};
 };
 
 class COHORT_API PipelineStage {
@@ -149,6 +158,8 @@ class COHORT_API PipelineStage {
   int group_rank() const { return group_rank_; }
   int group_size() const { return group_size_; }
   const pipeline::ReplicaCalls& replica_calls() const { return replica_calls_; }
+  const std::optional<TensorList>& input_args() const { return input_args_; }
+  const std::optional<TensorList>& output_args() const { return output_args_; }
 
  private:
   template <class Net>
@@ -167,6 +178,7 @@ class COHORT_API PipelineStage {
   c10::Device device_ = c10::kCPU;
   Group group_;
   int group_rank_ = 0, group_size_ = 1;
+  std::optional<TensorList> input_args_, output_args_;  ///< without memory
 };
 
 }  // namespace cohort

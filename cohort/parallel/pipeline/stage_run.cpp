@@ -50,6 +50,18 @@ void StageRun::forward(int microbatch, const TensorList& inputs, const std::vect
   state.outputs = stage_.forward(state.inputs);
 }
 
+// What the graph of a stage ends in.
+TensorList StageRun::whole_parameters() const {
+  if (!sharded_) return stage_.module()->parameters();
+  TensorList parameters;
+  for (const auto* const module : sharded_modules_) {
+    for (const auto& sharding : module->shardings()) {
+      for (const auto& parameter : sharding->sharded_parameters()) parameters.push_back(parameter.full);
+    }
+  }
+  return parameters;
+}
+
 TensorList StageRun::roots(const Microbatch& microbatch) const {
   return microbatch.loss.defined() ? TensorList{microbatch.loss} : microbatch.outputs;
 }
@@ -89,8 +101,8 @@ void StageRun::backward(int microbatch, const TensorList& output_grads, bool in_
   // Nobody waits for gradients of the first stage's inputs: all is done with the second part.
   if (stage_.is_first()) return;
   state.weight_part.emplace();
-  state.input_grads = backward_input(roots(state), state.output_grads, state.inputs, stage_.module()->parameters(),
-                                     &*state.weight_part);
+  state.input_grads =
+      backward_input(roots(state), state.output_grads, state.inputs, whole_parameters(), &*state.weight_part);
   state.inputs.clear();
   state.outputs.clear();
   state.loss.reset();
@@ -114,15 +126,14 @@ void StageRun::reshard() {
 }
 
 void StageRun::reduce_grad() {
-  if (is_reduced_ || !has_backward_ || !stage_.replica_calls().reduce_next) return;
-  // The last gradients came without a backward pass that DDP could have followed: one that adds zeros.
+  if (is_reduced_ || !has_backward_ || (!sharded_ && !stage_.replica_calls().reduce_next)) return;
+  // The last gradients came without a backward pass that could have been followed: one that adds zeros.
   TensorList empty;
-  for (const at::Tensor& parameter : stage_.module()->parameters()) {
+  for (const at::Tensor& parameter : whole_parameters()) {
     if (parameter.requires_grad()) empty.push_back(parameter.reshape(-1).slice(0, 0, 0).sum());
   }
-  stage_.replica_calls().reduce_next({});
+  synchronise_last({});
   torch::autograd::backward(empty);
-  is_reduced_ = true;
 }
 
 }  // namespace cohort::pipeline

@@ -45,8 +45,6 @@ class StageRun {
   /// All microbatches' gradients are there: what has not been reduced by backward is.
   void reduce_grad();
 
-  bool is_sharded() const { return sharded_ != nullptr; }
-
  private:
   struct Microbatch {
     TensorList inputs, outputs;
@@ -56,6 +54,7 @@ class StageRun {
   };
   Microbatch& at(int microbatch) { return microbatches_[static_cast<size_t>(microbatch)]; }
   const Microbatch& at(int microbatch) const { return microbatches_[static_cast<size_t>(microbatch)]; }
+  TensorList whole_parameters() const;
   TensorList roots(const Microbatch& microbatch) const;
   void run_full(Microbatch& microbatch);
   void synchronise_last(const TensorList& outputs);

@@ -9,12 +9,13 @@ namespace cohort::pipeline {
 namespace {
 
 constexpr int64_t kMark = 0x636f686f72740001;  // "cohort", version 1
+constexpr int64_t kFailed = -1;                // instead of a number of tensors
 constexpr int64_t kMostDims = 64;
 constexpr int64_t kMostBytes = int64_t{1} << 44;
 
 [[noreturn]] void throw_bad_header(const char* what) {
-  C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: what announces a stage's tensors is damaged: ", what,
-                                       "\n  hint: do all ranks run the same program, with the same schedule?"));
+  C10_THROW_ERROR(DistBackendError, c10::str("[cohort] pipeline: what announces a stage's tensors is damaged: ", what,
+                                             "\n  hint: do all ranks run the same program, with the same schedule?"));
 }
 
 class HeaderReader {
@@ -52,6 +53,12 @@ class HeaderReader {
   int64_t at_ = 0;
 };
 
+at::Tensor header_of(const std::vector<int64_t>& values) {
+  at::Tensor header = at::zeros({kHeaderLength}, at::kLong);
+  std::copy(values.begin(), values.end(), header.mutable_data_ptr<int64_t>());
+  return header;
+}
+
 }  // namespace
 
 TensorMetas metas_of(const TensorList& tensors) {
@@ -81,20 +88,20 @@ at::Tensor write_header(const TensorMetas& metas) {
   TORCH_CHECK_VALUE(
       static_cast<int64_t>(values.size()) <= kHeaderLength, "[cohort] pipeline: a stage gives ", metas.size(),
       " tensors, more than it can announce to the next one\n  hint: hand over fewer of them, such as by stacking");
-  at::Tensor header = at::zeros({kHeaderLength}, at::kLong);
-  std::copy(values.begin(), values.end(), header.mutable_data_ptr<int64_t>());
-  return header;
+  return header_of(values);
 }
 
-TensorMetas read_header(const at::Tensor& header) {
+at::Tensor failure_header() { return header_of({kMark, kFailed}); }
+
+Announcement read_header(const at::Tensor& header) {
   TORCH_CHECK_VALUE(header.scalar_type() == at::kLong && header.numel() == kHeaderLength && header.is_contiguous(),
                     "a header has ", kHeaderLength, " 64-bit integers");
   HeaderReader reader(header);
   if (reader.next(INT64_MIN, INT64_MAX, "") != kMark) throw_bad_header("it does not begin as one");
-  const int64_t num_tensors = reader.next(0, kHeaderLength, "no number of tensors");
-  TensorMetas metas;
-  for (int64_t i = 0; i < num_tensors; ++i) metas.push_back(reader.meta());
-  return metas;
+  const int64_t num_tensors = reader.next(kFailed, kHeaderLength, "no number of tensors");
+  Announcement announcement{{}, num_tensors == kFailed};
+  for (int64_t i = 0; i < num_tensors; ++i) announcement.metas.push_back(reader.meta());
+  return announcement;
 }
 
 }  // namespace cohort::pipeline

@@ -32,7 +32,14 @@ COHORT_TEST_API TensorMetas metas_of(const TensorList& tensors);
 COHORT_TEST_API std::string text_of(const TensorMetas& metas);
 /// On the CPU. Throws c10::ValueError for more than a header can tell: about 30 tensors of 4 dimensions.
 COHORT_TEST_API at::Tensor write_header(const TensorMetas& metas);
-/// Throws c10::ValueError for what no stage of ours has written: nothing that it says is believed before it has been checked.
-COHORT_TEST_API TensorMetas read_header(const at::Tensor& header);
+/// Instead: this rank has failed, and no tensors will come.
+COHORT_TEST_API at::Tensor failure_header();
+struct Announcement {
+  TensorMetas metas;
+  bool has_failed = false;
+};
+/// Throws c10::DistBackendError for what no stage of ours has written: nothing that it says is believed before it has been
+/// checked.
+COHORT_TEST_API Announcement read_header(const at::Tensor& header);
 
 }  // namespace cohort::pipeline

@@ -30,10 +30,10 @@ void PipelineRuntime::share_tied_values() {
     if (is_local(tied.other_stage)) continue;
     const PointToPointOptions in_group{.group = group_};
     if (tied.stage < tied.other_stage) {
-      send(tied.parameter.contiguous(), group_rank(rank_of(tied.other_stage)), in_group);
+      isend(tied.parameter.contiguous(), group_rank(rank_of(tied.other_stage)), in_group)->wait();
     } else {
       const at::Tensor value = at::empty_like(tied.parameter, at::MemoryFormat::Contiguous);
-      recv(value, group_rank(rank_of(tied.other_stage)), in_group);
+      irecv(value, group_rank(rank_of(tied.other_stage)), in_group)->wait();
       at::Tensor(tied.parameter).copy_(value);
     }
   }

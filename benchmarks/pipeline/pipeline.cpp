@@ -1,0 +1,145 @@
+// pipeline: what a schedule loses (its bubble), beside what it must lose in theory, with stages that take a known time: they
+// sleep, so that more ranks than cores can be measured; theory gets the times that they have really taken. And how long an activation
+// takes to the next stage, beside the same pipeline on our backend "gloo" and beside one copy of so many bytes.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+
+#include "benchmarks/support/question.h"
+#include "benchmarks/support/team.h"
+#include "benchmarks/support/turns.h"
+#include "cohort/pipeline/schedules.h"
+#include "cohort/pipeline/simulation.h"
+
+namespace cohort::bench {
+namespace {
+
+constexpr int kNumBubbleRanks = 4;
+constexpr int kNumBubbleMicrobatches = 8;
+constexpr const char* kMilliseconds = "10";  // of each part of a stage's work
+
+Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks,
+                         const std::string& backend) {
+  return Team({.name = fmt::format("{}-{}", backend, num_ranks),
+               .folder = folder,
+               .num_ranks = num_ranks,
+               .command = {settings.program, kPipelineRank, std::to_string(num_ranks), backend}});
+}
+
+// What the ranks have measured: a step, and the parts of a stage's work.
+struct Measured {
+  std::vector<double> steps;
+  double forward = 0, backward_input = 0, backward_weight = 0;
+};
+
+Measured measure_bubble(Team& team, const std::string& schedule, int num_stages, int num_steps) {
+  Measured measured;
+  for (int step = 0; step <= num_steps; ++step) {
+    const auto answers =
+        team.ask(fmt::format("bubble {} {} {} {}", schedule, num_stages, kNumBubbleMicrobatches, kMilliseconds));
+    double slowest = 0;
+    Measured parts;
+    for (const auto& answer : answers) {
+      std::istringstream words(answer);
+      double milliseconds = 0, forward = 0, input = 0, weight = 0;
+      words >> milliseconds >> forward >> input >> weight;
+      slowest = std::max(slowest, milliseconds);
+      parts.forward += forward / kNumBubbleRanks;
+      parts.backward_input += input / kNumBubbleRanks;
+      parts.backward_weight += weight / kNumBubbleRanks;
+    }
+    if (step == 0) continue;  // shapes are announced
+    measured.steps.push_back(slowest);
+    measured.forward += parts.forward / num_steps;
+    measured.backward_input += parts.backward_input / num_steps;
+    measured.backward_weight += parts.backward_weight / num_steps;
+  }
+  return measured;
+}
+
+pipeline::Timeline timeline_of(pipeline::ScheduleKind kind, int num_stages, const Measured& measured) {
+  const pipeline::PipelineShape shape{kNumBubbleRanks, num_stages, kNumBubbleMicrobatches};
+  const auto order = pipeline::plan_schedule(kind, shape);
+  if (!order) throw std::runtime_error(order.error().describe());
+  const auto stage_ranks = pipeline::stage_ranks_of(kind, shape);
+  if (!stage_ranks) throw std::runtime_error(stage_ranks.error().describe());
+  const auto timeline = pipeline::simulate(*order, *stage_ranks, pipeline::OrderFormat::kComputeOnly,
+                                           {.forward = measured.forward,
+                                            .backward_input = measured.backward_input,
+                                            .backward_weight = measured.backward_weight,
+                                            .is_first_stage_in_one_part = true});
+  if (!timeline) throw std::runtime_error(timeline.error().describe());
+  return *timeline;
+}
+
+Row bubble_row(Team& team, const std::string& name, int num_steps) {
+  const auto kind = pipeline::schedule_by_name(name);
+  if (!kind) throw std::runtime_error(kind.error().describe());
+  const bool is_single = *kind == pipeline::ScheduleKind::kGPipe || *kind == pipeline::ScheduleKind::k1F1B;
+  const int num_stages = is_single ? kNumBubbleRanks : 2 * kNumBubbleRanks;
+  Measured measured = measure_bubble(team, name, num_stages, num_steps);
+  const auto timeline = timeline_of(*kind, num_stages, measured);
+  auto& steps = measured.steps;
+  std::nth_element(steps.begin(), steps.begin() + static_cast<long>(steps.size() / 2), steps.end());
+  const double step = steps[steps.size() / 2];
+  // Work is the same in both; the rest is waiting.
+  const double work = timeline.duration * (1 - timeline.bubble());
+  Row row;
+  row.case_name = fmt::format("bubble/{}/ranks={}/microbatches={}", name, kNumBubbleRanks, kNumBubbleMicrobatches);
+  row.rival_name = "theory";
+  row.unit = "%";
+  row.ours = 100 * (1 - work / step);
+  row.rival = 100 * timeline.bubble();
+  row.ratio = *row.rival / *row.ours;
+  row.note = fmt::format("a step {:.1f} ms, in theory {:.1f} ms", step, timeline.duration);
+  return row;
+}
+
+struct HandOver {
+  const char* name;
+  int num_bytes;
+  int num_steps;
+};
+constexpr HandOver kHandOvers[] = {{"64KiB", 1 << 16, 40}, {"1MiB", 1 << 20, 10}, {"16MiB", 1 << 24, 2}};
+
+void add_hand_over_rows(std::vector<Row>& rows, const Settings& settings, Team& ours, Team& gloo,
+                        const HandOver& what) {
+  const auto end = std::chrono::steady_clock::time_point::max();
+  const auto hand = fmt::format("hand-{}", what.num_bytes), copy = fmt::format("copy-{}", what.num_bytes);
+  const auto times = take_turns(
+      {{"ours", &ours, hand}, {"gloo", &gloo, hand}, {"copy", &ours, copy}},
+      {.num_warm = 1, .num_steps = what.num_steps, .num_rounds = settings.rounds(30, 8), .deadline = end, .end = end});
+  for (const char* rival : {"gloo", "copy"}) {
+    Row row = compare_times(times.at("ours"), times.at(rival));
+    row.case_name = fmt::format("hand-over/{}", what.name);
+    row.rival_name = rival;
+    row.unit = "ms";
+    rows.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+std::vector<Row> run_pipeline(const Settings& settings) {
+  check_case(settings.only_case, {"bubble", "hand-over"});
+  const ScratchFolder folder;
+  std::vector<Row> rows;
+  if (settings.only_case != "hand-over") {
+    auto team = start_pipeline_team(settings, folder.path(), kNumBubbleRanks, settings.backend);
+    for (const auto& name : pipeline::schedule_names()) {
+      rows.push_back(bubble_row(team, name, settings.rounds(15, 3)));
+    }
+  }
+  if (settings.only_case != "bubble") {
+    auto ours = start_pipeline_team(settings, folder.path(), 2, settings.backend);
+    auto gloo = start_pipeline_team(settings, folder.path(), 2, "gloo");
+    for (const auto& what : kHandOvers) add_hand_over_rows(rows, settings, ours, gloo, what);
+  }
+  return rows;
+}
+
+}  // namespace cohort::bench

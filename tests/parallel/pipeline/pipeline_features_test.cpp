@@ -1,0 +1,436 @@
+// What stages may be and hand over: against one process that has all stages.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <tuple>
+
+#include "cohort/models/gpt.h"
+#include "cohort/models/gpt_stage.h"
+#include "cohort/parallel/activation/checkpoint.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/parallel/pipeline/tensor_header.h"
+#include "tests/parallel/tensor/numbers.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::drawn;
+using test::error_of;
+using test::require_near;
+using test::run_rank_threads;
+
+constexpr int kNumParts = 4;
+
+void draw_parameters(torch::nn::Module& module, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : module.parameters()) parameter.copy_(drawn(parameter.sizes().vec(), seed++) / 3);
+}
+
+at::Tensor squares(const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); }
+
+// ---- several tensors
+
+struct HeadOfThreeImpl : torch::nn::Module {
+  HeadOfThreeImpl()
+      : a(register_module("a", torch::nn::Linear(4, 6))), b(register_module("b", torch::nn::Linear(4, 3))) {
+    draw_parameters(*this, 10);
+  }
+  // The batch lies in dimension 1.
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> forward(at::Tensor x, at::Tensor scale) {
+    const at::Tensor y = x.t() * scale;
+    return {a(y), b(y), y.argmax(1)};
+  }
+  torch::nn::Linear a, b;
+};
+TORCH_MODULE(HeadOfThree);
+
+struct TailOfThreeImpl : torch::nn::Module {
+  TailOfThreeImpl() : c(register_module("c", torch::nn::Linear(6, 3))) { draw_parameters(*this, 20); }
+  std::vector<at::Tensor> forward(at::Tensor a, at::Tensor b, at::Tensor places) {
+    const at::Tensor y = c(a.tanh()) + b.detach() * places.unsqueeze(1);  // no gradient of b
+    return {y.t(), y.detach().sum().view({1})};
+  }
+  torch::nn::Linear c;
+};
+TORCH_MODULE(TailOfThree);
+
+TEST(PipelineFeatures, SeveralTensorsCutAndPutTogetherAsAsked) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const at::Tensor x = drawn({4, 11}, 1), scale = drawn({4}, 2), target = drawn({11, 3}, 3);
+    HeadOfThree head, expected_head;
+    TailOfThree tail, expected_tail;
+    at::Tensor sum = at::zeros({1});
+    std::vector<at::Tensor> outputs;
+    const auto xs = x.tensor_split(kNumParts, 1), targets = target.tensor_split(kNumParts);
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const auto [a, b, places] = expected_head->forward(xs[i], scale);
+      const auto given = expected_tail->forward(a, b, places);
+      squares(given[0].t(), targets[i]).backward();
+      outputs.push_back(given[0].detach());
+      sum += given[1];
+    }
+
+    const std::vector<PipelineStage> stages = {rank == 0 ? PipelineStage(head, 0, 2, {.group = group})
+                                                         : PipelineStage(tail, 1, 2, {.group = group})};
+    PipelineOptions options;
+    options.loss_fn = [](const TensorList& given, const at::Tensor& t) { return squares(given.front().t(), t); };
+    options.args_chunk_spec = {{.split_dim = 1}, TensorChunkSpec::replicate()};
+    options.output_merge_spec = {
+        {.cat_dim = 1}, MergeSpec::reduced(at::zeros({1}), [](const at::Tensor& so_far, const at::Tensor& each) {
+          return so_far + each;
+        })};
+    options.scale_grads = false;
+    PipelineSchedule schedule("1F1B", stages, kNumParts, options);
+    const TensorList inputs = rank == 0 ? TensorList{x, scale} : TensorList();
+    const auto merged = schedule.step(inputs, {.target = target});
+    if (rank == 1) {
+      require_near(merged.at(0), at::cat(outputs, 1));
+      require_near(merged.at(1), sum);
+      require_near(tail->c->weight.grad(), expected_tail->c->weight.grad());
+      return;
+    }
+    REQUIRE(merged.empty());
+    require_near(head->a->weight.grad(), expected_head->a->weight.grad());
+    REQUIRE(!head->b->weight.grad().defined() || head->b->weight.grad().abs().max().item<double>() == 0);
+  });
+}
+
+// ---- shapes beforehand, errors of shapes
+
+torch::nn::Linear layer(uint64_t seed, int64_t in = 8, int64_t out = 8) {
+  torch::nn::Linear linear(in, out);
+  draw_parameters(*linear, seed);
+  return linear;
+}
+
+// Two layers, one on each rank; what was thrown.
+std::string error_of_step(int rank, const Group& group, const PipelineStageOptions& of_first,
+                          const PipelineStageOptions& of_second, int num_steps = 1) {
+  PipelineStageOptions own = rank == 0 ? of_first : of_second;
+  own.group = group;
+  auto linear = layer(1);
+  return error_of([&] {
+    PipelineSchedule schedule("GPipe", {PipelineStage(linear, rank, 2, own)}, 2, {.loss_fn = loss_of(squares)});
+    for (int step = 0; step < num_steps; ++step) {
+      linear->zero_grad();
+      const auto x = at::ones({step + 1 == num_steps && num_steps > 1 ? 6 : 4, 8});
+      schedule.step(rank == 0 ? TensorList{x} : TensorList(), {.target = x});
+    }
+    if (rank == 0) schedule.eval({at::ones({4, 8})});
+    if (rank == 1) schedule.eval();
+  });
+}
+
+PipelineStageOptions examples(std::vector<int64_t> in, std::vector<int64_t> out) {
+  const auto on_meta = at::TensorOptions(at::kFloat).device(at::kMeta);
+  PipelineStageOptions options;
+  options.input_args = TensorList{at::empty(in, on_meta)};
+  options.output_args = TensorList{at::empty(out, on_meta)};
+  return options;
+}
+
+TEST(PipelineFeatures, ShapesMayBeGivenBeforehand) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto right = examples({2, 8}, {2, 8});
+    REQUIRE_EQUAL(error_of_step(rank, group, right, right), "(no error)");
+    const std::string what =
+        "[cohort] pipeline: stage 0 gives Float [2, 8] for microbatch 0, but its output_args are Float [2, 9]";
+    const std::string text = error_of_step(rank, group, examples({2, 8}, {2, 9}), examples({2, 9}, {2, 8}));
+    const std::string where = " ([cohort] pipeline: rank 0 ran 0SEND_F0, step 2 of 11 in its list)\n";
+    // And that of rank 1, whose layer takes no zeros of this shape.
+    REQUIRE(text.starts_with("[cohort] pipeline: the step failed on rank 0: " + what + where +
+                             "the step failed on rank 1: "));
+    REQUIRE_EQUAL(
+        error_of_step(rank, group, examples({2, 8}, {2, 8}), examples({2, 9}, {2, 8})),
+        "[cohort] pipeline: output_args of stage 0 are Float [2, 8], but input_args of stage 1 are Float [2, 9]\n"
+        "  hint: what a stage gives is what the next one takes");
+    REQUIRE_EQUAL(
+        error_of_step(rank, group, {}, right),
+        "[cohort] pipeline: the ranks differ: shapes of stages, as input_args and output_args, is not set on rank 0, "
+        "but set on rank 1");
+  });
+}
+
+TEST(PipelineFeatures, ShapesOfTheFirstStepHold) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const std::string what =
+        "[cohort] pipeline: stage 0 gives Float [3, 8] for microbatch 0, but gave Float [2, 8] in the first step\n"
+        "  hint: PipelineOptions::dynamic_shapes lets shapes differ";
+    const std::string text = error_of_step(rank, group, {}, {}, 2);
+    REQUIRE(text.find(what) != std::string::npos);
+  });
+}
+
+TEST(PipelineFeatures, AHeaderIsNotBelieved) {
+  const pipeline::TensorMetas metas = {{at::kFloat, {2, 3}, true}, {at::kLong, {}, false}};
+  const at::Tensor header = pipeline::write_header(metas);
+  EXPECT_TRUE(pipeline::read_header(header).metas == metas);
+  EXPECT_TRUE(pipeline::read_header(pipeline::failure_header()).has_failed);
+  for (const auto& [place, value] : std::vector<std::pair<int64_t, int64_t>>{
+           {0, 1}, {1, -2}, {1, 1000}, {2, 99}, {2, -1}, {3, 2}, {4, 65}, {4, -1}, {5, -1}, {5, int64_t{1} << 60}}) {
+    at::Tensor damaged = header.clone();
+    damaged[place] = value;
+    EXPECT_THROW(pipeline::read_header(damaged), c10::DistBackendError) << place << " " << value;
+  }
+  EXPECT_THROW(pipeline::write_header(pipeline::TensorMetas(100)), c10::ValueError);
+}
+
+// ---- tied parameters
+
+struct TiedHeadImpl : torch::nn::Module {
+  TiedHeadImpl() : weight(register_parameter("weight", at::zeros({5, 8}))) {}
+  at::Tensor forward(at::Tensor x) { return at::linear(x, weight); }
+  at::Tensor weight;
+};
+TORCH_MODULE(TiedHead);
+
+torch::nn::Sequential table_and_layer() {
+  torch::nn::Sequential net(torch::nn::Embedding(5, 8), torch::nn::Linear(8, 8));
+  draw_parameters(*net, 1);
+  return net;
+}
+
+void descend(const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor parameter : parameters) {
+    parameter -= 0.1 * parameter.grad();
+    parameter.mutable_grad().reset();
+  }
+}
+
+TEST(PipelineFeatures, TiedParametersHaveTheSumOfTheirGradients) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const at::Tensor words = at::arange(12).remainder(5).view({6, 2}), target = drawn({6, 2, 5}, 2);
+    auto expected = table_and_layer(), net = table_and_layer();
+    TiedHead head;  // its zeros are not used: the lower stage's value is
+    const at::Tensor expected_table = expected->parameters()[0], table = net->parameters()[0];
+    PipelineOptions options;
+    options.loss_fn = loss_of(squares);
+    options.tied_parameters = {rank == 0 ? TiedParameter{table, 0, 1} : TiedParameter{head->weight, 1, 0}};
+    PipelineSchedule schedule(
+        "1F1B", {rank == 0 ? PipelineStage(net, 0, 2, {.group = group}) : PipelineStage(head, 1, 2, {.group = group})},
+        3, options);
+    for (int step = 0; step < 3; ++step) {
+      for (size_t i = 0; i < 3; ++i) {
+        const at::Tensor output = at::linear(expected->forward(words.tensor_split(3)[i]), expected_table);
+        (squares(output, target.tensor_split(3)[i]) / 3).backward();
+      }
+      schedule.step(rank == 0 ? TensorList{words} : TensorList(), {.target = target});
+      require_near(rank == 0 ? table.grad() : head->weight.grad(), expected_table.grad(), 1e-5, "the sum");
+      descend(expected->parameters());
+      descend(rank == 0 ? net->parameters() : head->parameters());
+      require_near(rank == 0 ? table : head->weight, expected_table, 1e-5, "the parameter");
+    }
+  });
+}
+
+at::Tensor loss_of_words(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.flatten(0, 1), targets.flatten());
+}
+
+models::GPT small_gpt() {
+  models::GPT model(models::GPTOptions{
+      .block_size = 8, .vocab_size = 11, .n_layer = 4, .n_head = 2, .n_embd = 8, .tie_weights = true});
+  draw_parameters(*model, 1);
+  return model;
+}
+
+TEST(PipelineFeatures, AGptInStages) {
+  for (const std::string name : {"Interleaved1F1B", "ZBVZeroBubble"}) {
+    run_rank_threads(2, [&](int rank, const Group& group) {
+      const at::Tensor tokens = at::arange(36).remainder(11).view({4, 9});
+      const at::Tensor input = tokens.narrow(1, 0, 8), target = tokens.narrow(1, 1, 8);
+      auto expected = small_gpt();
+      for (int64_t i = 0; i < 4; ++i) {
+        (loss_of_words(expected(input.narrow(0, i, 1)), target.narrow(0, i, 1)) / 4).backward();
+      }
+      auto parts = models::split_gpt(small_gpt(), 4);
+      PipelineOptions options;
+      options.loss_fn = loss_of(loss_of_words);
+      std::vector<PipelineStage> stages;
+      const std::vector<size_t> indices = {static_cast<size_t>(rank),
+                                           static_cast<size_t>(name == "ZBVZeroBubble" ? 3 - rank : rank + 2)};
+      for (const size_t index : indices) {
+        auto& part = parts[index];
+        stages.emplace_back(part, static_cast<int>(index), 4, PipelineStageOptions{.group = group});
+        if (part->has_embeddings()) options.tied_parameters.push_back({part->wte->weight, 0, 3});
+        if (part->has_head()) options.tied_parameters.push_back({part->lm_head->weight, 3, 0});
+      }
+      PipelineSchedule schedule(name, stages, 4, options);
+      schedule.step(rank == 0 ? TensorList{input} : TensorList(), {.target = target});
+      const auto wanted = expected->named_parameters();
+      for (const size_t index : indices) {
+        for (const auto& item : parts[index]->named_parameters()) {
+          require_near(item.value().grad(), wanted[item.key()].grad(), 1e-5, name + " " + item.key());
+        }
+      }
+    });
+  }
+}
+
+// ---- checkpoints and replicas
+
+struct DeepImpl : torch::nn::Module {
+  explicit DeepImpl(uint64_t seed, bool has_checkpoint = false) : has_checkpoint(has_checkpoint) {
+    for (int i = 0; i < 2; ++i) layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(8, 8)));
+    draw_parameters(*this, seed);
+  }
+  at::Tensor forward(at::Tensor x) {
+    for (auto& each : layers) {
+      const auto block = [&each](const at::Tensor& y) { return y + each(y).tanh(); };
+      x = has_checkpoint ? activation::checkpoint(block, x) : block(x);
+    }
+    return x;
+  }
+  bool has_checkpoint;
+  std::vector<torch::nn::Linear> layers;
+};
+TORCH_MODULE(Deep);
+
+// The gradients of four blocks of which each replica has its own batch, averaged over these.
+struct DeepBatches {
+  explicit DeepBatches(int num_replicas, int num_stages) {
+    for (int i = 0; i < num_stages; ++i) blocks.emplace_back(static_cast<uint64_t>(10 * i + 1));
+    for (int replica = 0; replica < num_replicas; ++replica) {
+      const auto seed = static_cast<uint64_t>(replica);
+      inputs.push_back(drawn({10, 8}, 100 + seed));
+      targets.push_back(drawn({10, 8}, 200 + seed));
+      const auto xs = inputs.back().tensor_split(kNumParts), ts = targets.back().tensor_split(kNumParts);
+      for (size_t i = 0; i < xs.size(); ++i) {
+        at::Tensor x = xs[i];
+        for (auto& block : blocks) x = block(x);
+        (squares(x, ts[i]) / kNumParts / num_replicas).backward();
+      }
+    }
+  }
+  std::vector<Deep> blocks;
+  TensorList inputs, targets;
+};
+
+// Stages of this rank in a schedule for two ranks.
+std::vector<int> deep_indices(const std::string& schedule, int rank) {
+  if (schedule == "1F1B" || schedule == "GPipe") return {rank};
+  return schedule == "ZBVZeroBubble" || schedule == "DualPipeV" ? std::vector<int>{rank, 3 - rank}
+                                                                : std::vector<int>{rank, rank + 2};
+}
+
+class PipelineWith : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Names, PipelineWith, testing::ValuesIn(pipeline_schedule_names()));
+
+TEST_P(PipelineWith, ActivationCheckpoints) {
+  run_rank_threads(2, [name = GetParam()](int rank, const Group& group) {
+    const auto indices = deep_indices(name, rank);
+    const int num_stages = 2 * static_cast<int>(indices.size());
+    DeepBatches expected(1, num_stages);
+    std::vector<Deep> blocks;
+    std::vector<PipelineStage> stages;
+    for (const int index : indices) {
+      blocks.emplace_back(static_cast<uint64_t>(10 * index + 1), /*has_checkpoint=*/true);
+      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = group});
+    }
+    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+    schedule.step(rank == 0 ? expected.inputs : TensorList(), {.target = expected.targets[0]});
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+      const auto own = blocks[i]->parameters();
+      for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad());
+    }
+  });
+}
+
+// Ranks 0 and 1 are one pipeline, 2 and 3 another one; ranks 0 and 2 have the same stages, and so have 1 and 3.
+struct FourRanks {
+  FourRanks(int rank, const Group& all)
+      : replica(rank / 2),
+        place(rank % 2),
+        pipeline(test::split_rank_threads(all, {{0, 1}, {2, 3}})),
+        replicas(test::split_rank_threads(all, {{0, 2}, {1, 3}})) {}
+  int replica, place;
+  Group pipeline, replicas;
+};
+
+TEST_P(PipelineWith, ReplicasOfEachStage) {
+  run_rank_threads(4, [name = GetParam()](int rank, const Group& all) {
+    const FourRanks ranks(rank, all);
+    const auto indices = deep_indices(name, ranks.place);
+    const int num_stages = 2 * static_cast<int>(indices.size());
+    DeepBatches expected(2, num_stages);
+    int num_reduced = 0;
+    const auto counting = [&](const Group& group, ddp::GradBucket& bucket) {
+      ++num_reduced;
+      return ddp::allreduce_hook(group, bucket);
+    };
+    std::vector<DistributedDataParallel<DeepImpl>> blocks;
+    std::vector<PipelineStage> stages;
+    for (const int index : indices) {
+      blocks.emplace_back(Deep(static_cast<uint64_t>(10 * index + 1)), ddp::Options{.process_group = ranks.replicas});
+      blocks.back()->register_comm_hook(ranks.replicas, counting);
+      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+    }
+    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+    const auto replica = static_cast<size_t>(ranks.replica);
+    for (int step = 0; step < 2; ++step) {
+      for (auto& block : blocks) block->zero_grad();
+      schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                    {.target = expected.targets[replica]});
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+        const auto own = blocks[i]->parameters();
+        for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad(), 1e-5, name);
+      }
+      // Once for each stage, with the last microbatch.
+      REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
+    }
+  });
+}
+
+TEST_P(PipelineWith, ShardsOfEachStage) {
+  for (const bool one_memory : {true, false}) {
+    run_rank_threads(4, [name = GetParam(), one_memory](int rank, const Group& all) {
+      const FourRanks ranks(rank, all);
+      const auto indices = deep_indices(name, ranks.place);
+      const int num_stages = 2 * static_cast<int>(indices.size());
+      DeepBatches expected(2, num_stages);
+      int num_reduced = 0;
+      std::vector<FullySharded<DeepImpl>> blocks;
+      std::vector<PipelineStage> stages;
+      for (const int index : indices) {
+        blocks.push_back(fully_shard(Deep(static_cast<uint64_t>(10 * index + 1)),
+                                     fsdp::Options{.process_group = ranks.replicas, .one_memory = one_memory}));
+        if (!one_memory) blocks.back()->set_all_reduce_hook([&](const at::Tensor&) { ++num_reduced; });
+        stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+      }
+      PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+      const auto replica = static_cast<size_t>(ranks.replica);
+      for (int step = 0; step < 2; ++step) {
+        for (auto& block : blocks) {
+          for (at::Tensor shard : block->parameters()) shard.mutable_grad().reset();
+        }
+        schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                      {.target = expected.targets[replica]});
+        for (size_t i = 0; i < blocks.size(); ++i) {
+          const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+          const auto& shards = blocks[i]->sharding().sharded_parameters();
+          for (size_t j = 0; j < shards.size(); ++j) {
+            const at::Tensor own = shards[j].shard.grad();
+            if (own.numel() == 0) continue;
+            // Halves of 8 rows, or of a bias.
+            require_near(own, wanted[j].grad().tensor_split(2)[replica], 1e-5, name);
+          }
+        }
+        if (!one_memory) REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace cohort

@@ -1,0 +1,85 @@
+#include "cohort/parallel/pipeline/split.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "tests/parallel/tensor/numbers.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using Counts = std::vector<int>;
+
+torch::nn::Sequential three_layers() {
+  return torch::nn::Sequential(torch::nn::Linear(4, 64), torch::nn::BatchNorm1d(64), torch::nn::Linear(64, 64));
+}
+
+TEST(SplitSequential, PartsKeepLayersAndNames) {
+  auto net = three_layers();
+  net->eval();
+  const auto parts = split_sequential(net, {1, 2});
+  const at::Tensor x = test::drawn({5, 4}, 1);
+  EXPECT_TRUE(at::equal(torch::nn::Sequential(parts[1])->forward(torch::nn::Sequential(parts[0])->forward(x)),
+                        net->forward(x)));
+  std::vector<std::string> names;
+  for (const auto& part : parts) {
+    for (const auto& item : part->named_parameters()) {
+      names.push_back(item.key());
+      EXPECT_TRUE(item.value().is_same(net->named_parameters()[item.key()]));
+    }
+  }
+  EXPECT_EQ(names, net->named_parameters().keys());
+  EXPECT_EQ(parts[1]->named_buffers().keys(), net->named_buffers().keys());
+  EXPECT_FALSE(net[1]->is_training());
+}
+
+TEST(SplitSequential, ByParameters) {
+  auto net = three_layers();
+  EXPECT_EQ(parameter_costs(net), (std::vector<double>{320, 128, 64 * 65}));
+  EXPECT_EQ(split_sequential(net, 2)[0]->size(), 2u);
+  EXPECT_EQ(test::error_of([&] { split_sequential(net, 4); }),
+            "[cohort] pipeline: 3 layers cannot be shared out over 4 stages\n"
+            "  hint: each stage needs at least one layer");
+  EXPECT_EQ(test::error_of([&] {
+              split_sequential(net, Counts{1, 1});
+            }),
+            "[cohort] pipeline: the counts [1, 1] do not share out 3 layers\n"
+            "  hint: give a positive number for each stage; their sum is the number of layers");
+}
+
+TEST(SplitSequential, ByTime) {
+  torch::nn::Sequential net(torch::nn::Linear(8, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 2048),
+                            torch::nn::Linear(2048, 1024));
+  const at::Tensor mean = net->named_buffers()["1.running_mean"].clone();
+  const auto costs = measured_costs(net, test::drawn({64, 8}, 1), {.num_repeats = 10});
+  ASSERT_EQ(costs.size(), 4u);
+  for (const double cost : costs) EXPECT_GT(cost, 0);
+  EXPECT_GT(costs[3], costs[0]);
+  EXPECT_TRUE(at::equal(net->named_buffers()["1.running_mean"], mean));
+  for (const at::Tensor& parameter : net->parameters()) EXPECT_FALSE(parameter.grad().defined());
+  EXPECT_EQ(test::error_of([&] { measured_costs(net, mean, {.num_repeats = 0}); }),
+            "[cohort] measured_costs: num_repeats must be positive, got 0");
+}
+
+TEST(SplitSequential, RanksHaveTheFirstOnesTimes) {
+  std::vector<std::vector<double>> costs(2);
+  test::run_rank_threads(2, [&](int rank, const Group& group) {
+    costs[static_cast<size_t>(rank)] =
+        measured_costs(three_layers(), at::ones({3, 4}), {.num_repeats = 1, .group = group});
+  });
+  EXPECT_EQ(costs[0].size(), 3u);
+  EXPECT_EQ(costs[0], costs[1]);
+}
+
+TEST(SplitBlocks, OfAnyType) {
+  EXPECT_EQ(split_blocks(std::vector<std::string>{"a", "b", "c"}, {2, 1}),
+            (std::vector<std::vector<std::string>>{{"a", "b"}, {"c"}}));
+}
+
+}  // namespace
+}  // namespace cohort
