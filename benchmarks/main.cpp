@@ -127,10 +127,8 @@ int run(int argc, char** argv) {
   app.add_option("question", request.question, "What to measure; all: everything")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
-                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, train, "
-                 "tensor-parallel:pipeline, train: "
-                 "measure each "
-                 "side this often")
+                 "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, pipeline, train, "
+                 "tensor-parallel: measure each side this often")
       ->check(CLI::PositiveNumber);
   app.add_option(
       "--case", settings.only_case,

@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
-        "recovery, data_parallel, optimizers, device_mesh, tensor_parallel, context_parallel, pipeline, dtensor, fsdp, together, "
+        "recovery, data_parallel, optimizers, device_mesh, tensor_parallel, context_parallel, pipeline, dtensor, fsdp, "
+        "together, "
         "memory, "
         "logging, "
         "mixed_precision, "

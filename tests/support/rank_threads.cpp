@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <latch>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -86,9 +87,11 @@ Group split_rank_threads(const Group& group, const std::vector<std::vector<int>>
   for (const auto& ranks : lists) {
     const auto found = std::find(ranks.begin(), ranks.end(), group->getRank());
     if (found == ranks.end()) continue;
-    // All ranks have made as many groups before.std::string name = "list";
+    std::string name = "list";
     for (const int rank : ranks) name += "-" + std::to_string(rank);
-    const auto key = std::to_string(groups_of_rank.size()) + "/list" + std::to_string(i)c10::make_intrusive<c10d::PrefixStore>(name + "/";
+    // A rank may be alone in having made other groups, but not this one.
+    thread_local std::map<std::string, int> times;
+    const auto key = name + "/" + std::to_string(times[name]++) + "/";
     const auto store = c10::make_intrusive<c10d::PrefixStore>(key, group->getStore());
     return groups_of_rank.emplace_back(
         make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), {}));

@@ -1,7 +1,6 @@
 // Rows of a table by number. A table whose rows are shared out is looked up where a rank has the row, 0 elsewhere: a Partial.
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -10,7 +9,6 @@
 #include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
 #include "cohort/dtensor/wrapper/moves.h"
-#include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -26,26 +24,6 @@ Labels embedding_labels(const Call& call) {
   labels.linear = Linear::kEach;
   labels.linear_in = {0};
   return labels;
-}
-
-// Which of the table's rows this rank has, and where: `indices` counted in its part; `is_here`: a flag for each.
-struct LocalRows {
-  at::Tensor indices;
-  at::Tensor is_here;
-};
-
-LocalRows local_rows(const Call& call, const Plan& plan, const at::Tensor& indices) {
-  const auto held =
-      held_ranges(call.operand(0).sizes(), call.mesh().shape(), *call.mesh().coordinate(), plan.operands[0]);
-  LocalRows rows{at::zeros_like(indices), at::zeros_like(indices, indices.options().dtype(at::kBool))};
-  int64_t passed = 0;
-  for (const auto& range : held[0]) {
-    const auto inside = indices.ge(range.begin).logical_and_(indices.lt(range.end));
-    rows.indices = at::where(inside, indices - (range.begin - passed), rows.indices);
-    rows.is_here.logical_or_(inside);
-    passed += range.size();
-  }
-  return rows;
 }
 
 bool is_row_cut(const Placement& placement) { return placement.is_shard_like() && placement.dim() == 0; }
@@ -80,14 +58,10 @@ at::Tensor sums_of_own(const Call& call, const Plan& plan, const at::Tensor& fou
   return moved(found, call.mesh(), summands, plan.results[0], sizes);
 }
 
-bool shares_out_rows(const Plan& plan) {
-  return std::any_of(plan.operands[0].begin(), plan.operands[0].end(), is_row_cut);
-}
-
 void run_embedding(Call& call, const Plan& plan) {
   if (!crosses(plan, 0, only_dim(0, 2))) return call.run();
   const auto table = call.local_tensor(0);
-  const auto rows = own_indices(call, plan, 0, 0, call.local_tensor(1));indices_of_all(call, plan));
+  const auto rows = own_indices(call, plan, 0, 0, indices_of_all(call, plan));
   if (table.size(0) == 0) {
     auto sizes = rows.indices.sizes().vec();
     sizes.push_back(table.size(1));
@@ -114,12 +88,12 @@ Labels embedding_backward_labels(const Call& call) {
 }  // namespace
 
 void add_embedding_rules() {
-  add_rule("aten::embedding",auto embedding = labelled(embedding_labels, run_embedding);
+  auto embedding = labelled(embedding_labels, run_embedding);
   embedding.options = [general = embedding.options](const Call& call, const Axis& axis, std::vector<Option>& options) {
     embedding_options(call, axis, options);
     general(call, axis, options);
   };
-  set_rule("aten::embedding", embedding);
+  add_rule("aten::embedding", embedding);
   add_rule("aten::embedding_dense_backward", labelled(embedding_backward_labels));
 }
 

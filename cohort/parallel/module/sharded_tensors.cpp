@@ -40,6 +40,13 @@ bool is_known_whole(const at::Tensor& tensor) {
   return found != all.entries.end() && found->second.is_whole;
 }
 
+std::vector<Group> noted_groups(const at::Tensor& tensor) {
+  auto& all = sharded_tensors();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
+  return found == all.entries.end() ? std::vector<Group>() : found->second.groups;
+}
+
 }  // namespace
 
 void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others) {
@@ -59,15 +66,8 @@ void forget_sharded(const at::Tensor& tensor) {
   all.entries.erase(found);
 }
 
-std::vector<Group> sharding_groups(const at::Tensor& tensor) {
-  auto& all = sharded_tensors();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
-  return found == all.entries.end() ? std::vector<Group>() : found->second.groups;
-}
-
 Group sharding_group(const at::Tensor& tensor) {
-  const auto groups = sharding_groups(tensor);
+  const auto groups = noted_groups(tensor);
   return groups.empty() ? Group() : groups.front();
 }
 
@@ -81,8 +81,9 @@ std::vector<Group> sharding_groups(const at::Tensor& tensor) {
       if (is_cut) groups.push_back(mesh.group(axis));
     }
   }
-  const auto group = sharding_group(tensor);
-  if (group && std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
+  for (const auto& group : noted_groups(tensor)) {
+    if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
+  }
   return groups;
 }
 

@@ -20,13 +20,12 @@ COHORT_TEST_API void note_whole(const at::Tensor& tensor, const Group& group);
 COHORT_TEST_API void forget_sharded(const at::Tensor& tensor);
 /// Null: it is whole.
 Group sharding_group(const at::Tensor& tensor);
-/// The same, and of a DTensor the groups of the axes that cut it: over their ranks, one after the other, it is divided.
+/// The same with the others, and of a DTensor the groups of the axes that cut it: over their ranks, one after the other, it is
+/// divided. Empty: it is whole.
 std::vector<Group> sharding_groups(const at::Tensor& tensor);
 /// What this rank has of a tensor: of a DTensor its part, without a gradient, else itself. Shares memory, but for a DTensor that
 /// is Partial, which is reduced first (collective).
 at::Tensor own_part(const at::Tensor& tensor);
-/// The same with the others; empty: it is whole.
-std::vector<Group> sharding_groups(const at::Tensor& tensor);
 /// Throws c10::ValueError for a whole tensor whose gradient would be used, though the parts have it.
 void check_has_own_gradient(const at::Tensor& tensor);
 inline bool is_sharded(const at::Tensor& tensor) { return sharding_group(tensor).defined(); }

@@ -209,7 +209,7 @@ Gradients gradients_of(const Tensors& parameters) {
     gradients.tensors.push_back(parameter.grad());
     // A DTensor's gradient may lie otherwise.
     const bool says_so = is_dtensor(parameter.grad()) && !cohort::parallel::is_sharded(parameter);
-    gradients.groups.push_back(cohort::parallel::sharding_groups(says_so ? parameter.grad() : parameter));gradients.groups.push_back(cohort::parallel::sharding_groups(parameter));
+    gradients.groups.push_back(cohort::parallel::sharding_groups(says_so ? parameter.grad() : parameter));
   }
   return gradients;
 }
@@ -221,7 +221,7 @@ at::Tensor get_total_norm(const Gradients& given, double norm_type, bool error_i
   for (auto& tensor : gradients.tensors) tensor = cohort::parallel::own_part(tensor);
   const auto present = defined_ones(gradients.tensors);
   const auto& groups = gradients.groups;
-  if (std::all_of(groups.begin(), groups.end(), [](const auto& list)of_one) { return list.empty();of_one.empty(); })) {
+  if (std::all_of(groups.begin(), groups.end(), [](const auto& list) { return list.empty(); })) {
     return get_total_norm(present, norm_type, error_if_nonfinite, foreach);
   }
   auto options = gradients.parameters.front().options().dtype(at::kFloat).requires_grad(false);

@@ -50,8 +50,7 @@ COHORT_API at::Tensor get_total_norm(const Tensors& tensors, double norm_type = 
 struct Gradients {
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> tensors;  ///< undefined where there is no gradient
-  /// Over whose ranks each is divided, one group after the other; none:with tensor parallelism over those of several groups, one after the other. Empty: it is
-  /// whole.
+  /// Over whose ranks each is divided, one group after the other; none: it is whole.
   std::vector<std::vector<Group>> groups;
 };
 COHORT_API Gradients gradients_of(const Tensors& parameters);
