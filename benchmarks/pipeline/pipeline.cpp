@@ -1,6 +1,6 @@
 // pipeline: what a schedule loses (its bubble), beside what it must lose in theory, with stages that take a known time: they
-// sleep, so that more ranks than cores can be measured; theory gets the times that they have really taken. And how long an activation
-// takes to the next stage, beside the same pipeline on our backend "gloo" and beside one copy of so many bytes.
+// sleep, so that more ranks than cores can be measured; theory gets the times that they have really taken. And how long an
+// activation takes to the next stage, beside the same pipeline on our backend "gloo" and beside one copy of so many bytes.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // One rank of pipeline. Commands: "bubble SCHEDULE STAGES MICROBATCHES MS" takes one step with stages that sleep for MS in
-// forward and in both parts of backward, and answers with the milliseconds of the step, and those that the parts have taken on average;
-// "run hand-BYTES WARM STEPS" hands microbatches of so many bytes from the first rank to the second and answers with the
-// milliseconds for one; "run copy-BYTES WARM STEPS" copies so many.
+// forward and in both parts of backward, and answers with the milliseconds of the step, and those that the parts have taken on
+// average; "run hand-BYTES WARM STEPS" hands microbatches of so many bytes from the first rank to the second and answers with
+// the milliseconds for one; "run copy-BYTES WARM STEPS" copies so many.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/prctl.h>
