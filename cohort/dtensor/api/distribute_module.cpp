@@ -32,6 +32,17 @@ void lay_gradient_as(const at::Tensor& parameter, const Placements& placements) 
   });
 }
 
+// Tensor::set_data, which takes private devices' tensors of other dispatch keys for another kind.
+void take_data(const at::Tensor& parameter, const DTensor& distributed) {
+  auto* const impl = parameter.unsafeGetTensorImpl();
+  const bool is_alike = parameter.device() == distributed.device() && parameter.dtype() == distributed.dtype();
+  if (is_alike && !impl->has_compatible_shallow_copy_type(distributed.key_set())) {
+    impl->shallow_copy_from(distributed.getIntrusivePtr());
+  } else {
+    parameter.set_data(distributed);
+  }
+}
+
 void distribute_rest(torch::nn::Module& module, const DeviceMesh& mesh, std::optional<int> src_rank) {
   const auto whole = dtensor::replicated(mesh);
   for (const auto& list : {module.parameters(/*recurse=*/false), module.buffers(/*recurse=*/false)}) {
@@ -52,7 +63,7 @@ void distribute_parameter(const at::Tensor& parameter, const DeviceMesh& mesh, c
                     "[cohort] distribute_parameter: the parameter has a gradient, which would stay a plain tensor"
                     "\n  hint: call zero_grad() before");
   const DTensor distributed = distribute_tensor(parameter.detach(), mesh, placements, src_rank);
-  parameter.set_data(distributed);
+  take_data(parameter, distributed);
   if (parameter.requires_grad()) lay_gradient_as(parameter, distributed.placements());
 }
 

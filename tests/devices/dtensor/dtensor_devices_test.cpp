@@ -39,7 +39,7 @@ void shard_net(const std::string& name, torch::nn::Module& module, const DeviceM
   const Placements rows{Shard(0)};
   if (name == "0") distribute_parameters(module, mesh, {{"weight", rows}}, std::nullopt);
   if (name == "2") distribute_parameters(module, mesh, {{"weight", rows}, {"bias", rows}}, std::nullopt);
-  if (name == "4") distribute_parameters(module, mesh, {{"weight", rows}, {"bias", rows}}, std::nullopt);
+  if (name == "4") distribute_parameters(module, mesh, {{"weight", {Shard(1)}}}, std::nullopt);
 }
 
 // Parameters after a few steps, on the CPU.
@@ -83,6 +83,23 @@ TEST_F(DTensorDevices, ANetIsTrainedAsOnTheCpu) {
     require_training_as_on_the_cpu(group, devices.first);
     const InStream side(new_stream(devices.first.index()));
     require_training_as_on_the_cpu(group, devices.first);
+  });
+}
+
+TEST_F(DTensorDevices, ClassesAreSharedOut) {
+  run_ranks_with_devices(2, [](int /*rank*/, const Group& group, const RankDevices& devices) {
+    const c10::DeviceGuard guard(devices.first);
+    at::manual_seed(5);
+    const auto whole = at::randn({4, 5}).requires_grad_(), labels = at::tensor({4, 1, -100, 0}, at::kLong);
+    const auto expected = at::cross_entropy_loss(whole, labels);
+    expected.backward();
+    const DTensor parts = distribute_tensor(whole.detach().to(devices.first), line_of(group), {Shard(1)}, std::nullopt);
+    const at::Tensor scores = parts.detach().requires_grad_();
+    const auto loss = at::cross_entropy_loss(scores, labels.to(devices.first));
+    loss.backward();
+    REQUIRE(DTensor(loss.detach()).full_tensor().cpu().allclose(expected.detach()));
+    REQUIRE(DTensor(scores.grad()).placements() == Placements{Shard(1)});
+    REQUIRE(DTensor(scores.grad()).full_tensor().cpu().allclose(whole.grad(), 1e-4, 1e-6));
   });
 }
 
