@@ -91,6 +91,8 @@ std::vector<OpCase> loss_cases() {
       one_result(
           "cross_entropy smoothed", {logits(), classes()},
           [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1], {}, at::Reduction::Mean, -100, 0.1); }),
+      one_result("cross_entropy without a class", {logits(), at::tensor({1, 3, 0, 1, 2}, at::kLong)},
+                 [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1], {}, at::Reduction::Mean, 1); }),
       one_result("cross_entropy of images", {numbers({3, 4, 5}), indices({3, 5}, 4)},
                  [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1]); }),
       one_result("mse", {numbers({5, 3}), numbers({5, 3}, 1)},

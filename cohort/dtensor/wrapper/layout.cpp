@@ -21,7 +21,8 @@ int64_t code_of(const Placement& placement) {
 }
 
 std::vector<int64_t> code_of(const DeviceMesh& mesh, const Placements& placements) {
-  auto code = mesh.shape();
+  std::vector<int64_t> code{mesh.ndim()};
+  for (const int64_t size : mesh.shape()) code.push_back(size);
   for (const auto& placement : placements) code.push_back(code_of(placement));
   return code;
 }

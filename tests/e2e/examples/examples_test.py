@@ -381,7 +381,7 @@ def test_image_classifier(model):
 
 
 @pytest.mark.parametrize("page", ["collectives", "context_parallel", "ddp", "data", "checkpoints", "data_parallel", "optimizers",
-                                  "device_mesh", "memory", "logging", "mixed_precision", "models", "pipeline", "schedules_and_metrics", "tensor_parallel"])
+                                  "device_mesh", "dtensor", "together", "memory", "logging", "mixed_precision", "models", "pipeline", "schedules_and_metrics", "tensor_parallel"])
 def test_pieces_of_the_guide_run(page):
     code, out, err = launch("guide_pieces", page)
     assert code == 0, err
