@@ -18,7 +18,7 @@ namespace {
 
 using cohort::Shard;
 
-void train(const cohort::DeviceMesh& mesh) {
+void train_together(const cohort::DeviceMesh& mesh) {
   at::manual_seed(0);  // all ranks make the same model
   torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::GELU(), torch::nn::Linear(8, 4));
   const auto share_layer = [](const std::string& name, torch::nn::Module& layer, const cohort::DeviceMesh& tp) {
@@ -47,7 +47,7 @@ void train(const cohort::DeviceMesh& mesh) {
 void run_together() {
   const cohort::ParallelDims dims{.dp_shard = 2, .tp = -1};  // 2 ranks: no tp; 8 ranks: tp = 4
   const cohort::DeviceMesh mesh = dims.build_mesh("cpu");
-  train(mesh);
+  train_together(mesh);
 }
 
 }  // namespace guide

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/fused_step.h"
 #include "cohort/parallel/ddp/gradient_norm.h"
@@ -23,9 +22,6 @@ void settle_options(const std::vector<at::Tensor>& parameters, ReducerOptions& o
   for (size_t i = 0; i < parameters.size(); ++i) {
     TORCH_CHECK_VALUE(parameters[i].defined() && parameters[i].is_leaf() && parameters[i].requires_grad(),
                       "ddp::Reducer: parameter ", i, " must be a leaf tensor that requires a gradient");
-    TORCH_CHECK_VALUE(!is_dtensor(parameters[i]), "[cohort] DistributedDataParallel: parameter ", i,
-                      " is a DTensor, as with tensor parallelism, which its buckets have no place for\n  hint: "
-                      "cohort::replicate(model, {.mesh = mesh[\"dp\"]}) keeps copies of such modules alike");
   }
   if (!options.process_group) options.process_group = default_group();
   TORCH_CHECK_VALUE(is_member(options.process_group), "ddp::Reducer: this rank is not a member of the process group");

@@ -15,6 +15,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/purpose.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/delayed_all_reduce.h"
 #include "cohort/parallel/ddp/low_precision.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
@@ -57,6 +58,15 @@ NamedParameters trainable_parameters(const Module& root, const std::set<std::str
     }
   }
   return result;
+}
+
+void check_no_dtensors(const NamedParameters& parameters) {
+  for (size_t i = 0; i < parameters.tensors.size(); ++i) {
+    TORCH_CHECK_VALUE(!is_dtensor(parameters.tensors[i]), "[cohort] DistributedDataParallel: parameter \"",
+                      parameters.names[i],
+                      "\" is a DTensor, as with tensor parallelism, which buckets have no place for",
+                      "\n  hint: cohort::replicate(model, {.mesh = mesh[\"dp\"]}) keeps copies of such modules alike");
+  }
 }
 
 // Two reducers would each divide what the other one has divided.
@@ -149,6 +159,7 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
       !parameters.tensors.empty() || !delayed.empty(),
       "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.");
   check_averaged_once(module_, parameters);
+  check_no_dtensors(parameters);
   check_devices(parameters.tensors.empty() ? module_.parameters() : exchanged_parameters(), options_);
   if (!options_.device_ids.empty() && !options_.output_device) options_.output_device = options_.device_ids.front();
   device_ = (parameters.tensors.empty() ? delayed.front().second : parameters.tensors.front()).device();

@@ -80,7 +80,7 @@ COHORT_WORKER(together_meshes) {
   REQUIRE_EQUAL(text_of({.dp_replicate = 2, .cp = 2}),
                 "DeviceMesh((dp_replicate=2, dp_shard_cp=2), 'cpu', stride=(2, 1))");
   REQUIRE_EQUAL(text_of({.dp_replicate = 2, .tp = 2}),
-                "DeviceMesh((dp_replicate=2, dp_shard_cp=1), 'cpu', stride=(2, 0))");
+                "DeviceMesh((dp_replicate=2, dp_shard_cp=1), 'cpu', stride=(2, ()))");
   const auto part_of = [](const ParallelDims& dims) { return data_part_of(dims.build_mesh("cpu")); };
   const auto rank = get_rank();
   const auto pairs = part_of({.dp_shard = 2, .tp = 2}), copies = part_of({.dp_replicate = 2, .dp_shard = 2});
@@ -119,10 +119,11 @@ COHORT_WORKER(together_ddp) {
 TEST(TogetherShards, DdpTakesNoDTensorsMessage) {
   const auto results = run_workers("together_ddp", {.world_size = 4});
   results.expect_success();
-  EXPECT_EQ(results[0].output,
-            "[cohort] DistributedDataParallel: parameter 0 is a DTensor, as with tensor parallelism, which its buckets "
-            "have no place for\n  hint: cohort::replicate(model, {.mesh = mesh[\"dp\"]}) keeps copies of such modules "
-            "alike\n");
+  EXPECT_EQ(
+      results[0].output,
+      "[cohort] DistributedDataParallel: parameter \"weight\" is a DTensor, as with tensor parallelism, which buckets "
+      "have no place for\n  hint: cohort::replicate(model, {.mesh = mesh[\"dp\"]}) keeps copies of such modules "
+      "alike\n");
 }
 
 // As the hint says.
@@ -132,7 +133,7 @@ COHORT_WORKER(together_replicate) {
   distribute_parameters(*net, mesh["tp"], {{"weight", {Shard(0)}}});
   distribute_module(*net, mesh["tp"]);
   auto model = replicate(net, {.mesh = mesh["dp"]});
-  const auto input = at::full({2, 6}, 1 + mesh.local_rank("dp"));
+  const auto input = at::full({2, 6}, 1.0 + static_cast<double>(mesh.local_rank("dp")));
   gpt::whole(model->forward(input).sum()).backward();
   alone->forward(at::full({2, 6}, 1.5)).sum().backward();
   for (const auto& parameter : fsdp::sharded_parameters(*model)) {

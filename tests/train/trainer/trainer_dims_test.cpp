@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/distribute_module.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
@@ -135,6 +136,7 @@ COHORT_WORKER(trainer_dims_messages) {
       refusal_of({.strategy = "fsdp", .dims = {.pp = 2}}),
       "[cohort] Trainer: dims.pp is 1, as the Trainer runs whole models, but got 2\n  hint: a loop by hand can "
       "have a pipeline");
+  barrier();  // rank 0 has the store
 }
 
 TEST(TrainerDims, MessagesOfRanks) { run_workers("trainer_dims_messages").expect_success(); }
