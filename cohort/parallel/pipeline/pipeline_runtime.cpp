@@ -158,6 +158,7 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
   }
   end();
   step_.reset();
+  receive_buffers_.end_step();
   has_failed_ = false;
   return merged;
 }
@@ -180,7 +181,7 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
 }
 
 std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backward) {
-  auto step = std::make_unique<Step>(group_);
+  auto step = std::make_unique<Step>(group_, receive_buffers_);
   step->has_backward = has_backward;
   step->shapes = has_backward ? &training_shapes_ : &evaluation_shapes_;
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
