@@ -81,6 +81,7 @@ class PipelineRuntime {
   void scale_gradients();
 
   PipelineOrder order_;
+  ActionList list_;  ///< this rank's, as it runs
   StageRanks stage_ranks_;
   int num_microbatches_;
   PipelineOptions options_;
