@@ -30,33 +30,36 @@ Team start_pipeline_team(const Settings& settings, const std::string& folder, in
                .command = {settings.program, kPipelineRank, std::to_string(num_ranks), backend}});
 }
 
-// What the ranks have measured: a step, and the parts of a stage's work.
+// What the ranks have measured: steps, what part of their time they have waited in each, and what stages' work has taken.
 struct Measured {
-  std::vector<double> steps;
+  std::vector<double> steps, bubbles;
   double forward = 0, backward_input = 0, backward_weight = 0;
 };
 
+double median_of(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
 Measured measure_bubble(Team& team, const std::string& schedule, int num_stages, int num_steps) {
   Measured measured;
-  for (int step = 0; step <= num_steps; ++step) {
-    const auto answers =
-        team.ask(fmt::format("bubble {} {} {} {}", schedule, num_stages, kNumBubbleMicrobatches, kMilliseconds));
-    double slowest = 0;
-    Measured parts;
-    for (const auto& answer : answers) {
+  const auto command = fmt::format("bubble {} {} {} {}", schedule, num_stages, kNumBubbleMicrobatches, kMilliseconds);
+  team.ask(command);  // shapes are announced
+  const double share = 1.0 / num_steps / kNumBubbleRanks;
+  for (int step = 0; step < num_steps; ++step) {
+    double slowest = 0, work = 0;
+    for (const auto& answer : team.ask(command)) {
       std::istringstream words(answer);
-      double milliseconds = 0, forward = 0, input = 0, weight = 0;
-      words >> milliseconds >> forward >> input >> weight;
+      double milliseconds = 0, own_work = 0, forward = 0, input = 0, weight = 0;
+      words >> milliseconds >> own_work >> forward >> input >> weight;
       slowest = std::max(slowest, milliseconds);
-      parts.forward += forward / kNumBubbleRanks;
-      parts.backward_input += input / kNumBubbleRanks;
-      parts.backward_weight += weight / kNumBubbleRanks;
+      work += own_work;
+      measured.forward += forward * share;
+      measured.backward_input += input * share;
+      measured.backward_weight += weight * share;
     }
-    if (step == 0) continue;  // shapes are announced
     measured.steps.push_back(slowest);
-    measured.forward += parts.forward / num_steps;
-    measured.backward_input += parts.backward_input / num_steps;
-    measured.backward_weight += parts.backward_weight / num_steps;
+    measured.bubbles.push_back(1 - work / slowest / kNumBubbleRanks);
   }
   return measured;
 }
@@ -81,21 +84,16 @@ Row bubble_row(Team& team, const std::string& name, int num_steps) {
   if (!kind) throw std::runtime_error(kind.error().describe());
   const bool is_single = *kind == pipeline::ScheduleKind::kGPipe || *kind == pipeline::ScheduleKind::k1F1B;
   const int num_stages = is_single ? kNumBubbleRanks : 2 * kNumBubbleRanks;
-  Measured measured = measure_bubble(team, name, num_stages, num_steps);
+  const Measured measured = measure_bubble(team, name, num_stages, num_steps);
   const auto timeline = timeline_of(*kind, num_stages, measured);
-  auto& steps = measured.steps;
-  std::nth_element(steps.begin(), steps.begin() + static_cast<long>(steps.size() / 2), steps.end());
-  const double step = steps[steps.size() / 2];
-  // Work is the same in both; the rest is waiting.
-  const double work = timeline.duration * (1 - timeline.bubble());
   Row row;
   row.case_name = fmt::format("bubble/{}/ranks={}/microbatches={}", name, kNumBubbleRanks, kNumBubbleMicrobatches);
   row.rival_name = "theory";
   row.unit = "%";
-  row.ours = 100 * (1 - work / step);
+  row.ours = 100 * median_of(measured.bubbles);
   row.rival = 100 * timeline.bubble();
   row.ratio = *row.rival / *row.ours;
-  row.note = fmt::format("a step {:.1f} ms, in theory {:.1f} ms", step, timeline.duration);
+  row.note = fmt::format("a step {:.1f} ms, in theory {:.1f} ms", median_of(measured.steps), timeline.duration);
   return row;
 }
 

@@ -1,7 +1,7 @@
 // One rank of pipeline. Commands: "bubble SCHEDULE STAGES MICROBATCHES MS" takes one step with stages that sleep for MS in
-// forward and in both parts of backward, and answers with the milliseconds of the step, and those that the parts have taken on
-// average; "run hand-BYTES WARM STEPS" hands microbatches of so many bytes from the first rank to the second and answers with
-// the milliseconds for one; "run copy-BYTES WARM STEPS" copies so many.
+// forward and in both parts of backward, and answers with the milliseconds of the step, those of this rank's work in it, and
+// those that each part has taken on average; "run hand-BYTES WARM STEPS" hands microbatches of so many bytes from the first
+// rank to the second and answers with the milliseconds for one; "run copy-BYTES WARM STEPS" copies so many.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/prctl.h>
@@ -111,7 +111,8 @@ class PipelineRank {
     schedule->step(inputs, {.target = at::ones({num_microbatches, 4}), .return_outputs = false});
     const double elapsed = milliseconds_since(begin);
     std::ostringstream text;
-    text << elapsed << " " << parts_.forward.mean() << " " << parts_.backward_input.mean() << " "
+    const double work = parts_.forward.total + parts_.backward_input.total + parts_.backward_weight.total;
+    text << elapsed << " " << work << " " << parts_.forward.mean() << " " << parts_.backward_input.mean() << " "
          << parts_.backward_weight.mean();
     return text.str();
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/pipeline/action_key.h"
+
 namespace cohort::pipeline {
 namespace {
 
@@ -108,6 +110,31 @@ base::Result<PipelineOrder> add_communication(const PipelineOrder& order, const 
     lowered.push_back(add_reduce_grad(add_unshard_reshard(list), num_microbatches));
   }
   return add_send_receive(lowered, stage_ranks);
+}
+
+ActionList without_overlaps(const ActionList& list, const StageRanks& stage_ranks) {
+  ActionList result;
+  for (auto next = list.begin(); next != list.end();) {
+    const Action& action = *next++;
+    if (action.kind != ActionKind::kOverlap) {
+      result.push_back(action);
+      continue;
+    }
+    const auto end = std::find_if(next, list.end(), [](const Action& each) { return !is_send(each.kind); });
+    ActionList moved, sends;
+    for (const Action& part : action.parts) {
+      moved.push_back(part);
+      const auto send = send_of(part, stage_ranks);
+      if (!send || std::find(next, end, *send) == end) continue;
+      moved.push_back(*send);
+      sends.push_back(*send);
+    }
+    const bool keeps_order = std::equal(next, end, sends.begin(), sends.end());
+    const ActionList& parts = keeps_order ? moved : action.parts;
+    result.insert(result.end(), parts.begin(), parts.end());
+    if (keeps_order) next = end;
+  }
+  return result;
 }
 
 }  // namespace cohort::pipeline

@@ -25,6 +25,10 @@ base::Result<PipelineOrder> add_send_receive(const PipelineOrder& order, const S
 /// that nothing needs.
 base::Result<PipelineOrder> defer_receives(const PipelineOrder& order, const StageRanks& stage_ranks);
 
+/// One rank's list for an engine that runs the parts of an overlapped action one after the other: each part's result is sent
+/// before the next part begins, where messages keep their order.
+ActionList without_overlaps(const ActionList& list, const StageRanks& stage_ranks);
+
 /// All of it: what runs of what is computed.
 base::Result<PipelineOrder> add_communication(const PipelineOrder& order, const StageRanks& stage_ranks,
                                               int num_microbatches);

@@ -83,5 +83,16 @@ TEST(Lowering, NeighboursOnOneRankSendNothing) {
   EXPECT_EQ(csv_text(*add_send_receive(*order, {0, 0})), "0F0,1F0,1B0,0B0\r\n");
 }
 
+std::string parts_of(const std::string& list) {
+  return csv_text({without_overlaps((*parse_csv("plan.csv", list))[0], {0, 1, 1, 0})});
+}
+
+TEST(Lowering, PartsOfOverlapsSendAsSoonAsTheyCan) {
+  EXPECT_EQ(parts_of("0F0,(0F1;3B0)OVERLAP_F_B,0SEND_F1,3SEND_B0,3W0\n"), "0F0,0F1,0SEND_F1,3B0,3SEND_B0,3W0\r\n");
+  EXPECT_EQ(parts_of("(3F1;0B0)OVERLAP_F_B,0B1\n"), "3F1,0B0,0B1\r\n");  // nothing to send
+  // Another order of messages, which the other rank relies on.
+  EXPECT_EQ(parts_of("(0F1;3B0)OVERLAP_F_B,3SEND_B0,0SEND_F1\n"), "0F1,3B0,3SEND_B0,0SEND_F1\r\n");
+}
+
 }  // namespace
 }  // namespace cohort::pipeline

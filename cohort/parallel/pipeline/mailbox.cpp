@@ -39,7 +39,7 @@ void Mailbox::expect(const Action& receive, int peer, c10::Device device,
   if (is_posted && is_next) post(inbox.back());
 }
 
-void Mailbox::post(Expected& expected) const {
+void Mailbox::post(Expected& expected) {
   const auto receive_into = [&](const at::Tensor& tensor) {
     return irecv(tensor, RankArgument(group_rank(expected.peer)), {.group = group_});
   };
@@ -53,7 +53,7 @@ void Mailbox::post(Expected& expected) const {
     expected.message.has_failed = announcement.has_failed;
   }
   for (const TensorMeta& meta : expected.message.metas) {
-    at::Tensor tensor = at::empty(meta.sizes, at::TensorOptions(meta.dtype).device(expected.device));
+    at::Tensor tensor = buffers_->take(meta, expected.device);
     if (tensor.numel() > 0) expected.works.push_back(receive_into(tensor));
     expected.message.tensors.push_back(std::move(tensor));
   }

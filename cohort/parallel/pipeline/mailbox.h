@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/parallel/pipeline/receive_buffers.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
 #include "cohort/pipeline/action.h"
 
@@ -21,7 +22,8 @@ namespace cohort::pipeline {
 
 class Mailbox {
  public:
-  explicit Mailbox(Group group) : group_(std::move(group)) {}
+  /// `buffers`: where received tensors lie; must outlive this.
+  Mailbox(Group group, ReceiveBuffers& buffers) : group_(std::move(group)), buffers_(&buffers) {}
 
   /// Returns at once. `announces`: the tensors' shapes go before them.
   void send(int peer, const TensorList& tensors, bool announces);
@@ -57,10 +59,11 @@ class Mailbox {
   };
   using Inbox = std::deque<Expected>;
 
-  void post(Expected& expected) const;
+  void post(Expected& expected);
   void start(int peer, const at::Tensor& tensor);
 
   Group group_;
+  ReceiveBuffers* buffers_;
   std::map<int, Inbox> inboxes_;
   struct Sent {
     WorkPtr work;

@@ -14,6 +14,7 @@
 #include "cohort/parallel/pipeline/pipeline_agreement.h"
 #include "cohort/pipeline/action_text.h"
 #include "cohort/pipeline/csv.h"
+#include "cohort/pipeline/lowering.h"
 #include "cohort/pipeline/stage_ranks.h"
 
 namespace cohort::pipeline {
@@ -21,7 +22,7 @@ namespace {
 
 bool belongs_to_forward(ActionKind kind) {
   return kind == ActionKind::kForward || kind == ActionKind::kSendForward || kind == ActionKind::kReceiveForward ||
-         kind == ActionKind::kUnshard || kind == ActionKind::kReshard || kind == ActionKind::kOverlap;
+         kind == ActionKind::kUnshard || kind == ActionKind::kReshard;
 }
 
 TensorMetas with_gradient(const TensorMetas& metas) {
@@ -78,6 +79,7 @@ PipelineRuntime::PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, co
     stages_.emplace(stage.stage_index(), std::make_unique<StageRun>(stage, num_microbatches));
   }
   check_stages();
+  list_ = without_overlaps(order_[static_cast<size_t>(rank_)], stage_ranks_);
   take_given_shapes();
   // Ranks train different parts: there is nothing to exchange unless they are replicated, too.
   if (stages.front().group_size() > 1) comm::gradients_are_exchanged();
@@ -112,7 +114,7 @@ void PipelineRuntime::take_given_shapes() {
   for (Shapes* const shapes : {&training_shapes_, &evaluation_shapes_}) {
     const bool has_backward = shapes == &training_shapes_;
     shapes->are_known = true;
-    for (const Action& action : order_[static_cast<size_t>(rank_)]) {
+    for (const Action& action : list_) {
       if (action.kind == ActionKind::kSendForward) {
         shapes->sent[key_of(action)] = given_metas(*stage_of(action).stage().output_args(), has_backward);
       } else if (action.kind == ActionKind::kReceiveForward) {
@@ -158,6 +160,7 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
   }
   end();
   step_.reset();
+  receive_buffers_.end_step();
   has_failed_ = false;
   return merged;
 }
@@ -180,7 +183,7 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
 }
 
 std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backward) {
-  auto step = std::make_unique<Step>(group_);
+  auto step = std::make_unique<Step>(group_, receive_buffers_);
   step->has_backward = has_backward;
   step->shapes = has_backward ? &training_shapes_ : &evaluation_shapes_;
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
@@ -216,17 +219,15 @@ void PipelineRuntime::end() {
 }
 
 void PipelineRuntime::run_list() {
-  const ActionList& list = order_[static_cast<size_t>(rank_)];
-  for (size_t i = 0; i < list.size(); ++i) {
-    for_each_part(list[i], [&](const Action& action) {
-      if (!step_->has_backward && !belongs_to_forward(action.kind)) return;
-      if (!step_->failure.is_there()) {
-        step_->failure.attempt(fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
-                                           pipeline::text_of(list[i]), i, list.size()),
-                               [&] { perform(action); });
-      }
-      if (step_->failure.is_there()) drain(action);
-    });
+  for (size_t i = 0; i < list_.size(); ++i) {
+    const Action& action = list_[i];
+    if (!step_->has_backward && !belongs_to_forward(action.kind)) continue;
+    if (!step_->failure.is_there()) {
+      step_->failure.attempt(fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
+                                         pipeline::text_of(action), i, list_.size()),
+                             [&] { perform(action); });
+    }
+    if (step_->failure.is_there()) drain(action);
   }
 }
 

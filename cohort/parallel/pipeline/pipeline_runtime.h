@@ -36,7 +36,7 @@ class PipelineRuntime {
   };
   /// What a step has beside its stages' own.
   struct Step {
-    explicit Step(const Group& group) : mailbox(group) {}
+    Step(const Group& group, ReceiveBuffers& buffers) : mailbox(group, buffers) {}
     Mailbox mailbox;
     std::vector<TensorList> inputs;
     std::vector<at::Tensor> targets;
@@ -81,6 +81,7 @@ class PipelineRuntime {
   void scale_gradients();
 
   PipelineOrder order_;
+  ActionList list_;  ///< this rank's, as it runs
   StageRanks stage_ranks_;
   int num_microbatches_;
   PipelineOptions options_;
@@ -88,6 +89,7 @@ class PipelineRuntime {
   int rank_ = 0;
   std::map<int, std::unique_ptr<StageRun>> stages_;
   Shapes training_shapes_, evaluation_shapes_;
+  ReceiveBuffers receive_buffers_;
   bool has_given_shapes_ = false;
   bool have_agreed_ = false;
   bool are_ties_equal_ = false;

@@ -14,6 +14,7 @@
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/parallel/pipeline/receive_buffers.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
 #include "tests/parallel/tensor/numbers.h"
 #include "tests/support/rank_threads.h"
@@ -181,6 +182,27 @@ TEST(PipelineFeatures, AHeaderIsNotBelieved) {
     EXPECT_THROW(pipeline::read_header(damaged), c10::DistBackendError) << place << " " << value;
   }
   EXPECT_THROW(pipeline::write_header(pipeline::TensorMetas(100)), c10::ValueError);
+}
+
+TEST(PipelineFeatures, MemoryOfWhatIsReceivedIsUsedAgainWhenNobodyHasIt) {
+  pipeline::ReceiveBuffers buffers;
+  const pipeline::TensorMeta meta{at::kFloat, {1 << 15}, true};
+  at::Tensor first = buffers.take(meta, at::kCPU);
+  const auto* const memory = first.const_data_ptr();
+  at::Tensor view = first.view({-1, 2});
+  first.reset();
+  EXPECT_NE(buffers.take(meta, at::kCPU).const_data_ptr(), memory);
+  view.reset();
+  at::Tensor again = buffers.take(meta, at::kCPU);
+  EXPECT_EQ(again.const_data_ptr(), memory);
+  EXPECT_NE(buffers.take(meta, at::kCPU).const_data_ptr(), memory);
+  EXPECT_NE(buffers.take({at::kFloat, {1 << 14, 2}, true}, at::kCPU).const_data_ptr(), memory);
+  buffers.end_step();
+  EXPECT_EQ(buffers.size(), 3u);
+  again.reset();
+  again = buffers.take(meta, at::kCPU);
+  buffers.end_step();
+  EXPECT_EQ(buffers.size(), 1u);
 }
 
 // ---- tied parameters

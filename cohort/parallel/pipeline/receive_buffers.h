@@ -1,0 +1,32 @@
+/// ReceiveBuffers: memory for what comes from other ranks, used again from microbatch to microbatch and from step to step: new
+/// pages cost more than the copy into them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "cohort/export.h"
+#include "cohort/parallel/pipeline/tensor_header.h"
+
+namespace cohort::pipeline {
+
+class ReceiveBuffers {
+ public:
+  /// A tensor of any content whose memory nobody else has. On accelerators, which recycle memory themselves, a new one.
+  COHORT_TEST_API at::Tensor take(const TensorMeta& meta, const c10::Device& device);
+  /// After a step: lets go of what it has not used.
+  COHORT_TEST_API void end_step();
+  size_t size() const { return buffers_.size(); }
+
+ private:
+  struct Buffer {
+    at::Tensor tensor;
+    bool is_used = true;  ///< in this step
+  };
+  std::vector<Buffer> buffers_;
+};
+
+}  // namespace cohort::pipeline
