@@ -9,7 +9,7 @@
 namespace cohort::parallel {
 namespace {
 
-void check_lengths(const char* name, const Layouts& layouts, const Layouts& desired) {
+void check_layout_lengths(const char* name, const Layouts& layouts, const Layouts& desired) {
   TORCH_CHECK_VALUE(desired.empty() || layouts.size() == desired.size(), name, "_layouts and desired_", name,
                     "_layouts should have same length! They have ", layouts.size(), " and ", desired.size(), ".");
 }
@@ -33,7 +33,7 @@ LayoutBorder::LayoutBorder(DeviceMesh mesh, const BorderStyle& style) : mesh_(st
     inputs_ = {"input", both.input_layouts, both.desired_input_layouts, both.use_local_input};
     outputs_ = {"output", both.output_layouts, both.desired_output_layouts, both.use_local_output};
   }
-  for (const auto* side : {&inputs_, &outputs_}) check_lengths(side->name, side->layouts, side->desired);
+  for (const auto* side : {&inputs_, &outputs_}) check_layout_lengths(side->name, side->layouts, side->desired);
 }
 
 std::vector<at::Tensor> LayoutBorder::laid_out(std::vector<at::Tensor> tensors, const Side& side) const {

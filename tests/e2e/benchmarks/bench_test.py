@@ -101,6 +101,8 @@ def test_the_optimizer_beside_its_three_rivals(tmp_path):
     ("python", "ddp/linea", "ddp/linear",
      "ddp/linear, ddp/mlp-4x1024, ddp/mlp-4x4096, fsdp/block-1024/tokens=64, fsdp/block-1024/tokens=512, "
      "tp/block-1024/tokens=64, tp/block-1024/tokens=512"),
+    ("tensor-parallel", "block-1024/tokens=63", "block-1024/tokens=64",
+     "block-1024/tokens=64, block-1024/tokens=512, block-2048/tokens=64"),
     ("checkpoint", "sharded-lod", "sharded-load",
      "save, save-fsync, load, mapped, async-fsync, sharded-save, sharded-save-fsync, sharded-load")])
 def test_a_mistyped_case_is_named_message(question, case, meant, cases):

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/wrapper/comm_counts.h"
 #include "cohort/models/gpt.h"
+#include "cohort/models/vision_transformer.h"
 #include "cohort/parallel/tensor/with_layouts.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -27,12 +30,12 @@ namespace {
 using test::error_of;
 using test::run_workers;
 
-constexpr int64_t kWords = 41, kPositions = 7;
+constexpr int64_t kPlanWords = 41, kPlanPositions = 7;
 
 models::GPT plan_gpt(const models::GPTOptions& more = {}) {
   at::manual_seed(3);
   models::GPT gpt(models::GPTOptions{.block_size = 16,
-                                     .vocab_size = kWords,
+                                     .vocab_size = kPlanWords,
                                      .n_layer = 2,
                                      .n_head = 4,
                                      .n_embd = 32,
@@ -59,15 +62,15 @@ at::Tensor whole_of(const at::Tensor& tensor) {
   return is_dtensor(tensor) ? DTensor(tensor.detach()).full_tensor() : tensor.detach();
 }
 
-double difference(const at::Tensor& a, const at::Tensor& b) {
+double plan_difference(const at::Tensor& a, const at::Tensor& b) {
   return (whole_of(a) - whole_of(b)).abs().max().item<double>();
 }
 
 at::Tensor plan_loss(models::GPT& gpt, const at::Tensor& tokens, const at::Tensor& targets) {
-  return at::cross_entropy_loss(gpt->forward(tokens).view({-1, kWords}), targets.reshape(-1));
+  return at::cross_entropy_loss(gpt->forward(tokens).view({-1, kPlanWords}), targets.reshape(-1));
 }
 
-// Steps of both: the largest difference of losses, gradients and parameters. `cut`: how the tokens lie.
+// Steps of both: the largest difference of losses, and of gradients and parameters after them. `cut`: how the tokens lie.
 double train_beside_one_process(const models::GPTOptions& options, const Placement& cut) {
   const auto mesh = plan_mesh();
   auto alone = plan_gpt(options), together = plan_gpt(options);
@@ -79,8 +82,8 @@ double train_beside_one_process(const models::GPTOptions& options, const Placeme
   double worst = 0;
   for (int64_t step = 0; step < 3; ++step) {
     at::manual_seed(100 + step);
-    const auto tokens = at::randint(kWords, {3, kPositions + 1}, at::kLong);
-    const auto inputs = tokens.narrow(1, 0, kPositions), targets = tokens.narrow(1, 1, kPositions);
+    const auto tokens = at::randint(kPlanWords, {3, kPlanPositions + 1}, at::kLong);
+    const auto inputs = tokens.narrow(1, 0, kPlanPositions), targets = tokens.narrow(1, 1, kPlanPositions);
     at::manual_seed(200 + step);
     const auto expected = plan_loss(alone, inputs, targets);
     at::manual_seed(200 + step);
@@ -88,11 +91,13 @@ double train_beside_one_process(const models::GPTOptions& options, const Placeme
     for (auto* optimizer : {&alone_optimizer, &together_optimizer}) optimizer->zero_grad();
     expected.backward();
     loss.backward();
-    worst = std::max(worst, difference(expected, loss));
-    const auto ps = alone->parameters(), dps = together->parameters();
-    for (size_t i = 0; i < ps.size(); ++i) worst = std::max(worst, difference(ps[i].grad(), dps[i].grad()));
+    worst = std::max(worst, plan_difference(expected, loss));
     for (auto* optimizer : {&alone_optimizer, &together_optimizer}) optimizer->step();
-    for (size_t i = 0; i < ps.size(); ++i) worst = std::max(worst, difference(ps[i], dps[i]));
+  }
+  const auto ps = alone->parameters(), dps = together->parameters();
+  for (size_t i = 0; i < ps.size(); ++i) {
+    worst = std::max({worst, plan_difference(ps[i], dps[i]), plan_difference(ps[i].grad(), dps[i].grad())});
+    REQUIRE(DTensor(dps[i].grad()).placements() == DTensor(dps[i]).placements());
   }
   return worst;
 }
@@ -131,7 +136,7 @@ void require_counts(const CommCounts& forward, const CommCounts& both, bool by_p
 
 COHORT_WORKER(plan_counts) {
   const auto mesh = plan_mesh();
-  const auto tokens = at::arange(3 * kPositions).view({3, kPositions});
+  const auto tokens = at::arange(3 * kPlanPositions).view({3, kPlanPositions});
   for (const Placement& cut : {Placement(Replicate()), Placement(Shard(1))}) {
     auto gpt = plan_gpt();
     parallelize_module(*gpt, mesh, kGptPlan);
@@ -177,10 +182,83 @@ COHORT_WORKER(plan_borders) {
   expected.square().sum().backward();
   REQUIRE(at::allclose(DTensor::from_local(mine.grad(), mesh, {Shard(0)}).full_tensor(), all.grad()));
   const auto ps = alone->parameters(), dps = together->parameters();
-  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i].grad(), dps[i].grad()) < 1e-12);
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-12);
 }
 
 TEST(ParallelizeModule, LayoutsAtTheBordersOfASequential) { run_workers("plan_borders").expect_success(); }
+
+torch::nn::Sequential plan_positions_net() {
+  at::manual_seed(2);
+  const auto norm = [] { return torch::nn::LayerNorm(torch::nn::LayerNormOptions({8})); };
+  torch::nn::Sequential net(torch::nn::Embedding(12, 8), norm(), torch::nn::Linear(8, 16), torch::nn::GELU(),
+                            torch::nn::Linear(16, 8), norm());
+  net->to(at::kDouble);
+  return net;
+}
+
+COHORT_WORKER(plan_positions_in_a_sequential) {
+  const auto mesh = plan_mesh();
+  auto alone = plan_positions_net(), together = plan_positions_net();
+  parallelize_module(*together, mesh,
+                     {{"0", RowwiseParallel{.input_layouts = Replicate(), .output_layouts = Shard(1)}},
+                      {"1", SequenceParallel()},
+                      {"2", ColwiseParallel{.input_layouts = Shard(1)}},
+                      {"4", RowwiseParallel{.output_layouts = Shard(1)}},
+                      {"5", SequenceParallel{.use_local_output = true}}});
+  const auto tokens = (at::arange(18) * 5).remainder(12).view({3, 6});
+  const auto before = comm_counts();
+  const auto out = together->forward(tokens);
+  const auto forward = comm_counts() - before;
+  REQUIRE(forward.reduce_scatter == 2 && forward.all_gather == 1 && forward.total() == 3);
+  REQUIRE(!is_dtensor(out) && out.size(1) == 3);
+  const auto expected = alone->forward(tokens);
+  REQUIRE(at::allclose(DTensor::from_local(out, mesh, {Shard(1)}).full_tensor(), expected));
+  out.square().sum().backward();
+  expected.square().sum().backward();
+  const auto both = comm_counts() - before;
+  // What a border has moved in forward comes back once; the norms' gradients are summed.
+  REQUIRE(both.reduce_scatter == 3 && both.all_reduce == 4);
+  const auto ps = alone->parameters(), dps = together->parameters();
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-12);
+  // Nothing of the borders is seen from outside.
+  REQUIRE(together->named_buffers().keys() == alone->named_buffers().keys());
+  together->eval();
+  REQUIRE(!together[1]->is_training());
+  REQUIRE_EQUAL(error_of([&] { together->clone(); }),
+                "Bordered cannot be cloned; clone the inner module() and wrap the copy");
+}
+
+TEST(ParallelizeModule, PositionsInASequential) { run_workers("plan_positions_in_a_sequential").expect_success(); }
+
+COHORT_WORKER(plan_vision_transformer) {
+  const auto mesh = plan_mesh();
+  const auto make = [] {
+    at::manual_seed(4);
+    models::VisionTransformer vit(models::VisionTransformerOptions{
+        .num_classes = 10, .image_size = 16, .patch_size = 8, .embed_dim = 16, .depth = 2, .num_heads = 4});
+    vit->to(at::kDouble);
+    return vit;
+  };
+  auto alone = make(), together = make();
+  parallelize_module(*together, mesh,
+                     {{"blocks.*.attn.qkv", ColwiseParallel{.num_parts = 3, .num_heads = 4}},
+                      {"blocks.*.mlp.fc1", ColwiseParallel()},
+                      {"blocks.*.*.proj", RowwiseParallel()},
+                      {"blocks.*.*.fc2", RowwiseParallel()},
+                      {"head", ColwiseParallel()}});
+  const auto images = at::randn({2, 3, 16, 16}, at::kDouble);
+  const auto before = comm_counts();
+  const auto scores = together->forward(images);
+  REQUIRE((comm_counts() - before).total() == 4);
+  REQUIRE(DTensor(scores).placements() == Placements{Shard(1)});
+  const auto targets = at::tensor({3, 7}, at::kLong);
+  at::cross_entropy_loss(scores, targets).backward();
+  at::cross_entropy_loss(alone->forward(images), targets).backward();
+  const auto ps = alone->parameters(), dps = together->parameters();
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-10);
+}
+
+TEST(ParallelizeModule, AVisionTransformer) { run_workers("plan_vision_transformer").expect_success(); }
 
 COHORT_WORKER(plan_with_layouts) {
   const auto mesh = plan_mesh();
@@ -192,7 +270,7 @@ COHORT_WORKER(plan_with_layouts) {
                                                      .output_layouts = {Shard(-1)},
                                                      .desired_output_layouts = {Replicate()}});
   REQUIRE(model->named_parameters().keys() == alone->named_parameters().keys());
-  const auto tokens = at::arange(3 * kPositions).view({3, kPositions});
+  const auto tokens = at::arange(3 * kPlanPositions).view({3, kPlanPositions});
   const auto logits = model(tokens);
   REQUIRE(!is_dtensor(logits));
   const auto expected = alone->forward(tokens);
@@ -200,7 +278,7 @@ COHORT_WORKER(plan_with_layouts) {
   logits.square().sum().backward();
   expected.square().sum().backward();
   const auto ps = alone->parameters(), dps = together->parameters();
-  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i].grad(), dps[i].grad()) < 1e-9);
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-9);
 }
 
 TEST(ParallelizeModule, AWrapperTakesAndGivesPlainTensors) { run_workers("plan_with_layouts").expect_success(); }
@@ -219,8 +297,8 @@ COHORT_WORKER(plan_whole_model_then_parts) {
   }
   parallelize_module(*together, mesh, {});
   REQUIRE(DTensor(together->transformer->wte->weight).placements() == Placements{Shard(1)});
-  const auto tokens = at::arange(3 * kPositions).view({3, kPositions});
-  REQUIRE(difference(together->forward(tokens), alone->forward(tokens)) < 1e-10);
+  const auto tokens = at::arange(3 * kPlanPositions).view({3, kPlanPositions});
+  REQUIRE(plan_difference(together->forward(tokens), alone->forward(tokens)) < 1e-10);
 }
 
 TEST(ParallelizeModule, AModelInSeveralCalls) { run_workers("plan_whole_model_then_parts").expect_success(); }
@@ -234,11 +312,11 @@ COHORT_WORKER(plan_weights_from_rank_0) {
   }
   parallelize_module(*together, mesh, kGptPlan);
   const auto ps = expected->parameters(), dps = together->parameters();
-  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i], dps[i]) == 0);
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i], dps[i]) == 0);
   // And what is loaded afterwards is shared out.
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < ps.size(); ++i) dps[i].copy_(ps[i] * 2);
-  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference(ps[i] * 2, dps[i]) == 0);
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i] * 2, dps[i]) == 0);
 }
 
 TEST(ParallelizeModule, WeightsBeforeAndAfter) { run_workers("plan_weights_from_rank_0").expect_success(); }
