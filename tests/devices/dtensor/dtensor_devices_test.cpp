@@ -31,7 +31,7 @@ DeviceMesh line_of(const Group& group) {
 }
 
 // Of numbers of its own: ranks are threads here, which draw from one default generator.
-at::Tensor drawn(at::IntArrayRef sizes, uint64_t seed) {
+at::Tensor net_values(at::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions(at::kFloat));
 }
 
@@ -39,7 +39,7 @@ torch::nn::Sequential make_net() {
   torch::nn::Sequential net(torch::nn::Embedding(7, 6), torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})),
                             torch::nn::Linear(6, 8), torch::nn::GELU(), torch::nn::Linear(8, 5));
   uint64_t seed = 2;
-  for (at::Tensor& parameter : net->parameters()) parameter.detach().copy_(drawn(parameter.sizes(), seed++) * 0.4);
+  for (at::Tensor& parameter : net->parameters()) parameter.detach().copy_(net_values(parameter.sizes(), seed++) * 0.4);
   return net;
 }
 
@@ -97,7 +97,7 @@ TEST_F(DTensorDevices, ANetIsTrainedAsOnTheCpu) {
 TEST_F(DTensorDevices, ClassesAreSharedOut) {
   run_ranks_with_devices(2, [](int /*rank*/, const Group& group, const RankDevices& devices) {
     const c10::DeviceGuard guard(devices.first);
-    const auto whole = drawn({4, 5}, 5).requires_grad_(), labels = at::tensor({4, 1, -100, 0}, at::kLong);
+    const auto whole = net_values({4, 5}, 5).requires_grad_(), labels = at::tensor({4, 1, -100, 0}, at::kLong);
     const auto expected = at::cross_entropy_loss(whole, labels);
     expected.backward();
     const DTensor parts = distribute_tensor(whole.detach().to(devices.first), line_of(group), {Shard(1)}, std::nullopt);
