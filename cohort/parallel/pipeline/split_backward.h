@@ -20,7 +20,7 @@ struct JoinedNode;
 struct WeightPart {
   struct Group {
     std::vector<std::shared_ptr<JoinedNode>> joints;
-    torch::autograd::edge_list parameters;  ///< accumulators
+    std::vector<torch::autograd::Edge> parameters;  ///< accumulators
   };
   std::vector<Group> groups;
 };
