@@ -22,7 +22,7 @@ base::Result<PipelineOrder> add_send_receive(const PipelineOrder& order, const S
 
 /// Receives as late as they can be without a deadlock: for devices on which a pending receive blocks what comes after it. Where
 /// Python's list would take messages of a rank in another order than they are sent in, this one does not. Fails for a receive
-/// that nothing needs.
+/// that nothing needs. Requires a list that validate_communication() accepts.
 base::Result<PipelineOrder> defer_receives(const PipelineOrder& order, const StageRanks& stage_ranks);
 
 /// One rank's list for an engine that runs the parts of an overlapped action one after the other: each part's result is sent

@@ -38,8 +38,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto shape = shape_of(*order);
   if (const auto ranks = validate_compute(*order, shape, OrderFormat::kComputeComms)) {
     const auto fine = validate_communication(*order, *ranks);
-    if (fine) (void)simulate(*order, *ranks, OrderFormat::kComputeComms);
-    (void)defer_receives(*order, *ranks);
+    if (fine) {
+      (void)simulate(*order, *ranks, OrderFormat::kComputeComms);
+      (void)defer_receives(*order, *ranks);
+    }
   }
   if (const auto ranks = validate_compute(*order, shape, OrderFormat::kComputeOnly)) {
     const auto ends = simulate(*order, *ranks, OrderFormat::kComputeOnly).ok();
