@@ -60,21 +60,9 @@ Row measure(int count, int num_rounds) {
   TORCH_CHECK(hooked.reducer->has_rebuilt_buckets(), "the reducer saw no gradients");
   const auto times = measure_in_turns(
       {[&] { return time_block(plain, num_steps); }, [&] { return time_block(hooked, num_steps); }}, num_rounds);
-  std::vector<double> added;
-  for (size_t round = 0; round < times[0].size(); ++round) added.push_back(times[1][round] - times[0][round]);
-  const double budget = kBudgetBase + kBudgetPerParameter * count;
-  const auto bounds = median_bounds(added);
-  Row row;
+  Row row = compare_with_budget(times[1], times[0], kBudgetBase + kBudgetPerParameter * count);
   row.case_name = "added/parameters=" + std::to_string(count) + "/ranks=1";
-  row.ours = median(added);
-  row.rival = budget;
-  row.rival_name = "budget";
   row.unit = "us";
-  row.num_pairs = added.size();
-  if (bounds.low > 0) {
-    row.ratio = budget / *row.ours;
-    row.bounds = Interval{budget / bounds.high, budget / bounds.low};
-  }
   return row;
 }
 

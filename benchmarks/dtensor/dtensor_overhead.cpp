@@ -56,20 +56,9 @@ Row measure_operation(const MeasuredOperation& operation, const DeviceMesh& mesh
               " of DTensors is another");
   const auto times = measure_in_turns(
       {[&] { return time_calls(operation, a, b); }, [&] { return time_calls(operation, left, right); }}, num_rounds);
-  std::vector<double> added;
-  for (size_t round = 0; round < times[0].size(); ++round) added.push_back(times[1][round] - times[0][round]);
-  const auto bounds = median_bounds(added);
-  Row row;
+  Row row = compare_with_budget(times[1], times[0], kBudgetPerOperation);
   row.case_name = std::string("added/") + operation.name + "/ranks=1";
-  row.ours = median(added);
-  row.rival = kBudgetPerOperation;
-  row.rival_name = "budget";
   row.unit = "us";
-  row.num_pairs = added.size();
-  if (bounds.low > 0) {
-    row.ratio = kBudgetPerOperation / *row.ours;
-    row.bounds = Interval{kBudgetPerOperation / bounds.high, kBudgetPerOperation / bounds.low};
-  }
   return row;
 }
 

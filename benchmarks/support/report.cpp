@@ -90,6 +90,22 @@ Row compare_added_times(const AddedTimes& times) {
   return row;
 }
 
+Row compare_with_budget(const std::vector<double>& ours, const std::vector<double>& floor, double budget) {
+  std::vector<double> added;
+  for (size_t i = 0; i < ours.size(); ++i) added.push_back(ours[i] - floor[i]);
+  const auto bounds = median_bounds(added);
+  Row row;
+  row.ours = median(added);
+  row.rival = budget;
+  row.rival_name = "budget";
+  row.num_pairs = added.size();
+  if (bounds.low > 0) {
+    row.ratio = budget / *row.ours;
+    row.bounds = Interval{budget / bounds.high, budget / bounds.low};
+  }
+  return row;
+}
+
 void print_table(const std::vector<Row>& rows) {
   size_t width = 4;
   size_t rival_width = 5;

@@ -48,6 +48,8 @@ struct AddedTimes {
   std::vector<double> ours, ours_plain, rival, rival_plain;
 };
 Row compare_added_times(const AddedTimes& times);
+/// What ours takes above `floor`, in the unit of `budget`, beside the budget. No ratio where the bounds reach 0.
+Row compare_with_budget(const std::vector<double>& ours, const std::vector<double>& floor, double budget);
 
 void print_table(const std::vector<Row>& rows);
 /// A JSON list of rows. Besides the contract's keys: "ratio_low", "ratio_high", "bounds" ("95 %" or "range"), "pairs", "note";
