@@ -235,6 +235,7 @@ set(COHORT_NARROW_HEADERS
     cohort/train/trainer/accelerator.h
     cohort/train/trainer/batch_feed.h
     cohort/train/trainer/callback.h
+    cohort/train/trainer/pipeline_step.h
     cohort/train/trainer/precision.h
     cohort/train/trainer/prepared_loader.h
     cohort/train/trainer/schedule_handle.h

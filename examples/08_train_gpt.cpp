@@ -7,14 +7,18 @@
 // loss is the same to the last bit (two ranks; with more, Gloo may add in another order). Under `cohort run --max-restarts N`
 // give --auto-resume: after a failure the restarted ranks go on by themselves (docs/guide/fault_tolerance.md). All flags: --help.
 // One process without a launcher works too. gpt/settings.h has the flags, gpt/report.h what is told at the end.
+#include <cohort/checkpoint/checkpointer/checkpointer.h>
+#include <cohort/checkpoint/sharded/sharded_checkpoint.h>
 #include <cohort/checkpoint/state/distributed_state.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/models/gpt.h>
+#include <cohort/models/gpt_stage.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <cohort/parallel/zero/zero_redundancy_optimizer.h>
 #include <cohort/train/optim/lr_scheduler.h>
 #include <cohort/train/text_split.h>
+#include <cohort/train/trainer/pipeline_step.h>
 #include <cohort/train/trainer/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
 
@@ -34,8 +38,11 @@ namespace {
 namespace train = cohort::train;
 using cohort::data::DataLoader;
 using cohort::models::GPT;
+using cohort::models::GPTStage;
 using gpt::Settings;
 using torch::optim::AdamWOptions;
+
+constexpr int64_t kRowsOfTests = 32;
 
 GPT make_net(const Settings& s) {
   return GPT(cohort::models::GPTOptions{
@@ -43,9 +50,9 @@ GPT make_net(const Settings& s) {
 }
 
 // Matrices decay, the rest does not.
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& s, const GPT& net) {
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& s, const std::vector<at::Tensor>& parameters) {
   const AdamWOptions options = AdamWOptions(s.lr).betas({0.9, 0.95}).weight_decay(s.weight_decay);
-  const auto [decayed, rest] = cohort::models::decay_groups(net->parameters());
+  const auto [decayed, rest] = cohort::models::decay_groups(parameters);
   std::vector<torch::optim::OptimizerParamGroup> groups{
       {decayed, std::make_unique<AdamWOptions>(options)},
       {rest, std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0.0))}};
@@ -65,16 +72,66 @@ cohort::optim::SequentialLR make_schedule(const Settings& s, torch::optim::Optim
           {s.warmup}};
 }
 
+using Batch = std::pair<at::Tensor, at::Tensor>;
+
 struct Language {
   GPT model;
   torch::optim::Optimizer* optimizer;
   std::vector<train::Schedule> schedulers;
   std::optional<cohort::DeviceMesh> mesh;
 
-  at::Tensor step(cohort::models::GPTImpl& net, std::pair<at::Tensor, at::Tensor>& batch) {
+  at::Tensor step(cohort::models::GPTImpl& net, Batch& batch) {
     return gpt::loss_of(net, batch.first, batch.second, mesh);
   }
 };
+
+// Of a model in stages.
+struct StagedLanguage {
+  std::shared_ptr<torch::nn::Module> model;
+  torch::optim::Optimizer* optimizer;
+  std::vector<train::Schedule> schedulers;
+  std::optional<cohort::DeviceMesh> mesh;
+  GPTStage stage;
+  cohort::PipelineSchedule* pipeline;
+
+  train::StepOutput step(torch::nn::Module&, Batch& batch) {
+    const auto scope = gpt::share_positions(mesh, batch.first, batch.second, stage->positions);
+    return train::pipeline_step(*pipeline, batch.first, batch.second);
+  }
+  train::StepOutput evaluate(torch::nn::Module&, Batch& batch) {
+    const auto scope = gpt::share_positions(mesh, batch.first, batch.second, stage->positions);
+    const auto loss = [](const at::Tensor& logits, const at::Tensor& targets) {
+      return gpt::whole(gpt::loss_of_logits(logits, targets));
+    };
+    return train::pipeline_evaluation(*pipeline, batch.first, batch.second, loss, kRowsOfTests);
+  }
+};
+
+// Whatever ranks had of it: the model of the newest checkpoint.
+GPT trained(const Settings& s, const std::string& folder) {
+  GPT net = make_net(s);
+  cohort::checkpoint::ShardedStateDict weights;
+  for (const auto& item : cohort::checkpoint::get_model_state_dict(*net)) {
+    weights.insert("model." + item.key(), item.value());
+  }
+  cohort::checkpoint::load_sharded(weights, folder, {.no_dist = true});
+  return net;
+}
+
+template <class Task>
+void train_and_report(const Settings& s, train::Trainer& trainer, Task task, const train::TextSplit& text) {
+  const DataLoader windows(text.train, {.batch_size = s.batch_size, .shuffle = true, .drop_last = true});
+  const auto some = text.held_out.evenly_spaced(std::max<int64_t>(1, s.eval_windows / 8));
+  if (trainer.fit(task, windows, DataLoader(some, {.batch_size = kRowsOfTests})).steps < s.steps) return;
+  const auto held_out = text.held_out.evenly_spaced(s.eval_windows);
+  const double loss = trainer.test(task, DataLoader(held_out, {.batch_size = kRowsOfTests})).front().second;
+  const auto saved = cohort::checkpoint::Checkpointer(s.checkpoint).latest();
+  if (trainer.is_first_rank()) {
+    GPT whole = trained(s, saved->folder);
+    gpt::report(whole, loss, text.train, held_out, s);
+  }
+  cohort::barrier();
+}
 
 void run(const Settings& s) {
   const auto text = train::split_text(cohort::data::TextCorpus::open(s.data), s.context, s.held_out);
@@ -87,25 +144,22 @@ void run(const Settings& s) {
                 static_cast<double>(text.held_out.num_targets()) / 1e6);
     std::fflush(stdout);  // the lines of training do not go through stdio
   }
-  gpt::parallelize(
-      net,
-      {.mesh = trainer.mesh(), .activation_checkpointing = s.activation_checkpointing, .fsdp = trainer.options().fsdp});
-  const auto optimizer = make_optimizer(s, net);
+  const auto pipeline = gpt::parallelize(net, {.mesh = trainer.mesh(),
+                                               .activation_checkpointing = s.activation_checkpointing,
+                                               .fsdp = trainer.options().fsdp,
+                                               .pp_schedule = s.pp_schedule,
+                                               .pp_microbatches = s.pp_microbatches});
+  const auto optimizer = make_optimizer(s, pipeline ? pipeline->parameters : net->parameters());
   auto schedule = make_schedule(s, *optimizer);
-  Language task{net, optimizer.get(), {train::every_step(schedule)}, trainer.mesh()};
-  const DataLoader windows(text.train, {.batch_size = s.batch_size, .shuffle = true, .drop_last = true});
-  const DataLoader some(text.held_out.evenly_spaced(std::max<int64_t>(1, s.eval_windows / 8)), {.batch_size = 32});
-  if (trainer.fit(task, windows, some).steps < s.steps) return;
-
-  const auto held_out = text.held_out.evenly_spaced(s.eval_windows);
-  const double loss = trainer.test(task, DataLoader(held_out, {.batch_size = 32})).front().second;
-  const auto weights = cohort::checkpoint::get_model_state_dict(trainer.strategy().module(), {.full_state_dict = true});
-  if (trainer.is_first_rank()) {
-    GPT whole = make_net(s);
-    cohort::checkpoint::set_model_state_dict(*whole, weights, {.full_state_dict = true});
-    gpt::report(whole, loss, text.train, held_out, s);
+  const std::vector schedulers{train::every_step(schedule)};
+  if (pipeline) {
+    train_and_report(s, trainer,
+                     StagedLanguage{pipeline->model, optimizer.get(), schedulers, trainer.mesh(), pipeline->stage,
+                                    pipeline->schedule.get()},
+                     text);
+  } else {
+    train_and_report(s, trainer, Language{net, optimizer.get(), schedulers, trainer.mesh()}, text);
   }
-  cohort::barrier();
 }
 
 }  // namespace

@@ -11,7 +11,10 @@
 namespace cohort::models {
 
 GPTStageImpl::GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_blocks)
-    : run_block(model->transformer->run_block), options_(model->options()), first_block_(first_block) {
+    : positions(model->transformer->positions),
+      run_block(model->transformer->run_block),
+      options_(model->options()),
+      first_block_(first_block) {
   TORCH_CHECK_VALUE(first_block >= 0 && num_blocks > 0 && first_block + num_blocks <= options_.n_layer,
                     "GPT: a stage cannot have ", num_blocks, " blocks from number ", first_block,
                     " on: the model has n_layer ", options_.n_layer);
@@ -35,7 +38,7 @@ at::Tensor GPTStageImpl::forward(at::Tensor x) {
     TORCH_CHECK_VALUE(x.dim() == 2 && x.scalar_type() == at::kLong && x.size(1) <= options_.block_size,
                       "GPT: the first stage needs int64 tokens [batch, time], at most ", options_.block_size,
                       " at once, got ", x.scalar_type(), " ", x.sizes());
-    x = wte(x) + wpe->weight.narrow(0, 0, x.size(1));
+    x = wte(x) + (positions.defined() ? wpe(positions) : wpe->weight.narrow(0, 0, x.size(1)));
     if (options_.dropout > 0.0 && is_training()) x = at::dropout(x, options_.dropout, true);
   }
   int64_t layer = first_block_;

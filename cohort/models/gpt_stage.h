@@ -42,6 +42,8 @@ class COHORT_API GPTStageImpl : public torch::nn::Module {
   GPTLayerNorm ln_f{nullptr};
   GPTHead lm_head{nullptr};
 
+  /// Of the first stage: as GPTTransformer::positions. At first the model's.
+  at::Tensor positions;
   /// How forward runs block number `layer` of the model, such as under a checkpoint; empty: block.forward(x). At first the
   /// model's.
   std::function<at::Tensor(torch::nn::AnyModule& block, const at::Tensor& x, int64_t layer)> run_block;

@@ -3,47 +3,46 @@
 //   1. tp: each layer's weights are DTensors, in parts on the ranks of axis "tp".
 //   2. blocks that backward computes again, instead of keeping what lies between.
 //   3. dp: parameters of each block (what tp leaves of them) are shared out on "dp_shard", with copies on "dp_replicate".
+//   4. pp: blocks, with the embeddings before them and the head behind them, are stages on the ranks of axis "pp".
 //
-// The outermost fully_shard is the caller's (a Trainer's, of strategy "fsdp"). Axes of one rank are not there, and nothing is
-// done for them. The mesh is one of cohort::ParallelDims. loss_of() shares out positions on "cp".
+// Without a pipeline the outermost fully_shard is the caller's (a Trainer's, of strategy "fsdp"). Axes of one rank are not there,
+// and nothing is done for them. The mesh is one of cohort::ParallelDims. loss_of() shares out positions on "cp".
 #pragma once
 
-#include <cohort/dtensor/api/distribute_module.h>
 #include <cohort/dtensor/api/dtensor.h>
 #include <cohort/models/gpt.h>
+#include <cohort/models/gpt_stage.h>
 #include <cohort/parallel/activation/activation_checkpoint.h>
 #include <cohort/parallel/context/context_parallel.h>
 #include <cohort/parallel/context/sequence_layout.h>
 #include <cohort/parallel/dims/parallel_dims.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
+#include <cohort/parallel/pipeline/pipeline_schedule.h>
+#include <cohort/parallel/tensor/parallelize_module.h>
 #include <torch/nn/functional/loss.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gpt {
 
 using cohort::models::GPT;
 using cohort::models::GPTBlockImpl;
 
+using cohort::models::GPTStage;
+
 // As Megatron: of each pair of maps the first one's columns are shared out and the second one's rows, so that ranks meet once per
-// pair. Rows of c_attn are those of q, k and v, one below the other; each is shared out by itself.
-inline void share_layer(const std::string& name, torch::nn::Module& layer, const cohort::DeviceMesh& tp) {
-  using cohort::Shard, cohort::StridedShard;
-  const auto has_name = [&](const std::string& end) { return name == end || name.ends_with("." + end); };
-  const auto cut = [&](const cohort::Placement& weight, const std::optional<cohort::Placement>& bias) {
-    if (cohort::is_dtensor(layer.named_parameters(/*recurse=*/false)["weight"])) return;  // lm_head's may be wte's
-    cohort::distribute_parameters(layer, tp, {{"weight", {weight}}});
-    if (bias && layer.named_parameters(/*recurse=*/false).contains("bias")) {
-      cohort::distribute_parameters(layer, tp, {{"bias", {*bias}}});
-    }
-  };
-  if (has_name("attn.c_attn")) cut(StridedShard(0, 3), StridedShard(0, 3));
-  if (has_name("mlp.c_fc")) cut(Shard(0), Shard(0));
-  if (has_name("c_proj")) cut(Shard(1), {});
-  if (has_name("wte") || has_name("lm_head")) cut(Shard(0), {});
+// pair.
+inline cohort::ParallelPlan tensor_parallel_plan(const GPT& net) {
+  return {{"transformer.wte", cohort::RowwiseParallel()},
+          {"transformer.h.*.attn.c_attn",
+           cohort::ColwiseParallel{.num_parts = 3, .num_heads = net->options().n_head}},  // query, key and value
+          {"transformer.h.*.mlp.c_fc", cohort::ColwiseParallel()},
+          {"transformer.h.*.*.c_proj", cohort::RowwiseParallel()},
+          {"lm_head", cohort::ColwiseParallel()}};
 }
 
 inline void checkpoint_blocks(GPT& net, int64_t every) {
@@ -65,44 +64,93 @@ inline void shard_blocks(GPT& net, const cohort::fsdp::Options& options) {
   net->transformer->h = net->transformer->replace_module("h", blocks);
 }
 
-struct ParallelPlan {
+struct Strategies {
   std::optional<cohort::DeviceMesh> mesh;
   /// Every N-th block is computed again; 0: none.
   int64_t activation_checkpointing = 0;
   /// Of fully_shard. Without a mesh nothing is shared out on dp.
   cohort::fsdp::Options fsdp = {};
+  /// With an axis "pp": one whose ranks have one stage each, and in how many parts a batch goes through it.
+  std::string pp_schedule = "1F1B";
+  int pp_microbatches = 4;
 };
 
-// Collective. All ranks must have made the same model.
-inline void parallelize(GPT& net, const ParallelPlan& plan) {
-  const auto tp = plan.mesh ? cohort::axis_of(*plan.mesh, "tp") : std::nullopt;
-  if (tp) cohort::distribute_module(*net, *tp, share_layer);
-  if (plan.activation_checkpointing > 0) checkpoint_blocks(net, plan.activation_checkpointing);
-  if (plan.fsdp.mesh) shard_blocks(net, plan.fsdp);
-  // Of what is here now the stages of a pipeline, on axis "pp", would be cut.
+// What this rank has of a model in stages.
+struct Pipeline {
+  GPTStage stage{nullptr};
+  std::shared_ptr<torch::nn::Module> model;  ///< the stage, as fully_shard has left it
+  std::vector<at::Tensor> parameters;        ///< for an optimizer
+  std::unique_ptr<cohort::PipelineSchedule> schedule;
+};
+
+// Of a loss, or of activations, that ranks of a tp axis have together: what all of them know, through which gradients flow back.
+inline at::Tensor whole(const at::Tensor& tensor) {
+  return cohort::is_dtensor(tensor) ? cohort::DTensor(tensor).full_tensor() : tensor;
 }
 
-// The mean over all tokens; with an axis "cp" over this rank's positions, of which attention sees the others'.
-inline at::Tensor loss_of(cohort::models::GPTImpl& net, at::Tensor tokens, at::Tensor targets,
-                          const std::optional<cohort::DeviceMesh>& mesh) {
-  const auto cp = mesh ? cohort::axis_of(*mesh, "cp") : std::nullopt;
-  std::optional<cohort::ContextParallel> scope;
-  if (cp) {
-    const auto own_part = [&](const at::Tensor& whole, int64_t dim) {
-      return cohort::shard_sequence(whole, dim, cohort::SequenceLayout::kHeadTail, cp->group());
-    };
-    net.transformer->positions = own_part(at::arange(tokens.size(1), tokens.device()), 0);
-    tokens = own_part(tokens, 1);
-    targets = own_part(targets, 1);
-    scope.emplace(*cp);
-  }
-  const auto logits = net.forward(tokens);
+// The mean over all tokens.
+inline at::Tensor loss_of_logits(const at::Tensor& logits, const at::Tensor& targets) {
   return torch::nn::functional::cross_entropy(logits.flatten(0, 1), targets.flatten());
 }
 
-// Of a loss that ranks of a tp axis have together: the number that all of them know, through which gradients flow back.
-inline at::Tensor whole(const at::Tensor& tensor) {
-  return cohort::is_dtensor(tensor) ? cohort::DTensor(tensor).full_tensor() : tensor;
+// Stages of a tp axis hand plain tensors on, which all of its ranks have; only the logits stay in parts, for the loss.
+template <class Model>
+Pipeline make_pipeline(const GPTStage& stage, Model model, const Strategies& plan, const cohort::DeviceMesh& pp) {
+  const auto forward = [model, stage, tp = cohort::axis_of(*plan.mesh, "tp")](
+                           const cohort::TensorList& inputs) mutable -> cohort::TensorList {
+    at::Tensor x = inputs.front();
+    if (tp && !stage->has_embeddings()) x = cohort::DTensor::from_local(x, *tp, {cohort::Replicate()});
+    const at::Tensor y = model->forward(x);
+    return {stage->has_head() ? y : whole(y)};
+  };
+  const auto loss = [](const at::Tensor& logits, const at::Tensor& targets) {
+    return whole(loss_of_logits(logits, targets));
+  };
+  const cohort::PipelineStage in_pipeline(model.ptr(), forward, static_cast<int>(pp.local_rank()),
+                                          static_cast<int>(pp.size()), {.group = pp.group()});
+  return {.stage = stage,
+          .model = model.ptr(),
+          .parameters = model->parameters(),
+          .schedule = std::make_unique<cohort::PipelineSchedule>(
+              plan.pp_schedule, std::vector{in_pipeline}, plan.pp_microbatches,
+              cohort::PipelineOptions{.loss_fn = cohort::loss_of(loss)})};
+}
+
+// Collective. All ranks must have made the same model. With an axis "pp" the model is taken apart, and `net` is null then.
+inline std::optional<Pipeline> parallelize(GPT& net, const Strategies& plan) {
+  const auto axis = [&](const char* name) { return plan.mesh ? cohort::axis_of(*plan.mesh, name) : std::nullopt; };
+  if (const auto tp = axis("tp")) cohort::parallelize_module(*net, *tp, tensor_parallel_plan(net));
+  if (plan.activation_checkpointing > 0) checkpoint_blocks(net, plan.activation_checkpointing);
+  if (plan.fsdp.mesh) shard_blocks(net, plan.fsdp);
+  const auto pp = axis("pp");
+  if (!pp) return std::nullopt;
+  const GPTStage stage = cohort::models::split_gpt(net, static_cast<int>(pp->size())).at(pp->local_rank());
+  net = nullptr;
+  if (!plan.fsdp.mesh) return make_pipeline(stage, stage, plan, *pp);
+  return make_pipeline(stage, cohort::fully_shard(stage, plan.fsdp), plan, *pp);
+}
+
+// With an axis "cp": tokens and targets become this rank's positions of them, of which `positions` says where they stand, and
+// attention sees the others' while the result lives.
+inline std::unique_ptr<cohort::ContextParallel> share_positions(const std::optional<cohort::DeviceMesh>& mesh,
+                                                                at::Tensor& tokens, at::Tensor& targets,
+                                                                at::Tensor& positions) {
+  const auto cp = mesh ? cohort::axis_of(*mesh, "cp") : std::nullopt;
+  if (!cp) return nullptr;
+  const auto own_part = [&](const at::Tensor& all, int64_t dim) {
+    return cohort::shard_sequence(all, dim, cohort::SequenceLayout::kHeadTail, cp->group());
+  };
+  positions = own_part(at::arange(tokens.size(1), tokens.device()), 0);
+  tokens = own_part(tokens, 1);
+  targets = own_part(targets, 1);
+  return std::make_unique<cohort::ContextParallel>(*cp);
+}
+
+// The mean over all tokens; with an axis "cp" over this rank's positions.
+inline at::Tensor loss_of(cohort::models::GPTImpl& net, at::Tensor tokens, at::Tensor targets,
+                          const std::optional<cohort::DeviceMesh>& mesh) {
+  const auto scope = share_positions(mesh, tokens, targets, net.transformer->positions);
+  return loss_of_logits(net.forward(tokens), targets);
 }
 
 }  // namespace gpt

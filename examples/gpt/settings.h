@@ -23,6 +23,8 @@ struct Settings {
   bool zero = false, fsdp = false;
   int hsdp = 0;
   cohort::ParallelDims dims;
+  std::string pp_schedule = "1F1B";
+  int pp_microbatches = 4;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
   double dropout = 0.0;
   int64_t activation_checkpointing = 0;
@@ -56,6 +58,10 @@ inline void add_run_options(cohort::train::RunConfig& config, Settings& s) {
   config.add("hsdp", s.hsdp, "so many replicas, each divided among its ranks as --fsdp does; 0: none", {.min = 0});
   config.add("tp", s.dims.tp, "so many ranks share each layer's computation (tensor parallelism)", {.min = 1});
   config.add("cp", s.dims.cp, "so many ranks share out the positions of each text (context parallelism)", {.min = 1});
+  config.add("pp", s.dims.pp, "so many ranks have a stage of the model each (pipeline parallelism)", {.min = 1});
+  config.add("pp-schedule", s.pp_schedule, "of the stages: 1F1B or GPipe");
+  config.add("pp-microbatches", s.pp_microbatches, "parts of a batch that follow each other through the stages",
+             {.min = 1});
   config.add("dp-shard", s.dims.dp_shard, "parts of parameters, gradients and optimizer state; -1: the other ranks",
              {.min = -1});
   config.add("dp-replicate", s.dims.dp_replicate, "copies of the model; -1: the other ranks", {.min = -1});
@@ -104,7 +110,7 @@ inline cohort::ParallelDims parallel_dims(const Settings& s) {
   if (s.fsdp || s.hsdp > 0) dims.dp_shard = -1;
   if (s.hsdp > 0) dims.dp_replicate = s.hsdp;
   const bool says_data = dims.dp_shard != 1 || dims.dp_replicate != 1;
-  if (dims.tp * dims.cp > 1 && !says_data) dims.dp_replicate = -1;
+  if (dims.tp * dims.cp * dims.pp > 1 && !says_data) dims.dp_replicate = -1;
   return dims;
 }
 
@@ -146,12 +152,28 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
   return options;
 }
 
+inline void check_pipeline(const Settings& s) {
+  TORCH_CHECK_VALUE(s.pp_schedule == "1F1B" || s.pp_schedule == "GPipe", "--pp-schedule is 1F1B or GPipe, but got \"",
+                    s.pp_schedule, "\"; others need several stages on each rank");
+  TORCH_CHECK_VALUE(s.batch_size % s.pp_microbatches == 0, "--batch-size ", s.batch_size, " in --pp-microbatches ",
+                    s.pp_microbatches, " leaves ", s.batch_size % s.pp_microbatches,
+                    " windows over; choose numbers of which the second divides the first");
+  TORCH_CHECK_VALUE(s.accumulate == 1,
+                    "--pp and --accumulate do not go together: more of --batch-size and --pp-microbatches do "
+                    "the same");
+  TORCH_CHECK_VALUE(s.memory_snapshots == 0,
+                    "--pp and --memory-snapshots do not go together: a rank that is lost may have "
+                    "been the only one with its stage; --save-every saves in files");
+}
+
 // Options that each make sense, but not together.
 inline void check(const Settings& settings) {
+  if (settings.dims.pp > 1) check_pipeline(settings);
   const char* const sharding = settings.hsdp > 0             ? "--hsdp"
                                : settings.fsdp               ? "--fsdp"
                                : settings.dims.tp > 1        ? "--tp"
                                : settings.dims.cp > 1        ? "--cp"
+                               : settings.dims.pp > 1        ? "--pp"
                                : settings.dims.dp_shard != 1 ? "--dp-shard"
                                                              : "--dp-replicate";
   TORCH_CHECK_VALUE(!settings.zero || parallel_dims(settings) == cohort::ParallelDims(), sharding,

@@ -2,11 +2,11 @@
 #include <ATen/ATen.h>
 #include <cohort/checkpoint/state/distributed_state.h>
 #include <cohort/data/loader/distributed_sampler.h>
-#include <cohort/dtensor/api/distribute_module.h>
 #include <cohort/parallel/dims/parallel_dims.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
+#include <cohort/parallel/tensor/parallelize_module.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -16,18 +16,14 @@
 namespace guide {
 namespace {
 
-using cohort::Shard;
-
 void train_together(const cohort::DeviceMesh& mesh) {
   at::manual_seed(0);  // all ranks make the same model
   torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::GELU(), torch::nn::Linear(8, 4));
-  const auto share_layer = [](const std::string& name, torch::nn::Module& layer, const cohort::DeviceMesh& tp) {
-    if (name == "0") cohort::distribute_parameters(layer, tp, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
-    if (name == "2") cohort::distribute_parameters(layer, tp, {{"weight", {Shard(1)}}});
-  };
-  if (const auto tp = cohort::axis_of(mesh, "tp")) cohort::distribute_module(*net, *tp, share_layer);
-  auto model =
-      cohort::fully_shard(net, {.mesh = cohort::data_parallel_mesh(mesh)});  // or, if that is nothing, net itself
+  if (const auto tp = cohort::axis_of(mesh, "tp")) {
+    cohort::parallelize_module(*net, *tp, {{"0", cohort::ColwiseParallel()}, {"2", cohort::RowwiseParallel()}});
+  }
+  // Or, if there is no such mesh, net itself.
+  auto model = cohort::fully_shard(net, {.mesh = cohort::data_parallel_mesh(mesh)});
   cohort::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-2));
 
   const auto part = cohort::data_part_of(mesh);  // ranks of one tp line read the same

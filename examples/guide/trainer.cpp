@@ -4,10 +4,13 @@
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/parallel/optim/clip_grad.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
+#include <cohort/parallel/pipeline/pipeline_schedule.h>
+#include <cohort/parallel/pipeline/split.h>
 #include <cohort/train/metrics/accuracy.h>
 #include <cohort/train/optim/factor_schedulers.h>
 #include <cohort/train/trainer/accelerator.h>
 #include <cohort/train/trainer/callback.h>
+#include <cohort/train/trainer/pipeline_step.h>
 #include <cohort/train/trainer/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
 #include <torch/nn/functional/loss.h>
@@ -94,6 +97,40 @@ void checkpoints_and_stopping(const std::string& folder, const DataLoader<Tensor
   trainer.fit(task, train_data, held_out);  // goes on from the folder's newest checkpoint
 }
 
+// A task whose model is a stage of a pipeline.
+struct InStages {
+  torch::nn::Sequential model;
+  cohort::optim::AdamW* optimizer;
+  cohort::PipelineSchedule* pipeline;
+
+  using Batch = std::tuple<at::Tensor, at::Tensor>;
+  train::StepOutput step(torch::nn::SequentialImpl&, Batch& batch) {
+    return train::pipeline_step(*pipeline, std::get<0>(batch), std::get<1>(batch));
+  }
+  train::StepOutput evaluate(torch::nn::SequentialImpl&, Batch& batch) {
+    return train::pipeline_evaluation(*pipeline, std::get<0>(batch), std::get<1>(batch), loss, /*num_rows=*/8);
+  }
+  static at::Tensor loss(const at::Tensor& scores, const at::Tensor& labels) {
+    return F::cross_entropy(scores, labels);
+  }
+};
+
+void train_stages(const DataLoader<TensorDataset<2>>& train_data, const DataLoader<TensorDataset<2>>& held_out) {
+  train::Trainer trainer({.strategy = "fsdp", .dims = {.pp = 2}, .max_epochs = 3, .gradient_clip_norm = 1.0});
+  const auto pp = (*trainer.mesh())["pp"];
+  const int rank = static_cast<int>(pp.local_rank());
+  train::seed_everything(1);  // all ranks make the same model
+  torch::nn::Sequential net(torch::nn::Linear(8, 32), torch::nn::ReLU(), torch::nn::Linear(32, 3));
+  const auto part = cohort::split_sequential(net, 2).at(pp.local_rank());
+  const cohort::PipelineStage stage(part, rank, 2, {.group = pp.group()});
+  cohort::PipelineSchedule schedule("1F1B", {stage}, /*num_microbatches=*/4,
+                                    {.loss_fn = cohort::loss_of(InStages::loss)});
+  cohort::optim::AdamW optimizer(part->parameters(), torch::optim::AdamWOptions(1e-2));
+  InStages task{part, &optimizer, &schedule};
+  trainer.fit(task, train_data, held_out);
+  TORCH_CHECK(trainer.metric("validation/loss").value() < 1.0);
+}
+
 struct PrintNorm : train::Callback {
   void on_before_optimizer_step(train::Trainer& trainer) override {
     const at::Tensor norm =
@@ -143,6 +180,7 @@ void run_trainer() {
   const DataLoader held_out(numbers(50), {.batch_size = 8});
   schedulers_and_metrics(train_data, held_out);
   checkpoints_and_stopping(folder / "run", train_data, held_out);
+  train_stages(train_data, held_out);
   find_settings(train_data);
   train_by_hand(train_data);
   cohort::barrier();

@@ -84,7 +84,7 @@ PAGES = {
         "models/channels_last.h", "models/pretrainable.h", "models/pretrained.h", "models/residual_block.h", "models/resnet.h",
         "models/small_models.h", "models/vision_transformer.h"]),
     "trainer": ("examples/guide/trainer.cpp", [
-        "train/trainer/accelerator.h", "train/trainer/prepared_loader.h", "train/trainer/callback.h", "train/trainer/seed_everything.h",
+        "train/trainer/accelerator.h", "train/trainer/prepared_loader.h", "train/trainer/callback.h", "train/trainer/pipeline_step.h", "train/trainer/seed_everything.h",
         "train/trainer/trainer.h", "train/trainer/trainer_options.h", "train/trainer/tuner.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "logging": ("examples/guide/logging.cpp", [

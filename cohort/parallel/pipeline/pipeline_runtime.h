@@ -24,6 +24,10 @@ class PipelineRuntime {
 
   TensorList run(const TensorList& inputs, const StepOptions& options, bool has_backward);
 
+  /// See PipelineSchedule.
+  at::Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double norm_type) const;
+  at::Tensor mean_loss(const std::vector<at::Tensor>& losses) const;
+
   const PipelineOrder& order() const { return order_; }
   const StageRanks& stage_ranks() const { return stage_ranks_; }
 
@@ -49,6 +53,7 @@ class PipelineRuntime {
   };
 
   StageRun& stage_of(const Action& action) { return *stages_.at(action.stage); }
+  const PipelineStage& first_here() const { return stages_.begin()->second->stage(); }
   bool is_local(int stage) const { return stages_.contains(stage); }
   int rank_of(int stage) const { return stage_ranks_[static_cast<size_t>(stage)]; }
   void check_stages() const;
@@ -78,6 +83,7 @@ class PipelineRuntime {
 
   void share_tied_values();
   void add_tied_gradients();
+  bool counts_elsewhere(const at::Tensor& parameter) const;
   void scale_gradients();
 
   PipelineOrder order_;

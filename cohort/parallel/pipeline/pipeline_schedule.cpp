@@ -88,6 +88,14 @@ TensorList PipelineSchedule::eval(const TensorList& inputs, const StepOptions& o
   return state_->runtime.run(inputs, options, /*has_backward=*/false);
 }
 
+at::Tensor PipelineSchedule::clip_grad_norm_(const optim::Tensors& parameters, double max_norm, double norm_type) {
+  return state_->runtime.clip_grad_norm_(parameters.list(), max_norm, norm_type);
+}
+
+at::Tensor PipelineSchedule::mean_loss(const std::vector<at::Tensor>& losses) const {
+  return state_->runtime.mean_loss(losses);
+}
+
 const pipeline::PipelineOrder& PipelineSchedule::order() const { return state_->runtime.order(); }
 const pipeline::StageRanks& PipelineSchedule::stage_ranks() const { return state_->runtime.stage_ranks(); }
 

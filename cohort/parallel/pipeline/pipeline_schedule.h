@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "cohort/export.h"
+#include "cohort/parallel/optim/tensors.h"
 #include "cohort/parallel/pipeline/microbatches.h"
 #include "cohort/parallel/pipeline/pipeline_stage.h"
 #include "cohort/pipeline/action.h"
@@ -93,6 +94,14 @@ class COHORT_API PipelineSchedule {
   TensorList step(const TensorList& inputs = {}, const StepOptions& options = {});
   /// Forward only, losses included.
   TensorList eval(const TensorList& inputs = {}, const StepOptions& options = {});
+
+  /// Of `parameters`, which this rank's stages have, and those of all other ranks: the gradients are scaled so that the norm of
+  /// all of them is at most `max_norm`, as by cohort::nn::utils::clip_grad_norm_; tied ones count once. Returns the norm that
+  /// they had, float64, on every rank. Collective.
+  at::Tensor clip_grad_norm_(const optim::Tensors& parameters, double max_norm, double norm_type = 2.0);
+  /// The mean of losses that the rank with the last stage has, float64 and without autograd, on every rank; what others give
+  /// does not count. Collective.
+  at::Tensor mean_loss(const std::vector<at::Tensor>& losses) const;
 
   /// All that the ranks do, communication included.
   const pipeline::PipelineOrder& order() const;

@@ -14,6 +14,7 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/train/logging/log_errors.h"
 #include "cohort/train/trainer/finite_check.h"
 
@@ -86,6 +87,7 @@ FitResult FitLoop::run() {
   share_data();
   core_.progress.begin_run(options_.max_epochs, core_.strategy->communication_time().has_value());
   resume();
+  core_.check_pipeline(task_);  // another number of ranks may have changed what a step is
   core_.tell_if_all_is_done();
   core_.open_logger();
   first_samples_ = core_.counters.samples;
@@ -237,7 +239,7 @@ void FitLoop::train_batch() {
   check_finite(output);
   clock.lap(StepPart::kForward);
   const auto divisor = static_cast<double>(core_.accumulation);
-  core_.precision.backward(core_.accumulation == 1 ? output.loss : output.loss / divisor);
+  if (!task_.pipeline) core_.precision.backward(core_.accumulation == 1 ? output.loss : output.loss / divisor);
   clock.lap(StepPart::kBackward);
   StepReport report{.loss = output.loss.detach(),
                     .batch = core_.counters.batch,
@@ -268,7 +270,10 @@ void FitLoop::step_optimizer() {
     check_gradients(core_.strategy->named_parameters(), checked_step(core_.counters.batch - 1));
   }
   if (options_.gradient_clip_norm) {
-    cohort::nn::utils::clip_grad_norm_(parameters_of(optimizer), *options_.gradient_clip_norm);
+    const auto parameters = parameters_of(optimizer);
+    const double norm = *options_.gradient_clip_norm;
+    task_.pipeline ? task_.pipeline->clip_grad_norm_(parameters, norm)
+                   : cohort::nn::utils::clip_grad_norm_(parameters, norm);
   }
   if (options_.gradient_clip_value) {
     cohort::nn::utils::clip_grad_value_(parameters_of(optimizer), *options_.gradient_clip_value);

@@ -21,6 +21,9 @@ struct LaunchPlace {
   /// Of those that read other data than each other: fewer than ranks where some work on one batch (TrainerOptions::dims).
   int data_rank = 0;
   int num_data_ranks = 1;
+  /// Of a pipeline (TrainerOptions::dims), of whose ranks this is the one of number `stage`.
+  int stage = 0;
+  int num_stages = 1;
   /// Where batches go and losses are: the first of `devices`.
   c10::Device device = c10::kCPU;
   /// More than one with data_parallel alone, which may name one several times.

@@ -87,8 +87,6 @@ std::string text_of(const Hyperparameter& value) {
 
 // Of what belongs to one rank.
 std::string prefix_of(int rank) { return fmt::format("rank.{}.", rank); }
-// "rng", "rng.1", ...
-std::string key_of_generator(size_t number) { return number == 0 ? "rng" : fmt::format("rng.{}", number); }
 constexpr const char* kPrefixInMemory = "own.";
 constexpr const char* kMetadataInMemory = "metadata";
 
@@ -125,16 +123,23 @@ int64_t batch_size_of(const BatchFeed& feed, int world_size) {
   return options.global_batch_size ? *options.global_batch_size / world_size : options.batch_size;
 }
 
+// "rank.0.rng", "rank.0.rng.1", "rank.0.stage.1.rng", ...: stages of one line read the same, but draw numbers for themselves.
+std::string RunState::key_of_generator(const std::string& prefix, size_t number) const {
+  const int stage = core_.place.stage;
+  return prefix + (stage == 0 ? "" : fmt::format("stage.{}.", stage)) +
+         (number == 0 ? "rng" : fmt::format("rng.{}", number));
+}
+
 void RunState::add_random_numbers(ShardedStateDict& state, const std::string& prefix, size_t count) const {
   for (size_t i = 0; i < count; ++i) {
-    state.insert(prefix + key_of_generator(i), StateValue(checkpoint::rng_state(core_.place.generators()[i])));
+    state.insert(key_of_generator(prefix, i), StateValue(checkpoint::rng_state(core_.place.generators()[i])));
   }
 }
 
 void RunState::keep_random_numbers(const ShardedStateDict& state, const std::string& prefix) {
   random_numbers_.clear();
   for (size_t i = 0; i < num_saved_generators_; ++i) {
-    random_numbers_.push_back(state[prefix + key_of_generator(i)].tensor.clone());
+    random_numbers_.push_back(state[key_of_generator(prefix, i)].tensor.clone());
   }
 }
 
@@ -227,6 +232,7 @@ checkpoint::SnapshotState RunState::in_memory() {
 std::map<std::string, std::string> RunState::metadata() const {
   std::map<std::string, std::string> texts{
       {"world_size", std::to_string(core_.place.num_data_ranks)},
+      {"stages", std::to_string(core_.place.num_stages)},
       {"batch_size", std::to_string(batch_size_of(train_, core_.place.num_data_ranks))},
       {"accumulation", std::to_string(core_.accumulation)},
       {"strategy", name_of(core_.place.strategy)},
@@ -279,6 +285,7 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
   const int64_t batch_size = number_in(metadata, "batch_size");
   const int64_t accumulation = number_in(metadata, "accumulation");
   saved_samples_ = batch_size * saved_world_size_;
+  if (metadata.contains("stages")) saved_stages_ = number_in(metadata, "stages");
   const auto own_buffers = metadata.find("own_buffers");
   saved_own_buffers_ = own_buffers != metadata.end() && own_buffers->second == "yes";
   const auto generators = metadata.find("generators");
@@ -315,8 +322,8 @@ ShardedStateDict RunState::expected() {
   ShardedStateDict state;
   add_model(state);
   for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
+  if (has_own_numbers()) add_random_numbers(state, prefix, num_saved_generators_);
   if (is_same_world()) {
-    add_random_numbers(state, prefix, num_saved_generators_);
     state.insert(prefix + "loss", StateValue(loss_));
     if (core_.strategy->has_own_buffers() && saved_own_buffers_) {
       ShardedStateDict own;
@@ -403,8 +410,8 @@ void RunState::restore_run(const ShardedStateDict& state, const std::string& pre
     callback.load_state(kept);
   });
   restore_loader(state[loader_prefix + "loader"].value);
-  if (is_same_world()) {
-    loss_.copy_(state[prefix + "loss"].tensor);
+  if (is_same_world()) loss_.copy_(state[prefix + "loss"].tensor);
+  if (has_own_numbers()) {
     keep_random_numbers(state, prefix);
   } else {
     seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.data_rank);

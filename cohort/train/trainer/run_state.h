@@ -2,9 +2,9 @@
 ///
 /// Keys: "model.<name>", "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
 /// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.rng.1" and so on, those of its accelerators,
-/// "rank.<rank>.loader", its place in the data, "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>"
-/// where ranks have buffers of their own. States in memory have those of checkpoint::snapshot_state instead of the first two,
-/// "own." instead of "rank.<rank>.", and "metadata".
+/// "rank.<rank>.stage.1.rng" and so on those of a pipeline's other stages, "rank.<rank>.loader", its place in the data,
+/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own. States in
+/// memory have those of checkpoint::snapshot_state instead of the first two, "own." instead of "rank.<rank>.", and "metadata".
 #pragma once
 
 #include <map>
@@ -45,6 +45,8 @@ class RunState {
 
  private:
   bool is_same_world() const { return saved_world_size_ == core_.place.num_data_ranks; }
+  bool has_own_numbers() const { return is_same_world() && saved_stages_ == core_.place.num_stages; }
+  std::string key_of_generator(const std::string& prefix, size_t number) const;
   void add_model(checkpoint::ShardedStateDict& state);
   void add_run(checkpoint::ShardedStateDict& state, const std::string& prefix);
   void add_random_numbers(checkpoint::ShardedStateDict& state, const std::string& prefix, size_t count) const;
@@ -64,6 +66,7 @@ class RunState {
   BatchFeed& train_;
   at::Tensor loss_;
   int64_t saved_world_size_ = 0;
+  int64_t saved_stages_ = 1;
   int64_t saved_samples_ = 0;  ///< of a batch of all ranks
   bool saved_own_buffers_ = false;
   /// From the CPU's on; the CPU's alone where there are other accelerators now.

@@ -78,6 +78,12 @@ class ReplicatedStrategy final : public Strategy {
   ddp::Replica replica_;
 };
 
+std::vector<std::pair<std::string, at::Tensor>> named_shards_of(const fsdp::ShardedModule& module) {
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  for (const auto& entry : module.named_shards(/*recurse=*/true)) result.emplace_back(entry.key(), entry.value());
+  return result;
+}
+
 // As fsdp::detail::ShardedNet, without the type of the module.
 class ShardedWrapper final : public parallel::WrapperBase<Module>, public fsdp::ShardedModule {
  public:
@@ -93,9 +99,7 @@ class ShardedStrategy final : public Strategy {
 
   Module& module() const override { return *wrapper_; }
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const override {
-    std::vector<std::pair<std::string, at::Tensor>> result;
-    for (const auto& entry : wrapper_->named_shards(/*recurse=*/true)) result.emplace_back(entry.key(), entry.value());
-    return result;
+    return named_shards_of(*wrapper_);
   }
   void adopt(torch::optim::Optimizer& optimizer) const override;
   void run(std::vector<at::Tensor>& inputs, const Body& body) override {
@@ -157,11 +161,23 @@ class SingleStrategy final : public Strategy {
   std::optional<std::chrono::nanoseconds> communication_time() const override { return std::chrono::nanoseconds(0); }
 };
 
-// The model is in parts on the ranks, and there are no copies: it is the program that has shared it out.
+// It is the program that has shared the model out: there are no copies of it, or it is a stage, around which a pipeline stands.
 class SharedOutStrategy final : public Strategy {
  public:
-  using Strategy::Strategy;
+  explicit SharedOutStrategy(const std::shared_ptr<Module>& net)
+      : Strategy(net), sharded_(dynamic_cast<fsdp::ShardedModule*>(net.get())) {}
+  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const override {
+    return sharded_ ? named_shards_of(*sharded_) : Strategy::named_parameters();
+  }
   bool evaluates_together() const override { return true; }
+  bool has_own_buffers() const override { return sharded_ != nullptr; }
+  void drop_gradients() override {
+    if (sharded_) sharded_->reset_iter_state();
+    Strategy::drop_gradients();
+  }
+
+ private:
+  fsdp::ShardedModule* sharded_;
 };
 
 class DataParallelStrategy final : public Strategy {
@@ -255,7 +271,8 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
   const bool has_copies = place.num_data_ranks > 1 || place.world_size == 1;
-  if (place.strategy == StrategyKind::kFsdp && !has_copies) return std::make_unique<SharedOutStrategy>(net);
+  const bool is_shared_out = !has_copies || place.num_stages > 1;
+  if (place.strategy == StrategyKind::kFsdp && is_shared_out) return std::make_unique<SharedOutStrategy>(net);
   if (place.strategy == StrategyKind::kFsdp) return std::make_unique<ShardedStrategy>(net, options.fsdp);
   return std::make_unique<SingleStrategy>(net);
 }

@@ -14,6 +14,7 @@
 /// | `evaluate(net, batch)` | as `step`, where evaluation is something else than training |
 /// | `predict(net, batch)` | for Trainer::predict; default: model(input) |
 /// | `schedulers` | a std::vector<Schedule> |
+/// | `pipeline` | where the model is a stage: points to the PipelineSchedule that `step` and `evaluate` run (pipeline_step.h) |
 /// | `metrics` | a std::vector<TaskMetric>, over StepOutput's output and target |
 ///
 /// `net` is the module itself; the Trainer runs `step` under its strategy, so it must not be wrapped or called elsewhere.
@@ -40,6 +41,10 @@
 
 namespace torch::optim {
 class Optimizer;
+}
+
+namespace cohort {
+class PipelineSchedule;
 }
 
 namespace cohort::train {
@@ -69,6 +74,7 @@ struct ErasedTask {
   torch::optim::Optimizer* optimizer = nullptr;
   std::vector<Schedule> schedulers;
   std::vector<TaskMetric> metrics;
+  PipelineSchedule* pipeline = nullptr;  ///< null: `step` leaves backward to the Trainer
 
   /// Either these three, or `step` and `evaluate`. `predict` may be null.
   std::function<at::Tensor(void* batch)> input_of;
@@ -162,6 +168,7 @@ ErasedTask erase(T& task) {
   if constexpr (requires { task.optimizer; }) erased.optimizer = optimizer_of(task.optimizer);
   if constexpr (requires { task.schedulers; }) erased.schedulers = task.schedulers;
   if constexpr (requires { task.metrics; }) erased.metrics = task.metrics;
+  if constexpr (requires { task.pipeline; }) erased.pipeline = task.pipeline ? &*task.pipeline : nullptr;
   if constexpr (requires(Net & net, Batch & batch) { task.step(net, batch); }) {
     erase_steps<T, Batch>(task, erased);
   } else {

@@ -122,11 +122,6 @@ std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const Laun
         "dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: dims.dp_replicate and dims.dp_shard say "
         "the same");
   }
-  if (dims.pp != 1) {
-    refuse(fmt::format(
-        "dims.pp is 1, as the Trainer runs whole models, but got {}\n  hint: a loop by hand can have a pipeline",
-        dims.pp));
-  }
   return dims.build_mesh(c10::DeviceTypeName(place.device.type(), /*lower_case=*/true));
 }
 
@@ -135,6 +130,10 @@ LaunchPlace on_mesh(LaunchPlace place, const std::optional<DeviceMesh>& mesh) {
   const auto part = data_part_of(*mesh);
   place.data_rank = static_cast<int>(part.rank);
   place.num_data_ranks = static_cast<int>(part.num_replicas);
+  if (const auto stages = axis_of(*mesh, "pp")) {
+    place.stage = static_cast<int>(stages->local_rank());
+    place.num_stages = static_cast<int>(stages->size());
+  }
   return place;
 }
 
@@ -159,6 +158,12 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
       progress(options.progress, place.rank == 0, place.world_size, on_mesh(place, mesh).num_data_ranks) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   place = on_mesh(place, mesh);
+  if (place.num_stages > 1 && options.checkpoint.memory_every > 0) {
+    refuse(
+        "checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have been the only one "
+        "with its "
+        "stage\n  hint: checkpoint.every_steps saves in files");
+  }
   if (options.seed) seed_everything(*options.seed + place.data_rank);
   if (mesh) options.fsdp.mesh = data_parallel_mesh(*mesh);
   if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
@@ -168,6 +173,7 @@ TrainerCore::~TrainerCore() = default;
 
 void TrainerCore::attach(ErasedTask& task) {
   if (!task.model) refuse("the task's model is null");
+  check_pipeline(task);
   if (!strategy || &strategy->net() != task.model.get()) {
     precision.convert(*task.model);
     strategy.reset();  // what a strategy before it has of the model goes first
@@ -175,6 +181,41 @@ void TrainerCore::attach(ErasedTask& task) {
   }
   optimizer = task.optimizer;
   if (optimizer) strategy->adopt(*optimizer);
+}
+
+void TrainerCore::check_pipeline(const ErasedTask& task) const {
+  if (!task.pipeline) {
+    if (place.num_stages == 1) return;
+    refuse(fmt::format(
+        "dims.pp = {}, but the task has no pipeline\n  hint: its model is a stage, and its member `pipeline` "
+        "points to the PipelineSchedule that runs it (pipeline_step.h)",
+        place.num_stages));
+  }
+  if (place.num_stages == 1 && place.world_size > 1) {
+    refuse(
+        "the task has a pipeline, but dims.pp does not say on how many ranks\n  hint: strategy \"fsdp\", dims.pp = N");
+  }
+  if (!task.step) {
+    refuse(
+        "a task with a pipeline needs step(net, batch) and evaluate(net, batch), which run it\n  hint: "
+        "pipeline_step.h");
+  }
+  if (accumulation > 1) {
+    refuse(
+        fmt::format("the task has a pipeline, whose steps are whole, but {} batches are to make one\n  hint: "
+                    "accumulate_grad_batches = 1; larger batches in more microbatches take as little memory",
+                    accumulation));
+  }
+  for (const auto& metric : task.metrics) {
+    if (metric.sums) continue;
+    refuse(
+        fmt::format("metric \"{}\" has no sums(), but only the ranks with the last stage see outputs\n  hint: "
+                    "task_metric.h says what sums() and value() are",
+                    metric.name));
+  }
+  if (precision.scales()) {
+    refuse("precision \"16-mixed\" scales losses, but a pipeline runs backward by itself\n  hint: \"bf16-mixed\"");
+  }
 }
 
 FeedSettings TrainerCore::feed_settings() const {

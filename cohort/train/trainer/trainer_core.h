@@ -34,6 +34,8 @@ class TrainerCore {
 
   /// Puts the strategy around the task's model, unless it is there.
   void attach(ErasedTask& task);
+  /// Throws c10::ValueError where a pipeline is meant and there is none, or a task has one that cannot be run as the options say.
+  void check_pipeline(const ErasedTask& task) const;
   FeedSettings feed_settings() const;
   void each_callback(const std::function<void(Callback&)>& call) const;
 

@@ -131,7 +131,8 @@ struct TrainerOptions {
   /// With "fsdp": how many ranks do what; one may be -1, the rest. The Trainer makes the mesh, Trainer::mesh(), shares parameters
   /// out on its data-parallel axes, and has ranks of one "tp" or "cp" line read the same samples and draw the same numbers; what
   /// they share of the model is put on axis "tp" by the program, before it makes the optimizer, and its task's `step` shares
-  /// sequences out on "cp" (ContextParallel). All 1: not said. pp must be 1.
+  /// sequences out on "cp" (ContextParallel). With "pp" the task has a pipeline (task.h), whose stages the program has shared
+  /// out. All 1: not said.
   ParallelDims dims = {};
   /// "32"; "bf16-mixed", "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
   std::string precision = "32";

@@ -76,6 +76,8 @@ void begin_rehearsal(TrainerCore& core, ErasedTask& task, const char* what) {
   core.attach(task);
   TORCH_CHECK_VALUE(core.optimizer, "[cohort] Trainer: ", what, " needs an optimizer, and the task has none\n",
                     "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
+  TORCH_CHECK_VALUE(!task.pipeline, "[cohort] Trainer: ", what, " is not for models in stages, whose steps run whole\n",
+                    "  hint: a few fits, with max_steps, tell the same");
   core.strategy->net().train();
   core.strategy->set_synchronises_gradients(true);
 }

@@ -28,6 +28,54 @@ def test_losses_are_those_of_two_ranks(whole_run, text_folder, tmp_path, flags):
         name: tensor.shape for name, tensor in checkpoint(theirs).items()}
 
 
+STAGES = ["--depth", 2, "--dropout", 0, "--steps", 16]
+
+
+@pytest.fixture(scope="module")
+def two_blocks(text_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two_blocks")
+    train_gpt(folder, text_folder, *STAGES)
+    return folder
+
+
+@pytest.mark.parametrize("ranks, flags", [
+    (4, ["--pp", 2, "--dp-shard", 2, "--pp-microbatches", 2]),
+    (8, ["--pp", 2, "--tp", 2, "--pp-schedule", "GPipe", "--activation-checkpointing", 1]),
+    (8, ["--pp", 2, "--cp", 2]),
+])
+def test_losses_of_stages_are_those_of_two_ranks(two_blocks, text_folder, tmp_path, ranks, flags):
+    """Two ranks, or lines of ranks, have other text."""
+    out = train_gpt(tmp_path, text_folder, *STAGES, *flags, ranks=ranks)[1]
+    for name in ("train/loss", "validation/loss", "test/loss"):
+        assert_alike(logged(tmp_path, name), logged(two_blocks, name))
+    assert "this GPT" in out
+    assert {name: tensor.shape for name, tensor in checkpoint(tmp_path).items() if "rank." not in name} == {
+        name: tensor.shape for name, tensor in checkpoint(two_blocks).items() if "rank." not in name}
+
+
+def test_stages_go_on_in_other_ways(two_blocks, text_folder, tmp_path):
+    train_gpt(tmp_path, text_folder, *STAGES, "--pp", 2, "--stop-at", 6, ranks=4)
+    train_gpt(tmp_path, text_folder, *STAGES, "--tp", 2, "--resume", "--stop-at", 10, ranks=4)
+    train_gpt(tmp_path, text_folder, *STAGES, "--pp", 2, "--dp-shard", 2, "--resume", ranks=4)
+    assert_alike(logged(tmp_path), logged(two_blocks))
+
+
+@pytest.mark.parametrize("flags, text", [
+    (["--pp-schedule", "ZBVZeroBubble"],
+     '--pp-schedule is 1F1B or GPipe, but got "ZBVZeroBubble"; others need several stages on each rank'),
+    (["--pp-microbatches", 3],
+     "--batch-size 4 in --pp-microbatches 3 leaves 1 windows over; choose numbers of which the second divides the first"),
+    (["--accumulate", 2], "--pp and --accumulate do not go together: more of --batch-size and --pp-microbatches do the same"),
+    (["--memory-snapshots", 2],
+     "--pp and --memory-snapshots do not go together: a rank that is lost may have been the only one with its stage; --save-every saves in "
+     "files"),
+])
+def test_what_does_not_go_with_stages_message(text_folder, tmp_path, flags, text):
+    code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--pp", 2, *flags, cwd=tmp_path)
+    assert code == 1
+    assert err == f"train_gpt: error: {text}\n"
+
+
 def test_goes_on_in_other_ways(whole_run, text_folder, tmp_path):
     train_gpt(tmp_path, text_folder, "--steps", 24, "--tp", 2, "--dp-replicate", 2, "--stop-at", 8, ranks=4)
     train_gpt(tmp_path, text_folder, "--steps", 24, "--fsdp", "--resume", "--stop-at", 16)

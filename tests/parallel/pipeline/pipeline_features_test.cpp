@@ -13,6 +13,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/receive_buffers.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
@@ -247,6 +248,11 @@ TEST(PipelineFeatures, TiedParametersHaveTheSumOfTheirGradients) {
       }
       schedule.step(rank == 0 ? TensorList{words} : TensorList(), {.target = target});
       require_near(rank == 0 ? table.grad() : head->weight.grad(), expected_table.grad(), 1e-5, "the sum");
+      const auto own = rank == 0 ? net->parameters() : head->parameters();
+      for (const double order : {2.0, 1.0, static_cast<double>(INFINITY)}) {
+        const auto norm = nn::utils::get_total_norm(nn::utils::gradients_of(expected->parameters()), order);
+        require_near(schedule.clip_grad_norm_(own, 1e6, order), norm.to(at::kDouble), 1e-5, "the norm of both stages");
+      }
       descend(expected->parameters());
       descend(rank == 0 ? net->parameters() : head->parameters());
       require_near(rank == 0 ? table : head->weight, expected_table, 1e-5, "the parameter");

@@ -61,13 +61,59 @@ TEST_P(TogetherCombinations, HaveTheLossesOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TogetherCombinations, testing::Range(1, 9), testing::PrintToStringParamName());
 
+// Microbatches of one size: the mean of their losses is that of the batch.
+int microbatches_of(const ParallelDims& dims) {
+  const bool has_more = test::rows_for(dims) / dims.dp_size() % (2 * dims.pp) == 0 && get_world_size() <= 4;
+  return static_cast<int>(has_more ? 2 * dims.pp : dims.pp);
+}
+
+COHORT_WORKER(together_pipelines) {
+  init_process_group(test::backend_of_tests().c_str());
+  std::map<int64_t, Curve> expected;  // by the number of layers
+  for (const auto& dims : test::all_pipelines(get_world_size())) {
+    const test::SmallGptOptions model{.num_layers = dims.pp};
+    if (!expected.contains(dims.pp)) expected[dims.pp] = curve_of(test::alone(model), 24);
+    for (const bool one_memory : {true, false}) {
+      if (!one_memory && (dims.cp > 1 || dims.dp_size() == 1 || dims.pp > 2)) continue;
+      const auto got = curve_of(
+          test::together(dims, {.one_memory = one_memory, .model = model, .pp_microbatches = microbatches_of(dims)}),
+          24);
+      expect_same(expected[dims.pp], got, test::text_of(dims) + (one_memory ? "" : ", gathered"));
+    }
+  }
+}
+
+class TogetherPipelines : public testing::TestWithParam<int> {};
+
+TEST_P(TogetherPipelines, HaveTheLossesOfOneProcess) {
+  run_workers("together_pipelines", {.world_size = GetParam(), .time_limit = std::chrono::seconds(200)})
+      .expect_success();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, TogetherPipelines, testing::Values(2, 3, 4, 6, 8), testing::PrintToStringParamName());
+
+COHORT_WORKER(together_checkpointed_stages) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto expected = curve_of(test::alone(), 24);
+  for (const ParallelDims& dims : {ParallelDims{.tp = 2, .pp = 2}, ParallelDims{.dp_shard = 2, .pp = 2}}) {
+    const auto got = curve_of(
+        test::together(dims, {.activation_checkpointing = 1, .pp_schedule = "GPipe", .pp_microbatches = 3}), 24);
+    expect_same(expected, got, test::text_of(dims) + ", checkpointed");
+  }
+}
+
+TEST(Together, ActivationCheckpointingInStages) {
+  run_workers("together_checkpointed_stages", {.world_size = 4}).expect_success();
+}
+
 COHORT_WORKER(together_checkpointed_and_tied) {
   init_process_group(test::backend_of_tests().c_str());
-  const auto expected = curve_of(test::alone(), 24), tied = curve_of(test::alone(/*tie_weights=*/true), 24);
+  const auto expected = curve_of(test::alone(), 24), tied = curve_of(test::alone({.tie_weights = true}), 24);
   for (const ParallelDims& dims : {ParallelDims{.tp = 4}, ParallelDims{.dp_shard = 2, .tp = 2}}) {
     const auto again = curve_of(test::together(dims, {.activation_checkpointing = 1}), 24);
     expect_same(expected, again, test::text_of(dims) + ", checkpointed");
-    expect_same(tied, curve_of(test::together(dims, {.tie_weights = true}), 24), test::text_of(dims) + ", tied");
+    expect_same(tied, curve_of(test::together(dims, {.model = {.tie_weights = true}}), 24),
+                test::text_of(dims) + ", tied");
   }
 }
 

@@ -26,14 +26,19 @@ namespace cohort::test {
 
 inline constexpr int64_t kWords = 41, kTime = 8, kHeads = 24;
 
-inline models::GPT small_gpt(bool tie_weights = false) {
+struct SmallGptOptions {
+  bool tie_weights = false;
+  int64_t num_layers = 2;
+};
+
+inline models::GPT small_gpt(const SmallGptOptions& options = {}) {
   at::manual_seed(3);
   return models::GPT(models::GPTOptions{.block_size = 8,
                                         .vocab_size = kWords,
-                                        .n_layer = 2,
+                                        .n_layer = options.num_layers,
                                         .n_head = kHeads,
                                         .n_embd = 2 * kHeads,
-                                        .tie_weights = tie_weights});
+                                        .tie_weights = options.tie_weights});
 }
 
 inline at::Tensor batch_of_step(int64_t step, int64_t rows) {
@@ -52,6 +57,7 @@ struct GptRun {
   /// What state dicts are made of.
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor(const at::Tensor&)> forward;
+  std::shared_ptr<gpt::Pipeline> pipeline;  ///< instead of `net` and `forward`
   std::unique_ptr<optim::AdamW> optimizer;
   DataPart part;
   Group data_group;  ///< null: all data, and all positions, are this rank's
@@ -68,19 +74,35 @@ struct GptRun {
     const auto tokens = own.narrow(1, 0, kTime).clone(), targets = own.narrow(1, 1, kTime).clone();
     std::optional<ContextParallel> scope;
     if (context_group) {
-      net->transformer->positions = at::arange(kTime);
-      scope.emplace(context_group, ContextParallelOptions{.buffers = {tokens, targets, net->transformer->positions},
-                                                          .buffer_seq_dims = {1, 1, 0}});
+      auto& positions = pipeline ? pipeline->stage->positions : net->transformer->positions;
+      positions = at::arange(kTime);
+      scope.emplace(context_group,
+                    ContextParallelOptions{.buffers = {tokens, targets, positions}, .buffer_seq_dims = {1, 1, 0}});
     }
     optimizer->zero_grad();
-    const auto loss = gpt::whole(loss_of(forward(tokens), targets));
-    loss.backward();
+    auto mean = pass(tokens, targets);
     scope.reset();
-    const auto norm = gpt::whole(nn::utils::clip_grad_norm_(optimizer->param_groups()[0].params(), 0.5));
+    const auto norm = clip(optimizer->param_groups()[0].params(), 0.5);
     optimizer->step();
-    auto mean = loss.detach().clone();
     if (data_group) all_reduce(mean, {.op = ReduceOp::AVG, .group = data_group});
     return {mean.item<double>(), norm.item<double>()};
+  }
+
+ private:
+  /// Forward and backward.
+  at::Tensor pass(const at::Tensor& tokens, const at::Tensor& targets) {
+    if (pipeline) {
+      std::vector<at::Tensor> losses;
+      pipeline->schedule->step({tokens}, {.target = targets, .losses = &losses, .return_outputs = false});
+      return pipeline->schedule->mean_loss(losses);
+    }
+    const auto loss = gpt::whole(loss_of(forward(tokens), targets));
+    loss.backward();
+    return loss.detach().clone();
+  }
+  at::Tensor clip(const std::vector<at::Tensor>& parameters, double max_norm) {
+    if (pipeline) return pipeline->schedule->clip_grad_norm_(parameters, max_norm);
+    return nn::utils::clip_grad_norm_(parameters, max_norm);
   }
 };
 
@@ -94,9 +116,9 @@ inline std::unique_ptr<optim::AdamW> make_adamw(const std::vector<at::Tensor>& p
   return std::make_unique<optim::AdamW>(each, torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(1e-4));
 }
 
-inline GptRun alone(bool tie_weights = false) {
+inline GptRun alone(const SmallGptOptions& model = {}) {
   GptRun run;
-  run.net = small_gpt(tie_weights);
+  run.net = small_gpt(model);
   run.module = run.net.ptr();
   run.forward = [net = run.net](const at::Tensor& tokens) mutable { return net(tokens); };
   run.optimizer = make_adamw(run.net->parameters());
@@ -106,20 +128,30 @@ inline GptRun alone(bool tie_weights = false) {
 struct TogetherOptions {
   bool one_memory = true;
   int64_t activation_checkpointing = 0;
-  bool tie_weights = false;
+  SmallGptOptions model = {};
+  std::string pp_schedule = "1F1B";
+  int pp_microbatches = 2;
 };
 
 inline GptRun together(const ParallelDims& dims, const TogetherOptions& options = {}) {
   const auto mesh = dims.build_mesh("cpu");
   GptRun run;
-  run.net = small_gpt(options.tie_weights);
+  run.net = small_gpt(options.model);
   fsdp::Options fsdp{.mesh = data_parallel_mesh(mesh)};
   fsdp.one_memory = options.one_memory;
-  gpt::parallelize(run.net, {.mesh = mesh, .activation_checkpointing = options.activation_checkpointing, .fsdp = fsdp});
+  auto pipeline = gpt::parallelize(run.net, {.mesh = mesh,
+                                             .activation_checkpointing = options.activation_checkpointing,
+                                             .fsdp = fsdp,
+                                             .pp_schedule = options.pp_schedule,
+                                             .pp_microbatches = options.pp_microbatches});
   run.part = data_part_of(mesh);
   if (const auto line = axis_of(mesh, "dp_cp")) run.data_group = line->group();
   if (const auto line = axis_of(mesh, "cp")) run.context_group = line->group();
-  if (fsdp.mesh) {
+  if (pipeline) {
+    run.module = pipeline->model;
+    run.optimizer = make_adamw(pipeline->parameters);
+    run.pipeline = std::make_shared<gpt::Pipeline>(std::move(*pipeline));
+  } else if (fsdp.mesh) {
     auto model = fully_shard(run.net, fsdp);
     run.module = model.ptr();
     run.forward = [model](const at::Tensor& tokens) mutable { return model(tokens); };
@@ -134,7 +166,7 @@ inline GptRun together(const ParallelDims& dims, const TogetherOptions& options 
 
 inline std::string text_of(const ParallelDims& dims) {
   return "dp_replicate " + std::to_string(dims.dp_replicate) + ", dp_shard " + std::to_string(dims.dp_shard) + ", tp " +
-         std::to_string(dims.tp) + ", cp " + std::to_string(dims.cp);
+         std::to_string(dims.tp) + ", cp " + std::to_string(dims.cp) + ", pp " + std::to_string(dims.pp);
 }
 
 /// All ways in which so many ranks can share the model, and its sequences.
@@ -147,6 +179,19 @@ inline std::vector<ParallelDims> all_dims(int64_t world_size) {
         if (copies * shards * cp * tp != world_size || kHeads % tp != 0) continue;
         result.push_back({.dp_replicate = copies, .dp_shard = shards, .tp = tp, .cp = cp});
       }
+    }
+  }
+  return result;
+}
+
+/// The same with a pipeline of up to four stages.
+inline std::vector<ParallelDims> all_pipelines(int64_t world_size) {
+  std::vector<ParallelDims> result;
+  for (const int64_t pp : {2, 3, 4}) {
+    if (world_size % pp != 0) continue;
+    for (auto dims : all_dims(world_size / pp)) {
+      dims.pp = pp;
+      result.push_back(dims);
     }
   }
   return result;

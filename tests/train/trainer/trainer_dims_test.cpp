@@ -11,6 +11,10 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/distribute_module.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/pipeline/split.h"
+#include "cohort/train/metrics/accuracy.h"
+#include "cohort/train/trainer/pipeline_step.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -133,11 +137,168 @@ COHORT_WORKER(trainer_dims_messages) {
                 "[cohort] Trainer: dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: "
                 "dims.dp_replicate and dims.dp_shard say the same");
   REQUIRE_EQUAL(
-      refusal_of({.strategy = "fsdp", .dims = {.pp = 2}}),
-      "[cohort] Trainer: dims.pp is 1, as the Trainer runs whole models, but got 2\n  hint: a loop by hand can "
-      "have a pipeline");
+      refusal_of({.strategy = "fsdp", .dims = {.pp = 2}, .checkpoint = {.memory_every = 1}}),
+      "[cohort] Trainer: checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have "
+      "been the only one with its stage\n  hint: checkpoint.every_steps saves in files");
   barrier();  // rank 0 has the store
 }
+
+at::Tensor cross_entropy(const at::Tensor& scores, const at::Tensor& labels) {
+  return torch::nn::functional::cross_entropy(scores, labels);
+}
+
+// The model in two stages, or whole.
+struct StagedTask {
+  explicit StagedTask(const DeviceMesh& mesh, double dropout = 0.0) {
+    at::manual_seed(11);
+    torch::nn::Sequential net(torch::nn::Linear(6, 16), torch::nn::ReLU(), torch::nn::Dropout(dropout),
+                              torch::nn::Linear(16, 3));
+    const auto pp = axis_of(mesh, "pp");
+    if (!pp) {
+      model = net.ptr();
+      parameters = net->parameters();
+      return;
+    }
+    const auto part = split_sequential(net, std::vector<int>{1, 3}).at(pp->local_rank());
+    const auto dp = data_parallel_mesh(mesh);
+    dp ? take(fully_shard(part.ptr(), {.mesh = dp}), *pp) : take(part, *pp);
+  }
+  template <class Part>
+  void take(const Part& part, const DeviceMesh& pp) {
+    model = part.ptr();
+    parameters = part->parameters();
+    const PipelineStage stage(part, static_cast<int>(pp.local_rank()), 2, {.group = pp.group()});
+    schedule = std::make_unique<PipelineSchedule>("1F1B", std::vector{stage}, 2,
+                                                  PipelineOptions{.loss_fn = cohort::loss_of(cross_entropy)});
+    pipeline = schedule.get();
+  }
+
+  std::shared_ptr<torch::nn::Module> model;
+  std::vector<at::Tensor> parameters;
+  std::unique_ptr<PipelineSchedule> schedule;
+  PipelineSchedule* pipeline = nullptr;
+  torch::optim::Optimizer* optimizer = nullptr;
+  std::vector<TaskMetric> metrics = {{"accuracy", Accuracy()}};
+
+  using Batch = Loader::Batch;
+  StepOutput step(torch::nn::Module& net, Batch& batch) {
+    const auto& [input, target] = batch;
+    if (pipeline) return pipeline_step(*pipeline, input, target);
+    const auto scores = dynamic_cast<torch::nn::SequentialImpl&>(net).forward(input);
+    return {cross_entropy(scores, target), scores, target};
+  }
+  StepOutput evaluate(torch::nn::Module& net, Batch& batch) {
+    const auto& [input, target] = batch;
+    return pipeline ? pipeline_evaluation(*pipeline, input, target, cross_entropy, /*num_rows=*/2) : step(net, batch);
+  }
+};
+
+// Arguments: folder, shards, pp, last step, dropout. Prints this rank's losses, and what validation gives.
+COHORT_WORKER(trainer_stages) {
+  const auto& arguments = cohort::test::worker_arguments();
+  const auto number = [&](size_t i) { return std::stoll(arguments.at(i)); };
+  auto watch = std::make_shared<Watch>();
+  Trainer trainer(of_ranks({.strategy = "fsdp",
+                            .dims = {.dp_shard = number(1), .pp = number(2)},
+                            .max_steps = number(3),
+                            .gradient_clip_norm = 0.2,
+                            .seed = 4,
+                            .checkpoint = {.folder = arguments.at(0)},
+                            .callbacks = {watch}}));
+  StagedTask task(*trainer.mesh(), std::stod(arguments.at(4)));
+  optim::AdamW optimizer(task.parameters, torch::optim::AdamWOptions(0.02).eps(1e-4));
+  task.optimizer = &optimizer;
+  const Loader validation(small_data(9), {.batch_size = 2});
+  trainer.fit(task, Loader(small_data(48), {.batch_size = 4, .shuffle = true}), validation);
+  std::cout << std::setprecision(9);
+  for (const double loss : watch->losses) std::cout << loss << " ";
+  for (const auto& [name, value] : trainer.validate(task, validation)) std::cout << value << " ";
+}
+
+std::vector<std::vector<double>> losses_of_stages(int world_size, const std::vector<std::string>& arguments) {
+  const auto results = run_workers("trainer_stages", {.world_size = world_size, .arguments = arguments});
+  results.expect_success();
+  std::vector<std::vector<double>> losses;
+  for (const auto& rank : results.ranks) losses.push_back(numbers_of(rank.output));
+  return losses;
+}
+
+TEST(TrainerDims, StagesTrainAsOneModelAndGoOnFromEachOthersCheckpoints) {
+  const TemporaryFolder folder;
+  const auto whole = losses_of_stages(2, {folder.file("whole"), "2", "1", "6", "0"});
+  ASSERT_EQ(whole[0].size(), 8U);
+  const auto staged = losses_of_stages(4, {folder.file("staged"), "2", "2", "6", "0"});
+  for (size_t rank = 0; rank < 4; ++rank) expect_near(staged[rank], whole[rank % 2]);
+  losses_of_stages(4, {folder.file("parts"), "2", "2", "3", "0"});
+  const auto second = losses_of_stages(2, {folder.file("parts"), "2", "1", "5", "0"});
+  const auto third = losses_of_stages(4, {folder.file("parts"), "2", "2", "6", "0"});
+  for (size_t rank = 0; rank < 2; ++rank) {
+    expect_near({second[rank].begin(), second[rank].end() - 2}, {whole[rank].begin() + 3, whole[rank].begin() + 5});
+    expect_near(third[rank], {whole[rank].begin() + 5, whole[rank].end()});
+    expect_near(third[rank + 2], third[rank]);
+  }
+}
+
+TEST(TrainerDims, StagesDrawTheSameNumbersAfterGoingOn) {
+  const TemporaryFolder folder;
+  const auto whole = losses_of_stages(2, {folder.file("whole"), "1", "2", "6", "0.4"});
+  losses_of_stages(2, {folder.file("parts"), "1", "2", "3", "0.4"});
+  const auto second = losses_of_stages(2, {folder.file("parts"), "1", "2", "6", "0.4"});
+  expect_near(second[0], {whole[0].begin() + 3, whole[0].end()});
+}
+
+COHORT_WORKER(trainer_stages_messages) {
+  const auto refusal = [](TrainerOptions options, const std::function<void(StagedTask&)>& change) {
+    options.strategy = "fsdp";
+    options.dims.pp = 2;
+    options.max_steps = 1;
+    Trainer trainer(of_ranks(std::move(options)));
+    StagedTask task(*trainer.mesh());
+    optim::AdamW optimizer(task.parameters, torch::optim::AdamWOptions(0.02));
+    task.optimizer = &optimizer;
+    change(task);
+    return cohort::test::error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); });
+  };
+  const auto nothing = [](StagedTask&) {};
+  REQUIRE_EQUAL(
+      refusal({}, [](StagedTask& task) { task.pipeline = nullptr; }),
+      "[cohort] Trainer: dims.pp = 2, but the task has no pipeline\n  hint: its model is a stage, and its member "
+      "`pipeline` points to the PipelineSchedule that runs it (pipeline_step.h)");
+  REQUIRE_EQUAL(
+      refusal({.accumulate_grad_batches = 2}, nothing),
+      "[cohort] Trainer: the task has a pipeline, whose steps are whole, but 2 batches are to make one\n  hint: "
+      "accumulate_grad_batches = 1; larger batches in more microbatches take as little memory");
+  REQUIRE_EQUAL(
+      refusal({.precision = "16-mixed"}, nothing),
+      "[cohort] Trainer: precision \"16-mixed\" scales losses, but a pipeline runs backward by itself\n  hint: "
+      "\"bf16-mixed\"");
+  REQUIRE_EQUAL(
+      refusal({},
+              [](StagedTask& task) {
+                task.metrics = {{"own", test::Accuracy()}};
+              }),
+      "[cohort] Trainer: metric \"own\" has no sums(), but only the ranks with the last stage see outputs\n  hint: "
+      "task_metric.h says what sums() and value() are");
+  barrier();  // rank 0 has the store
+}
+
+COHORT_WORKER(trainer_stages_tuner_message) {
+  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}}));
+  StagedTask task(*trainer.mesh());
+  optim::AdamW optimizer(task.parameters, torch::optim::AdamWOptions(0.02));
+  task.optimizer = &optimizer;
+  REQUIRE_EQUAL(
+      cohort::test::error_of([&] { trainer.find_learning_rate(task, Loader(small_data(8), {.batch_size = 4})); }),
+      "[cohort] Trainer: find_learning_rate is not for models in stages, whose steps run whole\n  hint: a few "
+      "fits, with max_steps, tell the same");
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerDims, TunerOfStagesMessage) {
+  run_workers("trainer_stages_tuner_message", {.world_size = 2}).expect_success();
+}
+
+TEST(TrainerDims, MessagesOfStages) { run_workers("trainer_stages_messages", {.world_size = 2}).expect_success(); }
 
 TEST(TrainerDims, MessagesOfRanks) { run_workers("trainer_dims_messages").expect_success(); }
 

@@ -1,0 +1,33 @@
+#include "cohort/train/trainer/pipeline_step.h"
+
+#include <ATen/ops/cat.h>
+
+#include <vector>
+
+namespace cohort::train {
+namespace {
+
+// Whole batches of evaluation have `num_rows`.
+at::Tensor filled_up(const at::Tensor& input, int64_t num_rows) {
+  const int64_t missing = num_rows - input.size(0);
+  return missing > 0 ? at::cat({input, input.narrow(0, 0, 1).repeat_interleave(missing, 0)}) : input;
+}
+
+}  // namespace
+
+StepOutput pipeline_step(PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target) {
+  std::vector<at::Tensor> losses;
+  pipeline.step({input}, {.target = target, .losses = &losses, .return_outputs = false});
+  return {.loss = pipeline.mean_loss(losses)};
+}
+
+StepOutput pipeline_evaluation(
+    PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target,
+    const std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>& loss, int64_t num_rows) {
+  const TensorList outputs = pipeline.eval({filled_up(input, num_rows)});
+  if (outputs.empty()) return {.loss = pipeline.mean_loss({})};
+  const at::Tensor output = outputs.front().narrow(0, 0, input.size(0));
+  return {.loss = pipeline.mean_loss({loss(output, target)}), .output = output, .target = target};
+}
+
+}  // namespace cohort::train

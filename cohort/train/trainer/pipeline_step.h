@@ -1,0 +1,38 @@
+/// pipeline_step and pipeline_evaluation: what `step` and `evaluate` of a task are whose model is a stage of a pipeline.
+///
+///     struct Classify {
+///       Stage model;                              // this rank's, DTensors and fully_shard included
+///       cohort::PipelineSchedule* pipeline;       // of it, with the loss
+///       cohort::optim::AdamW* optimizer;
+///       StepOutput step(StageImpl&, Batch& batch) { return pipeline_step(*pipeline, batch.first, batch.second); }
+///       StepOutput evaluate(StageImpl&, Batch& batch) {
+///         return pipeline_evaluation(*pipeline, batch.first, batch.second, cross_entropy, /*num_rows=*/32);
+///       }
+///     };
+///
+/// Every rank of a pipeline reads the same batch, of which the first one uses the input and the last one the target. Collective
+/// over the pipeline. Thread-safety: as PipelineSchedule.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "cohort/export.h"
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/train/trainer/task.h"
+
+namespace cohort::train {
+
+/// Forward and backward. The loss is the mean of the microbatches', on all ranks; there is no output.
+COHORT_API StepOutput pipeline_step(PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target);
+
+/// Forward. The loss is that of the whole batch, on all ranks; the last one has output and target, too. A batch of fewer rows
+/// than `num_rows`, such as the last one of an epoch, is filled up with its first row, for the pipeline to see batches of one
+/// size.
+COHORT_API StepOutput pipeline_evaluation(
+    PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target,
+    const std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>& loss, int64_t num_rows);
+
+}  // namespace cohort::train
