@@ -6,9 +6,11 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <optional>
 
 #include "cohort/base/host.h"
 #include "cohort/base/interfaces.h"
+#include "cohort/base/lock_file.h"
 #include "cohort/base/port.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/start/roll_call.h"
@@ -122,12 +124,26 @@ StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance
   }
 }
 
+struct LeavingTurn {
+  std::optional<base::LockFile> lock;
+};
+
+// c10d counts in two steps who has left: of two ranks that leave at once neither may find itself the last, and the file stays, to
+// stop the next run. So ranks leave in turn; the turn, a base before the store, ends after the store's destructor.
+class FileStoreLeftInTurn final : private LeavingTurn, public c10d::FileStore {
+ public:
+  FileStoreLeftInTurn(const std::string& path, int num_workers) : c10d::FileStore(path, num_workers) {}
+  ~FileStoreLeftInTurn() override {
+    if (auto turn = base::LockFile::take(getPath() + ".leaving", std::chrono::seconds(2))) lock.emplace(std::move(*turn));
+  }
+};
+
 }  // namespace
 
 StorePtr meet(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
   StorePtr store;
   if (plan.kind == RendezvousPlan::Kind::kFile) {
-    store = c10::make_intrusive<c10d::FileStore>(plan.path, plan.world_size);
+    store = c10::make_intrusive<FileStoreLeftInTurn>(plan.path, plan.world_size);
   } else {
     store = plan.hosts_store ? host_store(plan, timeout, attendance) : join_store(plan, timeout);
   }
