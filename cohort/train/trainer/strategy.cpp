@@ -270,7 +270,8 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
-  const bool has_copies = place.num_data_ranks > 1 || place.world_size == 1;
+  // On a mesh ranks with parts of the same sequences share parameters out, too, though they read the same data.
+  const bool has_copies = options.fsdp.mesh || place.num_data_ranks > 1 || place.world_size == 1;
   const bool is_shared_out = !has_copies || place.num_stages > 1;
   if (place.strategy == StrategyKind::kFsdp && is_shared_out) return std::make_unique<SharedOutStrategy>(net);
   if (place.strategy == StrategyKind::kFsdp) return std::make_unique<ShardedStrategy>(net, options.fsdp);

@@ -16,6 +16,7 @@
 #include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
+#include "cohort/train/trainer/stage_checks.h"
 
 namespace cohort::train::detail {
 namespace {
@@ -161,8 +162,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
   if (place.num_stages > 1 && options.checkpoint.memory_every > 0) {
     refuse(
         "checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have been the only one "
-        "with its "
-        "stage\n  hint: checkpoint.every_steps saves in files");
+        "with its stage\n  hint: checkpoint.every_steps saves in files");
   }
   if (options.seed) seed_everything(*options.seed + place.data_rank);
   if (mesh) options.fsdp.mesh = data_parallel_mesh(*mesh);
@@ -174,6 +174,7 @@ TrainerCore::~TrainerCore() = default;
 void TrainerCore::attach(ErasedTask& task) {
   if (!task.model) refuse("the task's model is null");
   check_pipeline(task);
+  check_gradients_are_averaged(*this, *task.model);
   if (!strategy || &strategy->net() != task.model.get()) {
     precision.convert(*task.model);
     strategy.reset();  // what a strategy before it has of the model goes first

@@ -28,7 +28,22 @@ def test_losses_are_those_of_two_ranks(whole_run, text_folder, tmp_path, flags):
         name: tensor.shape for name, tensor in checkpoint(theirs).items()}
 
 
-STAGES = ["--depth", 2, "--dropout", 0, "--steps", 16]
+@pytest.fixture(scope="module")
+def one_rank(text_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one")
+    train_gpt(folder, text_folder, "--steps", 16, "--dropout", 0, ranks=1)
+    return folder
+
+
+@pytest.mark.parametrize("ranks, flags", [(2, []), (4, ["--tp", 2])])
+def test_sequences_alone_share_parameters_out(one_rank, text_folder, tmp_path, ranks, flags):
+    """All ranks read the same text, each its positions of it."""
+    train_gpt(tmp_path, text_folder, "--steps", 16, "--dropout", 0, "--cp", 2, *flags, ranks=ranks)
+    for name in ("train/loss", "validation/loss", "test/loss"):
+        assert_alike(logged(tmp_path, name), logged(one_rank, name))
+
+
+STAGES = ["--depth", 2, "--dropout", 0, "--steps", 16, "--eval-windows", 65]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,161 @@
+// A Trainer whose ranks read the same, and share out positions or stages.
+#include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/pipeline/split.h"
+#include "cohort/train/trainer/pipeline_step.h"
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/require.h"
+#include "tests/train/trainer/rank_options.h"
+#include "tests/train/trainer/small_task.h"
+
+namespace cohort::train {
+namespace {
+
+using cohort::test::run_workers;
+using cohort::test::TemporaryFolder;
+using test::Loader;
+using test::of_ranks;
+using test::small_data;
+using test::Watch;
+using Batch = Loader::Batch;
+
+at::Tensor class_loss(const at::Tensor& scores, const at::Tensor& labels) {
+  return torch::nn::functional::cross_entropy(scores, labels);
+}
+
+torch::nn::Sequential net_of_lines(double dropout) {
+  at::manual_seed(11);
+  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::ReLU(), torch::nn::Dropout(dropout),
+                               torch::nn::Linear(16, 3));
+}
+
+// A batch's rows stand for the positions of a sequence.
+struct PositionsTask {
+  torch::nn::Sequential model;
+  torch::optim::Optimizer* optimizer;
+  std::optional<DeviceMesh> cp;
+
+  at::Tensor step(torch::nn::SequentialImpl& net, Batch& batch) {
+    const auto& [x, labels] = batch;
+    if (!cp) return class_loss(net.forward(x), labels);
+    const auto part = [&](const at::Tensor& all) { return all.chunk(cp->size())[cp->local_rank()]; };
+    return class_loss(net.forward(part(x)), part(labels));
+  }
+};
+
+// Arguments: folder, cp, last step, dropout. Prints this rank's losses, and the epoch's.
+COHORT_WORKER(trainer_positions) {
+  const auto& arguments = cohort::test::worker_arguments();
+  auto watch = std::make_shared<Watch>();
+  Trainer trainer(of_ranks({.strategy = "fsdp",
+                            .dims = {.cp = std::stoll(arguments.at(1))},
+                            .max_steps = std::stoll(arguments.at(2)),
+                            .gradient_clip_norm = 0.2,
+                            .seed = 4,
+                            .checkpoint = {.folder = arguments.at(0)},
+                            .callbacks = {watch}}));
+  const auto net = net_of_lines(std::stod(arguments.at(3)));
+  optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.02).eps(1e-4));
+  PositionsTask task{net, &optimizer, trainer.mesh() ? axis_of(*trainer.mesh(), "cp") : std::nullopt};
+  trainer.fit(task, Loader(small_data(48), {.batch_size = 4, .shuffle = true}));
+  std::cout << std::setprecision(12);
+  for (const double loss : watch->losses) std::cout << loss << " ";
+  std::cout << trainer.metric("train/epoch_loss").value_or(0.0);
+}
+
+std::vector<std::vector<double>> losses_of_positions(int world_size, const std::vector<std::string>& arguments) {
+  const auto results = run_workers("trainer_positions", {.world_size = world_size, .arguments = arguments});
+  results.expect_success();
+  std::vector<std::vector<double>> losses;
+  for (const auto& rank : results.ranks) {
+    std::istringstream stream(rank.output);
+    losses.emplace_back(std::istream_iterator<double>(stream), std::istream_iterator<double>());
+  }
+  return losses;
+}
+
+TEST(TrainerLines, RanksOfSequencesTrainAsOne) {
+  const auto alone = losses_of_positions(1, {"", "1", "12", "0"});
+  const auto parts = losses_of_positions(2, {"", "2", "12", "0"});
+  ASSERT_EQ(alone[0].size(), 13U);
+  ASSERT_EQ(parts[0].size(), 13U);
+  for (size_t i = 0; i < 12; ++i) EXPECT_NEAR((parts[0][i] + parts[1][i]) / 2, alone[0][i], 1e-5) << i;
+  EXPECT_NEAR(parts[0][12], alone[0][12], 1e-5);
+}
+
+// The second half of a model, wrapped by what is given.
+struct HalfTask {
+  HalfTask(const DeviceMesh& mesh, int num_microbatches = 2, PipelineOptions options = {}) : pp(*axis_of(mesh, "pp")) {
+    options.loss_fn = loss_of(class_loss);
+    options_ = options;
+    num_microbatches_ = num_microbatches;
+    part = split_sequential(net_of_lines(0.0), std::vector<int>{1, 3}).at(pp.local_rank());
+  }
+  template <class Wrapped>
+  HalfTask& take(const Wrapped& wrapped) {
+    model = wrapped.ptr();
+    const PipelineStage stage(wrapped, static_cast<int>(pp.local_rank()), 2, {.group = pp.group()});
+    schedule = std::make_unique<PipelineSchedule>("1F1B", std::vector{stage}, num_microbatches_, options_);
+    pipeline = schedule.get();
+    own_optimizer = std::make_unique<optim::SGD>(wrapped->parameters(), torch::optim::SGDOptions(0.1));
+    optimizer = own_optimizer.get();
+    return *this;
+  }
+
+  DeviceMesh pp;
+  torch::nn::Sequential part{nullptr};
+  std::shared_ptr<torch::nn::Module> model;
+  PipelineSchedule* pipeline = nullptr;
+  torch::optim::Optimizer* optimizer = nullptr;
+
+  StepOutput step(torch::nn::Module&, Batch& batch) {
+    return pipeline_step(*pipeline, std::get<0>(batch), std::get<1>(batch));
+  }
+  StepOutput evaluate(torch::nn::Module&, Batch& batch) {
+    return pipeline_evaluation(*pipeline, std::get<0>(batch), std::get<1>(batch), class_loss, /*num_rows=*/4);
+  }
+
+ private:
+  std::unique_ptr<PipelineSchedule> schedule;
+  std::unique_ptr<optim::SGD> own_optimizer;
+  PipelineOptions options_;
+  int num_microbatches_ = 0;
+};
+
+COHORT_WORKER(trainer_stages_that_others_have) {
+  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .max_steps = 1}));
+  const Loader loader(small_data(16), {.batch_size = 4});
+  HalfTask bare(*trainer.mesh());
+  bare.take(bare.part);
+  REQUIRE_EQUAL(
+      cohort::test::error_of([&] { trainer.fit(bare, loader); }),
+      "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its gradients with "
+      "theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().fsdp.mesh}), before its optimizer and its "
+      "pipeline are made");
+  HalfTask sharded(*trainer.mesh());
+  sharded.take(fully_shard(sharded.part, {.mesh = trainer.options().fsdp.mesh}));
+  trainer.fit(sharded, loader);
+  HalfTask copied(*trainer.mesh());
+  copied.take(DistributedDataParallel(copied.part, {.process_group = (*trainer.mesh())["dp"].group()}));
+  trainer.fit(copied, loader);
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerLines, StagesThatOtherRanksHaveToo) {
+  run_workers("trainer_stages_that_others_have", {.world_size = 4}).expect_success();
+}
+
+}  // namespace
+}  // namespace cohort::train
