@@ -95,15 +95,17 @@ struct StagedLanguage {
   cohort::PipelineSchedule* pipeline;
 
   train::StepOutput step(torch::nn::Module&, Batch& batch) {
-    const auto scope = gpt::share_positions(mesh, batch.first, batch.second, stage->positions);
-    return train::pipeline_step(*pipeline, batch.first, batch.second);
+    auto [tokens, targets] = batch;
+    const auto scope = gpt::share_positions(mesh, tokens, targets, stage->positions);
+    return train::pipeline_step(*pipeline, tokens, targets);
   }
   train::StepOutput evaluate(torch::nn::Module&, Batch& batch) {
-    const auto scope = gpt::share_positions(mesh, batch.first, batch.second, stage->positions);
+    auto [tokens, targets] = batch;  // copies: the last batch may come again
+    const auto scope = gpt::share_positions(mesh, tokens, targets, stage->positions);
     const auto loss = [](const at::Tensor& logits, const at::Tensor& targets) {
       return gpt::whole(gpt::loss_of_logits(logits, targets));
     };
-    return train::pipeline_evaluation(*pipeline, batch.first, batch.second, loss, kRowsOfTests);
+    return train::pipeline_evaluation(*pipeline, tokens, targets, loss, kRowsOfTests);
   }
 };
 
