@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,16 @@ struct LaunchPlace {
   /// Of a pipeline (TrainerOptions::dims), of whose ranks this is the one of number `stage`.
   int stage = 0;
   int num_stages = 1;
+  /// Which part of sequences this one has, of ranks that share out their positions (TrainerOptions::dims).
+  int sequence_part = 0;
+  int num_sequence_parts = 1;
   /// Where batches go and losses are: the first of `devices`.
   c10::Device device = c10::kCPU;
   /// More than one with data_parallel alone, which may name one several times.
   std::vector<c10::Device> devices = {c10::kCPU};
 
+  /// A number that ranks have alike that must draw the same random numbers, those that compute one layer together; no others.
+  int64_t drawing_rank() const { return data_rank + num_data_ranks * (stage + num_stages * int64_t{sequence_part}); }
   bool has_group() const { return strategy == StrategyKind::kDdp || strategy == StrategyKind::kFsdp; }
   /// Whose random numbers training draws: the CPU and the accelerators, each once.
   std::vector<c10::Device> generators() const;

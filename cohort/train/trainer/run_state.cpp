@@ -15,6 +15,8 @@
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/rng_state.h"
 #include "cohort/checkpoint/state/scheduler_notes.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/mesh/device_mesh.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
 
@@ -85,7 +87,7 @@ std::string text_of(const Hyperparameter& value) {
   return std::visit([](const auto& each) { return fmt::format("{}", each); }, value);
 }
 
-// Of what belongs to one rank.
+// Of what belongs to one rank, of those that read other data.
 std::string prefix_of(int rank) { return fmt::format("rank.{}.", rank); }
 constexpr const char* kPrefixInMemory = "own.";
 constexpr const char* kMetadataInMemory = "metadata";
@@ -130,6 +132,13 @@ std::string RunState::key_of_generator(const std::string& prefix, size_t number)
          (number == 0 ? "rng" : fmt::format("rng.{}", number));
 }
 
+// "rank.0.", "rank.0.part.1.": ranks that share out sequences read the same, but have buffers and random numbers of their own.
+RunState::Prefixes RunState::own_prefixes() const {
+  const std::string line = prefix_of(core_.place.data_rank);
+  const int part = core_.place.sequence_part;
+  return {.line = line, .part = part == 0 ? line : line + fmt::format("part.{}.", part)};
+}
+
 void RunState::add_random_numbers(ShardedStateDict& state, const std::string& prefix, size_t count) const {
   for (size_t i = 0; i < count; ++i) {
     state.insert(key_of_generator(prefix, i), StateValue(checkpoint::rng_state(core_.place.generators()[i])));
@@ -169,11 +178,20 @@ ShardedStateDict RunState::collect() {
   core_.strategy->synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
   ShardedStateDict state;
   add_model(state);
-  add_run(state, prefix_of(core_.place.data_rank));
+  add_run(state, own_prefixes(), mean_loss_of_line());
   return state;
 }
 
-void RunState::add_run(ShardedStateDict& state, const std::string& prefix) {
+// Ranks that share out sequences have one place for it. Their losses are means over as many positions. Collective.
+at::Tensor RunState::mean_loss_of_line() const {
+  const auto parts = core_.mesh ? axis_of(*core_.mesh, "cp") : std::nullopt;
+  if (!parts) return loss_;
+  const at::Tensor mean = loss_.clone();
+  all_reduce(mean, {.group = parts->group()});
+  return mean.div_(static_cast<double>(parts->size()));
+}
+
+void RunState::add_run(ShardedStateDict& state, const Prefixes& prefixes, const at::Tensor& loss) {
   Dict counters = new_dict();
   counters.insert("epoch", core_.counters.epoch);
   counters.insert("step", core_.counters.step);
@@ -195,12 +213,12 @@ void RunState::add_run(ShardedStateDict& state, const std::string& prefix) {
     callbacks.insert(callback.name(), kept);
   });
   state.insert("callbacks", StateValue(Value(callbacks)));
-  add_random_numbers(state, prefix, core_.place.generators().size());
-  state.insert(prefix + "loss", StateValue(loss_));
-  if (core_.strategy->has_own_buffers()) add_own_buffers(state, prefix);
+  add_random_numbers(state, prefixes.part, core_.place.generators().size());
+  state.insert(prefixes.line + "loss", StateValue(loss));
+  if (core_.strategy->has_own_buffers()) add_own_buffers(state, prefixes.part);
   const bool is_within_epoch = core_.counters.batch > 0;
   const Value loader = is_within_epoch || !shares_out_rests(train_) ? loader_value(train_.state_dict()) : Value();
-  state.insert(prefix + "loader", StateValue(loader));
+  state.insert(prefixes.line + "loader", StateValue(loader));
 }
 
 checkpoint::SnapshotState RunState::in_memory() {
@@ -208,7 +226,7 @@ checkpoint::SnapshotState RunState::in_memory() {
   checkpoint::SnapshotState result;
   result.get = [this, of_model] {
     ShardedStateDict state = of_model.get();
-    add_run(state, kPrefixInMemory);
+    add_run(state, {kPrefixInMemory, kPrefixInMemory}, loss_);
     Dict texts = new_dict();
     for (const auto& [name, text] : metadata()) texts.insert(name, text);
     state.insert(kMetadataInMemory, StateValue(Value(texts)));
@@ -221,7 +239,7 @@ checkpoint::SnapshotState RunState::in_memory() {
     }
     fit_to(texts);
     of_model.set(kept);
-    restore_run(kept, kPrefixInMemory, kPrefixInMemory);
+    restore_run(kept, {kPrefixInMemory, kPrefixInMemory}, kPrefixInMemory);
   };
   result.is_own = [of_model](const std::string& name) {
     return name.starts_with(std::string(kPrefixInMemory) + "buffer.") || (of_model.is_own && of_model.is_own(name));
@@ -233,6 +251,7 @@ std::map<std::string, std::string> RunState::metadata() const {
   std::map<std::string, std::string> texts{
       {"world_size", std::to_string(core_.place.num_data_ranks)},
       {"stages", std::to_string(core_.place.num_stages)},
+      {"sequence_parts", std::to_string(core_.place.num_sequence_parts)},
       {"batch_size", std::to_string(batch_size_of(train_, core_.place.num_data_ranks))},
       {"accumulation", std::to_string(core_.accumulation)},
       {"strategy", name_of(core_.place.strategy)},
@@ -286,6 +305,7 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
   const int64_t accumulation = number_in(metadata, "accumulation");
   saved_samples_ = batch_size * saved_world_size_;
   if (metadata.contains("stages")) saved_stages_ = number_in(metadata, "stages");
+  if (metadata.contains("sequence_parts")) saved_sequence_parts_ = number_in(metadata, "sequence_parts");
   const auto own_buffers = metadata.find("own_buffers");
   saved_own_buffers_ = own_buffers != metadata.end() && own_buffers->second == "yes";
   const auto generators = metadata.find("generators");
@@ -318,20 +338,18 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
 }
 
 ShardedStateDict RunState::expected() {
-  const std::string prefix = prefix_of(core_.place.data_rank);
+  const auto prefixes = own_prefixes();
   ShardedStateDict state;
   add_model(state);
   for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
-  if (has_own_numbers()) add_random_numbers(state, prefix, num_saved_generators_);
-  if (is_same_world()) {
-    state.insert(prefix + "loss", StateValue(loss_));
-    if (core_.strategy->has_own_buffers() && saved_own_buffers_) {
-      ShardedStateDict own;
-      add_own_buffers(own, prefix);
-      for (const auto& item : own) state.insert(item.key(), StateValue(item.value().tensor.clone()));
-    }
+  if (has_own_numbers()) add_random_numbers(state, prefixes.part, num_saved_generators_);
+  if (has_own_parts() && core_.strategy->has_own_buffers() && saved_own_buffers_) {
+    ShardedStateDict own;
+    add_own_buffers(own, prefixes.part);
+    for (const auto& item : own) state.insert(item.key(), StateValue(item.value().tensor.clone()));
   }
-  state.insert((is_same_world() ? prefix : prefix_of(0)) + "loader", StateValue(Value()));
+  if (is_same_world()) state.insert(prefixes.line + "loss", StateValue(loss_));
+  state.insert((is_same_world() ? prefixes.line : prefix_of(0)) + "loader", StateValue(Value()));
   return state;
 }
 
@@ -384,12 +402,11 @@ void RunState::restore(ShardedStateDict& state) {
     if (item.key().starts_with("optimizer.")) parts.optimizer.insert(item.key().substr(10), item.value());
   }
   checkpoint::set_state_dict(core_.strategy->module(), *core_.optimizer, parts);
-  const int rank = core_.place.data_rank;
-  restore_run(state, prefix_of(rank), prefix_of(is_same_world() ? rank : 0));
+  restore_run(state, own_prefixes(), prefix_of(is_same_world() ? core_.place.data_rank : 0));
 }
 
-void RunState::restore_run(const ShardedStateDict& state, const std::string& prefix, const std::string& loader_prefix) {
-  if (is_same_world()) restore_own_buffers(state, prefix);
+void RunState::restore_run(const ShardedStateDict& state, const Prefixes& prefixes, const std::string& loader_prefix) {
+  if (has_own_parts()) restore_own_buffers(state, prefixes.part);
   const auto counters = state["trainer"].value.toGenericDict();
   core_.counters = {.epoch = counters.at("epoch").toInt(),
                     .step = counters.at("step").toInt(),
@@ -410,11 +427,11 @@ void RunState::restore_run(const ShardedStateDict& state, const std::string& pre
     callback.load_state(kept);
   });
   restore_loader(state[loader_prefix + "loader"].value);
-  if (is_same_world()) loss_.copy_(state[prefix + "loss"].tensor);
+  if (is_same_world()) loss_.copy_(state[prefixes.line + "loss"].tensor);
   if (has_own_numbers()) {
-    keep_random_numbers(state, prefix);
+    keep_random_numbers(state, prefixes.part);
   } else {
-    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.data_rank);
+    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.drawing_rank());
   }
 }
 

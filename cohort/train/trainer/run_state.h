@@ -3,8 +3,10 @@
 /// Keys: "model.<name>", "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
 /// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.rng.1" and so on, those of its accelerators,
 /// "rank.<rank>.stage.1.rng" and so on those of a pipeline's other stages, "rank.<rank>.loader", its place in the data,
-/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own. States in
-/// memory have those of checkpoint::snapshot_state instead of the first two, "own." instead of "rank.<rank>.", and "metadata".
+/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own. Of ranks
+/// that share out sequences, which are one in this, the others' random numbers and buffers begin with "rank.<rank>.part.1." and
+/// so on. States in memory have those of checkpoint::snapshot_state instead of the first two, "own." instead of "rank.<rank>.",
+/// and "metadata".
 #pragma once
 
 #include <map>
@@ -45,16 +47,24 @@ class RunState {
 
  private:
   bool is_same_world() const { return saved_world_size_ == core_.place.num_data_ranks; }
-  bool has_own_numbers() const { return is_same_world() && saved_stages_ == core_.place.num_stages; }
+  bool has_own_parts() const { return is_same_world() && saved_sequence_parts_ == core_.place.num_sequence_parts; }
+  bool has_own_numbers() const { return has_own_parts() && saved_stages_ == core_.place.num_stages; }
+  /// Of keys: `line` of what ranks have alike that read the same.
+  struct Prefixes {
+    std::string line;
+    std::string part;
+  };
+  Prefixes own_prefixes() const;
+  at::Tensor mean_loss_of_line() const;
   std::string key_of_generator(const std::string& prefix, size_t number) const;
   void add_model(checkpoint::ShardedStateDict& state);
-  void add_run(checkpoint::ShardedStateDict& state, const std::string& prefix);
+  void add_run(checkpoint::ShardedStateDict& state, const Prefixes& prefixes, const at::Tensor& loss);
   void add_random_numbers(checkpoint::ShardedStateDict& state, const std::string& prefix, size_t count) const;
   void keep_random_numbers(const checkpoint::ShardedStateDict& state, const std::string& prefix);
   void add_own_buffers(checkpoint::ShardedStateDict& state, const std::string& prefix);
   void check_settings(const std::map<std::string, std::string>& metadata) const;
   void keep_global_batch(int64_t batch_size, int64_t accumulation);
-  void restore_run(const checkpoint::ShardedStateDict& state, const std::string& prefix,
+  void restore_run(const checkpoint::ShardedStateDict& state, const Prefixes& prefixes,
                    const std::string& loader_prefix);
   void restore_own_buffers(const checkpoint::ShardedStateDict& state, const std::string& prefix);
   void restore_loader(const c10::IValue& value);
@@ -67,6 +77,7 @@ class RunState {
   at::Tensor loss_;
   int64_t saved_world_size_ = 0;
   int64_t saved_stages_ = 1;
+  int64_t saved_sequence_parts_ = 1;
   int64_t saved_samples_ = 0;  ///< of a batch of all ranks
   bool saved_own_buffers_ = false;
   /// From the CPU's on; the CPU's alone where there are other accelerators now.

@@ -135,6 +135,10 @@ LaunchPlace on_mesh(LaunchPlace place, const std::optional<DeviceMesh>& mesh) {
     place.stage = static_cast<int>(stages->local_rank());
     place.num_stages = static_cast<int>(stages->size());
   }
+  if (const auto parts = axis_of(*mesh, "cp")) {
+    place.sequence_part = static_cast<int>(parts->local_rank());
+    place.num_sequence_parts = static_cast<int>(parts->size());
+  }
   return place;
 }
 
@@ -164,7 +168,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
         "checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have been the only one "
         "with its stage\n  hint: checkpoint.every_steps saves in files");
   }
-  if (options.seed) seed_everything(*options.seed + place.data_rank);
+  if (options.seed) seed_everything(*options.seed + place.drawing_rank());
   if (mesh) options.fsdp.mesh = data_parallel_mesh(*mesh);
   if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
 }
