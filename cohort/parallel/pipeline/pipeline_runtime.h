@@ -30,6 +30,8 @@ class PipelineRuntime {
 
   const PipelineOrder& order() const { return order_; }
   const StageRanks& stage_ranks() const { return stage_ranks_; }
+  int num_microbatches() const { return num_microbatches_; }
+  bool has_dynamic_shapes() const { return options_.dynamic_shapes; }
 
  private:
   /// What is known of messages from the first step on; training and evaluation have their own.

@@ -98,5 +98,7 @@ at::Tensor PipelineSchedule::mean_loss(const std::vector<at::Tensor>& losses) co
 
 const pipeline::PipelineOrder& PipelineSchedule::order() const { return state_->runtime.order(); }
 const pipeline::StageRanks& PipelineSchedule::stage_ranks() const { return state_->runtime.stage_ranks(); }
+int PipelineSchedule::num_microbatches() const { return state_->runtime.num_microbatches(); }
+bool PipelineSchedule::has_dynamic_shapes() const { return state_->runtime.has_dynamic_shapes(); }
 
 }  // namespace cohort

@@ -107,6 +107,9 @@ class COHORT_API PipelineSchedule {
   const pipeline::PipelineOrder& order() const;
   /// The rank of each stage.
   const pipeline::StageRanks& stage_ranks() const;
+  int num_microbatches() const;
+  /// PipelineOptions::dynamic_shapes.
+  bool has_dynamic_shapes() const;
 
  private:
   struct State;

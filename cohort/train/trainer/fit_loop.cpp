@@ -17,6 +17,7 @@
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/train/logging/log_errors.h"
 #include "cohort/train/trainer/finite_check.h"
+#include "cohort/train/trainer/stage_checks.h"
 
 namespace cohort::train::detail {
 namespace {
@@ -145,6 +146,7 @@ void FitLoop::run_epoch() {
   set_epoch(train_, core_.counters.epoch);
   num_batches_ = plan_epoch();
   if (num_batches_) check_has_batches(*num_batches_);
+  if (task_.pipeline && num_batches_) check_last_batch(core_, *task_.pipeline, train_, *num_batches_);
   check_interval();
   if (!goes_on) epoch_loss_.zero_();
   validated_at_ = -1;
