@@ -155,6 +155,9 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
 }
 
 std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
+  TORCH_CHECK_VALUE(task.predict || !task.pipeline,
+                    "[cohort] Trainer: the task cannot predict: its model is a stage of a pipeline\n  hint: give it "
+                    "predict(net, batch) with pipeline_prediction (pipeline_step.h)");
   TORCH_CHECK_VALUE(task.predict || task.forward,
                     "[cohort] Trainer: the task cannot predict: its model does not take the first part of a batch\n"
                     "  hint: give it predict(net, batch)");

@@ -30,4 +30,9 @@ StepOutput pipeline_evaluation(
   return {.loss = pipeline.mean_loss({loss(output, target)}), .output = output, .target = target};
 }
 
+at::Tensor pipeline_prediction(PipelineSchedule& pipeline, const at::Tensor& input, int64_t num_rows) {
+  const TensorList outputs = pipeline.eval({filled_up(input, num_rows)});
+  return outputs.empty() ? at::Tensor() : outputs.front().slice(0, 0, input.size(0));
+}
+
 }  // namespace cohort::train

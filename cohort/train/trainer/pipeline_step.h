@@ -1,4 +1,5 @@
-/// pipeline_step and pipeline_evaluation: what `step` and `evaluate` of a task are whose model is a stage of a pipeline.
+/// pipeline_step, pipeline_evaluation, pipeline_prediction: `step`, `evaluate` and `predict` of a task whose model is a stage of a
+/// pipeline.
 ///
 ///     struct Classify {
 ///       Stage model;                              // this rank's, DTensors and fully_shard included
@@ -25,7 +26,10 @@
 
 namespace cohort::train {
 
-/// Forward and backward. The loss is the mean of the microbatches', on all ranks; there is no output.
+/// Forward and backward. The loss is the mean of the microbatches', on all ranks; there is no output. As losses that are means
+/// weigh microbatches alike, neither it nor the gradients are those of the whole batch where microbatches have other numbers of rows
+/// or of labels that count (ignore_index): for these, a loss that is a sum, divided by the batch's number, in a schedule without
+/// scale_grads, and its step by hand.
 COHORT_API StepOutput pipeline_step(PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target);
 
 /// Forward. The loss is that of the whole batch, on all ranks; the last one has output and target, too. A batch of fewer rows
@@ -34,5 +38,9 @@ COHORT_API StepOutput pipeline_step(PipelineSchedule& pipeline, const at::Tensor
 COHORT_API StepOutput pipeline_evaluation(
     PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target,
     const std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>& loss, int64_t num_rows);
+
+/// Forward, for a task's `predict`: the output for a batch, filled up in the same way, on the rank with the last stage; undefined
+/// elsewhere.
+COHORT_API at::Tensor pipeline_prediction(PipelineSchedule& pipeline, const at::Tensor& input, int64_t num_rows);
 
 }  // namespace cohort::train

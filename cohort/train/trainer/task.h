@@ -12,7 +12,7 @@
 /// | `loss(output, target)` | a tensor of one element, from model(input); batches are pairs, tuples, structs (input, target) |
 /// | `step(net, batch)` | instead of `loss`: forward and loss of any batch; a tensor of one element, or a StepOutput |
 /// | `evaluate(net, batch)` | as `step`, where evaluation is something else than training |
-/// | `predict(net, batch)` | for Trainer::predict; default: model(input) |
+/// | `predict(net, batch)` | for Trainer::predict; default: model(input), but not where the model is a stage |
 /// | `schedulers` | a std::vector<Schedule> |
 /// | `pipeline` | where the model is a stage: points to the PipelineSchedule that `step` and `evaluate` run (pipeline_step.h) |
 /// | `metrics` | a std::vector<TaskMetric>, over StepOutput's output and target |
@@ -192,6 +192,7 @@ ErasedTask erase(T& task) {
                          net.forward(part_of_batch<0>(batch));
                          task.step(net, batch);
                        }) {
+    if (erased.pipeline) return erased;  // a stage's output is no prediction
     erased.predict = [](torch::nn::Module& net, void* batch) -> at::Tensor {
       return dynamic_cast<Net&>(net).forward(part_of_batch<0>(*static_cast<Batch*>(batch)));
     };

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "cohort/comm/collectives/collectives.h"
@@ -35,10 +36,13 @@ at::Tensor class_loss(const at::Tensor& scores, const at::Tensor& labels) {
   return torch::nn::functional::cross_entropy(scores, labels);
 }
 
+// With dropout batch norm, too: what differs from rank to rank.
 torch::nn::Sequential net_of_lines(double dropout) {
   at::manual_seed(11);
-  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::ReLU(), torch::nn::Dropout(dropout),
-                               torch::nn::Linear(16, 3));
+  torch::nn::Sequential net(torch::nn::Linear(6, 16), torch::nn::ReLU(), torch::nn::Dropout(dropout));
+  if (dropout > 0) net->push_back(torch::nn::BatchNorm1d(16));
+  net->push_back(torch::nn::Linear(16, 3));
+  return net;
 }
 
 // A batch's rows stand for the positions of a sequence.
@@ -55,7 +59,7 @@ struct PositionsTask {
   }
 };
 
-// Arguments: folder, cp, last step, dropout. Prints this rank's losses, and the epoch's.
+// Arguments: folder, cp, last step, dropout. Prints this rank's losses, the epoch's, and what a buffer has.
 COHORT_WORKER(trainer_positions) {
   const auto& arguments = cohort::test::worker_arguments();
   auto watch = std::make_shared<Watch>();
@@ -73,6 +77,7 @@ COHORT_WORKER(trainer_positions) {
   std::cout << std::setprecision(12);
   for (const double loss : watch->losses) std::cout << loss << " ";
   std::cout << trainer.metric("train/epoch_loss").value_or(0.0);
+  if (!net->buffers().empty()) std::cout << " " << net->buffers().front().sum().item<double>();
 }
 
 std::vector<std::vector<double>> losses_of_positions(int world_size, const std::vector<std::string>& arguments) {
@@ -95,7 +100,66 @@ TEST(TrainerLines, RanksOfSequencesTrainAsOne) {
   EXPECT_NEAR(parts[0][12], alone[0][12], 1e-5);
 }
 
-// The second half of a model, wrapped by what is given.
+TEST(TrainerLines, RanksOfSequencesGoOnInTheMiddleOfAnEpoch) {
+  const TemporaryFolder folder;
+  const auto whole = losses_of_positions(2, {"", "2", "12", "0.4"});
+  losses_of_positions(2, {folder.file("parts"), "2", "5", "0.4"});
+  const auto rest = losses_of_positions(2, {folder.file("parts"), "2", "12", "0.4"});
+  for (size_t rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(whole[rank].size(), 14U);
+    ASSERT_EQ(rest[rank].size(), 9U);
+    for (size_t i = 0; i < 9; ++i) EXPECT_NEAR(rest[rank][i], whole[rank][i + 5], 1e-9) << rank << " " << i;
+  }
+  EXPECT_NE(whole[0][13], whole[1][13]);
+  EXPECT_NE(whole[0][0], whole[1][0]);
+}
+
+TEST(TrainerLines, OneRankGoesOnFromThoseOfSequences) {
+  const TemporaryFolder folder;
+  const auto whole = losses_of_positions(1, {"", "1", "12", "0"});
+  losses_of_positions(2, {folder.file("parts"), "2", "5", "0"});
+  const auto rest = losses_of_positions(1, {folder.file("parts"), "1", "12", "0"});
+  ASSERT_EQ(rest[0].size(), 8U);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(rest[0][i], whole[0][i + 5], 1e-5) << i;
+}
+
+TEST(TrainerLines, RanksOfSequencesBeginWithNumbersOfTheirOwn) {
+  const TemporaryFolder folder;
+  losses_of_positions(1, {folder.file("parts"), "1", "5", "0.4"});
+  const auto rest = losses_of_positions(2, {folder.file("parts"), "2", "12", "0.4"});
+  EXPECT_EQ(rest[0].size(), 9U);
+}
+
+// Arguments: shards, cp, tp, pp. Prints a random number.
+COHORT_WORKER(trainer_draws) {
+  const auto number = [&](size_t i) { return std::stoll(cohort::test::worker_arguments().at(i)); };
+  const Trainer trainer(of_ranks({.strategy = "fsdp",
+                                  .dims = {.dp_shard = number(0), .tp = number(2), .pp = number(3), .cp = number(1)},
+                                  .seed = 4}));
+  std::cout << std::setprecision(12) << at::rand({}).item<double>();
+  barrier();  // rank 0 has the store
+}
+
+std::vector<std::string> draws(const std::vector<std::string>& dims) {
+  const auto results = run_workers("trainer_draws", {.world_size = 4, .arguments = dims});
+  results.expect_success();
+  std::vector<std::string> numbers;
+  for (const auto& rank : results.ranks) numbers.push_back(rank.output);
+  return numbers;
+}
+
+TEST(TrainerLines, AllDrawOtherNumbersButRanksOfATensorLine) {
+  const auto staged = draws({"2", "1", "1", "2"});
+  EXPECT_EQ(std::set(staged.begin(), staged.end()).size(), 4U);
+  const auto shared = draws({"1", "2", "1", "2"});
+  EXPECT_EQ(std::set(shared.begin(), shared.end()).size(), 4U);
+  const auto lines = draws({"1", "2", "2", "1"});
+  EXPECT_EQ(lines[0], lines[1]);
+  EXPECT_EQ(lines[2], lines[3]);
+  EXPECT_NE(lines[0], lines[2]);
+}
+
+// A half of a model, wrapped by what is given.
 struct HalfTask {
   HalfTask(const DeviceMesh& mesh, int num_microbatches = 2, PipelineOptions options = {}) : pp(*axis_of(mesh, "pp")) {
     options.loss_fn = loss_of(class_loss);
@@ -155,6 +219,68 @@ COHORT_WORKER(trainer_stages_that_others_have) {
 
 TEST(TrainerLines, StagesThatOtherRanksHaveToo) {
   run_workers("trainer_stages_that_others_have", {.world_size = 4}).expect_success();
+}
+
+COHORT_WORKER(trainer_stages_last_batch) {
+  const auto fit = [](TrainerOptions options, const data::DataLoaderOptions& loader, int num_microbatches = 2,
+                      bool dynamic = false) {
+    options.strategy = "fsdp";
+    options.dims.pp = 2;
+    if (options.max_steps == 0) options.max_epochs = 2;
+    Trainer trainer(of_ranks(std::move(options)));
+    HalfTask task(*trainer.mesh(), num_microbatches, {.dynamic_shapes = dynamic});
+    task.take(task.part);
+    return cohort::test::error_of([&] { trainer.fit(task, Loader(small_data(10), loader)); });
+  };
+  const std::string none = cohort::test::error_of([] {});
+  REQUIRE_EQUAL(
+      fit({}, {.batch_size = 4}),
+      "[cohort] Trainer: the last batch of an epoch has 2 samples instead of 4, but a pipeline wants batches of "
+      "one size\n  hint: .drop_last = true leaves it out (DataLoaderOptions)");
+  REQUIRE_EQUAL(fit({}, {.batch_size = 4}, /*num_microbatches=*/4, /*dynamic=*/true),
+                "[cohort] Trainer: the last batch of an epoch has 2 samples, which do not make 4 microbatches\n  hint: "
+                ".drop_last = true leaves it out (DataLoaderOptions)");
+  REQUIRE_EQUAL(fit({}, {.batch_size = 4}, /*num_microbatches=*/2, /*dynamic=*/true), none);
+  REQUIRE_EQUAL(fit({}, {.batch_size = 4, .drop_last = true}), none);
+  REQUIRE_EQUAL(fit({}, {.batch_size = 16}), none);
+  REQUIRE_EQUAL(fit({.max_steps = 2}, {.batch_size = 4}), none);
+  REQUIRE_EQUAL(fit({.limit_train_batches = 2}, {.batch_size = 4}), none);
+  barrier();  // rank 0 has the store
+}
+
+struct PredictingTask : HalfTask {
+  using HalfTask::HalfTask;
+  at::Tensor predict(torch::nn::Module&, Batch& batch) {
+    return pipeline_prediction(*pipeline, std::get<0>(batch), /*num_rows=*/4);
+  }
+};
+
+COHORT_WORKER(trainer_stages_predict) {
+  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}}));
+  const Loader loader(small_data(10), {.batch_size = 4});
+  HalfTask silent(*trainer.mesh());
+  silent.take(silent.part);
+  REQUIRE_EQUAL(cohort::test::error_of([&] { trainer.predict(silent, loader); }),
+                "[cohort] Trainer: the task cannot predict: its model is a stage of a pipeline\n  hint: give it "
+                "predict(net, batch) with pipeline_prediction (pipeline_step.h)");
+  PredictingTask task(*trainer.mesh());
+  task.take(task.part);
+  const auto outputs = trainer.predict(task, loader);
+  REQUIRE(outputs.size() == 3);
+  auto whole = net_of_lines(0.0);
+  size_t i = 0;
+  for (auto& [x, labels] : Loader(loader)) {
+    const at::Tensor& output = outputs[i++];
+    REQUIRE(output.defined() == (trainer.rank() == 1));
+    if (output.defined()) REQUIRE(at::allclose(output, whole->forward(x)));
+  }
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerLines, StagesPredict) { run_workers("trainer_stages_predict", {.world_size = 2}).expect_success(); }
+
+TEST(TrainerLines, StagesWantBatchesOfOneSize) {
+  run_workers("trainer_stages_last_batch", {.world_size = 2}).expect_success();
 }
 
 }  // namespace
