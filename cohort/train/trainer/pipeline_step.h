@@ -1,5 +1,5 @@
-/// pipeline_step, pipeline_evaluation, pipeline_prediction: `step`, `evaluate` and `predict` of a task whose model is a stage of a
-/// pipeline.
+/// pipeline_step, pipeline_evaluation, pipeline_prediction: `step`, `evaluate` and `predict` of a task whose model is a stage of
+/// a pipeline.
 ///
 ///     struct Classify {
 ///       Stage model;                              // this rank's, DTensors and fully_shard included
@@ -26,10 +26,10 @@
 
 namespace cohort::train {
 
-/// Forward and backward. The loss is the mean of the microbatches', on all ranks; there is no output. As losses that are means
-/// weigh microbatches alike, neither it nor the gradients are those of the whole batch where microbatches have other numbers of rows
-/// or of labels that count (ignore_index): for these, a loss that is a sum, divided by the batch's number, in a schedule without
-/// scale_grads, and its step by hand.
+/// Forward and backward. The loss is the mean of the microbatches', on all ranks; there is no output. Losses that are means weigh
+/// microbatches alike: where these differ in their numbers of rows, or of labels that count (ignore_index), neither the loss nor
+/// the gradients are the whole batch's, as pipeline_evaluation's loss is. What is right there is PipelineSchedule::step() of a
+/// schedule without scale_grads, with losses that are sums divided by the whole batch's number.
 COHORT_API StepOutput pipeline_step(PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target);
 
 /// Forward. The loss is that of the whole batch, on all ranks; the last one has output and target, too. A batch of fewer rows

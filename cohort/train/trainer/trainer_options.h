@@ -129,10 +129,10 @@ struct TrainerOptions {
   /// copy, or what fsdp.mesh says.
   int fsdp_replicas = 0;
   /// With "fsdp": how many ranks do what; one may be -1, the rest. The Trainer makes the mesh, Trainer::mesh(), shares parameters
-  /// out on its data-parallel axes, and has ranks that differ in "tp", "cp" or "pp" alone read the same samples, and in "tp" alone
-  /// draw the same numbers; what they share of the model is put on axis "tp" by the program, before it makes the optimizer, and
-  /// its task's `step` shares sequences out on "cp" (ContextParallel). With "pp" the task has a pipeline (task.h), whose stages
-  /// the program has shared out. All 1: not said.
+  /// out on its data-parallel axes, and has ranks that differ in "tp", "cp" or "pp" alone read the same samples, and in "tp"
+  /// alone draw the same numbers; what they share of the model is put on axis "tp" by the program, before it makes the optimizer,
+  /// and its task's `step` shares sequences out on "cp" (ContextParallel). With "pp" the task has a pipeline (task.h), whose
+  /// stages the program has shared out. All 1: not said.
   ParallelDims dims = {};
   /// "32"; "bf16-mixed", "16-mixed": parameters in float32, computation in autocast; "bf16": parameters and inputs in bfloat16.
   std::string precision = "32";
@@ -167,8 +167,8 @@ struct TrainerOptions {
   /// Shares data out among ranks where a loader has no sampler of its own: training in an order that changes each epoch if the
   /// loader shuffles, everything else so that each sample comes once.
   bool use_distributed_sampler = true;
-  /// Seeds LibTorch's generators (seed_everything), and the order of training data. Ranks draw different numbers, but those of one
-  /// "tp" line (dims).
+  /// Seeds LibTorch's generators (seed_everything), and the order of training data. Ranks draw different numbers, but not those
+  /// of one "tp" line (dims).
   std::optional<int64_t> seed = {};
   /// Only algorithms that give the same numbers each time; c10::Error where there is none.
   bool deterministic = false;
