@@ -24,8 +24,8 @@ def test_losses_are_those_of_two_ranks(whole_run, text_folder, tmp_path, flags):
     train_gpt(tmp_path, text_folder, "--steps", 24, *flags, ranks=4)
     for name in ("train/loss", "validation/loss", "test/loss"):
         assert_alike(logged(tmp_path, name), logged(theirs, name))
-    assert {name: tensor.shape for name, tensor in checkpoint(tmp_path).items()} == {
-        name: tensor.shape for name, tensor in checkpoint(theirs).items()}
+    assert {name: tensor.shape for name, tensor in checkpoint(tmp_path).items() if "rank." not in name} == {
+        name: tensor.shape for name, tensor in checkpoint(theirs).items() if "rank." not in name}
 
 
 @pytest.fixture(scope="module")
