@@ -248,6 +248,13 @@ COHORT_WORKER(trainer_stages_last_batch) {
   barrier();  // rank 0 has the store
 }
 
+// Its model could be called.
+struct SilentTask {
+  torch::nn::Sequential model;
+  PipelineSchedule* pipeline;
+  at::Tensor step(torch::nn::SequentialImpl&, Batch&) { return {}; }
+};
+
 struct PredictingTask : HalfTask {
   using HalfTask::HalfTask;
   at::Tensor predict(torch::nn::Module&, Batch& batch) {
@@ -258,8 +265,9 @@ struct PredictingTask : HalfTask {
 COHORT_WORKER(trainer_stages_predict) {
   Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}}));
   const Loader loader(small_data(10), {.batch_size = 4});
-  HalfTask silent(*trainer.mesh());
-  silent.take(silent.part);
+  HalfTask half(*trainer.mesh());
+  half.take(half.part);
+  SilentTask silent{half.part, half.pipeline};
   REQUIRE_EQUAL(cohort::test::error_of([&] { trainer.predict(silent, loader); }),
                 "[cohort] Trainer: the task cannot predict: its model is a stage of a pipeline\n  hint: give it "
                 "predict(net, batch) with pipeline_prediction (pipeline_step.h)");
