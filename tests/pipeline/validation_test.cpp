@@ -60,8 +60,7 @@ TEST(Validation, RefusesStagesAndMicrobatchesThatAreNone) {
   };
   const Action forward{ActionKind::kForward, 0, 0}, backward{ActionKind::kFullBackward, 0, 0};
   EXPECT_EQ(refusal({forward, backward}), "fine");
-  EXPECT_EQ(refusal({{ActionKind::kForward}, backward}),
-            "Rank 0, step 0: -1F is of stage -1, but the pipeline has 1");
+  EXPECT_EQ(refusal({{ActionKind::kForward}, backward}), "Rank 0, step 0: -1F is of stage -1, but the pipeline has 1");
   EXPECT_EQ(refusal({{ActionKind::kForward, 0, -1}, {ActionKind::kFullBackward, 0, -1}}),
             "Rank 0, step 0: 0F is of microbatch -1, but the batch has 1");
   EXPECT_EQ(refusal({forward, backward, {ActionKind::kSendForward, 0, -1}}, OrderFormat::kComputeComms),
