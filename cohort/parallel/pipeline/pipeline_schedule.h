@@ -128,8 +128,8 @@ COHORT_API void save_pipeline_csv(const std::string& path, const pipeline::Pipel
 /// Steps and ranks as a table.
 COHORT_API std::string pipeline_table(const pipeline::PipelineOrder& order);
 
-/// What forward, and the two parts of backward, of one microbatch take. The first stage does both parts in the second one's place,
-/// as schedules run.
+/// What forward, and the two parts of backward, of one microbatch take. The first stage does both parts in the second one's
+/// place, as schedules run.
 struct PipelineCosts {
   double forward = 1.0;
   double backward_input = 1.0;
