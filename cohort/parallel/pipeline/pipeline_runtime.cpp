@@ -158,7 +158,10 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
   has_failed_ = true;  // until it is over
   if (!have_agreed_ && first_here().group_size() > 1) agree(has_backward);
   have_agreed_ = true;
-  step_ = make_step(options, has_backward);
+  step_ = make_step(has_backward);
+  step_->returns_outputs = options.return_outputs;
+  // Others may wait for this rank in collectives of its stages, which a rank that only sends and receives takes no part in.
+  if (is_initialized() && get_world_size() > first_here().group_size()) step_->failure.leave_at_once();
   TensorList merged;
   try {
     merged = run_step(inputs, options);
@@ -190,10 +193,9 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   return merged;
 }
 
-std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(const StepOptions& options, bool has_backward) {
-  auto step = std::make_unique<Step>(first_here(), receive_buffers_);
+std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backward) {
+  auto step = std::make_unique<Step>(group_, receive_buffers_);
   step->has_backward = has_backward;
-  step->returns_outputs = options.return_outputs;
   step->shapes = has_backward ? &training_shapes_ : &evaluation_shapes_;
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
   step->outputs.resize(static_cast<size_t>(num_microbatches_));

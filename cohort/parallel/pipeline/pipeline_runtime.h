@@ -40,8 +40,7 @@ class PipelineRuntime {
   };
   /// What a step has beside its stages' own.
   struct Step {
-    Step(const PipelineStage& stage, ReceiveBuffers& buffers)
-        : mailbox(stage.group(), buffers), failure(stage.group_size()) {}
+    Step(const Group& group, ReceiveBuffers& buffers) : mailbox(group, buffers) {}
     Mailbox mailbox;
     std::vector<TensorList> inputs;
     std::vector<at::Tensor> targets;
@@ -63,7 +62,7 @@ class PipelineRuntime {
   void check_ties() const;
   void check_optimizers() const;
   void agree(bool has_backward) const;
-  std::unique_ptr<Step> make_step(const StepOptions& options, bool has_backward);
+  std::unique_ptr<Step> make_step(bool has_backward);
   void begin(const TensorList& inputs, const StepOptions& options);
   TensorList run_step(const TensorList& inputs, const StepOptions& options);
   void end();

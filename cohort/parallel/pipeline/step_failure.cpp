@@ -32,17 +32,15 @@ std::string text_of_all(const BytesList& texts) {
 
 }  // namespace
 
-StepFailure::StepFailure(int group_size) : has_others_(is_initialized() && get_world_size() > group_size) {}
-
 void StepFailure::note(const std::exception_ptr& error, const std::string& what) {
   try {
     std::rethrow_exception(error);
   } catch (c10::Error& c10_error) {
     if (!what.empty()) c10_error.add_context(what);
-    if (has_others_ || dynamic_cast<const c10::DistBackendError*>(&c10_error) != nullptr) throw;
+    if (leaves_at_once_ || dynamic_cast<const c10::DistBackendError*>(&c10_error) != nullptr) throw;
     own_ = std::current_exception();
   } catch (...) {
-    if (has_others_) throw;
+    if (leaves_at_once_) throw;
     own_ = error;
   }
 }

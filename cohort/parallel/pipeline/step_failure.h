@@ -14,11 +14,11 @@ namespace cohort::pipeline {
 
 class StepFailure {
  public:
-  /// Of a pipeline with so many ranks.
-  explicit StepFailure(int group_size);
+  /// There are ranks beside those of the pipeline.
+  void leave_at_once() { leaves_at_once_ = true; }
 
   /// Runs it; what it throws becomes the failure, but for the loss of a rank (c10::DistBackendError), after which there is nobody
-  /// to go on for, and where there are ranks beside the pipeline. `what`: what runs, for the error's text.
+  /// to go on for, and after leave_at_once(). `what`: what runs, for the error's text.
   template <class Function>
   void attempt(const std::string& what, Function&& function) {
     try {
@@ -40,7 +40,7 @@ class StepFailure {
   /// Throws again what nobody can go on after.
   void note(const std::exception_ptr& error, const std::string& what);
 
-  bool has_others_;  ///< ranks beside the pipeline
+  bool leaves_at_once_ = false;
   std::exception_ptr own_;
   bool has_other_ = false;
 };
