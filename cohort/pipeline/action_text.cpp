@@ -26,6 +26,8 @@ constexpr std::array<KindName, 12> kKindNames = {{{"F", ActionKind::kForward},
                                                   {"OVERLAP_F_B", ActionKind::kOverlap},
                                                   {"REDUCE_GRAD", ActionKind::kReduceGrad}}};
 constexpr size_t kMostParts = 16;
+// Of a table: files may have a long list beside many empty ones.
+constexpr size_t kMostCells = size_t{1} << 18;
 
 // Texts of files may be long.
 std::string shortened(std::string_view text) {
@@ -133,11 +135,12 @@ std::string order_table(const PipelineOrder& order, long long marked_step) {
     for (const Action& action : list) width = std::max(width, text_of(action).size());
     widths.push_back(width);
   }
+  const size_t num_shown = std::min(num_steps, kMostCells / std::max<size_t>(order.size(), 1));
   std::string table(7 + digits, ' ');
   for (size_t rank = 0; rank < order.size(); ++rank) {
     table += (rank ? " " : "") + padded("Rank " + std::to_string(rank), widths[rank]);
   }
-  for (size_t step = 0; step < num_steps; ++step) {
+  for (size_t step = 0; step < num_shown; ++step) {
     const std::string number = std::to_string(step);
     table += "\nStep " + std::string(digits - number.size(), '0') + number + ": ";
     for (size_t rank = 0; rank < order.size(); ++rank) {
@@ -146,6 +149,7 @@ std::string order_table(const PipelineOrder& order, long long marked_step) {
     }
     if (static_cast<long long>(step) == marked_step) table += " <-- ERROR HERE";
   }
+  if (num_shown < num_steps) table += fmt::format("\n... and {} more steps", num_steps - num_shown);
   return table + "\n";
 }
 

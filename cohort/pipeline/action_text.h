@@ -17,7 +17,8 @@ std::string text_of(const Action& action);
 /// have none, and actions without those they need.
 base::Result<Action> parse_action(std::string_view text);
 
-/// Python's grid of steps and ranks, newline at the end. `marked_step`: its line ends in " <-- ERROR HERE"; -1: none.
+/// Python's grid of steps and ranks, newline at the end. `marked_step`: its line ends in " <-- ERROR HERE"; -1: none. Of more
+/// than a quarter of a million cells the first ones, and how many steps are left out.
 std::string order_table(const PipelineOrder& order, long long marked_step = -1);
 
 }  // namespace cohort::pipeline

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -61,6 +62,10 @@ class ComputeValidator {
                       text_of(action), rank_, step_));
     }
     base::Result<void> fine;
+    const bool computes = std::all_of(action.parts.begin(), action.parts.end(), [](const Action& part) {
+      return is_compute(part.kind) && part.kind != ActionKind::kOverlap;
+    });
+    if (!computes) return error(fmt::format("{} has parts that compute nothing", text_of(action)));
     for_each_part(action, [&](const Action& part) {
       if (fine) fine = check_part(part);
     });
@@ -68,11 +73,12 @@ class ComputeValidator {
   }
 
   base::Result<void> check_part(const Action& action) {
-    if (action.stage >= shape_.num_stages) {
+    if (action.stage < 0 || action.stage >= shape_.num_stages) {
       return error(
           fmt::format("{} is of stage {}, but the pipeline has {}", text_of(action), action.stage, shape_.num_stages));
     }
-    if (action.microbatch >= shape_.num_microbatches) {
+    const bool has_none = action.microbatch < 0 && has_microbatch(action.kind);
+    if (has_none || action.microbatch >= shape_.num_microbatches) {
       return error(fmt::format("{} is of microbatch {}, but the batch has {}", text_of(action), action.microbatch,
                                shape_.num_microbatches));
     }

@@ -60,5 +60,14 @@ TEST(ActionText, TablesMarkAStep) {
             "Step 2:        1B0   \n");
 }
 
+// One rank's list may be long, and a thousand others empty.
+TEST(ActionText, TablesEndSomewhere) {
+  PipelineOrder order(kMostRanks);
+  order[0] = ActionList(1000, *parse_action("0F0"));
+  const std::string table = order_table(order);
+  EXPECT_LT(table.size(), size_t{4} << 20);
+  EXPECT_TRUE(table.ends_with("\n... and 744 more steps\n")) << table.substr(table.size() - 100);
+}
+
 }  // namespace
 }  // namespace cohort::pipeline

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cohort/pipeline/action_text.h"
 #include "cohort/pipeline/csv.h"
 
 namespace cohort::pipeline {
@@ -49,6 +50,26 @@ TEST(Validation, RefusesWhatPythonOverlooks) {
             "Rank 0, step 1: 0F1 is of microbatch 1, but the batch has 1");
   EXPECT_EQ(computed("0F0,,0B0\n", {1, 1, 1}, OrderFormat::kComputeComms),
             "Rank 0, step 1: Expected action to be not None: a list with communication has no idle steps");
+}
+
+// Programs can make what no file can say.
+TEST(Validation, RefusesStagesAndMicrobatchesThatAreNone) {
+  const auto refusal = [](const ActionList& list, OrderFormat format = OrderFormat::kComputeOnly) {
+    const auto ranks = validate_compute({list}, {1, 1, 1}, format);
+    return ranks ? "fine" : ranks.error().describe();
+  };
+  const Action forward{ActionKind::kForward, 0, 0}, backward{ActionKind::kFullBackward, 0, 0};
+  EXPECT_EQ(refusal({forward, backward}), "fine");
+  EXPECT_EQ(refusal({{ActionKind::kForward}, backward}), "Rank 0, step 0: -1F is of stage -1, but the pipeline has 1");
+  EXPECT_EQ(refusal({{ActionKind::kForward, 0, -1}, {ActionKind::kFullBackward, 0, -1}}),
+            "Rank 0, step 0: 0F is of microbatch -1, but the batch has 1");
+  EXPECT_EQ(refusal({forward, backward, {ActionKind::kSendForward, 0, -1}}, OrderFormat::kComputeComms),
+            "Rank 0, step 2: 0SEND_F is of microbatch -1, but the batch has 1");
+  EXPECT_EQ(refusal({{ActionKind::kUnshard, 0}, forward, backward}, OrderFormat::kComputeComms), "fine");
+  for (const ActionKind kind : {ActionKind::kIdle, ActionKind::kOverlap, ActionKind::kReshard}) {
+    const Action overlap{ActionKind::kOverlap, -1, -1, {forward, {kind, 0, 0}}};
+    EXPECT_EQ(refusal({overlap, backward}), "Rank 0, step 0: " + text_of(overlap) + " has parts that compute nothing");
+  }
 }
 
 TEST(Validation, ComparesWhatIsSentWithWhatIsReceived) {

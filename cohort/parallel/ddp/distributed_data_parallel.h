@@ -86,6 +86,7 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
   /// For a Join over several.
   Joinable& joinable() { return replica_; }
   Group group_of_replicas() const override { return replica_.join_process_group(); }
+  Replica& replica() override { return replica_; }
 
   void register_builtin_comm_hook(BuiltinCommHookType comm_hook_type) {
     reducer().register_builtin_comm_hook(comm_hook_type);

@@ -81,6 +81,7 @@ class COHORT_API Reducer {
   /// Throws c10::TypeError, c10::ValueError as FusedStep; c10::Error on Engine::kC10d, for sparse gradients, and when called
   /// again.
   void fuse_step(torch::optim::Optimizer& optimizer);
+  bool steps_optimizer() const { return fused_step_ != nullptr; }
 
   /// From now on each step's reduction finds the norm of order `norm_type` of all averaged gradients, which gradient_norm()
   /// gives: for clip_grads_with_norm_ (parallel/optim/clip_grad.h), without another pass over them. Once, and on every rank.

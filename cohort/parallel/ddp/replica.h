@@ -33,11 +33,13 @@ class GradientHook;
 namespace cohort::ddp {
 
 /// What tells modules that average their gradients already from others.
+class Replica;
 class COHORT_API Replicated {
  public:
   virtual ~Replicated() = default;
   /// The ranks that have copies of the module.
   virtual Group group_of_replicas() const = 0;
+  virtual Replica& replica() = 0;
 };
 
 class DelayedAllReduce;

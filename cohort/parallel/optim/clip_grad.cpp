@@ -32,7 +32,7 @@ TensorVector defined_ones(const TensorVector& tensors) {
 
 TensorVector grads_that_exist(const Tensors& parameters) {
   TensorVector grads;
-  for (const auto& parameter : parameters.list()) {
+  for (const auto& parameter : optim::each_once(parameters.list())) {
     cohort::parallel::check_has_own_gradient(parameter);
     grads.push_back(parameter.grad());
   }
@@ -203,7 +203,7 @@ at::Tensor get_total_norm(const Tensors& tensors, double norm_type, bool error_i
 
 Gradients gradients_of(const Tensors& parameters) {
   Gradients gradients;
-  for (const auto& parameter : parameters.list()) {
+  for (const auto& parameter : optim::each_once(parameters.list())) {
     cohort::parallel::check_has_own_gradient(parameter);
     gradients.parameters.push_back(parameter);
     gradients.tensors.push_back(parameter.grad());

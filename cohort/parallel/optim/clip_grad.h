@@ -8,7 +8,8 @@
 /// is a number on the host, for which the host waits; it has no `foreach`; and its norm of order 0 counts all gradients, which in
 /// PyTorch and here counts those that are not all zeros.
 ///
-/// `parameters` and `tensors`: one tensor, a list in braces, or any range of tensors; parameters without a gradient are left out.
+/// `parameters` and `tensors`: one tensor, a list in braces, or any range of tensors; parameters without a gradient are left out,
+/// and those that are there twice, as of modules that share them, count once.
 /// They may lie on several devices and have several floating-point dtypes. Gradients are changed in place.
 /// `foreach`: as in PyTorch. Absent: one call for all tensors of a device and dtype, where the device has such calls (CPU, CUDA,
 /// XPU, MTIA and private devices); true: throws c10::Error on other devices; false: one call per tensor.

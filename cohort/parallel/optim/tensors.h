@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <ranges>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -35,5 +36,15 @@ class Tensors {
  private:
   std::vector<at::Tensor> list_;
 };
+
+/// Without those that have come before: modules that share a parameter give it several times.
+inline std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> result;
+  std::unordered_set<const void*> seen;
+  for (const at::Tensor& tensor : tensors) {
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) result.push_back(tensor);
+  }
+  return result;
+}
 
 }  // namespace cohort::optim

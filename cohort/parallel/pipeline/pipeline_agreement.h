@@ -17,6 +17,8 @@ struct PipelineFacts {
   std::vector<std::pair<std::string, std::string>> equal;
   /// By stage, where it was said beforehand: what it is given, and what it gives.
   std::map<int, std::string> inputs, outputs;
+  /// By rank: which parameters it has, too, in words.
+  std::map<int, std::string> ties;
 };
 
 /// Collective. Throws c10::ValueError, the same on all ranks, for the first difference.

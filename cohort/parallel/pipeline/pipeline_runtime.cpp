@@ -79,6 +79,7 @@ PipelineRuntime::PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, co
     stages_.emplace(stage.stage_index(), std::make_unique<StageRun>(stage, num_microbatches));
   }
   check_stages();
+  check_ties();
   list_ = without_overlaps(order_[static_cast<size_t>(rank_)], stage_ranks_);
   take_given_shapes();
   // Ranks train different parts: there is nothing to exchange unless they are replicated, too.
@@ -124,15 +125,23 @@ void PipelineRuntime::take_given_shapes() {
   }
 }
 
-void PipelineRuntime::agree() const {
+void PipelineRuntime::agree(bool has_backward) const {
   PipelineFacts facts;
   facts.equal = {
       {"the number of stages", std::to_string(stage_ranks_.size())},
       {"the number of microbatches", std::to_string(num_microbatches_)},
       {"the checksum of the schedule's lists", fmt::format("{:x}", std::hash<std::string>()(csv_text(order_)))},
       {"loss_fn", yes_or_no(static_cast<bool>(options_.loss_fn))},
+      {"scale_grads", yes_or_no(options_.scale_grads)},
       {"dynamic_shapes", yes_or_no(options_.dynamic_shapes)},
-      {"shapes of stages, as input_args and output_args,", yes_or_no(has_given_shapes_)}};
+      {"PipelineStageOptions::input_args", yes_or_no(has_given_shapes_)},
+      {"the first call", has_backward ? "step()" : "eval()"}};
+  for (const TiedParameter& tied : options_.tied_parameters) {
+    if (is_local(tied.other_stage)) continue;
+    std::string& text = facts.ties[rank_of(tied.other_stage)];
+    text += fmt::format("{}{} of stages {} and {}", text.empty() ? "" : ", ", text_of(metas_of({tied.parameter})),
+                        std::min(tied.stage, tied.other_stage), std::max(tied.stage, tied.other_stage));
+  }
   for (const auto& [stage, run] : stages_) {
     if (!has_given_shapes_) break;
     facts.inputs[stage] = text_of(metas_of(*run->stage().input_args()));
@@ -147,9 +156,12 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
       "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on what comes next\n  hint: start "
       "again from a checkpoint");
   has_failed_ = true;  // until it is over
-  if (!have_agreed_ && stages_.begin()->second->stage().group_size() > 1) agree();
+  if (!have_agreed_ && first_here().group_size() > 1) agree(has_backward);
   have_agreed_ = true;
   step_ = make_step(has_backward);
+  step_->returns_outputs = options.return_outputs;
+  // Others may wait for this rank in collectives of its stages, which a rank that only sends and receives takes no part in.
+  if (is_initialized() && get_world_size() > first_here().group_size()) step_->failure.leave_at_once();
   TensorList merged;
   try {
     merged = run_step(inputs, options);
@@ -170,15 +182,14 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   step_->failure.attempt("", [&] { begin(inputs, options); });
   if (step_->has_backward && !are_ties_equal_) share_tied_values();
   are_ties_equal_ = are_ties_equal_ || step_->has_backward;
+  const TensorList earlier_gradients = take_tied_gradients();
   run_list();
   step_->mailbox.finish();
   TensorList merged;
   if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
   step_->failure.share(group_, stages_.begin()->second->stage().group_size());
   step_->shapes->are_known = true;
-  if (!step_->has_backward) return merged;
-  add_tied_gradients();
-  if (options_.scale_grads) scale_gradients();
+  if (step_->has_backward) add_tied_gradients(earlier_gradients);
   return merged;
 }
 
@@ -198,6 +209,7 @@ void PipelineRuntime::begin(const TensorList& inputs, const StepOptions& options
       !step_->has_backward || at::GradMode::is_enabled(),
       "step() requires gradients to be enabled for backward computation; it should not be used under torch.no_grad() "
       "context. Please call eval() instead.");
+  if (step_->has_backward) check_optimizers();
   const int last = static_cast<int>(stage_ranks_.size()) - 1;
   if (is_local(0)) {
     TORCH_CHECK_VALUE(!inputs.empty(), "[cohort] pipeline: this rank has the first stage, which needs inputs");
@@ -229,6 +241,10 @@ void PipelineRuntime::run_list() {
     }
     if (step_->failure.is_there()) drain(action);
   }
+  if (step_->failure.is_there()) return;
+  step_->failure.attempt("", [&] {
+    for (const auto& [stage, run] : stages_) run->complete();
+  });
 }
 
 TensorList PipelineRuntime::results(const StepOptions& options) {
@@ -300,10 +316,12 @@ void PipelineRuntime::finish_last(const Action& action) {
     TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "[cohort] pipeline: a loss is one number, but loss_fn gave ",
                       loss.defined() ? text_of(metas_of({loss})) : "nothing");
     step_->losses[microbatch] = step_->has_backward ? loss.detach() : loss;
+    // Scaled here, all gradients are, whoever reduces or uses them before the step ends.
+    if (step_->has_backward && options_.scale_grads) loss = loss / num_microbatches_;
     if (step_->has_backward) run.set_loss(action.microbatch, std::move(loss));
   }
   for (const at::Tensor& output : outputs) {
-    step_->outputs[microbatch].push_back(step_->has_backward ? output.detach() : output);
+    if (step_->returns_outputs) step_->outputs[microbatch].push_back(step_->has_backward ? output.detach() : output);
   }
   if (!step_->has_backward) run.drop_outputs(action.microbatch);
 }

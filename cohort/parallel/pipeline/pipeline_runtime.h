@@ -50,6 +50,7 @@ class PipelineRuntime {
     std::vector<at::Tensor> losses;
     bool has_backward = false;
     bool announces = false;
+    bool returns_outputs = false;
     Shapes* shapes = nullptr;
     StepFailure failure;
   };
@@ -60,7 +61,9 @@ class PipelineRuntime {
   int rank_of(int stage) const { return stage_ranks_[static_cast<size_t>(stage)]; }
   void check_stages() const;
   void take_given_shapes();
-  void agree() const;
+  void check_ties() const;
+  void check_optimizers() const;
+  void agree(bool has_backward) const;
   std::unique_ptr<Step> make_step(bool has_backward);
   void begin(const TensorList& inputs, const StepOptions& options);
   TensorList run_step(const TensorList& inputs, const StepOptions& options);
@@ -84,9 +87,10 @@ class PipelineRuntime {
   void send_zeros(const Action& action);
 
   void share_tied_values();
-  void add_tied_gradients();
+  // Gradients from before a step are no part of what is exchanged after it.
+  TensorList take_tied_gradients();
+  void add_tied_gradients(const TensorList& earlier);
   bool counts_elsewhere(const at::Tensor& parameter) const;
-  void scale_gradients();
 
   PipelineOrder order_;
   ActionList list_;  ///< this rank's, as it runs

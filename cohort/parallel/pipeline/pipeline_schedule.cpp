@@ -39,6 +39,10 @@ struct FullOrder {
 FullOrder complete(const pipeline::PipelineOrder& order, pipeline::OrderFormat format,
                    const pipeline::PipelineShape& shape, bool defers) {
   using namespace pipeline;
+  TORCH_CHECK_VALUE(
+      !defers || format == OrderFormat::kComputeOnly,
+      "[cohort] pipeline: defer_receives is for lists whose communication the schedule adds, but a list of "
+      "format kComputeComms has its own");
   FullOrder full{order, value_of(validate_compute(order, shape, format))};
   if (format == OrderFormat::kComputeOnly) {
     value_of(simulate(order, full.stage_ranks, format));

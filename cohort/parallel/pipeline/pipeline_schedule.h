@@ -10,7 +10,8 @@
 /// your own: whatever the list says is done, if it is complete and comes to an end; others are refused before anything runs.
 ///
 /// Names, defaults and semantics follow torch/distributed/pipelining/schedules.py. Gradients are accumulated into parameters and
-/// divided by the number of microbatches (scale_grads), which fits losses that are means.
+/// divided by the number of microbatches (scale_grads), which fits losses that are means: losses are divided before backward, so
+/// that steps add up, and whoever reduces or uses gradients early has the right ones.
 ///
 /// Collective: step() and eval(), in the same order on all ranks of the pipeline. Thread-safety: one thread at a time.
 #pragma once
@@ -31,11 +32,12 @@
 
 namespace cohort {
 
-/// The same parameter on another stage, such as an embedding and the last layer's weight. Both ranks name each other's stage.
+/// The same parameter on another stage, such as an embedding and the last layer's weight. Both ranks name each other's stage, and
+/// several in the same order.
 struct TiedParameter {
-  at::Tensor parameter;
-  int stage = 0;        ///< whose parameter it is
-  int other_stage = 0;  ///< which has it, too
+  at::Tensor parameter;  ///< a plain tensor; of a stage that fully_shard has sharded this rank's shard
+  int stage = 0;         ///< whose parameter it is
+  int other_stage = 0;   ///< which has it, too
 };
 
 struct PipelineOptions {
@@ -47,7 +49,7 @@ struct PipelineOptions {
   std::vector<MergeSpec> output_merge_spec = {};
   /// Gradients are divided by the number of microbatches.
   bool scale_grads = true;
-  /// Receives as late as can be (defer_pp_recv).
+  /// Receives as late as can be (defer_pp_recv). Throws c10::ValueError for a list that has its communication already.
   bool defer_receives = false;
   /// Shapes may differ from step to step. False: those of the first training step, and of the first eval(), hold.
   bool dynamic_shapes = false;
@@ -90,7 +92,9 @@ class COHORT_API PipelineSchedule {
   /// rank with the last stage; nothing elsewhere.
   ///
   /// Throws c10::Error without gradients enabled; c10::ValueError for batches that do not fit; what a stage throws, with the
-  /// action that ran; c10::DistBackendError when a rank is lost. Afterwards the schedule refuses to go on.
+  /// action that ran; c10::DistBackendError when a rank is lost. All ranks throw; but where the job has ranks beside those of the
+  /// pipeline, which compute stages together, only that rank does, at once: its process must end, for the others to be told.
+  /// Afterwards the schedule refuses to go on.
   TensorList step(const TensorList& inputs = {}, const StepOptions& options = {});
   /// Forward only, losses included.
   TensorList eval(const TensorList& inputs = {}, const StepOptions& options = {});
@@ -100,7 +104,7 @@ class COHORT_API PipelineSchedule {
   /// they had, float64, on every rank. Collective.
   at::Tensor clip_grad_norm_(const optim::Tensors& parameters, double max_norm, double norm_type = 2.0);
   /// The mean of losses that the rank with the last stage has, float64 and without autograd, on every rank; what others give
-  /// does not count. Collective.
+  /// does not count. Collective. Throws c10::ValueError there if it has none; elsewhere NaN is returned.
   at::Tensor mean_loss(const std::vector<at::Tensor>& losses) const;
 
   /// All that the ranks do, communication included.
@@ -127,7 +131,8 @@ COHORT_API void save_pipeline_csv(const std::string& path, const pipeline::Pipel
 /// Steps and ranks as a table.
 COHORT_API std::string pipeline_table(const pipeline::PipelineOrder& order);
 
-/// What forward, and the two parts of backward, of one microbatch take.
+/// What forward, and the two parts of backward, of one microbatch take. The first stage does both parts in the second one's
+/// place, as schedules run.
 struct PipelineCosts {
   double forward = 1.0;
   double backward_input = 1.0;

@@ -94,32 +94,6 @@ StageForward forward_of(const std::shared_ptr<Module>& module) {
   };
 }
 
-/// What a stage asks of DistributedDataParallel around its module; empty for other modules.
-struct ReplicaCalls {
-  /// Backward leaves gradients on their rank as long as the result lives.
-  std::function<std::shared_ptr<void>()> no_sync;
-  /// The next backward, from these outputs, reduces what has been accumulated.
-  std::function<void(const TensorList& outputs)> reduce_next;
-};
-
-template <class Module>
-ReplicaCalls replica_calls_of(const std::shared_ptr<Module>& module) {
-  if constexpr (requires {
-                  module->no_sync();
-                  module->reducer().prepare(TensorList());
-                }) {
-    using NoSync = decltype(module->no_sync());
-    struct Guard {
-      NoSync no_sync;
-      explicit Guard(Module& each) : no_sync(each.no_sync()) {}
-    };
-    return {[module] { return std::make_shared<Guard>(*module); },
-            [module](const TensorList& outputs) { module->reducer().prepare(outputs); }};
-  } else {
-    return {};
-  }
-}
-
 }  // namespace pipeline
 
 struct PipelineStageOptions {
@@ -140,10 +114,9 @@ class COHORT_API PipelineStage {
   /// c10::Error where there are more ranks than stages.
   template <class Net>
   PipelineStage(const Net& net, int stage_index, int num_stages, const PipelineStageOptions& options = {})
-      : PipelineStage(pointer_to(net), pipeline::forward_of(pointer_to(net)), stage_index, num_stages, options) {
-    replica_calls_ = pipeline::replica_calls_of(pointer_to(net));
-  }
-  /// `forward` runs `module` its own way.
+      : PipelineStage(pointer_to(net), pipeline::forward_of(pointer_to(net)), stage_index, num_stages, options) {}
+  /// `forward` runs `module` its own way; it runs no wrappers (DistributedDataParallel, fully_shard) but `module` and those in
+  /// it.
   PipelineStage(std::shared_ptr<torch::nn::Module> module, pipeline::StageForward forward, int stage_index,
                 int num_stages, const PipelineStageOptions& options = {});
 
@@ -157,7 +130,6 @@ class COHORT_API PipelineStage {
   const Group& group() const { return group_; }
   int group_rank() const { return group_rank_; }
   int group_size() const { return group_size_; }
-  const pipeline::ReplicaCalls& replica_calls() const { return replica_calls_; }
   const std::optional<TensorList>& input_args() const { return input_args_; }
   const std::optional<TensorList>& output_args() const { return output_args_; }
 
@@ -173,7 +145,6 @@ class COHORT_API PipelineStage {
 
   std::shared_ptr<torch::nn::Module> module_;
   pipeline::StageForward forward_;
-  pipeline::ReplicaCalls replica_calls_;
   int stage_index_, num_stages_;
   c10::Device device_ = c10::kCPU;
   Group group_;

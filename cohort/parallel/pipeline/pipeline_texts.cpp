@@ -34,8 +34,12 @@ PipelineForecast forecast_pipeline(const pipeline::PipelineOrder& order, int num
   const auto format = pipeline::OrderFormat::kComputeOnly;
   const pipeline::PipelineShape shape{static_cast<int>(order.size()), num_stages, num_microbatches};
   const auto stage_ranks = value_of(pipeline::validate_compute(order, shape, format));
-  const auto timeline = value_of(pipeline::simulate(
-      order, stage_ranks, format, {costs.forward, costs.backward_input, costs.backward_weight, costs.stage_factors}));
+  const pipeline::Costs as_it_runs{.forward = costs.forward,
+                                   .backward_input = costs.backward_input,
+                                   .backward_weight = costs.backward_weight,
+                                   .stage_factors = costs.stage_factors,
+                                   .is_first_stage_in_one_part = true};
+  const auto timeline = value_of(pipeline::simulate(order, stage_ranks, format, as_it_runs));
   const double unit = costs.forward > 0.0 ? costs.forward : 1.0;
   return {timeline.duration, timeline.bubble(), text_drawing(timeline, unit), svg_drawing(timeline)};
 }

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <string>
 
 #include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/parallel/pipeline/throw_error.h"
 #include "cohort/pipeline/balance.h"
 
@@ -51,19 +54,16 @@ class KeptBuffers {
   explicit KeptBuffers(const torch::nn::Module& module) : buffers_(module.buffers()) {
     for (const at::Tensor& buffer : buffers_) copies_.push_back(buffer.clone());
   }
-  ~KeptBuffers() {
+  void put_back() {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(copies_[i]);
   }
-  KeptBuffers(const KeptBuffers&) = delete;
-  KeptBuffers& operator=(const KeptBuffers&) = delete;
 
  private:
   TensorList buffers_, copies_;
 };
 
-std::vector<double> measured_here(const torch::nn::Sequential& net, const at::Tensor& microbatch, int num_repeats) {
-  const KeptBuffers kept(*net);
+std::vector<double> timed(const torch::nn::Sequential& net, const at::Tensor& microbatch, int num_repeats) {
   std::vector<double> costs;
   at::Tensor input = microbatch;
   for (torch::nn::AnyModule layer : *net) {
@@ -78,6 +78,19 @@ std::vector<double> measured_here(const torch::nn::Sequential& net, const at::Te
     costs.push_back(fastest);
     input = std::move(output);
   }
+  return costs;
+}
+
+std::vector<double> measured_here(const torch::nn::Sequential& net, const at::Tensor& microbatch, int num_repeats) {
+  KeptBuffers kept(*net);
+  std::vector<double> costs;
+  try {
+    costs = timed(net, microbatch, num_repeats);
+  } catch (...) {
+    kept.put_back();
+    throw;
+  }
+  kept.put_back();
   return costs;
 }
 
@@ -126,10 +139,18 @@ std::vector<double> measured_costs(const torch::nn::Sequential& net, const at::T
   if (!options.group && !is_initialized()) return measured_here(net, microbatch, options.num_repeats);
   const bool is_measuring = (options.group ? options.group : default_group())->getRank() == 0;
   std::vector<double> costs;
-  if (is_measuring) costs = measured_here(net, microbatch, options.num_repeats);
-  ObjectList objects = {c10::IValue(costs)};
+  std::exception_ptr failure;
+  try {
+    if (is_measuring) costs = measured_here(net, microbatch, options.num_repeats);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  ObjectList objects = {c10::IValue(costs), c10::IValue(failure ? comm::text_of(failure) : std::string())};
   broadcast_object_list(objects, group_rank(0), {.group = options.group});
+  if (failure) std::rethrow_exception(failure);
   if (is_measuring) return costs;
+  const std::string& text = objects[1].toStringRef();
+  TORCH_CHECK(text.empty(), "[cohort] measured_costs: rank 0 of the group, which measures, has failed: ", text);
   for (const c10::IValue& cost : objects[0].toListRef()) costs.push_back(cost.toDouble());
   return costs;
 }

@@ -1,6 +1,7 @@
 #include "cohort/parallel/pipeline/split_backward.h"
 
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -78,6 +79,12 @@ class JointHooks {
 
 Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_edge(tensor); }
 
+// Of a loss ones. What the stage behind does not use has zeros, as if that stage were on another rank, which sends them.
+at::Tensor root_gradient(const TensorList& outputs, const TensorList& output_grads, size_t i) {
+  if (output_grads.empty()) return at::ones_like(outputs[i]);
+  return output_grads[i].defined() ? output_grads[i] : at::zeros_like(outputs[i]);
+}
+
 // Outputs that require gradients, and these.
 struct Roots {
   edge_list edges;
@@ -88,9 +95,8 @@ Roots roots_of(const TensorList& outputs, const TensorList& output_grads) {
   Roots roots;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].requires_grad()) continue;
-    const bool is_given = i < output_grads.size() && output_grads[i].defined();
     roots.edges.push_back(edge_of(outputs[i]));
-    roots.gradients.push_back(is_given ? output_grads[i] : at::ones_like(outputs[i]));
+    roots.gradients.push_back(root_gradient(outputs, output_grads, i));
   }
   return roots;
 }
@@ -232,8 +238,7 @@ TensorList full_backward(const TensorList& outputs, const TensorList& output_gra
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].requires_grad()) continue;
     used.push_back(outputs[i]);
-    const bool is_given = i < output_grads.size() && output_grads[i].defined();
-    grads.push_back(is_given ? output_grads[i] : at::ones_like(outputs[i]));
+    grads.push_back(root_gradient(outputs, output_grads, i));
   }
   if (!used.empty()) torch::autograd::backward(used, grads);
   TensorList result;

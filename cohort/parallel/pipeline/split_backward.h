@@ -25,8 +25,9 @@ struct WeightPart {
   std::vector<Group> groups;
 };
 
-/// Of outputs that require gradients; undefined `output_grads` stand for ones. Parameters' gradients are accumulated; returns
-/// those of `inputs`, undefined where there is none.
+/// Of outputs that require gradients. `output_grads`: one for each output, of which undefined ones stand for zeros; none at all,
+/// where the output is a loss, for ones. Parameters' gradients are accumulated; returns those of `inputs`, undefined where there
+/// is none.
 COHORT_TEST_API TensorList full_backward(const TensorList& outputs, const TensorList& output_grads,
                                          const TensorList& inputs);
 

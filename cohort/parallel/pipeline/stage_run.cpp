@@ -2,64 +2,65 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/parallel/optim/tensors.h"
 
 namespace cohort::pipeline {
 
 StageRun::StageRun(const PipelineStage& stage, int num_microbatches)
-    : stage_(stage), microbatches_(static_cast<size_t>(num_microbatches)) {
-  sharded_ = dynamic_cast<fsdp::ShardedModule*>(stage_.module().get());
+    : stage_(stage),
+      microbatches_(static_cast<size_t>(num_microbatches)),
+      parameters_(optim::each_once(stage.module()->parameters())) {
   for (const auto& module : stage_.module()->modules()) {
+    if (auto* const replicated = dynamic_cast<ddp::Replicated*>(module.get())) {
+      replicas_.push_back(&replicated->replica());
+    }
     if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(module.get())) sharded_modules_.push_back(sharded);
   }
 }
+
+StageRun::~StageRun() = default;
 
 void StageRun::begin(bool has_backward) {
   for (Microbatch& each : microbatches_) each = {};
   num_backwards_ = 0;
   has_backward_ = has_backward;
   is_reduced_ = false;
-  if (stage_.replica_calls().no_sync) no_sync_ = stage_.replica_calls().no_sync();
-  if (!sharded_) return;
-  sharded_->set_requires_gradient_sync(false);
-  sharded_->set_is_last_backward(false);
-  sharded_->set_reshard_after_backward(false);
+  for (ddp::Replica* const replica : replicas_) no_syncs_.push_back(std::make_unique<ddp::NoSync>(*replica));
+  for (fsdp::ShardedModule* const sharded : sharded_modules_) {
+    sharded->set_requires_gradient_sync(false);
+    sharded->set_is_last_backward(false);
+    sharded->set_reshard_after_backward(false);
+  }
 }
 
 void StageRun::end() {
   for (Microbatch& each : microbatches_) each = {};
-  no_sync_.reset();
-  if (!sharded_) return;
-  sharded_->set_requires_gradient_sync(true);
-  sharded_->set_is_last_backward(true);
-  sharded_->set_reshard_after_backward(true);
+  no_syncs_.clear();
+  for (fsdp::ShardedModule* const sharded : sharded_modules_) {
+    sharded->set_requires_gradient_sync(true);
+    sharded->set_is_last_backward(true);
+    sharded->set_reshard_after_backward(true);
+  }
 }
 
 void StageRun::forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad) {
-  Microbatch& state = at(microbatch);
+  TensorList leaves;
   for (size_t i = 0; i < inputs.size(); ++i) {
     at::Tensor input = inputs[i].to(stage_.device());
     if (!stage_.is_first()) {
       input = input.detach();
       if (has_backward_ && i < require_grad.size() && require_grad[i]) input.requires_grad_(true);
     }
-    state.inputs.push_back(std::move(input));
+    leaves.push_back(std::move(input));
   }
-  state.outputs = stage_.forward(state.inputs);
-}
-
-// What the graph of a stage ends in.
-TensorList StageRun::whole_parameters() const {
-  if (!sharded_) return stage_.module()->parameters();
-  TensorList parameters;
-  for (const auto* const module : sharded_modules_) {
-    for (const auto& sharding : module->shardings()) {
-      for (const auto& parameter : sharding->sharded_parameters()) parameters.push_back(parameter.full);
-    }
-  }
-  return parameters;
+  Microbatch& state = at(microbatch);
+  state.outputs = stage_.forward(leaves);
+  if (has_backward_) state.inputs = std::move(leaves);
 }
 
 TensorList StageRun::roots(const Microbatch& microbatch) const {
@@ -78,15 +79,12 @@ void StageRun::run_full(Microbatch& microbatch) {
 
 // Before the last backward, so that it reduces what all have accumulated.
 void StageRun::synchronise_last(const TensorList& outputs) {
-  if (stage_.replica_calls().reduce_next) {
-    stage_.replica_calls().reduce_next(outputs);
-    is_reduced_ = true;
+  for (ddp::Replica* const replica : replicas_) replica->reducer().prepare(outputs);
+  for (fsdp::ShardedModule* const sharded : sharded_modules_) {
+    sharded->set_requires_gradient_sync(true);
+    sharded->set_is_last_backward(true);
   }
-  if (sharded_) {
-    sharded_->set_requires_gradient_sync(true);
-    sharded_->set_is_last_backward(true);
-    is_reduced_ = true;
-  }
+  is_reduced_ = true;
 }
 
 void StageRun::backward(int microbatch, const TensorList& output_grads, bool in_parts) {
@@ -101,8 +99,7 @@ void StageRun::backward(int microbatch, const TensorList& output_grads, bool in_
   // Nobody waits for gradients of the first stage's inputs: all is done with the second part.
   if (stage_.is_first()) return;
   state.weight_part.emplace();
-  state.input_grads =
-      backward_input(roots(state), state.output_grads, state.inputs, whole_parameters(), &*state.weight_part);
+  state.input_grads = backward_input(roots(state), state.output_grads, state.inputs, parameters_, &*state.weight_part);
   state.inputs.clear();
   state.outputs.clear();
   state.loss.reset();
@@ -126,14 +123,27 @@ void StageRun::reshard() {
 }
 
 void StageRun::reduce_grad() {
-  if (is_reduced_ || !has_backward_ || (!sharded_ && !stage_.replica_calls().reduce_next)) return;
+  const bool is_complete = num_backwards_ == static_cast<int>(microbatches_.size());
+  if (is_reduced_ || !is_complete || (sharded_modules_.empty() && replicas_.empty())) return;
   // The last gradients came without a backward pass that could have been followed: one that adds zeros.
   TensorList empty;
-  for (const at::Tensor& parameter : whole_parameters()) {
+  for (const at::Tensor& parameter : parameters_) {
     if (parameter.requires_grad()) empty.push_back(parameter.reshape(-1).slice(0, 0, 0).sum());
   }
   synchronise_last({});
   torch::autograd::backward(empty);
+}
+
+void StageRun::complete() {
+  const bool is_left = has_backward_ && !is_reduced_;
+  if (is_left) unshard();  // the list may have let them go
+  if (is_left) reduce_grad();
+  reshard();
+}
+
+bool StageRun::steps_optimizer() const {
+  return std::any_of(replicas_.begin(), replicas_.end(),
+                     [](ddp::Replica* replica) { return replica->reducer().steps_optimizer(); });
 }
 
 }  // namespace cohort::pipeline

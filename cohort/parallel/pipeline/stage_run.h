@@ -13,11 +13,17 @@ namespace cohort::fsdp {
 class ShardedModule;
 }
 
+namespace cohort::ddp {
+class NoSync;
+class Replica;
+}  // namespace cohort::ddp
+
 namespace cohort::pipeline {
 
 class StageRun {
  public:
   StageRun(const PipelineStage& stage, int num_microbatches);
+  ~StageRun();
 
   const PipelineStage& stage() const { return stage_; }
   /// Before each step. `has_backward`: gradients will be computed.
@@ -44,6 +50,10 @@ class StageRun {
   void reshard();
   /// All microbatches' gradients are there: what has not been reduced by backward is.
   void reduce_grad();
+  /// At the end of a list: what it has left out of reducing and of letting parameters go.
+  void complete();
+  /// The optimizer of a replica steps in backward passes.
+  bool steps_optimizer() const;
 
  private:
   struct Microbatch {
@@ -54,16 +64,17 @@ class StageRun {
   };
   Microbatch& at(int microbatch) { return microbatches_[static_cast<size_t>(microbatch)]; }
   const Microbatch& at(int microbatch) const { return microbatches_[static_cast<size_t>(microbatch)]; }
-  TensorList whole_parameters() const;
   TensorList roots(const Microbatch& microbatch) const;
   void run_full(Microbatch& microbatch);
   void synchronise_last(const TensorList& outputs);
 
   PipelineStage stage_;
   std::vector<Microbatch> microbatches_;
-  std::shared_ptr<void> no_sync_;  ///< of DistributedDataParallel, while a step runs
-  fsdp::ShardedModule* sharded_ = nullptr;
-  std::vector<fsdp::ShardedModule*> sharded_modules_;  ///< nested ones, too
+  TensorList parameters_;  ///< whole ones, in which the graph ends
+  // The stage's module, or modules in it.
+  std::vector<ddp::Replica*> replicas_;
+  std::vector<fsdp::ShardedModule*> sharded_modules_;
+  std::vector<std::unique_ptr<ddp::NoSync>> no_syncs_;  ///< of the replicas, while a step runs
   int num_backwards_ = 0;
   bool has_backward_ = false;
   bool is_reduced_ = false;

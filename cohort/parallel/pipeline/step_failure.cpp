@@ -37,9 +37,10 @@ void StepFailure::note(const std::exception_ptr& error, const std::string& what)
     std::rethrow_exception(error);
   } catch (c10::Error& c10_error) {
     if (!what.empty()) c10_error.add_context(what);
-    if (dynamic_cast<const c10::DistBackendError*>(&c10_error) != nullptr) throw;
+    if (leaves_at_once_ || dynamic_cast<const c10::DistBackendError*>(&c10_error) != nullptr) throw;
     own_ = std::current_exception();
   } catch (...) {
+    if (leaves_at_once_) throw;
     own_ = error;
   }
 }

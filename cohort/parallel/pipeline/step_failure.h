@@ -1,5 +1,7 @@
 /// StepFailure: what has gone wrong on this rank in a step. A rank that has failed goes on to send and to receive what its list
-/// says, with zeros, so that nobody waits for it; at the end all ranks learn of it.
+/// says, with zeros, so that nobody waits for it; at the end all ranks learn of it. Not so where there are ranks beside those of
+/// the pipeline: they may wait for it in collectives of its stage (tensor parallel, fully_shard, replicas), which nobody can go
+/// on with. What is thrown there leaves the step at once; the process ends, and those who wait are told of a lost rank.
 #pragma once
 
 #include <exception>
@@ -12,8 +14,11 @@ namespace cohort::pipeline {
 
 class StepFailure {
  public:
+  /// There are ranks beside those of the pipeline.
+  void leave_at_once() { leaves_at_once_ = true; }
+
   /// Runs it; what it throws becomes the failure, but for the loss of a rank (c10::DistBackendError), after which there is nobody
-  /// to go on for. `what`: what runs, for the error's text.
+  /// to go on for, and after leave_at_once(). `what`: what runs, for the error's text.
   template <class Function>
   void attempt(const std::string& what, Function&& function) {
     try {
@@ -35,6 +40,7 @@ class StepFailure {
   /// Throws again what nobody can go on after.
   void note(const std::exception_ptr& error, const std::string& what);
 
+  bool leaves_at_once_ = false;
   std::exception_ptr own_;
   bool has_other_ = false;
 };

@@ -10,9 +10,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <unordered_set>
+#include <utility>
 
-#include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
 
@@ -23,12 +24,40 @@ at::Tensor gradient_or_zeros(const at::Tensor& parameter) {
   return parameter.grad().defined() ? parameter.grad().contiguous() : at::zeros_like(parameter);
 }
 
-TensorList trained_parameters(const PipelineStage& stage) {
-  const auto* const sharded = dynamic_cast<const fsdp::ShardedModule*>(stage.module().get());
-  return sharded ? sharded->named_shards(/*recurse=*/true).values() : stage.module()->parameters();
+}  // namespace
+
+void PipelineRuntime::check_ties() const {
+  const int num_stages = static_cast<int>(stage_ranks_.size());
+  for (const TiedParameter& tied : options_.tied_parameters) {
+    const auto [lower, higher] = std::minmax(tied.stage, tied.other_stage);
+    TORCH_CHECK_VALUE(lower >= 0 && higher < num_stages, "[cohort] pipeline: a tied parameter is of stages ",
+                      tied.stage, " and ", tied.other_stage, ", but the pipeline has ", num_stages);
+    TORCH_CHECK_VALUE(is_local(tied.stage), "[cohort] pipeline: a tied parameter is of stage ", tied.stage,
+                      ", which this rank does not have\n  hint: each of the two ranks names its own stage first");
+    const auto what = c10::str("[cohort] pipeline: of what stages ", lower, " and ", higher, " share, ");
+    TORCH_CHECK_VALUE(!is_dtensor(tied.parameter), what,
+                      "a parameter is a DTensor: only plain tensors can be tied\n  hint: give each of the two stages a "
+                      "weight of its own");
+    try {
+      parallel::check_has_own_gradient(tied.parameter);
+    } catch (const c10::ValueError& error) {
+      C10_THROW_ERROR(ValueError, what + error.what_without_backtrace());
+    }
+  }
 }
 
-}  // namespace
+// Fused steps come before the other stage's part.
+void PipelineRuntime::check_optimizers() const {
+  const bool has_ties = std::any_of(options_.tied_parameters.begin(), options_.tied_parameters.end(),
+                                    [&](const TiedParameter& tied) { return !is_local(tied.other_stage); });
+  if (!has_ties) return;
+  const bool steps =
+      std::any_of(stages_.begin(), stages_.end(), [](const auto& stage) { return stage.second->steps_optimizer(); });
+  TORCH_CHECK_VALUE(!steps,
+                    "[cohort] pipeline: the optimizer of a stage steps while backward runs (fuse_step), but its "
+                    "gradients are added to those of another stage first (tied_parameters)\n  hint: call "
+                    "optimizer.step() after the schedule's step() instead");
+}
 
 // The stage with the lower number gives its value.
 void PipelineRuntime::share_tied_values() {
@@ -46,10 +75,24 @@ void PipelineRuntime::share_tied_values() {
   }
 }
 
-// Both ranks add up the same two numbers in the same order.
-void PipelineRuntime::add_tied_gradients() {
+TensorList PipelineRuntime::take_tied_gradients() {
   const at::NoGradGuard no_grad;
+  TensorList earlier;
   for (const TiedParameter& tied : options_.tied_parameters) {
+    at::Tensor& kept = earlier.emplace_back();
+    at::Tensor& grad = at::Tensor(tied.parameter).mutable_grad();
+    if (!step_->has_backward || is_local(tied.other_stage) || !grad.defined()) continue;
+    kept = grad.clone();  // replicas and shards may have the step's in the same memory
+    grad.reset();
+  }
+  return earlier;
+}
+
+// Both ranks add up the same two numbers in the same order.
+void PipelineRuntime::add_tied_gradients(const TensorList& earlier) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < earlier.size(); ++i) {
+    const TiedParameter& tied = options_.tied_parameters[i];
     if (is_local(tied.other_stage)) continue;  // one tensor, which has both gradients already
     const at::Tensor own = gradient_or_zeros(tied.parameter);
     const at::Tensor other = at::empty_like(own);
@@ -65,6 +108,7 @@ void PipelineRuntime::add_tied_gradients() {
     } else {
       grad = sum;
     }
+    if (earlier[i].defined()) grad.add_(earlier[i]);
   }
 }
 
@@ -78,7 +122,8 @@ bool PipelineRuntime::counts_elsewhere(const at::Tensor& parameter) const {
 at::Tensor PipelineRuntime::clip_grad_norm_(const TensorList& parameters, double max_norm, double norm_type) const {
   const at::NoGradGuard no_grad;
   TensorList counted;
-  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(counted),
+  const TensorList each_once = optim::each_once(parameters);
+  std::copy_if(each_once.begin(), each_once.end(), std::back_inserter(counted),
                [&](const at::Tensor& parameter) { return !counts_elsewhere(parameter); });
   const auto of_rank = nn::utils::get_total_norm(nn::utils::gradients_of(counted), norm_type);
   at::Tensor norm = of_rank.to(at::TensorOptions(at::kDouble).device(first_here().device()));
@@ -96,25 +141,14 @@ at::Tensor PipelineRuntime::mean_loss(const std::vector<at::Tensor>& losses) con
   const int last = static_cast<int>(stage_ranks_.size()) - 1;
   at::Tensor mean = at::zeros({}, at::TensorOptions(at::kDouble).device(first_here().device()));
   if (is_local(last)) {
-    TORCH_CHECK_VALUE(!losses.empty(), "[cohort] pipeline: mean_loss needs losses on the rank with the last stage");
     for (const at::Tensor& loss : losses) mean.add_(loss.detach().reshape({}).to(mean.options()));
     mean.div_(static_cast<double>(losses.size()));
   }
+  // Before the check: the others wait for it.
   if (first_here().group_size() > 1) broadcast(mean, group_rank(rank_of(last)), {.group = group_});
+  TORCH_CHECK_VALUE(!is_local(last) || !losses.empty(),
+                    "[cohort] pipeline: mean_loss needs losses on the rank with the last stage, which is this one");
   return mean;
-}
-
-// A parameter that several stages here share is divided once.
-void PipelineRuntime::scale_gradients() {
-  const at::NoGradGuard no_grad;
-  std::unordered_set<const void*> seen;
-  for (const auto& [stage, run] : stages_) {
-    for (const at::Tensor& parameter : trained_parameters(run->stage())) {
-      const at::Tensor& grad = parameter.grad();
-      if (!grad.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-      at::Tensor(grad).div_(num_microbatches_);
-    }
-  }
 }
 
 }  // namespace cohort::pipeline

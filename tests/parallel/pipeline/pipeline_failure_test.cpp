@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
 #include <array>
@@ -10,7 +11,11 @@
 #include <iostream>
 
 #include "cohort/comm/group/process_group.h"
+#include "cohort/mesh/device_mesh.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/parallel/tensor/parallel_layers.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -159,6 +164,46 @@ TEST(PipelineFailure, ALostRankIsNamed) {
     EXPECT_LT(results[rank].elapsed, std::chrono::seconds(30));
     EXPECT_THAT(results[rank].output, HasSubstr("caused by: rank 1 (pid ")) << results[rank].output;
     EXPECT_THAT(results[rank].output, HasSubstr("[cohort] pipeline: rank " + std::to_string(rank) + " ran "));
+  }
+}
+
+// Four ranks: two stages, each computed by two ranks together. argument 0: how.
+COHORT_WORKER(pipeline_of_stages_that_meet) {
+  init_process_group();
+  const std::string how = test::worker_arguments().at(0);
+  const auto mesh = init_device_mesh("cpu", {2, 2}, {"pp", "other"});
+  const Group pipeline = mesh.group("pp"), others = mesh.group("other");
+  Failing net;
+  if (get_rank() == 0) net->fails_at = 5;  // microbatch 1 of the second step
+  const auto stage_of = [&](const auto& part) {
+    return PipelineStage(part, static_cast<int>(mesh.local_rank("pp")), 2, {.group = pipeline});
+  };
+  std::vector<PipelineStage> stages;
+  if (how == "tp") {
+    stages.push_back(
+        stage_of(torch::nn::Sequential(net, ColumnParallelLinear(4, 8, ColumnParallelOptions{.group = others}),
+                                       RowParallelLinear(8, 4, RowParallelOptions{.group = others}))));
+  } else if (how == "fully_shard") {
+    stages.push_back(stage_of(fully_shard(net, fsdp::Options{.process_group = others})));
+  } else {
+    stages.push_back(stage_of(DistributedDataParallel<FailingImpl>(net, ddp::Options{.process_group = others})));
+  }
+  PipelineOptions options;
+  options.loss_fn =
+      loss_of([](const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); });
+  PipelineSchedule schedule("1F1B", stages, 4, options);
+  const at::Tensor batch = at::ones({8, 4});
+  for (int step = 0; step < 3; ++step) schedule.step({batch}, {.target = batch});
+}
+
+TEST(PipelineFailure, OfAStageThatMeetsOtherRanksEndsItsProcess) {
+  for (const std::string how : {"tp", "fully_shard", "replicas"}) {
+    const auto results = test::run_workers("pipeline_of_stages_that_meet", {.world_size = 4, .arguments = {how}});
+    for (const auto& result : results.ranks) {
+      EXPECT_EQ(result.exit_code, 1) << how << ", rank " << result.rank << "\n" << result.errors;
+      EXPECT_LT(result.elapsed, std::chrono::seconds(30)) << how << ", rank " << result.rank;
+      EXPECT_THAT(result.errors, HasSubstr(result.rank == 0 ? "the layer is broken" : "caused by: rank ")) << how;
+    }
   }
 }
 

@@ -76,6 +76,20 @@ TEST(SplitSequential, RanksHaveTheFirstOnesTimes) {
   EXPECT_EQ(costs[0], costs[1]);
 }
 
+TEST(SplitSequential, AllRanksLearnThatNothingCouldBeMeasuredMessage) {
+  test::run_rank_threads(2, [&](int rank, const Group& group) {
+    torch::nn::Sequential net(torch::nn::BatchNorm1d(4), torch::nn::Linear(8, 4));
+    const at::Tensor mean = net->named_buffers()["0.running_mean"].clone();
+    const std::string error = test::error_of([&] {
+      measured_costs(net, at::ones({3, 4}), {.num_repeats = 1, .group = group});
+    });
+    const std::string text = "mat1 and mat2 shapes cannot be multiplied (3x4 and 8x4)";
+    test::require_equal(
+        error, (rank == 0 ? "" : "[cohort] measured_costs: rank 0 of the group, which measures, has failed: ") + text);
+    test::require(at::equal(net->named_buffers()["0.running_mean"], mean), "buffers as they were");
+  });
+}
+
 TEST(SplitBlocks, OfAnyType) {
   EXPECT_EQ(split_blocks(std::vector<std::string>{"a", "b", "c"}, {2, 1}),
             (std::vector<std::vector<std::string>>{{"a", "b"}, {"c"}}));
