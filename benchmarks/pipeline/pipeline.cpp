@@ -1,5 +1,6 @@
 // pipeline: what a schedule loses (its bubble), beside what it must lose in theory, with stages that take a known time: they
-// sleep, so that more ranks than cores can be measured; theory gets the times that they have really taken. And how long an
+// sleep, so that more ranks than cores can be measured; theory gets the times that they have really taken, and what LibTorch
+// adds to them in a stage alone, without a pipeline: to split a backward, and to move tensors, counts as waiting. And how long an
 // activation takes to the next stage, beside the same pipeline on our backend "gloo" and beside one copy of so many bytes.
 #include <fmt/core.h>
 
@@ -20,7 +21,7 @@ namespace {
 
 constexpr int kNumBubbleRanks = 4;
 constexpr int kNumBubbleMicrobatches = 8;
-constexpr const char* kMilliseconds = "10";  // of each part of a stage's work
+constexpr const char* kMilliseconds = "20";  // of each part of a stage's work
 
 Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks,
                          const std::string& backend) {
@@ -44,6 +45,7 @@ double median_of(std::vector<double> values) {
 Measured measure_bubble(Team& team, const std::string& schedule, int num_stages, int num_steps) {
   Measured measured;
   const auto command = fmt::format("bubble {} {} {} {}", schedule, num_stages, kNumBubbleMicrobatches, kMilliseconds);
+  team.ask(fmt::format("calibrate {}", kMilliseconds));
   team.ask(command);  // shapes are announced
   const double share = 1.0 / num_steps / kNumBubbleRanks;
   for (int step = 0; step < num_steps; ++step) {

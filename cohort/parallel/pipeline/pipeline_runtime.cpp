@@ -1,6 +1,7 @@
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor_split.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -74,7 +75,8 @@ PipelineRuntime::PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, co
       num_microbatches_(num_microbatches),
       options_(std::move(options)),
       group_(stages.front().group()),
-      rank_(stages.front().group_rank()) {
+      rank_(stages.front().group_rank()),
+      can_lend_(Loans::are_possible(group_, stages.front().group_size())) {
   for (const PipelineStage& stage : stages) {
     stages_.emplace(stage.stage_index(), std::make_unique<StageRun>(stage, num_microbatches));
   }
@@ -167,14 +169,17 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
 
 TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions& options) {
   const at::AutoGradMode gradients(step_->has_backward && at::GradMode::is_enabled());
-  step_->failure.attempt("", [&] { begin(inputs, options); });
+  step_->failure.attempt([&] { begin(inputs, options); });
   if (step_->has_backward && !are_ties_equal_) share_tied_values();
   are_ties_equal_ = are_ties_equal_ || step_->has_backward;
   run_list();
   step_->mailbox.finish();
   TensorList merged;
-  if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
-  step_->failure.share(group_, stages_.begin()->second->stage().group_size());
+  if (!step_->failure.is_there()) step_->failure.attempt([&] { merged = results(options); });
+  const size_t lendable_bytes = step_->mailbox.lendable_bytes();
+  const bool needs_room = can_lend_ && lendable_bytes > loan_bytes_;
+  const int64_t num_in_need = step_->failure.share(group_, first_here().group_size(), needs_room ? 1 : 0);
+  if (num_in_need > 0) make_loans(lendable_bytes);
   step_->shapes->are_known = true;
   if (!step_->has_backward) return merged;
   add_tied_gradients();
@@ -182,8 +187,21 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   return merged;
 }
 
+// Collective. What a step has sent is the most that can be lent at a time; pages come into being as they are used.
+void PipelineRuntime::make_loans(size_t num_bytes) {
+  const at::Tensor most = at::full({1}, static_cast<int64_t>(num_bytes), at::kLong);
+  all_reduce(most, {.op = ReduceOp::MAX, .group = group_});
+  // Shapes that grow from step to step must not end in an allocation for each.
+  loan_bytes_ = std::max(static_cast<size_t>(most.item<int64_t>()), 2 * loan_bytes_);
+  try {
+    loans_ = std::make_unique<Loans>(group_, loan_bytes_);
+  } catch (const c10::ValueError&) {
+    can_lend_ = false;  // on all ranks: what there was, if anything, goes on
+  }
+}
+
 std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backward) {
-  auto step = std::make_unique<Step>(group_, receive_buffers_);
+  auto step = std::make_unique<Step>(group_, receive_buffers_, loans_.get());
   step->has_backward = has_backward;
   step->shapes = has_backward ? &training_shapes_ : &evaluation_shapes_;
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
@@ -223,9 +241,11 @@ void PipelineRuntime::run_list() {
     const Action& action = list_[i];
     if (!step_->has_backward && !belongs_to_forward(action.kind)) continue;
     if (!step_->failure.is_there()) {
-      step_->failure.attempt(fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
-                                         pipeline::text_of(action), i, list_.size()),
-                             [&] { perform(action); });
+      const auto what = [&] {
+        return fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
+                           pipeline::text_of(action), i, list_.size());
+      };
+      step_->failure.attempt(what, [&] { perform(action); });
     }
     if (step_->failure.is_there()) drain(action);
   }
@@ -341,7 +361,7 @@ void PipelineRuntime::send_forward(const Action& action) {
 
 void PipelineRuntime::send_backward(const Action& action) {
   StageRun& run = stage_of(action);
-  const auto grads = run.take_input_grads(action.microbatch);
+  auto grads = run.take_input_grads(action.microbatch);
   const TensorMetas& metas =
       step_->shapes->received[key_of(ActionKind::kReceiveForward, action.stage, action.microbatch)];
   TensorList sent;
@@ -349,7 +369,7 @@ void PipelineRuntime::send_backward(const Action& action) {
     if (!metas[i].requires_grad) continue;
     const bool is_there = i < grads.size() && grads[i].defined();
     sent.push_back(is_there
-                       ? grads[i]
+                       ? std::move(grads[i])
                        : at::zeros(metas[i].sizes, at::TensorOptions(metas[i].dtype).device(run.stage().device())));
   }
   step_->mailbox.send(rank_of(action.stage - 1), sent, /*announces=*/false);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/parallel/pipeline/loans.h"
 #include "cohort/parallel/pipeline/mailbox.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/stage_run.h"
@@ -40,7 +41,7 @@ class PipelineRuntime {
   };
   /// What a step has beside its stages' own.
   struct Step {
-    Step(const Group& group, ReceiveBuffers& buffers) : mailbox(group, buffers) {}
+    Step(const Group& group, ReceiveBuffers& buffers, Loans* loans) : mailbox(group, buffers, loans) {}
     Mailbox mailbox;
     std::vector<TensorList> inputs;
     std::vector<at::Tensor> targets;
@@ -81,6 +82,7 @@ class PipelineRuntime {
   void drop_message(const Action& receive);
   void send_zeros(const Action& action);
 
+  void make_loans(size_t num_bytes);
   void share_tied_values();
   void add_tied_gradients();
   bool counts_elsewhere(const at::Tensor& parameter) const;
@@ -96,6 +98,9 @@ class PipelineRuntime {
   std::map<int, std::unique_ptr<StageRun>> stages_;
   Shapes training_shapes_, evaluation_shapes_;
   ReceiveBuffers receive_buffers_;
+  bool can_lend_;                 ///< the same on all ranks
+  std::unique_ptr<Loans> loans_;  ///< from the second step on
+  size_t loan_bytes_ = 0;         ///< of each rank's part, the same on all
   bool has_given_shapes_ = false;
   bool have_agreed_ = false;
   bool are_ties_equal_ = false;
