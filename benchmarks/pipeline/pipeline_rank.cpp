@@ -23,6 +23,7 @@
 #include "benchmarks/support/serve_commands.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
+#include "cohort/comm/memory/shared_allocator.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 
 namespace cohort::bench {
@@ -88,8 +89,15 @@ struct SleeperImpl : torch::nn::Module {
 };
 TORCH_MODULE(Sleeper);
 
+// Gives what it is given or, once each, what was made before.
 struct PasserImpl : torch::nn::Module {
-  at::Tensor forward(const at::Tensor& x) { return x; }
+  at::Tensor forward(const at::Tensor& x) {
+    if (made.empty()) return x;
+    at::Tensor y = std::move(made.back());
+    made.pop_back();
+    return y;
+  }
+  std::vector<at::Tensor> made;
 };
 TORCH_MODULE(Passer);
 
@@ -176,11 +184,16 @@ class PipelineRank {
 
   double hand_over(int64_t num_bytes, int num_warm, int num_steps) {
     auto& schedule = schedules_["hand-" + std::to_string(num_bytes)];
+    auto& stage = passers_[num_bytes];
     if (!schedule) {
-      const std::vector<PipelineStage> stages = {PipelineStage(Passer(), rank_, 2)};
+      stage = Passer();
+      const std::vector<PipelineStage> stages = {PipelineStage(stage, rank_, 2)};
       schedule = std::make_unique<PipelineSchedule>("GPipe", stages, kNumHandedOver);
     }
     const at::Tensor& batch = batch_of(num_bytes);
+    // As a stage's results are: nobody else has them.
+    const int num_made = rank_ == 0 && has_shared_allocator() ? (num_warm + num_steps) * kNumHandedOver : 0;
+    for (int i = 0; i < num_made; ++i) stage->made.push_back(batch[i % kNumHandedOver].clone());
     const TensorList inputs = rank_ == 0 ? TensorList{batch} : TensorList();
     const auto step = [&] { schedule->eval(inputs, {.return_outputs = false}); };
     for (int i = 0; i < num_warm; ++i) step();
@@ -218,6 +231,7 @@ class PipelineRank {
   Parts parts_;
   double added_forward_ = 0, added_backward_ = 0;
   std::map<std::string, std::unique_ptr<PipelineSchedule>> schedules_;
+  std::map<int64_t, Passer> passers_;
   std::map<int64_t, at::Tensor> batches_, targets_;
 };
 

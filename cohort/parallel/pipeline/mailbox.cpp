@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/pipeline/action_text.h"
 
 namespace cohort::pipeline {
@@ -40,7 +41,13 @@ void Mailbox::send(int peer, const TensorList& tensors, bool announces) {
     const auto device = tensors.empty() ? c10::Device(c10::kCPU) : tensors.front().device();
     start(peer, write_header(metas_of(tensors)).to(device), kMessageTag);
   }
-  for (const at::Tensor& tensor : tensors) give(peer, tensor);
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_VALUE(!is_dtensor(tensor),
+                      "[cohort] pipeline: a stage gives a DTensor to another rank, where tensors between stages are "
+                      "plain ones\n  hint: end its forward with full_tensor() or to_local(), and begin the next "
+                      "stage's with DTensor::from_local()");
+    give(peer, tensor);
+  }
 }
 
 void Mailbox::send_failure(int peer, c10::Device device) { start(peer, failure_header().to(device), kMessageTag); }

@@ -169,17 +169,15 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
 
 TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions& options) {
   const at::AutoGradMode gradients(step_->has_backward && at::GradMode::is_enabled());
-  step_->failure.attempt([&] { begin(inputs, options); });
+  step_->failure.attempt("", [&] { begin(inputs, options); });
   if (step_->has_backward && !are_ties_equal_) share_tied_values();
   are_ties_equal_ = are_ties_equal_ || step_->has_backward;
   run_list();
   step_->mailbox.finish();
   TensorList merged;
-  if (!step_->failure.is_there()) step_->failure.attempt([&] { merged = results(options); });
-  const size_t lendable_bytes = step_->mailbox.lendable_bytes();
-  const bool needs_room = can_lend_ && lendable_bytes > loan_bytes_;
-  const int64_t num_in_need = step_->failure.share(group_, first_here().group_size(), needs_room ? 1 : 0);
-  if (num_in_need > 0) make_loans(lendable_bytes);
+  if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
+  step_->failure.share(group_, stages_.begin()->second->stage().group_size());
+  if (can_lend_) make_room_for_loans();
   step_->shapes->are_known = true;
   if (!step_->has_backward) return merged;
   add_tied_gradients();
@@ -187,16 +185,21 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   return merged;
 }
 
-// Collective. What a step has sent is the most that can be lent at a time; pages come into being as they are used.
-void PipelineRuntime::make_loans(size_t num_bytes) {
-  const at::Tensor most = at::full({1}, static_cast<int64_t>(num_bytes), at::kLong);
+// Collective, after steps whose messages may be larger than those of earlier ones. What a step has sent is the most that can be
+// lent at a time; pages come into being as they are used.
+void PipelineRuntime::make_room_for_loans() {
+  if (step_->shapes->are_counted && !options_.dynamic_shapes) return;
+  step_->shapes->are_counted = true;
+  const at::Tensor most = at::full({1}, static_cast<int64_t>(step_->mailbox.lendable_bytes()), at::kLong);
   all_reduce(most, {.op = ReduceOp::MAX, .group = group_});
+  const auto num_bytes = static_cast<size_t>(most.item<int64_t>());
+  if (num_bytes <= loan_bytes_) return;
   // Shapes that grow from step to step must not end in an allocation for each.
-  loan_bytes_ = std::max(static_cast<size_t>(most.item<int64_t>()), 2 * loan_bytes_);
+  loan_bytes_ = std::max(num_bytes, 2 * loan_bytes_);
   try {
     loans_ = std::make_unique<Loans>(group_, loan_bytes_);
   } catch (const c10::ValueError&) {
-    can_lend_ = false;  // on all ranks: what there was, if anything, goes on
+    can_lend_ = false;  // there is too little memory, on all ranks: what there was, if anything, goes on
   }
 }
 
@@ -241,11 +244,9 @@ void PipelineRuntime::run_list() {
     const Action& action = list_[i];
     if (!step_->has_backward && !belongs_to_forward(action.kind)) continue;
     if (!step_->failure.is_there()) {
-      const auto what = [&] {
-        return fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
-                           pipeline::text_of(action), i, list_.size());
-      };
-      step_->failure.attempt(what, [&] { perform(action); });
+      step_->failure.attempt(fmt::format("[cohort] pipeline: rank {} ran {}, step {} of {} in its list", rank_,
+                                         pipeline::text_of(action), i, list_.size()),
+                             [&] { perform(action); });
     }
     if (step_->failure.is_there()) drain(action);
   }

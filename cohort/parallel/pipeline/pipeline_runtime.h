@@ -36,6 +36,7 @@ class PipelineRuntime {
   /// What is known of messages from the first step on; training and evaluation have their own.
   struct Shapes {
     bool are_known = false;
+    bool are_counted = false;                   ///< a step has shown how much of it can be lent
     std::map<ActionKey, TensorMetas> received;  ///< by receive
     std::map<ActionKey, TensorMetas> sent;      ///< by send
   };
@@ -82,7 +83,7 @@ class PipelineRuntime {
   void drop_message(const Action& receive);
   void send_zeros(const Action& action);
 
-  void make_loans(size_t num_bytes);
+  void make_room_for_loans();
   void share_tied_values();
   void add_tied_gradients();
   bool counts_elsewhere(const at::Tensor& parameter) const;

@@ -1,6 +1,6 @@
 #include "cohort/parallel/pipeline/step_failure.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -44,25 +44,20 @@ void StepFailure::note(const std::exception_ptr& error, const std::string& what)
   }
 }
 
-int64_t StepFailure::share(const Group& group, int group_size, int64_t number) const {
+void StepFailure::share(const Group& group, int group_size) const {
   if (group_size > 1) {
-    const at::Tensor sums = at::empty({2}, at::kLong);
-    sums.mutable_data_ptr<int64_t>()[0] = own_ ? 1 : 0;
-    sums.mutable_data_ptr<int64_t>()[1] = number;
-    const at::Tensor shared = sums.to(device_of_numbers(group));
-    all_reduce(shared, {.group = group});
-    sums.copy_(shared);
-    const auto* const values = sums.const_data_ptr<int64_t>();
-    if (values[0] == 0) return values[1];
+    const auto numbers = at::TensorOptions(at::kInt).device(device_of_numbers(group));
+    const at::Tensor num_failed = at::full({1}, own_ ? 1 : 0, numbers);
+    all_reduce(num_failed, {.group = group});
+    if (num_failed.item<int>() == 0) return;
     std::string own = own_ ? comm::text_of(own_) : "";
     if (own_ && own.empty()) own = "an exception without a text";
     BytesList texts(static_cast<size_t>(group_size));
     all_gather_object(texts, own, {.group = group});
     // Where several have failed, one may be for what another one did not send: all are told of all.
-    if (!own_ || values[0] > 1) TORCH_CHECK(false, text_of_all(texts));
+    if (!own_ || num_failed.item<int>() > 1) TORCH_CHECK(false, text_of_all(texts));
   }
   if (own_) std::rethrow_exception(own_);
-  return number;
 }
 
 }  // namespace cohort::pipeline

@@ -2,7 +2,6 @@
 /// says, with zeros, so that nobody waits for it; at the end all ranks learn of it.
 #pragma once
 
-#include <cstdint>
 #include <exception>
 #include <string>
 #include <utility>
@@ -14,18 +13,14 @@ namespace cohort::pipeline {
 class StepFailure {
  public:
   /// Runs it; what it throws becomes the failure, but for the loss of a rank (c10::DistBackendError), after which there is nobody
-  /// to go on for. `what`: called then, gives what ran, for the error's text.
-  template <class What, class Function>
-  void attempt(const What& what, Function&& function) {
+  /// to go on for. `what`: what runs, for the error's text.
+  template <class Function>
+  void attempt(const std::string& what, Function&& function) {
     try {
       std::forward<Function>(function)();
     } catch (...) {
-      note(std::current_exception(), what());
+      note(std::current_exception(), what);
     }
-  }
-  template <class Function>
-  void attempt(Function&& function) {
-    attempt([] { return std::string(); }, std::forward<Function>(function));
   }
   /// Another rank has said that it has failed: nothing can be computed here either.
   void note_other() { has_other_ = true; }
@@ -33,8 +28,8 @@ class StepFailure {
   bool is_there() const { return own_ != nullptr || has_other_; }
 
   /// Collective, where there is a group of several. Throws if any rank has failed: there what was thrown, elsewhere, and where
-  /// several have, c10::Error with all their texts. Returns the sum of what all ranks give as `number`.
-  int64_t share(const Group& group, int group_size, int64_t number) const;
+  /// several have, c10::Error with all their texts.
+  void share(const Group& group, int group_size) const;
 
  private:
   /// Throws again what nobody can go on after.
