@@ -25,8 +25,8 @@ constexpr int kNumBubbleRanks = 4;
 constexpr int kNumBubbleMicrobatches = 8;
 constexpr const char* kMilliseconds = "20";  // of each part of a stage's work
 
-Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks,
-                         const std::string& backend, const std::string& allocator = "default") {
+Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks, const std::string& backend,
+                         const std::string& allocator = "default") {
   std::map<std::string, std::string> environment;
   if (allocator == "shared") environment["COHORT_SHARED_ALLOCATOR"] = "1";
   return Team({.name = fmt::format("{}-{}-{}", backend, allocator, num_ranks),
@@ -127,7 +127,8 @@ void add_hand_over_rows(std::vector<Row>& rows, const Settings& settings, HandOv
   for (const char* side : {"ours", "shared"}) {
     for (const char* rival : {"gloo", "copy"}) {
       Row row = compare_times(times.at(side), times.at(rival));
-      row.case_name = fmt::format("hand-over/{}{}", what.name, side == std::string("shared") ? "/shared-allocator" : "");
+      row.case_name =
+          fmt::format("hand-over/{}{}", what.name, side == std::string("shared") ? "/shared-allocator" : "");
       row.rival_name = rival;
       row.unit = "ms";
       rows.push_back(std::move(row));

@@ -73,8 +73,8 @@ class Loans {
     Word* word = nullptr;
     int borrower = 0;
     int slot = 0;
-    at::Tensor tensor;         ///< of the arena
-    shm::Extent block = {};    ///< or of this rank's part
+    at::Tensor tensor;       ///< of the arena
+    shm::Extent block = {};  ///< or of this rank's part
   };
 
  private:
@@ -85,10 +85,10 @@ class Loans {
 
   int rank_, group_size_;
   size_t part_bytes_;
-  shm::SharedMemoryPtr memory_;                 ///< the words, then the ranks' parts
-  std::vector<shm::SharedMemoryPtr> arenas_;    ///< by rank, or none
-  shm::FreeRanges free_;                        ///< of this rank's part
-  std::vector<std::vector<int>> free_slots_;    ///< by borrower
+  shm::SharedMemoryPtr memory_;               ///< the words, then the ranks' parts
+  std::vector<shm::SharedMemoryPtr> arenas_;  ///< by rank, or none
+  shm::FreeRanges free_;                      ///< of this rank's part
+  std::vector<std::vector<int>> free_slots_;  ///< by borrower
   std::vector<Loan> lent_;
 };
 

@@ -36,18 +36,17 @@ void Mailbox::give(int peer, const at::Tensor& tensor) {
 }
 
 void Mailbox::send(int peer, const TensorList& tensors, bool announces) {
+  // Before anything is sent, as the receiver takes whole messages.
+  TORCH_CHECK_VALUE(std::none_of(tensors.begin(), tensors.end(), is_dtensor),
+                    "[cohort] pipeline: a stage gives a DTensor to another rank, where tensors between stages are "
+                    "plain ones\n  hint: end its forward with full_tensor() or to_local(), and begin the next "
+                    "stage's with DTensor::from_local()");
   while (!sent_.empty() && sent_.front().work->isCompleted()) sent_.pop_front();
   if (announces) {
     const auto device = tensors.empty() ? c10::Device(c10::kCPU) : tensors.front().device();
     start(peer, write_header(metas_of(tensors)).to(device), kMessageTag);
   }
-  for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK_VALUE(!is_dtensor(tensor),
-                      "[cohort] pipeline: a stage gives a DTensor to another rank, where tensors between stages are "
-                      "plain ones\n  hint: end its forward with full_tensor() or to_local(), and begin the next "
-                      "stage's with DTensor::from_local()");
-    give(peer, tensor);
-  }
+  for (const at::Tensor& tensor : tensors) give(peer, tensor);
 }
 
 void Mailbox::send_failure(int peer, c10::Device device) { start(peer, failure_header().to(device), kMessageTag); }

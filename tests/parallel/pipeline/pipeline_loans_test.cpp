@@ -113,15 +113,14 @@ COHORT_WORKER(takes_back) {
   }
   destroy_process_group();
 }
-TEST(Loans, ComeBackWithTheLastReference) {
-  test::run_workers("takes_back", {.world_size = 2}).expect_success();
-}
+TEST(Loans, ComeBackWithTheLastReference) { test::run_workers("takes_back", {.world_size = 2}).expect_success(); }
 
 COHORT_WORKER(forks_with_a_loan) {
   init_process_group({.backend = "shm", .shared_allocator = true});
   const bool lends = get_rank() == 0;
   Loans loans({}, size_t{1} << 20);
-  at::Tensor borrowed = lend_and_borrow(loans, lends ? at::full({kNumbers}, 3.0) : at::Tensor(), LoanSlip::Area::kArena);
+  at::Tensor borrowed =
+      lend_and_borrow(loans, lends ? at::full({kNumbers}, 3.0) : at::Tensor(), LoanSlip::Area::kArena);
   if (!lends) {
     const pid_t child = fork();
     if (child == 0) {
@@ -164,9 +163,7 @@ COHORT_WORKER(outlives_loans) {
   if (lends) TORCH_CHECK(shared_allocator_stats().used_bytes == used, "what was returned late is kept for ever");
   destroy_process_group();
 }
-TEST(Loans, AreKeptUntilTheyAreReturned) {
-  test::run_workers("outlives_loans", {.world_size = 2}).expect_success();
-}
+TEST(Loans, AreKeptUntilTheyAreReturned) { test::run_workers("outlives_loans", {.world_size = 2}).expect_success(); }
 
 COHORT_WORKER(has_no_room) {
   init_process_group({.backend = "shm", .shared_allocator = true});
@@ -184,9 +181,12 @@ COHORT_WORKER(has_no_room) {
   }
   const auto refused = [&](LoanSlip slip) { return test::error_of([&] { loans.borrow(slip, kMeta, 0); }); };
   using Area = LoanSlip::Area;
-  for (const LoanSlip& slip : std::vector<LoanSlip>{{static_cast<Area>(7), 0, 0}, {Area::kNone, 0, 0},
-                                                    {Area::kCommon, 0, -1}, {Area::kCommon, 0, Loans::kNumSlots},
-                                                    {Area::kCommon, 200 << 10, 0}, {Area::kCommon, -4096, 0},
+  for (const LoanSlip& slip : std::vector<LoanSlip>{{static_cast<Area>(7), 0, 0},
+                                                    {Area::kNone, 0, 0},
+                                                    {Area::kCommon, 0, -1},
+                                                    {Area::kCommon, 0, Loans::kNumSlots},
+                                                    {Area::kCommon, 200 << 10, 0},
+                                                    {Area::kCommon, -4096, 0},
                                                     {Area::kArena, int64_t{1} << 60, 0}}) {
     const std::string expected =
         c10::str("[cohort] pipeline: rank 0 of the group lends memory that it does not have: 131072 bytes from ",
