@@ -1,8 +1,11 @@
-// One rank of pipeline. Commands: "calibrate MS" runs a stage alone, without a pipeline, that sleeps for MS in forward and in both
-// parts of backward, and answers with the milliseconds that LibTorch adds to the sleep in forward and in backward; "bubble
-// SCHEDULE STAGES MICROBATCHES MS" takes one step with such stages, and answers with the milliseconds of the step, those of this
-// rank's work in it, and those that each part has taken on average; "run hand-BYTES WARM STEPS" hands microbatches of so many
-// bytes from the first rank to the second and answers with the milliseconds for one; "run copy-BYTES WARM STEPS" copies so many.
+// One rank of pipeline. Commands:
+//   calibrate MS                runs a stage alone, without a pipeline, that sleeps for MS in forward and both parts of backward;
+//                               answers with the milliseconds that LibTorch adds in forward and in backward
+//   bubble SCHEDULE STAGES MICROBATCHES MS  takes one step with such stages; answers with the milliseconds of the step, those of
+//                               this rank's work in it, and those that each part has taken on average
+//   run hand-BYTES WARM STEPS   hands microbatches of so many bytes from the first rank to the second; answers with the
+//                               milliseconds for one
+//   run copy-BYTES WARM STEPS   copies so many
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/prctl.h>

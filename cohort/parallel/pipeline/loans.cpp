@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,10 +32,12 @@ bool is_returned(const Loans::Loan& loan) {
   return loan.word->is_returned.load(std::memory_order_acquire) != 0;
 }
 
-// Neither the tensor nor its memory is held by anybody else, so that nobody here sees what a borrower does with it.
+// Neither the tensor nor its memory is held by anybody else, so that nobody here sees what a borrower does with it. What a storage
+// has from elsewhere than the allocator (from_blob) may be others', too.
 bool is_exclusive(const at::Tensor& tensor) {
-  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.is_contiguous() && !tensor.is_conj() &&
-         !tensor.is_neg();
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
+         tensor.storage().data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() && tensor.is_contiguous() &&
+         !tensor.is_conj() && !tensor.is_neg();
 }
 
 // What borrowers had when Loans went.

@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 #include <unistd.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,9 +58,15 @@ COHORT_WORKER(lends_its_own_memory) {
   barrier();
   if (lends) require_all(alone, 4, "the same memory");
 
-  // A second handle, a view, every other number of one: the lender may look at them again.
+  // A second handle, a view, every other number of one, memory that another tensor has: the lender may look at them again.
   const at::Tensor one = at::full({kNumbers}, 5.0), two = at::full({2, kNumbers}, 5.0), wide = two.t().contiguous();
-  for (const at::Tensor& known : {one, two[1], wide.select(1, 0)}) {
+  const auto blob = [&] {
+    return at::from_blob(
+        one.mutable_data_ptr(), {kNumbers}, [](void*) {}, at::kFloat);
+  };
+  for (const auto& make : std::vector<std::function<at::Tensor()>>{[&] { return one; }, [&] { return two[1]; },
+                                                                   [&] { return wide.select(1, 0); }, blob}) {
+    const at::Tensor known = make();
     at::Tensor copy = lend_and_borrow(loans, known, LoanSlip::Area::kCommon);
     if (!lends) {
       require_all(copy, 5, "what is copied");
