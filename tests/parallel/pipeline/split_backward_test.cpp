@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
+#include <utility>
 
 #include "tests/parallel/tensor/numbers.h"
 
@@ -36,15 +37,15 @@ void expect_gradients_of_one_pass(const Graph& graph) {
     own.clear();
     pipeline::backward_weight(std::move(part));
     for (size_t i = 0; i < inputs.size(); ++i) {
-      ASSERT_EQ(input_grads[i].defined(), inputs[i].grad().defined()) << "input " << i;
-      if (input_grads[i].defined())
-        EXPECT_TRUE(at::allclose(input_grads[i], inputs[i].grad(), 1e-5, 1e-6)) << "input " << i;
-      inputs[i].mutable_grad().reset();
+      const at::Tensor expected = std::exchange(inputs[i].mutable_grad(), at::Tensor());
+      ASSERT_EQ(input_grads[i].defined(), expected.defined()) << "input " << i;
+      EXPECT_TRUE(!expected.defined() || at::allclose(input_grads[i], expected, 1e-5, 1e-6)) << "input " << i;
     }
     for (size_t i = 0; i < parameters.size(); ++i) {
-      ASSERT_EQ(own_parameters[i].grad().defined(), parameters[i].grad().defined()) << "parameter " << i;
-      if (!parameters[i].grad().defined()) continue;
-      EXPECT_TRUE(at::allclose(own_parameters[i].grad(), parameters[i].grad(), 1e-5, 1e-6)) << "parameter " << i;
+      const at::Tensor& expected = parameters[i].grad();
+      ASSERT_EQ(own_parameters[i].grad().defined(), expected.defined()) << "parameter " << i;
+      EXPECT_TRUE(!expected.defined() || at::allclose(own_parameters[i].grad(), expected, 1e-5, 1e-6))
+          << "parameter " << i;
     }
   }
 }
