@@ -1,24 +1,32 @@
-// One rank of pipeline. Commands: "bubble SCHEDULE STAGES MICROBATCHES MS" takes one step with stages that sleep for MS in
-// forward and in both parts of backward, and answers with the milliseconds of the step, those of this rank's work in it, and
-// those that each part has taken on average; "run hand-BYTES WARM STEPS" hands microbatches of so many bytes from the first
-// rank to the second and answers with the milliseconds for one; "run copy-BYTES WARM STEPS" copies so many.
+// One rank of pipeline. Commands:
+//   calibrate MS                runs a stage alone, without a pipeline, that sleeps for MS in forward and both parts of backward;
+//                               answers with the milliseconds that LibTorch adds in forward and in backward
+//   bubble SCHEDULE STAGES MICROBATCHES MS  takes one step with such stages; answers with the milliseconds of the step, those of
+//                               this rank's work in it, and those that each part has taken on average
+//   run hand-BYTES WARM STEPS   hands microbatches of so many bytes from the first rank to the second; answers with the
+//                               milliseconds for one
+//   run copy-BYTES WARM STEPS   copies so many
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/prctl.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
+#include "cohort/comm/memory/shared_allocator.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 
 namespace cohort::bench {
@@ -26,6 +34,7 @@ namespace {
 
 using PipelineClock = std::chrono::steady_clock;
 constexpr int kNumHandedOver = 8;  // in a step
+constexpr int kNumCalibrations = 16, kNumWarmCalibrations = 4;
 
 double milliseconds_since(PipelineClock::time_point begin) {
   return std::chrono::duration<double, std::milli>(PipelineClock::now() - begin).count();
@@ -45,7 +54,14 @@ struct Part {
 };
 struct Parts {
   Part forward, backward_input, backward_weight;
+  void reset(double milliseconds) { forward = backward_input = backward_weight = {milliseconds}; }
+  double total() const { return forward.total + backward_input.total + backward_weight.total; }
 };
+
+double median_of_added(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
 
 struct SleepsInBackward : torch::autograd::Function<SleepsInBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, int64_t part) {
@@ -76,8 +92,15 @@ struct SleeperImpl : torch::nn::Module {
 };
 TORCH_MODULE(Sleeper);
 
+// Gives what it is given or, once each, what was made before.
 struct PasserImpl : torch::nn::Module {
-  at::Tensor forward(const at::Tensor& x) { return x; }
+  at::Tensor forward(const at::Tensor& x) {
+    if (made.empty()) return x;
+    at::Tensor y = std::move(made.back());
+    made.pop_back();
+    return y;
+  }
+  std::vector<at::Tensor> made;
 };
 TORCH_MODULE(Passer);
 
@@ -89,6 +112,7 @@ class PipelineRank {
     std::istringstream words(line);
     std::string verb, what;
     words >> verb >> what;
+    if (verb == "calibrate") return calibrate(std::stod(what));
     if (verb == "bubble") return bubble(what, words);
     int num_warm = 0, num_steps = 0;
     words >> num_warm >> num_steps;
@@ -98,22 +122,52 @@ class PipelineRank {
   }
 
  private:
+  // What `work` takes beside sleeping.
+  template <class Work>
+  double added_by(const Work& work) {
+    const double slept_before = parts_.total();
+    const auto begin = PipelineClock::now();
+    work();
+    return milliseconds_since(begin) - (parts_.total() - slept_before);
+  }
+
+  std::string calibrate(double milliseconds) {
+    Sleeper stage(&parts_);
+    parts_.reset(milliseconds);
+    std::vector<double> forward, backward;
+    barrier();
+    for (int i = 0; i < kNumWarmCalibrations + kNumCalibrations; ++i) {
+      const at::Tensor x = at::ones({1, 4}).requires_grad_(true), gradient = at::ones({1, 4});
+      at::Tensor y;
+      const double forward_added = added_by([&] { y = stage(x); });
+      const double backward_added = added_by([&] { torch::autograd::backward({y}, {gradient}); });
+      if (i < kNumWarmCalibrations) continue;
+      forward.push_back(forward_added);
+      backward.push_back(backward_added);
+    }
+    added_forward_ = median_of_added(forward);
+    added_backward_ = median_of_added(backward);
+    return std::to_string(added_forward_) + " " + std::to_string(added_backward_);
+  }
+
   std::string bubble(const std::string& name, std::istringstream& words) {
     int num_stages = 0, num_microbatches = 0;
     double milliseconds = 0;
     words >> num_stages >> num_microbatches >> milliseconds;
     auto& schedule = schedules_[name];
     if (!schedule) schedule = make_sleepers(name, num_stages, num_microbatches);
-    for (Part* const part : {&parts_.forward, &parts_.backward_input, &parts_.backward_weight}) *part = {milliseconds};
+    parts_.reset(milliseconds);
     const TensorList inputs = rank_ == 0 ? TensorList{at::ones({num_microbatches, 4})} : TensorList();
     barrier();
     const auto begin = PipelineClock::now();
     schedule->step(inputs, {.target = at::ones({num_microbatches, 4}), .return_outputs = false});
     const double elapsed = milliseconds_since(begin);
     std::ostringstream text;
-    const double work = parts_.forward.total + parts_.backward_input.total + parts_.backward_weight.total;
-    text << elapsed << " " << work << " " << parts_.forward.mean() << " " << parts_.backward_input.mean() << " "
-         << parts_.backward_weight.mean();
+    const double work =
+        parts_.total() + added_forward_ * parts_.forward.count + added_backward_ * parts_.backward_weight.count;
+    text << elapsed << " " << work << " " << parts_.forward.mean() + added_forward_ << " "
+         << parts_.backward_input.mean() + added_backward_ / 2 << " "
+         << parts_.backward_weight.mean() + added_backward_ / 2;
     return text.str();
   }
 
@@ -133,11 +187,16 @@ class PipelineRank {
 
   double hand_over(int64_t num_bytes, int num_warm, int num_steps) {
     auto& schedule = schedules_["hand-" + std::to_string(num_bytes)];
+    auto& stage = passers_[num_bytes];
     if (!schedule) {
-      const std::vector<PipelineStage> stages = {PipelineStage(Passer(), rank_, 2)};
+      stage = Passer();
+      const std::vector<PipelineStage> stages = {PipelineStage(stage, rank_, 2)};
       schedule = std::make_unique<PipelineSchedule>("GPipe", stages, kNumHandedOver);
     }
     const at::Tensor& batch = batch_of(num_bytes);
+    // As a stage's results are: nobody else has them.
+    const int num_made = rank_ == 0 && has_shared_allocator() ? (num_warm + num_steps) * kNumHandedOver : 0;
+    for (int i = 0; i < num_made; ++i) stage->made.push_back(batch[i % kNumHandedOver].clone());
     const TensorList inputs = rank_ == 0 ? TensorList{batch} : TensorList();
     const auto step = [&] { schedule->eval(inputs, {.return_outputs = false}); };
     for (int i = 0; i < num_warm; ++i) step();
@@ -173,7 +232,9 @@ class PipelineRank {
 
   int rank_;
   Parts parts_;
+  double added_forward_ = 0, added_backward_ = 0;
   std::map<std::string, std::unique_ptr<PipelineSchedule>> schedules_;
+  std::map<int64_t, Passer> passers_;
   std::map<int64_t, at::Tensor> batches_, targets_;
 };
 

@@ -4,25 +4,52 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/pipeline/action_text.h"
 
 namespace cohort::pipeline {
 
-void Mailbox::start(int peer, const at::Tensor& tensor) {
-  if (tensor.numel() > 0) sent_.push_back({isend(tensor, group_rank(peer), {.group = group_}), tensor});
+namespace {
+
+// Receives of slips are posted ahead, so what comes instead of a loan must not be taken for one.
+constexpr int kMessageTag = 0, kUnlentTag = 1;
+
+}  // namespace
+
+WorkPtr Mailbox::receive_into(const at::Tensor& tensor, int peer, int tag) const {
+  return irecv(tensor, RankArgument(group_rank(peer)), {.group = group_, .tag = tag});
+}
+
+void Mailbox::start(int peer, const at::Tensor& tensor, int tag) {
+  if (tensor.numel() > 0) sent_.push_back({isend(tensor, group_rank(peer), {.group = group_, .tag = tag}), tensor});
+}
+
+void Mailbox::give(int peer, const at::Tensor& tensor) {
+  if (!Loans::suits(tensor.nbytes(), tensor.device())) return start(peer, tensor.detach().contiguous(), kMessageTag);
+  lendable_bytes_ += Loans::part_bytes_of(tensor.nbytes());
+  if (!loans_) return start(peer, tensor.detach().contiguous(), kMessageTag);
+  const LoanSlip slip = loans_->lend(tensor, peer);
+  start(peer, slip.tensor(), kMessageTag);
+  if (slip.area == LoanSlip::Area::kNone) start(peer, tensor.detach().contiguous(), kUnlentTag);
 }
 
 void Mailbox::send(int peer, const TensorList& tensors, bool announces) {
+  // Before anything is sent, as the receiver takes whole messages.
+  TORCH_CHECK_VALUE(std::none_of(tensors.begin(), tensors.end(), is_dtensor),
+                    "[cohort] pipeline: a stage gives a DTensor to another rank, where tensors between stages are "
+                    "plain ones\n  hint: end its forward with full_tensor() or to_local(), and begin the next "
+                    "stage's with DTensor::from_local()");
   while (!sent_.empty() && sent_.front().work->isCompleted()) sent_.pop_front();
   if (announces) {
     const auto device = tensors.empty() ? c10::Device(c10::kCPU) : tensors.front().device();
-    start(peer, write_header(metas_of(tensors)).to(device));
+    start(peer, write_header(metas_of(tensors)).to(device), kMessageTag);
   }
-  for (const at::Tensor& tensor : tensors) start(peer, tensor.detach().contiguous());
+  for (const at::Tensor& tensor : tensors) give(peer, tensor);
 }
 
-void Mailbox::send_failure(int peer, c10::Device device) { start(peer, failure_header().to(device)); }
+void Mailbox::send_failure(int peer, c10::Device device) { start(peer, failure_header().to(device), kMessageTag); }
 
 bool Mailbox::expects(const Action& receive) const {
   return std::any_of(inboxes_.begin(), inboxes_.end(), [&](const auto& inbox) {
@@ -34,30 +61,47 @@ bool Mailbox::expects(const Action& receive) const {
 void Mailbox::expect(const Action& receive, int peer, c10::Device device,
                      std::function<std::optional<TensorMetas>()> metas, bool is_posted) {
   Inbox& inbox = inboxes_[peer];
-  inbox.push_back({receive, peer, device, std::move(metas), {}, {}, false});
+  inbox.push_back({receive, peer, device, std::move(metas), {}, {}, {}, false});
   const bool is_next = std::all_of(inbox.begin(), inbox.end() - 1, [](const Expected& each) { return each.is_posted; });
   if (is_posted && is_next) post(inbox.back());
 }
 
 void Mailbox::post(Expected& expected) {
-  const auto receive_into = [&](const at::Tensor& tensor) {
-    return irecv(tensor, RankArgument(group_rank(expected.peer)), {.group = group_});
-  };
   if (auto metas = expected.metas()) {
     expected.message.metas = std::move(*metas);
   } else {
     const at::Tensor header = at::empty({kHeaderLength}, at::TensorOptions(at::kLong).device(expected.device));
-    receive_into(header)->wait();
+    receive_into(header, expected.peer, kMessageTag)->wait();
     auto announcement = read_header(header.cpu());
     expected.message.metas = std::move(announcement.metas);
     expected.message.has_failed = announcement.has_failed;
   }
   for (const TensorMeta& meta : expected.message.metas) {
-    at::Tensor tensor = buffers_->take(meta, expected.device);
-    if (tensor.numel() > 0) expected.works.push_back(receive_into(tensor));
-    expected.message.tensors.push_back(std::move(tensor));
+    const bool is_lent = loans_ && Loans::suits(bytes_of(meta), expected.device);
+    at::Tensor tensor = is_lent ? LoanSlip().tensor() : buffers_->take(meta, expected.device);
+    if (tensor.numel() > 0) expected.works.push_back(receive_into(tensor, expected.peer, kMessageTag));
+    expected.message.tensors.push_back(is_lent ? at::Tensor() : tensor);
+    expected.slips.push_back(is_lent ? tensor : at::Tensor());
   }
   expected.is_posted = true;
+}
+
+// Blocks until all of the message is here.
+void Mailbox::complete(Expected& expected) {
+  for (const WorkPtr& work : std::exchange(expected.works, {})) work->wait();
+  for (size_t i = 0; i < expected.slips.size(); ++i) {
+    const at::Tensor slip_tensor = std::exchange(expected.slips[i], at::Tensor());
+    if (!slip_tensor.defined()) continue;
+    const LoanSlip slip = LoanSlip::read(slip_tensor);
+    const TensorMeta& meta = expected.message.metas[i];
+    at::Tensor& tensor = expected.message.tensors[i];
+    if (slip.area != LoanSlip::Area::kNone) {
+      tensor = loans_->borrow(slip, meta, expected.peer);
+    } else {
+      tensor = buffers_->take(meta, expected.device);
+      receive_into(tensor, expected.peer, kUnlentTag)->wait();
+    }
+  }
 }
 
 Mailbox::Message Mailbox::take(const Action& receive) {
@@ -68,7 +112,8 @@ Mailbox::Message Mailbox::take(const Action& receive) {
     for (auto each = inbox.begin(); each != found + 1; ++each) {
       if (!each->is_posted) post(*each);
     }
-    for (const WorkPtr& work : found->works) work->wait();
+    // Those before it, too: what comes instead of loans is taken in the order in which it was sent.
+    for (auto each = inbox.begin(); each != found + 1; ++each) complete(*each);
     Message message = std::move(found->message);
     inbox.erase(found);
     return message;

@@ -2,6 +2,7 @@
 ///
 /// Messages from one rank come in the order in which they were sent; a receive is posted when its tensors' shapes are known.
 /// Where they come with the message, that is when the receive is needed, after those from the same rank that come before it.
+/// Where ranks share memory, large tensors are lent (loans.h): a slip of paper is sent in their place.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/parallel/pipeline/loans.h"
 #include "cohort/parallel/pipeline/receive_buffers.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
 #include "cohort/pipeline/action.h"
@@ -22,10 +24,12 @@ namespace cohort::pipeline {
 
 class Mailbox {
  public:
-  /// `buffers`: where received tensors lie; must outlive this.
-  Mailbox(Group group, ReceiveBuffers& buffers) : group_(std::move(group)), buffers_(&buffers) {}
+  /// `buffers`: where received tensors lie. `loans`: null, on all ranks, where nothing is lent. Both must outlive this.
+  Mailbox(Group group, ReceiveBuffers& buffers, Loans* loans)
+      : group_(std::move(group)), buffers_(&buffers), loans_(loans) {}
 
-  /// Returns at once. `announces`: the tensors' shapes go before them.
+  /// Returns at once. `announces`: the tensors' shapes go before them. A tensor that nobody else has may become the receiver's:
+  /// the caller does not write it any more, and lets go of it without looking.
   void send(int peer, const TensorList& tensors, bool announces);
   /// This rank has failed: instead of an announced message.
   void send_failure(int peer, c10::Device device);
@@ -44,6 +48,9 @@ class Mailbox {
   /// Blocks until it is there. Requires: expect() of it.
   Message take(const Action& receive);
 
+  /// What all that was sent would take of a part of Loans.
+  size_t lendable_bytes() const { return lendable_bytes_; }
+
   /// Blocks until all that was sent has been taken. Throws c10::Error if something was expected and not taken.
   void finish();
 
@@ -55,15 +62,21 @@ class Mailbox {
     std::function<std::optional<TensorMetas>()> metas;
     Message message;
     std::vector<WorkPtr> works;
+    std::vector<at::Tensor> slips;  ///< of tensors that are lent, else undefined
     bool is_posted = false;
   };
   using Inbox = std::deque<Expected>;
 
   void post(Expected& expected);
-  void start(int peer, const at::Tensor& tensor);
+  void complete(Expected& expected);
+  WorkPtr receive_into(const at::Tensor& tensor, int peer, int tag) const;
+  void start(int peer, const at::Tensor& tensor, int tag);
+  void give(int peer, const at::Tensor& tensor);
 
   Group group_;
   ReceiveBuffers* buffers_;
+  Loans* loans_;
+  size_t lendable_bytes_ = 0;
   std::map<int, Inbox> inboxes_;
   struct Sent {
     WorkPtr work;

@@ -1,6 +1,7 @@
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor_split.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -74,7 +75,8 @@ PipelineRuntime::PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, co
       num_microbatches_(num_microbatches),
       options_(std::move(options)),
       group_(stages.front().group()),
-      rank_(stages.front().group_rank()) {
+      rank_(stages.front().group_rank()),
+      can_lend_(Loans::are_possible(group_, stages.front().group_size())) {
   for (const PipelineStage& stage : stages) {
     stages_.emplace(stage.stage_index(), std::make_unique<StageRun>(stage, num_microbatches));
   }
@@ -188,13 +190,32 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   TensorList merged;
   if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
   step_->failure.share(group_, stages_.begin()->second->stage().group_size());
+  if (can_lend_) make_room_for_loans();
   step_->shapes->are_known = true;
   if (step_->has_backward) add_tied_gradients(earlier_gradients);
   return merged;
 }
 
+// Collective, after steps whose messages may be larger than those of earlier ones. What a step has sent is the most that can be
+// lent at a time; pages come into being as they are used.
+void PipelineRuntime::make_room_for_loans() {
+  if (step_->shapes->are_counted && !options_.dynamic_shapes) return;
+  step_->shapes->are_counted = true;
+  const at::Tensor most = at::full({1}, static_cast<int64_t>(step_->mailbox.lendable_bytes()), at::kLong);
+  all_reduce(most, {.op = ReduceOp::MAX, .group = group_});
+  const auto num_bytes = static_cast<size_t>(most.item<int64_t>());
+  if (num_bytes <= loan_bytes_) return;
+  // Shapes that grow from step to step must not end in an allocation for each.
+  loan_bytes_ = std::max(num_bytes, 2 * loan_bytes_);
+  try {
+    loans_ = std::make_unique<Loans>(group_, loan_bytes_);
+  } catch (const c10::ValueError&) {
+    can_lend_ = false;  // there is too little memory, on all ranks: what there was, if anything, goes on
+  }
+}
+
 std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backward) {
-  auto step = std::make_unique<Step>(group_, receive_buffers_);
+  auto step = std::make_unique<Step>(group_, receive_buffers_, loans_.get());
   step->has_backward = has_backward;
   step->shapes = has_backward ? &training_shapes_ : &evaluation_shapes_;
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
@@ -359,7 +380,7 @@ void PipelineRuntime::send_forward(const Action& action) {
 
 void PipelineRuntime::send_backward(const Action& action) {
   StageRun& run = stage_of(action);
-  const auto grads = run.take_input_grads(action.microbatch);
+  auto grads = run.take_input_grads(action.microbatch);
   const TensorMetas& metas =
       step_->shapes->received[key_of(ActionKind::kReceiveForward, action.stage, action.microbatch)];
   TensorList sent;
@@ -367,7 +388,7 @@ void PipelineRuntime::send_backward(const Action& action) {
     if (!metas[i].requires_grad) continue;
     const bool is_there = i < grads.size() && grads[i].defined();
     sent.push_back(is_there
-                       ? grads[i]
+                       ? std::move(grads[i])
                        : at::zeros(metas[i].sizes, at::TensorOptions(metas[i].dtype).device(run.stage().device())));
   }
   step_->mailbox.send(rank_of(action.stage - 1), sent, /*announces=*/false);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/parallel/pipeline/loans.h"
 #include "cohort/parallel/pipeline/mailbox.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/stage_run.h"
@@ -37,12 +38,13 @@ class PipelineRuntime {
   /// What is known of messages from the first step on; training and evaluation have their own.
   struct Shapes {
     bool are_known = false;
+    bool are_counted = false;                   ///< a step has shown how much of it can be lent
     std::map<ActionKey, TensorMetas> received;  ///< by receive
     std::map<ActionKey, TensorMetas> sent;      ///< by send
   };
   /// What a step has beside its stages' own.
   struct Step {
-    Step(const Group& group, ReceiveBuffers& buffers) : mailbox(group, buffers) {}
+    Step(const Group& group, ReceiveBuffers& buffers, Loans* loans) : mailbox(group, buffers, loans) {}
     Mailbox mailbox;
     std::vector<TensorList> inputs;
     std::vector<at::Tensor> targets;
@@ -86,6 +88,7 @@ class PipelineRuntime {
   void drop_message(const Action& receive);
   void send_zeros(const Action& action);
 
+  void make_room_for_loans();
   void share_tied_values();
   // Gradients from before a step are no part of what is exchanged after it.
   TensorList take_tied_gradients();
@@ -102,6 +105,9 @@ class PipelineRuntime {
   std::map<int, std::unique_ptr<StageRun>> stages_;
   Shapes training_shapes_, evaluation_shapes_;
   ReceiveBuffers receive_buffers_;
+  bool can_lend_;                 ///< the same on all ranks
+  std::unique_ptr<Loans> loans_;  ///< from the second step on
+  size_t loan_bytes_ = 0;         ///< of each rank's part, the same on all
   bool has_given_shapes_ = false;
   bool have_agreed_ = false;
   bool are_ties_equal_ = false;

@@ -61,6 +61,12 @@ at::Tensor header_of(const std::vector<int64_t>& values) {
 
 }  // namespace
 
+size_t bytes_of(const TensorMeta& meta) {
+  size_t num_bytes = c10::elementSize(meta.dtype);
+  for (const int64_t size : meta.sizes) num_bytes *= static_cast<size_t>(size);
+  return num_bytes;
+}
+
 TensorMetas metas_of(const TensorList& tensors) {
   TensorMetas metas;
   for (const at::Tensor& tensor : tensors) {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct TensorMeta {
   }
 };
 using TensorMetas = std::vector<TensorMeta>;
+
+size_t bytes_of(const TensorMeta& meta);
 
 /// 64-bit integers of a header, whatever it tells.
 inline constexpr int64_t kHeaderLength = 256;
