@@ -17,7 +17,7 @@
 namespace cohort::sim {
 namespace {
 
-using DeviceGroups = DeviceTest;
+using DeviceGroups = SimulatedDeviceTest;
 
 std::string type_name() { return c10::DeviceTypeName(type(), /*lower_case=*/true); }
 

@@ -73,6 +73,7 @@ TEST_F(TrainerDevices, ReplicasEqualThoseOnTheCpu) {
 
 // With float16 it waits once a step: is a gradient infinite?
 TEST_F(TrainerDevices, TheHostRunsAheadOfTraining) {
+  COHORT_SKIP_ON_REAL_DEVICES("it counts waits");
   for (const auto& [precision, waits] : {std::pair("32", 0), {"bf16-mixed", 0}, {"bf16", 0}, {"16-mixed", 22}}) {
     for (TrainerOptions options :
          {TrainerOptions{}, {.gradient_clip_norm = 0.5}, {.gradient_clip_value = 0.1, .log_every_n_steps = 100}}) {
@@ -105,6 +106,7 @@ struct MeanOfScores : train::Mean {
 };
 
 TEST_F(TrainerDevices, TheHostRunsAheadOfEvaluation) {
+  COHORT_SKIP_ON_REAL_DEVICES("it counts waits");
   SmallTask task, on_cpu;
   const Loader loader(small_data(38), {.batch_size = 4});
   on_cpu.metrics = {{"accuracy", train::Accuracy()}, {"mean", MeanOfScores()}};

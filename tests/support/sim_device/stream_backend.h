@@ -69,7 +69,9 @@ class StreamBackend final : public c10d::Backend {
   int num_of_all_ = 0;  // communicators of all ranks, which every rank makes in the same order
 };
 
-/// Makes backend "stream" known to init_process_group, for the simulated devices; for those of backend "cohort" too.
+/// Collective: a StreamBackend; of real devices NCCL where each rank has its own, else Gloo, which has copies on the host.
+c10::intrusive_ptr<c10d::Backend> make_device_backend(const comm::BackendRequest& request);
+/// Makes it known to init_process_group as "stream"; for simulated devices that is the one of backend "cohort", too.
 void register_stream_backend();
 
 }  // namespace cohort::sim
