@@ -33,7 +33,7 @@ build_all() {
   # shellcheck disable=SC2086  # words for cmake
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOHORT_TORCH_ROOT="$torch" -DCOHORT_WARNINGS_AS_ERRORS=OFF \
     -DCOHORT_BUILD_PACKAGING_TESTS=OFF -DCOHORT_BUILD_PYTHON=OFF ${COHORT_GPU_CMAKE:-} &&
-    cmake --build "$build" --target "${targets[@]}" -- -k 0
+    cmake --build "$build" --target "${targets[@]}"
 }
 
 # A process for each class, as one that crashes should not hide the rest.
@@ -72,7 +72,7 @@ export -f build_all run_tests run_example run_figures
 export python torch build logs
 for name in "${parts[@]}"; do
   case $name in
-    build) build_all >"$logs/build.log" 2>&1 || { failed=1; summary+=("build: FAILED"); } ;;
+    build) build_all >"$logs/build.log" 2>&1 || { tail -n 30 "$logs/build.log" >&2; exit 1; } ;;
     tests) part tests 400 bash -c run_tests ;;
     example) part example 120 bash -c run_example ;;
     figures) part figures 240 bash -c run_figures ;;

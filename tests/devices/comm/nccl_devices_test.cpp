@@ -1,4 +1,5 @@
-// NCCL on the machine's own GPU, as one rank: NCCL wants a GPU for each. Ranks of several GPUs take it in the tests beside this one.
+// NCCL on the machine's own GPU, as one rank: NCCL wants a GPU for each. Where there are several, it serves the tests beside
+// this one.
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
@@ -32,93 +33,98 @@ at::Tensor some_values(at::ScalarType dtype) {
 }
 
 using Exchange = std::function<at::Tensor(const at::Tensor& input, const Group& group)>;
+using Exchanges = std::vector<std::pair<const char*, Exchange>>;
 
 // Of one rank each gives its input.
-const std::vector<std::pair<const char*, Exchange>>& exchanges() {
-  static const std::vector<std::pair<const char*, Exchange>> all{
-      {"all_reduce",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = x.clone();
-         for (const auto op : {ReduceOp::SUM, ReduceOp::MAX, ReduceOp::MIN, ReduceOp::PRODUCT}) {
-           all_reduce(y, {.op = op, .group = group});
-         }
-         return y;
-       }},
-      {"broadcast",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = x.clone();
-         broadcast(y, 0, {.group = group});
-         return y;
-       }},
-      {"reduce",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = x.clone();
-         reduce(y, 0, {.group = group});
-         return y;
-       }},
-      {"all_gather",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         all_gather({y}, x, {.group = group});
-         return y;
-       }},
-      {"all_gather_single",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         all_gather_single(y, x, {.group = group});
-         return y;
-       }},
-      {"gather",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         gather(x, {y}, 0, {.group = group});
-         return y;
-       }},
-      {"scatter",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         scatter(y, {x}, 0, {.group = group});
-         return y;
-       }},
-      {"reduce_scatter",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         reduce_scatter(y, {x}, {.group = group});
-         return y;
-       }},
-      {"reduce_scatter_single",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         reduce_scatter_single(y, x, {.group = group});
-         return y;
-       }},
-      {"all_to_all",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         all_to_all({y}, {x}, {.group = group});
-         return y;
-       }},
-      {"all_to_all_single",
-       [](const at::Tensor& x, const Group& group) {
-         const auto y = at::zeros_like(x);
-         all_to_all_single(y, x, {}, {}, {.group = group});
-         return y;
-       }},
-      {"coalesced", [](const at::Tensor& x, const Group& group) {
-         const std::vector<at::Tensor> ys{x.clone(), at::ones_like(x)};
-         CoalescingManager together({.group = group});
-         for (const auto& y : ys) all_reduce(y, {.group = group});
-         together.finish();
-         return ys[0] * ys[1];
-       }}};
+const Exchanges& exchanges_in_place() {
+  static const Exchanges all{{"all_reduce",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = x.clone();
+                                for (const auto op : {ReduceOp::SUM, ReduceOp::MAX, ReduceOp::MIN, ReduceOp::PRODUCT}) {
+                                  all_reduce(y, {.op = op, .group = group});
+                                }
+                                return y;
+                              }},
+                             {"broadcast",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = x.clone();
+                                broadcast(y, 0, {.group = group});
+                                return y;
+                              }},
+                             {"reduce",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = x.clone();
+                                reduce(y, 0, {.group = group});
+                                return y;
+                              }},
+                             {"coalesced", [](const at::Tensor& x, const Group& group) {
+                                const std::vector<at::Tensor> ys{x.clone(), at::ones_like(x)};
+                                CoalescingManager together({.group = group});
+                                for (const auto& y : ys) all_reduce(y, {.group = group});
+                                together.finish();
+                                return ys[0] * ys[1];
+                              }}};
+  return all;
+}
+
+const Exchanges& exchanges_of_two_tensors() {
+  static const Exchanges all{{"all_gather",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                all_gather({y}, x, {.group = group});
+                                return y;
+                              }},
+                             {"all_gather_single",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                all_gather_single(y, x, {.group = group});
+                                return y;
+                              }},
+                             {"gather",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                gather(x, {y}, 0, {.group = group});
+                                return y;
+                              }},
+                             {"scatter",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                scatter(y, {x}, 0, {.group = group});
+                                return y;
+                              }},
+                             {"reduce_scatter",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                reduce_scatter(y, {x}, {.group = group});
+                                return y;
+                              }},
+                             {"reduce_scatter_single",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                reduce_scatter_single(y, x, {.group = group});
+                                return y;
+                              }},
+                             {"all_to_all",
+                              [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                all_to_all({y}, {x}, {.group = group});
+                                return y;
+                              }},
+                             {"all_to_all_single", [](const at::Tensor& x, const Group& group) {
+                                const auto y = at::zeros_like(x);
+                                all_to_all_single(y, x, {}, {}, {.group = group});
+                                return y;
+                              }}};
   return all;
 }
 
 void require_exchanges(const Group& group) {
   for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kLong, at::kInt, at::kByte}) {
     const auto x = some_values(dtype);
-    for (const auto& [name, exchange] : exchanges()) {
-      if (!at::equal(exchange(x, group), x)) throw std::runtime_error(c10::str(name, " of ", dtype));
+    for (const auto* const exchanges : {&exchanges_in_place(), &exchanges_of_two_tensors()}) {
+      for (const auto& [name, exchange] : *exchanges) {
+        if (!at::equal(exchange(x, group), x)) throw std::runtime_error(c10::str(name, " of ", dtype));
+      }
     }
   }
   const auto mean = some_values(at::kFloat);

@@ -86,7 +86,7 @@ COHORT_WORKER(nccl_trainer) {
     options.fsdp.one_memory = false;
     return fit_on(task, options);
   };
-  const auto expected = fit("ddp", "32", at::kCPU);
+  const auto expected = fit("ddp", "32", at::kCPU);  // which takes a backend for the CPU
   destroy_process_group();
   for (const char* const strategy : {"ddp", "fsdp", "single"}) {
     REQUIRE_EQUAL(difference(fit(strategy, "32", {}), expected), "");

@@ -264,6 +264,7 @@ TEST_F(TrainerDevices, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
 }
 
 TEST_F(TrainerDevices, ReplicasGoOnWithTheSameBits) {
+  COHORT_SKIP_WITH_FEWER_DEVICES_THAN(3);  // of one generator they would draw in any order
   expect_equal_after_cut(3, {.strategy = "data_parallel", .data_parallel_devices = {device(1), device(2)}});
 }
 
@@ -313,7 +314,8 @@ TEST_F(TrainerDevices, GoesOnWithAnOptimizerThatHasStepped) {
     Trainer(quiet({.device = second, .max_epochs = 1})).fit(with_adamw, loader);
     ends.push_back(sim::weights_of(*task.model));
   }
-  EXPECT_TRUE(are_equal(ends[1], ends[0]));
+  // The bias before the norm has gradients of 0, but for what is rounded.
+  EXPECT_TRUE(is_real() ? are_close(ends[1], ends[0], 1e-2, 1e-2) : are_equal(ends[1], ends[0]));
 }
 
 std::string error_with_nan_in_the_second_batch(FiniteCheck check, int64_t log_every_n_steps) {

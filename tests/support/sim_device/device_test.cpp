@@ -41,6 +41,7 @@ RankDevices devices_of(int rank, int world_size) {
 }  // namespace
 
 void run_ranks_with_devices(int world_size, const std::function<void(int, const Group&, const RankDevices&)>& fn) {
+  COHORT_SKIP_WITH_FEWER_DEVICES_THAN(world_size);
   test::run_rank_threads(world_size, [&](int rank, const Group& group) {
     const comm::BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>("sim/", group->getStore()),
                                        .rank = rank,

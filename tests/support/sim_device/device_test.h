@@ -45,6 +45,8 @@ struct RankDevices {
 
 /// Ranks as threads of this process: up to kMaxDevices / 2 of them, in a group with Gloo for CPU tensors and
 /// make_device_backend()'s for the devices. The first exception is thrown again, with its rank before it.
+/// Where there are fewer real devices than ranks, nothing runs and the test counts as skipped: autograd has one thread for each
+/// device, and in it ranks would wait for each other.
 void run_ranks_with_devices(int world_size, const std::function<void(int, const Group&, const RankDevices&)>& fn);
 
 }  // namespace cohort::sim
