@@ -8,6 +8,7 @@
 #include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/coalesced_calls.h"
+#include "cohort/comm/group/device.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/job/call_site.h"
@@ -326,6 +327,9 @@ WorkPtr barrier(const BarrierOptions& options) {
   c10d::BarrierOptions engine_options;
   engine_options.asyncOp = options.async_op;
   engine_options.device_ids = options.device_ids;
+  if (options.device_ids.empty() && comm::capability_of(*backend).owns_gpu) {
+    engine_options.device_ids = {current_device().index()};  // or NCCL guesses
+  }
   if (options.timeout) engine_options.timeout = *options.timeout;
   return finish(backend->barrier(engine_options), options.async_op);
 }

@@ -81,6 +81,11 @@ std::shared_ptr<Roster> meet_others(const GroupRecord& record, int rank, const s
                                .group = record.description});
 }
 
+// Whether ranks can share memory is then read off the roster.
+bool needs_shared_memory_facts(const GroupRecord& record) {
+  return record.is_backend_chosen || any_can(record.config, &BackendCapability::is_joinable);
+}
+
 BackendType default_type(const GroupRecord& record) {
   for (const auto& entry : record.config) {
     const auto& kind = backend_kind(entry.backend);
@@ -109,6 +114,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   const bool is_first = !world().roster;
   if (is_first) world().roster = meet_others(record, group_rank, plan, device_id);
   const auto& roster = world().roster;
+  if (!is_first && needs_shared_memory_facts(record)) roster->await(record.ranks);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(record.store, group_rank, size);
   if (device_id) group->setBoundDeviceId(device_id);
   record.watch = roster->watch({record.description, record.ranks, group_rank, record.timeout, record.store});
@@ -133,8 +139,21 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
   return group;
 }
 
+namespace {
+
+// As PyTorch does: NCCL wants to be told, and others may.
+void shut_down_accelerators(const Group& group) {
+  if (!group || !group->hasBackends()) return;
+  for (const auto& device : group->getDeviceTypes()) {
+    if (!device.is_cpu()) group->getBackend(device.type())->shutdown();
+  }
+}
+
+}  // namespace
+
 void remove_group(const Group& group) {
   auto& groups = world().groups;
+  shut_down_accelerators(group);
   for (const auto& record : groups) {
     if (record.group == group) c10d::unregister_process_group(record.name);
   }
@@ -146,6 +165,7 @@ void forget_everything() {
   gradients_are_exchanged();  // nobody is left to exchange them with
   current.default_group.reset();
   while (!current.groups.empty()) {
+    shut_down_accelerators(current.groups.back().group);
     c10d::unregister_process_group(current.groups.back().name);
     current.groups.pop_back();
   }

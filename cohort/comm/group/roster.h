@@ -13,7 +13,7 @@
 
 namespace cohort::comm {
 
-/// `ranks` are always ranks of the job. Thread-safety: const after construction, besides collect().
+/// `ranks` are always ranks of the job. Thread-safety: const after construction, besides collect() and await().
 class Roster : public std::enable_shared_from_this<Roster> {
  public:
   /// Collective. Blocks until every rank of the job has come; throws as call_roll.
@@ -22,6 +22,9 @@ class Roster : public std::enable_shared_from_this<Roster> {
   static std::shared_ptr<Roster> unannounced(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size);
   /// Reads what the others have written by now, where no roll was called.
   void collect() { peers_->collect(); }
+  /// The same for these ranks, which write themselves, but perhaps later than now: some backends let a rank go on alone. Waits
+  /// for them for a while.
+  void await(const std::vector<int>& ranks) { peers_->await(ranks); }
 
   const Peers& peers() const { return *peers_; }
   /// Process ids; none if one is not known.

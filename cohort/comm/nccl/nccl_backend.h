@@ -5,6 +5,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include "cohort/comm/backend/backend_request.h"
+#include "cohort/export.h"
 
 namespace c10d {
 class Backend;
@@ -20,6 +21,6 @@ bool nccl_available();
 /// has a device_id.
 /// Throws c10::Error with the way to get NCCL when the build has none, c10::ValueError when the process sees no GPU
 /// or NCCL_SOCKET_IFNAME leaves no interface.
-c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request);
+COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

@@ -2,7 +2,11 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <chrono>
+
 #include "cohort/base/process_state.h"
+#include "cohort/job/shared_memory_probe.h"
+#include "cohort/shm/group.h"
 
 namespace cohort::comm {
 
@@ -18,6 +22,9 @@ std::string Peers::key(const char* kind, int rank) const {
 }
 
 void Peers::publish() {
+  self_.shm_obstacle = job::find_shm_obstacle();
+  if (self_.shm_obstacle.empty()) self_.shm_scope = shm::host_scope();
+  peers_[rank_] = self_;
   const auto text = encode(self_);
   store_->set(key("start", rank_), std::vector<uint8_t>(text.begin(), text.end()));
 }
@@ -45,6 +52,20 @@ void Peers::collect() {
   } catch (const std::exception&) {
     // The rank that hosts the store may already have ended; failures are then described without processes.
   }
+}
+
+void Peers::await(const std::vector<int>& ranks) {
+  std::vector<std::string> keys;
+  for (const int rank : ranks) {
+    if (!knows(rank)) keys.push_back(key("start", rank));
+  }
+  if (keys.empty()) return;
+  try {
+    store_->wait(keys, std::chrono::seconds(10));
+  } catch (const std::exception&) {
+    // Who has not come counts as a rank that nothing is known of.
+  }
+  collect();
 }
 
 bool Peers::is_gone(int rank) const {

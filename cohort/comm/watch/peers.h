@@ -1,6 +1,6 @@
 /// Who the ranks of a job are (process, host), published through the store, so that a failure can name the one that is gone.
 ///
-/// Python ranks publish nothing, so nothing here ever waits for a key.
+/// Python ranks publish nothing, so nothing here but await() waits for a key.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -32,6 +32,8 @@ class Peers {
   void learn(const std::vector<job::Arrival>& arrivals);
   /// Reads what the others have written; call once all of them are known to have passed publish().
   void collect();
+  /// Reads the entries of these ranks, and waits up to 10 s for those that are not there.
+  void await(const std::vector<int>& ranks);
 
   /// True if the rank published itself; Python ranks do not.
   bool knows(int rank) const { return peers_.count(rank) > 0; }

@@ -92,8 +92,10 @@ at::Tensor normalised(const at::Tensor& input, const at::Tensor& weight, const a
 std::pair<at::Tensor, at::Tensor> sums_of(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& mean,
                                           const at::Tensor& var, double eps) {
   if (input.numel() == 0) return {at::zeros_like(mean), at::zeros_like(mean)};
+  // What this direction does not use must be defined on CUDA: weights, and what forward would have saved, which may be empty.
+  const auto weight = at::ones_like(mean), saved = at::empty({0}, mean.options());
   const auto [unused, of_weight, of_bias] = at::native_batch_norm_backward(
-      gradient, input, /*weight=*/at::Tensor(), mean, var, {}, {}, /*train=*/false, eps, {false, true, true});
+      gradient, input, weight, mean, var, saved, saved, /*train=*/false, eps, {false, true, true});
   return {of_bias.to(mean.scalar_type()), of_weight.to(mean.scalar_type())};
 }
 

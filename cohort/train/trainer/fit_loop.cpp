@@ -404,8 +404,8 @@ void FitLoop::end_progress(bool is_whole, bool has_validated) {
                        .seconds = seconds.count(),
                        .num_samples = core_.counters.samples - epoch_began_.samples,
                        .data_wait_share = mean_share(2),
-                       .communication_share = mean_share(3),
-                       .cpu_share = mean_share(4)};
+                       .communication_share = mean_share(3)};
+  if (core_.place.device.is_cpu()) summary.cpu_share = mean_share(4);  // else CPUs only feed the device
   if (totals[1] > 0.0) {
     const double loss = totals[0] / totals[1];
     summary.metrics.emplace_back("loss", loss);

@@ -167,6 +167,9 @@ LaunchPlace take_place(const StrategyOptions& options) {
   if (!is_initialized()) {
     InitOptions init = job.is_launched ? InitOptions() : group_of_one();
     init.backend = options.backend;
+    // On a machine with an accelerator the default is the accelerator's alone.
+    const bool wants_cpu = options.device && options.device->is_cpu();
+    if (init.backend.empty() && wants_cpu && !current_device().is_cpu()) init.backend = "cohort";
     init_process_group(init);
     destroy_group_at_exit();
   }

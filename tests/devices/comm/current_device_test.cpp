@@ -1,9 +1,10 @@
-// set_device and current_device on eight devices.
+// set_device and current_device on eight devices, or as many as are real.
 #include <ATen/DeviceAccelerator.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/group/device.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -20,20 +21,22 @@ void run_in_thread(const std::function<void()>& fn) { std::thread(fn).join(); }
 COHORT_WORKER(chooses_devices) {
   install_requested_devices();
   const std::string name = c10::DeviceTypeName(type(), /*lower_case=*/true);
-  REQUIRE(cohort::current_device() == device(11 % kMaxDevices));
-  REQUIRE(at::accelerator::getDeviceIndex() == 11 % kMaxDevices);
+  const int count = comm::accelerator()->num_devices;
+  REQUIRE(cohort::current_device() == device(11 % count));
+  REQUIRE(at::accelerator::getDeviceIndex() == 11 % count);
   set_device(device(5));
   REQUIRE(cohort::current_device() == device(5));
   set_device(c10::Device(name));
   REQUIRE(cohort::current_device() == device(5));
   set_device(0);
   REQUIRE(cohort::current_device() == device(0));
-  run_in_thread([] { set_device(6); });
+  run_in_thread([] { set_device(device(6)); });
   REQUIRE(cohort::current_device() == device(0));
   run_in_thread([] { REQUIRE(cohort::current_device() == device(6)); });
-  REQUIRE_EQUAL(error_of([] { set_device(kMaxDevices); }),
-                "Invalid device index 8: this process sees 8 " + name +
-                    " devices, numbered from 0\n  hint: with NVIDIA GPUs check CUDA_VISIBLE_DEVICES");
+  REQUIRE_EQUAL(error_of([&] { set_device(count); }),
+                c10::str("Invalid device index ", count, ": this process sees ", count, " ", name,
+                         count == 1 ? " device" : " devices",
+                         ", numbered from 0\n  hint: with NVIDIA GPUs check CUDA_VISIBLE_DEVICES"));
   REQUIRE_EQUAL(error_of([] { set_device(c10::Device("mps")); }),
                 "Invalid device mps: it must be cpu or " + name + ", the accelerator of this process");
 }

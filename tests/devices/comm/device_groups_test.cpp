@@ -2,9 +2,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
+#include "cohort/base/env.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
@@ -17,7 +22,9 @@
 namespace cohort::sim {
 namespace {
 
-using DeviceGroups = DeviceTest;
+using DeviceGroups = SimulatedDeviceTest;
+
+int worker_rank() { return std::stoi(base::get_env("RANK").value()); }
 
 std::string type_name() { return c10::DeviceTypeName(type(), /*lower_case=*/true); }
 
@@ -61,7 +68,30 @@ COHORT_WORKER(group_of_the_default_backend) {
   init_process_group();
   REQUIRE_EQUAL(get_backend_config(), "sim:stream");
   check_sum_on({}, cohort::current_device());
+  // Ranks that have not met yet find each other for what needs to know whether they share memory.
+  if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const auto shared = new_group({}, {.backend = "shm"});
+  check_sum_on(shared, at::kCPU);
+  REQUIRE(comm::has_shared_memory(new_group({}, {.backend = "cohort"})));
+  destroy_process_group(shared);
+  REQUIRE(StreamBackend::num_shut_down() == 0);
   destroy_process_group();
+  REQUIRE(StreamBackend::num_shut_down() == 2);
+}
+
+// Rank 0 asks for a group before rank 1 has begun.
+COHORT_WORKER(late_rank_of_the_default_backend) {
+  install_requested_devices();
+  register_stream_backend();
+  if (worker_rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  init_process_group();
+  check_sum_on(new_group({}, {.backend = "shm"}), at::kCPU);
+  destroy_process_group();
+}
+
+TEST_F(DeviceGroups, LaterGroupsWaitForRanksThatHaveNotCome) {
+  if (type() == at::kCUDA) return;
+  test::run_workers("late_rank_of_the_default_backend").expect_success();
 }
 
 // As in PyTorch the first backend registered for a new type of device becomes its default; CUDA's is NCCL.

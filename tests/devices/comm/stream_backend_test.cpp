@@ -11,7 +11,7 @@
 namespace cohort::sim {
 namespace {
 
-using SimBackend = DeviceTest;
+using SimBackend = SimulatedDeviceTest;
 
 at::Tensor rank_values(int rank, c10::Device device) { return at::arange(4, device).to(at::kFloat) + 10 * rank; }
 

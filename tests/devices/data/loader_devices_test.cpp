@@ -94,8 +94,8 @@ TEST_F(LoaderDevices, AStateIsOfTheBatchesThatWereGiven) {
   EXPECT_EQ(loader.stats().num_batches, 2);
   Loader other(rows(), options, count);
   other.load_state_dict(loader.state_dict());
-  EXPECT_EQ(other.start().next()->mean().item<float>(), 3);
-  EXPECT_EQ(epoch.next()->mean().item<float>(), 3);
+  EXPECT_FLOAT_EQ(other.start().next()->mean().item<float>(), 3);
+  EXPECT_FLOAT_EQ(epoch.next()->mean().item<float>(), 3);
 }
 
 TEST_F(LoaderDevices, AnErrorComesInItsTurn) {

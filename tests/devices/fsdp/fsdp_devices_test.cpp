@@ -129,6 +129,7 @@ TEST_F(FsdpDevices, MetaModulesAreWrittenOnTheDevice) {
 }
 
 TEST_F(FsdpDevices, ParametersOnTwoDevicesMessage) {
+  COHORT_SKIP_WITH_FEWER_DEVICES_THAN(2);
   run_ranks_with_devices(1, [](int, const Group& group, const RankDevices& devices) {
     torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2));
     net[0]->to(devices.first);

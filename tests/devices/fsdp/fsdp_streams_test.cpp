@@ -90,7 +90,7 @@ TEST_F(FsdpStreams, MixedPrecision) {
     for (const auto make_stream : {late_stream, prompt_stream}) {
       run_ranks_with_devices(2, [&](int rank, const Group& group, const RankDevices& devices) {
         const InStream in(make_stream(devices.first));
-        REQUIRE(are_equal(train_on_rank(rank, group, devices.first, way), expected[rank]));
+        REQUIRE(are_equal_in_16_bits(train_on_rank(rank, group, devices.first, way), expected[rank]));
       });
     }
   }
@@ -204,6 +204,7 @@ struct AskingReduce final : fsdp::ReduceScatter {
 
 // Backward of a block has been called, and none of it has run, when the parameters of the next one are there.
 TEST_F(FsdpStreams, GathersRunWhileABlockComputes) {
+  COHORT_SKIP_ON_REAL_DEVICES("it asks what has run");
   run_ranks_with_devices(2, [](int rank, const Group& group, const RankDevices& devices) {
     auto model = blocks_on(devices.first, gathered_in(group));
     auto& blocks = model->module().blocks;
@@ -230,6 +231,7 @@ TEST_F(FsdpStreams, GathersRunWhileABlockComputes) {
 
 // The same in forward, where the program says what comes next.
 TEST_F(FsdpStreams, GathersOfForwardRunWhileABlockComputes) {
+  COHORT_SKIP_ON_REAL_DEVICES("it asks what has run");
   run_ranks_with_devices(2, [](int rank, const Group& group, const RankDevices& devices) {
     auto model = blocks_on(devices.first, gathered_in(group));
     auto& blocks = model->module().blocks;

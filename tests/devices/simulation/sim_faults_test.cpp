@@ -15,7 +15,7 @@
 namespace cohort::sim {
 namespace {
 
-using SimFaults = DeviceTest;
+using SimFaults = SimulatedDeviceTest;
 
 constexpr int64_t kElements = 1000;
 

@@ -12,7 +12,7 @@
 namespace cohort::sim {
 namespace {
 
-using SimNumbers = DeviceTest;
+using SimNumbers = SimulatedDeviceTest;
 using torch::nn::Sequential;
 
 std::vector<at::Tensor> on_cpu(const std::vector<at::Tensor>& tensors) {

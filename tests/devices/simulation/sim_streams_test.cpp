@@ -18,7 +18,7 @@
 namespace cohort::sim {
 namespace {
 
-using SimStreams = DeviceTest;
+using SimStreams = SimulatedDeviceTest;
 using std::chrono::milliseconds;
 
 const auto kPinned = at::TensorOptions().pinned_memory(true);

@@ -1,6 +1,7 @@
 /// One run of a Trainer on a device or on the CPU, and what came of it.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,21 +73,31 @@ inline Outcome fit_on(SmallTask& task, train::TrainerOptions options, const Batc
   return {numbers_of(kept->losses), weights, result.metrics};
 }
 
-/// Empty: they are equal, bit for bit.
-inline std::string difference(const Outcome& got, const Outcome& wanted) {
+/// Bit for bit; real devices round in their own way. `tolerance`: theirs.
+inline bool is_equal(const at::Tensor& got, const at::Tensor& wanted, double tolerance) {
+  return is_real() ? at::allclose(got, wanted, tolerance, tolerance) : got.equal(wanted);
+}
+inline bool is_equal(double got, double wanted, double tolerance) {
+  return got == wanted || (is_real() && std::abs(got - wanted) < tolerance);
+}
+
+/// Empty: they are equal.
+inline std::string difference(const Outcome& got, const Outcome& wanted, double tolerance = 1e-4) {
   if (got.losses.size() != wanted.losses.size()) return "numbers of losses";
   for (size_t i = 0; i < got.losses.size(); ++i) {
-    if (got.losses[i] != wanted.losses[i]) return c10::str("loss ", i, ": ", got.losses[i], ", ", wanted.losses[i]);
+    if (!is_equal(got.losses[i], wanted.losses[i], tolerance))
+      return c10::str("loss ", i, ": ", got.losses[i], ", ", wanted.losses[i]);
   }
   if (got.weights.size() != wanted.weights.size()) return "numbers of tensors";
   for (size_t i = 0; i < got.weights.size(); ++i) {
-    if (!got.weights[i].equal(wanted.weights[i])) return c10::str("tensor ", i);
+    if (!is_equal(got.weights[i], wanted.weights[i], tolerance)) return c10::str("tensor ", i);
   }
   if (got.metrics.size() != wanted.metrics.size()) return "numbers of metrics";
   for (size_t i = 0; i < got.metrics.size(); ++i) {
     const auto& [name, value] = wanted.metrics[i];
     if (got.metrics[i].first != name) return name;
-    if (got.metrics[i].second != value) return c10::str(name, ": ", got.metrics[i].second, ", ", value);
+    if (!is_equal(got.metrics[i].second, value, tolerance))
+      return c10::str(name, ": ", got.metrics[i].second, ", ", value);
   }
   return "";
 }

@@ -73,6 +73,7 @@ TEST_F(TrainerDevices, ReplicasEqualThoseOnTheCpu) {
 
 // With float16 it waits once a step: is a gradient infinite?
 TEST_F(TrainerDevices, TheHostRunsAheadOfTraining) {
+  COHORT_SKIP_ON_REAL_DEVICES("it counts waits");
   for (const auto& [precision, waits] : {std::pair("32", 0), {"bf16-mixed", 0}, {"bf16", 0}, {"16-mixed", 22}}) {
     for (TrainerOptions options :
          {TrainerOptions{}, {.gradient_clip_norm = 0.5}, {.gradient_clip_value = 0.1, .log_every_n_steps = 100}}) {
@@ -105,6 +106,7 @@ struct MeanOfScores : train::Mean {
 };
 
 TEST_F(TrainerDevices, TheHostRunsAheadOfEvaluation) {
+  COHORT_SKIP_ON_REAL_DEVICES("it counts waits");
   SmallTask task, on_cpu;
   const Loader loader(small_data(38), {.batch_size = 4});
   on_cpu.metrics = {{"accuracy", train::Accuracy()}, {"mean", MeanOfScores()}};
@@ -262,6 +264,7 @@ TEST_F(TrainerDevices, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
 }
 
 TEST_F(TrainerDevices, ReplicasGoOnWithTheSameBits) {
+  COHORT_SKIP_WITH_FEWER_DEVICES_THAN(3);  // of one generator they would draw in any order
   expect_equal_after_cut(3, {.strategy = "data_parallel", .data_parallel_devices = {device(1), device(2)}});
 }
 
@@ -311,7 +314,8 @@ TEST_F(TrainerDevices, GoesOnWithAnOptimizerThatHasStepped) {
     Trainer(quiet({.device = second, .max_epochs = 1})).fit(with_adamw, loader);
     ends.push_back(sim::weights_of(*task.model));
   }
-  EXPECT_TRUE(are_equal(ends[1], ends[0]));
+  // The bias before the norm has gradients of 0, but for what is rounded.
+  EXPECT_TRUE(is_real() ? are_close(ends[1], ends[0], 1e-2, 1e-2) : are_equal(ends[1], ends[0]));
 }
 
 std::string error_with_nan_in_the_second_batch(FiniteCheck check, int64_t log_every_n_steps) {

@@ -33,7 +33,7 @@ void begin_rank() {
 // fully_shard has one memory for the ranks of a host on the CPU alone.
 TrainerOptions of_rank(const std::string& strategy, TrainerOptions options, std::optional<c10::Device> device = {}) {
   options.strategy = strategy;
-  options.backend = "cohort";
+  options.backend = backend_of_ranks();
   options.max_epochs = 2;
   options.seed = 4;
   options.device = device;
@@ -104,6 +104,7 @@ COHORT_WORKER(trainer_hosts_run_ahead) {
 }
 
 TEST_F(TrainerRanksOnDevices, HostsRunAheadOfTraining) {
+  COHORT_SKIP_ON_REAL_DEVICES("it counts waits");
   test::run_workers("trainer_hosts_run_ahead").expect_success();
 }
 
@@ -172,7 +173,7 @@ COHORT_WORKER(accelerator_on_devices) {
       SmallTask task(/*drop=*/0.0);
       Accelerator accelerator({.strategy = strategy,
                                .device = device,
-                               .backend = "cohort",
+                               .backend = backend_of_ranks(),
                                .fsdp = {.one_memory = false},
                                .gradient_accumulation_steps = 2,
                                .seed = 4});
@@ -194,7 +195,7 @@ COHORT_WORKER(accelerator_on_devices) {
     };
     const auto got = by_hand(std::nullopt), expected = by_hand(at::kCPU);
     REQUIRE(got.size() == expected.size());
-    for (size_t i = 0; i < got.size(); ++i) REQUIRE(std::abs(got[i] - expected[i]) < 1e-6);
+    for (size_t i = 0; i < got.size(); ++i) REQUIRE(std::abs(got[i] - expected[i]) < (is_real() ? 1e-4 : 1e-6));
   }
 }
 

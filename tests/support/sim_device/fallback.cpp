@@ -152,6 +152,15 @@ Values run(Call& call) {
   return *results;
 }
 
+// What the CPU's kernel does without, and CUDA's does not: what forward has saved, and weights where the input has no gradient.
+void check_as_cuda(const c10::FunctionSchema& schema, const Values& given) {
+  if (schema.name() != "aten::native_batch_norm_backward") return;
+  const auto is_given = [&](size_t i) { return given[i].isTensor() && given[i].toTensor().defined(); };
+  const bool has_input_gradient = given[9].toBoolList().get(0);
+  TORCH_CHECK(is_given(5) && is_given(6) && (has_input_gradient || is_given(2)),
+              "native_batch_norm_backward needs save_mean, save_invstd and, without a gradient of the input, weight");
+}
+
 }  // namespace
 
 void run_cpu_kernel(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack) {
@@ -163,6 +172,7 @@ void run_cpu_kernel(const c10::OperatorHandle& op, std::vector<c10::IValue>* sta
   TORCH_CHECK(device && device->type() == type(), schema.operator_name(), " has no tensor of a simulated device");
   TORCH_CHECK(std::none_of(schema.returns().begin(), schema.returns().end(), is_view), schema.operator_name(),
               " makes views and has no kernel for simulated devices");
+  check_as_cuda(schema, given);
   const c10::DeviceGuard guard(*device);
   Call call{op, given, kernel_arguments(schema, given), *device, current_queue(current_device())};
   auto results = run(call);

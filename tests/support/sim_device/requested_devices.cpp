@@ -16,9 +16,10 @@ struct Request {
 };
 
 Request parse_request(const std::string& text) {
+  if (text == "real") return {Place::kReal, {}};
   const auto words = base::split(text, ',');
   TORCH_CHECK_VALUE(words.size() == 2 && (words[0] == "sim" || words[0] == "cuda"),
-                    "COHORT_TEST_SIM is a place, sim or cuda, a comma and a schedule, got \"", text, "\"");
+                    "COHORT_TEST_SIM is a place, sim or cuda, a comma and a schedule, or real, got \"", text, "\"");
   return {words[0] == "cuda" ? Place::kCuda : Place::kPrivateUse1, schedule_named(words[1])};
 }
 

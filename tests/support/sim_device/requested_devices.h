@@ -1,5 +1,6 @@
 /// The simulated devices that a program is asked to have: COHORT_TEST_SIM=cuda,late-sides says where LibTorch shall see them
-/// and when their work runs. main() of the tests puts --sim=cuda,late-sides there, so that ranks that are processes have it too.
+/// and when their work runs, COHORT_TEST_SIM=real that the machine's own are wanted. main() of the tests puts
+/// --sim=cuda,late-sides there, so that ranks that are processes have it too.
 #pragma once
 
 #include "tests/support/sim_device/schedule.h"

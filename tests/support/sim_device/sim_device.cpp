@@ -3,12 +3,15 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 
+#include "cohort/comm/backend/accelerator.h"
 #include "tests/support/sim_device/autocast.h"
 #include "tests/support/sim_device/fallback.h"
 #include "tests/support/sim_device/guard.h"
@@ -23,6 +26,15 @@ namespace {
 // Written once, by install().
 int device_count = 0;
 c10::DeviceType device_type = c10::DeviceType::PrivateUse1;
+bool devices_are_real = false;
+
+void use_real_devices(int max_devices) {
+  const auto accelerator = comm::accelerator();
+  TORCH_CHECK(accelerator, "COHORT_TEST_SIM=real needs an accelerator, and LibTorch sees none");
+  devices_are_real = true;
+  device_type = accelerator->type;
+  device_count = std::min(accelerator->num_devices, max_devices);
+}
 
 }  // namespace
 
@@ -32,6 +44,7 @@ void install(Place place, int num_devices) {
               " devices, got ", num_devices);
   TORCH_CHECK(place != Place::kCuda || !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA),
               "simulated devices can take CUDA's place only in a LibTorch without CUDA");
+  if (place == Place::kReal) return use_real_devices(num_devices);
   device_type = place == Place::kCuda ? c10::DeviceType::CUDA : c10::DeviceType::PrivateUse1;
   device_count = num_devices;
   reserve_memory();
@@ -57,13 +70,20 @@ void install(Place place, int num_devices) {
 
 bool is_installed() { return device_count > 0; }
 
+bool is_real() { return devices_are_real; }
+
 c10::DeviceType type() { return device_type; }
 
-c10::Device device(int index) { return {device_type, static_cast<c10::DeviceIndex>(index)}; }
+c10::Device device(int index) {
+  return {device_type, static_cast<c10::DeviceIndex>(is_real() ? index % device_count : index)};
+}
 
 int num_devices() { return device_count; }
 
 void synchronize() {
+  for (int index = 0; is_real() && index < device_count; ++index) {
+    c10::impl::VirtualGuardImpl(device_type).synchronizeDevice(device(index).index());
+  }
   for (auto* queue : all_queues()) queue->wait_for_all();
 }
 

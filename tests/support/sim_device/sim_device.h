@@ -24,16 +24,21 @@ constexpr int kMaxDevices = 8;
 /// What LibTorch takes the devices for.
 enum class Place {
   kPrivateUse1,  ///< a device type of its own: "sim:1"
-  kCuda  ///< CUDA: "cuda:1", is_cuda() is true. Only where LibTorch was built without CUDA, which leaves its place empty
+  kCuda,  ///< CUDA: "cuda:1", is_cuda() is true. Only where LibTorch was built without CUDA, which leaves its place empty
+  kReal  ///< none is simulated: the machine's own accelerator, for tests that can do with it
 };
 
-/// Registers the devices with LibTorch. Throws c10::Error when called twice, for a number that is not 1 to kMaxDevices, or for
-/// kCuda in a LibTorch that has CUDA.
+/// Registers the devices with LibTorch. Throws c10::Error when called twice, for a number that is not 1 to kMaxDevices, for
+/// kCuda in a LibTorch that has CUDA, or for kReal where LibTorch sees no accelerator.
 void install(Place place, int num_devices);
 bool is_installed();
+/// The devices are not simulated: they keep no count of waits, run late when they like, and round in their own way.
+bool is_real();
 
 c10::DeviceType type();
+/// Of real devices, which may be fewer than tests want, index modulo their number.
 c10::Device device(int index);
+/// kMaxDevices at most.
 int num_devices();
 
 /// Waits for all streams of all devices; throws what their work threw.

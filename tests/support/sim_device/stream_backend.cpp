@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cohort/comm/gloo/make_gloo_backend.h"
+#include "cohort/comm/nccl/nccl_backend.h"
 #include "cohort/comm/registry/backend_registry.h"
 #include "tests/support/sim_device/memory.h"
 #include "tests/support/sim_device/sim_device.h"
@@ -167,11 +168,12 @@ WorkPtr StreamBackend::barrier(const c10d::BarrierOptions& opts) {
   return host_->barrier(opts);
 }
 
-void register_stream_backend() {
-  const auto create = [](const comm::BackendRequest& request) -> c10::intrusive_ptr<c10d::Backend> {
-    return c10::make_intrusive<StreamBackend>(request);
-  };
-  register_backend("stream", create, {type()});
+c10::intrusive_ptr<c10d::Backend> make_device_backend(const comm::BackendRequest& request) {
+  if (!is_real()) return c10::make_intrusive<StreamBackend>(request);
+  const bool has_own_devices = num_devices() >= request.world_size && type() == at::kCUDA && is_nccl_available();
+  return has_own_devices ? comm::make_nccl_backend(request) : comm::make_gloo_backend(request);
 }
+
+void register_stream_backend() { register_backend("stream", make_device_backend, {type()}); }
 
 }  // namespace cohort::sim

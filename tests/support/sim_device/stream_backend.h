@@ -7,6 +7,7 @@
 #include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,6 +43,9 @@ class StreamBackend final : public c10d::Backend {
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
   WorkPtr send(Tensors& tensors, int peer, int tag) override;
   WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+  void shutdown() override { ++num_shut_down_; }
+  /// Of all of this process.
+  static int num_shut_down() { return num_shut_down_; }
   /// Blocks the host, as NCCL's does, and waits for the devices first.
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
 
@@ -61,6 +65,7 @@ class StreamBackend final : public c10d::Backend {
   static WorkPtr run(const Communicator& communicator, const Tensors& inputs, const Tensors& outputs,
                      const Operation& operation);
 
+  static inline std::atomic<int> num_shut_down_{0};
   comm::BackendRequest request_;
   Engine host_;
   std::mutex mutex_;
@@ -69,7 +74,9 @@ class StreamBackend final : public c10d::Backend {
   int num_of_all_ = 0;  // communicators of all ranks, which every rank makes in the same order
 };
 
-/// Makes backend "stream" known to init_process_group, for the simulated devices; for those of backend "cohort" too.
+/// Collective: a StreamBackend; of real devices NCCL where each rank has its own, else Gloo, which has copies on the host.
+c10::intrusive_ptr<c10d::Backend> make_device_backend(const comm::BackendRequest& request);
+/// Makes it known to init_process_group as "stream"; for simulated devices that is the one of backend "cohort", too.
 void register_stream_backend();
 
 }  // namespace cohort::sim

@@ -1,5 +1,6 @@
 #include "tests/support/sim_device/streams.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -63,12 +64,16 @@ c10::Stream stream_of_pool(c10::DeviceIndex device) {
 }
 
 c10::Stream new_stream(c10::DeviceIndex device) {
+  if (is_real()) return c10::impl::VirtualGuardImpl(type()).getNewStream(sim::device(device));
   auto& streams = streams_of(device);
   const std::lock_guard lock(streams.mutex);
   return make_stream(device, streams.next_new++);
 }
 
-c10::Stream current_stream(c10::DeviceIndex device) { return make_stream(device, this_stream(device)); }
+c10::Stream current_stream(c10::DeviceIndex device) {
+  if (is_real()) return c10::impl::VirtualGuardImpl(type()).getStream(sim::device(device));
+  return make_stream(device, this_stream(device));
+}
 
 c10::Stream exchange_stream(const c10::Stream& stream) {
   const auto device = stream.device_index();
@@ -76,6 +81,10 @@ c10::Stream exchange_stream(const c10::Stream& stream) {
 }
 
 Queue& queue_of(const c10::Stream& stream) {
+  if (is_real()) {
+    static auto* const empty = new Queue(stream);
+    return *empty;
+  }
   auto& streams = streams_of(stream.device_index());
   const std::lock_guard lock(streams.mutex);
   const auto index = static_cast<size_t>(stream.id());

@@ -18,11 +18,13 @@ void check_device(c10::DeviceIndex device);
 
 c10::Stream default_stream(c10::DeviceIndex device);
 c10::Stream stream_of_pool(c10::DeviceIndex device);
+/// These two of a real device, too.
 c10::Stream new_stream(c10::DeviceIndex device);
 c10::Stream current_stream(c10::DeviceIndex device);
 /// Makes it current on its device and returns the one before.
 c10::Stream exchange_stream(const c10::Stream& stream);
 
+/// Of a real stream one that stands for it and is always empty.
 Queue& queue_of(const c10::Stream& stream);
 Queue& current_queue(c10::DeviceIndex device);
 std::vector<Queue*> all_queues();
