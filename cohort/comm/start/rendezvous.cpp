@@ -134,7 +134,8 @@ class FileStoreLeftInTurn final : private LeavingTurn, public c10d::FileStore {
  public:
   FileStoreLeftInTurn(const std::string& path, int num_workers) : c10d::FileStore(path, num_workers) {}
   ~FileStoreLeftInTurn() override {
-    if (auto turn = base::LockFile::take(getPath() + ".leaving", std::chrono::seconds(2))) lock.emplace(std::move(*turn));
+    if (auto turn = base::LockFile::take(getPath() + ".leaving", std::chrono::seconds(2)))
+      lock.emplace(std::move(*turn));
   }
 };
 
