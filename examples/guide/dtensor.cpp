@@ -56,14 +56,14 @@ void make(const cohort::DeviceMesh& mesh) {
 }
 
 void teach(const cohort::DeviceMesh& mesh) {
-  // Along dim 0: rows must be whole, columns may be shared out.
-  cohort::register_sharding_rule("aten::cumprod", [](const cohort::ShardingQuestion& question) {
+  // Columns by themselves: they may be shared out.
+  cohort::register_sharding_rule("aten::renorm", [](const cohort::ShardingQuestion& question) {
     std::vector<cohort::ShardingOption> options;
-    if (question.arguments[1].toInt() == 0) options.push_back({.results = {Shard(1)}, .operands = {Shard(1)}});
+    if (question.arguments[2].toInt() == 1) options.push_back({.results = {Shard(1)}, .operands = {Shard(1)}});
     return options;
   });
   const DTensor x = cohort::distribute_tensor(at::ones({3, 4}), mesh, {Shard(1)});
-  TORCH_CHECK(DTensor(x.cumprod(0)).placements() == x.placements());
+  TORCH_CHECK(DTensor(x.renorm(2, 1, 0.5)).placements() == x.placements());
 }
 
 }  // namespace

@@ -1,16 +1,14 @@
-// What is remembered of calls, and of tensors that are Partial: never too much, and nothing that is no longer true.
+// What is remembered of calls: never too much, and nothing that is no longer true.
 #include "cohort/dtensor/dispatch/known_calls.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/api/factories.h"
 #include "cohort/dtensor/api/sharding_rule.h"
 #include "cohort/dtensor/dispatch/rule_table.h"
-#include "cohort/dtensor/wrapper/comm_counts.h"
 #include "tests/mesh/thread_mesh.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -20,14 +18,6 @@ namespace {
 
 using test::run_rank_threads;
 using test::thread_mesh;
-
-int64_t reductions_of(const std::function<void()>& what) {
-  const auto before = comm_counts();
-  what();
-  const auto counts = comm_counts() - before;
-  REQUIRE(counts.total() == counts.all_reduce);
-  return counts.all_reduce;
-}
 
 COHORT_WORKER(dtensor_asked_once) {
   init_process_group(test::backend_of_tests().c_str());
@@ -112,59 +102,6 @@ TEST(KnownCalls, EveryOperationIsThere) {
     std::string missing;
     for (const auto& name : dtensor::missing_operations()) missing += name + " ";
     REQUIRE_EQUAL(missing, "");
-  });
-}
-
-DTensor summands(int rank, const DeviceMesh& mesh) {
-  return DTensor::from_local(at::full({3}, rank + 1.0), mesh, {Partial()});  // 3 together
-}
-
-TEST(PartialTensors, AreReducedOnceForwardAndBackward) {
-  run_rank_threads(2, [](int rank, const Group& group) {
-    const auto mesh = thread_mesh(group, {2});
-    const auto x = summands(rank, mesh).detach().requires_grad_();
-    at::Tensor loss;
-    REQUIRE(reductions_of([&] { loss = at::gelu(x).sum() + x.square().sum() + x.exp().sum(); }) == 1);
-    at::Tensor gradient;
-    REQUIRE(reductions_of([&] { gradient = torch::autograd::grad({loss}, {x})[0]; }) == 0);
-    const auto plain = at::full({3}, 3.0).requires_grad_();
-    const auto expected =
-        torch::autograd::grad({at::gelu(plain).sum() + plain.square().sum() + plain.exp().sum()}, {plain})[0];
-    REQUIRE(at::allclose(DTensor(gradient).full_tensor(), expected));
-  });
-}
-
-TEST(PartialTensors, AreReducedAgainOnceTheyAreWritten) {
-  run_rank_threads(2, [](int rank, const Group& group) {
-    const auto mesh = thread_mesh(group, {2});
-    const auto x = summands(rank, mesh);
-    const auto require_exp = [&](double value, int64_t num_reductions) {
-      at::Tensor result;
-      REQUIRE(reductions_of([&] { result = x.exp(); }) == num_reductions);
-      REQUIRE(at::allclose(DTensor(result).to_local(), at::full({3}, value).exp()));
-    };
-    require_exp(3, 1);
-    require_exp(3, 0);
-    x.mul_(2);
-    require_exp(6, 1);
-    x.to_local().fill_(1);
-    require_exp(2, 1);
-    x.view({3, 1}).zero_();
-    require_exp(0, 1);
-    require_exp(0, 0);
-  });
-}
-
-TEST(PartialTensors, AreSharedOutFromWhatIsKnown) {
-  run_rank_threads(2, [](int rank, const Group& group) {
-    const auto mesh = thread_mesh(group, {2});
-    const auto x = summands(rank, mesh);
-    const DTensor other = distribute_tensor(at::ones({3}), mesh, {Shard(0)}, std::nullopt);
-    x.exp();
-    REQUIRE(reductions_of([&] {
-              const DTensor result(at::maximum(x, other));
-              REQUIRE(result.placements() == Placements{Shard(0)} && result.to_local().eq(3).all().item<bool>());
-            }) == 0);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "tests/dtensor/op_cases.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 namespace cohort::test {
 namespace {
@@ -31,6 +32,12 @@ at::Tensor numbers(c10::IntArrayRef sizes, int64_t seed) {
 }
 
 at::Tensor positive(c10::IntArrayRef sizes, int64_t seed) { return numbers(sizes, seed).abs() + 0.5; }
+
+at::Tensor with_zeros(c10::IntArrayRef sizes, int64_t count) {
+  auto result = positive(sizes);
+  result.view(-1).slice(0, 1, 1 + 3 * count, 3).zero_();
+  return result;
+}
 
 at::Tensor indices(c10::IntArrayRef sizes, int64_t end, int64_t seed) {
   return (numbers(sizes, seed).abs() * 1000).to(at::kLong).remainder(end);
@@ -255,6 +262,44 @@ std::vector<OpCase> part_cases() {
   };
 }
 
+// Values along a dimension and where they were.
+std::vector<OpCase> selection_cases() {
+  using T = const at::Tensor&;
+  using Selection = std::tuple<at::Tensor, at::Tensor> (*)(const at::Tensor&);
+  const auto selects = [](const std::string& name, Selection run, at::Tensor input = numbers({5, 3, 2})) {
+    return OpCase{name, {std::move(input)}, [run](const Tensors& in) {
+                    const auto [values, where] = run(in[0]);
+                    return Tensors{values, where};
+                  }};
+  };
+  return {
+      selects("max dim", [](T a) { return a.max(1); }),
+      selects("max of all in a dim", [](T a) { return a.max(0, true); }),
+      selects(
+          "max of a number", [](T a) { return a.max(0); }, numbers({})),
+      selects("min dim", [](T a) { return a.min(-1); }),
+      selects("sort", [](T a) { return a.sort(0); }),
+      selects("stable sort", [](T a) { return a.sort(true, 1, true); }),
+      selects(
+          "topk", [](T a) { return a.topk(2, 1); }, numbers({5, 6})),
+      selects("kthvalue", [](T a) { return a.kthvalue(2, 0); }),
+      selects("median dim", [](T a) { return a.median(1); }),
+      selects("nanmedian dim", [](T a) { return a.nanmedian(0, true); }),
+      selects("mode", [](T a) { return a.mode(1); }),
+      selects("cummax", [](T a) { return a.cummax(0); }),
+      selects("cummin", [](T a) { return a.cummin(-2); }),
+      unary("median", [](T a) { return a.median(); }),
+      unary("nanmedian", [](T a) { return a.nanmedian(); }),
+      unary("cumprod", [](T a) { return a.detach().cumprod(0); }),
+      unary("nonzero", [](T a) { return (a > 0).nonzero(); }),
+      unary("second gradient",
+            [](T a) {
+              const auto value = std::get<0>((a * a).max(0));
+              return torch::autograd::grad({value.pow(3).sum()}, {a}, {}, std::nullopt, /*create_graph=*/true)[0];
+            }),
+  };
+}
+
 std::vector<OpCase> reduction_cases() {
   using T = const at::Tensor&;
   const auto x = [] { return numbers({5, 3, 2}); };
@@ -280,7 +325,15 @@ std::vector<OpCase> reduction_cases() {
           },
           x()),
       unary(
-          "prod", [](T a) { return a.detach().prod(); }, positive({5, 3})),
+          "prod", [](T a) { return a.prod(); }, positive({5, 3})),
+      unary(
+          "prod with a zero", [](T a) { return a.prod(); }, with_zeros({5, 3}, 1)),
+      unary(
+          "prod with zeros", [](T a) { return a.prod(); }, with_zeros({5, 3}, 2)),
+      unary(
+          "prod dim", [](T a) { return a.prod(0); }, positive({5, 3, 2})),
+      unary(
+          "prod dim with zeros", [](T a) { return a.prod(1, true); }, with_zeros({5, 3}, 2)),
       unary("amax", [](T a) { return a.amax(0); }),
       unary("amin",
             [](T a) {
@@ -296,12 +349,6 @@ std::vector<OpCase> search_cases() {
   const auto x = [] { return numbers({5, 3, 2}); };
   return {
       unary("argmax", [](T a) { return a.argmax(1); }),
-      {"max dim",
-       {x()},
-       [](const Tensors& in) {
-         const auto [values, where] = in[0].detach().max(1);
-         return Tensors{values, where};
-       }},
       unary("any", [](T a) { return (a > 0.9).any(1); }),
       unary("all", [](T a) { return (a > -5).all(); }),
       unary("var", [](T a) { return a.var(0); }),
@@ -325,18 +372,6 @@ std::vector<OpCase> search_cases() {
           "cumsum", [](T a) { return a.cumsum(1); }, x()),
       unary(
           "flip", [](T a) { return a.flip({0}); }, x()),
-      {"sort",
-       {numbers({5, 3})},
-       [](const Tensors& in) {
-         const auto [values, where] = in[0].detach().sort(0);
-         return Tensors{values, where};
-       }},
-      {"topk",
-       {numbers({5, 6})},
-       [](const Tensors& in) {
-         const auto [values, where] = in[0].detach().topk(2, 1);
-         return Tensors{values, where};
-       }},
       unary(
           "softmax", [](T a) { return a.softmax(1); }, x()),
       unary(

@@ -22,6 +22,8 @@ struct OpCase {
 at::Tensor numbers(c10::IntArrayRef sizes, int64_t seed = 0);
 /// Between 0.5 and 2.5.
 at::Tensor positive(c10::IntArrayRef sizes, int64_t seed = 0);
+/// Positive, but for `count` of them.
+at::Tensor with_zeros(c10::IntArrayRef sizes, int64_t count);
 /// Whole ones from 0 to `end`, without it.
 at::Tensor indices(c10::IntArrayRef sizes, int64_t end, int64_t seed = 0);
 
@@ -30,6 +32,7 @@ std::vector<OpCase> in_place_cases();
 std::vector<OpCase> view_cases();
 std::vector<OpCase> part_cases();
 std::vector<OpCase> reduction_cases();
+std::vector<OpCase> selection_cases();
 std::vector<OpCase> search_cases();
 std::vector<OpCase> matrix_cases();
 std::vector<OpCase> network_cases();

@@ -149,6 +149,7 @@ TEST(DTensorOperations, Pointwise) { try_cases(test::pointwise_cases()); }
 TEST(DTensorOperations, InPlace) { try_cases(test::in_place_cases()); }
 TEST(DTensorOperations, Views) { try_cases(test::view_cases()); }
 TEST(DTensorOperations, Parts) { try_cases(test::part_cases()); }
+TEST(DTensorOperations, Selections) { try_cases(test::selection_cases()); }
 TEST(DTensorOperations, Searches) { try_cases(test::search_cases()); }
 TEST(DTensorOperations, Reductions) { try_cases(test::reduction_cases()); }
 TEST(DTensorOperations, Matrices) { try_cases(test::matrix_cases()); }

@@ -1,7 +1,8 @@
 /// How users teach DTensor an operation, one of LibTorch's or one of their own.
 ///
-///     // cumsum along dim 0: rows must be whole, columns may be shared out.
-///     cohort::register_sharding_rule("aten::cumsum", [](const cohort::ShardingQuestion& question) {
+///     // renorm of columns, each by itself: they may be shared out.
+///     cohort::register_sharding_rule("aten::renorm", [](const cohort::ShardingQuestion& question) {
+///       if (question.arguments[2].toInt() != 1) return std::vector<cohort::ShardingOption>();
 ///       return std::vector<cohort::ShardingOption>{{.results = {cohort::Shard(1)}, .operands = {cohort::Shard(1)}}};
 ///     });
 ///

@@ -9,19 +9,21 @@
 #include <utility>
 
 namespace cohort::dtensor {
+
+std::string name_of(const c10::OperatorHandle& op) { return toString(op.operator_name()); }
+
 namespace {
 
 const Placement kReplicate{Replicate()};
 
-void check_same_mesh(const std::string& name, const DeviceMesh& first, const DeviceMesh& other) {
+void check_same_mesh(const c10::OperatorHandle& op, const DeviceMesh& first, const DeviceMesh& other) {
   TORCH_CHECK_VALUE(
-      first == other, "[cohort] DTensor: ", name, " has arguments on different meshes, ", first, " and ", other,
+      &first == &other || first == other, "[cohort] DTensor: ", name_of(op), " has arguments on different meshes, ",
+      first, " and ", other,
       "\n  hint: bring them onto one mesh: distribute_tensor(DTensor(x).full_tensor(), mesh, placements)");
 }
 
 }  // namespace
-
-std::string name_of(const c10::OperatorHandle& op) { return toString(op.operator_name()); }
 
 Call::Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
     : op_(op),
@@ -32,12 +34,12 @@ Call::Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
     const auto& value = argument(i);
     if (value.isTensor()) {
       add_operand(value.toTensor(), i, -1);
-    } else if (value.isTensorList()) {
-      int64_t item = 0;
-      for (const at::Tensor& tensor : value.toTensorList()) add_operand(tensor, i, item++);
-    } else if (value.isList() && value.toListRef().size() > 0 && value.toListRef()[0].isTensor()) {
-      int64_t item = 0;  // a list of tensors that may be absent
-      for (const auto& one : value.toListRef()) add_operand(one.isTensor() ? one.toTensor() : at::Tensor(), i, item++);
+    } else if (value.isList()) {
+      int64_t item = 0;  // its tensors may be absent
+      for (const auto& one : value.toListRef()) {
+        if (one.isTensor()) add_operand(one.toTensor(), i, item);
+        ++item;
+      }
     }
   }
   check_operands();
@@ -53,7 +55,7 @@ void Call::check_operands() {
   for (const auto& operand : operands_) {
     if (!is_dtensor(operand.tensor)) continue;
     const auto& mesh = parts_of(operand.tensor).mesh;
-    if (mesh_) check_same_mesh(name(), *mesh_, mesh);
+    if (mesh_) check_same_mesh(op_, *mesh_, mesh);
     mesh_ = &mesh;
   }
   TORCH_CHECK(mesh_, "[cohort] DTensor: ", name(), " came without a DTensor among its arguments");
@@ -66,8 +68,7 @@ void Call::check_operands() {
         !operand.is_written, "[cohort] DTensor: ", name(), " would write a DTensor's values into argument ",
         operand.argument, ", a plain tensor of shape ", operand.sizes(),
         "\n  hint: x.copy_(DTensor(y).full_tensor()) gathers it first; a gradient is plain here and a DTensor there if "
-        "its "
-        "parameter was distributed after the first backward: clear gradients with zero_grad() in between");
+        "its parameter was distributed after the first backward: clear gradients with zero_grad() in between");
     TORCH_CHECK_NOT_IMPLEMENTED(!records || !operand.tensor.requires_grad(), "[cohort] DTensor: argument ",
                                 operand.argument, " of ", name(), ", of shape ", operand.sizes(),
                                 ", is a plain tensor that requires a gradient, beside DTensors: its gradient would "

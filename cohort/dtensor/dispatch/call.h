@@ -16,10 +16,10 @@ namespace cohort::dtensor {
 
 /// A tensor among the arguments; the tensors of a list are operands one by one.
 struct Operand {
-  at::Tensor tensor;  ///< as the caller gave it: a wrapper, or a plain tensor, which all ranks have alike
-  int64_t argument;   ///< its number
-  int64_t item;       ///< its place in a list; -1: no list
-  bool is_written;    ///< by the operation, in place
+  const at::Tensor& tensor;  ///< the caller's: a wrapper, or a plain tensor, which all ranks have alike
+  int64_t argument;          ///< its number
+  int64_t item;              ///< its place in a list; -1: no list
+  bool is_written;           ///< by the operation, in place
 
   c10::IntArrayRef sizes() const { return tensor.sizes(); }
   int64_t dim() const { return tensor.dim(); }

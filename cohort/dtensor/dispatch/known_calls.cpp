@@ -64,14 +64,15 @@ void CallKey::add(const at::Tensor& tensor) {
   if (!tensor.defined()) return add(kUndefined);
   if (tensor.layout() != at::kStrided) is_complete_ = false;
   if (!is_complete_) return;
-  const bool has_parts = is_dtensor(tensor);
+  const auto* parts = is_dtensor(tensor) ? &parts_of(tensor) : nullptr;
+  const bool is_held = parts && parts->is_held;
   const bool is_dense = tensor.is_contiguous();
-  add((has_parts ? kParts : kPlain) | (static_cast<int64_t>(tensor.scalar_type()) << 8) | (is_dense << 16) |
-      (tensor.dim() << 17));
+  add((parts ? kParts : kPlain) | (static_cast<int64_t>(tensor.scalar_type()) << 8) | (is_dense << 16) |
+      (is_held << 17) | (tensor.dim() << 18));
   numbers_.append(tensor.sizes().begin(), tensor.sizes().end());
   if (!is_dense) numbers_.append(tensor.strides().begin(), tensor.strides().end());
-  if (!has_parts) return;
-  const auto& code = parts_of(tensor).layout->code;
+  if (!parts) return;
+  const auto& code = parts->layout->code;
   numbers_.append(code.begin(), code.end());
 }
 

@@ -1,6 +1,5 @@
 #include "cohort/dtensor/dispatch/rule.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -20,6 +19,13 @@ bool is_written(const Rule& rule, const Operand& operand) {
          std::find(rule.written.begin(), rule.written.end(), operand.argument) != rule.written.end();
 }
 
+// More than any tensor has.
+constexpr double kPriceOfHeld = 1e18;
+
+double bytes_of(int64_t numel, const Operand& like) {
+  return static_cast<double>(numel * static_cast<int64_t>(like.tensor.itemsize()));
+}
+
 // In bytes; negative: not possible.
 double price_of_option(const Rule& rule, const Call& call, const Axis& axis, const Option& option) {
   double price = 0;
@@ -28,10 +34,15 @@ double price_of_option(const Rule& rule, const Call& call, const Axis& axis, con
     const auto& now = call.placement(i, axis.index);
     if (now == option.operands[i]) continue;
     if (is_written(rule, operand)) return -1;
-    price += price_of(now, option.operands[i], axis.num_ranks,
-                      static_cast<double>(operand.tensor.numel() * static_cast<int64_t>(operand.tensor.itemsize())));
+    // What is gathered serves the operations that follow, too, so no sums are left for an exchange that is cheaper by itself.
+    const bool is_gather = option.num_summands > 0 && now.is_shard_like();
+    const auto& to = is_gather ? Placement(Replicate()) : option.operands[i];
+    const double own = price_of(now, to, axis.num_ranks, bytes_of(operand.tensor.numel(), operand));
+    const bool is_held = is_dtensor(operand.tensor) && parts_of(operand.tensor).is_held;
+    price += own > 0 && is_held ? kPriceOfHeld : own;
   }
-  return price;
+  if (price == 0 || option.num_summands == 0) return price;
+  return price + price_of(Partial(), Shard(0), axis.num_ranks, bytes_of(option.num_summands, call.operand(0)));
 }
 
 [[noreturn]] void refuse_in_place(const Rule& rule, const Call& call, const Axis& axis) {
@@ -65,40 +76,17 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
   return std::move(options[*best]);
 }
 
-// ---- what a Partial was reduced to ----
-
-std::optional<c10::Stream> stream_of(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return std::nullopt;
-  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
-}
-
-bool is_as_it_was(const at::Tensor& tensor, const Parts& parts) {
-  const auto& reduced = parts.reduced;
-  return reduced.local.defined() && tensor._version() == reduced.version &&
-         parts.local._version() == reduced.local_version && reduced.stream == stream_of(parts.local);
-}
-
-// Moves an operand; one that is Partial only once, as long as nobody writes it.
-at::Tensor moved_operand(const at::Tensor& tensor, const Parts& parts, const Placements& to, bool may_remember) {
-  const bool is_reduced = parts.layout->is_partial && !has_partial(to);
-  if (!is_reduced || !may_remember || tensor.is_inference() || parts.local.is_inference()) {
-    return moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes());
-  }
-  auto& known = parts.reduced;
-  if (is_as_it_was(tensor, parts)) return moved(known.local, parts.mesh, known.placements, to, tensor.sizes());
-  known = {moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes()), to,
-           static_cast<uint32_t>(tensor._version()), static_cast<uint32_t>(parts.local._version()),
-           stream_of(parts.local)};
-  return known.local;
-}
-
 void move_operands(Call& call, const KnownCall& known) {
   for (size_t i = 0; i < call.operands().size(); ++i) {
     const auto& tensor = call.operand(i).tensor;
     const auto& to = known.plan.operands[i];
     if (is_dtensor(tensor)) {
       const auto& parts = parts_of(tensor);
-      call.set_local(i, known.stays[i] ? parts.local : moved_operand(tensor, parts, to, !known.returns_views));
+      const auto move = [&] {
+        return known.may_share ? remembered_move(tensor, to)
+                               : moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes());
+      };
+      call.set_local(i, known.stays[i] ? parts.local : move());
     } else if (!known.stays[i]) {
       call.set_local(i, moved(tensor, call.mesh(), replicated(call.mesh()), to, tensor.sizes()));
     }
@@ -137,6 +125,7 @@ LayoutPtr layout_of(const Call& call, KnownCall& known, size_t index) {
 }
 
 void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
+  if (rule.shapes_vary) known.shapes.clear();
   const auto wrap = [&](at::Tensor local, size_t shape, size_t index) {
     if (known.shapes.empty()) known.shapes = rule.shapes(call, known.plan);
     const auto& whole = known.shapes.at(shape);
@@ -148,6 +137,7 @@ void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
       result = call.operand(known.written_results[i]).tensor;
     } else if (result.isTensor() && result.toTensor().defined()) {
       auto wrapped = wrap(result.toTensor(), i, i);
+      if (rule.view != ViewKind::kNone) note_view(wrapped, call.operand(0).tensor, rule.view);
       call.result(i) = std::move(wrapped);
     } else if (result.isTensorList()) {
       auto list = result.toTensorVector();
@@ -165,10 +155,10 @@ std::shared_ptr<KnownCall> examined(const Rule& rule, const Call& call) {
     const auto& tensor = call.operand(i).tensor;
     known->stays.push_back(known->plan.operands[i] == (is_dtensor(tensor) ? parts_of(tensor).placements : whole));
   }
-  known->returns_views = false;
+  known->may_share = !rule.shares_memory;
   for (size_t i = 0; i < call.num_results(); ++i) {
     const auto* alias = call.op().schema().returns()[i].alias_info();
-    known->returns_views |= alias && !alias->isWrite();
+    known->may_share &= !alias || alias->isWrite();
     known->written_results.push_back(written_as_result(call, i));
     known->layouts.emplace_back();
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cohort/dtensor/dispatch/call.h"
+#include "cohort/dtensor/dispatch/remembered_moves.h"
 
 namespace cohort::dtensor {
 
@@ -16,6 +17,9 @@ namespace cohort::dtensor {
 struct Option {
   Placements operands;
   Placements results;
+  /// How many numbers of the results are left as summands. Counts where the operands have to move anyway; else it may turn out
+  /// later that nobody needs the sums.
+  int64_t num_summands = 0;
 };
 
 /// One axis of the mesh.
@@ -50,6 +54,12 @@ struct Rule {
   /// Whether options and shapes depend on floating-point arguments other than by whether they are 0. Both are asked once for
   /// calls that are alike (known_calls.h), so they must depend on nothing that changes.
   bool reads_numbers = false;
+  /// Whether shapes depend on values, so that they are asked each time.
+  bool shapes_vary = false;
+  /// Of the first result.
+  ViewKind view = ViewKind::kNone;
+  /// Whether results may share memory with operands although the schema does not say so.
+  bool shares_memory = false;
 };
 
 /// The cheapest option on each axis.

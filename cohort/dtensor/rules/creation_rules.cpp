@@ -188,6 +188,7 @@ void add_all_rules() {
   add_loss_rules();
   add_creation_rules();
   add_optimizer_rules();
+  add_selection_gradients();
 }
 
 }  // namespace cohort::dtensor

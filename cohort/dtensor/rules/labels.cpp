@@ -27,7 +27,22 @@ std::optional<Placement> placement_of(const ResultLabels& result, char label, co
   return std::nullopt;
 }
 
-void add_cut(const Labels& labels, char label, const Placement& cut, std::vector<Option>& options) {
+// Of the dimension that is called `label`.
+std::optional<int64_t> size_of(const Labels& labels, const Call& call, char label) {
+  for (size_t i = 0; label != kWhole && i < labels.operands.size(); ++i) {
+    const auto at = labels.operands[i].find(label);
+    if (at != std::string::npos) return call.operand(i).sizes()[at];
+  }
+  return std::nullopt;
+}
+
+int64_t numel_of(const Labels& labels, const Call& call, const std::string& dims) {
+  int64_t numel = 1;
+  for (const char label : dims) numel *= size_of(labels, call, label).value_or(1);
+  return numel;
+}
+
+void add_cut(const Labels& labels, const Call& call, char label, const Placement& cut, std::vector<Option>& options) {
   Option option;
   for (const auto& dims : labels.operands) {
     option.operands.push_back(cut_at(dims, label, cut).value_or(Placement(Replicate())));
@@ -35,6 +50,7 @@ void add_cut(const Labels& labels, char label, const Placement& cut, std::vector
   for (const auto& result : labels.results) {
     const auto placement = placement_of(result, label, cut);
     if (!placement) return;
+    if (placement->is_partial()) option.num_summands += numel_of(labels, call, result.dims);
     option.results.push_back(*placement);
   }
   if (labels.added >= 0 && option.results.front().is_partial()) option.operands[labels.added] = option.results.front();
@@ -130,26 +146,20 @@ void add_options(const Labels& labels, const Call& call, const Axis& axis, std::
     const std::pair<char, Placement> one(label, cut);
     if (std::find(seen.begin(), seen.end(), one) != seen.end()) continue;
     seen.push_back(one);
-    add_cut(labels, label, cut, options);
+    add_cut(labels, call, label, cut, options);
   }
 }
 
 std::vector<Shape> shapes_by(const Labels& labels, Call& call) {
   std::vector<Shape> shapes;
-  const auto size_of = [&](char label, int64_t otherwise) {
-    for (size_t i = 0; label != kWhole && i < labels.operands.size(); ++i) {
-      const auto at = labels.operands[i].find(label);
-      if (at != std::string::npos) return call.operand(i).sizes()[at];
-    }
-    return otherwise;
-  };
   for (size_t i = 0; i < labels.results.size(); ++i) {
     for (const auto& local : local_results(call, i)) {
       auto& shape = shapes.emplace_back();
       if (!local.defined()) continue;
       const auto& dims = labels.results[i].dims;
       for (size_t dim = 0; dim < static_cast<size_t>(local.dim()); ++dim) {
-        shape.sizes.push_back(size_of(dim < dims.size() ? dims[dim] : kWhole, local.size(static_cast<int64_t>(dim))));
+        const char label = dim < dims.size() ? dims[dim] : kWhole;
+        shape.sizes.push_back(size_of(labels, call, label).value_or(local.size(static_cast<int64_t>(dim))));
       }
     }
   }

@@ -40,11 +40,13 @@ Rule pointwise(Linear linear = Linear::kNo, std::initializer_list<int64_t> linea
 
 // Copies keep summands as they are, if the dtype can hold them.
 Rule copies() {
-  return labelled([](const Call& call) {
+  auto rule = labelled([](const Call& call) {
     const bool is_cast = call.name() == "aten::_to_copy";
     const bool to_float = !is_cast || call.argument(1).isNone() || at::isFloatingType(call.argument(1).toScalarType());
     return pointwise_labels(call, to_float ? Linear::kCopies : Linear::kNo);
   });
+  rule.view = ViewKind::kCopy;
+  return rule;
 }
 
 // Zeros may be put into summands.

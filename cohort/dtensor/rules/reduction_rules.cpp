@@ -155,6 +155,13 @@ Rule scan(int64_t dim) {
   });
 }
 
+// How many there are depends on the values.
+Rule nonzero() {
+  auto rule = labelled([](const Call& call) { return Labels(call); });
+  rule.shapes_vary = true;
+  return rule;
+}
+
 // By indices along the dim that is argument 1, into or out of tensors that have the same sizes otherwise.
 Rule indexed() {
   return labelled([](const Call& call) {
@@ -203,16 +210,22 @@ void add_reduction_rules() {
   add_rule("aten::norm.Scalar", norm({}));
   add_rule("aten::norm.ScalarOpt_dim", norm({2, 3}));
   add_rule("aten::norm.ScalarOpt_dim_dtype", norm({2, 3}));
-  for (const char* name : {"max.dim", "min.dim", "argmax", "argmin", "any.dim", "all.dim", "logsumexp"}) {
+  for (const char* name : {"max.dim", "min.dim", "argmax", "argmin", "any.dim", "all.dim", "logsumexp", "median.dim",
+                           "nanmedian.dim", "mode"}) {
     add_rule(std::string("aten::") + name, along({1, 2}));
   }
-  for (const char* name : {"any", "all"}) add_rule(std::string("aten::") + name, along({}));
+  add_rule("aten::kthvalue", along({2, 3}));
+  for (const char* name : {"any", "all", "median", "nanmedian"}) add_rule(std::string("aten::") + name, along({}));
   for (const char* name : {"var.correction", "std.correction"}) add_rule(std::string("aten::") + name, along({1, 3}));
-  for (const char* name : {"cumsum", "flip"}) add_rule(std::string("aten::") + name, scan(1));
+  for (const char* name : {"cumsum", "cumprod", "cummax", "cummin", "flip"}) {
+    add_rule(std::string("aten::") + name, scan(1));
+  }
   add_rule("aten::topk", scan(2));
   add_rule("aten::sort.stable", scan(2));
   add_rule("aten::sort", scan(1));
+  add_rule("aten::nonzero", nonzero());
   add_rule("aten::gather", indexed());
+  add_rule("aten::scatter.src", indexed());
   add_rule_and_in_place("aten::scatter_add", indexed());
   for (const char* name : {"tril", "triu"}) add_rule_and_in_place(std::string("aten::") + name, triangle());
   add_rule("aten::_safe_softmax", scan(1));

@@ -13,6 +13,7 @@ void add_class_rules();
 void add_loss_rules();
 void add_creation_rules();
 void add_optimizer_rules();
+void add_selection_gradients();
 /// All of them.
 void add_all_rules();
 

@@ -16,18 +16,35 @@ namespace {
 
 using DimsOf = std::function<std::string(const Call&)>;
 
+// Where every dimension of the result is one of the operand's, in whatever order: its strides. Else none.
+std::vector<int64_t> rearranged_strides(const Call& call, const std::string& from, const std::string& to) {
+  std::vector<int64_t> strides;
+  for (const char one : to) {
+    const auto dim = one == kWhole ? std::string::npos : from.find(one);
+    if (dim == std::string::npos) return {};
+    strides.push_back(call.operand(0).tensor.strides()[dim]);
+  }
+  return strides;
+}
+
 // One operand with letters, `dims`, and what becomes of them.
 Rule rearranged(DimsOf operand_dims, std::function<std::string(const Call&, std::string)> result_dims,
                 std::function<void(Call&, const Plan&)> run = {}) {
-  return labelled(
-      [operand_dims, result_dims](const Call& call) {
-        Labels labels(call);
-        labels.operands[0] = operand_dims(call);
-        for (auto& result : labels.results) result.dims = result_dims(call, labels.operands[0]);
-        labels.linear = Linear::kCopies;
-        return labels;
-      },
-      std::move(run));
+  const auto labels_of = [operand_dims, result_dims](const Call& call) {
+    Labels labels(call);
+    labels.operands[0] = operand_dims(call);
+    for (auto& result : labels.results) result.dims = result_dims(call, labels.operands[0]);
+    labels.linear = Linear::kCopies;
+    return labels;
+  };
+  auto rule = labelled(labels_of, std::move(run));
+  rule.shapes = [labels_of](Call& call, const Plan&) {
+    const auto labels = labels_of(call);
+    auto shapes = shapes_by(labels, call);
+    for (auto& shape : shapes) shape.strides = rearranged_strides(call, labels.operands[0], labels.results[0].dims);
+    return shapes;
+  };
+  return rule;
 }
 
 std::string all_dims(const Call& call) { return letters(call.operand(0).dim()); }
@@ -64,6 +81,12 @@ std::string transposed(const Call& call, std::string dims) {
 }
 
 std::string reversed(const Call&, std::string dims) { return {dims.rbegin(), dims.rend()}; }
+
+Rule t() {
+  auto rule = rearranged(all_dims, reversed);
+  rule.view = ViewKind::kTransposed;
+  return rule;
+}
 
 // ---- dimensions of one element ----
 
@@ -129,7 +152,15 @@ void run_view(Call& call, const Plan& plan) {
   call.finish({call.local_tensor(0).reshape(local_sizes(call.mesh(), plan.results[0], viewed_sizes(call)))});
 }
 
-Rule view() { return {.options = view_options, .shapes = view_shapes, .run = run_view}; }
+Rule view() { return {.options = view_options, .shapes = view_shapes, .run = run_view, .view = ViewKind::kInOrder}; }
+
+// What it gives counts as a new tensor, whose memory is the operand's.
+Rule unsafe_view() {
+  auto rule = view();
+  rule.view = ViewKind::kNone;
+  rule.shares_memory = true;
+  return rule;
+}
 
 std::vector<int64_t> expanded_sizes(const Call& call) {
   auto sizes = call.argument(1).toIntVector();
@@ -330,13 +361,14 @@ Rule part_backward(bool has_dim) {
 }  // namespace
 
 void add_view_rules() {
-  for (const char* name : {"view", "_unsafe_view", "_reshape_alias"}) add_rule(std::string("aten::") + name, view());
+  for (const char* name : {"view", "_reshape_alias"}) add_rule(std::string("aten::") + name, view());
+  add_rule("aten::_unsafe_view", unsafe_view());
   add_rule("aten::expand", expand());
   add_rule("aten::detach", rearranged(all_dims, same));
   add_rule("aten::alias", rearranged(all_dims, same));
   add_rule("aten::permute", rearranged(all_dims, permuted));
   add_rule("aten::transpose.int", rearranged(all_dims, transposed));
-  add_rule("aten::t", rearranged(all_dims, reversed));
+  add_rule("aten::t", t());
   for (const char* name : {"squeeze", "squeeze.dim", "squeeze.dims"}) add_rule(std::string("aten::") + name, squeeze());
   add_rule("aten::unsqueeze", rearranged(all_dims, unsqueezed));
   add_rule("aten::select.int", rearranged(dims_but(1), without_dim_argument));

@@ -121,7 +121,8 @@ double price_of(const Placement& from, const Placement& to, int64_t num_ranks, d
   const double others = static_cast<double>(num_ranks - 1) / static_cast<double>(num_ranks);
   const double gather = num_bytes * others + 1;
   if (to.is_replicate() || to.is_partial()) return from.is_partial() ? 2 * gather : gather;
-  return from.is_partial() ? gather : gather / static_cast<double>(num_ranks);
+  const bool moves_at_once = from.is_shard() && to.is_shard();
+  return moves_at_once ? gather / static_cast<double>(num_ranks) : gather;
 }
 
 }  // namespace cohort::dtensor

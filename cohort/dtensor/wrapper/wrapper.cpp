@@ -5,6 +5,8 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "cohort/mesh/shard.h"
@@ -20,17 +22,51 @@ constexpr const char* kNoData =
     "this rank's part, or DTensor(x).full_tensor(), for which all ranks call";
 
 // Of LibTorch's message that follows what TensorImpl was told.
-c10::Storage storage_without_data(c10::Device device) {
+c10::Storage make_storage(c10::Device device) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(0),
                                                        c10::DataPtr(nullptr, device), nullptr, /*resizable=*/false);
   storage->release_data_and_set_meta_custom_data_ptr_error_msg_(kNoData);
   return c10::Storage(std::move(storage));
 }
 
-void set_shape(c10::TensorImpl& impl, const at::Tensor& local, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+// Never let go, so that its count of references is above 1 whoever has it.
+const c10::Storage& shared_storage(c10::Device device) {
+  static std::mutex mutex;
+  static auto* const storages = new std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, c10::Storage>;
+  const std::lock_guard lock(mutex);
+  auto& storage = (*storages)[{device.type(), device.index()}];
+  if (!storage) storage = make_storage(device);
+  return storage;
+}
+
+const c10::Storage& storage_without_data(c10::Device device) {
+  static thread_local const c10::Storage* latest = nullptr;
+  if (!latest || latest->device() != device) latest = &shared_storage(device);
+  return *latest;
+}
+
+// Whether some rank has too little of a dim to tell from its part in which order the dims lie.
+bool is_order_unknown(const Layout& layout, c10::IntArrayRef sizes) {
+  auto smallest = sizes.vec();
+  for (size_t axis = 0; axis < layout.placements.size(); ++axis) {
+    const auto& placement = layout.placements[axis];
+    if (!placement.is_shard_like()) continue;
+    const int64_t num_ranks = layout.mesh.size(static_cast<int64_t>(axis));
+    auto& size = smallest[placement.dim()];
+    size = num_indices(shard_ranges(placement, size, num_ranks, num_ranks - 1));
+  }
+  for (size_t dim = 0; dim < smallest.size(); ++dim) {
+    if (smallest[dim] < 2 && smallest[dim] != sizes[static_cast<int64_t>(dim)]) return true;
+  }
+  return false;
+}
+
+void set_shape(c10::TensorImpl& impl, const at::Tensor& local, const Layout& layout, c10::IntArrayRef sizes,
+               c10::IntArrayRef strides) {
   if (strides.size() == sizes.size() && !sizes.empty()) {
     impl.set_sizes_and_strides(sizes, strides);
-  } else if (local.dim() != static_cast<int64_t>(sizes.size()) || local.is_contiguous()) {
+  } else if (local.dim() != static_cast<int64_t>(sizes.size()) || local.is_contiguous() ||
+             is_order_unknown(layout, sizes)) {
     impl.set_sizes_contiguous(sizes);
   } else {
     impl.set_sizes_and_strides(sizes, compute_local_stride(local.strides(), sizes));
@@ -47,9 +83,17 @@ const Parts& parts_of(const at::Tensor& tensor) {
   return *parts;
 }
 
+c10::intrusive_ptr<const Parts> shared_parts_of(const at::Tensor& tensor) {
+  return c10::intrusive_ptr<const Parts>::unsafe_reclaim_from_nonowning(&parts_of(tensor));
+}
+
 ShardSpec spec_of(const at::Tensor& tensor) {
   const auto& parts = parts_of(tensor);
   return {parts.mesh, parts.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};
+}
+
+void hold(const at::Tensor& tensor) {
+  const_cast<Parts&>(parts_of(tensor)).is_held = true;  // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
 Parts::Parts(at::Tensor part, LayoutPtr lies_as)
@@ -57,13 +101,10 @@ Parts::Parts(at::Tensor part, LayoutPtr lies_as)
 
 at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   const auto key = c10::computeDispatchKey(local.scalar_type(), local.layout(), local.device());
-  auto storage = storage_without_data(local.device());
-  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage),
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage_without_data(local.device())),
                                                    c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey), local.dtype());
-  set_shape(*impl, local, sizes, strides);
-  auto parts = c10::make_intrusive<Parts>(std::move(local), std::move(layout));
-  parts->storage = std::move(storage);
-  impl->set_backend_meta(std::move(parts));
+  set_shape(*impl, local, *layout, sizes, strides);
+  impl->set_backend_meta(c10::make_intrusive<Parts>(std::move(local), std::move(layout)));
   return at::Tensor(std::move(impl));
 }
 

@@ -2,6 +2,9 @@
 /// BackendMeta, this rank's part and the placements.
 ///
 /// No subclass of TensorImpl, so that Tensor::set_data turns the parameter of an unmodified module into one in place.
+///
+/// All wrappers of a device share one storage. So autograd never takes one for its own and adds to it in place: several may share
+/// one local tensor, and the sum may be cheaper in other placements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,14 +17,15 @@
 
 #include "cohort/dtensor/wrapper/dispatch_key.h"
 #include "cohort/dtensor/wrapper/layout.h"
+#include "cohort/export.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/mesh/placement.h"
 #include "cohort/mesh/shard_spec.h"
 
 namespace cohort::dtensor {
 
-/// What an operation had to make of a tensor that is Partial: that is done once, as backward often wants the same again.
-struct Reduced {
+/// What a tensor had to be moved to, for operations that want the same (dispatch/remembered_moves.h).
+struct Remembered {
   at::Tensor local;  ///< undefined: nothing is known
   Placements placements;
   /// Of the wrapper and of its part, by which writing shows.
@@ -37,20 +41,27 @@ struct Parts final : c10::BackendMeta {
   LayoutPtr layout;
   const DeviceMesh& mesh;        ///< the layout's
   const Placements& placements;  ///< the layout's
-  /// A second reference to the wrapper's storage: autograd then never adds to the tensor in place, as several wrappers may
-  /// share one local tensor, and the sum may be cheaper in other placements.
-  c10::Storage storage;
-  mutable Reduced reduced;
+  mutable Remembered remembered;
+  /// Of a view: the parts of the tensor that has its elements in the same order, or, of two dimensions, transposed. Null: none.
+  c10::intrusive_ptr<const Parts> viewed = {};
+  bool is_transposed = false;
+  /// Operations bring others to it, and move it only where there is no other way (hold()).
+  bool is_held = false;
 };
 
 inline bool is_dtensor(const at::Tensor& tensor) {
   return tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(kKey);
 }
 /// Requires is_dtensor(tensor).
-const Parts& parts_of(const at::Tensor& tensor);
+COHORT_TEST_API const Parts& parts_of(const at::Tensor& tensor);
+c10::intrusive_ptr<const Parts> shared_parts_of(const at::Tensor& tensor);
 ShardSpec spec_of(const at::Tensor& tensor);
+/// Of a DTensor that has just been made: it stays where it is, such as the weight of a layer that ranks compute in parts, where
+/// otherwise the smaller tensor would travel. So do views of it, and copies in other dtypes.
+void hold(const at::Tensor& tensor);
 
-/// `sizes`: the whole's. `strides`: the whole's; empty: dense, in the order in which `local` has its dimensions.
+/// `sizes`: the whole's. `strides`: the whole's; empty: dense, in the order in which `local` has its dimensions, or as written
+/// where a rank cannot know that order: all ranks have the same strides, as LibTorch's functions do other things with other ones.
 at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides = {});
 at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
                         c10::IntArrayRef strides = {});

@@ -86,6 +86,7 @@ void put_own_part(const at::Tensor& parameter, const at::Tensor& values) {
   if (is_dtensor(parameter)) {
     const auto& parts = dtensor::parts_of(parameter);
     whole = dtensor::make_dtensor(values, parts.mesh, parts.placements, parameter.sizes(), parameter.strides());
+    if (parts.is_held) dtensor::hold(whole);
   }
   // As set_data(), which refuses other dtypes and devices.
   parameter.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());

@@ -45,6 +45,11 @@ struct ColumnParallelOptions {
   /// The input is this rank's part of the positions.
   bool sequence_parallel = false;
   int64_t sequence_dim = 1;
+  /// Sequence-parallel: into how many pieces the gather is cut, of which one is multiplied while the next is on its way; at most,
+  /// as they must divide a rank's positions. More than 1: first derivatives only. Autocast gathers at once.
+  /// Default: 4 where the host has a core for every thread of its ranks (at::get_num_threads()) and one more for each rank,
+  /// by what rank 0 sees when the layer is made; else 1.
+  std::optional<int64_t> gather_pieces = {};
 };
 
 /// y = x W^T + b, of which each rank computes its own outputs: weight and bias are cut along dimension 0.
@@ -67,6 +72,9 @@ class COHORT_API ColumnParallelLinearImpl : public torch::nn::Module {
   ColumnParallelOptions options;
   /// [this rank's outputs, in_features] and [this rank's outputs].
   at::Tensor weight, bias;
+
+ private:
+  at::Tensor own_outputs(const at::Tensor& input);
 };
 TORCH_MODULE(ColumnParallelLinear);
 

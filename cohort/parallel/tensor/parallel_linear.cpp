@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/nn/init.h>
@@ -9,6 +10,7 @@
 #include "cohort/comm/collectives/coalescing.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/tensor/division.h"
+#include "cohort/parallel/tensor/gathered_linear.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
 #include "cohort/parallel/tensor/parts.h"
 #include "cohort/parallel/tensor/regions.h"
@@ -55,6 +57,15 @@ void check_features(int64_t in_features, int64_t out_features) {
                     out_features);
 }
 
+// What options leave open is decided once, as ranks must agree.
+int64_t pieces_of_gather(const ColumnParallelOptions& options) {
+  const auto& wanted = options.gather_pieces;
+  TORCH_CHECK_VALUE(!wanted || *wanted >= 1, "[cohort] ColumnParallelLinear: gather_pieces is ", wanted.value_or(0),
+                    ", but must be at least 1\n  hint: 1 gathers first; nothing lets the number of cores decide");
+  if (wanted) return *wanted;
+  return options.sequence_parallel && options.copy_input ? parallel::pieces_for_cores(place_in(options.group)) : 1;
+}
+
 void check_bias(const at::Tensor& own, const at::Tensor& given) {
   TORCH_CHECK_VALUE(own.defined() == given.defined(), "[cohort] load_whole: the layer has ", own.defined() ? "a" : "no",
                     " bias, but ", given.defined() ? "one" : "none", " was given");
@@ -66,6 +77,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t 
                                                    const ColumnParallelOptions& options)
     : in_features(in_features), out_features(out_features), options(options) {
   check_features(in_features, out_features);
+  this->options.gather_pieces = pieces_of_gather(options);
   const auto whole = first_values(in_features, out_features, options.bias, options.group);
   const auto part = part_of(0, out_features, place_in(options.group));
   weight = register_parameter("weight", parallel::take(whole.weight, part));
@@ -87,16 +99,26 @@ void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& input) {
   check_features("ColumnParallelLinear", input, in_features, "");
+  const auto own = own_outputs(input);
+  if (!options.gather_output) return own;
+  return gather_from_region(own, -1, {.group = options.group, .size = out_features});
+}
+
+at::Tensor ColumnParallelLinearImpl::own_outputs(const at::Tensor& input) {
   const bool copies = options.copy_input;
   auto everywhere = input;
   if (copies && options.sequence_parallel) {
+    const auto place = place_in(options.group);
+    const bool in_pieces = *options.gather_pieces > 1 && place.group && input.numel() > 0 &&
+                           !at::autocast::is_autocast_enabled(input.device().type());
+    if (in_pieces) {
+      return parallel::gathered_linear(input, options.sequence_dim, weight, bias, place, *options.gather_pieces);
+    }
     everywhere =
         gather_from_region(input, options.sequence_dim, {.group = options.group, .gradient = RegionGradient::kSum});
   }
   if (copies && !options.sequence_parallel) everywhere = copy_to_region(input, options.group);
-  auto own = at::linear(everywhere, weight, bias);
-  if (!options.gather_output) return own;
-  return gather_from_region(own, -1, {.group = options.group, .size = out_features});
+  return at::linear(everywhere, weight, bias);
 }
 
 void ColumnParallelLinearImpl::load_whole(const at::Tensor& whole_weight, const at::Tensor& whole_bias) {

@@ -17,6 +17,7 @@
 #include "cohort/base/text.h"
 #include "cohort/dtensor/api/distribute_module.h"
 #include "cohort/dtensor/api/dtensor.h"
+#include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/parallel/module/wrapper_base.h"
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/layout_border.h"
@@ -132,7 +133,10 @@ class StyleApplication {
     const auto* parameter = parameters.find(name);
     if (!parameter || !parameter->defined()) return;
     const Placements wanted{placement};
-    if (!is_dtensor(*parameter)) return distribute_parameter(*parameter, mesh_, wanted, options_.src_rank);
+    if (!is_dtensor(*parameter)) {
+      distribute_parameter(*parameter, mesh_, wanted, options_.src_rank);
+      return dtensor::hold(*parameter);
+    }
     const auto spec = DTensor(*parameter).spec();
     TORCH_CHECK_VALUE(
         spec.placements() == wanted && spec.mesh() == mesh_, "[cohort] parallelize_module: ", name, " of ", at.text(),

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <cstdlib>
 #include <sstream>
 
+#include "cohort/base/cpu.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
@@ -139,6 +142,54 @@ COHORT_WORKER(layers_sequence_parallel) {
 
 TEST(TensorParallelLayers, ShareOutPositionsBetweenThem) {
   for (const int n : {1, 2, 4}) run_workers("layers_sequence_parallel", {.world_size = n}).expect_success();
+}
+
+// One piece is multiplied while the next is gathered: as with one gather.
+COHORT_WORKER(layers_gather_in_pieces) {
+  init_process_group({.backend = test::backend_of_tests()});
+  const auto weight = drawn({8, 6}, 1).to(at::kDouble), bias = drawn({8}, 3).to(at::kDouble);
+  for (const int64_t dim : {0, 1, -2}) {
+    for (const int64_t pieces : {2, 3, 4}) {
+      std::vector<std::vector<at::Tensor>> outcomes;
+      for (const int64_t one : {int64_t{1}, pieces}) {
+        ColumnParallelLinear column(
+            6, 8, ColumnParallelOptions{.sequence_parallel = true, .sequence_dim = dim, .gather_pieces = one});
+        column->to(at::kDouble);
+        column->load_whole(weight, bias);
+        const auto x = own_chunk(drawn({8, 16, 6}, 6).to(at::kDouble), dim).clone().requires_grad_();
+        const auto y = column->forward(x);
+        y.backward(drawn(y.sizes().vec(), 7 + get_rank()).to(at::kDouble));
+        outcomes.push_back({y, x.grad(), column->weight.grad(), column->bias.grad()});
+      }
+      for (size_t i = 0; i < outcomes[0].size(); ++i) {
+        REQUIRE(outcomes[0][i].sizes() == outcomes[1][i].sizes());
+        require_near(outcomes[1][i], outcomes[0][i], 1e-12);
+      }
+    }
+  }
+  ColumnParallelLinear column(6, 8, ColumnParallelOptions{.sequence_parallel = true, .gather_pieces = 2});
+  const auto x = drawn({2, 4, 6}, 6).requires_grad_();
+  const auto loss = column->forward(x).square().sum();
+  REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({loss}, {x}, {}, std::nullopt, /*create_graph=*/true); }),
+                "[cohort] ColumnParallelLinear: a gather in pieces has first derivatives only\n  hint: "
+                "ColumnParallelOptions{.gather_pieces = 1} has all");
+  REQUIRE_EQUAL(error_of([&] { ColumnParallelLinear(6, 8, ColumnParallelOptions{.gather_pieces = 0}); }),
+                "[cohort] ColumnParallelLinear: gather_pieces is 0, but must be at least 1\n  hint: 1 gathers first; "
+                "nothing lets the number of cores decide");
+  // A core for every thread of the host's ranks, and one more for each.
+  const auto pieces_with = [](const char* num_ranks, int num_threads) {
+    ::setenv("LOCAL_WORLD_SIZE", num_ranks, 1);
+    at::set_num_threads(num_threads);
+    return *ColumnParallelLinear(6, 8, ColumnParallelOptions{.sequence_parallel = true})->options.gather_pieces;
+  };
+  const int num_cores = base::available_cores();
+  REQUIRE(pieces_with("1", num_cores) == 1 && pieces_with(std::to_string(num_cores).c_str(), 1) == 1);
+  REQUIRE(pieces_with("1", 1) == (num_cores > 1 ? 4 : 1));
+  destroy_process_group();
+}
+
+TEST(TensorParallelLayers, GatherInPiecesWhileTheyMultiply) {
+  for (const int n : {2, 4}) run_workers("layers_gather_in_pieces", {.world_size = n}).expect_success();
 }
 
 // Two layers of one input need one exchange of its gradient.

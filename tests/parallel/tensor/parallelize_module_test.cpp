@@ -123,20 +123,27 @@ TEST(ParallelizeModule, TokensCutAlongTheSequenceMakeItSequenceParallel) {
 }
 
 // Two layers of two pairs, and the embedding.
-void require_counts(const CommCounts& forward, const CommCounts& both, bool by_positions) {
+void require_counts(const CommCounts& forward, const CommCounts& both, bool by_positions, bool are_many) {
   if (!by_positions) {
     REQUIRE(forward.all_reduce == 5 && both.all_reduce == 9 && both.total() == both.all_reduce);
     return;
   }
-  REQUIRE(forward.reduce_scatter == 5 && forward.all_gather == 5);  // one of them of the tokens' numbers
-  REQUIRE(forward.total() == 10 && both.all_to_all == 0);
-  REQUIRE(both.all_reduce <= 14);  // gradients of norms and of biases that are added to a rank's own positions
-  REQUIRE(both.all_gather <= 20 && both.reduce_scatter <= 11);
+  constexpr int64_t kPairs = 2 * 2;
+  // Of each pair the input is gathered and the sum shared out; one gather is of the tokens' numbers.
+  REQUIRE(forward.reduce_scatter == kPairs + 1 && forward.all_gather == kPairs + 1 &&
+          forward.total() == 2 * kPairs + 2);
+  const auto backward = both - forward;
+  // Of each pair the gradient is gathered, once for both products, and the input again, as forward has not kept it; and the
+  // rows of the positions. Of the embedding the gradient and the tokens' numbers, or sums of its rows are shared out.
+  REQUIRE(backward.all_gather == 2 * kPairs + 1 + (are_many ? 0 : 2));
+  REQUIRE(backward.reduce_scatter == kPairs + (are_many ? 1 : 0));
+  REQUIRE(backward.all_reduce == 14);  // gradients of norms and of biases that are added to a rank's own positions
+  REQUIRE(both.all_to_all == 0);
 }
 
-COHORT_WORKER(plan_counts) {
+void count_exchanges(int64_t batch, int64_t positions) {
   const auto mesh = plan_mesh();
-  const auto tokens = at::arange(3 * kPlanPositions).view({3, kPlanPositions});
+  const auto tokens = at::arange(batch * positions).remainder(kPlanWords).view({batch, positions});
   for (const Placement& cut : {Placement(Replicate()), Placement(Shard(1))}) {
     auto gpt = plan_gpt();
     parallelize_module(*gpt, mesh, kGptPlan);
@@ -144,12 +151,35 @@ COHORT_WORKER(plan_counts) {
     const auto hidden = gpt->transformer->forward(DTensor(distribute_tensor(tokens, mesh, {cut})));
     const auto forward = comm_counts() - start;
     hidden.square().sum().backward();
-    require_counts(forward, comm_counts() - start, cut.is_shard());
+    require_counts(forward, comm_counts() - start, cut.is_shard(), batch * positions >= kPlanWords);
     REQUIRE(DTensor(hidden).placements() == Placements{cut});
   }
 }
 
+// The weights are smaller than the activations of 40 sequences, and yet stay where they are.
+COHORT_WORKER(plan_counts) {
+  for (const int64_t batch : {1, 3, 40}) count_exchanges(batch, kPlanPositions);
+}
+
 TEST(ParallelizeModule, LayoutsNeedOnlyTheseExchanges) { run_workers("plan_counts").expect_success(); }
+
+// A block of more positions than its width, in one sequence: what an exchange would cost less than a gather.
+COHORT_WORKER(plan_counts_of_a_long_sequence) {
+  const auto mesh = plan_mesh();
+  torch::nn::Sequential net(torch::nn::Linear(8, 8), torch::nn::Linear(8, 8));
+  parallelize_module(*net, mesh, {{"0", ColwiseParallel()}, {"1", RowwiseParallel()}});
+  const DTensor x = distribute_tensor(at::randn({1, 64, 8}), mesh, {Shard(1)});
+  const auto added = [&](const at::Tensor& y) { return (y + x).square().sum(); };
+  auto loss = added(net->forward(at::Tensor(x)));
+  const auto start = comm_counts();
+  loss.backward();
+  const auto backward = comm_counts() - start;
+  REQUIRE(backward.all_gather == 2 && backward.all_to_all == 0 && backward.reduce_scatter == 0);
+}
+
+TEST(ParallelizeModule, OfALongSequenceGradientsAreGatheredOnce) {
+  run_workers("plan_counts_of_a_long_sequence").expect_success();
+}
 
 torch::nn::Sequential plan_net() {
   at::manual_seed(1);

@@ -1,0 +1,119 @@
+#include "cohort/dtensor/dispatch/remembered_moves.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cohort/dtensor/wrapper/moves.h"
+
+namespace cohort::dtensor {
+namespace {
+
+using PartsPtr = c10::intrusive_ptr<const Parts>;
+
+std::optional<c10::Stream> stream_of(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+}
+
+at::Tensor moved_from(const at::Tensor& tensor, const Placements& to) {
+  const auto& parts = parts_of(tensor);
+  return moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes());
+}
+
+// `tensor` has the parts `owner`, or is a view of what has them.
+bool is_as_it_was(const at::Tensor& tensor, const Parts& owner) {
+  const auto& known = owner.remembered;
+  return known.local.defined() && static_cast<uint32_t>(tensor._version()) == known.version &&
+         static_cast<uint32_t>(owner.local._version()) == known.local_version && known.stream == stream_of(owner.local);
+}
+
+void remember(const at::Tensor& tensor, const Parts& owner, at::Tensor local, const Placements& placements) {
+  owner.remembered = {std::move(local), placements, static_cast<uint32_t>(tensor._version()),
+                      static_cast<uint32_t>(owner.local._version()), stream_of(owner.local)};
+}
+
+// ---- what a Partial was reduced to ----
+
+at::Tensor reduced(const at::Tensor& tensor, const Placements& to) {
+  const auto& parts = parts_of(tensor);
+  const auto& known = parts.remembered;
+  if (is_as_it_was(tensor, parts)) return moved(known.local, parts.mesh, known.placements, to, tensor.sizes());
+  remember(tensor, parts, moved_from(tensor, to), to);
+  return known.local;
+}
+
+// ---- what a cut tensor was gathered to ----
+
+bool is_parameter(const at::Tensor& tensor) {
+  const auto& viewed = tensor.is_view() ? tensor._base() : tensor;
+  return viewed.is_leaf() && viewed.requires_grad();
+}
+
+bool is_whole(const Placements& placements) {
+  return std::all_of(placements.begin(), placements.end(), [](const auto& one) { return one.is_replicate(); });
+}
+
+// The one whose gathered elements this thread keeps; those of the one before are let go.
+void keep_only(const PartsPtr& owner) {
+  static thread_local c10::weak_intrusive_ptr<const Parts> latest{PartsPtr()};
+  const auto before = latest.lock();
+  if (before == owner) return;
+  latest = owner;
+  if (before) before->remembered = {};
+}
+
+Placements transposed(Placements placements) {
+  for (auto& one : placements) {
+    if (one.is_shard()) {
+      one = Shard(1 - one.dim());
+    } else if (one.is_strided_shard()) {
+      one = StridedShard(1 - one.dim(), one.split_factor());
+    }
+  }
+  return placements;
+}
+
+// All elements, in the order in which the tensor has them that is viewed.
+at::Tensor gathered_in_order(const at::Tensor& tensor, const Placements& to) {
+  const auto& parts = parts_of(tensor);
+  if (!parts.is_transposed) return moved_from(tensor, to);
+  const std::vector<int64_t> sizes{tensor.size(1), tensor.size(0)};
+  return moved(parts.local.t(), parts.mesh, transposed(parts.placements), to, sizes);
+}
+
+at::Tensor gathered(const at::Tensor& tensor, const Placements& whole) {
+  const auto& parts = parts_of(tensor);
+  const auto owner = parts.viewed ? parts.viewed : shared_parts_of(tensor);
+  if (!is_as_it_was(tensor, *owner)) {
+    remember(tensor, *owner, gathered_in_order(tensor, whole), whole);
+    keep_only(owner);
+  }
+  const auto& known = owner->remembered.local;
+  return parts.is_transposed ? known.reshape({tensor.size(1), tensor.size(0)}).t() : known.reshape(tensor.sizes());
+}
+
+}  // namespace
+
+at::Tensor remembered_move(const at::Tensor& tensor, const Placements& to) {
+  const auto& parts = parts_of(tensor);
+  if (tensor.is_inference() || parts.local.is_inference()) return moved_from(tensor, to);
+  if (parts.layout->is_partial) return has_partial(to) ? moved_from(tensor, to) : reduced(tensor, to);
+  return is_whole(to) && !is_parameter(tensor) ? gathered(tensor, to) : moved_from(tensor, to);
+}
+
+void note_view(const at::Tensor& result, const at::Tensor& tensor, ViewKind kind) {
+  if (kind == ViewKind::kNone || !is_dtensor(tensor)) return;
+  const auto& of = parts_of(tensor);
+  if (of.is_held) hold(result);
+  // Of another view of a transposed one the order is not known here.
+  const bool is_known = kind == ViewKind::kTransposed ? tensor.dim() == 2 : !of.is_transposed;
+  if (kind == ViewKind::kCopy || !is_known || of.layout->is_partial) return;
+  auto& parts = const_cast<Parts&>(parts_of(result));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  parts.viewed = of.viewed ? of.viewed : shared_parts_of(tensor);
+  parts.is_transposed = of.is_transposed != (kind == ViewKind::kTransposed);
+}
+
+}  // namespace cohort::dtensor
