@@ -81,14 +81,15 @@ const at::Tensor& own_part(const at::Tensor& parameter) {
   return is_dtensor(parameter) ? dtensor::parts_of(parameter).local : parameter;
 }
 
+at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values) {
+  if (!is_dtensor(parameter)) return values;
+  const auto& parts = dtensor::parts_of(parameter);
+  return dtensor::make_dtensor(values, parts.mesh, parts.placements, parameter.sizes(), parameter.strides());
+}
+
 void put_own_part(const at::Tensor& parameter, const at::Tensor& values) {
-  auto whole = values;
-  if (is_dtensor(parameter)) {
-    const auto& parts = dtensor::parts_of(parameter);
-    whole = dtensor::make_dtensor(values, parts.mesh, parts.placements, parameter.sizes(), parameter.strides());
-  }
   // As set_data(), which refuses other dtypes and devices.
-  parameter.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());
+  parameter.unsafeGetTensorImpl()->shallow_copy_from(laid_as(parameter, values).getIntrusivePtr());
 }
 
 at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter) {

@@ -1,6 +1,7 @@
 /// PipelineRuntime: runs this rank's list of actions.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,8 @@ class PipelineRuntime {
   /// See PipelineSchedule.
   at::Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double norm_type) const;
   at::Tensor mean_loss(const std::vector<at::Tensor>& losses) const;
+  at::Tensor mean_loss(const std::function<std::vector<at::Tensor>()>& losses) const;
+  void set_backward(const PipelineBackward& backward) { backward_ = backward; }
 
   const PipelineOrder& order() const { return order_; }
   const StageRanks& stage_ranks() const { return stage_ranks_; }
@@ -69,6 +72,7 @@ class PipelineRuntime {
   void perform(const Action& action);
   void forward(const Action& action);
   void finish_last(const Action& action);
+  at::Tensor scaled(const at::Tensor& loss) const;
   void backward(const Action& action);
   TensorList received_grads(const Action& action);
   Mailbox::Message take(const Action& receive);
@@ -83,14 +87,15 @@ class PipelineRuntime {
 
   void share_tied_values();
   void add_tied_gradients();
+  at::Tensor here_too(const TiedParameter& tied) const;
   bool counts_elsewhere(const at::Tensor& parameter) const;
-  void scale_gradients();
 
   PipelineOrder order_;
   ActionList list_;  ///< this rank's, as it runs
   StageRanks stage_ranks_;
   int num_microbatches_;
   PipelineOptions options_;
+  PipelineBackward backward_;
   Group group_;
   int rank_ = 0;
   std::map<int, std::unique_ptr<StageRun>> stages_;

@@ -1,5 +1,6 @@
 #include "cohort/parallel/pipeline/stage_run.h"
 
+#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <utility>
@@ -16,10 +17,11 @@ StageRun::StageRun(const PipelineStage& stage, int num_microbatches)
   }
 }
 
-void StageRun::begin(bool has_backward) {
+void StageRun::begin(bool has_backward, bool synchronises) {
   for (Microbatch& each : microbatches_) each = {};
   num_backwards_ = 0;
   has_backward_ = has_backward;
+  synchronises_ = synchronises;
   is_reduced_ = false;
   if (stage_.replica_calls().no_sync) no_sync_ = stage_.replica_calls().no_sync();
   if (!sharded_) return;
@@ -37,6 +39,23 @@ void StageRun::end() {
   sharded_->set_reshard_after_backward(true);
 }
 
+namespace {
+
+// While it lives, autocast casts parameters anew. One cast for several microbatches gets its gradient after all that the last
+// forward pass has computed, and fully_shard has reduced those of that pass by then.
+class CastsOfOneForward {
+ public:
+  CastsOfOneForward() { at::autocast::set_autocast_cache_enabled(false); }
+  ~CastsOfOneForward() { at::autocast::set_autocast_cache_enabled(was_enabled_); }
+  CastsOfOneForward(const CastsOfOneForward&) = delete;
+  CastsOfOneForward& operator=(const CastsOfOneForward&) = delete;
+
+ private:
+  bool was_enabled_ = at::autocast::is_autocast_cache_enabled();
+};
+
+}  // namespace
+
 void StageRun::forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad) {
   Microbatch& state = at(microbatch);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -47,6 +66,8 @@ void StageRun::forward(int microbatch, const TensorList& inputs, const std::vect
     }
     state.inputs.push_back(std::move(input));
   }
+  std::optional<CastsOfOneForward> casts;
+  if (sharded_) casts.emplace();
   state.outputs = stage_.forward(state.inputs);
 }
 
@@ -78,6 +99,7 @@ void StageRun::run_full(Microbatch& microbatch) {
 
 // Before the last backward, so that it reduces what all have accumulated.
 void StageRun::synchronise_last(const TensorList& outputs) {
+  if (!synchronises_) return;
   if (stage_.replica_calls().reduce_next) {
     stage_.replica_calls().reduce_next(outputs);
     is_reduced_ = true;
@@ -126,7 +148,7 @@ void StageRun::reshard() {
 }
 
 void StageRun::reduce_grad() {
-  if (is_reduced_ || !has_backward_ || (!sharded_ && !stage_.replica_calls().reduce_next)) return;
+  if (is_reduced_ || !has_backward_ || !synchronises_ || (!sharded_ && !stage_.replica_calls().reduce_next)) return;
   // The last gradients came without a backward pass that could have been followed: one that adds zeros.
   TensorList empty;
   for (const at::Tensor& parameter : whole_parameters()) {

@@ -10,68 +10,100 @@
 
 #include <algorithm>
 #include <iterator>
-#include <unordered_set>
 
-#include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/parallel/fsdp/module_tensor.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
 
 namespace cohort::pipeline {
 namespace {
 
+// What this rank has of it.
 at::Tensor gradient_or_zeros(const at::Tensor& parameter) {
-  return parameter.grad().defined() ? parameter.grad().contiguous() : at::zeros_like(parameter);
+  const at::Tensor& grad = parameter.grad();
+  return grad.defined() ? fsdp::own_gradient(grad, parameter).contiguous() : at::zeros_like(fsdp::own_part(parameter));
 }
 
-TensorList trained_parameters(const PipelineStage& stage) {
-  const auto* const sharded = dynamic_cast<const fsdp::ShardedModule*>(stage.module().get());
-  return sharded ? sharded->named_shards(/*recurse=*/true).values() : stage.module()->parameters();
+void put_gradient(const at::Tensor& parameter, const at::Tensor& values) {
+  at::Tensor& grad = at::Tensor(parameter).mutable_grad();
+  if (grad.defined() && !is_dtensor(parameter)) {
+    grad.copy_(values);
+  } else {
+    grad = fsdp::laid_as(parameter, values);
+  }
+}
+
+bool is_between(const TiedParameter& tied, int stage, int other_stage) {
+  return tied.stage == stage && tied.other_stage == other_stage;
 }
 
 }  // namespace
+
+// Undefined where another rank has the other stage, or this one both with one tensor, whose gradient has both.
+at::Tensor PipelineRuntime::here_too(const TiedParameter& tied) const {
+  const auto& all = options_.tied_parameters;
+  if (!is_local(tied.other_stage)) return {};
+  auto before = std::count_if(
+      all.data(), &tied, [&](const TiedParameter& each) { return is_between(each, tied.stage, tied.other_stage); });
+  for (const TiedParameter& other : all) {
+    if (!is_between(other, tied.other_stage, tied.stage) || before-- > 0) continue;
+    return other.parameter.is_same(tied.parameter) ? at::Tensor() : other.parameter;
+  }
+  return {};
+}
 
 // The stage with the lower number gives its value.
 void PipelineRuntime::share_tied_values() {
   const at::NoGradGuard no_grad;
   for (const TiedParameter& tied : options_.tied_parameters) {
-    if (is_local(tied.other_stage)) continue;
+    const bool is_lower = tied.stage < tied.other_stage;
+    at::Tensor own = fsdp::own_part(tied.parameter);
+    if (is_local(tied.other_stage)) {
+      const at::Tensor other = here_too(tied);
+      if (other.defined() && !is_lower) own.copy_(fsdp::own_part(other));
+      continue;
+    }
     const PointToPointOptions in_group{.group = group_};
-    if (tied.stage < tied.other_stage) {
-      isend(tied.parameter.contiguous(), group_rank(rank_of(tied.other_stage)), in_group)->wait();
+    const auto peer = group_rank(rank_of(tied.other_stage));
+    if (is_lower) {
+      isend(own.contiguous(), peer, in_group)->wait();
     } else {
-      const at::Tensor value = at::empty_like(tied.parameter, at::MemoryFormat::Contiguous);
-      irecv(value, group_rank(rank_of(tied.other_stage)), in_group)->wait();
-      at::Tensor(tied.parameter).copy_(value);
+      const at::Tensor value = at::empty_like(own, at::MemoryFormat::Contiguous);
+      irecv(value, peer, in_group)->wait();
+      own.copy_(value);
     }
   }
 }
 
-// Both ranks add up the same two numbers in the same order.
+// Both add up the same two numbers in the same order.
 void PipelineRuntime::add_tied_gradients() {
   const at::NoGradGuard no_grad;
   for (const TiedParameter& tied : options_.tied_parameters) {
-    if (is_local(tied.other_stage)) continue;  // one tensor, which has both gradients already
+    const bool is_lower = tied.stage < tied.other_stage;
+    if (is_local(tied.other_stage)) {
+      const at::Tensor other = here_too(tied);
+      if (!other.defined() || !is_lower) continue;
+      const at::Tensor sum = at::add(gradient_or_zeros(tied.parameter), gradient_or_zeros(other));
+      put_gradient(tied.parameter, sum);
+      put_gradient(other, sum.clone());
+      continue;
+    }
     const at::Tensor own = gradient_or_zeros(tied.parameter);
     const at::Tensor other = at::empty_like(own);
     const auto peer = group_rank(rank_of(tied.other_stage));
     const auto works =
         batch_isend_irecv({P2POp::isend(own, peer, {.group = group_}), P2POp::irecv(other, peer, {.group = group_})});
     for (const WorkPtr& work : works) work->wait();
-    const bool is_lower = tied.stage < tied.other_stage;
-    const at::Tensor sum = is_lower ? at::add(own, other) : at::add(other, own);
-    at::Tensor& grad = at::Tensor(tied.parameter).mutable_grad();
-    if (grad.defined()) {
-      grad.copy_(sum);
-    } else {
-      grad = sum;
-    }
+    put_gradient(tied.parameter, is_lower ? at::add(own, other) : at::add(other, own));
   }
 }
 
 // Of tied ones that of the stage with the lower number counts.
 bool PipelineRuntime::counts_elsewhere(const at::Tensor& parameter) const {
   return std::any_of(options_.tied_parameters.begin(), options_.tied_parameters.end(), [&](const TiedParameter& tied) {
-    return tied.parameter.is_same(parameter) && tied.other_stage < tied.stage && !is_local(tied.other_stage);
+    return tied.parameter.is_same(parameter) && tied.other_stage < tied.stage &&
+           (!is_local(tied.other_stage) || here_too(tied).defined());
   });
 }
 
@@ -104,17 +136,12 @@ at::Tensor PipelineRuntime::mean_loss(const std::vector<at::Tensor>& losses) con
   return mean;
 }
 
-// A parameter that several stages here share is divided once.
-void PipelineRuntime::scale_gradients() {
-  const at::NoGradGuard no_grad;
-  std::unordered_set<const void*> seen;
-  for (const auto& [stage, run] : stages_) {
-    for (const at::Tensor& parameter : trained_parameters(run->stage())) {
-      const at::Tensor& grad = parameter.grad();
-      if (!grad.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-      at::Tensor(grad).div_(num_microbatches_);
-    }
-  }
+at::Tensor PipelineRuntime::mean_loss(const std::function<std::vector<at::Tensor>()>& losses) const {
+  std::vector<at::Tensor> own;
+  StepFailure failure;
+  if (is_local(static_cast<int>(stage_ranks_.size()) - 1)) failure.attempt("", [&] { own = losses(); });
+  failure.share(group_, first_here().group_size());
+  return mean_loss(own);
 }
 
 }  // namespace cohort::pipeline

@@ -4,19 +4,18 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <tuple>
 
 #include "cohort/models/gpt.h"
 #include "cohort/models/gpt_stage.h"
-#include "cohort/parallel/activation/checkpoint.h"
-#include "cohort/parallel/ddp/distributed_data_parallel.h"
-#include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
-#include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/optim/grad_scaler.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/receive_buffers.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
+#include "tests/parallel/pipeline/stages.h"
 #include "tests/parallel/tensor/numbers.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -24,19 +23,14 @@
 namespace cohort {
 namespace {
 
+using test::draw_parameters;
 using test::drawn;
 using test::error_of;
+using test::kNumParts;
 using test::require_near;
 using test::run_rank_threads;
-
-constexpr int kNumParts = 4;
-
-void draw_parameters(torch::nn::Module& module, uint64_t seed) {
-  const at::NoGradGuard no_grad;
-  for (at::Tensor& parameter : module.parameters()) parameter.copy_(drawn(parameter.sizes().vec(), seed++) / 3);
-}
-
-at::Tensor squares(const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); }
+using test::run_steps;
+using test::squares;
 
 // ---- several tensors
 
@@ -206,6 +200,39 @@ TEST(PipelineFeatures, MemoryOfWhatIsReceivedIsUsedAgainWhenNobodyHasIt) {
   EXPECT_EQ(buffers.size(), 1u);
 }
 
+// ---- several steps for one of the optimizer, and a scale
+
+TEST(PipelineFeatures, AllStagesLeaveOutAStepThatOneCannotMake) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto first = layer(1), second = layer(2), own = rank == 0 ? first : second;
+    const at::Tensor x = drawn({6, 8}, 3), target = drawn({6, 8}, 4);
+    const at::Tensor expected = squares(second(first(x)), target);
+    expected.backward();
+    const TensorList wanted = {own->weight.grad().clone(), own->bias.grad().clone()};
+    torch::optim::SGD optimizer(own->parameters(), 0.1);
+    amp::GradScaler scaler({.device = at::kCPU, .init_scale = 4, .process_group = group});
+    PipelineSchedule schedule("1F1B", {PipelineStage(own, rank, 2, {.group = group})}, 3,
+                              {.loss_fn = loss_of(squares)});
+    schedule.set_backward({.scaler = &scaler});
+    for (const int bad : {0, 1, 2}) {  // last: none
+      optimizer.zero_grad();
+      std::vector<at::Tensor> losses;
+      schedule.step(rank == 0 ? TensorList{x} : TensorList(), {.target = target, .losses = &losses});
+      require_near(schedule.mean_loss(losses).to(at::kFloat), expected);
+      const double scale = scaler.get_scale();
+      REQUIRE(scale == (bad == 0 ? 4 : bad == 1 ? 2 : 1));
+      require_near(own->weight.grad(), wanted[0] * scale);
+      if (rank == bad) own->bias.grad()[1].fill_(INFINITY);
+      scaler.step(optimizer);
+      scaler.update();
+      REQUIRE(scaler.has_stepped() == (bad == 2));
+    }
+    require_near(own->bias.grad(), wanted[1]);
+    REQUIRE_EQUAL(error_of([&] { schedule.set_backward({.num_steps = 0}); }),
+                  "[cohort] pipeline: num_steps is 0, but at least one step makes an optimizer's");
+  });
+}
+
 // ---- tied parameters
 
 struct TiedHeadImpl : torch::nn::Module {
@@ -246,7 +273,7 @@ TEST(PipelineFeatures, TiedParametersHaveTheSumOfTheirGradients) {
         const at::Tensor output = at::linear(expected->forward(words.tensor_split(3)[i]), expected_table);
         (squares(output, target.tensor_split(3)[i]) / 3).backward();
       }
-      schedule.step(rank == 0 ? TensorList{words} : TensorList(), {.target = target});
+      run_steps(schedule, step + 1, rank == 0 ? TensorList{words} : TensorList(), target);
       require_near(rank == 0 ? table.grad() : head->weight.grad(), expected_table.grad(), 1e-5, "the sum");
       const auto own = rank == 0 ? net->parameters() : head->parameters();
       for (const double order : {2.0, 1.0, static_cast<double>(INFINITY)}) {
@@ -299,162 +326,6 @@ TEST(PipelineFeatures, AGptInStages) {
         for (const auto& item : parts[index]->named_parameters()) {
           require_near(item.value().grad(), wanted[item.key()].grad(), 1e-5, name + " " + item.key());
         }
-      }
-    });
-  }
-}
-
-// ---- checkpoints and replicas
-
-struct DeepImpl : torch::nn::Module {
-  explicit DeepImpl(uint64_t seed, bool has_checkpoint = false) : has_checkpoint(has_checkpoint) {
-    for (int i = 0; i < 2; ++i) layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(8, 8)));
-    draw_parameters(*this, seed);
-  }
-  at::Tensor forward(at::Tensor x) {
-    for (auto& each : layers) {
-      const auto block = [&each](const at::Tensor& y) { return y + each(y).tanh(); };
-      x = has_checkpoint ? activation::checkpoint(block, x) : block(x);
-    }
-    return x;
-  }
-  bool has_checkpoint;
-  std::vector<torch::nn::Linear> layers;
-};
-TORCH_MODULE(Deep);
-
-// The gradients of four blocks of which each replica has its own batch, averaged over these.
-struct DeepBatches {
-  explicit DeepBatches(int num_replicas, int num_stages) {
-    for (int i = 0; i < num_stages; ++i) blocks.emplace_back(static_cast<uint64_t>(10 * i + 1));
-    for (int replica = 0; replica < num_replicas; ++replica) {
-      const auto seed = static_cast<uint64_t>(replica);
-      inputs.push_back(drawn({10, 8}, 100 + seed));
-      targets.push_back(drawn({10, 8}, 200 + seed));
-      const auto xs = inputs.back().tensor_split(kNumParts), ts = targets.back().tensor_split(kNumParts);
-      for (size_t i = 0; i < xs.size(); ++i) {
-        at::Tensor x = xs[i];
-        for (auto& block : blocks) x = block(x);
-        (squares(x, ts[i]) / kNumParts / num_replicas).backward();
-      }
-    }
-  }
-  std::vector<Deep> blocks;
-  TensorList inputs, targets;
-};
-
-// Stages of this rank in a schedule for two ranks.
-std::vector<int> deep_indices(const std::string& schedule, int rank) {
-  if (schedule == "1F1B" || schedule == "GPipe") return {rank};
-  return schedule == "ZBVZeroBubble" || schedule == "DualPipeV" ? std::vector<int>{rank, 3 - rank}
-                                                                : std::vector<int>{rank, rank + 2};
-}
-
-class PipelineWith : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Names, PipelineWith, testing::ValuesIn(pipeline_schedule_names()));
-
-TEST_P(PipelineWith, ActivationCheckpoints) {
-  run_rank_threads(2, [name = GetParam()](int rank, const Group& group) {
-    const auto indices = deep_indices(name, rank);
-    const int num_stages = 2 * static_cast<int>(indices.size());
-    DeepBatches expected(1, num_stages);
-    std::vector<Deep> blocks;
-    std::vector<PipelineStage> stages;
-    for (const int index : indices) {
-      blocks.emplace_back(static_cast<uint64_t>(10 * index + 1), /*has_checkpoint=*/true);
-      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = group});
-    }
-    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
-    schedule.step(rank == 0 ? expected.inputs : TensorList(), {.target = expected.targets[0]});
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
-      const auto own = blocks[i]->parameters();
-      for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad());
-    }
-  });
-}
-
-// Ranks 0 and 1 are one pipeline, 2 and 3 another one; ranks 0 and 2 have the same stages, and so have 1 and 3.
-struct FourRanks {
-  FourRanks(int rank, const Group& all)
-      : replica(rank / 2),
-        place(rank % 2),
-        pipeline(test::split_rank_threads(all, {{0, 1}, {2, 3}})),
-        replicas(test::split_rank_threads(all, {{0, 2}, {1, 3}})) {}
-  int replica, place;
-  Group pipeline, replicas;
-};
-
-TEST_P(PipelineWith, ReplicasOfEachStage) {
-  run_rank_threads(4, [name = GetParam()](int rank, const Group& all) {
-    const FourRanks ranks(rank, all);
-    const auto indices = deep_indices(name, ranks.place);
-    const int num_stages = 2 * static_cast<int>(indices.size());
-    DeepBatches expected(2, num_stages);
-    int num_reduced = 0;
-    const auto counting = [&](const Group& group, ddp::GradBucket& bucket) {
-      ++num_reduced;
-      return ddp::allreduce_hook(group, bucket);
-    };
-    std::vector<DistributedDataParallel<DeepImpl>> blocks;
-    std::vector<PipelineStage> stages;
-    for (const int index : indices) {
-      blocks.emplace_back(Deep(static_cast<uint64_t>(10 * index + 1)), ddp::Options{.process_group = ranks.replicas});
-      blocks.back()->register_comm_hook(ranks.replicas, counting);
-      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
-    }
-    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
-    const auto replica = static_cast<size_t>(ranks.replica);
-    for (int step = 0; step < 2; ++step) {
-      for (auto& block : blocks) block->zero_grad();
-      schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
-                    {.target = expected.targets[replica]});
-      for (size_t i = 0; i < blocks.size(); ++i) {
-        const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
-        const auto own = blocks[i]->parameters();
-        for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad(), 1e-5, name);
-      }
-      // Once for each stage, with the last microbatch.
-      REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
-    }
-  });
-}
-
-TEST_P(PipelineWith, ShardsOfEachStage) {
-  for (const bool one_memory : {true, false}) {
-    run_rank_threads(4, [name = GetParam(), one_memory](int rank, const Group& all) {
-      const FourRanks ranks(rank, all);
-      const auto indices = deep_indices(name, ranks.place);
-      const int num_stages = 2 * static_cast<int>(indices.size());
-      DeepBatches expected(2, num_stages);
-      int num_reduced = 0;
-      std::vector<FullySharded<DeepImpl>> blocks;
-      std::vector<PipelineStage> stages;
-      for (const int index : indices) {
-        blocks.push_back(fully_shard(Deep(static_cast<uint64_t>(10 * index + 1)),
-                                     fsdp::Options{.process_group = ranks.replicas, .one_memory = one_memory}));
-        if (!one_memory) blocks.back()->set_all_reduce_hook([&](const at::Tensor&) { ++num_reduced; });
-        stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
-      }
-      PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
-      const auto replica = static_cast<size_t>(ranks.replica);
-      for (int step = 0; step < 2; ++step) {
-        for (auto& block : blocks) {
-          for (at::Tensor shard : block->parameters()) shard.mutable_grad().reset();
-        }
-        schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
-                      {.target = expected.targets[replica]});
-        for (size_t i = 0; i < blocks.size(); ++i) {
-          const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
-          const auto& shards = blocks[i]->sharding().sharded_parameters();
-          for (size_t j = 0; j < shards.size(); ++j) {
-            const at::Tensor own = shards[j].shard.grad();
-            if (own.numel() == 0) continue;
-            // Halves of 8 rows, or of a bias.
-            require_near(own, wanted[j].grad().tensor_split(2)[replica], 1e-5, name);
-          }
-        }
-        if (!one_memory) REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
       }
     });
   }

@@ -1,0 +1,230 @@
+// Stages that are checkpointed, copied or sharded, in every schedule: against one process that has all stages.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include <optional>
+
+#include "cohort/parallel/activation/checkpoint.h"
+#include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
+#include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/precision/autocast.h"
+#include "tests/parallel/pipeline/stages.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
+
+namespace cohort {
+namespace {
+
+using test::draw_parameters;
+using test::drawn;
+using test::kNumParts;
+using test::require_near;
+using test::run_rank_threads;
+using test::run_steps;
+using test::squares;
+
+struct DeepImpl : torch::nn::Module {
+  explicit DeepImpl(uint64_t seed, bool has_checkpoint = false) : has_checkpoint(has_checkpoint) {
+    for (int i = 0; i < 2; ++i) layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(8, 8)));
+    draw_parameters(*this, seed);
+  }
+  at::Tensor forward(at::Tensor x) {
+    for (auto& each : layers) {
+      const auto block = [&each](const at::Tensor& y) { return y + each(y).tanh(); };
+      x = has_checkpoint ? activation::checkpoint(block, x) : block(x);
+    }
+    return x;
+  }
+  bool has_checkpoint;
+  std::vector<torch::nn::Linear> layers;
+};
+TORCH_MODULE(Deep);
+
+// The gradients of four blocks of which each replica has its own batch, averaged over these.
+struct DeepBatches {
+  explicit DeepBatches(int num_replicas, int num_stages, bool has_autocast = false) {
+    for (int i = 0; i < num_stages; ++i) blocks.emplace_back(static_cast<uint64_t>(10 * i + 1));
+    for (int replica = 0; replica < num_replicas; ++replica) {
+      const auto seed = static_cast<uint64_t>(replica);
+      inputs.push_back(drawn({10, 8}, 100 + seed));
+      targets.push_back(drawn({10, 8}, 200 + seed));
+      const auto xs = inputs.back().tensor_split(kNumParts), ts = targets.back().tensor_split(kNumParts);
+      for (size_t i = 0; i < xs.size(); ++i) {
+        at::Tensor x = xs[i];
+        std::optional<Autocast> region;
+        if (has_autocast) region.emplace(at::kCPU);
+        for (auto& block : blocks) x = block(x);
+        const at::Tensor loss = squares(x, ts[i]) / kNumParts / num_replicas;
+        region.reset();
+        loss.backward();
+      }
+    }
+  }
+  std::vector<Deep> blocks;
+  TensorList inputs, targets;
+};
+
+// Stages of this rank in a schedule for two ranks.
+std::vector<int> deep_indices(const std::string& schedule, int rank) {
+  if (schedule == "1F1B" || schedule == "GPipe") return {rank};
+  return schedule == "ZBVZeroBubble" || schedule == "DualPipeV" ? std::vector<int>{rank, 3 - rank}
+                                                                : std::vector<int>{rank, rank + 2};
+}
+
+class PipelineWith : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Names, PipelineWith, testing::ValuesIn(pipeline_schedule_names()));
+
+TEST_P(PipelineWith, ActivationCheckpoints) {
+  run_rank_threads(2, [name = GetParam()](int rank, const Group& group) {
+    const auto indices = deep_indices(name, rank);
+    const int num_stages = 2 * static_cast<int>(indices.size());
+    DeepBatches expected(1, num_stages);
+    std::vector<Deep> blocks;
+    std::vector<PipelineStage> stages;
+    for (const int index : indices) {
+      blocks.emplace_back(static_cast<uint64_t>(10 * index + 1), /*has_checkpoint=*/true);
+      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = group});
+    }
+    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+    schedule.step(rank == 0 ? expected.inputs : TensorList(), {.target = expected.targets[0]});
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+      const auto own = blocks[i]->parameters();
+      for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad());
+    }
+  });
+}
+
+// Ranks 0 and 1 are one pipeline, 2 and 3 another one; ranks 0 and 2 have the same stages, and so have 1 and 3.
+struct FourRanks {
+  FourRanks(int rank, const Group& all)
+      : replica(rank / 2),
+        place(rank % 2),
+        pipeline(test::split_rank_threads(all, {{0, 1}, {2, 3}})),
+        replicas(test::split_rank_threads(all, {{0, 2}, {1, 3}})) {}
+  int replica, place;
+  Group pipeline, replicas;
+};
+
+TEST_P(PipelineWith, ReplicasOfEachStage) {
+  run_rank_threads(4, [name = GetParam()](int rank, const Group& all) {
+    const FourRanks ranks(rank, all);
+    const auto indices = deep_indices(name, ranks.place);
+    const int num_stages = 2 * static_cast<int>(indices.size());
+    DeepBatches expected(2, num_stages);
+    int num_reduced = 0;
+    const auto counting = [&](const Group& group, ddp::GradBucket& bucket) {
+      ++num_reduced;
+      return ddp::allreduce_hook(group, bucket);
+    };
+    std::vector<DistributedDataParallel<DeepImpl>> blocks;
+    std::vector<PipelineStage> stages;
+    for (const int index : indices) {
+      blocks.emplace_back(Deep(static_cast<uint64_t>(10 * index + 1)), ddp::Options{.process_group = ranks.replicas});
+      blocks.back()->register_comm_hook(ranks.replicas, counting);
+      stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+    }
+    PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+    const auto replica = static_cast<size_t>(ranks.replica);
+    for (int step = 0; step < 2; ++step) {
+      for (auto& block : blocks) block->zero_grad();
+      run_steps(schedule, step + 1, ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                expected.targets[replica]);
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+        const auto own = blocks[i]->parameters();
+        for (size_t j = 0; j < own.size(); ++j) require_near(own[j].grad(), wanted[j].grad(), 1e-5, name);
+      }
+      // Once for each stage, with the last microbatch of the last step.
+      REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
+    }
+  });
+}
+
+// Parameters are cast once for all microbatches.
+TEST_P(PipelineWith, Autocast) {
+  for (const int kind : {0, 1, 2}) {  // shards in one memory, gathered, copies
+    run_rank_threads(4, [&, name = GetParam()](int rank, const Group& all) {
+      const FourRanks ranks(rank, all);
+      const auto indices = deep_indices(name, ranks.place);
+      const int num_stages = 2 * static_cast<int>(indices.size());
+      DeepBatches expected(2, num_stages, /*has_autocast=*/true);
+      std::vector<FullySharded<DeepImpl>> blocks;
+      std::vector<DistributedDataParallel<DeepImpl>> copies;
+      std::vector<PipelineStage> stages;
+      for (const int index : indices) {
+        const Deep block(static_cast<uint64_t>(10 * index + 1));
+        if (kind == 2) {
+          copies.emplace_back(block, ddp::Options{.process_group = ranks.replicas});
+          stages.emplace_back(copies.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+          continue;
+        }
+        blocks.push_back(fully_shard(block, fsdp::Options{.process_group = ranks.replicas, .one_memory = kind == 0}));
+        stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+      }
+      PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+      const auto replica = static_cast<size_t>(ranks.replica);
+      {
+        const cohort::Autocast region(at::kCPU);
+        schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                      {.target = expected.targets[replica]});
+      }
+      for (size_t i = 0; i < indices.size(); ++i) {
+        const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+        for (size_t j = 0; j < wanted.size(); ++j) {
+          const auto what = name + " " + std::to_string(kind) + " parameter " + std::to_string(j);
+          if (kind == 2) {
+            require_near(copies[i]->parameters()[j].grad(), wanted[j].grad(), 1e-4, what);
+          } else {
+            require_near(blocks[i]->parameters()[j].grad(), wanted[j].grad().tensor_split(2)[replica], 1e-4, what);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(PipelineWith, ShardsOfEachStage) {
+  for (const bool one_memory : {true, false}) {
+    run_rank_threads(4, [name = GetParam(), one_memory](int rank, const Group& all) {
+      const FourRanks ranks(rank, all);
+      const auto indices = deep_indices(name, ranks.place);
+      const int num_stages = 2 * static_cast<int>(indices.size());
+      DeepBatches expected(2, num_stages);
+      int num_reduced = 0;
+      std::vector<FullySharded<DeepImpl>> blocks;
+      std::vector<PipelineStage> stages;
+      for (const int index : indices) {
+        blocks.push_back(fully_shard(Deep(static_cast<uint64_t>(10 * index + 1)),
+                                     fsdp::Options{.process_group = ranks.replicas, .one_memory = one_memory}));
+        if (!one_memory) blocks.back()->set_all_reduce_hook([&](const at::Tensor&) { ++num_reduced; });
+        stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+      }
+      PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+      const auto replica = static_cast<size_t>(ranks.replica);
+      for (int step = 0; step < 2; ++step) {
+        for (auto& block : blocks) {
+          for (at::Tensor shard : block->parameters()) shard.mutable_grad().reset();
+        }
+        run_steps(schedule, step + 1, ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                  expected.targets[replica]);
+        for (size_t i = 0; i < blocks.size(); ++i) {
+          const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+          const auto& shards = blocks[i]->sharding().sharded_parameters();
+          for (size_t j = 0; j < shards.size(); ++j) {
+            const at::Tensor own = shards[j].shard.grad();
+            if (own.numel() == 0) continue;
+            // Halves of 8 rows, or of a bias.
+            require_near(own, wanted[j].grad().tensor_split(2)[replica], 1e-5, name);
+          }
+        }
+        if (!one_memory) REQUIRE_EQUAL(std::to_string(num_reduced), std::to_string((step + 1) * blocks.size()));
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace cohort
