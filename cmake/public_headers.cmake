@@ -183,6 +183,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/pipeline/pipeline_schedule.h
     cohort/parallel/pipeline/pipeline_stage.h
     cohort/parallel/pipeline/split.h
+    cohort/parallel/pipeline/stage_list.h
     cohort/pipeline/action.h
     cohort/parallel/fsdp/side_stream.h
     cohort/parallel/fsdp/symm_mem_buffers.h

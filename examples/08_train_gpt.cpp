@@ -45,8 +45,12 @@ using torch::optim::AdamWOptions;
 constexpr int64_t kRowsOfTests = 32;
 
 GPT make_net(const Settings& s) {
-  return GPT(cohort::models::GPTOptions{
-      .block_size = s.context, .n_layer = s.depth, .n_head = s.heads, .n_embd = s.width, .dropout = s.dropout});
+  return GPT(cohort::models::GPTOptions{.block_size = s.context,
+                                        .n_layer = s.depth,
+                                        .n_head = s.heads,
+                                        .n_embd = s.width,
+                                        .dropout = s.dropout,
+                                        .tie_weights = s.tie_weights});
 }
 
 // Matrices decay, the rest does not.
@@ -91,17 +95,17 @@ struct StagedLanguage {
   torch::optim::Optimizer* optimizer;
   std::vector<train::Schedule> schedulers;
   std::optional<cohort::DeviceMesh> mesh;
-  GPTStage stage;
+  GPTStage first_stage;  ///< of this rank
   cohort::PipelineSchedule* pipeline;
 
   train::StepOutput step(torch::nn::Module&, Batch& batch) {
     auto [tokens, targets] = batch;
-    const auto scope = gpt::share_positions(mesh, tokens, targets, stage->positions);
+    const auto scope = gpt::share_positions(mesh, tokens, targets, first_stage->positions);
     return train::pipeline_step(*pipeline, tokens, targets);
   }
   train::StepOutput evaluate(torch::nn::Module&, Batch& batch) {
     auto [tokens, targets] = batch;  // copies: the last batch may come again
-    const auto scope = gpt::share_positions(mesh, tokens, targets, stage->positions);
+    const auto scope = gpt::share_positions(mesh, tokens, targets, first_stage->positions);
     const auto loss = [](const at::Tensor& logits, const at::Tensor& targets) {
       return gpt::whole(gpt::loss_of_logits(logits, targets));
     };
@@ -150,14 +154,15 @@ void run(const Settings& s) {
                                                .activation_checkpointing = s.activation_checkpointing,
                                                .fsdp = trainer.options().fsdp,
                                                .pp_schedule = s.pp_schedule,
+                                               .pp_stages_per_rank = s.pp_stages_per_rank,
                                                .pp_microbatches = s.pp_microbatches});
   const auto optimizer = make_optimizer(s, pipeline ? pipeline->parameters : net->parameters());
   auto schedule = make_schedule(s, *optimizer);
   const std::vector schedulers{train::every_step(schedule)};
   if (pipeline) {
     train_and_report(s, trainer,
-                     StagedLanguage{pipeline->model, optimizer.get(), schedulers, trainer.mesh(), pipeline->stage,
-                                    pipeline->schedule.get()},
+                     StagedLanguage{pipeline->model, optimizer.get(), schedulers, trainer.mesh(),
+                                    pipeline->stages.front(), pipeline->schedule.get()},
                      text);
   } else {
     train_and_report(s, trainer, Language{net, optimizer.get(), schedulers, trainer.mesh()}, text);

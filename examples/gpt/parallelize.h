@@ -16,8 +16,10 @@
 #include <cohort/parallel/context/context_parallel.h>
 #include <cohort/parallel/context/sequence_layout.h>
 #include <cohort/parallel/dims/parallel_dims.h>
+#include <cohort/parallel/fsdp/full_tensor.h>
 #include <cohort/parallel/fsdp/fully_shard.h>
 #include <cohort/parallel/pipeline/pipeline_schedule.h>
+#include <cohort/parallel/pipeline/stage_list.h>
 #include <cohort/parallel/tensor/parallelize_module.h>
 #include <torch/nn/functional/loss.h>
 
@@ -70,15 +72,17 @@ struct Strategies {
   int64_t activation_checkpointing = 0;
   /// Of fully_shard. Without a mesh nothing is shared out on dp.
   cohort::fsdp::Options fsdp = {};
-  /// With an axis "pp": one whose ranks have one stage each, and in how many parts a batch goes through it.
+  /// With an axis "pp": one of cohort::pipeline_schedule_names(), how many stages each rank has (0: one with 1F1B and GPipe, else
+  /// two), and in how many parts a batch goes through them.
   std::string pp_schedule = "1F1B";
+  int pp_stages_per_rank = 0;
   int pp_microbatches = 4;
 };
 
 // What this rank has of a model in stages.
 struct Pipeline {
-  GPTStage stage{nullptr};
-  std::shared_ptr<torch::nn::Module> model;  ///< the stage, as fully_shard has left it
+  std::vector<GPTStage> stages;
+  std::shared_ptr<torch::nn::Module> model;  ///< the stages, as fully_shard has left them
   std::vector<at::Tensor> parameters;        ///< for an optimizer
   std::unique_ptr<cohort::PipelineSchedule> schedule;
 };
@@ -93,27 +97,72 @@ inline at::Tensor loss_of_logits(const at::Tensor& logits, const at::Tensor& tar
   return torch::nn::functional::cross_entropy(logits.flatten(0, 1), targets.flatten());
 }
 
+// Each of the stages, as fully_shard has left it.
+using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
+
 // Stages of a tp axis hand plain tensors on, which all of its ranks have; only the logits stay in parts, for the loss.
 template <class Model>
-Pipeline make_pipeline(const GPTStage& stage, Model model, const Strategies& plan, const cohort::DeviceMesh& pp) {
-  const auto forward = [model, stage, tp = cohort::axis_of(*plan.mesh, "tp")](
-                           const cohort::TensorList& inputs) mutable -> cohort::TensorList {
+cohort::PipelineStage in_pipeline(const GPTStage& stage, Model model, const std::optional<cohort::DeviceMesh>& tp,
+                                  int index, int num_stages, const cohort::Group& group) {
+  const auto forward = [model, stage, tp](const cohort::TensorList& inputs) mutable -> cohort::TensorList {
     at::Tensor x = inputs.front();
     if (tp && !stage->has_embeddings()) x = cohort::DTensor::from_local(x, *tp, {cohort::Replicate()});
     const at::Tensor y = model->forward(x);
     return {stage->has_head() ? y : whole(y)};
   };
-  const auto loss = [](const at::Tensor& logits, const at::Tensor& targets) {
-    return whole(loss_of_logits(logits, targets));
+  return {model.ptr(), forward, index, num_stages, {.group = group}};
+}
+
+// What an optimizer has instead of a parameter of the stage.
+inline at::Tensor as_trained(const torch::nn::Module& model, const at::Tensor& parameter) {
+  for (const auto& each : cohort::fsdp::sharded_parameters(model)) {
+    if (each.full.is_same(parameter)) return each.shard;
+  }
+  return parameter;
+}
+
+// The last stage has a weight of its own, which the schedule keeps alike.
+inline void untie(GPT& net) {
+  const at::Tensor weight = net->transformer->wte->weight.detach().clone().requires_grad_(true);
+  net->lm_head = net->replace_module("lm_head", cohort::models::GPTHead(weight));
+}
+
+inline int stages_per_rank(const Strategies& plan) {
+  if (plan.pp_stages_per_rank > 0) return plan.pp_stages_per_rank;
+  return plan.pp_schedule == "1F1B" || plan.pp_schedule == "GPipe" ? 1 : 2;
+}
+
+inline Pipeline make_pipeline(GPT& net, const Strategies& plan, const cohort::DeviceMesh& pp) {
+  const int num_ranks = static_cast<int>(pp.size()), num_stages = num_ranks * stages_per_rank(plan);
+  const bool is_tied = net->options().tie_weights;
+  if (is_tied) untie(net);
+  const auto parts = cohort::models::split_gpt(net, num_stages);
+  Pipeline pipeline;
+  Modules modules;
+  std::vector<cohort::PipelineStage> stages;
+  cohort::PipelineOptions options{.loss_fn = cohort::loss_of([](const at::Tensor& logits, const at::Tensor& targets) {
+                                    return whole(loss_of_logits(logits, targets));
+                                  })};
+  const auto add = [&](const GPTStage& stage, auto model, int index) {
+    stages.push_back(in_pipeline(stage, model, cohort::axis_of(*plan.mesh, "tp"), index, num_stages, pp.group()));
+    for (const auto& parameter : model->parameters()) pipeline.parameters.push_back(parameter);
+    const auto tie = [&](const at::Tensor& weight, int other) {
+      options.tied_parameters.push_back({as_trained(*model, weight), index, other});
+    };
+    if (is_tied && stage->has_embeddings()) tie(stage->wte->weight, num_stages - 1);
+    if (is_tied && stage->has_head()) tie(stage->lm_head->weight, 0);
+    modules.push_back(model.ptr());
+    pipeline.stages.push_back(stage);
   };
-  const cohort::PipelineStage in_pipeline(model.ptr(), forward, static_cast<int>(pp.local_rank()),
-                                          static_cast<int>(pp.size()), {.group = pp.group()});
-  return {.stage = stage,
-          .model = model.ptr(),
-          .parameters = model->parameters(),
-          .schedule = std::make_unique<cohort::PipelineSchedule>(
-              plan.pp_schedule, std::vector{in_pipeline}, plan.pp_microbatches,
-              cohort::PipelineOptions{.loss_fn = cohort::loss_of(loss)})};
+  for (const int index : cohort::pipeline_stages_of_rank(plan.pp_schedule, static_cast<int>(pp.local_rank()), num_ranks,
+                                                         num_stages, plan.pp_microbatches)) {
+    const auto& stage = parts.at(index);
+    plan.fsdp.mesh ? add(stage, cohort::fully_shard(stage, plan.fsdp), index) : add(stage, stage, index);
+  }
+  pipeline.model = modules.size() == 1 ? modules.front() : cohort::StageList(modules).ptr();
+  pipeline.schedule =
+      std::make_unique<cohort::PipelineSchedule>(plan.pp_schedule, stages, plan.pp_microbatches, options);
+  return pipeline;
 }
 
 // Collective. All ranks must have made the same model. With an axis "pp" the model is taken apart, and `net` is null then.
@@ -124,10 +173,9 @@ inline std::optional<Pipeline> parallelize(GPT& net, const Strategies& plan) {
   if (plan.fsdp.mesh) shard_blocks(net, plan.fsdp);
   const auto pp = axis("pp");
   if (!pp) return std::nullopt;
-  const GPTStage stage = cohort::models::split_gpt(net, static_cast<int>(pp->size())).at(pp->local_rank());
+  Pipeline pipeline = make_pipeline(net, plan, *pp);
   net = nullptr;
-  if (!plan.fsdp.mesh) return make_pipeline(stage, stage, plan, *pp);
-  return make_pipeline(stage, cohort::fully_shard(stage, plan.fsdp), plan, *pp);
+  return pipeline;
 }
 
 // With an axis "cp": tokens and targets become this rank's positions of them, of which `positions` says where they stand, and

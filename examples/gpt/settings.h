@@ -2,7 +2,9 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
 #include <cohort/parallel/dims/parallel_dims.h>
+#include <cohort/parallel/pipeline/pipeline_schedule.h>
 #include <cohort/train/config/run_config.h>
 #include <cohort/train/logging/file_loggers.h>
 #include <cohort/train/logging/plot.h>
@@ -24,9 +26,10 @@ struct Settings {
   int hsdp = 0;
   cohort::ParallelDims dims;
   std::string pp_schedule = "1F1B";
-  int pp_microbatches = 4;
+  int pp_stages_per_rank = 0, pp_microbatches = 4;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
   double dropout = 0.0;
+  bool tie_weights = false;
   int64_t activation_checkpointing = 0;
   int64_t steps = 2400, batch_size = 8, accumulate = 1;
   double lr = 4e-3, min_lr = 2e-4, weight_decay = 0.1, clip = 1.0;
@@ -58,8 +61,10 @@ inline void add_run_options(cohort::train::RunConfig& config, Settings& s) {
   config.add("hsdp", s.hsdp, "so many replicas, each divided among its ranks as --fsdp does; 0: none", {.min = 0});
   config.add("tp", s.dims.tp, "so many ranks share each layer's computation (tensor parallelism)", {.min = 1});
   config.add("cp", s.dims.cp, "so many ranks share out the positions of each text (context parallelism)", {.min = 1});
-  config.add("pp", s.dims.pp, "so many ranks have a stage of the model each (pipeline parallelism)", {.min = 1});
-  config.add("pp-schedule", s.pp_schedule, "of the stages: 1F1B or GPipe");
+  config.add("pp", s.dims.pp, "so many ranks have stages of the model (pipeline parallelism)", {.min = 1});
+  config.add("pp-schedule", s.pp_schedule,
+             "when stages compute: 1F1B, GPipe, Interleaved1F1B, LoopedBFS, ZBVZeroBubble, ...");
+  config.add("pp-stages-per-rank", s.pp_stages_per_rank, "0: as --pp-schedule needs, one or two", {.min = 0});
   config.add("pp-microbatches", s.pp_microbatches, "parts of a batch that follow each other through the stages",
              {.min = 1});
   config.add("dp-shard", s.dims.dp_shard, "parts of parameters, gradients and optimizer state; -1: the other ranks",
@@ -73,6 +78,7 @@ inline void add_model_options(cohort::train::RunConfig& config, Settings& s) {
   config.add("width", s.width, "size of the embedding", {.min = 1});
   config.add("heads", s.heads, "attention heads; must divide the width", {.min = 1});
   config.add("context", s.context, "bytes the model sees", {.min = 1});
+  config.add("tie-weights", s.tie_weights, "the head's weight is the embedding");
   config.add("dropout", s.dropout, "part of the activations", {.min = 0, .below = 1});
   config.add("activation-checkpointing", s.activation_checkpointing,
              "backward computes every N-th block again, to save memory; 0: none", {.min = 0});
@@ -153,14 +159,12 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
 }
 
 inline void check_pipeline(const Settings& s) {
-  TORCH_CHECK_VALUE(s.pp_schedule == "1F1B" || s.pp_schedule == "GPipe", "--pp-schedule is 1F1B or GPipe, but got \"",
-                    s.pp_schedule, "\"; others need several stages on each rank");
+  const auto names = cohort::pipeline_schedule_names();
+  TORCH_CHECK_VALUE(std::find(names.begin(), names.end(), s.pp_schedule) != names.end(), "--pp-schedule ",
+                    s.pp_schedule, " is not one of ", c10::Join(", ", names));
   TORCH_CHECK_VALUE(s.batch_size % s.pp_microbatches == 0, "--batch-size ", s.batch_size, " in --pp-microbatches ",
                     s.pp_microbatches, " leaves ", s.batch_size % s.pp_microbatches,
                     " windows over; choose numbers of which the second divides the first");
-  TORCH_CHECK_VALUE(s.accumulate == 1,
-                    "--pp and --accumulate do not go together: more of --batch-size and --pp-microbatches do "
-                    "the same");
   TORCH_CHECK_VALUE(s.memory_snapshots == 0,
                     "--pp and --memory-snapshots do not go together: a rank that is lost may have "
                     "been the only one with its stage; --save-every saves in files");

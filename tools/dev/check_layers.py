@@ -59,7 +59,7 @@ ROOMS = {
         "tensor": ["module", "fsdp"],
         "context": ["functional", "tensor"],
         "dims": [],
-        "pipeline": ["module", "optim", "ddp", "fsdp"],
+        "pipeline": ["module", "precision", "optim", "ddp", "fsdp"],
     },
     "checkpoint": {"state": [], "file": ["state"], "sharded": ["state", "file"], "checkpointer": ["state", "file", "sharded"],
                    "recovery": ["state", "file", "sharded", "checkpointer"]},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/persistence.h"
 #include "cohort/checkpoint/state/python_values.h"
+#include "cohort/parallel/pipeline/stage_list.h"
 
 namespace cohort::checkpoint {
 
@@ -23,6 +25,11 @@ constexpr std::string_view kWrapperPrefix = "module.";
 constexpr std::string_view kNumBatches = "num_batches_tracked";
 constexpr int64_t kVersionWithNumBatches = 2;
 
+// A pipeline's stages have the whole model's names.
+std::string prefix_of_child(const Module& module, const std::string& prefix, const std::string& key) {
+  return dynamic_cast<const StageListImpl*>(&module) ? prefix : prefix + key + ".";
+}
+
 void collect(const Module& module, const std::string& prefix, std::vector<detail::ModuleTensor>& tensors) {
   for (const auto& item : module.named_parameters(/*recurse=*/false)) {
     if (item.value().defined()) tensors.push_back({prefix + item.key(), item.value(), true});
@@ -31,12 +38,19 @@ void collect(const Module& module, const std::string& prefix, std::vector<detail
     if (!item.value().defined() || is_non_persistent(item.value())) continue;
     tensors.push_back({prefix + item.key(), item.value(), false});
   }
-  for (const auto& child : module.named_children()) collect(*child.value(), prefix + child.key() + ".", tensors);
+  for (const auto& child : module.named_children()) {
+    collect(*child.value(), prefix_of_child(module, prefix, child.key()), tensors);
+  }
 }
 
 // In PyTorch's order: for each module from the root down, the names that begin with its own and lead nowhere.
 void collect_unexpected(const Module& module, const std::string& prefix, const std::vector<std::string>& names,
                         const detail::Names& own, std::vector<std::string>& unexpected) {
+  if (dynamic_cast<const StageListImpl*>(&module)) {
+    std::copy_if(names.begin(), names.end(), std::back_inserter(unexpected),
+                 [&](const std::string& name) { return !own.contains(name); });
+    return;
+  }
   const auto children = module.named_children();
   std::unordered_map<std::string, std::vector<std::string>> below;
   for (const std::string& name : names) {
@@ -81,7 +95,7 @@ void collect_versions(const Module& module, const std::string& prefix,
                       std::vector<std::pair<std::string, int64_t>>& versions) {
   versions.emplace_back(prefix.empty() ? prefix : prefix.substr(0, prefix.size() - 1), version_of(module));
   for (const auto& child : module.named_children()) {
-    collect_versions(*child.value(), prefix + child.key() + ".", versions);
+    collect_versions(*child.value(), prefix_of_child(module, prefix, child.key()), versions);
   }
 }
 

@@ -81,13 +81,15 @@ const at::Tensor& own_part(const at::Tensor& parameter) {
   return is_dtensor(parameter) ? dtensor::parts_of(parameter).local : parameter;
 }
 
+at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values) {
+  if (!is_dtensor(parameter)) return values;
+  const auto& parts = dtensor::parts_of(parameter);
+  return dtensor::make_dtensor(values, parts.mesh, parts.placements, parameter.sizes(), parameter.strides());
+}
+
 void put_own_part(const at::Tensor& parameter, const at::Tensor& values) {
-  auto whole = values;
-  if (is_dtensor(parameter)) {
-    const auto& parts = dtensor::parts_of(parameter);
-    whole = dtensor::make_dtensor(values, parts.mesh, parts.placements, parameter.sizes(), parameter.strides());
-    if (parts.is_held) dtensor::hold(whole);
-  }
+  auto whole = laid_as(parameter, values);
+  if (is_dtensor(parameter) && dtensor::parts_of(parameter).is_held) dtensor::hold(whole);
   // As set_data(), which refuses other dtypes and devices.
   parameter.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());
 }

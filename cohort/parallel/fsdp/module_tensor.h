@@ -22,6 +22,8 @@ const at::Tensor& own_part(const at::Tensor& parameter);
 /// From now on the parameter's values, or those of its part, are `values`: of its sizes, whatever the dtype. It keeps its
 /// identity.
 void put_own_part(const at::Tensor& parameter, const at::Tensor& values);
+/// `values`, of own_part(parameter), as a tensor that lies as the parameter does.
+at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values);
 /// The part of `gradient` that belongs to own_part(parameter). Collective over the DTensor's mesh where the gradient lies
 /// otherwise.
 at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter);

@@ -151,16 +151,14 @@ std::vector<at::Tensor> GradScaler::unscale_gradients(Optimizer& optimizer) cons
 // Undefined: there are no other ranks to ask.
 at::Tensor GradScaler::agreed_with_ranks(const Optimizer& optimizer, std::vector<at::Tensor>& found_inf) const {
   std::vector<std::pair<Group, at::Device>> groups;
-  if (options_.process_group) {
-    groups.emplace_back(options_.process_group, scale_.device());
-  } else {
-    for (const auto& parameter : parameters_of(optimizer)) {
-      for (const auto& group : parallel::sharding_groups(parameter)) {
-        const auto is_it = [&](const auto& known) { return known.first == group; };
-        if (std::none_of(groups.begin(), groups.end(), is_it)) groups.emplace_back(group, parameter.device());
-      }
-    }
+  const auto add = [&](const Group& group, c10::Device device) {
+    const auto is_it = [&](const auto& known) { return known.first == group; };
+    if (std::none_of(groups.begin(), groups.end(), is_it)) groups.emplace_back(group, device);
+  };
+  for (const auto& parameter : parameters_of(optimizer)) {
+    for (const auto& group : parallel::sharding_groups(parameter)) add(group, parameter.device());
   }
+  if (options_.process_group) add(options_.process_group, scale_.device());
   if (groups.empty()) return {};
   auto flag = at::zeros({1}, scale_.options());
   for (const auto& found : found_inf) flag.logical_or_(found.to(flag.device()));

@@ -13,7 +13,7 @@
 /// Ranks must agree on whether they step. Under DistributedDataParallel they do, as their gradients are the same. Where an
 /// optimizer's parameters are shards, or DTensors that an axis cuts, whether one of their gradients is not finite is asked of all
 /// ranks of the shards' groups: unscale_, or else step, is then collective, also for ranks without gradients. Where ranks have
-/// different parameters in other ways, give the group of all that must agree as `process_group`.
+/// different parameters in other ways, such as stages of a pipeline, give the group of all that must agree as `process_group`.
 /// Thread-safety: none.
 #pragma once
 
@@ -53,7 +53,7 @@ struct GradScalerOptions {
   int64_t growth_interval = 2000;
   /// False: scale and step do what happens without a scaler, the rest nothing.
   bool enabled = true;
-  /// Null: the groups of the optimizers' sharded parameters; none where they are whole.
+  /// Asked after the groups of the optimizers' sharded parameters. Null: those alone; none where they are whole.
   Group process_group = {};
 };
 

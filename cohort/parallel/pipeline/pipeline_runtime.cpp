@@ -1,5 +1,6 @@
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor_split.h>
@@ -12,7 +13,9 @@
 #include <utility>
 
 #include "cohort/comm/watch/unwrapped_training.h"
+#include "cohort/parallel/optim/grad_scaler.h"
 #include "cohort/parallel/pipeline/pipeline_agreement.h"
+#include "cohort/parallel/precision/autocast.h"
 #include "cohort/pipeline/action_text.h"
 #include "cohort/pipeline/csv.h"
 #include "cohort/pipeline/lowering.h"
@@ -40,6 +43,14 @@ TensorMetas given_metas(const TensorList& examples, bool has_backward) {
     meta.requires_grad = has_backward && (c10::isFloatingType(meta.dtype) || c10::isComplexType(meta.dtype));
   }
   return metas;
+}
+
+// Operations of backward compute in the dtype of their forward, as after a region.
+std::optional<Autocast> without_autocast(c10::DeviceType type, ActionKind kind) {
+  if (belongs_to_forward(kind) || !at::autocast::is_autocast_available(type) ||
+      !at::autocast::is_autocast_enabled(type))
+    return std::nullopt;
+  return std::optional<Autocast>(std::in_place, type, AutocastOptions{.enabled = false});
 }
 
 std::string yes_or_no(bool value) { return value ? "set" : "not set"; }
@@ -182,9 +193,11 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
 TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions& options) {
   const at::AutoGradMode gradients(step_->has_backward && at::GradMode::is_enabled());
   step_->failure.attempt("", [&] { begin(inputs, options); });
+  // So that ranks without a loss have the scale, too.
+  if (step_->has_backward && backward_.scaler) scaled(at::zeros({}, first_here().device()));
   if (step_->has_backward && !are_ties_equal_) share_tied_values();
   are_ties_equal_ = are_ties_equal_ || step_->has_backward;
-  const TensorList earlier_gradients = take_tied_gradients();
+  if (step_->has_backward && !earlier_gradients_) earlier_gradients_ = take_tied_gradients();
   run_list();
   step_->mailbox.finish();
   TensorList merged;
@@ -192,7 +205,10 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   step_->failure.share(group_, stages_.begin()->second->stage().group_size());
   if (can_lend_) make_room_for_loans();
   step_->shapes->are_known = true;
-  if (step_->has_backward) add_tied_gradients(earlier_gradients);
+  if (step_->has_backward && backward_.synchronises) {
+    add_tied_gradients(*earlier_gradients_);
+    earlier_gradients_.reset();
+  }
   return merged;
 }
 
@@ -221,7 +237,7 @@ std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backw
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
   step->outputs.resize(static_cast<size_t>(num_microbatches_));
   step->losses.resize(static_cast<size_t>(num_microbatches_));
-  for (const auto& [stage, run] : stages_) run->begin(has_backward);
+  for (const auto& [stage, run] : stages_) run->begin(has_backward, backward_.synchronises);
   return step;
 }
 
@@ -276,6 +292,8 @@ TensorList PipelineRuntime::results(const StepOptions& options) {
 }
 
 void PipelineRuntime::perform(const Action& action) {
+  const auto device = first_here().device().type();
+  const std::optional<Autocast> region = without_autocast(device, action.kind);
   switch (action.kind) {
     case ActionKind::kForward:
       return forward(action);
@@ -333,18 +351,23 @@ void PipelineRuntime::finish_last(const Action& action) {
   const auto microbatch = static_cast<size_t>(action.microbatch);
   const TensorList& outputs = run.outputs(action.microbatch);
   if (!step_->targets.empty()) {
-    at::Tensor loss = options_.loss_fn(outputs, step_->targets[microbatch]);
+    const at::Tensor loss = options_.loss_fn(outputs, step_->targets[microbatch]);
     TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "[cohort] pipeline: a loss is one number, but loss_fn gave ",
                       loss.defined() ? text_of(metas_of({loss})) : "nothing");
     step_->losses[microbatch] = step_->has_backward ? loss.detach() : loss;
-    // Scaled here, all gradients are, whoever reduces or uses them before the step ends.
-    if (step_->has_backward && options_.scale_grads) loss = loss / num_microbatches_;
-    if (step_->has_backward) run.set_loss(action.microbatch, std::move(loss));
+    if (step_->has_backward) run.set_loss(action.microbatch, scaled(loss));
   }
   for (const at::Tensor& output : outputs) {
     if (step_->returns_outputs) step_->outputs[microbatch].push_back(step_->has_backward ? output.detach() : output);
   }
   if (!step_->has_backward) run.drop_outputs(action.microbatch);
+}
+
+// What backward begins with.
+at::Tensor PipelineRuntime::scaled(const at::Tensor& loss) const {
+  const int64_t divisor = backward_.num_steps * (options_.scale_grads ? num_microbatches_ : 1);
+  const at::Tensor scaled = backward_.scaler ? backward_.scaler->scale(loss) : loss;
+  return divisor == 1 ? scaled : scaled / divisor;
 }
 
 void PipelineRuntime::backward(const Action& action) {

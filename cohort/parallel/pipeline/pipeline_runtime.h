@@ -1,6 +1,7 @@
 /// PipelineRuntime: runs this rank's list of actions.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,8 @@ class PipelineRuntime {
   /// See PipelineSchedule.
   at::Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double norm_type) const;
   at::Tensor mean_loss(const std::vector<at::Tensor>& losses) const;
+  at::Tensor mean_loss(const std::function<std::vector<at::Tensor>()>& losses) const;
+  void set_backward(const PipelineBackward& backward) { backward_ = backward; }
 
   const PipelineOrder& order() const { return order_; }
   const StageRanks& stage_ranks() const { return stage_ranks_; }
@@ -76,6 +79,7 @@ class PipelineRuntime {
   void perform(const Action& action);
   void forward(const Action& action);
   void finish_last(const Action& action);
+  at::Tensor scaled(const at::Tensor& loss) const;
   void backward(const Action& action);
   TensorList received_grads(const Action& action);
   Mailbox::Message take(const Action& receive);
@@ -90,9 +94,12 @@ class PipelineRuntime {
 
   void make_room_for_loans();
   void share_tied_values();
-  // Gradients from before a step are no part of what is exchanged after it.
-  TensorList take_tied_gradients();
+  // Gradients from before the steps that add up are no part of what is exchanged after them.
+  TensorList take_tied_gradients() const;
   void add_tied_gradients(const TensorList& earlier);
+  at::Tensor sum_of_both(const TiedParameter& tied) const;
+  at::Tensor here_too(const TiedParameter& tied) const;
+  bool is_one_tensor(const TiedParameter& tied) const;
   bool counts_elsewhere(const at::Tensor& parameter) const;
 
   PipelineOrder order_;
@@ -100,6 +107,7 @@ class PipelineRuntime {
   StageRanks stage_ranks_;
   int num_microbatches_;
   PipelineOptions options_;
+  PipelineBackward backward_;
   Group group_;
   int rank_ = 0;
   std::map<int, std::unique_ptr<StageRun>> stages_;
@@ -111,7 +119,8 @@ class PipelineRuntime {
   bool has_given_shapes_ = false;
   bool have_agreed_ = false;
   bool are_ties_equal_ = false;
-  std::unique_ptr<Step> step_;  ///< while one runs
+  std::optional<TensorList> earlier_gradients_;  ///< of tied parameters, while steps add up
+  std::unique_ptr<Step> step_;                   ///< while one runs
   bool has_failed_ = false;
 };
 

@@ -100,6 +100,16 @@ at::Tensor PipelineSchedule::mean_loss(const std::vector<at::Tensor>& losses) co
   return state_->runtime.mean_loss(losses);
 }
 
+at::Tensor PipelineSchedule::mean_loss(const std::function<std::vector<at::Tensor>()>& losses) const {
+  return state_->runtime.mean_loss(losses);
+}
+
+void PipelineSchedule::set_backward(const PipelineBackward& backward) {
+  TORCH_CHECK_VALUE(backward.num_steps >= 1, "[cohort] pipeline: num_steps is ", backward.num_steps,
+                    ", but at least one step makes an optimizer's");
+  state_->runtime.set_backward(backward);
+}
+
 const pipeline::PipelineOrder& PipelineSchedule::order() const { return state_->runtime.order(); }
 const pipeline::StageRanks& PipelineSchedule::stage_ranks() const { return state_->runtime.stage_ranks(); }
 int PipelineSchedule::num_microbatches() const { return state_->runtime.num_microbatches(); }

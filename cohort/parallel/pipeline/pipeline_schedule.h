@@ -9,15 +9,16 @@
 /// What a rank does is a list of actions (cohort/pipeline/action.h), which can be printed, drawn, saved, and replaced by one of
 /// your own: whatever the list says is done, if it is complete and comes to an end; others are refused before anything runs.
 ///
-/// Names, defaults and semantics follow torch/distributed/pipelining/schedules.py. Gradients are accumulated into parameters and
-/// divided by the number of microbatches (scale_grads), which fits losses that are means: losses are divided before backward, so
-/// that steps add up, and whoever reduces or uses gradients early has the right ones.
+/// Names, defaults and semantics follow torch/distributed/pipelining/schedules.py. Gradients are accumulated into parameters, and
+/// losses divided by the number of microbatches before backward (scale_grads), which fits losses that are means: so steps add up,
+/// and whoever reduces or uses gradients early has the right ones.
 ///
 /// Collective: step() and eval(), in the same order on all ranks of the pipeline. Thread-safety: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,14 +31,19 @@
 #include "cohort/parallel/pipeline/pipeline_stage.h"
 #include "cohort/pipeline/action.h"
 
+namespace cohort::amp {
+class GradScaler;
+}
+
 namespace cohort {
 
-/// The same parameter on another stage, such as an embedding and the last layer's weight. Both ranks name each other's stage, and
-/// several in the same order.
+/// The same parameter on another stage, such as an embedding and the last layer's weight. Each names the other's stage, in the
+/// same order where there are several. One rank may have both stages, with one tensor or two.
 struct TiedParameter {
-  at::Tensor parameter;  ///< a plain tensor; of a stage that fully_shard has sharded this rank's shard
-  int stage = 0;         ///< whose parameter it is
-  int other_stage = 0;   ///< which has it, too
+  at::Tensor
+      parameter;  ///< as an optimizer has it: a plain tensor, a DTensor, of a stage that fully_shard has taken a shard
+  int stage = 0;  ///< whose parameter it is
+  int other_stage = 0;  ///< which has it, too
 };
 
 struct PipelineOptions {
@@ -47,7 +53,7 @@ struct PipelineOptions {
   std::vector<TensorChunkSpec> args_chunk_spec = {};
   /// How outputs are put together; none: dimension 0 of each.
   std::vector<MergeSpec> output_merge_spec = {};
-  /// Gradients are divided by the number of microbatches.
+  /// Gradients are those of the losses divided by the number of microbatches.
   bool scale_grads = true;
   /// Receives as late as can be (defer_pp_recv). Throws c10::ValueError for a list that has its communication already.
   bool defer_receives = false;
@@ -70,6 +76,26 @@ struct StepOptions {
   /// There: becomes the microbatches' losses.
   std::vector<at::Tensor>* losses = nullptr;
   bool return_outputs = true;
+};
+
+/// How steps compute gradients, where several of them, or a scale, make one step of an optimizer.
+///
+///     amp::GradScaler scaler({.process_group = stages});            // on every rank
+///     for (int i = 0; i < 4; ++i) {
+///       schedule.set_backward({.scaler = &scaler, .num_steps = 4, .synchronises = i == 3});
+///       schedule.step(...);
+///     }
+///     scaler.step(optimizer);
+///     scaler.update();
+struct PipelineBackward {
+  /// Backward begins with losses times its scale; those that step() gives are without. Its process_group is the pipeline's, as
+  /// what is not finite on one stage leaves out the optimizers' steps on all. Null: there is no scale.
+  amp::GradScaler* scaler = nullptr;
+  /// So many steps add up to one: losses are divided by it before backward.
+  int64_t num_steps = 1;
+  /// False: gradients stay on their rank. The next step for which it is true sums up all, over copies and shards of a stage and
+  /// over tied parameters.
+  bool synchronises = true;
 };
 
 enum class PipelineCsv { kComputeOnly, kComputeComms };
@@ -96,6 +122,8 @@ class COHORT_API PipelineSchedule {
   /// pipeline, which compute stages together, only that rank does, at once: its process must end, for the others to be told.
   /// Afterwards the schedule refuses to go on.
   TensorList step(const TensorList& inputs = {}, const StepOptions& options = {});
+  /// Of all steps that follow. Alike on all ranks. Throws c10::ValueError for less than one step.
+  void set_backward(const PipelineBackward& backward);
   /// Forward only, losses included.
   TensorList eval(const TensorList& inputs = {}, const StepOptions& options = {});
 
@@ -106,6 +134,9 @@ class COHORT_API PipelineSchedule {
   /// The mean of losses that the rank with the last stage has, float64 and without autograd, on every rank; what others give
   /// does not count. Collective. Throws c10::ValueError there if it has none; elsewhere NaN is returned.
   at::Tensor mean_loss(const std::vector<at::Tensor>& losses) const;
+  /// The same of what `losses` gives, which that rank alone calls. What it throws there, others throw as a c10::Error with its
+  /// text.
+  at::Tensor mean_loss(const std::function<std::vector<at::Tensor>()>& losses) const;
 
   /// All that the ranks do, communication included.
   const pipeline::PipelineOrder& order() const;
@@ -122,6 +153,9 @@ class COHORT_API PipelineSchedule {
 
 /// Python's names: get_schedule_class.
 COHORT_API std::vector<std::string> pipeline_schedule_names();
+/// Which stages a rank has in such a schedule, in ascending order. Throws c10::ValueError as PipelineSchedule.
+COHORT_API std::vector<int> pipeline_stages_of_rank(const std::string& name, int rank, int num_ranks, int num_stages,
+                                                    int num_microbatches);
 /// What is computed in such a schedule, with idle steps. Throws c10::ValueError as PipelineSchedule.
 COHORT_API pipeline::PipelineOrder make_pipeline_order(const std::string& name, int num_ranks, int num_stages,
                                                        int num_microbatches);

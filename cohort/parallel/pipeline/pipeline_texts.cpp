@@ -8,12 +8,20 @@
 #include "cohort/pipeline/drawing.h"
 #include "cohort/pipeline/schedules.h"
 #include "cohort/pipeline/simulation.h"
+#include "cohort/pipeline/stage_ranks.h"
 
 namespace cohort {
 
 using pipeline::value_of;
 
 std::vector<std::string> pipeline_schedule_names() { return pipeline::schedule_names(); }
+
+std::vector<int> pipeline_stages_of_rank(const std::string& name, int rank, int num_ranks, int num_stages,
+                                         int num_microbatches) {
+  const auto kind = value_of(pipeline::schedule_by_name(name));
+  const pipeline::PipelineShape shape{num_ranks, num_stages, num_microbatches};
+  return pipeline::stages_of_rank(value_of(pipeline::stage_ranks_of(kind, shape)), rank);
+}
 
 pipeline::PipelineOrder make_pipeline_order(const std::string& name, int num_ranks, int num_stages,
                                             int num_microbatches) {

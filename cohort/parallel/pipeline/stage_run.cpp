@@ -1,5 +1,6 @@
 #include "cohort/parallel/pipeline/stage_run.h"
 
+#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -25,10 +26,11 @@ StageRun::StageRun(const PipelineStage& stage, int num_microbatches)
 
 StageRun::~StageRun() = default;
 
-void StageRun::begin(bool has_backward) {
+void StageRun::begin(bool has_backward, bool synchronises) {
   for (Microbatch& each : microbatches_) each = {};
   num_backwards_ = 0;
   has_backward_ = has_backward;
+  synchronises_ = synchronises;
   is_reduced_ = false;
   for (ddp::Replica* const replica : replicas_) no_syncs_.push_back(std::make_unique<ddp::NoSync>(*replica));
   for (fsdp::ShardedModule* const sharded : sharded_modules_) {
@@ -48,6 +50,23 @@ void StageRun::end() {
   }
 }
 
+namespace {
+
+// While it lives, autocast casts parameters anew. One cast for several microbatches gets its gradient after all that the last
+// forward pass has computed, and fully_shard has reduced those of that pass by then.
+class CastsOfOneForward {
+ public:
+  CastsOfOneForward() { at::autocast::set_autocast_cache_enabled(false); }
+  ~CastsOfOneForward() { at::autocast::set_autocast_cache_enabled(was_enabled_); }
+  CastsOfOneForward(const CastsOfOneForward&) = delete;
+  CastsOfOneForward& operator=(const CastsOfOneForward&) = delete;
+
+ private:
+  bool was_enabled_ = at::autocast::is_autocast_cache_enabled();
+};
+
+}  // namespace
+
 void StageRun::forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad) {
   TensorList leaves;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -58,6 +77,8 @@ void StageRun::forward(int microbatch, const TensorList& inputs, const std::vect
     }
     leaves.push_back(std::move(input));
   }
+  std::optional<CastsOfOneForward> casts;
+  if (!sharded_modules_.empty()) casts.emplace();
   Microbatch& state = at(microbatch);
   state.outputs = stage_.forward(leaves);
   if (has_backward_) state.inputs = std::move(leaves);
@@ -79,6 +100,7 @@ void StageRun::run_full(Microbatch& microbatch) {
 
 // Before the last backward, so that it reduces what all have accumulated.
 void StageRun::synchronise_last(const TensorList& outputs) {
+  if (!synchronises_) return;
   for (ddp::Replica* const replica : replicas_) replica->reducer().prepare(outputs);
   for (fsdp::ShardedModule* const sharded : sharded_modules_) {
     sharded->set_requires_gradient_sync(true);
@@ -124,7 +146,7 @@ void StageRun::reshard() {
 
 void StageRun::reduce_grad() {
   const bool is_complete = num_backwards_ == static_cast<int>(microbatches_.size());
-  if (is_reduced_ || !is_complete || (sharded_modules_.empty() && replicas_.empty())) return;
+  if (is_reduced_ || !synchronises_ || !is_complete || (sharded_modules_.empty() && replicas_.empty())) return;
   // The last gradients came without a backward pass that could have been followed: one that adds zeros.
   TensorList empty;
   for (const at::Tensor& parameter : parameters_) {

@@ -26,8 +26,9 @@ class StageRun {
   ~StageRun();
 
   const PipelineStage& stage() const { return stage_; }
-  /// Before each step. `has_backward`: gradients will be computed.
-  void begin(bool has_backward);
+  /// Before each step. `has_backward`: gradients will be computed. `synchronises`: what they, and those that steps before left
+  /// on this rank, are summed up over copies and shards.
+  void begin(bool has_backward, bool synchronises);
   /// After each step, whether it succeeded or not: wrappers are as they were.
   void end();
 
@@ -77,6 +78,7 @@ class StageRun {
   std::vector<std::unique_ptr<ddp::NoSync>> no_syncs_;  ///< of the replicas, while a step runs
   int num_backwards_ = 0;
   bool has_backward_ = false;
+  bool synchronises_ = true;
   bool is_reduced_ = false;
 };
 

@@ -234,9 +234,8 @@ void FitLoop::train_batch() {
   core_.each_callback([&](Callback& callback) { callback.on_train_batch_start(core_.trainer, core_.counters.batch); });
   const bool is_last = num_batches_ && core_.counters.batch + 1 == *num_batches_;
   const bool is_step = window_ + 1 == core_.accumulation || is_last;
-  core_.strategy->set_synchronises_gradients(is_step);
   clock.lap(StepPart::kOther);
-  const StepOutput output = run_forward(core_, task_, train_, /*is_training=*/true);
+  const StepOutput output = run_pass(core_, task_, train_, is_step);
   note_loss(output);
   check_finite(output);
   clock.lap(StepPart::kForward);

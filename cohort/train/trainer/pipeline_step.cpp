@@ -25,9 +25,12 @@ StepOutput pipeline_evaluation(
     PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target,
     const std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>& loss, int64_t num_rows) {
   const TensorList outputs = pipeline.eval({filled_up(input, num_rows)});
-  if (outputs.empty()) return {.loss = pipeline.mean_loss({})};
-  const at::Tensor output = outputs.front().narrow(0, 0, input.size(0));
-  return {.loss = pipeline.mean_loss({loss(output, target)}), .output = output, .target = target};
+  at::Tensor output;
+  const at::Tensor mean = pipeline.mean_loss([&] {
+    output = outputs.front().narrow(0, 0, input.size(0));
+    return std::vector{loss(output, target)};
+  });
+  return {.loss = mean, .output = output, .target = output.defined() ? target : at::Tensor()};
 }
 
 at::Tensor pipeline_prediction(PipelineSchedule& pipeline, const at::Tensor& input, int64_t num_rows) {

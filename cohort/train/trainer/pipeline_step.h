@@ -12,7 +12,7 @@
 ///     };
 ///
 /// Every rank of a pipeline reads the same batch, of which the first one uses the input and the last one the target. Collective
-/// over the pipeline. Thread-safety: as PipelineSchedule.
+/// over the pipeline. What the loss throws on the last rank, all ranks throw. Thread-safety: as PipelineSchedule.
 #pragma once
 
 #include <ATen/core/Tensor.h>

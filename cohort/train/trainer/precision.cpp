@@ -9,12 +9,12 @@
 
 namespace cohort::train {
 
-Precision::Precision(const std::string& name, c10::Device device) : device_(device) {
+Precision::Precision(const std::string& name, c10::Device device, const Group& stages) : device_(device) {
   if (name == "bf16-mixed") {
     autocast_dtype_ = at::kBFloat16;
   } else if (name == "16-mixed") {
     autocast_dtype_ = at::kHalf;
-    scaler_.emplace(amp::GradScalerOptions{.device = device.type()});
+    scaler_.emplace(amp::GradScalerOptions{.device = device.type(), .process_group = stages});
   } else if (name == "bf16") {
     is_pure_ = true;
   } else {

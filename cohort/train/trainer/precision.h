@@ -24,8 +24,9 @@ namespace cohort::train {
 
 class COHORT_API Precision {
  public:
-  /// "32", "bf16-mixed", "16-mixed" or "bf16". Throws c10::ValueError for others.
-  Precision(const std::string& name, c10::Device device);
+  /// "32", "bf16-mixed", "16-mixed" or "bf16". `stages`: the ranks of a pipeline, which leave out steps together; null: there is
+  /// none. Throws c10::ValueError for other names.
+  Precision(const std::string& name, c10::Device device, const Group& stages = {});
 
   /// While it lives, this thread computes in autocast, if that is what the precision means.
   std::optional<Autocast> autocast() const;

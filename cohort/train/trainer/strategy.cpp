@@ -17,6 +17,7 @@
 #include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/parallel/module/wrapper_base.h"
 #include "cohort/parallel/optim/optimizer_kind.h"
+#include "cohort/parallel/pipeline/stage_list.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -161,23 +162,38 @@ class SingleStrategy final : public Strategy {
   std::optional<std::chrono::nanoseconds> communication_time() const override { return std::chrono::nanoseconds(0); }
 };
 
+// The module itself, or each of a rank's stages.
+std::vector<fsdp::ShardedModule*> sharded_modules_of(Module& net) {
+  if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(&net)) return {sharded};
+  std::vector<fsdp::ShardedModule*> result;
+  if (!dynamic_cast<StageListImpl*>(&net)) return result;
+  for (const auto& stage : net.children()) {
+    if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(stage.get())) result.push_back(sharded);
+  }
+  return result;
+}
+
 // It is the program that has shared the model out: there are no copies of it, or it is a stage, around which a pipeline stands.
 class SharedOutStrategy final : public Strategy {
  public:
-  explicit SharedOutStrategy(const std::shared_ptr<Module>& net)
-      : Strategy(net), sharded_(dynamic_cast<fsdp::ShardedModule*>(net.get())) {}
+  explicit SharedOutStrategy(const std::shared_ptr<Module>& net) : Strategy(net), sharded_(sharded_modules_of(*net)) {}
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const override {
-    return sharded_ ? named_shards_of(*sharded_) : Strategy::named_parameters();
+    if (sharded_.empty()) return Strategy::named_parameters();
+    std::vector<std::pair<std::string, at::Tensor>> result;
+    for (const auto* const stage : sharded_) {
+      for (auto& each : named_shards_of(*stage)) result.push_back(std::move(each));
+    }
+    return result;
   }
   bool evaluates_together() const override { return true; }
-  bool has_own_buffers() const override { return sharded_ != nullptr; }
+  bool has_own_buffers() const override { return !sharded_.empty(); }
   void drop_gradients() override {
-    if (sharded_) sharded_->reset_iter_state();
+    for (auto* const stage : sharded_) stage->reset_iter_state();
     Strategy::drop_gradients();
   }
 
  private:
-  fsdp::ShardedModule* sharded_;
+  std::vector<fsdp::ShardedModule*> sharded_;
 };
 
 class DataParallelStrategy final : public Strategy {

@@ -12,6 +12,7 @@
 #include "cohort/base/text.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/train/logging/run_loggers.h"
 #include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/callback.h"
@@ -142,6 +143,11 @@ LaunchPlace on_mesh(LaunchPlace place, const std::optional<DeviceMesh>& mesh) {
   return place;
 }
 
+Group stages_of(const std::optional<DeviceMesh>& mesh) {
+  const auto stages = mesh ? axis_of(*mesh, "pp") : std::nullopt;
+  return stages ? stages->group() : Group();
+}
+
 template <class Number>
 std::vector<Number> reduced(const LaunchPlace& place, std::vector<Number> numbers, ReduceOp op) {
   if (place.world_size == 1) return numbers;
@@ -158,7 +164,7 @@ TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
       options(completed(std::move(given))),
       place(place_for(options)),
       mesh(mesh_of_dims(options, place)),
-      precision(options.precision, place.device),
+      precision(options.precision, place.device, stages_of(mesh)),
       accumulation(options.accumulate_grad_batches),
       progress(options.progress, place.rank == 0, place.world_size, on_mesh(place, mesh).num_data_ranks) {
   if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -205,21 +211,12 @@ void TrainerCore::check_pipeline(const ErasedTask& task) const {
         "a task with a pipeline needs step(net, batch) and evaluate(net, batch), which run it\n  hint: "
         "pipeline_step.h");
   }
-  if (accumulation > 1) {
-    refuse(
-        fmt::format("the task has a pipeline, whose steps are whole, but {} batches are to make one\n  hint: "
-                    "accumulate_grad_batches = 1; larger batches in more microbatches take as little memory",
-                    accumulation));
-  }
   for (const auto& metric : task.metrics) {
     if (metric.sums) continue;
     refuse(
         fmt::format("metric \"{}\" has no sums(), but only the ranks with the last stage see outputs\n  hint: "
                     "task_metric.h says what sums() and value() are",
                     metric.name));
-  }
-  if (precision.scales()) {
-    refuse("precision \"16-mixed\" scales losses, but a pipeline runs backward by itself\n  hint: \"bf16-mixed\"");
   }
 }
 
@@ -325,6 +322,24 @@ StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& fee
     return std::vector<at::Tensor>{output.loss};
   });
   return output;
+}
+
+namespace {
+
+struct BackwardAsUsual {
+  PipelineSchedule& pipeline;
+  ~BackwardAsUsual() { pipeline.set_backward({}); }
+};
+
+}  // namespace
+
+StepOutput run_pass(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_step) {
+  core.strategy->set_synchronises_gradients(is_step);
+  if (!task.pipeline) return run_forward(core, task, feed, /*is_training=*/true);
+  task.pipeline->set_backward(
+      {.scaler = core.precision.scaler(), .num_steps = core.accumulation, .synchronises = is_step});
+  const BackwardAsUsual after{*task.pipeline};
+  return run_forward(core, task, feed, /*is_training=*/true);
 }
 
 at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss) {

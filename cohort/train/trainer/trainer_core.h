@@ -76,6 +76,9 @@ class TrainerCore {
 /// One forward pass on the feed's batch, under strategy and precision. `is_training`: by ErasedTask::step, else by evaluate.
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training);
 
+/// The same in training; of a pipeline backward, too. `is_step`: the gradients of this pass, and of those before it, make a step.
+StepOutput run_pass(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_step);
+
 /// A batch's loss as a number on the device, so that sums of losses do not wait for it: float64, without a dimension. Throws
 /// c10::ValueError for anything but one element.
 at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss);

@@ -22,9 +22,9 @@ def keep(name, tensor):
 
 
 class PlanNet(nn.Module):
-    def __init__(self):
+    def __init__(self, words=WORDS):
         super().__init__()
-        self.embedding = nn.Embedding(WORDS, WIDTH)
+        self.embedding = nn.Embedding(words, WIDTH)
         self.norm1 = nn.LayerNorm(WIDTH)
         self.query = nn.Linear(WIDTH, WIDTH)
         self.key = nn.Linear(WIDTH, WIDTH)
@@ -33,7 +33,7 @@ class PlanNet(nn.Module):
         self.norm2 = nn.LayerNorm(WIDTH)
         self.up = nn.Linear(WIDTH, 4 * WIDTH)
         self.down = nn.Linear(4 * WIDTH, WIDTH)
-        self.head = nn.Linear(WIDTH, WORDS, bias=False)
+        self.head = nn.Linear(WIDTH, words, bias=False)
 
     def forward(self, tokens):
         x = self.embedding(tokens)

@@ -4,12 +4,14 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <tuple>
 
 #include "cohort/models/gpt.h"
 #include "cohort/models/gpt_stage.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/optim/grad_scaler.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/receive_buffers.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
@@ -27,6 +29,7 @@ using test::error_of;
 using test::kNumParts;
 using test::require_near;
 using test::run_rank_threads;
+using test::run_steps;
 using test::squares;
 
 // ---- several tensors
@@ -196,6 +199,39 @@ TEST(PipelineFeatures, MemoryOfWhatIsReceivedIsUsedAgainWhenNobodyHasIt) {
   EXPECT_EQ(buffers.size(), 1u);
 }
 
+// ---- several steps for one of the optimizer, and a scale
+
+TEST(PipelineFeatures, AllStagesLeaveOutAStepThatOneCannotMake) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    auto first = layer(1), second = layer(2), own = rank == 0 ? first : second;
+    const at::Tensor x = drawn({6, 8}, 3), target = drawn({6, 8}, 4);
+    const at::Tensor expected = squares(second(first(x)), target);
+    expected.backward();
+    const TensorList wanted = {own->weight.grad().clone(), own->bias.grad().clone()};
+    torch::optim::SGD optimizer(own->parameters(), 0.1);
+    amp::GradScaler scaler({.device = at::kCPU, .init_scale = 4, .process_group = group});
+    PipelineSchedule schedule("1F1B", {PipelineStage(own, rank, 2, {.group = group})}, 3,
+                              {.loss_fn = loss_of(squares)});
+    schedule.set_backward({.scaler = &scaler});
+    for (const int bad : {0, 1, 2}) {  // last: none
+      optimizer.zero_grad();
+      std::vector<at::Tensor> losses;
+      schedule.step(rank == 0 ? TensorList{x} : TensorList(), {.target = target, .losses = &losses});
+      require_near(schedule.mean_loss(losses).to(at::kFloat), expected);
+      const double scale = scaler.get_scale();
+      REQUIRE(scale == (bad == 0 ? 4 : bad == 1 ? 2 : 1));
+      require_near(own->weight.grad(), wanted[0] * scale);
+      if (rank == bad) own->bias.grad()[1].fill_(INFINITY);
+      scaler.step(optimizer);
+      scaler.update();
+      REQUIRE(scaler.has_stepped() == (bad == 2));
+    }
+    require_near(own->bias.grad(), wanted[1]);
+    REQUIRE_EQUAL(error_of([&] { schedule.set_backward({.num_steps = 0}); }),
+                  "[cohort] pipeline: num_steps is 0, but at least one step makes an optimizer's");
+  });
+}
+
 // ---- tied parameters
 
 struct TiedHeadImpl : torch::nn::Module {
@@ -236,7 +272,7 @@ TEST(PipelineFeatures, TiedParametersHaveTheSumOfTheirGradients) {
         const at::Tensor output = at::linear(expected->forward(words.tensor_split(3)[i]), expected_table);
         (squares(output, target.tensor_split(3)[i]) / 3).backward();
       }
-      schedule.step(rank == 0 ? TensorList{words} : TensorList(), {.target = target});
+      run_steps(schedule, step + 1, rank == 0 ? TensorList{words} : TensorList(), target);
       require_near(rank == 0 ? table.grad() : head->weight.grad(), expected_table.grad(), 1e-5, "the sum");
       const auto own = rank == 0 ? net->parameters() : head->parameters();
       for (const double order : {2.0, 1.0, static_cast<double>(INFINITY)}) {

@@ -4,11 +4,14 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
+#include <optional>
+
 #include "cohort/parallel/activation/checkpoint.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
+#include "cohort/parallel/precision/autocast.h"
 #include "tests/parallel/pipeline/small_stages.h"
 #include "tests/parallel/tensor/numbers.h"
 #include "tests/support/rank_threads.h"
@@ -22,6 +25,7 @@ using test::drawn;
 using test::kNumParts;
 using test::require_near;
 using test::run_rank_threads;
+using test::run_steps;
 using test::squares;
 
 struct DeepImpl : torch::nn::Module {
@@ -43,7 +47,7 @@ TORCH_MODULE(Deep);
 
 // The gradients of four blocks of which each replica has its own batch, averaged over these.
 struct DeepBatches {
-  explicit DeepBatches(int num_replicas, int num_stages) {
+  explicit DeepBatches(int num_replicas, int num_stages, bool has_autocast = false) {
     for (int i = 0; i < num_stages; ++i) blocks.emplace_back(static_cast<uint64_t>(10 * i + 1));
     for (int replica = 0; replica < num_replicas; ++replica) {
       const auto seed = static_cast<uint64_t>(replica);
@@ -52,8 +56,12 @@ struct DeepBatches {
       const auto xs = inputs.back().tensor_split(kNumParts), ts = targets.back().tensor_split(kNumParts);
       for (size_t i = 0; i < xs.size(); ++i) {
         at::Tensor x = xs[i];
+        std::optional<Autocast> region;
+        if (has_autocast) region.emplace(at::kCPU);
         for (auto& block : blocks) x = block(x);
-        (squares(x, ts[i]) / kNumParts / num_replicas).backward();
+        const at::Tensor loss = squares(x, ts[i]) / kNumParts / num_replicas;
+        region.reset();
+        loss.backward();
       }
     }
   }
@@ -165,8 +173,8 @@ void train_replicas(const std::string& name, StageForm form, bool has_ends) {
     const auto replica = static_cast<size_t>(ranks.replica);
     for (int step = 0; step < 2; ++step) {
       for (auto& block : blocks) block->zero_grad();
-      schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
-                    {.target = expected.targets[replica]});
+      run_steps(schedule, step + 1, ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                expected.targets[replica]);
       for (size_t i = 0; i < blocks.size(); ++i) {
         const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
         const auto own = blocks[i]->parameters();
@@ -208,8 +216,8 @@ void train_shards(const std::string& name, StageForm form, bool has_ends, bool o
           shard.mul_(step == 0 ? 2.0 : step == 1 ? 0.5 : 1.0);  // nobody computes with values of the step before
         }
       }
-      schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
-                    {.target = expected.targets[replica]});
+      run_steps(schedule, step + 1, ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                expected.targets[replica]);
       for (size_t i = 0; i < blocks.size() && step > 0; ++i) {
         const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
         const auto& shards = blocks[i]->sharding().sharded_parameters();
@@ -233,6 +241,49 @@ TEST_P(PipelineWith, ShardsInsideOfStages) {
 }
 TEST_P(PipelineWith, ShardsThatAListDoesNotReduce) {
   for (const bool one_memory : {true, false}) train_shards(GetParam(), StageForm::kItself, false, one_memory);
+}
+
+// Parameters are cast once for all microbatches.
+TEST_P(PipelineWith, Autocast) {
+  for (const int kind : {0, 1, 2}) {  // shards in one memory, gathered, copies
+    run_rank_threads(4, [&, name = GetParam()](int rank, const Group& all) {
+      const FourRanks ranks(rank, all);
+      const auto indices = deep_indices(name, ranks.place);
+      const int num_stages = 2 * static_cast<int>(indices.size());
+      DeepBatches expected(2, num_stages, /*has_autocast=*/true);
+      std::vector<FullySharded<DeepImpl>> blocks;
+      std::vector<DistributedDataParallel<DeepImpl>> copies;
+      std::vector<PipelineStage> stages;
+      for (const int index : indices) {
+        const Deep block(static_cast<uint64_t>(10 * index + 1));
+        if (kind == 2) {
+          copies.emplace_back(block, ddp::Options{.process_group = ranks.replicas});
+          stages.emplace_back(copies.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+          continue;
+        }
+        blocks.push_back(fully_shard(block, fsdp::Options{.process_group = ranks.replicas, .one_memory = kind == 0}));
+        stages.emplace_back(blocks.back(), index, num_stages, PipelineStageOptions{.group = ranks.pipeline});
+      }
+      PipelineSchedule schedule(name, stages, kNumParts, {.loss_fn = loss_of(squares)});
+      const auto replica = static_cast<size_t>(ranks.replica);
+      {
+        const cohort::Autocast region(at::kCPU);
+        schedule.step(ranks.place == 0 ? TensorList{expected.inputs[replica]} : TensorList(),
+                      {.target = expected.targets[replica]});
+      }
+      for (size_t i = 0; i < indices.size(); ++i) {
+        const auto wanted = expected.blocks[static_cast<size_t>(indices[i])]->parameters();
+        for (size_t j = 0; j < wanted.size(); ++j) {
+          const auto what = name + " " + std::to_string(kind) + " parameter " + std::to_string(j);
+          if (kind == 2) {
+            require_near(copies[i]->parameters()[j].grad(), wanted[j].grad(), 1e-4, what);
+          } else {
+            require_near(blocks[i]->parameters()[j].grad(), wanted[j].grad().tensor_split(2)[replica], 1e-4, what);
+          }
+        }
+      }
+    });
+  }
 }
 
 // ---- optimizers that a backward pass steps

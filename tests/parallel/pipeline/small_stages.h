@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "tests/parallel/tensor/numbers.h"
 
 namespace cohort::test {
@@ -18,5 +19,14 @@ inline void draw_parameters(torch::nn::Module& module, uint64_t seed) {
 }
 
 inline at::Tensor squares(const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); }
+
+/// All of them make one step of an optimizer.
+inline void run_steps(PipelineSchedule& schedule, int64_t num_steps, const TensorList& inputs,
+                      const at::Tensor& target) {
+  for (int64_t step = 1; step <= num_steps; ++step) {
+    schedule.set_backward({.num_steps = num_steps, .synchronises = step == num_steps});
+    schedule.step(inputs, {.target = target});
+  }
+}
 
 }  // namespace cohort::test

@@ -92,6 +92,30 @@ TEST_P(TogetherPipelines, HaveTheLossesOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TogetherPipelines, testing::Values(2, 3, 4, 6, 8), testing::PrintToStringParamName());
 
+// Several stages on each rank; the first and the last one have a weight in common.
+COHORT_WORKER(together_schedules) {
+  init_process_group(test::backend_of_tests().c_str());
+  const test::SmallGptOptions model{.tie_weights = true, .num_layers = 4};
+  const auto expected = curve_of(test::alone(model), 24);
+  const auto expect = [&](const ParallelDims& dims, const std::string& schedule, bool one_memory) {
+    const auto got = curve_of(
+        test::together(dims, {.one_memory = one_memory, .model = model, .pp_schedule = schedule, .pp_microbatches = 4}),
+        24);
+    expect_same(expected, got, test::text_of(dims) + ", " + schedule + (one_memory ? "" : ", gathered"));
+  };
+  for (const auto& schedule : pipeline_schedule_names()) {
+    expect({.tp = 2, .pp = 2}, schedule, true);
+    expect({.dp_shard = 2, .pp = 2}, schedule, true);
+  }
+  for (const char* const schedule : {"Interleaved1F1B", "ZBVZeroBubble"}) {
+    expect({.dp_shard = 2, .pp = 2}, schedule, false);
+  }
+}
+
+TEST(Together, EverySchedule) {
+  run_workers("together_schedules", {.world_size = 4, .time_limit = std::chrono::seconds(200)}).expect_success();
+}
+
 COHORT_WORKER(together_checkpointed_stages) {
   init_process_group(test::backend_of_tests().c_str());
   const auto expected = curve_of(test::alone(), 24);

@@ -74,7 +74,7 @@ struct GptRun {
     const auto tokens = own.narrow(1, 0, kTime).clone(), targets = own.narrow(1, 1, kTime).clone();
     std::optional<ContextParallel> scope;
     if (context_group) {
-      auto& positions = pipeline ? pipeline->stage->positions : net->transformer->positions;
+      auto& positions = pipeline ? pipeline->stages.front()->positions : net->transformer->positions;
       positions = at::arange(kTime);
       scope.emplace(context_group,
                     ContextParallelOptions{.buffers = {tokens, targets, positions}, .buffer_seq_dims = {1, 1, 0}});

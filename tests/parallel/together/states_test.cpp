@@ -121,6 +121,33 @@ TEST(TogetherStates, ARunOfStagesGoesOnSharedOutOtherwise) {
   }
 }
 
+// A rank's stages are one model's parts, whose tied weight is there under both names.
+COHORT_WORKER(together_tied_stages) {
+  init_process_group(test::backend_of_tests().c_str());
+  const test::SmallGptOptions model{.tie_weights = true, .num_layers = 4};
+  for (const ParallelDims& dims : {ParallelDims{.pp = 2}, ParallelDims{.dp_shard = -1, .pp = 2}}) {
+    if (dims.dp_shard == 1 && get_world_size() > 2) continue;
+    auto run = test::together(dims, {.model = model, .pp_schedule = "ZBVZeroBubble"});
+    auto expected = test::alone(model), other = test::alone(model);
+    for (int64_t step = 0; step < 2; ++step) run.train_step(kRows), expected.train_step(kRows);
+    checkpoint::save_sharded(checkpoint::get_model_state_dict(*run.module), folder_of("model"), {.sync_files = false});
+    auto weights = checkpoint::get_model_state_dict(*other.module);
+    for (const auto& item : weights) item.value().tensor.detach().fill_(-1);
+    checkpoint::load_sharded(weights, folder_of("model"), {.strict = true});
+    checkpoint::set_model_state_dict(*other.module, weights);
+    for (const auto& item : weights) {
+      REQUIRE(at::allclose(item.value().tensor, expected.module->named_parameters()[item.key()], 1e-4, 1e-6));
+    }
+  }
+}
+
+TEST(TogetherStates, OfTiedWeightsAndSeveralStages) {
+  for (const int size : {2, 4}) {
+    const TemporaryFolder folder;
+    run_workers("together_tied_stages", {.world_size = size, .arguments = {folder.file("run")}}).expect_success();
+  }
+}
+
 COHORT_WORKER(together_from_rank0) {
   init_process_group(test::backend_of_tests().c_str());
   const auto expected = trained_alone(2);

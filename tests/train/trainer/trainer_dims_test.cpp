@@ -3,6 +3,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 
+#include <functional>
 #include <iomanip>
 #include <iostream>
 #include <iterator>
@@ -93,9 +94,9 @@ std::vector<std::vector<double>> losses_of(const DimsRun& run, const std::string
   return losses;
 }
 
-void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs) {
+void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs, double tolerance = 1e-5) {
   ASSERT_EQ(ours.size(), theirs.size());
-  for (size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], theirs[i], 1e-5) << i;
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], theirs[i], tolerance) << i;
 }
 
 TEST(TrainerDims, RanksOfOneLineReadTheSameAndTrainAsOne) {
@@ -179,11 +180,16 @@ struct StagedTask {
   PipelineSchedule* pipeline = nullptr;
   torch::optim::Optimizer* optimizer = nullptr;
   std::vector<TaskMetric> metrics = {{"accuracy", Accuracy()}};
+  std::function<void()> after_backward = {};
 
   using Batch = Loader::Batch;
   StepOutput step(torch::nn::Module& net, Batch& batch) {
     const auto& [input, target] = batch;
-    if (pipeline) return pipeline_step(*pipeline, input, target);
+    if (pipeline) {
+      auto output = pipeline_step(*pipeline, input, target);
+      if (after_backward) after_backward();
+      return output;
+    }
     const auto scores = dynamic_cast<torch::nn::SequentialImpl&>(net).forward(input);
     return {cross_entropy(scores, target), scores, target};
   }
@@ -193,21 +199,25 @@ struct StagedTask {
   }
 };
 
-// Arguments: folder, shards, pp, last step, dropout. Prints this rank's losses, and what validation gives.
+// Arguments: folder, shards, pp, last step, dropout, batches per step, precision. Prints this rank's losses, and what validation
+// gives.
 COHORT_WORKER(trainer_stages) {
   const auto& arguments = cohort::test::worker_arguments();
   const auto number = [&](size_t i) { return std::stoll(arguments.at(i)); };
   auto watch = std::make_shared<Watch>();
   Trainer trainer(of_ranks({.strategy = "fsdp",
                             .dims = {.dp_shard = number(1), .pp = number(2)},
+                            .precision = arguments.at(6),
                             .max_steps = number(3),
-                            .gradient_clip_norm = 0.2,
+                            .accumulate_grad_batches = number(5),
+                            .gradient_clip_norm = number(5) > 1 ? 5 : 0.2,
                             .seed = 4,
                             .checkpoint = {.folder = arguments.at(0)},
                             .callbacks = {watch}}));
   StagedTask task(*trainer.mesh(), std::stod(arguments.at(4)));
-  optim::AdamW optimizer(task.parameters, torch::optim::AdamWOptions(0.02).eps(1e-4));
-  task.optimizer = &optimizer;
+  optim::AdamW adam(task.parameters, torch::optim::AdamWOptions(0.02).eps(1e-4));
+  optim::SGD sgd(task.parameters, torch::optim::SGDOptions(0.3));  // to which the gradients' size matters
+  task.optimizer = number(5) > 1 ? static_cast<torch::optim::Optimizer*>(&sgd) : &adam;
   const Loader validation(small_data(9), {.batch_size = 2});
   trainer.fit(task, Loader(small_data(48), {.batch_size = 4, .shuffle = true}), validation);
   std::cout << std::setprecision(9);
@@ -215,7 +225,8 @@ COHORT_WORKER(trainer_stages) {
   for (const auto& [name, value] : trainer.validate(task, validation)) std::cout << value << " ";
 }
 
-std::vector<std::vector<double>> losses_of_stages(int world_size, const std::vector<std::string>& arguments) {
+std::vector<std::vector<double>> losses_of_stages(int world_size, std::vector<std::string> arguments) {
+  if (arguments.size() < 7) arguments.insert(arguments.end(), {"1", "32"});
   const auto results = run_workers("trainer_stages", {.world_size = world_size, .arguments = arguments});
   results.expect_success();
   std::vector<std::vector<double>> losses;
@@ -247,6 +258,73 @@ TEST(TrainerDims, StagesDrawTheSameNumbersAfterGoingOn) {
   expect_near(second[0], {whole[0].begin() + 3, whole[0].end()});
 }
 
+TEST(TrainerDims, StagesAddUpBatches) {
+  const TemporaryFolder folder;
+  for (const std::string precision : {"32", "16-mixed"}) {
+    const auto whole = losses_of_stages(2, {"", "2", "1", "5", "0", "3", precision});
+    const auto staged = losses_of_stages(4, {"", "2", "2", "5", "0", "3", precision});
+    ASSERT_EQ(whole[0].size(), 17U);
+    for (size_t rank = 0; rank < 4; ++rank) {
+      expect_near(staged[rank], whole[rank % 2], precision == "32" ? 1e-5 : 2e-3);
+    }
+  }
+}
+
+// Which batches have changed it.
+struct ChangesOf : Callback {
+  explicit ChangesOf(at::Tensor of) : parameter(std::move(of)) {}
+  void on_train_batch_start(Trainer&, int64_t) override { before = parameter.detach().clone(); }
+  void on_train_batch_end(Trainer&, const StepReport&) override { changes += at::equal(before, parameter) ? "-" : "+"; }
+  at::Tensor parameter, before;
+  std::string changes;
+};
+
+// A gradient that is infinite on one stage alone.
+COHORT_WORKER(trainer_stages_infinite) {
+  const auto changes = std::make_shared<ChangesOf>(at::Tensor());
+  Trainer trainer(of_ranks({.strategy = "fsdp",
+                            .dims = {.pp = 2},
+                            .precision = "16-mixed",
+                            .max_steps = 6,
+                            .seed = 4,
+                            .callbacks = {changes}}));
+  StagedTask task(*trainer.mesh());
+  optim::AdamW optimizer(task.parameters, torch::optim::AdamWOptions(0.02));
+  task.optimizer = &optimizer;
+  changes->parameter = task.parameters.front();
+  int64_t num_steps = 0;
+  task.after_backward = [&] {
+    if (++num_steps == 4 && get_rank() == 0) task.parameters.front().mutable_grad().fill_(INFINITY);
+  };
+  trainer.fit(task, Loader(small_data(48), {.batch_size = 4, .shuffle = true}));
+  std::cout << changes->changes;
+}
+
+TEST(TrainerDims, AllStagesLeaveOutAStepThatOneCannotMake) {
+  const auto results = run_workers("trainer_stages_infinite", {.world_size = 2});
+  results.expect_success();
+  for (const auto& rank : results.ranks) EXPECT_EQ(rank.output, "+++-++");
+}
+
+COHORT_WORKER(trainer_stages_bad_loss) {
+  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}}));
+  StagedTask task(*trainer.mesh());
+  const auto bad = [](const at::Tensor& scores, const at::Tensor&) {
+    TORCH_CHECK(false, "there is no such class");
+    return scores;
+  };
+  const auto text = cohort::test::error_of([&] {
+    pipeline_evaluation(*task.pipeline, at::zeros({2, 6}), at::zeros({2}, at::kLong), bad, /*num_rows=*/2);
+  });
+  REQUIRE_EQUAL(text, get_rank() == 1 ? "there is no such class"
+                                      : "[cohort] pipeline: the step failed on rank 1: there is no such class");
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerDims, AllStagesLearnThatTheLossOfAnEvaluationFailed) {
+  run_workers("trainer_stages_bad_loss", {.world_size = 2}).expect_success();
+}
+
 COHORT_WORKER(trainer_stages_messages) {
   const auto refusal = [](TrainerOptions options, const std::function<void(StagedTask&)>& change) {
     options.strategy = "fsdp";
@@ -259,19 +337,10 @@ COHORT_WORKER(trainer_stages_messages) {
     change(task);
     return cohort::test::error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); });
   };
-  const auto nothing = [](StagedTask&) {};
   REQUIRE_EQUAL(
       refusal({}, [](StagedTask& task) { task.pipeline = nullptr; }),
       "[cohort] Trainer: dims.pp = 2, but the task has no pipeline\n  hint: its model is a stage, and its member "
       "`pipeline` points to the PipelineSchedule that runs it (pipeline_step.h)");
-  REQUIRE_EQUAL(
-      refusal({.accumulate_grad_batches = 2}, nothing),
-      "[cohort] Trainer: the task has a pipeline, whose steps are whole, but 2 batches are to make one\n  hint: "
-      "accumulate_grad_batches = 1; larger batches in more microbatches take as little memory");
-  REQUIRE_EQUAL(
-      refusal({.precision = "16-mixed"}, nothing),
-      "[cohort] Trainer: precision \"16-mixed\" scales losses, but a pipeline runs backward by itself\n  hint: "
-      "\"bf16-mixed\"");
   REQUIRE_EQUAL(
       refusal({},
               [](StagedTask& task) {
