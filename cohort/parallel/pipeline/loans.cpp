@@ -32,8 +32,8 @@ bool is_returned(const Loans::Loan& loan) {
   return loan.word->is_returned.load(std::memory_order_acquire) != 0;
 }
 
-// Neither the tensor nor its memory is held by anybody else, so that nobody here sees what a borrower does with it. What a storage
-// has from elsewhere than the allocator (from_blob) may be others', too.
+// Neither the tensor nor its memory is held by anybody else, so that nobody here sees what a borrower does with it. What a
+// storage has from elsewhere than the allocator (from_blob) may be others', too.
 bool is_exclusive(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
          tensor.storage().data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() && tensor.is_contiguous() &&
