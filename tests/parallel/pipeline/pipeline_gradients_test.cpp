@@ -205,7 +205,7 @@ TEST(PipelineGradients, AMeanOfNoLossesMessage) {
   run_rank_threads(2, [](int rank, const Group& group) {
     PipelineSchedule schedule("GPipe", {PipelineStage(square_layer(1), rank, 2, {.group = group})}, 2);
     at::Tensor mean;
-    const std::string error = error_of([&] { mean = schedule.mean_loss({}); });
+    const std::string error = error_of([&] { mean = schedule.mean_loss(TensorList()); });
     if (rank == 0) REQUIRE(mean.isnan().item<bool>());
     if (rank == 1) {
       REQUIRE_EQUAL(error,
