@@ -21,6 +21,12 @@ void check_same_mesh(const std::string& name, const DeviceMesh& first, const Dev
 
 }  // namespace
 
+bool is_list_of_optional_tensors(const c10::IValue& value) {
+  if (!value.isList()) return false;
+  const auto type = value.toList().elementType()->cast<c10::OptionalType>();
+  return type && type->getElementType()->kind() == c10::TypeKind::TensorType;
+}
+
 std::string name_of(const c10::OperatorHandle& op) { return toString(op.operator_name()); }
 
 Call::Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
@@ -35,8 +41,8 @@ Call::Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
     } else if (value.isTensorList()) {
       int64_t item = 0;
       for (const at::Tensor& tensor : value.toTensorList()) add_operand(tensor, i, item++);
-    } else if (value.isList() && value.toListRef().size() > 0 && value.toListRef()[0].isTensor()) {
-      int64_t item = 0;  // a list of tensors that may be absent
+    } else if (is_list_of_optional_tensors(value)) {
+      int64_t item = 0;
       for (const auto& one : value.toListRef()) add_operand(one.isTensor() ? one.toTensor() : at::Tensor(), i, item++);
     }
   }

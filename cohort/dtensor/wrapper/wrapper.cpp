@@ -47,6 +47,8 @@ const Parts& parts_of(const at::Tensor& tensor) {
   return *parts;
 }
 
+at::Tensor part_for_caller(const Parts& parts) { return parts.is_own ? parts.local.clone() : parts.local.detach(); }
+
 ShardSpec spec_of(const at::Tensor& tensor) {
   const auto& parts = parts_of(tensor);
   return {parts.mesh, parts.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};

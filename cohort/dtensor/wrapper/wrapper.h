@@ -40,6 +40,9 @@ struct Parts final : c10::BackendMeta {
   /// A second reference to the wrapper's storage: autograd then never adds to the tensor in place, as several wrappers may
   /// share one local tensor, and the sum may be cheaper in other placements.
   c10::Storage storage;
+  /// Of what is Partial: an operation made it, and nobody has its memory but through wrappers. What it adds up to is remembered
+  /// only then.
+  mutable bool is_own = false;
   mutable Reduced reduced;
 };
 
@@ -48,6 +51,8 @@ inline bool is_dtensor(const at::Tensor& tensor) {
 }
 /// Requires is_dtensor(tensor).
 const Parts& parts_of(const at::Tensor& tensor);
+/// This rank's part to be handed out, detached: its memory, of Parts::is_own a copy of it.
+at::Tensor part_for_caller(const Parts& parts);
 ShardSpec spec_of(const at::Tensor& tensor);
 
 /// `sizes`: the whole's. `strides`: the whole's; empty: dense, in the order in which `local` has its dimensions.
