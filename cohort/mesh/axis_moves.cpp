@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -56,6 +57,11 @@ int64_t product_of(c10::IntArrayRef sizes) {
   return product;
 }
 
+// Backends' "max" and "min" may lose a value that is no number, which is the extreme of all where it is one.
+bool loses_nan(const std::string& reduce_op, const at::Tensor& tensor) {
+  return (reduce_op == "max" || reduce_op == "min") && tensor.is_floating_point();
+}
+
 }  // namespace
 
 at::Tensor gather_axis(const AxisOf& line, const Placement& shard, const at::Tensor& local, int64_t size) {
@@ -85,6 +91,14 @@ at::Tensor own_part(const AxisOf& line, const Placement& shard, const at::Tensor
 
 at::Tensor reduce_axis(const AxisOf& line, const std::string& reduce_op, const at::Tensor& local) {
   const auto op = reduce_op_named(reduce_op);
+  if (loses_nan(reduce_op, local) && local.numel() > 0) {  // flags go with the values
+    const auto is_nan = local.isnan();
+    const bool is_max = reduce_op == "max";
+    const auto flags = is_nan.to(local.scalar_type());
+    const auto both = at::stack({local.masked_fill(is_nan, 0), is_max ? flags : flags.neg()});
+    all_reduce(both, {.op = op, .group = line.group()});
+    return both[0].masked_fill(both[1].ne(0), std::numeric_limits<double>::quiet_NaN());
+  }
   auto result = local.clone(at::MemoryFormat::Contiguous);
   if (result.numel() > 0) all_reduce(result, {.op = op, .group = line.group()});
   return result;
@@ -92,6 +106,7 @@ at::Tensor reduce_axis(const AxisOf& line, const std::string& reduce_op, const a
 
 at::Tensor reduce_scatter_axis(const AxisOf& line, const std::string& reduce_op, const Placement& shard,
                                const at::Tensor& local) {
+  if (loses_nan(reduce_op, local)) return own_part(line, shard, reduce_axis(line, reduce_op, local));
   const bool is_average = reduce_op == "avg";
   const auto op = is_average ? ReduceOp::SUM : reduce_op_named(reduce_op);
   const int64_t dim = shard.dim(), size = local.size(dim);

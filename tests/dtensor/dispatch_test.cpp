@@ -164,6 +164,28 @@ COHORT_WORKER(dtensor_user_rules) {
                 "schema, with the overload behind a dot: \"aten::add.Tensor\"");
 }
 
+// Rows by number, of a table of which each rank has some columns.
+COHORT_WORKER(dtensor_rule_of_index) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto mesh = init_device_mesh("cpu", {2});
+  register_sharding_rule("aten::index.Tensor", [](const ShardingQuestion& question) {
+    if (question.arguments[1].toListRef()[0].isNone()) return std::vector<ShardingOption>();
+    return std::vector<ShardingOption>{{.results = {Shard(1)}, .operands = {Shard(1), Replicate()}}};
+  });
+  using Indices = c10::List<std::optional<at::Tensor>>;
+  const auto whole = at::arange(12, at::kFloat).view({3, 4}), rows = at::tensor({2, 0}, at::kLong);
+  const DTensor x = distribute_tensor(whole, mesh, {Shard(1)}, std::nullopt);
+  const DTensor on_mesh = distribute_tensor(rows, mesh, {Replicate()}, std::nullopt);
+  for (const at::Tensor& index : {rows, static_cast<at::Tensor>(on_mesh)}) {
+    const DTensor y(at::index(x, Indices({index})));
+    REQUIRE(y.placements() == Placements{Shard(1)} && at::equal(y.full_tensor(), whole.index({rows})));
+  }
+  const DTensor columns(at::index(x, Indices({std::nullopt, on_mesh})));
+  REQUIRE(at::equal(columns.full_tensor(), at::index(whole, Indices({std::nullopt, rows}))));
+}
+
+TEST(DTensorRules, OfListsInWhichTensorsMayBeAbsent) { test::run_workers("dtensor_rule_of_index").expect_success(); }
+
 TEST(DTensorRules, OfUsers) { test::run_workers("dtensor_user_rules").expect_success(); }
 
 COHORT_WORKER(dtensor_log) {

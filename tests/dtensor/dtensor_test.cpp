@@ -102,6 +102,19 @@ COHORT_WORKER(dtensor_random_factories) {
   REQUIRE(at::equal(randn.full_tensor(), at::empty({5, 3}).uniform_()));
 }
 
+COHORT_WORKER(dtensor_outside_the_mesh) {
+  init_process_group(test::backend_of_tests().c_str());
+  const auto mesh = DeviceMesh("cpu", at::arange(2, at::kLong));
+  const auto x = dtensor::ones({4, 3}, mesh, {Shard(0)}, at::kFloat);
+  const auto moved = x.redistribute({Replicate()});
+  REQUIRE(moved.placements() == Placements{Replicate()} && moved.sizes() == x.sizes());
+  REQUIRE(moved.to_local().numel() == (get_rank() < 2 ? 12 : 0));
+}
+
+TEST(DTensor, HasItsNewPlacementsOnRanksOutside) {
+  test::run_workers("dtensor_outside_the_mesh", {.world_size = 3}).expect_success();
+}
+
 TEST(DTensor, RandomNumbersAreThoseOfOneProcess) { test::run_workers("dtensor_random_factories").expect_success(); }
 
 TEST(DTensor, TellsWhatItIs) {

@@ -16,6 +16,7 @@
 namespace cohort {
 namespace {
 
+using test::error_of;
 using test::run_rank_threads;
 using test::thread_mesh;
 

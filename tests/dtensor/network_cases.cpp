@@ -36,6 +36,16 @@ std::vector<OpCase> matrix_cases() {
       one_result(
           "attention", {numbers({2, 4, 3, 2}), numbers({2, 4, 3, 2}, 1), numbers({2, 4, 3, 2}, 2)},
           [](const Tensors& in) { return at::scaled_dot_product_attention(in[0], in[1], in[2], {}, 0.0, true); }),
+      one_result("attention of interleaved heads", {numbers({2, 4, 3, 2, 3})},
+                 [](const Tensors& in) {
+                   const auto qkv = in[0].unbind(-1);
+                   return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, true);
+                 }),
+      one_result("attention of every other number", {numbers({2, 4, 3, 4}), numbers({2, 4, 3, 2}, 1)},
+                 [](const Tensors& in) {
+                   const auto every_other = in[0].slice(-1, 0, 4, 2);
+                   return at::scaled_dot_product_attention(every_other, in[1], in[1]);
+                 }),
   };
 }
 
@@ -45,6 +55,8 @@ std::vector<OpCase> network_cases() {
                  [](const Tensors& in) { return at::layer_norm(in[0], {3}, in[1], in[2]); }),
       one_result("layer_norm without weight", {numbers({5, 3})},
                  [](const Tensors& in) { return at::layer_norm(in[0], {3}); }),
+      one_result("rms_norm", {numbers({2, 5, 3}), numbers({3}, 1)},
+                 [](const Tensors& in) { return at::rms_norm(in[0], {3}, in[1], 1e-5); }),
       one_result("group_norm", {numbers({3, 4, 2}), numbers({4}, 1), numbers({4}, 2)},
                  [](const Tensors& in) { return at::group_norm(in[0], 2, in[1], in[2]); }),
       one_result("batch_norm", {numbers({5, 3, 2}), numbers({3}, 1), numbers({3}, 2)},

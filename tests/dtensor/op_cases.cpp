@@ -113,16 +113,73 @@ std::vector<OpCase> pointwise_cases() {
   };
 }
 
+std::vector<OpCase> rare_pointwise_cases() {
+  using T = const at::Tensor&;
+  const auto whole_numbers = [] { return indices({5, 3}, 7); };
+  return {
+      unary("exp2", [](T x) { return x.exp2() + x.expm1(); }),
+      unary(
+          "logs", [](T x) { return x.log2() + x.log10() + x.log1p(); }, positive({5, 3})),
+      unary("tan", [](T x) { return x.tan() + x.atan() + x.frac(); }),
+      unary("square", [](T x) { return x.square() - x.sgn(); }),
+      unary("power of a number", [](T x) { return at::pow(2.0, x); }),
+      unary("threshold", [](T x) { return at::threshold(x, 0.1, 3); }),
+      unary("clamp_max", [](T x) { return x.clamp_max(0.1); }),
+      unary("nan_to_num", [](T x) { return (x.detach() / x.detach().relu()).nan_to_num(2.0, 3.0, 4.0); }),
+      unary("isinf", [](T x) { return (1 / x.detach().relu()).isinf(); }),
+      unary("div floor", [](T x) { return x.div(0.3, "floor") + x.div(0.3, "trunc"); }),
+      unary("remainder number", [](T x) { return x.remainder(0.3) + x.fmod(0.3); }),
+      unary("floor_divide number", [](T x) { return x.detach().floor_divide(0.3); }),
+      {"bitwise",
+       {whole_numbers(), whole_numbers() + 2},
+       [](const Tensors& in) {
+         return Tensors{in[0].bitwise_not(),      in[0].bitwise_and(in[1]), in[0].bitwise_or(in[1]),
+                        in[0].bitwise_xor(in[1]), in[0].bitwise_and(3),     in[0].bitwise_or(8)};
+       }},
+      binary("div floor of tensors", [](T x, T y) { return x.div(y, "floor"); }),
+      binary("remainder", [](T x, T y) { return x.remainder(y) + x.fmod(y); }),
+      binary("floor_divide", [](T x, T y) { return x.detach().floor_divide(y.detach()); }),
+      binary("fmin", [](T x, T y) { return at::fmin(x, y) + at::fmax(x, 2 * y); }),
+      binary(
+          "xlogy", [](T x, T y) { return at::xlogy(x, y); }, positive({5, 3})),
+      binary("heaviside", [](T x, T y) { return at::heaviside(x.detach().relu(), y.detach()); }),
+      binary("lerp of tensors", [](T x, T y) { return x.lerp(y, y.sigmoid()); }),
+      binary("clamp by tensors", [](T x, T y) { return x.clamp(-y, y) + x.clamp_min(y) + x.clamp_max(y); }),
+      binary("masked_fill by tensor", [](T x, T y) { return x.masked_fill(y > 1, y.detach().sum()); }),
+  };
+}
+
 std::vector<OpCase> in_place_cases() {
   using T = const at::Tensor&;
   const auto in_place = [](const std::string& name, Two change) {
-    return OpCase{name, {numbers({5, 3}), positive({5, 3}, 1)}, [change](const Tensors& in) {
+    return OpCase{name,
+                  {numbers({5, 3}), positive({5, 3}, 1)},
+                  [change](const Tensors& in) {
                     auto copy = in[0].clone();
+                    change(copy, in[1]);
+                    return Tensors{copy};
+                  },
+                  /*is_in_place=*/true};
+  };
+  const auto whole_in_place = [](const std::string& name, Two change) {  // nothing that is written is Partial
+    return OpCase{name, {numbers({5, 3}), positive({5, 3}, 1)}, [change](const Tensors& in) {
+                    auto copy = in[0].abs();
                     change(copy, in[1]);
                     return Tensors{copy};
                   }};
   };
   return {
+      in_place("mul_", [](T x, T y) { return x.mul_(y); }),
+      whole_in_place("mul_ of what is whole", [](T x, T y) { return x.mul_(y); }),
+      whole_in_place("mul_ by one sum", [](T x, T y) { return x.mul_(y.sum()); }),
+      in_place("add_ number", [](T x, T) { return x.add_(2.0).sub_(0.5); }),
+      in_place("div_", [](T x, T y) { return x.div_(y); }),
+      in_place("masked_fill_ with zero", [](T x, T y) { return x.masked_fill_(y > 1, 0.0); }),
+      whole_in_place("masked_fill_", [](T x, T y) { return x.masked_fill_(y > 1, 2.0); }),
+      whole_in_place("addcmul_", [](T x, T y) { return x.addcmul_(y, y, 0.5); }),
+      whole_in_place("lerp_", [](T x, T y) { return x.lerp_(y, 0.3); }),
+      whole_in_place("pow_", [](T x, T y) { return x.pow_(y); }),
+      whole_in_place("clamp_", [](T x, T) { return x.clamp_(0.5, 1.0); }),
       in_place("add_", [](T x, T y) { return x.add_(y); }),
       in_place("sub_", [](T x, T y) { return x.sub_(y, 0.5); }),
       in_place("mul_ number", [](T x, T) { return x.mul_(2.0); }),
@@ -222,6 +279,8 @@ std::vector<OpCase> part_cases() {
           "squeeze", [](T a) { return a.squeeze(); }, numbers({1, 4, 1})),
       unary(
           "squeeze dim", [](T a) { return a.squeeze(0).squeeze(0); }, numbers({1, 4, 3})),
+      unary(
+          "squeeze no dim", [](T a) { return a.squeeze(c10::IntArrayRef{}); }, numbers({1, 4, 1})),
       unary("unsqueeze", [](T a) { return a.unsqueeze(1).unsqueeze(-1); }),
       unary(
           "select", [](T a) { return a.select(1, 2); }, x()),
@@ -250,6 +309,12 @@ std::vector<OpCase> part_cases() {
              [](T a, T b) {
                return at::cat({a, b}, 0);
              }),
+      {"cat with an old empty tensor first",
+       {numbers({2, 3, 4}), numbers({2, 3, 4}, 1)},
+       [](const Tensors& in) {
+         const auto nothing = in[0].detach().new_empty({0});
+         return Tensors{at::cat({nothing, in[0]}, 2), at::cat({nothing, in[0], in[1]}, -1)};
+       }},
       binary("cat and split",
              [](T a, T b) {
                return at::cat({a, b}, 0).split(5, 0)[1];
@@ -372,6 +437,8 @@ std::vector<OpCase> search_cases() {
           "cumsum", [](T a) { return a.cumsum(1); }, x()),
       unary(
           "flip", [](T a) { return a.flip({0}); }, x()),
+      unary(
+          "safe softmax", [](T a) { return at::_safe_softmax(a, 1); }, x()),
       unary(
           "softmax", [](T a) { return a.softmax(1); }, x()),
       unary(

@@ -16,6 +16,7 @@ struct OpCase {
   /// Whole, of double precision where gradients are wanted; sizes that few numbers of ranks divide.
   Tensors inputs;
   std::function<Tensors(const Tensors& inputs)> run;
+  bool is_in_place = false;
 };
 
 /// Numbers between -2 and 2 that look random, the same in every call with the same arguments.
@@ -28,6 +29,7 @@ at::Tensor with_zeros(c10::IntArrayRef sizes, int64_t count);
 at::Tensor indices(c10::IntArrayRef sizes, int64_t end, int64_t seed = 0);
 
 std::vector<OpCase> pointwise_cases();
+std::vector<OpCase> rare_pointwise_cases();
 std::vector<OpCase> in_place_cases();
 std::vector<OpCase> view_cases();
 std::vector<OpCase> part_cases();

@@ -19,12 +19,39 @@ using test::run_rank_threads;
 using test::Tensors;
 using test::thread_mesh;
 
-Placements choices_for(const at::Tensor& tensor) {
+// `seed`: which of the rarer kinds; summands only, where an operation in place needs them.
+Placements choices_for(const at::Tensor& tensor, size_t seed, bool is_in_place) {
   Placements choices{Replicate()};
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim) choices.emplace_back(Shard(dim));
-  if (tensor.dim() > 0) choices.emplace_back(StridedShard(tensor.dim() - 1, 2));
-  if (tensor.is_floating_point()) choices.emplace_back(Partial());
+  const auto ndim = static_cast<size_t>(tensor.dim());
+  for (size_t dim = 0; dim < ndim; ++dim) choices.emplace_back(Shard(static_cast<int64_t>(dim)));
+  if (ndim > 0) choices.emplace_back(StridedShard(static_cast<int64_t>(seed % ndim), 2));
+  if (!tensor.is_floating_point()) return choices;
+  constexpr const char* kRareReductions[] = {"avg", "max", "min"};
+  choices.emplace_back(Partial());
+  choices.emplace_back(Partial(kRareReductions[is_in_place ? 0 : seed % std::size(kRareReductions)]));
   return choices;
+}
+
+// The same, with gaps between a part's numbers in memory.
+DTensor with_gaps(const DTensor& tensor) {
+  const auto spec = tensor.spec();
+  const auto part = at::stack({tensor.sharded().local, at::full_like(tensor.sharded().local, 9)}, -1).select(-1, 0);
+  const DTensor result =
+      DTensor::from_local(part, spec.mesh(), spec.placements(), {.shape = spec.shape(), .stride = spec.stride()});
+  return DTensor(result.set_requires_grad(tensor.requires_grad()));
+}
+
+// Others no tensor can have.
+bool reduces_in_one_way(const Placements& placements) {
+  const auto is_average = [](const std::string& op) { return op == "avg" || op == "sum"; };
+  std::string first;
+  for (const auto& placement : placements) {
+    if (!placement.is_partial()) continue;
+    const auto op = is_average(placement.reduce_op()) ? "sum" : placement.reduce_op();
+    if (!first.empty() && first != op) return false;
+    first = op;
+  }
+  return true;
 }
 
 // How each input lies on each axis. All ways if they are not too many, else some of them.
@@ -32,10 +59,13 @@ using Lying = std::vector<Placements>;
 
 std::vector<Lying> ways_to_lie(const OpCase& one, int64_t num_axes, size_t limit) {
   std::vector<Placements> slots;  // input by input, axis by axis
-  for (const auto& input : one.inputs) slots.insert(slots.end(), num_axes, choices_for(input));
+  const size_t seed = std::hash<std::string>()(one.name);
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    slots.insert(slots.end(), num_axes, choices_for(one.inputs[i], seed + i, one.is_in_place));
+  }
   size_t count = 1;
   for (const auto& slot : slots) count *= slot.size();
-  std::mt19937 random(static_cast<unsigned>(std::hash<std::string>()(one.name)));
+  std::mt19937 random(static_cast<unsigned>(seed));
   std::vector<Lying> ways;
   for (size_t i = 0; i < std::min(count, limit); ++i) {
     size_t rest = count <= limit ? i : random() % count;
@@ -44,7 +74,7 @@ std::vector<Lying> ways_to_lie(const OpCase& one, int64_t num_axes, size_t limit
       lying[slot / num_axes].push_back(slots[slot][rest % slots[slot].size()]);
       rest /= slots[slot].size();
     }
-    ways.push_back(std::move(lying));
+    if (std::all_of(lying.begin(), lying.end(), reduces_in_one_way)) ways.push_back(std::move(lying));
   }
   return ways;
 }
@@ -107,11 +137,14 @@ void try_case(const OpCase& one, const DeviceMesh& mesh, size_t limit) {
   Tensors plain;
   for (const auto& input : one.inputs) plain.push_back(leaf(input));
   const auto expected = outcome_of(one, plain);
+  bool has_gaps = false;
   for (const auto& lying : ways_to_lie(one, mesh.ndim(), limit)) {
+    has_gaps = !has_gaps;
     try {
       Tensors inputs;
       for (size_t i = 0; i < plain.size(); ++i) {
-        inputs.push_back(DTensor(distribute_tensor(leaf(one.inputs[i]), mesh, lying[i], std::nullopt)));
+        const DTensor input = distribute_tensor(leaf(one.inputs[i]), mesh, lying[i], std::nullopt);
+        inputs.push_back(has_gaps ? with_gaps(input) : input);
       }
       const auto actual = outcome_of(one, inputs);
       compare(actual.results, expected.results, "result");
@@ -146,6 +179,7 @@ void try_cases(const std::vector<OpCase>& cases) {
 }
 
 TEST(DTensorOperations, Pointwise) { try_cases(test::pointwise_cases()); }
+TEST(DTensorOperations, RarePointwise) { try_cases(test::rare_pointwise_cases()); }
 TEST(DTensorOperations, InPlace) { try_cases(test::in_place_cases()); }
 TEST(DTensorOperations, Views) { try_cases(test::view_cases()); }
 TEST(DTensorOperations, Parts) { try_cases(test::part_cases()); }

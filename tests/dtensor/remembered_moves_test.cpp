@@ -16,6 +16,7 @@
 namespace cohort {
 namespace {
 
+using test::error_of;
 using test::numbers;
 using test::run_rank_threads;
 using test::thread_mesh;
@@ -30,8 +31,9 @@ int64_t reductions_of(const std::function<void()>& what) {
   return counts.all_reduce;
 }
 
+// As an operation makes them; 3 together.
 DTensor summands(int rank, const DeviceMesh& mesh) {
-  return DTensor::from_local(at::full({3}, rank + 1.0), mesh, {Partial()});  // 3 together
+  return DTensor(DTensor::from_local(at::full({3}, rank + 1.0), mesh, {Partial()}) * 1);
 }
 
 TEST(PartialTensors, AreReducedOnceForwardAndBackward) {
@@ -62,11 +64,49 @@ TEST(PartialTensors, AreReducedAgainOnceTheyAreWritten) {
     require_exp(3, 0);
     x.mul_(2);
     require_exp(6, 1);
-    x.to_local().fill_(1);
+    x.view({3, 1}).fill_(2);
     require_exp(2, 1);
+    DTensor(x.redistribute(x.placements())).mul_(2);  // another wrapper of the same part
+    require_exp(4, 1);
     x.view({3, 1}).zero_();
     require_exp(0, 1);
     require_exp(0, 0);
+  });
+}
+
+// About what one rank does by itself the others cannot know, and reducing needs them all.
+TEST(PartialTensors, AreAsAllRanksKnowThem) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto require_exp = [&](const DTensor& x, double value, int64_t num_reductions) {
+      at::Tensor result;
+      REQUIRE(reductions_of([&] { result = x.exp(); }) == num_reductions);
+      REQUIRE(at::allclose(DTensor(result).to_local(), at::full({3}, value, at::kDouble).exp()));
+    };
+    double value = 2;
+    const auto given = DTensor::from_local(at::full({3}, 1.0, at::kDouble), mesh, {Partial()});
+    for (const auto& x : {given, DTensor(given.view({3})), DTensor(given.redistribute({Partial()}))}) {
+      require_exp(x, value++, 1);
+      if (rank == 0) x.to_local().add_(1);
+    }
+    require_exp(given, 5, 1);
+    const DTensor made(given * 1);
+    for (const auto& x : {made, DTensor(made.view({3})), DTensor(made.redistribute({Partial()}))}) {
+      require_exp(x, 5, 1);
+      if (rank == 0) x.to_local().add_(1), x.sharded().local.add_(1);
+      require_exp(x, 5, 0);
+    }
+  });
+}
+
+TEST(Parts, ThatWereSavedMustNotBeWritten) {
+  run_rank_threads(2, [](int, const Group& group) {
+    const DTensor w = distribute_tensor(at::ones({4}), thread_mesh(group, {2}), {Shard(0)}, std::nullopt);
+    const auto part = w.to_local().requires_grad_();
+    const auto loss = part.square().sum();
+    const at::NoGradGuard no_grad;
+    DTensor(w).mul_(2);
+    REQUIRE(error_of([&] { loss.backward(); }).find("modified by an inplace operation") != std::string::npos);
   });
 }
 

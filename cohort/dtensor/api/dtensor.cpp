@@ -66,9 +66,13 @@ struct Moved : torch::autograd::Function<Moved> {
     way->comm_dtype = options.backward_dtype.value_or(tensor.scalar_type());
     keep(context, std::move(way));
     const auto local = parts.local.to(options.forward_dtype.value_or(tensor.scalar_type()));
-    auto result = dtensor::moved(local, parts.mesh, parts.placements, placements, tensor.sizes());
-    if (result.is_same(parts.local)) result = result.detach();
-    return dtensor::make_dtensor(std::move(result), parts.mesh, placements, tensor.sizes(), tensor.strides());
+    const bool is_in_mesh = parts.mesh.coordinate().has_value();
+    auto result = is_in_mesh ? dtensor::moved(local, parts.mesh, parts.placements, placements, tensor.sizes()) : local;
+    const bool is_shared = result.is_same(parts.local);
+    if (is_shared) result = result.detach();
+    auto wrapper = dtensor::make_dtensor(std::move(result), parts.mesh, placements, tensor.sizes(), tensor.strides());
+    dtensor::parts_of(wrapper).is_own = is_shared && parts.is_own;
+    return wrapper;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) return {{}, {}, {}};
@@ -103,7 +107,7 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
     auto way = c10::make_intrusive<Way>(parts.mesh, grads.value_or(gradient_placements(parts.placements)));
     way->shape = tensor.sizes().vec();
     keep(context, std::move(way));
-    return parts.local.detach();
+    return dtensor::part_for_caller(parts);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) return {{}, {}};
@@ -203,7 +207,6 @@ DTensor DTensor::redistribute(const Placements& placements, const RedistributeOp
                 "Can not redistribute from ", this->placements()[axis].short_text(), " to ",
                 placements[axis].short_text(), ", redistributing to Partial is for internal use only!");
   }
-  if (!device_mesh().coordinate()) return *this;
   return DTensor(Moved::apply(as_variable(*this), to.placements(), options));
 }
 
@@ -217,7 +220,7 @@ const DeviceMesh& DTensor::device_mesh() const { return dtensor::parts_of(*this)
 
 ShardSpec DTensor::spec() const { return dtensor::spec_of(*this); }
 
-ShardedTensor DTensor::sharded() const { return {dtensor::parts_of(*this).local, spec()}; }
+ShardedTensor DTensor::sharded() const { return {dtensor::part_for_caller(dtensor::parts_of(*this)), spec()}; }
 
 std::string DTensor::to_string() const {
   std::ostringstream text;

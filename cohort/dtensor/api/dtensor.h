@@ -73,7 +73,8 @@ class COHORT_API DTensor : public at::Tensor {
   static DTensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                             const FromLocalOptions& options = {});
 
-  /// This rank's part, of a Partial its summand. Shares memory. Gradients flow back: in `grad_placements`, by default as the
+  /// This rank's part, of a Partial its summand. Shares memory; but a Partial that an operation made gives a copy, as all ranks
+  /// remember what it adds up to. Gradients flow back: in `grad_placements`, by default as the
   /// tensor lies, whole where that is Partial.
   at::Tensor to_local(const std::optional<Placements>& grad_placements = {}) const;
   /// In other placements on the same mesh, by all-gather, all-reduce, reduce-scatter, all-to-all or without communication.
@@ -86,7 +87,7 @@ class COHORT_API DTensor : public at::Tensor {
   const Placements& placements() const;
   const DeviceMesh& device_mesh() const;
   ShardSpec spec() const;
-  /// Its part and its description: what checkpoints and FSDP take. Shares memory; requires no gradient.
+  /// Its part and its description: what checkpoints and FSDP take. Shares memory as to_local() does; requires no gradient.
   ShardedTensor sharded() const;
   /// As Python writes it, with this rank's part. (Printing the at::Tensor is an error.)
   std::string to_string() const;

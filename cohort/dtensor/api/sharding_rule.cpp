@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cohort/dtensor/api/ready.h"
+#include "cohort/dtensor/dispatch/whole_shapes.h"
 
 namespace cohort {
 namespace {
@@ -29,50 +30,21 @@ void check_option(const dtensor::Call& call, const ShardingOption& option) {
       "\n  hint: an option has a placement for each tensor among the arguments that is there, and for each result");
 }
 
-at::Tensor on_meta(const at::Tensor& tensor) {
-  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
-}
-
-// The operation once more, on tensors of the whole sizes without data.
-std::vector<dtensor::Shape> meta_shapes(dtensor::Call& call, const dtensor::Plan&) {
-  torch::jit::Stack stack;
-  for (size_t i = 0; i < call.num_arguments(); ++i) {
-    auto value = call.argument(i);
-    if (value.isTensor() && value.toTensor().defined()) value = on_meta(value.toTensor());
-    if (value.isTensorList()) {
-      auto list = value.toTensorVector();
-      for (auto& tensor : list) tensor = on_meta(tensor);
-      value = std::move(list);
-    }
-    stack.push_back(std::move(value));
-  }
-  call.op().callBoxed(stack);
-  std::vector<dtensor::Shape> shapes;
-  for (const auto& result : stack) {
-    if (!result.isTensor() && !result.isTensorList()) continue;
-    const auto tensors = result.isTensor() ? std::vector<at::Tensor>{result.toTensor()} : result.toTensorVector();
-    for (const auto& tensor : tensors) {
-      shapes.push_back(tensor.defined() ? dtensor::Shape{tensor.sizes().vec(), tensor.strides().vec()}
-                                        : dtensor::Shape());
-    }
-  }
-  return shapes;
-}
-
 }  // namespace
 
 void register_sharding_rule(const std::string& name, ShardingRule rule) {
   dtensor::make_ready();
-  dtensor::set_rule(name, {.options =
-                               [rule = std::move(rule)](const dtensor::Call& call, const dtensor::Axis& axis,
-                                                        std::vector<dtensor::Option>& options) {
-                                 for (auto& option : rule(question_of(call, axis))) {
-                                   check_option(call, option);
-                                   options.push_back({std::move(option.operands), std::move(option.results)});
-                                 }
-                               },
-                           .shapes = meta_shapes,
-                           .reads_numbers = true});
+  dtensor::set_rule(name,
+                    {.options =
+                         [rule = std::move(rule)](const dtensor::Call& call, const dtensor::Axis& axis,
+                                                  std::vector<dtensor::Option>& options) {
+                           for (auto& option : rule(question_of(call, axis))) {
+                             check_option(call, option);
+                             options.push_back({std::move(option.operands), std::move(option.results)});
+                           }
+                         },
+                     .shapes = [](dtensor::Call& call, const dtensor::Plan&) { return dtensor::whole_shapes(call); },
+                     .reads_numbers = true});
 }
 
 }  // namespace cohort

@@ -25,6 +25,12 @@ void check_same_mesh(const c10::OperatorHandle& op, const DeviceMesh& first, con
 
 }  // namespace
 
+bool is_list_of_optional_tensors(const c10::IValue& value) {
+  if (!value.isList()) return false;
+  const auto type = value.toList().elementType()->cast<c10::OptionalType>();
+  return type && type->getElementType()->kind() == c10::TypeKind::TensorType;
+}
+
 Call::Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
     : op_(op),
       stack_(stack),

@@ -78,6 +78,8 @@ class Call {
   const DeviceMesh* mesh_ = nullptr;
 };
 
+/// Such as the indices of aten::index.Tensor.
+bool is_list_of_optional_tensors(const c10::IValue& value);
 /// For messages: "aten::mm".
 std::string name_of(const c10::OperatorHandle& op);
 

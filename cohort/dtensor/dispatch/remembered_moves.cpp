@@ -100,7 +100,9 @@ at::Tensor gathered(const at::Tensor& tensor, const Placements& whole) {
 at::Tensor remembered_move(const at::Tensor& tensor, const Placements& to) {
   const auto& parts = parts_of(tensor);
   if (tensor.is_inference() || parts.local.is_inference()) return moved_from(tensor, to);
-  if (parts.layout->is_partial) return has_partial(to) ? moved_from(tensor, to) : reduced(tensor, to);
+  if (parts.layout->is_partial) {
+    return has_partial(to) || !parts.is_own ? moved_from(tensor, to) : reduced(tensor, to);
+  }
   return is_whole(to) && !is_parameter(tensor) ? gathered(tensor, to) : moved_from(tensor, to);
 }
 

@@ -1,7 +1,8 @@
 /// Operands brought to where a plan wants them, once where several operations want the same.
 ///
 /// What a Partial was reduced to is kept as long as the tensor: a nonlinear operation saves it for backward, which wants it
-/// again.
+/// again. Only if an operation made it and all that wrote it were operations, about which ranks agree: what a rank does to its
+/// summand by itself, the others cannot know.
 ///
 /// What a cut tensor was gathered to is kept until this thread gathers another one, or the tensor goes. That serves operations
 /// that follow each other: query, key and value of one input, and the two products of a layer's backward. Kept any longer it
@@ -9,7 +10,8 @@
 /// where the parts do. Backward gathers them again, as Megatron-LM does. Parameters are not kept, as optimizers may write
 /// their memory behind LibTorch's back.
 ///
-/// All ranks remember the same things, as they do the same operations in the same order.
+/// All ranks remember the same things, as they do the same operations in the same order; whoever writes a cut tensor's part, of
+/// an activation, by to_local(), does so on all of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

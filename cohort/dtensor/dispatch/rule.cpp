@@ -26,8 +26,31 @@ double bytes_of(int64_t numel, const Operand& like) {
   return static_cast<double>(numel * static_cast<int64_t>(like.tensor.itemsize()));
 }
 
+// The operand that result `index` is, of an operation in place; -1: it is a new tensor.
+int64_t written_as_result(const Call& call, size_t index) {
+  const auto* alias = call.op().schema().returns()[index].alias_info();
+  if (!alias || !alias->isWrite()) return -1;
+  for (size_t i = 0; i < call.operands().size(); ++i) {
+    const auto& operand = call.operand(i);
+    if (operand.is_written && *call.op().schema().arguments()[operand.argument].alias_info() == *alias) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
+// A result that is a written operand lies as that does.
+bool moves_what_is_written(const Call& call, const Axis& axis, const Option& option) {
+  for (size_t i = 0; i < option.results.size(); ++i) {
+    const auto operand = written_as_result(call, i);
+    if (operand >= 0 && !(option.results[i] == call.placement(operand, axis.index))) return true;
+  }
+  return false;
+}
+
 // In bytes; negative: not possible.
 double price_of_option(const Rule& rule, const Call& call, const Axis& axis, const Option& option) {
+  if (moves_what_is_written(call, axis, option)) return -1;
   double price = 0;
   for (size_t i = 0; i < option.operands.size(); ++i) {
     const auto& operand = call.operand(i);
@@ -95,19 +118,6 @@ void move_operands(Call& call, const KnownCall& known) {
 
 // ---- results ----
 
-// The operand that result `index` is, of an operation in place; -1: it is a new tensor.
-int64_t written_as_result(const Call& call, size_t index) {
-  const auto* alias = call.op().schema().returns()[index].alias_info();
-  if (!alias || !alias->isWrite()) return -1;
-  for (size_t i = 0; i < call.operands().size(); ++i) {
-    const auto& operand = call.operand(i);
-    if (operand.is_written && *call.op().schema().arguments()[operand.argument].alias_info() == *alias) {
-      return static_cast<int64_t>(i);
-    }
-  }
-  return -1;
-}
-
 LayoutPtr layout_of(const Call& call, KnownCall& known, size_t index) {
   auto layout = known.layouts[index].lock();
   // Meshes of the same shape are alike in a key.
@@ -124,12 +134,29 @@ LayoutPtr layout_of(const Call& call, KnownCall& known, size_t index) {
   return layout;
 }
 
+// A view has the memory of what it is of.
+bool is_own(const Call& call, const KnownCall& known) {
+  if (known.may_share) return true;
+  return is_dtensor(call.operand(0).tensor) && parts_of(call.operand(0).tensor).is_own;
+}
+
+// The wrappers' counts LibTorch keeps itself; parts may have other wrappers.
+void count_writes(const Call& call, const KnownCall& known) {
+  for (const int64_t index : known.written) {
+    const auto& local = parts_of(call.operand(index).tensor).local;
+    if (!local.is_inference()) local.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
   if (rule.shapes_vary) known.shapes.clear();
   const auto wrap = [&](at::Tensor local, size_t shape, size_t index) {
     if (known.shapes.empty()) known.shapes = rule.shapes(call, known.plan);
     const auto& whole = known.shapes.at(shape);
-    return make_dtensor(std::move(local), layout_of(call, known, index), whole.sizes, whole.strides);
+    auto result = make_dtensor(std::move(local), layout_of(call, known, index), whole.sizes, whole.strides);
+    const auto& parts = parts_of(result);
+    if (parts.layout->is_partial) parts.is_own = is_own(call, known);
+    return result;
   };
   for (size_t i = 0; i < call.num_results(); ++i) {
     auto& result = call.result(i);
@@ -153,6 +180,7 @@ std::shared_ptr<KnownCall> examined(const Rule& rule, const Call& call) {
   const auto whole = replicated(call.mesh());
   for (size_t i = 0; i < call.operands().size(); ++i) {
     const auto& tensor = call.operand(i).tensor;
+    if (call.operand(i).is_written && is_dtensor(tensor)) known->written.push_back(static_cast<int64_t>(i));
     known->stays.push_back(known->plan.operands[i] == (is_dtensor(tensor) ? parts_of(tensor).placements : whole));
   }
   known->may_share = !rule.shares_memory;
@@ -199,6 +227,7 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
   } else {
     call.run();
   }
+  if (!known->written.empty()) count_writes(call, *known);
   wrap_results(rule, call, *known);
   call.commit();
 }

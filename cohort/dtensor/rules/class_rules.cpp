@@ -4,6 +4,7 @@
 #include <ATen/core/Reduction.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "cohort/dtensor/dispatch/rule_table.h"
@@ -21,11 +22,6 @@ Labels softmax_labels(const Call& call) {
   for (auto& dims : labels.operands) dims = letters(call.operand(0).dim());
   labels.results[0].dims = letters(call.operand(0).dim());
   return labels;
-}
-
-// As LibTorch calculates: in float32 at least.
-at::Tensor widened(const at::Tensor& tensor) {
-  return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
 }
 
 auto run_softmax(bool is_log) {
@@ -131,11 +127,32 @@ struct OwnTargets {
   at::Tensor weights;  ///< 0 for those that are elsewhere or ignored
 };
 
-void check_targets(const at::Tensor& targets, int64_t num_classes, int64_t ignored) {
-  if (!targets.is_cpu()) return;  // nobody waits for a device
+// The first target of this rank that is no class.
+std::optional<int64_t> wrong_target(Call& call, const LikelihoodArguments& at) {
+  const auto& targets = call.local_tensor(at.targets);
+  if (!targets.is_cpu()) return std::nullopt;  // nobody waits for a device
+  const auto num_classes = call.operand(call.operand_of(at.scores)).sizes()[class_dim(call, at)];
+  const auto ignored = call.argument(at.ignore_index).toInt();
   const auto is_wrong = targets.lt(0).logical_or_(targets.ge(num_classes)).logical_and_(targets.ne(ignored));
-  TORCH_CHECK_INDEX(!is_wrong.any().item<bool>(), "Target ", targets.masked_select(is_wrong)[0].item<int64_t>(),
-                    " is out of bounds.");
+  if (!is_wrong.any().item<bool>()) return std::nullopt;
+  return targets.masked_select(is_wrong)[0].item<int64_t>();
+}
+
+void check_targets(const std::optional<int64_t>& wrong) {
+  TORCH_CHECK_INDEX(!wrong, "Target ", *wrong, " is out of bounds.");
+}
+
+// Collective over the axes that cut `operand`: the weight of all targets. Fails on all ranks, as none may wait for one that has
+// failed.
+at::Tensor weight_of_all(const Call& call, const Plan& plan, size_t operand, const at::Tensor& weight,
+                         const std::optional<int64_t>& wrong) {
+  const std::vector<bool> all_dims(call.operand(operand).dim(), true);
+  const auto flag = at::full({}, wrong ? 1 : 0, weight.options());
+  const auto sums = reduced_over_cuts(call, plan, operand, all_dims, "sum", at::stack({weight, flag}));
+  check_targets(wrong);
+  TORCH_CHECK_INDEX(!weight.is_cpu() || sums[1].item<double>() == 0, "[cohort] DTensor: ", call.name(),
+                    ": another rank has a target that is no class");
+  return sums[0];
 }
 
 OwnTargets own_targets(Call& call, const Plan& plan, const LikelihoodArguments& at) {
@@ -143,7 +160,6 @@ OwnTargets own_targets(Call& call, const Plan& plan, const LikelihoodArguments& 
   const auto& targets = call.local_tensor(at.targets);
   const auto operand = static_cast<size_t>(call.operand_of(at.scores));
   const int64_t dim = class_dim(call, at), ignored = call.argument(at.ignore_index).toInt();
-  check_targets(targets, call.operand(operand).sizes()[dim], ignored);
   const auto own = own_indices(call, plan, operand, dim, targets);
   auto weights = own.is_here.logical_and(targets.ne(ignored)).to(scores.scalar_type());
   if (call.operand_of(at.weight) >= 0 && scores.size(dim) > 0) {
@@ -162,13 +178,14 @@ at::Tensor own_losses(Call& call, const OwnTargets& own) {
 }
 
 void run_likelihood_of_shared_classes(Call& call, const Plan& plan) {
+  const auto wrong = wrong_target(call, kForward);
   const auto own = own_targets(call, plan, kForward);
   const auto losses = own_losses(call, own);
   if (has_reduction(call, kForward, at::Reduction::None)) {
+    check_targets(wrong);
     return call.finish({losses, at::zeros({}, losses.options())});
   }
-  const std::vector<bool> all_dims(call.operand(0).dim(), true);
-  const auto weight = reduced_over_cuts(call, plan, 0, all_dims, "sum", own.weights.sum());
+  const auto weight = weight_of_all(call, plan, 0, own.weights.sum(), wrong);
   const auto sum = losses.sum();
   call.finish({has_reduction(call, kForward, at::Reduction::Mean) ? sum / weight : sum, weight});
 }
@@ -179,9 +196,14 @@ void run_likelihood(Call& call, const Plan& plan) {
   const std::vector<bool> all_dims(call.operand(1).dim(), true);
   if (has_reduction(call, kForward, at::Reduction::None) || !crosses(plan, 1, all_dims)) return call.run();
   const bool is_mean = has_reduction(call, kForward, at::Reduction::Mean);
-  call.local(3) = static_cast<int64_t>(at::Reduction::Sum);
-  call.run();
-  const auto weight = reduced_over_cuts(call, plan, 1, all_dims, "sum", call.result(1).toTensor());
+  const auto wrong = wrong_target(call, kForward);
+  auto weight = at::zeros({}, call.local_tensor(0).options());
+  if (!wrong) {
+    call.local(3) = static_cast<int64_t>(at::Reduction::Sum);
+    call.run();
+    weight = call.result(1).toTensor();
+  }
+  weight = weight_of_all(call, plan, 1, weight, wrong);
   if (is_mean) call.result(0) = call.result(0).toTensor() / weight;
   call.result(1) = weight;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
@@ -31,7 +32,11 @@ Rule like(bool has_zeros) {
               [has_zeros](const Call& call, const Axis& axis, std::vector<Option>& options) {
                 like_options(call, axis, options, has_zeros && is_zero_of_sum(call.placement(0, axis.index)));
               },
-          .shapes = shape_of_first};
+          .shapes =
+              [](Call& call, const Plan&) {
+                const auto format = call.argument(call.num_arguments() - 1).toOptional<at::MemoryFormat>();
+                return std::vector<Shape>{shape_like(call.operand(0).tensor, format)};
+              }};
 }
 
 // ---- x.new_zeros(sizes): like x if it has these sizes, else whole on all ranks ----
@@ -109,23 +114,46 @@ void run_set(Call& call, const Plan&) {
   call.local_tensor(0).copy_(call.local_tensor(1));
 }
 
-// ---- random numbers: every rank draws all of them, so that they do not depend on who has which ----
+// ---- random numbers: every rank draws all of them, so that they do not depend on who has which; in the order of memory ----
 
 at::Tensor own_part_of(const Call& call, const Placements& placements, const at::Tensor& whole) {
   return moved(whole, call.mesh(), replicated(call.mesh()), placements, whole.sizes());
 }
 
+at::Tensor whole_like(const Call& call, const at::Tensor& part) {
+  const auto& tensor = call.operand(0).tensor;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), part.options());
+}
+
 void run_random_in_place(Call& call, const Plan& plan) {
   const auto part = call.local_tensor(0);
-  call.local(0) = at::empty(call.operand(0).sizes(), part.options());
+  call.local(0) = whole_like(call, part);
   call.run();
   part.copy_(own_part_of(call, plan.operands[0], call.result(0).toTensor()));
 }
 
 void run_random_like(Call& call, const Plan& plan) {
-  call.local(0) = at::empty(call.operand(0).sizes(), call.local_tensor(0).options());
+  call.local(0) = whole_like(call, call.local_tensor(0));
   call.run();
   call.result(0) = own_part_of(call, plan.results[0], call.result(0).toTensor());
+}
+
+void dropout_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
+  const auto& now = call.placement(0, axis.index);
+  if (!now.is_partial()) options.push_back({{now}, {now, now}});
+}
+
+std::vector<Shape> dropout_shapes(Call& call, const Plan&) {
+  return std::vector<Shape>(2, shape_like(call.operand(0).tensor));
+}
+
+// Factors are drawn as dropout of ones.
+void run_dropout(Call& call, const Plan& plan) {
+  const auto part = call.local_tensor(0);
+  call.local(0) = whole_like(call, part).fill_(1);
+  call.run();
+  const auto factors = own_part_of(call, plan.results[0], call.result(0).toTensor());
+  call.finish({part * factors, own_part_of(call, plan.results[1], call.result(1).toTensor())});
 }
 
 // ---- values for the host ----
@@ -172,6 +200,7 @@ void add_creation_rules() {
     rule.run = run_random_like;
     add_rule(std::string("aten::") + name, rule);
   }
+  add_rule("aten::native_dropout", {.options = dropout_options, .shapes = dropout_shapes, .run = run_dropout});
   add_rule("aten::set_.source_Tensor", {.options = set_options, .shapes = shape_of_first, .run = run_set});
   add_rule("aten::_local_scalar_dense", without_tensor_results([](const Call&, const Axis&, std::vector<Option>&) {}));
   add_rule("aten::equal", without_tensor_results(equal_options, run_equal));

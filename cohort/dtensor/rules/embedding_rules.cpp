@@ -1,5 +1,6 @@
 // Rows of a table by number. A table whose rows are shared out is looked up where a rank has the row, 0 elsewhere: a Partial.
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <string>
 #include <vector>
@@ -58,17 +59,30 @@ at::Tensor sums_of_own(const Call& call, const Plan& plan, const at::Tensor& fou
   return moved(found, call.mesh(), summands, plan.results[0], sizes);
 }
 
+// What no rank looks up would be zero, and nobody would know.
+void check_in_table(const Call& call, const at::Tensor& indices) {
+  if (!indices.is_cpu() || indices.numel() == 0) return;  // nobody waits for a device
+  const int64_t num_rows = call.operand(0).sizes()[0];
+  const auto [least, greatest] = at::aminmax(indices);
+  const auto low = least.item<int64_t>(), high = greatest.item<int64_t>();
+  TORCH_CHECK_INDEX(low >= 0 && high < num_rows, "[cohort] DTensor: ", call.name(), ": index ", low < 0 ? low : high,
+                    " is outside a table of ", num_rows,
+                    " rows\n  hint: the tokenizer may have more words than the model");
+}
+
 void run_embedding(Call& call, const Plan& plan) {
   if (!crosses(plan, 0, only_dim(0, 2))) return call.run();
   const auto table = call.local_tensor(0);
-  const auto rows = own_indices(call, plan, 0, 0, indices_of_all(call, plan));
+  const auto indices = indices_of_all(call, plan);
+  check_in_table(call, indices);
+  const auto rows = own_indices(call, plan, 0, 0, indices);
   if (table.size(0) == 0) {
     auto sizes = rows.indices.sizes().vec();
     sizes.push_back(table.size(1));
     return call.finish({sums_of_own(call, plan, at::zeros(sizes, table.options()))});
   }
   const auto found = at::embedding(table, rows.indices);
-  call.finish({sums_of_own(call, plan, found.mul_(rows.is_here.unsqueeze(-1)))});
+  call.finish({sums_of_own(call, plan, found.masked_fill_(rows.is_here.logical_not().unsqueeze(-1), 0))});
 }
 
 Labels embedding_backward_labels(const Call& call) {

@@ -1,5 +1,7 @@
 #include "cohort/dtensor/rules/labels.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -94,8 +96,7 @@ bool are_all_partial(const Labels& labels, const Call& call, const Axis& axis, c
 std::vector<at::Tensor> local_results(Call& call, size_t index) {
   const auto& result = call.result(index);
   if (result.isTensorList()) return result.toTensorVector();
-  if (result.isTensor()) return {result.toTensor()};
-  return {};
+  return {result.isTensor() ? result.toTensor() : at::Tensor()};  // or a number
 }
 
 }  // namespace
@@ -122,6 +123,8 @@ std::string letters(int64_t ndim, const std::vector<bool>& is_whole) {
 }
 
 std::string broadcast_letters(c10::IntArrayRef of, c10::IntArrayRef sizes) {
+  TORCH_CHECK(of.size() <= sizes.size(), "[cohort] DTensor: a tensor of shape ", of,
+              " is beside others whose shapes give a result of shape ", sizes, ", which has fewer dimensions");
   std::string text;
   const size_t missing = sizes.size() - of.size();
   for (size_t dim = 0; dim < of.size(); ++dim) {

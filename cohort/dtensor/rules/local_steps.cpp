@@ -39,6 +39,10 @@ at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand,
   return tensor;
 }
 
+at::Tensor widened(const at::Tensor& tensor) {
+  return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+}
+
 OwnIndices own_indices(const Call& call, const Plan& plan, size_t operand, int64_t dim, const at::Tensor& indices) {
   const auto held = held_ranges(call.operand(operand).sizes(), call.mesh().shape(), *call.mesh().coordinate(),
                                 plan.operands[operand]);

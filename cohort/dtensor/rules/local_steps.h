@@ -16,6 +16,8 @@ bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims);
 /// Collective: `tensor` reduced over the axes that do.
 at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
                              const std::string& reduce_op, at::Tensor tensor);
+/// As LibTorch calculates sums: in float32 at least.
+at::Tensor widened(const at::Tensor& tensor);
 /// Which of the things that indices mean this rank has, and where: dim `dim` of operand `operand`, as planned.
 struct OwnIndices {
   at::Tensor indices;  ///< counted in this rank's part; 0 where it does not have them

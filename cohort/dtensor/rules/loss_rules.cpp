@@ -44,15 +44,29 @@ Labels element_loss_labels(const Call& call, const ElementLoss& loss) {
   return labels;
 }
 
+int64_t product_of(const std::vector<int64_t>& sizes) {
+  int64_t product = 1;
+  for (const int64_t size : sizes) product *= size;
+  return product;
+}
+
+// The mean of the part, by how much of the whole it is: sums overflow in float16.
+void run_mean_loss(Call& call, const ElementLoss& loss) {
+  const int64_t first = loss.is_backward ? 1 : 0;
+  const int64_t count = product_of(loss_sizes(call, first));
+  const auto& prediction = call.local_tensor(first);
+  const int64_t part = product_of(at::infer_size(prediction.sizes(), call.local_tensor(first + 1).sizes()));
+  if (part == count) return call.run();
+  if (part == 0 && !loss.is_backward) return call.finish({at::zeros({}, prediction.options())});
+  call.run();
+  call.result(0) = call.result(0).toTensor() * (static_cast<double>(part) / static_cast<double>(count));
+}
+
 Rule element_loss(const ElementLoss& loss) {
   return labelled([loss](const Call& call) { return element_loss_labels(call, loss); },
                   [loss](Call& call, const Plan&) {
                     if (call.argument(loss.reduction).toInt() != at::Reduction::Mean) return call.run();
-                    int64_t count = 1;
-                    for (const int64_t size : loss_sizes(call, loss.is_backward ? 1 : 0)) count *= size;
-                    call.local(loss.reduction) = static_cast<int64_t>(at::Reduction::Sum);
-                    call.run();
-                    call.result(0) = call.result(0).toTensor() / count;
+                    run_mean_loss(call, loss);
                   });
 }
 

@@ -32,28 +32,66 @@ Rule product(int64_t first, int64_t second, const char* first_dims, const char* 
   });
 }
 
-// Batches and heads are apart from each other.
-Rule attention(std::initializer_list<int64_t> tensors, int64_t mask) {
-  const std::vector<int64_t> arguments = tensors;
-  return labelled([arguments, mask](const Call& call) {
-    Labels labels(call);
-    const auto sizes = call.operand(call.operand_of(arguments.front())).sizes();
-    bool share_keys = false;  // several heads one
-    for (const int64_t argument : arguments) {
-      share_keys |= call.operand(call.operand_of(argument)).sizes()[1] != sizes[1];
-    }
-    const std::string dims = share_keys ? "a..." : "ab..";
-    for (const int64_t argument : arguments) labels.name(call, argument, dims);
-    if (call.operand_of(mask) >= 0) {
-      const auto of = call.operand(call.operand_of(mask)).sizes();
-      std::string named(of.size(), kWhole);
-      if (of.size() == 4 && of[0] == sizes[0]) named[0] = 'a';
-      if (of.size() == 4 && of[1] == sizes[1] && !share_keys) named[1] = 'b';
-      labels.name(call, mask, named);
-    }
-    for (auto& result : labels.results) result.dims = dims;
-    return labels;
-  });
+// The kernels take for granted that the last dimension has no gaps, and LibTorch has looked at the wrapper's only.
+void run_attention(Call& call, const Plan&) {
+  for (const auto& operand : call.operands()) {
+    const auto& part = call.local_tensor(operand.argument);
+    if (part.dim() == 4 && part.stride(-1) != 1) call.local(operand.argument) = part.contiguous();
+  }
+  call.run();
+}
+
+struct Attention {
+  std::vector<int64_t> tensors;     ///< arguments that have batches and heads, queries first
+  int64_t mask = -1;                ///< the argument
+  int64_t dropout = -1;             ///< the argument; -1: never
+  std::vector<size_t> others = {};  ///< results without batches and heads: seeds
+};
+
+// Letters of the mask, which may be broadcast.
+std::string mask_dims(const Call& call, int64_t mask, c10::IntArrayRef queries, const std::string& dims) {
+  const auto of = call.operand(call.operand_of(mask)).sizes();
+  std::string named(of.size(), kWhole);
+  if (of.size() == 4 && of[0] == queries[0]) named[0] = dims[0];
+  if (of.size() == 4 && of[1] == queries[1]) named[1] = dims[1];
+  return named;
+}
+
+// Batches and heads are apart from each other. A rank that drops numbers drops those of its own generator: all ranks do all then.
+Rule attention(const Attention& how) {
+  return labelled(
+      [how](const Call& call) {
+        Labels labels(call);
+        if (how.dropout >= 0 && call.argument(how.dropout).toDouble() != 0) return labels;
+        const auto sizes = call.operand(call.operand_of(how.tensors.front())).sizes();
+        bool share_keys = false;  // several heads one
+        for (const int64_t argument : how.tensors) {
+          share_keys |= call.operand(call.operand_of(argument)).sizes()[1] != sizes[1];
+        }
+        const std::string dims = share_keys ? "a..." : "ab..";
+        for (const int64_t argument : how.tensors) labels.name(call, argument, dims);
+        if (call.operand_of(how.mask) >= 0) labels.name(call, how.mask, mask_dims(call, how.mask, sizes, dims));
+        labels.needed = dims;  // kernels divide by these sizes
+        for (auto& result : labels.results) result.dims = dims;
+        for (const size_t other : how.others) labels.results[other] = {.dims = "", .untouched = dims};
+        return labels;
+      },
+      run_attention);
+}
+
+// What LibTorch takes on GPUs. The gradient of a mask is none of theirs.
+void add_gpu_attention_rules() {
+  const std::string prefix = "aten::_scaled_dot_product_";
+  add_rule(prefix + "flash_attention", attention({{0, 1, 2}, -1, 3, {2, 3, 4, 5, 6, 7, 8}}));
+  add_rule(prefix + "flash_attention_backward", attention({{1, 0, 2, 3, 4, 5}, -1, 10}));
+  add_rule(prefix + "efficient_attention", attention({{0, 1, 2}, 3, 5, {2, 3}}));
+  add_rule(prefix + "cudnn_attention", attention({{0, 1, 2}, 3, 5, {2, 3, 4, 5, 6, 7, 8}}));
+  add_rule(prefix + "cudnn_attention_backward", attention({{1, 0, 2, 3, 4, 5}, 8, 13}));
+  auto efficient = attention({{1, 0, 2, 3, 5, 6}, 4, 9, {3}});
+  efficient.options = [general = efficient.options](const Call& call, const Axis& axis, std::vector<Option>& options) {
+    if (!call.argument(10).toBoolList().get(3)) general(call, axis, options);  // a mask's gradient: of all heads
+  };
+  add_rule(prefix + "efficient_attention_backward", efficient);
 }
 
 }  // namespace
@@ -65,8 +103,9 @@ void add_matrix_rules() {
   add_rule("aten::dot", product(0, 1, "k", "k", ""));
   add_rule("aten::addmm", product(1, 2, "mk", "kn", "mn", 0));
   add_rule("aten::baddbmm", product(1, 2, "bmk", "bkn", "bmn", 0));
-  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu", attention({0, 1, 2}, 5));
-  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention({1, 0, 2, 3, 4, 5}, 8));
+  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu", attention({{0, 1, 2}, 5}));
+  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention({{1, 0, 2, 3, 4, 5}, 8}));
+  add_gpu_attention_rules();
 }
 
 }  // namespace cohort::dtensor

@@ -49,9 +49,14 @@ Rule layer_norm_backward(std::initializer_list<int64_t> statistics) {
 
 // ---- group norm: every example by itself ----
 
-// The number of examples is an argument of its own.
+// The number of examples is an argument of its own. Where a whole has no gaps the kernel wants none, and a part may have some.
 auto with_local_batch(int64_t input, int64_t number) {
   return [=](Call& call, const Plan&) {
+    for (const auto& operand : call.operands()) {
+      if (operand.tensor.is_contiguous()) {
+        call.local(operand.argument) = call.local_tensor(operand.argument).contiguous();
+      }
+    }
     call.local(number) = call.local_tensor(input).size(0);
     call.run();
   };
@@ -83,12 +88,25 @@ Labels batch_norm_labels(const Call& call) {
   return labels;
 }
 
+// The fourth result is a kernel's own.
+Labels cudnn_batch_norm_labels(const Call& call) {
+  auto labels = batch_norm_labels(call);
+  labels.results[3] = {.dims = "", .untouched = "c"};
+  return labels;
+}
+
 Labels batch_norm_backward_labels(const Call& call) {
   Labels labels(call);
   for (const int64_t argument : {0, 1}) labels.name(call, argument, ".c");
   for (const int64_t argument : {2, 3, 4, 5, 6}) labels.name(call, argument, "c");
   labels.results = {{.dims = ".c"}, {.dims = "c"}, {.dims = "c"}};
   labels.needed = "c";
+  return labels;
+}
+
+Labels cudnn_batch_norm_backward_labels(const Call& call) {
+  auto labels = batch_norm_backward_labels(call);
+  labels.name(call, 7, "");
   return labels;
 }
 
@@ -165,6 +183,10 @@ void add_network_rules() {
   auto batch_norm = labelled(batch_norm_labels);
   batch_norm.written = {3, 4};
   add_rule("aten::native_batch_norm", batch_norm);
+  batch_norm.options = labelled(cudnn_batch_norm_labels).options;
+  batch_norm.shapes = labelled(cudnn_batch_norm_labels).shapes;
+  add_rule("aten::cudnn_batch_norm", batch_norm);
+  add_rule("aten::cudnn_batch_norm_backward", labelled(cudnn_batch_norm_backward_labels));
   add_rule("aten::native_batch_norm_backward", labelled(batch_norm_backward_labels));
   add_rule("aten::convolution", labelled(convolution_labels));
   add_rule("aten::convolution_backward", labelled(convolution_backward_labels, run_convolution_backward));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/rules.h"
 
@@ -12,9 +13,11 @@ namespace cohort::dtensor {
 namespace {
 
 std::vector<int64_t> broadcast_sizes(const Call& call) {
-  if (call.operand(0).is_written) return call.operand(0).sizes().vec();
   auto sizes = call.operand(0).sizes().vec();
   for (size_t i = 1; i < call.operands().size(); ++i) sizes = at::infer_size(sizes, call.operand(i).sizes());
+  const auto& first = call.operand(0);
+  TORCH_CHECK(!first.is_written || first.sizes() == c10::IntArrayRef(sizes), "output with shape ", first.sizes(),
+              " doesn't match the broadcast shape ", c10::IntArrayRef(sizes));
   return sizes;
 }
 
@@ -29,13 +32,52 @@ Labels pointwise_labels(const Call& call, Linear linear) {
   return labels;
 }
 
+// In memory as the first operand that is not broadcast, which copies may be told otherwise; by this rank's part it cannot be
+// said, as one of a single row may lie in any order.
+std::vector<Shape> pointwise_shapes(Call& call, std::optional<at::MemoryFormat> format = {}) {
+  const auto sizes = broadcast_sizes(call);
+  for (const auto& operand : call.operands()) {
+    if (operand.sizes() == c10::IntArrayRef(sizes)) {
+      return std::vector<Shape>(call.num_results(), shape_like(operand.tensor, format));
+    }
+  }
+  const auto strides = c10::contiguous_strides(sizes);
+  return std::vector<Shape>(call.num_results(), Shape{sizes, {strides.begin(), strides.end()}});
+}
+
+Rule pointwise_rule(LabelsOf labels) {
+  auto rule = labelled(std::move(labels));
+  rule.shapes = [](Call& call, const Plan&) { return pointwise_shapes(call); };
+  return rule;
+}
+
 Rule pointwise(Linear linear = Linear::kNo, std::initializer_list<int64_t> linear_in = {}) {
   const std::vector<int64_t> in = linear_in;
-  return labelled([linear, in](const Call& call) {
+  return pointwise_rule([linear, in](const Call& call) {
     auto labels = pointwise_labels(call, linear);
     labels.linear_in = in;
     return labels;
   });
+}
+
+// A number is added to one of the summands, and to each part of an average.
+bool adds_here(const Call& call, const Plan& plan) {
+  for (int64_t axis = 0; axis < call.mesh().ndim(); ++axis) {
+    const auto& placement = plan.operands[0][axis];
+    if (placement.is_partial() && placement.reduce_op() == "sum" && (*call.mesh().coordinate())[axis] != 0)
+      return false;
+  }
+  return true;
+}
+
+// In place: x.add_(number).
+Rule added_number() {
+  auto rule = pointwise(Linear::kEach, {0});
+  rule.run = [](Call& call, const Plan& plan) {
+    if (adds_here(call, plan)) return call.run();
+    call.finish({call.local_tensor(0)});
+  };
+  return rule;
 }
 
 // Copies keep summands as they are, if the dtype can hold them.
@@ -46,12 +88,15 @@ Rule copies() {
     return pointwise_labels(call, to_float ? Linear::kCopies : Linear::kNo);
   });
   rule.view = ViewKind::kCopy;
+  rule.shapes = [](Call& call, const Plan&) {
+    return pointwise_shapes(call, call.argument(call.num_arguments() - 1).toOptional<at::MemoryFormat>());
+  };
   return rule;
 }
 
 // Zeros may be put into summands.
 Rule masked_fill() {
-  return labelled([](const Call& call) {
+  return pointwise_rule([](const Call& call) {
     const bool is_zero = call.argument(2).toScalar().equal(0);
     auto labels = pointwise_labels(call, is_zero ? Linear::kEach : Linear::kNo);
     labels.linear_in = {0};
@@ -180,6 +225,8 @@ void add_pointwise_rules() {
   for (const char* name : {"add.Tensor", "sub.Tensor"}) {
     add_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kTogether));
   }
+  for (const char* name : {"add_.Scalar", "sub_.Scalar"}) add_rule(std::string("aten::") + name, added_number());
+  for (const char* name : {"pow_.Tensor", "pow_.Scalar"}) add_rule(std::string("aten::") + name, pointwise());
   add_rule_and_in_place("aten::mul.Tensor", pointwise(Linear::kEach, {0, 1}));
   add_rule_and_in_place("aten::masked_fill.Scalar", masked_fill());
   add_rule_and_in_place("aten::div.Tensor", pointwise(Linear::kEach, {0}));

@@ -63,8 +63,11 @@ auto run_mean(const Reduction& how) {
     int64_t count = 1;
     for (size_t dim = 0; dim < reduced.size(); ++dim) count *= reduced[dim] ? call.operand(0).sizes()[dim] : 1;
     const auto& dtype = call.argument(call.num_arguments() - 1);
-    const auto as = dtype.isNone() ? std::optional<at::ScalarType>() : dtype.toScalarType();
-    call.finish({at::sum(call.local_tensor(0), dims_of(reduced), keeps_dims(call, how.keepdim), as).div_(count)});
+    const auto& local = call.local_tensor(0);
+    const auto as = dtype.isNone() ? local.scalar_type() : dtype.toScalarType();
+    const auto sum_as = at::isReducedFloatingType(as) ? at::kFloat : as;  // a sum overflows where the mean does not
+    const auto sum = at::sum(local, dims_of(reduced), keeps_dims(call, how.keepdim), sum_as);
+    call.finish({sum.div_(count).to(as)});
   };
 }
 
@@ -113,8 +116,8 @@ auto run_norm(const Reduction& how) {
       for (auto& size : sizes) size = std::max<int64_t>(size, 1);
       local = at::full(sizes, order > 0 ? 0.0 : std::numeric_limits<double>::infinity(), local.options());
     }
-    const auto norm = at::linalg_vector_norm(local, order, dims_of(reduced), keeps_dims(call, how.keepdim));
-    call.finish({joined_norm(call, plan, reduced, norm, order)});
+    const auto norm = at::linalg_vector_norm(widened(local), order, dims_of(reduced), keeps_dims(call, how.keepdim));
+    call.finish({joined_norm(call, plan, reduced, norm, order).to(c10::toRealValueType(local.scalar_type()))});
   };
 }
 

@@ -1,12 +1,13 @@
 // Other shapes of the same elements, and parts of a tensor.
 #include <ATen/ATen.h>
 #include <ATen/InferSize.h>
-#include <ATen/TensorUtils.h>
+#include <c10/core/WrapDimMinimal.h>
 
 #include <algorithm>
 #include <string>
 
 #include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/rules.h"
 #include "cohort/dtensor/rules/view_placement.h"
@@ -16,34 +17,21 @@ namespace {
 
 using DimsOf = std::function<std::string(const Call&)>;
 
-// Where every dimension of the result is one of the operand's, in whatever order: its strides. Else none.
-std::vector<int64_t> rearranged_strides(const Call& call, const std::string& from, const std::string& to) {
-  std::vector<int64_t> strides;
-  for (const char one : to) {
-    const auto dim = one == kWhole ? std::string::npos : from.find(one);
-    if (dim == std::string::npos) return {};
-    strides.push_back(call.operand(0).tensor.strides()[dim]);
-  }
-  return strides;
-}
+std::vector<Shape> shapes_of_views(Call& call, const Plan&) { return whole_shapes(call); }
 
 // One operand with letters, `dims`, and what becomes of them.
 Rule rearranged(DimsOf operand_dims, std::function<std::string(const Call&, std::string)> result_dims,
                 std::function<void(Call&, const Plan&)> run = {}) {
-  const auto labels_of = [operand_dims, result_dims](const Call& call) {
-    Labels labels(call);
-    labels.operands[0] = operand_dims(call);
-    for (auto& result : labels.results) result.dims = result_dims(call, labels.operands[0]);
-    labels.linear = Linear::kCopies;
-    return labels;
-  };
-  auto rule = labelled(labels_of, std::move(run));
-  rule.shapes = [labels_of](Call& call, const Plan&) {
-    const auto labels = labels_of(call);
-    auto shapes = shapes_by(labels, call);
-    for (auto& shape : shapes) shape.strides = rearranged_strides(call, labels.operands[0], labels.results[0].dims);
-    return shapes;
-  };
+  auto rule = labelled(
+      [operand_dims, result_dims](const Call& call) {
+        Labels labels(call);
+        labels.operands[0] = operand_dims(call);
+        for (auto& result : labels.results) result.dims = result_dims(call, labels.operands[0]);
+        labels.linear = Linear::kCopies;
+        return labels;
+      },
+      std::move(run));
+  rule.shapes = shapes_of_views;
   return rule;
 }
 
@@ -70,7 +58,7 @@ std::string without_dim_argument(const Call& call, std::string dims) {
 std::string permuted(const Call& call, std::string dims) {
   std::string result;
   const auto ndim = static_cast<int64_t>(dims.size());
-  for (const int64_t dim : call.argument(1).toIntVector()) result += dims[dim < 0 ? dim + ndim : dim];
+  for (const int64_t dim : call.argument(1).toIntVector()) result += dims[c10::maybe_wrap_dim(dim, ndim)];
   return result;
 }
 
@@ -94,7 +82,10 @@ Rule t() {
 std::vector<bool> squeezed_dims(const Call& call) {
   const auto sizes = call.operand(0).sizes();
   const auto ndim = static_cast<int64_t>(sizes.size());
+  const bool takes_none =
+      call.num_arguments() == 2 && call.argument(1).isIntList() && call.argument(1).toListRef().empty();
   auto flags = call.num_arguments() == 1 ? std::vector<bool>(ndim, true) : call.dims_argument(1, ndim);
+  if (takes_none) flags.assign(ndim, false);
   for (int64_t dim = 0; dim < ndim; ++dim) flags[dim] = flags[dim] && sizes[dim] == 1;
   return flags;
 }
@@ -140,19 +131,14 @@ void view_options(const Call& call, const Axis& axis, std::vector<Option>& optio
   options.push_back({{ways.kept[axis.index]}, {ways.viewed[axis.index]}});
 }
 
-std::vector<Shape> view_shapes(Call& call, const Plan&) {
-  const auto& tensor = call.operand(0).tensor;
-  const auto sizes = viewed_sizes(call);
-  const auto strides = at::detail::computeStride(tensor.sizes(), tensor.strides(), sizes);
-  return {{sizes, strides.value_or(std::vector<int64_t>())}};
-}
-
 // A part of a tensor that can be viewed may have to be copied, where it has gaps.
 void run_view(Call& call, const Plan& plan) {
   call.finish({call.local_tensor(0).reshape(local_sizes(call.mesh(), plan.results[0], viewed_sizes(call)))});
 }
 
-Rule view() { return {.options = view_options, .shapes = view_shapes, .run = run_view, .view = ViewKind::kInOrder}; }
+Rule view() {
+  return {.options = view_options, .shapes = shapes_of_views, .run = run_view, .view = ViewKind::kInOrder};
+}
 
 // What it gives counts as a new tensor, whose memory is the operand's.
 Rule unsafe_view() {
@@ -165,6 +151,7 @@ Rule unsafe_view() {
 std::vector<int64_t> expanded_sizes(const Call& call) {
   auto sizes = call.argument(1).toIntVector();
   const auto of = call.operand(0).sizes();
+  if (sizes.size() < of.size()) whole_shapes(call);  // which LibTorch refuses
   const size_t missing = sizes.size() - of.size();
   for (size_t dim = missing; dim < sizes.size(); ++dim) {
     if (sizes[dim] == -1) sizes[dim] = of[dim - missing];
@@ -181,25 +168,13 @@ Labels expand_labels(const Call& call) {
   return labels;
 }
 
-// As LibTorch has them: 0 where one element stands for many.
-std::vector<Shape> expand_shapes(Call& call, const Plan&) {
-  const auto sizes = expanded_sizes(call);
-  const auto& tensor = call.operand(0).tensor;
-  std::vector<int64_t> strides(sizes.size(), 0);
-  const size_t missing = sizes.size() - static_cast<size_t>(tensor.dim());
-  for (size_t dim = missing; dim < sizes.size(); ++dim) {
-    if (tensor.sizes()[dim - missing] == sizes[dim]) strides[dim] = tensor.strides()[dim - missing];
-  }
-  return {{sizes, strides}};
-}
-
 void run_expand(Call& call, const Plan& plan) {
   call.finish({call.local_tensor(0).expand(local_sizes(call.mesh(), plan.results[0], expanded_sizes(call)))});
 }
 
 Rule expand() {
   auto rule = labelled(expand_labels, run_expand);
-  rule.shapes = expand_shapes;
+  rule.shapes = shapes_of_views;
   return rule;
 }
 
@@ -253,16 +228,6 @@ Rule split() {
     split_options(call, axis, options);
     general(call, axis, options);
   };
-  rule.shapes = [](Call& call, const Plan&) {
-    const int64_t dim = call.dim_argument(2, call.operand(0).dim());
-    const int64_t size = call.operand(0).sizes()[dim], part = call.argument(1).toInt();
-    std::vector<Shape> shapes;
-    for (int64_t begin = 0; begin == 0 || begin < size; begin += part) {
-      auto& sizes = shapes.emplace_back(Shape{call.operand(0).sizes().vec()}).sizes;
-      sizes[dim] = std::min(part, size - begin);
-    }
-    return shapes;
-  };
   return rule;
 }
 
@@ -273,11 +238,18 @@ bool are_equal(const Call& call) {
                      [&](const auto& one) { return one.sizes() == call.operand(0).sizes(); });
 }
 
+// LibTorch's old empty tensor goes with any other.
+bool is_skipped(const Operand& one) { return one.dim() == 1 && one.sizes()[0] == 0; }
+
+int64_t cat_ndim(const Call& call) {
+  int64_t ndim = 0;
+  for (const auto& one : call.operands()) ndim = is_skipped(one) ? std::max<int64_t>(ndim, 1) : one.dim();
+  return ndim;
+}
+
 Labels cat_labels(const Call& call) {
   Labels labels(call);
-  const auto is_skipped = [](const Operand& one) { return one.dim() == 1 && one.sizes()[0] == 0; };
-  int64_t ndim = 0;
-  for (const auto& one : call.operands()) ndim = is_skipped(one) ? ndim : one.dim();
+  const int64_t ndim = cat_ndim(call);
   const int64_t dim = call.dim_argument(1, ndim);
   auto dims = letters(ndim);
   if (ndim > 0) dims[dim] = kWhole;
@@ -289,7 +261,7 @@ Labels cat_labels(const Call& call) {
 
 // What split makes of a StridedShard, the other way round.
 void cat_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
-  const int64_t dim = call.dim_argument(1, call.operand(0).dim());
+  const int64_t dim = call.dim_argument(1, cat_ndim(call));
   const auto count = static_cast<int64_t>(call.operands().size());
   const auto is_cut = [&](int64_t i) {
     return call.placement(i, axis.index).is_shard(dim) && !is_cut_before(call, i, axis, dim);
@@ -307,18 +279,7 @@ Rule cat() {
     cat_options(call, axis, options);
     general(call, axis, options);
   };
-  rule.shapes = [](Call& call, const Plan&) {
-    auto sizes = call.operand(0).sizes().vec();
-    const int64_t dim = sizes.empty() ? 0 : call.dim_argument(1, static_cast<int64_t>(sizes.size()));
-    if (!sizes.empty()) sizes[dim] = 0;
-    for (const auto& one : call.operands()) {
-      if (one.dim() != static_cast<int64_t>(sizes.size())) sizes = one.sizes().vec(), sizes[dim] = 0;
-    }
-    for (const auto& one : call.operands()) {
-      if (one.dim() == static_cast<int64_t>(sizes.size())) sizes[dim] += one.sizes()[dim];
-    }
-    return std::vector<Shape>{{sizes}};
-  };
+  rule.shapes = shapes_of_views;
   return rule;
 }
 

@@ -87,6 +87,8 @@ c10::intrusive_ptr<const Parts> shared_parts_of(const at::Tensor& tensor) {
   return c10::intrusive_ptr<const Parts>::unsafe_reclaim_from_nonowning(&parts_of(tensor));
 }
 
+at::Tensor part_for_caller(const Parts& parts) { return parts.is_own ? parts.local.clone() : parts.local.detach(); }
+
 ShardSpec spec_of(const at::Tensor& tensor) {
   const auto& parts = parts_of(tensor);
   return {parts.mesh, parts.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};

@@ -42,6 +42,9 @@ struct Parts final : c10::BackendMeta {
   const DeviceMesh& mesh;        ///< the layout's
   const Placements& placements;  ///< the layout's
   mutable Remembered remembered;
+  /// Of what is Partial: an operation made it, and nobody has its memory but through wrappers. What it adds up to is remembered
+  /// only then.
+  mutable bool is_own = false;
   /// Of a view: the parts of the tensor that has its elements in the same order, or, of two dimensions, transposed. Null: none.
   c10::intrusive_ptr<const Parts> viewed = {};
   bool is_transposed = false;
@@ -55,6 +58,8 @@ inline bool is_dtensor(const at::Tensor& tensor) {
 /// Requires is_dtensor(tensor).
 COHORT_TEST_API const Parts& parts_of(const at::Tensor& tensor);
 c10::intrusive_ptr<const Parts> shared_parts_of(const at::Tensor& tensor);
+/// This rank's part to be handed out, detached: its memory, of Parts::is_own a copy of it.
+at::Tensor part_for_caller(const Parts& parts);
 ShardSpec spec_of(const at::Tensor& tensor);
 /// Of a DTensor that has just been made: it stays where it is, such as the weight of a layer that ranks compute in parts, where
 /// otherwise the smaller tensor would travel. So do views of it, and copies in other dtypes.

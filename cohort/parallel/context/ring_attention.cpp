@@ -60,6 +60,9 @@ RingStep step_of(const RingCall& call, int64_t i) {
   return is_before ? RingStep{.early_keys = true} : RingStep{.late_queries = true};
 }
 
+// Kernels of attention take for granted that the last dimension has no gaps.
+at::Tensor without_gaps(const at::Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); }
+
 AttentionBlock go_round(const RingCall& call, const at::Tensor& query, const TensorPair& own) {
   const base::CalledFor purpose(base::Purpose::kContextParallel);
   const auto sums = at::toOpMathType(query.scalar_type());
@@ -81,8 +84,9 @@ AttentionBlock go_round(const RingCall& call, const at::Tensor& query, const Ten
 }
 
 struct RingAttention : torch::autograd::Function<RingAttention> {
-  static at::Tensor forward(AutogradContext* context, const RingCallPtr& call, const at::Tensor& query,
+  static at::Tensor forward(AutogradContext* context, const RingCallPtr& call, const at::Tensor& queries,
                             const at::Tensor& key, const at::Tensor& value) {
+    const auto query = without_gaps(queries);
     const TensorPair own{key.contiguous(), value.contiguous()};
     const auto block = go_round(*call, query, own);
     context->saved_data["call"] = c10::IValue::make_capsule(call);
@@ -96,6 +100,7 @@ variable_list RingAttention::backward(AutogradContext* context, const variable_l
   TORCH_CHECK(!at::GradMode::is_enabled(),
               "ring_attention has no second derivatives\n  hint: call backward() without create_graph");
   const auto call = c10::static_intrusive_pointer_cast<RingCall>(context->saved_data["call"].toCapsule());
+  const auto gradient = without_gaps(gradients[0]);
   const auto saved = context->get_saved_variables();
   const auto &query = saved[0], &out = saved[3], &lse = saved[4];
   const TensorPair own{saved[1], saved[2]};
@@ -109,9 +114,9 @@ variable_list RingAttention::backward(AutogradContext* context, const variable_l
     const auto [of_key, of_value] = passing.next();
     const auto step = step_of(*call, i);
     if (step.is_skipped) continue;
-    const auto block = parallel::attend_backward(
-        step.of_queries(gradients[0]), step.of_queries(query), step.of_keys(key), step.of_keys(value),
-        {step.of_queries(out), step.of_queries(lse)}, {.is_causal = step.is_causal, .scale = call->scale});
+    const auto block = parallel::attend_backward(step.of_queries(gradient), step.of_queries(query), step.of_keys(key),
+                                                 step.of_keys(value), {step.of_queries(out), step.of_queries(lse)},
+                                                 {.is_causal = step.is_causal, .scale = call->scale});
     step.of_queries(of_query).add_(block.query);
     step.of_keys(of_key).add_(block.key);
     step.of_keys(of_value).add_(block.value);

@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "cohort/base/text.h"
@@ -27,10 +26,11 @@ std::string fewer_ranks(int64_t size, int64_t num_ranks) {
 
 int64_t divided(int64_t size, const std::string& what, const Group& group) {
   const auto num_ranks = parallel::place_in(group).num_ranks;
-  TORCH_CHECK_VALUE(size > 0 && size % num_ranks == 0, "[cohort] ", size, " ", what, " cannot be shared evenly by ",
+  TORCH_CHECK_VALUE(size > 0, "[cohort] ", size, " ", what, " cannot be shared out: there must be at least one");
+  TORCH_CHECK_VALUE(size % num_ranks == 0, "[cohort] ", size, " ", what, " cannot be shared evenly by ",
                     parallel::ranks_text(num_ranks), ": ", size, " = ", size / num_ranks, " * ", num_ranks, " + ",
                     size % num_ranks, "\n  hint: take a multiple of ", num_ranks,
-                    ", or as many ranks as divide it: ", fewer_ranks(std::max<int64_t>(size, 1), num_ranks));
+                    ", or as many ranks as divide it: ", fewer_ranks(size, num_ranks));
   return size / num_ranks;
 }
 

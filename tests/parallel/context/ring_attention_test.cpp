@@ -57,6 +57,19 @@ COHORT_WORKER(ring_equals_attention) {
   destroy_process_group();
 }
 
+// Kernels of attention read memory as if the last dimension had no gaps.
+COHORT_WORKER(ring_of_tensors_with_gaps) {
+  init_process_group({.backend = test::backend_of_tests()});
+  const auto with_gaps = [](const at::Tensor& x) { return x.transpose(-1, -2).contiguous().transpose(-1, -2); };
+  const AttentionCase c{.is_causal = true};
+  require_own_positions(c, whole_attention(c), [&](const auto& q, const auto& k, const auto& v) {
+    return with_gaps(ring_attention(with_gaps(q), with_gaps(k), with_gaps(v), {.is_causal = true}));
+  });
+  destroy_process_group();
+}
+
+TEST(RingAttention, TakesTensorsWithGaps) { run_workers("ring_of_tensors_with_gaps").expect_success(); }
+
 TEST(RingAttention, IsAttentionOfTheWholeSequence) {
   for (const int n : {1, 2, 4}) run_workers("ring_equals_attention", {.world_size = n}).expect_success();
 }

@@ -163,6 +163,11 @@ TEST(TensorRegions, GiveTheInputBackWithoutGroups) {
   EXPECT_TRUE(reduce_scatter_to_region(x, 0).is_same(x));
   EXPECT_TRUE(all_to_all_region(x, 0, 1).is_same(x));
   EXPECT_EQ(divided(7, "attention heads"), 7);
+  for (const int64_t number : {0, -1}) {
+    EXPECT_EQ(
+        test::error_of([&] { divided(number, "attention heads"); }),
+        "[cohort] " + std::to_string(number) + " attention heads cannot be shared out: there must be at least one");
+  }
 }
 
 }  // namespace
