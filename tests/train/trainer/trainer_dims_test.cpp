@@ -270,6 +270,18 @@ TEST(TrainerDims, StagesAddUpBatches) {
   }
 }
 
+TEST(TrainerDims, FewerRanksOfStagesKeepTheGlobalBatch) {
+  const TemporaryFolder folder;
+  const auto whole = losses_of_stages(4, {folder.file("whole"), "2", "2", "6", "0"});
+  losses_of_stages(4, {folder.file("parts"), "2", "2", "3", "0"});
+  const auto rest = losses_of_stages(2, {folder.file("parts"), "1", "2", "6", "0"});
+  ASSERT_EQ(rest[0].size(), 8U);  // two batches a step, and what validation gives
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(rest[0][2 * i] + rest[0][2 * i + 1], whole[0][3 + i] + whole[1][3 + i], 1e-5) << i;
+  }
+  expect_near({rest[0].end() - 2, rest[0].end()}, {whole[0].end() - 2, whole[0].end()});
+}
+
 // Which batches have changed it.
 struct ChangesOf : Callback {
   explicit ChangesOf(at::Tensor of) : parameter(std::move(of)) {}
