@@ -68,6 +68,7 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
       products.push_back(at::linear(gathered[i], weight, bias));
     }
     context->saved_data["call"] = c10::IValue::make_capsule(call);
+    context->saved_data["has_bias"] = bias.defined() && bias.requires_grad();
     context->save_for_backward({input, weight, gathered});
     return call->put_together(at::stack(products), input);
   }
@@ -82,15 +83,16 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
     const auto &input = saved[0], &weight = saved[1], &gathered = saved[2];
     const auto gradient = call->in_pieces(gradients[0], call->place.num_ranks);
     at::Tensor of_input;
-    if (context->needs_input_grad(1)) {
+    if (input.requires_grad()) {
       const auto summands = gradient.matmul(weight).transpose(0, 1).contiguous();  // [ranks, pieces, ..]
       const auto sum = at::empty(summands.sizes().slice(1), summands.options());
       reduce_scatter_single(sum, summands, {.group = call->place.group});
       of_input = call->put_together(sum.unsqueeze(1), input);
     }
     const auto rows = rows_of(gradient);
-    return {at::Tensor(), of_input, context->needs_input_grad(2) ? rows.t().mm(rows_of(gathered)) : at::Tensor(),
-            context->needs_input_grad(3) ? rows.sum(0) : at::Tensor()};
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    return {at::Tensor(), of_input, weight.requires_grad() ? rows.t().mm(rows_of(gathered)) : at::Tensor(),
+            has_bias ? rows.sum(0) : at::Tensor()};
   }
 };
 
