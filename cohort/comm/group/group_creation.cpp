@@ -9,6 +9,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/backend/per_device_backend.h"
 #include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/roll_call.h"
@@ -141,11 +142,13 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
 
 namespace {
 
-// As PyTorch does: NCCL wants to be told, and others may.
+// As PyTorch does: NCCL wants to be told, and others may. What serves the CPU beside it waits for nobody.
 void shut_down_accelerators(const Group& group) {
   if (!group || !group->hasBackends()) return;
   for (const auto& device : group->getDeviceTypes()) {
-    if (!device.is_cpu()) group->getBackend(device.type())->shutdown();
+    if (device.is_cpu()) continue;
+    auto* const serving = find_serving(*group->getBackend(device.type()), device.type());
+    if (serving) serving->shutdown();
   }
 }
 
