@@ -10,6 +10,7 @@
 #include "cohort/models/resnet.h"
 #include "cohort/models/vision_transformer.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
 namespace cohort {
