@@ -30,14 +30,16 @@ constexpr pid_t kForget = -1;
 /// One that forks while it is being killed needs another look.
 constexpr int kKillPasses = 100;
 constexpr useconds_t kPassMicroseconds = 10'000;
+/// One that is in the middle of exec has no environment to be known by, for as long as it is not given the processor.
+constexpr int kEmptyPasses = 5;
 
 /// The leader's process group is not all: each worker has its own, and a shell with job control makes more.
 void kill_all(const std::set<pid_t>& sessions, const std::string& mark) {
   for (const pid_t session : sessions) ::kill(-session, SIGKILL);
-  for (int pass = 0; pass < kKillPasses; ++pass) {
+  for (int pass = 0, empty = 0; pass < kKillPasses && empty < kEmptyPasses; ++pass) {
     std::vector<SessionMember> left = living_members(sessions);
     for (SessionMember& member : marked_processes(mark)) left.push_back(std::move(member));
-    if (left.empty()) return;
+    empty = left.empty() ? empty + 1 : 0;
     for (const SessionMember& member : left) ::kill(member.pid, SIGKILL);
     ::usleep(kPassMicroseconds);
   }

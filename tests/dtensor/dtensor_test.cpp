@@ -117,6 +117,20 @@ TEST(DTensor, HasItsNewPlacementsOnRanksOutside) {
 
 TEST(DTensor, RandomNumbersAreThoseOfOneProcess) { test::run_workers("dtensor_random_factories").expect_success(); }
 
+// Where nothing has to move, too: what is not Partial can be written.
+TEST(DTensor, IsWrittenByItsPart) {
+  for (const int num_ranks : {1, 2}) {
+    run_rank_threads(num_ranks, [num_ranks](int, const Group& group) {
+      const auto mesh = thread_mesh(group, {num_ranks});
+      const DTensor summands(DTensor::from_local(at::ones({3}), mesh, {Partial()}) * 1);
+      const DTensor sum = summands.redistribute({Replicate()});
+      sum.to_local().mul_(2);
+      REQUIRE(at::equal(sum.full_tensor(), at::full({3}, 2.F * num_ranks)));
+      REQUIRE(at::equal(summands.full_tensor(), at::full({3}, 1.F * num_ranks)));
+    });
+  }
+}
+
 TEST(DTensor, TellsWhatItIs) {
   run_rank_threads(2, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {2});

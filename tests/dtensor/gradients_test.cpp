@@ -120,6 +120,20 @@ COHORT_WORKER(dtensor_scaler) {
   }
 }
 
+// Of a leaf that no module has.
+TEST(DTensorGradients, ThatArePartialAreUnscaled) {
+  run_rank_threads(1, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {1});
+    const at::Tensor leaf = distribute_tensor(at::zeros({2}), mesh, {Replicate()}, std::nullopt).requires_grad_();
+    leaf.mutable_grad() = DTensor::from_local(at::full({2}, 8.F), mesh, {Partial()}) * 1;
+    torch::optim::SGD optimizer({leaf}, 1.0);
+    amp::GradScaler scaler({.device = at::kCPU, .init_scale = 4});
+    scaler.scale(at::ones({}));
+    scaler.unscale_(optimizer);
+    REQUIRE(at::equal(whole_gradient(leaf), at::full({2}, 2.F)));
+  });
+}
+
 TEST(DTensorGradients, ThatAreNotFiniteStopTheStepOnAllRanks) {
   test::run_workers("dtensor_scaler", {.world_size = 4}).expect_success();
 }

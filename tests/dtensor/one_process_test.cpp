@@ -39,6 +39,18 @@ void require_as_in_one_process(const at::Tensor& whole, Change change) {
   });
 }
 
+// A head for each rank.
+TEST(DTensorAsInOneProcess, HeadsAreViewedAsFeaturesAfterAttention) {
+  const auto whole = at::linspace(-1, 1, 2 * 2 * 3 * 4).view({2, 2, 3, 4});
+  const auto features = [](const at::Tensor& x) {
+    return at::scaled_dot_product_attention(x, x, x).transpose(1, 2).view({2, 3, 8});
+  };
+  run_rank_threads(2, [&](int, const Group& group) {
+    const auto x = cut(whole, thread_mesh(group, {2}), 1);
+    REQUIRE(at::allclose(DTensor(features(x)).full_tensor(), features(whole)));
+  });
+}
+
 TEST(DTensorAsInOneProcess, SumsOfSmallDtypesDoNotOverflow) {
   using T = const at::Tensor&;
   const auto many = at::full({60000, 2}, 2, at::kHalf);

@@ -224,8 +224,37 @@ TEST(GatheredTensors, HaveTheSameStridesOnAllRanks) {
       return (cut_tensor(numbers({num_rows, 4}), mesh, 0).t() * 2).strides().vec();
     };
     REQUIRE(strides_of(4) == std::vector<int64_t>({1, 4}));
-    REQUIRE(strides_of(3) == std::vector<int64_t>({3, 1}));
+    REQUIRE(strides_of(3) == std::vector<int64_t>({1, 4}));  // one rank has a single row
     REQUIRE(cut_tensor(numbers({3, 4}), mesh, 0).t().strides() == c10::IntArrayRef({1, 4}));
+  });
+}
+
+// A view that a rank writes is written memory, whoever asks afterwards.
+TEST(GatheredTensors, AreGatheredAgainOnceAViewIsWritten) {
+  run_rank_threads(2, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto whole = numbers({4, 3}), w = numbers({3, 8}, 1);
+    const auto x = cut_tensor(whole, mesh, 0), columns = cut_tensor(w, mesh, 1);
+    for (const auto& view : {x.detach(), x.t()}) {
+      x.mm(columns);
+      const auto before = DTensor(x.detach()).full_tensor();
+      x.mm(columns);
+      DTensor(view).to_local().mul_(2);
+      require_whole(x.mm(columns), before.mul(2).mm(w));
+    }
+  });
+}
+
+TEST(GatheredTensors, KeepNothingAfterTheyHaveGone) {
+  run_rank_threads(2, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto w = cut_tensor(numbers({3, 8}, 1), mesh, 1);
+    auto x = DTensor(cut_tensor(numbers({4, 3}), mesh, 0) * 2);
+    x.mm(w);
+    const auto storage = dtensor::parts_of(x).remembered.local.storage().getWeakStorageImpl();
+    REQUIRE(!storage.expired());
+    x = DTensor();
+    REQUIRE(storage.expired());
   });
 }
 

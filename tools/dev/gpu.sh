@@ -55,6 +55,7 @@ run_example() {
 }
 
 run_figures() {
+  set -e
   local file=$logs/weights.pt size dtype ranks
   for size in small gpt2; do
     for dtype in float32 bfloat16; do

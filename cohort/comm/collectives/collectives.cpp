@@ -328,7 +328,8 @@ WorkPtr barrier(const BarrierOptions& options) {
   engine_options.asyncOp = options.async_op;
   engine_options.device_ids = options.device_ids;
   if (options.device_ids.empty() && comm::capability_of(*backend).owns_gpu) {
-    engine_options.device_ids = {current_device().index()};  // or NCCL guesses
+    const auto bound = (options.group ? options.group : default_group())->getBoundDeviceId();
+    engine_options.device_ids = {bound.value_or(current_device()).index()};  // or NCCL guesses
   }
   if (options.timeout) engine_options.timeout = *options.timeout;
   return finish(backend->barrier(engine_options), options.async_op);

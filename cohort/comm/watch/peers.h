@@ -7,7 +7,9 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,7 @@ class Store;
 
 namespace cohort::comm {
 
-/// The processes of a job. Thread-safety: const after construction, besides publish_failure.
+/// The processes of a job. Thread-safety: any thread may ask; one at a time may learn, collect and await.
 class Peers {
  public:
   Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size);
@@ -32,11 +34,12 @@ class Peers {
   void learn(const std::vector<job::Arrival>& arrivals);
   /// Reads what the others have written; call once all of them are known to have passed publish().
   void collect();
-  /// Reads the entries of these ranks, and waits up to 10 s for those that are not there.
+  /// Reads the entries of these ranks, and waits up to 10 s for those that are not there; not again, and not for those of which
+  /// learn() had nothing.
   void await(const std::vector<int>& ranks);
 
   /// True if the rank published itself; Python ranks do not.
-  bool knows(int rank) const { return peers_.count(rank) > 0; }
+  bool knows(int rank) const { return find(rank).has_value(); }
   /// True if the rank's process is known, was on this host, and is gone. Never waits.
   bool is_gone(int rank) const;
   std::vector<int> gone_ranks() const;
@@ -52,17 +55,22 @@ class Peers {
   job::Arrival arrival(int rank) const;
   /// How often these ranks have created a default group with this store.
   int start_count() const { return self_.start_count; }
-  bool knows_all() const { return static_cast<int>(peers_.size()) == world_size_; }
+  bool knows_all() const { return static_cast<int>(all().size()) == world_size_; }
 
  private:
   std::string key(const char* kind, int rank) const;
+  std::optional<job::Peer> find(int rank) const;
+  std::map<int, job::Peer> all() const;
+  void put(int rank, const job::Peer& peer);
   bool is_local(const job::Peer& peer) const { return peer.pid_scope == self_.pid_scope; }
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;
   int world_size_;
   job::Peer self_;
-  std::map<int, job::Peer> peers_;
+  std::set<int> silent_;  ///< have written nothing in time
+  mutable std::mutex mutex_;
+  std::map<int, job::Peer> peers_;  ///< guarded by mutex_
 };
 
 }  // namespace cohort::comm

@@ -69,9 +69,11 @@ struct Moved : torch::autograd::Function<Moved> {
     const bool is_in_mesh = parts.mesh.coordinate().has_value();
     auto result = is_in_mesh ? dtensor::moved(local, parts.mesh, parts.placements, placements, tensor.sizes()) : local;
     const bool is_shared = result.is_same(parts.local);
-    if (is_shared) result = result.detach();
+    const bool stays_own = parts.is_own && dtensor::has_partial(placements);
+    // On axes of one rank nothing moves: what is not Partial may be written, and then must not be part of what is.
+    if (is_shared) result = parts.is_own && !stays_own ? result.clone() : result.detach();
     auto wrapper = dtensor::make_dtensor(std::move(result), parts.mesh, placements, tensor.sizes(), tensor.strides());
-    dtensor::parts_of(wrapper).is_own = is_shared && parts.is_own;
+    dtensor::parts_of(wrapper).is_own = is_shared && stays_own;
     return wrapper;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {

@@ -74,8 +74,8 @@ class COHORT_API DTensor : public at::Tensor {
                             const FromLocalOptions& options = {});
 
   /// This rank's part, of a Partial its summand. Shares memory; but a Partial that an operation made gives a copy, as all ranks
-  /// remember what it adds up to. Gradients flow back: in `grad_placements`, by default as the
-  /// tensor lies, whole where that is Partial.
+  /// remember what it adds up to. Who writes it, writes it on all ranks. Gradients flow back: in `grad_placements`, by default
+  /// as the tensor lies, whole where that is Partial.
   at::Tensor to_local(const std::optional<Placements>& grad_placements = {}) const;
   /// In other placements on the same mesh, by all-gather, all-reduce, reduce-scatter, all-to-all or without communication.
   /// Gradients flow back by the opposite moves, to any order.

@@ -148,6 +148,14 @@ void count_writes(const Call& call, const KnownCall& known) {
   }
 }
 
+// Made below autograd, the part of a view has a count of its own; LibTorch's views share it.
+void count_with_viewed(const Call& call, const at::Tensor& local) {
+  if (!is_dtensor(call.operand(0).tensor)) return;
+  const auto& viewed = parts_of(call.operand(0).tensor).local;
+  if (viewed.is_inference() || local.is_inference() || !local.is_alias_of(viewed)) return;
+  local.unsafeGetTensorImpl()->set_version_counter(viewed.unsafeGetTensorImpl()->version_counter());
+}
+
 void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
   if (rule.shapes_vary) known.shapes.clear();
   const auto wrap = [&](at::Tensor local, size_t shape, size_t index) {
@@ -156,6 +164,7 @@ void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
     auto result = make_dtensor(std::move(local), layout_of(call, known, index), whole.sizes, whole.strides);
     const auto& parts = parts_of(result);
     if (parts.layout->is_partial) parts.is_own = is_own(call, known);
+    if (!known.may_share && !rule.run) count_with_viewed(call, parts.local);
     return result;
   };
   for (size_t i = 0; i < call.num_results(); ++i) {
@@ -180,7 +189,7 @@ std::shared_ptr<KnownCall> examined(const Rule& rule, const Call& call) {
   const auto whole = replicated(call.mesh());
   for (size_t i = 0; i < call.operands().size(); ++i) {
     const auto& tensor = call.operand(i).tensor;
-    if (call.operand(i).is_written && is_dtensor(tensor)) known->written.push_back(static_cast<int64_t>(i));
+    if (is_written(rule, call.operand(i)) && is_dtensor(tensor)) known->written.push_back(static_cast<int64_t>(i));
     known->stays.push_back(known->plan.operands[i] == (is_dtensor(tensor) ? parts_of(tensor).placements : whole));
   }
   known->may_share = !rule.shares_memory;

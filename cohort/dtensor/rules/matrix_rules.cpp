@@ -59,7 +59,7 @@ std::string mask_dims(const Call& call, int64_t mask, c10::IntArrayRef queries, 
 
 // Batches and heads are apart from each other. A rank that drops numbers drops those of its own generator: all ranks do all then.
 Rule attention(const Attention& how) {
-  return labelled(
+  auto rule = labelled(
       [how](const Call& call) {
         Labels labels(call);
         if (how.dropout >= 0 && call.argument(how.dropout).toDouble() != 0) return labels;
@@ -77,6 +77,17 @@ Rule attention(const Attention& how) {
         return labels;
       },
       run_attention);
+  // Kernels lay results out by positions, then heads, which a part of one head does not show.
+  rule.shapes = [general = rule.shapes](Call& call, const Plan& plan) {
+    auto shapes = general(call, plan);
+    const auto& out = call.result(0).toTensor();
+    const auto& sizes = shapes[0].sizes;
+    if (out.dim() == 4 && out.transpose(1, 2).is_contiguous()) {
+      shapes[0].strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
+    }
+    return shapes;
+  };
+  return rule;
 }
 
 // What LibTorch takes on GPUs. The gradient of a mask is none of theirs.

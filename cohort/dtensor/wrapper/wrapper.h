@@ -50,6 +50,8 @@ struct Parts final : c10::BackendMeta {
   bool is_transposed = false;
   /// Operations bring others to it, and move it only where there is no other way (hold()).
   bool is_held = false;
+  /// Whoever has weak pointers left keeps neither memory nor the mesh.
+  void release_resources() override { local = {}, remembered = {}, viewed = {}, layout = {}; }
 };
 
 inline bool is_dtensor(const at::Tensor& tensor) {

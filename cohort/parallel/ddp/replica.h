@@ -32,8 +32,9 @@ class GradientHook;
 
 namespace cohort::ddp {
 
-/// What tells modules that average their gradients already from others.
 class Replica;
+
+/// What tells modules that average their gradients already from others.
 class COHORT_API Replicated {
  public:
   virtual ~Replicated() = default;

@@ -14,6 +14,7 @@
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/dtensor.h"
+#include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::amp {
@@ -61,7 +62,7 @@ std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optim
     if (gradient.is_sparse()) gradient = gradient._values();
     if (is_dtensor(gradient)) {  // summands that are not finite have no finite sum
       if (!gradient.is_inference()) gradient.unsafeGetTensorImpl()->bump_version();
-      gradient = DTensor(gradient).sharded().local;
+      gradient = dtensor::parts_of(gradient).local;  // of summands, too: all ranks write alike
     }
     const auto found = std::find_if(lists.begin(), lists.end(), [&](const std::vector<at::Tensor>& list) {
       return list.front().device() == gradient.device() && list.front().scalar_type() == gradient.scalar_type();

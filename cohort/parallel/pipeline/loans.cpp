@@ -44,6 +44,7 @@ bool is_exclusive(const at::Tensor& tensor) {
 struct LeftLoans {
   shm::SharedMemoryPtr memory;
   std::vector<Loans::Loan> loans;
+  pid_t owner = ::getpid();
 };
 
 // Takes these in, and lets go of those that have been returned. Never destroyed: others may read them while this process exits.
@@ -54,6 +55,7 @@ void keep_until_returned(LeftLoans left) {
   const std::lock_guard lock(mutex);
   if (!left.loans.empty()) all.push_back(std::move(left));
   for (LeftLoans& each : all) {
+    if (each.owner != ::getpid()) continue;  // of the process that this one was forked from, and not readable here
     const auto first = std::partition(each.loans.begin(), each.loans.end(),
                                       [](const Loans::Loan& loan) { return !is_returned(loan); });
     std::move(first, each.loans.end(), std::back_inserter(returned));
@@ -102,6 +104,7 @@ Loans::Loans(const Group& group, size_t part_bytes)
 }
 
 Loans::~Loans() {
+  if (::getpid() != owner_) return;  // a forked child has none of it
   take_back();
   // What lies in the common memory needs nobody's care: borrowers keep that.
   std::erase_if(lent_, [](const Loan& loan) { return !loan.tensor.defined(); });
@@ -156,7 +159,7 @@ at::Tensor Loans::borrow(const LoanSlip& slip, const TensorMeta& meta, int lende
                                 lender, num_bytes, slip.offset, static_cast<int64_t>(slip.area), slip.slot));
   }
   auto* const data = (is_in_arena ? memory->data() : part(lender)) + offset;
-  // In a forked child the tensor is a copy of its parent's, whose loan goes on.
+  // A forked child does not have the memory, and its parent's loan goes on.
   auto give_back = [memory, words = memory_, word = word(lender, rank_, static_cast<int>(slip.slot)),
                     owner = ::getpid()](void*) {
     if (::getpid() == owner) word->is_returned.store(1, std::memory_order_release);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
@@ -83,6 +84,7 @@ class Loans {
   Word* word(int lender, int borrower, int slot) const;
   std::byte* part(int rank) const;
 
+  pid_t owner_ = ::getpid();
   int rank_, group_size_;
   size_t part_bytes_;
   shm::SharedMemoryPtr memory_;               ///< the words, then the ranks' parts

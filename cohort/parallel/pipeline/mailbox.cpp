@@ -105,6 +105,7 @@ void Mailbox::complete(Expected& expected) {
 }
 
 Mailbox::Message Mailbox::take(const Action& receive) {
+  if (loans_) loans_->take_back();  // a rank that lends in forward only would keep all until the next step
   for (auto& [peer, inbox] : inboxes_) {
     const auto found =
         std::find_if(inbox.begin(), inbox.end(), [&](const Expected& each) { return each.receive == receive; });

@@ -203,6 +203,7 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   TensorList merged;
   if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
   step_->failure.share(group_, stages_.begin()->second->stage().group_size());
+  if (loans_) loans_->take_back();
   if (can_lend_) make_room_for_loans();
   step_->shapes->are_known = true;
   if (step_->has_backward && backward_.synchronises) {

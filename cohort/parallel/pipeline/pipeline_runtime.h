@@ -67,6 +67,7 @@ class PipelineRuntime {
   void check_stages() const;
   void take_given_shapes();
   void check_ties() const;
+  void check_partner(const TiedParameter& tied) const;
   void check_optimizers() const;
   void agree(bool has_backward) const;
   std::unique_ptr<Step> make_step(bool has_backward);
@@ -97,7 +98,7 @@ class PipelineRuntime {
   // Gradients from before the steps that add up are no part of what is exchanged after them.
   TensorList take_tied_gradients() const;
   void add_tied_gradients(const TensorList& earlier);
-  at::Tensor sum_of_both(const TiedParameter& tied) const;
+  TensorList exchanged(const TensorList& own) const;
   at::Tensor here_too(const TiedParameter& tied) const;
   bool is_one_tensor(const TiedParameter& tied) const;
   bool counts_elsewhere(const at::Tensor& parameter) const;

@@ -2,8 +2,8 @@
 ///
 ///     cohort::PipelineSchedule schedule("1F1B", {stage}, /*num_microbatches=*/8, {.loss_fn = cross_entropy});
 ///     std::vector<at::Tensor> losses;
-///     schedule.step({inputs}, {.target = target, .losses = &losses});   // every rank; only the first needs inputs, only the
-/// last targets
+///     // Every rank; only the first needs inputs, only the last targets.
+///     schedule.step({inputs}, {.target = target, .losses = &losses});
 ///     optimizer.step();
 ///
 /// What a rank does is a list of actions (cohort/pipeline/action.h), which can be printed, drawn, saved, and replaced by one of
@@ -89,7 +89,7 @@ struct StepOptions {
 ///     scaler.update();
 struct PipelineBackward {
   /// Backward begins with losses times its scale; those that step() gives are without. Its process_group is the pipeline's, as
-  /// what is not finite on one stage leaves out the optimizers' steps on all. Null: there is no scale.
+  /// what is not finite on one stage leaves out the optimizers' steps on all. It must outlive the steps. Null: there is no scale.
   amp::GradScaler* scaler = nullptr;
   /// So many steps add up to one: losses are divided by it before backward.
   int64_t num_steps = 1;
@@ -132,7 +132,8 @@ class COHORT_API PipelineSchedule {
   /// they had, float64, on every rank. Collective.
   at::Tensor clip_grad_norm_(const optim::Tensors& parameters, double max_norm, double norm_type = 2.0);
   /// The mean of losses that the rank with the last stage has, float64 and without autograd, on every rank; what others give
-  /// does not count. Collective. Throws c10::ValueError there if it has none; elsewhere NaN is returned.
+  /// does not count. Collective. Throws where it has none, or one of several elements: c10::ValueError there, c10::Error
+  /// elsewhere.
   at::Tensor mean_loss(const std::vector<at::Tensor>& losses) const;
   /// The same of what `losses` gives, which that rank alone calls. What it throws there, others throw as a c10::Error with its
   /// text.

@@ -157,7 +157,7 @@ void StageRun::reduce_grad() {
 }
 
 void StageRun::complete() {
-  const bool is_left = has_backward_ && !is_reduced_;
+  const bool is_left = has_backward_ && synchronises_ && !is_reduced_;
   if (is_left) unshard();  // the list may have let them go
   if (is_left) reduce_grad();
   reshard();

@@ -50,6 +50,7 @@ void PipelineRuntime::check_ties() const {
                       tied.stage, " and ", tied.other_stage, ", but the pipeline has ", num_stages);
     TORCH_CHECK_VALUE(is_local(tied.stage), "[cohort] pipeline: a tied parameter is of stage ", tied.stage,
                       ", which this rank does not have\n  hint: each of the two ranks names its own stage first");
+    check_partner(tied);
     try {
       parallel::check_has_own_gradient(tied.parameter);
     } catch (const c10::ValueError& error) {
@@ -57,6 +58,26 @@ void PipelineRuntime::check_ties() const {
                                            error.what_without_backtrace()));
     }
   }
+}
+
+void PipelineRuntime::check_partner(const TiedParameter& tied) const {
+  const auto& all = options_.tied_parameters;
+  const bool has_another = std::any_of(all.begin(), all.end(), [&](const TiedParameter& other) {
+    return other.parameter.is_same(tied.parameter) && !is_between(other, tied.stage, tied.other_stage) &&
+           !is_between(other, tied.other_stage, tied.stage);
+  });
+  TORCH_CHECK_VALUE(!has_another, "[cohort] pipeline: a parameter of stage ", tied.stage,
+                    " is tied to more than one other stage\n  hint: two stages can share a parameter, not three");
+  if (!is_local(tied.other_stage)) return;
+  const bool is_named_there = std::any_of(all.begin(), all.end(), [&](const TiedParameter& other) {
+    return is_between(other, tied.other_stage, tied.stage);
+  });
+  const auto there = stages_.at(tied.other_stage)->stage().module()->parameters();
+  const bool is_there =
+      std::any_of(there.begin(), there.end(), [&](const at::Tensor& other) { return other.is_same(tied.parameter); });
+  TORCH_CHECK_VALUE(is_named_there || is_there, "[cohort] pipeline: this rank has stages ", tied.stage, " and ",
+                    tied.other_stage, ", but only stage ", tied.stage,
+                    " names what they share\n  hint: give a TiedParameter of stage ", tied.other_stage, ", too");
 }
 
 // Fused steps come before the other stage's part.
@@ -90,26 +111,35 @@ bool PipelineRuntime::is_one_tensor(const TiedParameter& tied) const {
   return is_local(tied.other_stage) && !here_too(tied).defined();
 }
 
+// What the ranks with the other stages have; undefined where that is this one. All at once, as ranks may be tied in a circle.
+TensorList PipelineRuntime::exchanged(const TensorList& own) const {
+  TensorList others(own.size());
+  std::vector<P2POp> messages;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const int other_stage = options_.tied_parameters[i].other_stage;
+    if (is_local(other_stage)) continue;
+    others[i] = at::empty_like(own[i]);
+    const auto peer = group_rank(rank_of(other_stage));
+    messages.push_back(P2POp::isend(own[i], peer, {.group = group_}));
+    messages.push_back(P2POp::irecv(others[i], peer, {.group = group_}));
+  }
+  if (messages.empty()) return others;
+  for (const WorkPtr& work : batch_isend_irecv(messages)) work->wait();
+  return others;
+}
+
 // The stage with the lower number gives its value.
 void PipelineRuntime::share_tied_values() {
   const at::NoGradGuard no_grad;
-  for (const TiedParameter& tied : options_.tied_parameters) {
-    const bool is_lower = tied.stage < tied.other_stage;
-    at::Tensor own = fsdp::own_part(tied.parameter);
-    if (is_local(tied.other_stage)) {
-      const at::Tensor other = here_too(tied);
-      if (other.defined() && !is_lower) own.copy_(fsdp::own_part(other));
-      continue;
-    }
-    const PointToPointOptions in_group{.group = group_};
-    const auto peer = group_rank(rank_of(tied.other_stage));
-    if (is_lower) {
-      isend(own.contiguous(), peer, in_group)->wait();
-    } else {
-      const at::Tensor value = at::empty_like(own, at::MemoryFormat::Contiguous);
-      irecv(value, peer, in_group)->wait();
-      own.copy_(value);
-    }
+  const auto& all = options_.tied_parameters;
+  TensorList own;
+  for (const TiedParameter& tied : all) own.push_back(fsdp::own_part(tied.parameter).contiguous());
+  const TensorList others = exchanged(own);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].stage < all[i].other_stage) continue;
+    const at::Tensor here = others[i].defined() ? at::Tensor() : here_too(all[i]);
+    const at::Tensor& other = here.defined() ? fsdp::own_part(here) : others[i];
+    if (other.defined()) at::Tensor(fsdp::own_part(all[i].parameter)).copy_(other);
   }
 }
 
@@ -127,27 +157,20 @@ TensorList PipelineRuntime::take_tied_gradients() const {
 }
 
 // Both ranks add up the same two numbers in the same order.
-at::Tensor PipelineRuntime::sum_of_both(const TiedParameter& tied) const {
-  const bool is_lower = tied.stage < tied.other_stage;
-  const at::Tensor own = gradient_or_zeros(tied.parameter);
-  const at::Tensor other = at::empty_like(own);
-  const auto peer = group_rank(rank_of(tied.other_stage));
-  const auto works =
-      batch_isend_irecv({P2POp::isend(own, peer, {.group = group_}), P2POp::irecv(other, peer, {.group = group_})});
-  for (const WorkPtr& work : works) work->wait();
-  return is_lower ? at::add(own, other) : at::add(other, own);
-}
-
 void PipelineRuntime::add_tied_gradients(const TensorList& earlier) {
   const at::NoGradGuard no_grad;
   const auto& all = options_.tied_parameters;
-  for (const TiedParameter& tied : all) {
-    if (!is_local(tied.other_stage)) {
-      put_gradient(tied.parameter, sum_of_both(tied));
-    } else if (const at::Tensor other = here_too(tied); other.defined() && tied.stage < tied.other_stage) {
-      const at::Tensor sum = at::add(gradient_or_zeros(tied.parameter), gradient_or_zeros(other));
-      put_gradient(tied.parameter, sum);
-      put_gradient(other, sum.clone());
+  TensorList own;
+  for (const TiedParameter& tied : all) own.push_back(gradient_or_zeros(tied.parameter));
+  const TensorList others = exchanged(own);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_lower = all[i].stage < all[i].other_stage;
+    if (others[i].defined()) {
+      put_gradient(all[i].parameter, is_lower ? at::add(own[i], others[i]) : at::add(others[i], own[i]));
+    } else if (const at::Tensor here = here_too(all[i]); here.defined() && is_lower) {
+      const at::Tensor sum = at::add(own[i], gradient_or_zeros(here));
+      put_gradient(all[i].parameter, sum);
+      put_gradient(here, sum.clone());
     }
   }
   for (size_t i = 0; i < earlier.size(); ++i) {
@@ -179,26 +202,29 @@ at::Tensor PipelineRuntime::clip_grad_norm_(const TensorList& parameters, double
 }
 
 at::Tensor PipelineRuntime::mean_loss(const std::vector<at::Tensor>& losses) const {
-  const at::NoGradGuard no_grad;
-  const int last = static_cast<int>(stage_ranks_.size()) - 1;
-  at::Tensor mean = at::zeros({}, at::TensorOptions(at::kDouble).device(first_here().device()));
-  if (is_local(last)) {
-    for (const at::Tensor& loss : losses) mean.add_(loss.detach().reshape({}).to(mean.options()));
-    mean.div_(static_cast<double>(losses.size()));
-  }
-  // Before the check: the others wait for it.
-  if (first_here().group_size() > 1) broadcast(mean, group_rank(rank_of(last)), {.group = group_});
-  TORCH_CHECK_VALUE(!is_local(last) || !losses.empty(),
-                    "[cohort] pipeline: mean_loss needs losses on the rank with the last stage, which is this one");
-  return mean;
+  return mean_loss([&] { return losses; });
 }
 
 at::Tensor PipelineRuntime::mean_loss(const std::function<std::vector<at::Tensor>()>& losses) const {
-  std::vector<at::Tensor> own;
+  const at::NoGradGuard no_grad;
+  const int last = static_cast<int>(stage_ranks_.size()) - 1;
+  const at::Tensor mean = at::zeros({}, at::TensorOptions(at::kDouble).device(first_here().device()));
   StepFailure failure;
-  if (is_local(static_cast<int>(stage_ranks_.size()) - 1)) failure.attempt("", [&] { own = losses(); });
+  if (is_local(last)) {
+    failure.attempt("", [&] {
+      const auto own = losses();
+      TORCH_CHECK_VALUE(!own.empty(), "[cohort] pipeline: mean_loss needs losses on the rank with the last stage");
+      for (const at::Tensor& loss : own) {
+        TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "[cohort] pipeline: a loss is one number, but got ",
+                          loss.defined() ? text_of(metas_of({loss})) : "nothing");
+        mean.add_(loss.detach().reshape({}).to(mean.options()));
+      }
+      mean.div_(static_cast<double>(own.size()));
+    });
+  }
   failure.share(group_, first_here().group_size());
-  return mean_loss(own);
+  if (first_here().group_size() > 1) broadcast(mean, group_rank(rank_of(last)), {.group = group_});
+  return mean;
 }
 
 }  // namespace cohort::pipeline

@@ -106,7 +106,10 @@ int64_t ranks_on_host(const GroupPlace& place) {
 at::Tensor gathered_linear(const at::Tensor& input, int64_t dim, const at::Tensor& weight, const at::Tensor& bias,
                            const GroupPlace& place, int64_t num_pieces) {
   const auto wrapped = c10::maybe_wrap_dim(dim, input.dim(), /*wrap_scalar=*/false);
-  while (num_pieces > 1 && input.size(wrapped) % num_pieces != 0) --num_pieces;
+  TORCH_CHECK_VALUE(wrapped < input.dim() - 1, "[cohort] ColumnParallelLinear: sequence_dim ", dim,
+                    " of an input of shape ", input.sizes(), " has the features, which are the last dimension");
+  // All or none: ranks with other numbers of positions must not find pieces of one size, of which one has more.
+  if (input.size(wrapped) % num_pieces != 0) num_pieces = 1;
   return GatheredLinear::apply(c10::make_intrusive<PiecewiseCall>(place, wrapped, num_pieces), input, weight, bias);
 }
 

@@ -121,6 +121,50 @@ TEST(PipelineGradients, OfTiedParametersThatAreSomewhereElseMessage) {
   });
 }
 
+TEST(PipelineGradients, OfTiesInACircle) {
+  run_rank_threads(3, [](int rank, const Group& group) {
+    const int next = (rank + 1) % 3, before = (rank + 2) % 3;
+    const at::Tensor x = drawn({6, 4}, 1), target = drawn({6, 4}, 2);
+    // Each stage has two layers, of which the next has the second one and the one before the first one.
+    const auto make = [](int stage) {
+      const auto seed = static_cast<uint64_t>(10 * stage);
+      return torch::nn::Sequential(square_layer(seed + 1), torch::nn::Tanh(), square_layer(seed + 4));
+    };
+    auto net = make(rank);
+    PipelineOptions options{.loss_fn = loss_of(squares)};
+    const TiedParameter with_next{net[2]->as<torch::nn::Linear>()->weight, rank, next};
+    const TiedParameter with_before{net[0]->as<torch::nn::Linear>()->weight, rank, before};
+    options.tied_parameters = {with_next, with_before};
+    PipelineSchedule schedule("1F1B", {PipelineStage(net, rank, 3, {.group = group})}, 3, options);
+    schedule.step(rank == 0 ? TensorList{x} : TensorList(), {.target = target});
+    const auto all = [&](const at::Tensor& own) {
+      const at::Tensor gathered = at::empty({3, 4, 4});
+      all_gather_single(gathered, own.contiguous(), {.group = group});
+      return gathered;
+    };
+    const auto seconds = all(with_next.parameter.grad()), firsts = all(with_before.parameter.grad());
+    for (int stage = 0; stage < 3; ++stage) REQUIRE(at::equal(seconds[stage], firsts[(stage + 1) % 3]));
+  });
+}
+
+TEST(PipelineGradients, OfTiesThatAreNoneMessage) {
+  auto net = square_layer(1), other = square_layer(3), third = square_layer(5);
+  const std::vector<PipelineStage> stages{PipelineStage(net, 0, 3), PipelineStage(other, 1, 3),
+                                          PipelineStage(third, 2, 3)};
+  const auto error_with = [&](const std::vector<TiedParameter>& ties) {
+    PipelineOptions options{.loss_fn = loss_of(squares)};
+    options.tied_parameters = ties;
+    return error_of([&] { PipelineSchedule("Interleaved1F1B", stages, 3, options); });
+  };
+  EXPECT_EQ(error_with({{net->weight, 0, 1}, {net->weight, 0, 2}}),
+            "[cohort] pipeline: a parameter of stage 0 is tied to more than one other stage\n  hint: two stages can "
+            "share a parameter, not three");
+  EXPECT_EQ(error_with({{net->weight, 0, 1}}),
+            "[cohort] pipeline: this rank has stages 0 and 1, but only stage 0 names what they share\n  hint: give a "
+            "TiedParameter of stage 1, too");
+  EXPECT_EQ(error_with({{net->weight, 0, 1}, {other->weight, 1, 0}}), "(no error)");
+}
+
 // ---- what ranks must have alike
 
 struct StepOfRank {
@@ -204,13 +248,12 @@ TEST(PipelineGradients, OfATensorThatIsNamedTwiceCountOnce) {
 TEST(PipelineGradients, AMeanOfNoLossesMessage) {
   run_rank_threads(2, [](int rank, const Group& group) {
     PipelineSchedule schedule("GPipe", {PipelineStage(square_layer(1), rank, 2, {.group = group})}, 2);
-    at::Tensor mean;
-    const std::string error = error_of([&] { mean = schedule.mean_loss(TensorList()); });
-    if (rank == 0) REQUIRE(mean.isnan().item<bool>());
-    if (rank == 1) {
-      REQUIRE_EQUAL(error,
-                    "[cohort] pipeline: mean_loss needs losses on the rank with the last stage, which is this one");
-    }
+    const auto require_error = [&](const TensorList& losses, const std::string& text) {
+      REQUIRE_EQUAL(error_of([&] { schedule.mean_loss(losses); }),
+                    (rank == 0 ? "[cohort] pipeline: the step failed on rank 1: " : "") + text);
+    };
+    require_error({}, "[cohort] pipeline: mean_loss needs losses on the rank with the last stage");
+    require_error({at::ones({2})}, "[cohort] pipeline: a loss is one number, but got Float [2]");
     require_near(schedule.mean_loss({at::tensor(rank + 1.0), at::tensor(rank + 3.0)}),
                  at::scalar_tensor(3.0, at::kDouble));
   });

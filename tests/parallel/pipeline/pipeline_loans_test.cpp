@@ -125,22 +125,21 @@ TEST(Loans, ComeBackWithTheLastReference) { test::run_workers("takes_back", {.wo
 COHORT_WORKER(forks_with_a_loan) {
   init_process_group({.backend = "shm", .shared_allocator = true});
   const bool lends = get_rank() == 0;
-  Loans loans({}, size_t{1} << 20);
+  auto loans = std::make_unique<Loans>(Group(), size_t{1} << 20);
   at::Tensor borrowed =
-      lend_and_borrow(loans, lends ? at::full({kNumbers}, 3.0) : at::Tensor(), LoanSlip::Area::kArena);
-  if (!lends) {
-    const pid_t child = fork();
-    if (child == 0) {
-      borrowed.reset();
-      ::_exit(0);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    TORCH_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with ", status);
+      lend_and_borrow(*loans, lends ? at::full({kNumbers}, 3.0) : at::Tensor(), LoanSlip::Area::kArena);
+  const pid_t child = fork();
+  if (child == 0) {
+    borrowed.reset();
+    loans.reset();
+    ::_exit(0);
   }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  TORCH_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with ", status);
   barrier();
-  loans.take_back();
-  TORCH_CHECK(loans.num_lent() == (lends ? 1u : 0u), "a forked child has returned its parent's loan");
+  loans->take_back();
+  TORCH_CHECK(loans->num_lent() == (lends ? 1u : 0u), "a forked child has returned its parent's loan");
   barrier();
   destroy_process_group();
 }
