@@ -124,7 +124,8 @@ COHORT_WORKER(dtensor_scaler) {
 TEST(DTensorGradients, ThatArePartialAreUnscaled) {
   run_rank_threads(1, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {1});
-    const at::Tensor leaf = distribute_tensor(at::zeros({2}), mesh, {Replicate()}, std::nullopt).requires_grad_();
+    const DTensor whole = distribute_tensor(at::zeros({2}), mesh, {Replicate()}, std::nullopt);
+    const at::Tensor leaf = whole.detach().requires_grad_();
     leaf.mutable_grad() = DTensor::from_local(at::full({2}, 8.F), mesh, {Partial()}) * 1;
     torch::optim::SGD optimizer({leaf}, 1.0);
     amp::GradScaler scaler({.device = at::kCPU, .init_scale = 4});

@@ -249,11 +249,11 @@ TEST(GatheredTensors, KeepNothingAfterTheyHaveGone) {
   run_rank_threads(2, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
     const auto w = cut_tensor(numbers({3, 8}, 1), mesh, 1);
-    auto x = DTensor(cut_tensor(numbers({4, 3}), mesh, 0) * 2);
+    at::Tensor x = cut_tensor(numbers({4, 3}), mesh, 0) * 2;
     x.mm(w);
     const auto storage = dtensor::parts_of(x).remembered.local.storage().getWeakStorageImpl();
     REQUIRE(!storage.expired());
-    x = DTensor();
+    x.reset();
     REQUIRE(storage.expired());
   });
 }

@@ -51,7 +51,12 @@ struct Parts final : c10::BackendMeta {
   /// Operations bring others to it, and move it only where there is no other way (hold()).
   bool is_held = false;
   /// Whoever has weak pointers left keeps neither memory nor the mesh.
-  void release_resources() override { local = {}, remembered = {}, viewed = {}, layout = {}; }
+  void release_resources() override {
+    local.reset();
+    viewed.reset();
+    remembered = Remembered();
+    layout.reset();
+  }
 };
 
 inline bool is_dtensor(const at::Tensor& tensor) {

@@ -121,19 +121,22 @@ TEST(PipelineGradients, OfTiedParametersThatAreSomewhereElseMessage) {
   });
 }
 
+struct PairImpl : torch::nn::Module {
+  explicit PairImpl(uint64_t seed)
+      : first(register_module("first", square_layer(seed))), second(register_module("second", square_layer(seed + 2))) {}
+  at::Tensor forward(at::Tensor x) { return second(first(x).tanh()); }
+  torch::nn::Linear first, second;
+};
+
+// Of the two layers of each stage the one before has the first, and the next one the second.
 TEST(PipelineGradients, OfTiesInACircle) {
   run_rank_threads(3, [](int rank, const Group& group) {
     const int next = (rank + 1) % 3, before = (rank + 2) % 3;
     const at::Tensor x = drawn({6, 4}, 1), target = drawn({6, 4}, 2);
-    // Each stage has two layers, of which the next has the second one and the one before the first one.
-    const auto make = [](int stage) {
-      const auto seed = static_cast<uint64_t>(10 * stage);
-      return torch::nn::Sequential(square_layer(seed + 1), torch::nn::Tanh(), square_layer(seed + 4));
-    };
-    auto net = make(rank);
+    const auto net = std::make_shared<PairImpl>(10 * static_cast<uint64_t>(rank) + 1);
     PipelineOptions options{.loss_fn = loss_of(squares)};
-    const TiedParameter with_next{net[2]->as<torch::nn::Linear>()->weight, rank, next};
-    const TiedParameter with_before{net[0]->as<torch::nn::Linear>()->weight, rank, before};
+    const TiedParameter with_next{net->second->weight, rank, next};
+    const TiedParameter with_before{net->first->weight, rank, before};
     options.tied_parameters = {with_next, with_before};
     PipelineSchedule schedule("1F1B", {PipelineStage(net, rank, 3, {.group = group})}, 3, options);
     schedule.step(rank == 0 ? TensorList{x} : TensorList(), {.target = target});
