@@ -90,6 +90,18 @@ def test_stages_go_on_in_other_ways(two_blocks, text_folder, tmp_path):
     assert_alike(logged(tmp_path), logged(two_blocks))
 
 
+@pytest.mark.parametrize("num_parts", [3, 36])
+def test_tests_have_whole_microbatches(text_folder, tmp_path, num_parts):
+    """Tests have 32 windows at a time, which neither number divides."""
+    flags = ["--depth", 2, "--dropout", 0, "--steps", 2, "--eval-every", 1, "--eval-windows", 65, "--batch-size", num_parts]
+    whole, staged = tmp_path / "whole", tmp_path / "staged"
+    for folder, more in [(whole, {"ranks": 1}), (staged, {"ranks": 2})]:
+        folder.mkdir()
+        train_gpt(folder, text_folder, *flags, *(["--pp", 2, "--pp-microbatches", num_parts] if folder == staged else []), **more)
+    for name in ("train/loss", "validation/loss", "test/loss"):
+        assert_alike(logged(staged, name), logged(whole, name))
+
+
 @pytest.mark.parametrize("flags, text", [
     (["--pp-schedule", "ZBV"],
      "--pp-schedule ZBV is not one of 1F1B, Interleaved1F1B, GPipe, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV"),
