@@ -12,6 +12,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/split.h"
 #include "cohort/train/trainer/pipeline_step.h"
@@ -169,11 +170,15 @@ struct HalfTask {
   }
   template <class Wrapped>
   HalfTask& take(const Wrapped& wrapped) {
+    return take(wrapped, wrapped->parameters());
+  }
+  template <class Wrapped>
+  HalfTask& take(const Wrapped& wrapped, const std::vector<at::Tensor>& parameters) {
     model = wrapped.ptr();
     const PipelineStage stage(wrapped, static_cast<int>(pp.local_rank()), 2, {.group = pp.group()});
     schedule = std::make_unique<PipelineSchedule>("1F1B", std::vector{stage}, num_microbatches_, options_);
     pipeline = schedule.get();
-    own_optimizer = std::make_unique<optim::SGD>(wrapped->parameters(), torch::optim::SGDOptions(0.1));
+    own_optimizer = std::make_unique<optim::SGD>(parameters, torch::optim::SGDOptions(0.1));
     optimizer = own_optimizer.get();
     return *this;
   }
@@ -219,6 +224,63 @@ COHORT_WORKER(trainer_stages_that_others_have) {
 
 TEST(TrainerLines, StagesThatOtherRanksHaveToo) {
   run_workers("trainer_stages_that_others_have", {.world_size = 4}).expect_success();
+}
+
+// Each layer with parameters by itself.
+torch::nn::Sequential sharded_in_parts(const torch::nn::Sequential& stage, const fsdp::Options& options) {
+  torch::nn::Sequential parts;
+  for (auto& layer : *stage) {
+    const auto linear = std::dynamic_pointer_cast<torch::nn::LinearImpl>(layer.ptr());
+    linear ? parts->push_back(fully_shard(linear, options)) : parts->push_back(layer);
+  }
+  return parts;
+}
+
+COHORT_WORKER(trainer_stages_in_parts) {
+  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .max_steps = 1}));
+  HalfTask task(*trainer.mesh());
+  const auto parts = sharded_in_parts(task.part, {.mesh = trainer.options().fsdp.mesh});
+  std::vector<at::Tensor> shards;
+  for (const auto& parameter : fsdp::sharded_parameters(*parts)) shards.push_back(parameter.shard);
+  task.take(parts, shards);
+  trainer.fit(task, Loader(small_data(16), {.batch_size = 4}));
+  const auto trained = trainer.strategy().parameters();
+  REQUIRE(trained.size() == 2 && shards.size() == 2);
+  for (size_t i = 0; i < 2; ++i) REQUIRE(trained[i].is_same(shards[i]));
+  REQUIRE(trainer.strategy().has_own_buffers());
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerLines, StagesInParts) { run_workers("trainer_stages_in_parts", {.world_size = 4}).expect_success(); }
+
+COHORT_WORKER(trainer_stages_of_16_bits) {
+  Trainer trainer(
+      of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .precision = "bf16", .max_steps = 1}));
+  const Loader loader(small_data(16), {.batch_size = 4});
+  const auto wrapped_by = [&](const auto& wrap, bool is_converted) {
+    HalfTask task(*trainer.mesh());
+    if (is_converted) task.part->to(at::kBFloat16);
+    task.take(wrap(task.part));
+    return cohort::test::error_of([&] { trainer.fit(task, loader); });
+  };
+  const auto sharded = [&](const auto& part) { return fully_shard(part, {.mesh = trainer.options().fsdp.mesh}); };
+  const auto copied = [&](const auto& part) {
+    return DistributedDataParallel(part, {.process_group = (*trainer.mesh())["dp"].group()});
+  };
+  const std::string text =
+      "[cohort] Trainer: precision \"bf16\" converts a model before it is wrapped, but this one, or a part of it, is "
+      "wrapped already, and not in bfloat16\n  hint: net->to(at::kBFloat16) before fully_shard or "
+      "DistributedDataParallel, and before its optimizer is made";
+  const std::string none = cohort::test::error_of([] {});
+  REQUIRE_EQUAL(wrapped_by(sharded, false), text);
+  REQUIRE_EQUAL(wrapped_by(copied, false), text);
+  REQUIRE_EQUAL(wrapped_by(sharded, true), none);
+  REQUIRE_EQUAL(wrapped_by(copied, true), none);
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerLines, StagesThatAreWrappedBeforeTheyAreConverted) {
+  run_workers("trainer_stages_of_16_bits", {.world_size = 4}).expect_success();
 }
 
 COHORT_WORKER(trainer_stages_last_batch) {
