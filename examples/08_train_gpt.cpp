@@ -98,6 +98,11 @@ struct StagedLanguage {
   GPTStage first_stage;  ///< of this rank
   cohort::PipelineSchedule* pipeline;
 
+  // As many for each microbatch.
+  int64_t num_rows_of_tests() const {
+    const int64_t num_parts = pipeline->num_microbatches();
+    return (kRowsOfTests + num_parts - 1) / num_parts * num_parts;
+  }
   train::StepOutput step(torch::nn::Module&, Batch& batch) {
     auto [tokens, targets] = batch;
     const auto scope = gpt::share_positions(mesh, tokens, targets, first_stage->positions);
@@ -109,7 +114,7 @@ struct StagedLanguage {
     const auto loss = [](const at::Tensor& logits, const at::Tensor& targets) {
       return gpt::whole(gpt::loss_of_logits(logits, targets));
     };
-    return train::pipeline_evaluation(*pipeline, tokens, targets, loss, kRowsOfTests);
+    return train::pipeline_evaluation(*pipeline, tokens, targets, loss, num_rows_of_tests());
   }
 };
 

@@ -141,6 +141,7 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
                                  {"width", s.width},
                                  {"heads", s.heads},
                                  {"context", s.context},
+                                 {"tie-weights", s.tie_weights},
                                  {"batch-size", s.batch_size},
                                  {"accumulate", s.accumulate},
                                  {"steps", s.steps},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cohort/train/trainer/stage_checks.h"
 #include "cohort/train/trainer/trainer_core.h"
 
 namespace cohort::train::detail {
@@ -129,6 +130,7 @@ const BatchLimit& limit_of(const TrainerOptions& options, const std::string& pha
 }  // namespace
 
 Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const char* phase) {
+  check_can_evaluate(task);
   const bool is_test = std::string(phase) == "test";
   core.strategy->synchronise_buffers();
   const EvaluationMode mode(*core.strategy);

@@ -85,10 +85,10 @@ FitResult FitLoop::run() {
   core_.counters = {};
   core_.accumulation = options_.accumulate_grad_batches;
   core_.attach(task_);
+  if (validation_) check_can_evaluate(task_);
   share_data();
   core_.progress.begin_run(options_.max_epochs, core_.strategy->communication_time().has_value());
   resume();
-  core_.check_pipeline(task_);  // another number of ranks may have changed what a step is
   core_.tell_if_all_is_done();
   core_.open_logger();
   first_samples_ = core_.counters.samples;

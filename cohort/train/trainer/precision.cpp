@@ -6,8 +6,27 @@
 #include <utility>
 
 #include "cohort/base/text.h"
+#include "cohort/parallel/ddp/replica.h"
+#include "cohort/parallel/fsdp/sharded_module.h"
 
 namespace cohort::train {
+namespace {
+
+// Those of wrappers lie where these have put them.
+void check_can_be_converted(const torch::nn::Module& net) {
+  for (const auto& module : net.modules()) {
+    if (!dynamic_cast<fsdp::ShardedModule*>(module.get()) && !dynamic_cast<ddp::Replicated*>(module.get())) continue;
+    for (const auto& parameter : module->parameters()) {
+      TORCH_CHECK_VALUE(
+          !parameter.is_floating_point() || parameter.scalar_type() == at::kBFloat16,
+          "[cohort] Trainer: precision \"bf16\" converts a model before it is wrapped, but this one, or a "
+          "part of it, is wrapped already, and not in bfloat16\n  hint: net->to(at::kBFloat16) before "
+          "fully_shard or DistributedDataParallel, and before its optimizer is made");
+    }
+  }
+}
+
+}  // namespace
 
 Precision::Precision(const std::string& name, c10::Device device, const Group& stages) : device_(device) {
   if (name == "bf16-mixed") {
@@ -30,7 +49,9 @@ std::optional<Autocast> Precision::autocast() const {
 }
 
 void Precision::convert(torch::nn::Module& net) const {
-  if (is_pure_) net.to(at::kBFloat16);
+  if (!is_pure_) return;
+  check_can_be_converted(net);
+  net.to(at::kBFloat16);
 }
 
 at::Tensor Precision::input(const at::Tensor& tensor) const {

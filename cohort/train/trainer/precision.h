@@ -31,7 +31,8 @@ class COHORT_API Precision {
   /// While it lives, this thread computes in autocast, if that is what the precision means.
   std::optional<Autocast> autocast() const;
 
-  /// Before the strategy: with "bf16" parameters and buffers of floating point become bfloat16.
+  /// Before the strategy: with "bf16" parameters and buffers of floating point become bfloat16. Throws c10::ValueError where
+  /// fully_shard or DistributedDataParallel have others already.
   void convert(torch::nn::Module& net) const;
   /// With "bf16" a floating-point input becomes bfloat16.
   at::Tensor input(const at::Tensor& tensor) const;

@@ -13,6 +13,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/distributed_state.h"
+#include "cohort/checkpoint/state/module_names.h"
 #include "cohort/checkpoint/state/rng_state.h"
 #include "cohort/checkpoint/state/scheduler_notes.h"
 #include "cohort/comm/collectives/collectives.h"
@@ -158,19 +159,18 @@ void RunState::add_model(ShardedStateDict& state) {
   for (const auto& item : moments) state.insert("optimizer." + item.key(), item.value());
 }
 
-// In the model's part of a state there is one of each.
+// In the model's part of a state there is one of each. The names are that part's: which stage has a buffer is not in them.
 void RunState::add_own_buffers(ShardedStateDict& state, const std::string& prefix) {
-  const auto buffers = core_.strategy->net().named_buffers();
-  for (const auto& entry : buffers) {
-    state.insert(prefix + "buffer." + entry.key(), StateValue(entry.value()));
+  for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(core_.strategy->net())) {
+    if (!is_parameter) state.insert(prefix + "buffer." + name, StateValue(tensor));
   }
 }
 
 void RunState::restore_own_buffers(const ShardedStateDict& state, const std::string& prefix) {
   const at::NoGradGuard no_grad;
-  for (auto& entry : core_.strategy->net().named_buffers()) {
-    const auto* const value = state.find(prefix + "buffer." + entry.key());
-    if (value) entry.value().copy_(value->tensor);
+  for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(core_.strategy->net())) {
+    const auto* const value = is_parameter ? nullptr : state.find(prefix + "buffer." + name);
+    if (value) tensor.copy_(value->tensor);
   }
 }
 

@@ -52,6 +52,12 @@ void check_gradients_are_averaged(const TrainerCore& core, const torch::nn::Modu
                     "its optimizer and its pipeline are made");
 }
 
+void check_can_evaluate(const ErasedTask& task) {
+  TORCH_CHECK_VALUE(task.evaluate || !task.pipeline,
+                    "[cohort] Trainer: a task with a pipeline needs evaluate(net, batch) to be evaluated, as step(net, "
+                    "batch) runs backward, too\n  hint: pipeline_evaluation (pipeline_step.h)");
+}
+
 void check_last_batch(const TrainerCore& core, const PipelineSchedule& pipeline, const BatchFeed& feed,
                       int64_t num_batches) {
   const bool comes = feed.num_batches() && ends_epoch(core, feed, num_batches);

@@ -10,6 +10,9 @@ namespace cohort::train::detail {
 /// Throws c10::ValueError for a stage that ranks with other data have, too, without anything that averages its gradients.
 void check_gradients_are_averaged(const TrainerCore& core, const torch::nn::Module& stage);
 
+/// Throws c10::ValueError for a task with a pipeline that has `step` alone.
+void check_can_evaluate(const ErasedTask& task);
+
 /// Throws c10::ValueError where the epoch that begins, of `num_batches`, ends with a batch that the pipeline cannot take, as it
 /// is smaller than those before. Collective.
 void check_last_batch(const TrainerCore& core, const PipelineSchedule& pipeline, const BatchFeed& feed,

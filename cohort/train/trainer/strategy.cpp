@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cohort/checkpoint/state/module_names.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"
 #include "cohort/parallel/ddp/replica.h"
@@ -17,7 +18,6 @@
 #include "cohort/parallel/module/tensor_tree.h"
 #include "cohort/parallel/module/wrapper_base.h"
 #include "cohort/parallel/optim/optimizer_kind.h"
-#include "cohort/parallel/pipeline/stage_list.h"
 #include "cohort/train/trainer/launch_place.h"
 
 namespace cohort::train {
@@ -162,39 +162,44 @@ class SingleStrategy final : public Strategy {
   std::optional<std::chrono::nanoseconds> communication_time() const override { return std::chrono::nanoseconds(0); }
 };
 
-// The module itself, or each of a rank's stages.
-std::vector<fsdp::ShardedModule*> sharded_modules_of(Module& net) {
-  if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(&net)) return {sharded};
-  std::vector<fsdp::ShardedModule*> result;
-  if (!dynamic_cast<StageListImpl*>(&net)) return result;
-  for (const auto& stage : net.children()) {
-    if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(stage.get())) result.push_back(sharded);
-  }
-  return result;
+// The module itself, each of a rank's stages, or parts of them.
+void add_outermost_sharded(Module& net, std::vector<fsdp::ShardedModule*>& found) {
+  if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(&net)) return found.push_back(sharded);
+  for (const auto& child : net.children()) add_outermost_sharded(*child, found);
 }
 
 // It is the program that has shared the model out: there are no copies of it, or it is a stage, around which a pipeline stands.
 class SharedOutStrategy final : public Strategy {
  public:
-  explicit SharedOutStrategy(const std::shared_ptr<Module>& net) : Strategy(net), sharded_(sharded_modules_of(*net)) {}
-  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const override {
-    if (sharded_.empty()) return Strategy::named_parameters();
-    std::vector<std::pair<std::string, at::Tensor>> result;
-    for (const auto* const stage : sharded_) {
-      for (auto& each : named_shards_of(*stage)) result.push_back(std::move(each));
-    }
-    return result;
+  explicit SharedOutStrategy(const std::shared_ptr<Module>& net) : Strategy(net) {
+    add_outermost_sharded(*net, sharded_);
   }
+  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const override;
   bool evaluates_together() const override { return true; }
   bool has_own_buffers() const override { return !sharded_.empty(); }
   void drop_gradients() override {
-    for (auto* const stage : sharded_) stage->reset_iter_state();
+    for (auto* const module : sharded_) module->reset_iter_state();
     Strategy::drop_gradients();
   }
 
  private:
   std::vector<fsdp::ShardedModule*> sharded_;
 };
+
+// By the whole model's names, as shards where they have been sharded.
+std::vector<std::pair<std::string, at::Tensor>> SharedOutStrategy::named_parameters() const {
+  std::unordered_map<const void*, at::Tensor> shards;
+  for (const auto& parameter : fsdp::sharded_parameters(net())) {
+    shards.emplace(parameter.full.unsafeGetTensorImpl(), parameter.shard);
+  }
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(net())) {
+    if (!is_parameter) continue;
+    const auto found = shards.find(tensor.unsafeGetTensorImpl());
+    result.emplace_back(name, found == shards.end() ? tensor : found->second);
+  }
+  return result;
+}
 
 class DataParallelStrategy final : public Strategy {
  public:

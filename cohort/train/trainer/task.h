@@ -11,7 +11,7 @@
 /// | `optimizer` | a torch::optim::Optimizer, or a pointer to one; only fit() needs it |
 /// | `loss(output, target)` | a tensor of one element, from model(input); batches are pairs, tuples, structs (input, target) |
 /// | `step(net, batch)` | instead of `loss`: forward and loss of any batch; a tensor of one element, or a StepOutput |
-/// | `evaluate(net, batch)` | as `step`, where evaluation is something else than training |
+/// | `evaluate(net, batch)` | as `step`, where evaluation is something else than training, as it is with a `pipeline` |
 /// | `predict(net, batch)` | for Trainer::predict; default: model(input), but not where the model is a stage |
 /// | `schedulers` | a std::vector<Schedule> |
 /// | `pipeline` | where the model is a stage: points to the PipelineSchedule that `step` and `evaluate` run (pipeline_step.h) |
@@ -76,7 +76,7 @@ struct ErasedTask {
   std::vector<TaskMetric> metrics;
   PipelineSchedule* pipeline = nullptr;  ///< null: `step` leaves backward to the Trainer
 
-  /// Either these three, or `step` and `evaluate`. `predict` may be null.
+  /// Either these three, or `step` and `evaluate`, which may be null where there is a pipeline. `predict` may be null.
   std::function<at::Tensor(void* batch)> input_of;
   std::function<at::Tensor(Net& net, const at::Tensor& input)> forward;
   std::function<StepOutput(const at::Tensor& output, void* batch)> loss_of;
@@ -156,7 +156,7 @@ void erase_steps(T& task, ErasedTask& erased) {
   erased.step = [&task](torch::nn::Module& net, void* batch) {
     return as_step_output(task.step(dynamic_cast<Net&>(net), *static_cast<Batch*>(batch)));
   };
-  erased.evaluate = erased.step;
+  if (!erased.pipeline) erased.evaluate = erased.step;  // a pipeline's step runs backward, too
 }
 
 /// `task` must live as long as what is returned.

@@ -289,10 +289,14 @@ def test_train_gpt_errors(text_folder, tmp_path, flags, message):
     assert message in err
 
 
-def test_train_gpt_refuses_a_checkpoint_of_another_model(whole_run, text_folder):
-    code, _, err = train_gpt(whole_run[0], text_folder, "--steps", 24, "--resume", "--width", 32, ranks=1, check=False)
+@pytest.mark.parametrize("flags, text", [
+    (["--width", 32], "width = 16, but this run has 32"),
+    (["--tie-weights"], "tie-weights = false, but this run has true"),
+])
+def test_train_gpt_refuses_a_checkpoint_of_another_model(whole_run, text_folder, flags, text):
+    code, _, err = train_gpt(whole_run[0], text_folder, "--steps", 24, "--resume", *flags, ranks=1, check=False)
     assert code == 1
-    assert 'train_gpt: error: [cohort] Trainer: the checkpoint in "train_gpt" was made with width = 16, but this run has 32\n' in err
+    assert f'train_gpt: error: [cohort] Trainer: the checkpoint in "train_gpt" was made with {text}\n' in err
 
 
 def test_train_gpt_does_not_begin_anew_over_a_run(whole_run, text_folder):

@@ -90,6 +90,35 @@ def test_stages_go_on_in_other_ways(two_blocks, text_folder, tmp_path):
     assert_alike(logged(tmp_path), logged(two_blocks))
 
 
+@pytest.mark.parametrize("num_parts", [3, 36])
+def test_tests_have_whole_microbatches(text_folder, tmp_path, num_parts):
+    """Tests have 32 windows at a time, which neither number divides."""
+    flags = ["--depth", 2, "--dropout", 0, "--steps", 2, "--eval-every", 1, "--eval-windows", 65, "--batch-size", num_parts]
+    whole, staged = tmp_path / "whole", tmp_path / "staged"
+    for folder, more in [(whole, {"ranks": 1}), (staged, {"ranks": 2})]:
+        folder.mkdir()
+        train_gpt(folder, text_folder, *flags, *(["--pp", 2, "--pp-microbatches", num_parts] if folder == staged else []), **more)
+    for name in ("train/loss", "validation/loss", "test/loss"):
+        assert_alike(logged(staged, name), logged(whole, name))
+
+
+TIED = [*STAGES[:4], "--steps", 10, "--tie-weights"]
+
+
+def test_tied_stages_go_on_as_one(text_folder, tmp_path):
+    """But not the other way round: of the last stage's weight a whole model's checkpoint has no optimizer state."""
+    whole, staged = tmp_path / "whole", tmp_path / "staged"
+    whole.mkdir()
+    staged.mkdir()
+    train_gpt(whole, text_folder, *TIED, "--stop-at", 6, ranks=1)
+    code, _, err = train_gpt(whole, text_folder, *TIED, "--pp", 2, "--resume", check=False)
+    assert code != 0 and "Missing key in checkpoint state_dict: optimizer.state.lm_head.weight" in err, err
+    train_gpt(whole, text_folder, *TIED, "--resume", ranks=1)
+    train_gpt(staged, text_folder, *TIED, "--pp", 2, "--stop-at", 6)
+    train_gpt(staged, text_folder, *TIED, "--resume", ranks=1)
+    assert_alike(logged(staged), logged(whole))
+
+
 @pytest.mark.parametrize("flags, text", [
     (["--pp-schedule", "ZBV"],
      "--pp-schedule ZBV is not one of 1F1B, Interleaved1F1B, GPipe, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV"),

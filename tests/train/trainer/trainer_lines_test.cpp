@@ -12,8 +12,10 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/split.h"
+#include "cohort/parallel/pipeline/stage_list.h"
 #include "cohort/train/trainer/pipeline_step.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
@@ -169,11 +171,15 @@ struct HalfTask {
   }
   template <class Wrapped>
   HalfTask& take(const Wrapped& wrapped) {
+    return take(wrapped, wrapped->parameters());
+  }
+  template <class Wrapped>
+  HalfTask& take(const Wrapped& wrapped, const std::vector<at::Tensor>& parameters) {
     model = wrapped.ptr();
     const PipelineStage stage(wrapped, static_cast<int>(pp.local_rank()), 2, {.group = pp.group()});
     schedule = std::make_unique<PipelineSchedule>("1F1B", std::vector{stage}, num_microbatches_, options_);
     pipeline = schedule.get();
-    own_optimizer = std::make_unique<optim::SGD>(wrapped->parameters(), torch::optim::SGDOptions(0.1));
+    own_optimizer = std::make_unique<optim::SGD>(parameters, torch::optim::SGDOptions(0.1));
     optimizer = own_optimizer.get();
     return *this;
   }
@@ -221,6 +227,126 @@ TEST(TrainerLines, StagesThatOtherRanksHaveToo) {
   run_workers("trainer_stages_that_others_have", {.world_size = 4}).expect_success();
 }
 
+// Each layer with parameters by itself.
+torch::nn::Sequential sharded_in_parts(const torch::nn::Sequential& stage, const fsdp::Options& options) {
+  torch::nn::Sequential parts;
+  for (auto& layer : *stage) {
+    const auto linear = std::dynamic_pointer_cast<torch::nn::LinearImpl>(layer.ptr());
+    linear ? parts->push_back(fully_shard(linear, options)) : parts->push_back(layer);
+  }
+  return parts;
+}
+
+COHORT_WORKER(trainer_stages_in_parts) {
+  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .max_steps = 1}));
+  HalfTask task(*trainer.mesh());
+  const auto parts = sharded_in_parts(task.part, {.mesh = trainer.options().fsdp.mesh});
+  std::vector<at::Tensor> shards;
+  for (const auto& parameter : fsdp::sharded_parameters(*parts)) shards.push_back(parameter.shard);
+  task.take(parts, shards);
+  trainer.fit(task, Loader(small_data(16), {.batch_size = 4}));
+  const auto trained = trainer.strategy().parameters();
+  REQUIRE(trained.size() == 2 && shards.size() == 2);
+  for (size_t i = 0; i < 2; ++i) REQUIRE(trained[i].is_same(shards[i]));
+  REQUIRE(trainer.strategy().has_own_buffers());
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerLines, StagesInParts) { run_workers("trainer_stages_in_parts", {.world_size = 4}).expect_success(); }
+
+COHORT_WORKER(trainer_stages_of_16_bits) {
+  Trainer trainer(
+      of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .precision = "bf16", .max_steps = 1}));
+  const Loader loader(small_data(16), {.batch_size = 4});
+  const auto wrapped_by = [&](const auto& wrap, bool is_converted) {
+    HalfTask task(*trainer.mesh());
+    if (is_converted) task.part->to(at::kBFloat16);
+    task.take(wrap(task.part));
+    return cohort::test::error_of([&] { trainer.fit(task, loader); });
+  };
+  const auto sharded = [&](const auto& part) { return fully_shard(part, {.mesh = trainer.options().fsdp.mesh}); };
+  const auto copied = [&](const auto& part) {
+    return DistributedDataParallel(part, {.process_group = (*trainer.mesh())["dp"].group()});
+  };
+  const std::string text =
+      "[cohort] Trainer: precision \"bf16\" converts a model before it is wrapped, but this one, or a part of it, is "
+      "wrapped already, and not in bfloat16\n  hint: net->to(at::kBFloat16) before fully_shard or "
+      "DistributedDataParallel, and before its optimizer is made";
+  const std::string none = cohort::test::error_of([] {});
+  REQUIRE_EQUAL(wrapped_by(sharded, false), text);
+  REQUIRE_EQUAL(wrapped_by(copied, false), text);
+  REQUIRE_EQUAL(wrapped_by(sharded, true), none);
+  REQUIRE_EQUAL(wrapped_by(copied, true), none);
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerLines, StagesThatAreWrappedBeforeTheyAreConverted) {
+  run_workers("trainer_stages_of_16_bits", {.world_size = 4}).expect_success();
+}
+
+// A model with batch norm, one or two stages of it, each sharded.
+struct StagesWithBuffers {
+  StagesWithBuffers(const DeviceMesh& mesh, const std::string& name) {
+    const auto pp = *axis_of(mesh, "pp");
+    const int num_stages = name == "1F1B" ? 2 : 4;
+    const auto parts = split_sequential(net_of_lines(0.1), num_stages);
+    std::vector<std::shared_ptr<torch::nn::Module>> modules;
+    std::vector<PipelineStage> stages;
+    for (const int index : pipeline_stages_of_rank(name, static_cast<int>(pp.local_rank()), 2, num_stages, 2)) {
+      const auto stage = fully_shard(parts.at(index), {.mesh = data_parallel_mesh(mesh)});
+      stages.emplace_back(stage, index, num_stages, PipelineStageOptions{.group = pp.group()});
+      for (const auto& parameter : stage->parameters()) parameters.push_back(parameter);
+      for (const auto& entry : parts.at(index)->named_buffers()) buffers.emplace_back(entry.key(), entry.value());
+      modules.push_back(stage.ptr());
+    }
+    model = modules.size() == 1 ? modules.front() : StageList(modules).ptr();
+    schedule = std::make_unique<PipelineSchedule>(name, stages, 2, PipelineOptions{.loss_fn = loss_of(class_loss)});
+    pipeline = schedule.get();
+  }
+  StepOutput step(torch::nn::Module&, Batch& batch) {
+    return pipeline_step(*pipeline, std::get<0>(batch), std::get<1>(batch));
+  }
+
+  std::shared_ptr<torch::nn::Module> model;
+  std::vector<at::Tensor> parameters;
+  std::vector<std::pair<std::string, at::Tensor>> buffers;
+  std::unique_ptr<PipelineSchedule> schedule;
+  PipelineSchedule* pipeline = nullptr;
+  torch::optim::Optimizer* optimizer = nullptr;
+};
+
+// Arguments: folder, schedule. Prints this rank's buffers.
+COHORT_WORKER(trainer_stages_with_buffers) {
+  const auto& arguments = cohort::test::worker_arguments();
+  Trainer trainer(of_ranks({.strategy = "fsdp",
+                            .dims = {.dp_shard = 2, .pp = 2},
+                            .max_steps = 3,
+                            .checkpoint = {.folder = arguments.at(0)}}));
+  StagesWithBuffers task(*trainer.mesh(), arguments.at(1));
+  optim::SGD optimizer(task.parameters, torch::optim::SGDOptions(0.1));
+  task.optimizer = &optimizer;
+  trainer.fit(task, Loader(small_data(48), {.batch_size = 4}));
+  for (const auto& [key, buffer] : task.buffers) std::cout << key << " " << buffer.sum().item<double>() << "\n";
+  barrier();  // rank 0 has the store
+}
+
+TEST(TrainerLines, BuffersOfRanksGoOnInOtherStages) {
+  const TemporaryFolder folder;
+  std::vector<std::string> texts;
+  for (const std::string schedule : {"1F1B", "Interleaved1F1B"}) {
+    const auto results =
+        run_workers("trainer_stages_with_buffers", {.world_size = 4, .arguments = {folder.file("run"), schedule}});
+    results.expect_success();
+    for (const size_t data_rank : {0, 1}) {
+      texts.push_back(results.ranks[data_rank].output + results.ranks[data_rank + 2].output);
+    }
+  }
+  EXPECT_NE(texts[0], texts[1]);
+  EXPECT_NE(texts[0].find("running_mean"), std::string::npos);
+  EXPECT_EQ(texts[0], texts[2]);
+  EXPECT_EQ(texts[1], texts[3]);
+}
+
 COHORT_WORKER(trainer_stages_last_batch) {
   const auto fit = [](TrainerOptions options, const data::DataLoaderOptions& loader, int num_microbatches = 2,
                       bool dynamic = false) {
@@ -252,6 +378,7 @@ COHORT_WORKER(trainer_stages_last_batch) {
 struct SilentTask {
   torch::nn::Sequential model;
   PipelineSchedule* pipeline;
+  torch::optim::Optimizer* optimizer;
   at::Tensor step(torch::nn::SequentialImpl&, Batch&) { return {}; }
 };
 
@@ -263,14 +390,19 @@ struct PredictingTask : HalfTask {
 };
 
 COHORT_WORKER(trainer_stages_predict) {
-  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}}));
+  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}, .max_steps = 1}));
   const Loader loader(small_data(10), {.batch_size = 4});
   HalfTask half(*trainer.mesh());
   half.take(half.part);
-  SilentTask silent{half.part, half.pipeline};
+  SilentTask silent{half.part, half.pipeline, half.optimizer};
   REQUIRE_EQUAL(cohort::test::error_of([&] { trainer.predict(silent, loader); }),
                 "[cohort] Trainer: the task cannot predict: its model is a stage of a pipeline\n  hint: give it "
                 "predict(net, batch) with pipeline_prediction (pipeline_step.h)");
+  const std::string text =
+      "[cohort] Trainer: a task with a pipeline needs evaluate(net, batch) to be evaluated, as step(net, batch) runs "
+      "backward, too\n  hint: pipeline_evaluation (pipeline_step.h)";
+  REQUIRE_EQUAL(cohort::test::error_of([&] { trainer.validate(silent, loader); }), text);
+  REQUIRE_EQUAL(cohort::test::error_of([&] { trainer.fit(silent, loader, loader); }), text);
   PredictingTask task(*trainer.mesh());
   task.take(task.part);
   const auto outputs = trainer.predict(task, loader);
