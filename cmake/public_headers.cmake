@@ -180,6 +180,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/fsdp/replicate.h
     cohort/parallel/fsdp/sharding.h
     cohort/parallel/pipeline/microbatches.h
+    cohort/parallel/pipeline/pipeline_loss.h
     cohort/parallel/pipeline/pipeline_schedule.h
     cohort/parallel/pipeline/pipeline_stage.h
     cohort/parallel/pipeline/split.h

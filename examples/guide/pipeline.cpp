@@ -95,6 +95,24 @@ void train_a_gpt() {
   TORCH_CHECK(loss < 2.5);
 }
 
+struct MaskedImpl : torch::nn::Module {
+  MaskedImpl() : linear(register_module("linear", torch::nn::Linear(8, 8))) {}
+  at::Tensor forward(at::Tensor x, at::Tensor mask) { return x + at::tanh(linear(x)) * mask; }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Masked);
+
+void train_with_a_mask() {
+  cohort::PipelineStage stage(Masked(), cohort::get_rank(), cohort::get_world_size());
+  const auto weighted = [](auto& y, auto& target, auto& weights) { return ((y - target).square() * weights).mean(); };
+  cohort::PipelineSchedule schedule("1F1B", {stage}, /*num_microbatches=*/4, {.loss_fn = cohort::loss_of(weighted)});
+  const auto x = at::ones({8, 8}), mask = at::ones({8, 1}), weights = at::linspace(0, 1, 8).unsqueeze(1);
+  std::vector<at::Tensor> losses;
+  schedule.step(stage.is_first() ? cohort::TensorList{x} : cohort::TensorList(),
+                {.target = x, .losses = &losses, .kwargs = {mask}, .loss_kwargs = {weights}});
+  TORCH_CHECK(losses.size() == (stage.is_last() ? 4 : 0));
+}
+
 void look_at_schedules() {
   const auto order = cohort::make_pipeline_order("1F1B", /*num_ranks=*/2, /*num_stages=*/2, /*num_microbatches=*/4);
   const auto forecast =
@@ -113,6 +131,7 @@ void run_pipeline() {
                             torch::nn::Linear(32, 1));
   split_by_time_or_counts(net, at::ones({8, 8}));
   train_a_gpt();
+  train_with_a_mask();
   look_at_schedules();
   cohort::barrier();
   cohort::destroy_process_group();

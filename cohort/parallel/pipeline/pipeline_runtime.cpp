@@ -14,6 +14,7 @@
 
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/optim/grad_scaler.h"
+#include "cohort/parallel/pipeline/extra_inputs.h"
 #include "cohort/parallel/pipeline/pipeline_agreement.h"
 #include "cohort/parallel/precision/autocast.h"
 #include "cohort/pipeline/action_text.h"
@@ -248,19 +249,27 @@ void PipelineRuntime::begin(const TensorList& inputs, const StepOptions& options
       "step() requires gradients to be enabled for backward computation; it should not be used under torch.no_grad() "
       "context. Please call eval() instead.");
   if (step_->has_backward) check_optimizers();
-  const int last = static_cast<int>(stage_ranks_.size()) - 1;
   if (is_local(0)) {
     TORCH_CHECK_VALUE(!inputs.empty(), "[cohort] pipeline: this rank has the first stage, which needs inputs");
     step_->inputs = split_into_microbatches(inputs, num_microbatches_, options_.args_chunk_spec);
   }
-  if (is_local(last) && options_.loss_fn) {
-    TORCH_CHECK_VALUE(options.target.defined() || !step_->has_backward,
-                      "[cohort] pipeline: this rank has the last stage, whose loss needs a target");
-    if (options.target.defined()) {
-      const auto targets = split_into_microbatches({options.target}, num_microbatches_);
-      const c10::Device device = stages_.at(last)->stage().device();
-      for (const TensorList& each : targets) step_->targets.push_back(each.front().to(device));
-    }
+  step_->kwargs = split_extra_inputs("kwargs", options.kwargs, num_microbatches_, options_.kwargs_chunk_spec);
+  take_targets(options);
+}
+
+void PipelineRuntime::take_targets(const StepOptions& options) {
+  const int last = static_cast<int>(stage_ranks_.size()) - 1;
+  if (!is_local(last) || !options_.loss_fn) return;
+  TORCH_CHECK_VALUE(options.target.defined() || !step_->has_backward,
+                    "[cohort] pipeline: this rank has the last stage, whose loss needs a target");
+  if (!options.target.defined()) return;
+  const auto targets = split_into_microbatches({options.target}, num_microbatches_);
+  const c10::Device device = stages_.at(last)->stage().device();
+  for (const TensorList& each : targets) step_->targets.push_back(each.front().to(device));
+  step_->loss_kwargs =
+      split_extra_inputs("loss_kwargs", options.loss_kwargs, num_microbatches_, options_.loss_kwargs_chunk_spec);
+  for (TensorList& each : step_->loss_kwargs) {
+    for (at::Tensor& tensor : each) tensor = extra_input_on(device, tensor);
   }
 }
 
@@ -323,22 +332,27 @@ void PipelineRuntime::perform(const Action& action) {
 }
 
 void PipelineRuntime::forward(const Action& action) {
-  StageRun& run = stage_of(action);
   const int microbatch = action.microbatch;
   if (action.stage == 0) {
-    run.forward(microbatch, step_->inputs[static_cast<size_t>(microbatch)], {});
+    run_forward(action, step_->inputs[static_cast<size_t>(microbatch)], {});
   } else if (is_local(action.stage - 1)) {
     StageRun& source = *stages_.at(action.stage - 1);
     const TensorList& inputs = source.outputs(microbatch);
-    run.forward(microbatch, inputs, gradient_flags(metas_of(inputs)));
+    run_forward(action, inputs, gradient_flags(metas_of(inputs)));
     if (!step_->has_backward) source.drop_outputs(microbatch);
   } else {
     const Action receive{ActionKind::kReceiveForward, action.stage, microbatch};
     const auto message = take(receive);
     if (message.has_failed) return step_->failure.note_other();
-    run.forward(microbatch, message.tensors, gradient_flags(message.metas));
+    run_forward(action, message.tensors, gradient_flags(message.metas));
   }
-  if (run.stage().is_last()) finish_last(action);
+  if (stage_of(action).stage().is_last()) finish_last(action);
+}
+
+void PipelineRuntime::run_forward(const Action& action, const TensorList& inputs,
+                                  const std::vector<bool>& require_grad) {
+  stage_of(action).forward(action.microbatch, inputs, require_grad,
+                           step_->kwargs[static_cast<size_t>(action.microbatch)]);
 }
 
 Mailbox::Message PipelineRuntime::take(const Action& receive) {
@@ -352,7 +366,7 @@ void PipelineRuntime::finish_last(const Action& action) {
   const auto microbatch = static_cast<size_t>(action.microbatch);
   const TensorList& outputs = run.outputs(action.microbatch);
   if (!step_->targets.empty()) {
-    const at::Tensor loss = options_.loss_fn(outputs, step_->targets[microbatch]);
+    const at::Tensor loss = options_.loss_fn(outputs, step_->targets[microbatch], step_->loss_kwargs[microbatch]);
     TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "[cohort] pipeline: a loss is one number, but loss_fn gave ",
                       loss.defined() ? text_of(metas_of({loss})) : "nothing");
     step_->losses[microbatch] = step_->has_backward ? loss.detach() : loss;

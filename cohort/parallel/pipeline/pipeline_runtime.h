@@ -49,7 +49,7 @@ class PipelineRuntime {
   struct Step {
     Step(const Group& group, ReceiveBuffers& buffers, Loans* loans) : mailbox(group, buffers, loans) {}
     Mailbox mailbox;
-    std::vector<TensorList> inputs;
+    std::vector<TensorList> inputs, kwargs, loss_kwargs;  ///< by microbatch
     std::vector<at::Tensor> targets;
     std::vector<TensorList> outputs;
     std::vector<at::Tensor> losses;
@@ -72,6 +72,7 @@ class PipelineRuntime {
   void agree(bool has_backward) const;
   std::unique_ptr<Step> make_step(bool has_backward);
   void begin(const TensorList& inputs, const StepOptions& options);
+  void take_targets(const StepOptions& options);
   TensorList run_step(const TensorList& inputs, const StepOptions& options);
   void end();
   void run_list();
@@ -79,6 +80,7 @@ class PipelineRuntime {
 
   void perform(const Action& action);
   void forward(const Action& action);
+  void run_forward(const Action& action, const TensorList& inputs, const std::vector<bool>& require_grad);
   void finish_last(const Action& action);
   at::Tensor scaled(const at::Tensor& loss) const;
   void backward(const Action& action);

@@ -17,6 +17,16 @@ struct PipelineSchedule::State {
   bool has_loss = false;
 };
 
+namespace pipeline::detail {
+
+void throw_wrong_loss_kwargs(size_t expected, size_t actual) {
+  C10_THROW_ERROR(ValueError,
+                  c10::str("[cohort] pipeline: loss_fn takes ", expected, expected == 1 ? " tensor" : " tensors",
+                           " beside outputs and target, but StepOptions::loss_kwargs has ", actual));
+}
+
+}  // namespace pipeline::detail
+
 namespace {
 
 pipeline::PipelineShape shape_of_stages(const std::vector<PipelineStage>& stages, int num_microbatches) {

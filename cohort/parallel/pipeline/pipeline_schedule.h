@@ -22,12 +22,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cohort/export.h"
 #include "cohort/parallel/optim/tensors.h"
 #include "cohort/parallel/pipeline/microbatches.h"
+#include "cohort/parallel/pipeline/pipeline_loss.h"
 #include "cohort/parallel/pipeline/pipeline_stage.h"
 #include "cohort/pipeline/action.h"
 
@@ -47,8 +47,8 @@ struct TiedParameter {
 };
 
 struct PipelineOptions {
-  /// From a microbatch's outputs of the last stage and its target. Empty: nothing is computed backward.
-  std::function<at::Tensor(const TensorList& outputs, const at::Tensor& target)> loss_fn = {};
+  /// From a microbatch's outputs of the last stage, its target and loss_kwargs. Empty: nothing is computed backward.
+  PipelineLoss loss_fn = {};
   /// How inputs are cut; none: dimension 0 of each.
   std::vector<TensorChunkSpec> args_chunk_spec = {};
   /// How outputs are put together; none: dimension 0 of each.
@@ -60,15 +60,10 @@ struct PipelineOptions {
   /// Shapes may differ from step to step. False: those of the first training step, and of the first eval(), hold.
   bool dynamic_shapes = false;
   std::vector<TiedParameter> tied_parameters = {};
+  /// How StepOptions::kwargs and loss_kwargs are cut; none: dimension 0 of each.
+  std::vector<TensorChunkSpec> kwargs_chunk_spec = {};
+  std::vector<TensorChunkSpec> loss_kwargs_chunk_spec = {};
 };
-
-/// A loss of one output: loss_of([](const at::Tensor& output, const at::Tensor& target) { ... }).
-template <class Function>
-auto loss_of(Function function) {
-  return [function = std::move(function)](const TensorList& outputs, const at::Tensor& target) -> at::Tensor {
-    return function(outputs.front(), target);
-  };
-}
 
 struct StepOptions {
   /// On the rank with the last stage. Cut along dimension 0.
@@ -76,6 +71,11 @@ struct StepOptions {
   /// There: becomes the microbatches' losses.
   std::vector<at::Tensor>* losses = nullptr;
   bool return_outputs = true;
+  /// On any rank: what forward of all its stages is given after what comes from the stage before (the first one: after inputs),
+  /// such as a mask. Cut as PipelineOptions::kwargs_chunk_spec says; an undefined tensor is given as it is. No gradients.
+  TensorList kwargs = {};
+  /// On the rank with the last stage: what the loss is given after the target. Cut as loss_kwargs_chunk_spec says. No gradients.
+  TensorList loss_kwargs = {};
 };
 
 /// How steps compute gradients, where several of them, or a scale, make one step of an optimizer.
@@ -117,10 +117,10 @@ class COHORT_API PipelineSchedule {
   /// A batch forward and, with a loss, backward. `inputs`: on the rank with the first stage. Returns the outputs, merged, on the
   /// rank with the last stage; nothing elsewhere.
   ///
-  /// Throws c10::Error without gradients enabled; c10::ValueError for batches that do not fit; what a stage throws, with the
-  /// action that ran; c10::DistBackendError when a rank is lost. All ranks throw; but where the job has ranks beside those of the
-  /// pipeline, which compute stages together, only that rank does, at once: its process must end, for the others to be told.
-  /// Afterwards the schedule refuses to go on.
+  /// Throws c10::Error without gradients enabled; c10::ValueError for batches, kwargs and loss_kwargs that do not fit; what a
+  /// stage throws, with the action that ran; c10::DistBackendError when a rank is lost. All ranks throw; but where the job has
+  /// ranks beside those of the pipeline, which compute stages together, only that rank does, at once: its process must end, for
+  /// the others to be told. Afterwards the schedule refuses to go on.
   TensorList step(const TensorList& inputs = {}, const StepOptions& options = {});
   /// Of all steps that follow. Alike on all ranks. Throws c10::ValueError for less than one step.
   void set_backward(const PipelineBackward& backward);

@@ -6,7 +6,9 @@ namespace pipeline::detail {
 
 void throw_wrong_inputs(size_t expected, size_t actual) {
   C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: the stage's forward takes ", expected,
-                                       expected == 1 ? " tensor" : " tensors", ", but it was given ", actual));
+                                       expected == 1 ? " tensor" : " tensors", ", but it was given ", actual,
+                                       "\n  hint: it is given what the stage before gives, or step()'s inputs, and "
+                                       "then StepOptions::kwargs"));
 }
 
 }  // namespace pipeline::detail

@@ -4,9 +4,9 @@
 ///     cohort::PipelineStage stage(parts[rank], rank, 2);
 ///     cohort::PipelineSchedule schedule("1F1B", {stage}, 4, {.loss_fn = loss});
 ///
-/// What a stage's forward takes is what the one before returns: a tensor, a std::vector, tuple or pair of tensors. The module
-/// may be wrapped by DistributedDataParallel or fully_shard, and hold checkpointed blocks. As PipelineStage of
-/// torch/distributed/pipelining/stage.py; shapes are found in the first step.
+/// What a stage's forward takes is what the one before returns: a tensor, a std::vector, tuple or pair of tensors; and then
+/// StepOptions::kwargs. The module may be wrapped by DistributedDataParallel or fully_shard, and hold checkpointed blocks. As
+/// PipelineStage of torch/distributed/pipelining/stage.py; shapes are found in the first step.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -37,7 +37,7 @@ namespace pipeline::detail {
 
 namespace pipeline {
 
-/// From what the stage before gave to what the next one gets.
+/// From what the stage before gave, and StepOptions::kwargs, to what the next one gets.
 using StageForward = std::function<TensorList(const TensorList&)>;
 
 template <class Value>
@@ -101,9 +101,9 @@ struct PipelineStageOptions {
   std::optional<c10::Device> device = {};
   /// The ranks of the pipeline. Null: the default group; without one, this process alone.
   Group group = {};
-  /// Examples of what the stage is given and what it gives, of one microbatch: only shapes and dtypes matter, so they may be on
-  /// device "meta". In training all floating-point ones have gradients. Given for all stages of a pipeline or for none;
-  /// absent: they are found in the first step.
+  /// Examples of what the stage is given, without kwargs, and what it gives, of one microbatch: only shapes and dtypes matter, so
+  /// they may be on device "meta". In training all floating-point ones have gradients. Given for all stages of a pipeline or for
+  /// none; absent: they are found in the first step.
   std::optional<TensorList> input_args = {};
   std::optional<TensorList> output_args = {};
 };

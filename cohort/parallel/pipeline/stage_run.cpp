@@ -9,6 +9,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/optim/tensors.h"
+#include "cohort/parallel/pipeline/extra_inputs.h"
 
 namespace cohort::pipeline {
 
@@ -67,7 +68,8 @@ class CastsOfOneForward {
 
 }  // namespace
 
-void StageRun::forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad) {
+void StageRun::forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad,
+                       const TensorList& kwargs) {
   TensorList leaves;
   for (size_t i = 0; i < inputs.size(); ++i) {
     at::Tensor input = inputs[i].to(stage_.device());
@@ -80,7 +82,9 @@ void StageRun::forward(int microbatch, const TensorList& inputs, const std::vect
   std::optional<CastsOfOneForward> casts;
   if (!sharded_modules_.empty()) casts.emplace();
   Microbatch& state = at(microbatch);
-  state.outputs = stage_.forward(leaves);
+  TensorList arguments = leaves;
+  for (const at::Tensor& each : kwargs) arguments.push_back(extra_input_on(stage_.device(), each));
+  state.outputs = stage_.forward(arguments);
   if (has_backward_) state.inputs = std::move(leaves);
 }
 

@@ -32,8 +32,10 @@ class StageRun {
   /// After each step, whether it succeeded or not: wrappers are as they were.
   void end();
 
-  /// Runs forward of a microbatch; what is given becomes leaves of its own graph, but on the first stage.
-  void forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad);
+  /// Runs forward of a microbatch; what is given becomes leaves of its own graph, but on the first stage. `kwargs`: what forward
+  /// is given after that.
+  void forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad,
+               const TensorList& kwargs);
   const TensorList& outputs(int microbatch) const { return at(microbatch).outputs; }
   /// Of the last stage: what backward begins with.
   void set_loss(int microbatch, at::Tensor loss) { at(microbatch).loss = std::move(loss); }

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
@@ -33,6 +34,14 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
+struct MaskedImpl : BlockImpl {
+  using BlockImpl::BlockImpl;
+  at::Tensor forward(at::Tensor x, at::Tensor mask, at::Tensor places) {
+    return x + narrow(at::tanh(wide(x + places))) * mask.t();
+  }
+};
+TORCH_MODULE(Masked);
+
 void print(const std::string& what, const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach().to(at::kDouble).flatten();
   const at::Tensor weights = at::arange(1, values.numel() + 1, at::kDouble).rsqrt();
@@ -46,23 +55,24 @@ std::vector<int> stages_of(const std::string& name, int rank) {
                                                         : std::vector<int>{rank, rank + 2};
 }
 
-void train(const std::string& name, int64_t rows, bool scales) {
+// `step`: with the target; evaluation has all of it but that.
+template <class Part>
+void train(const std::string& name, const std::string& head, cohort::PipelineOptions options,
+           cohort::StepOptions step) {
   const int rank = cohort::get_rank();
   const auto indices = stages_of(name, rank);
-  std::vector<Block> blocks;
+  std::vector<Part> blocks;
   std::vector<cohort::PipelineStage> stages;
   for (const int index : indices) {
     blocks.emplace_back(index);
     stages.emplace_back(blocks.back(), index, 2 * static_cast<int>(indices.size()));
   }
-  cohort::PipelineSchedule schedule(
-      name, stages, kNumParts,
-      {.loss_fn = cohort::loss_of([](const at::Tensor& x, const at::Tensor& y) { return at::mse_loss(x, y); }),
-       .scale_grads = scales});
-  const cohort::TensorList inputs = rank == 0 ? cohort::TensorList{waves({rows, 8}, 1.0)} : cohort::TensorList();
+  cohort::PipelineSchedule schedule(name, stages, kNumParts, std::move(options));
+  const auto x = waves(step.target.sizes().vec(), 1.0);
+  const cohort::TensorList inputs = rank == 0 ? cohort::TensorList{x} : cohort::TensorList();
   std::vector<at::Tensor> losses;
-  const auto outputs = schedule.step(inputs, {.target = waves({rows, 8}, 2.0), .losses = &losses});
-  const std::string head = name + " " + std::to_string(rows) + (scales ? " scaled" : " whole");
+  step.losses = &losses;
+  const auto outputs = schedule.step(inputs, step);
   for (const at::Tensor& output : outputs) print(head + " output", output);
   if (!losses.empty()) print(head + " losses", at::stack(losses));
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -70,8 +80,29 @@ void train(const std::string& name, int64_t rows, bool scales) {
       print(head + " stage " + std::to_string(indices[i]) + " " + item.key(), item.value().grad());
     }
   }
-  const auto evaluated = schedule.eval(inputs);
+  step.target.reset();
+  const auto evaluated = schedule.eval(inputs, step);
   for (const at::Tensor& output : evaluated) print(head + " evaluated", output);
+}
+
+void train_plain(const std::string& name, int64_t rows, bool scales) {
+  const auto loss = cohort::loss_of([](const at::Tensor& x, const at::Tensor& y) { return at::mse_loss(x, y); });
+  train<Block>(name, name + " " + std::to_string(rows) + (scales ? " scaled" : " whole"),
+               {.loss_fn = loss, .scale_grads = scales}, {.target = waves({rows, 8}, 2.0)});
+}
+
+// The mask has a column for each row, places are for all of them; so are weights of columns in the loss.
+void train_with_kwargs(const std::string& name, int64_t rows) {
+  const auto weighted = [](auto& x, auto& y, auto& of_rows, auto& of_columns) {
+    return ((x - y).square() * of_rows * of_columns).mean();
+  };
+  train<Masked>(name, name + " " + std::to_string(rows) + " kwargs",
+                {.loss_fn = cohort::loss_of(weighted),
+                 .kwargs_chunk_spec = {{.split_dim = 1}, cohort::TensorChunkSpec::replicate()},
+                 .loss_kwargs_chunk_spec = {{}, cohort::TensorChunkSpec::replicate()}},
+                {.target = waves({rows, 8}, 2.0),
+                 .kwargs = {waves({1, rows}, 3.0), waves({8}, 4.0)},
+                 .loss_kwargs = {waves({rows, 1}, 5.0) + 1, waves({8}, 6.0) + 1}});
 }
 
 }  // namespace
@@ -79,9 +110,10 @@ void train(const std::string& name, int64_t rows, bool scales) {
 int main() {
   cohort::init_process_group();
   for (const std::string& name : cohort::pipeline_schedule_names()) {
-    for (const bool scales : {true, false}) train(name, 8, scales);
+    for (const bool scales : {true, false}) train_plain(name, 8, scales);
+    train_with_kwargs(name, 8);
   }
-  train("1F1B", 10, true);  // microbatches of 3 and 2 rows
+  train_plain("1F1B", 10, true);  // microbatches of 3 and 2 rows
   cohort::destroy_process_group();
   return 0;
 }
