@@ -123,7 +123,8 @@ TEST(PipelineGradients, OfTiedParametersThatAreSomewhereElseMessage) {
 
 struct PairImpl : torch::nn::Module {
   explicit PairImpl(uint64_t seed)
-      : first(register_module("first", square_layer(seed))), second(register_module("second", square_layer(seed + 2))) {}
+      : first(register_module("first", square_layer(seed))),
+        second(register_module("second", square_layer(seed + 2))) {}
   at::Tensor forward(at::Tensor x) { return second(first(x).tanh()); }
   torch::nn::Linear first, second;
 };
