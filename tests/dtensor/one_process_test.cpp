@@ -41,12 +41,13 @@ void require_as_in_one_process(const at::Tensor& whole, Change change) {
 
 // A head for each rank.
 TEST(DTensorAsInOneProcess, HeadsAreViewedAsFeaturesAfterAttention) {
-  const auto whole = at::linspace(-1, 1, 2 * 2 * 3 * 4).view({2, 2, 3, 4});
-  const auto features = [](const at::Tensor& x) {
+  const auto whole = at::linspace(-1, 1, 2 * 3 * 2 * 4).view({2, 3, 2, 4});
+  const auto features = [](const at::Tensor& positions) {
+    const auto x = positions.transpose(1, 2);
     return at::scaled_dot_product_attention(x, x, x).transpose(1, 2).view({2, 3, 8});
   };
   run_rank_threads(2, [&](int, const Group& group) {
-    const auto x = cut(whole, thread_mesh(group, {2}), 1);
+    const auto x = cut(whole, thread_mesh(group, {2}), 2);
     REQUIRE(at::allclose(DTensor(features(x)).full_tensor(), features(whole)));
   });
 }

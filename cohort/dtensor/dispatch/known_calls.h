@@ -41,7 +41,7 @@ struct KnownCall {
   Plan plan;
   std::vector<bool> stays;       ///< operand by operand: it lies as planned
   bool may_share;                ///< no result shares memory with an operand, so that moved operands may be remembered
-  std::vector<int64_t> written;  ///< operands, by the schema or the rule
+  std::vector<int64_t> written;  ///< operands, by the schema: LibTorch counts no others
   std::vector<int64_t> written_results;  ///< result by result: the operand that it is, -1: none
   std::vector<Shape> shapes;             ///< of the whole results; empty until the operation has run for the first time
   /// Of the results; weak, as a mesh must go when its tensors have gone.

@@ -189,7 +189,7 @@ std::shared_ptr<KnownCall> examined(const Rule& rule, const Call& call) {
   const auto whole = replicated(call.mesh());
   for (size_t i = 0; i < call.operands().size(); ++i) {
     const auto& tensor = call.operand(i).tensor;
-    if (is_written(rule, call.operand(i)) && is_dtensor(tensor)) known->written.push_back(static_cast<int64_t>(i));
+    if (call.operand(i).is_written && is_dtensor(tensor)) known->written.push_back(static_cast<int64_t>(i));
     known->stays.push_back(known->plan.operands[i] == (is_dtensor(tensor) ? parts_of(tensor).placements : whole));
   }
   known->may_share = !rule.shares_memory;

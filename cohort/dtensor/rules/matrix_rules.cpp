@@ -2,6 +2,7 @@
 #include <string>
 
 #include "cohort/dtensor/dispatch/rule_table.h"
+#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/rules.h"
 
@@ -59,7 +60,7 @@ std::string mask_dims(const Call& call, int64_t mask, c10::IntArrayRef queries, 
 
 // Batches and heads are apart from each other. A rank that drops numbers drops those of its own generator: all ranks do all then.
 Rule attention(const Attention& how) {
-  auto rule = labelled(
+  return labelled(
       [how](const Call& call) {
         Labels labels(call);
         if (how.dropout >= 0 && call.argument(how.dropout).toDouble() != 0) return labels;
@@ -77,14 +78,14 @@ Rule attention(const Attention& how) {
         return labels;
       },
       run_attention);
-  // Kernels lay results out by positions, then heads, which a part of one head does not show.
+}
+
+// Its result lies in memory as the query, which a part of one head does not show.
+Rule cpu_attention() {
+  auto rule = attention({{0, 1, 2}, 5});
   rule.shapes = [general = rule.shapes](Call& call, const Plan& plan) {
     auto shapes = general(call, plan);
-    const auto& out = call.result(0).toTensor();
-    const auto& sizes = shapes[0].sizes;
-    if (out.dim() == 4 && out.transpose(1, 2).is_contiguous()) {
-      shapes[0].strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
-    }
+    shapes[0] = shape_like(call.operand(call.operand_of(0)).tensor);
     return shapes;
   };
   return rule;
@@ -114,7 +115,7 @@ void add_matrix_rules() {
   add_rule("aten::dot", product(0, 1, "k", "k", ""));
   add_rule("aten::addmm", product(1, 2, "mk", "kn", "mn", 0));
   add_rule("aten::baddbmm", product(1, 2, "bmk", "bkn", "bmn", 0));
-  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu", attention({{0, 1, 2}, 5}));
+  add_rule("aten::_scaled_dot_product_flash_attention_for_cpu", cpu_attention());
   add_rule("aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention({{1, 0, 2, 3, 4, 5}, 8}));
   add_gpu_attention_rules();
 }
