@@ -1,6 +1,7 @@
 #include "cohort/parallel/fsdp/root_pass.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
@@ -46,9 +47,22 @@ void RootPass::reset() {
   }
 }
 
+// Autocast casts parameters anew in each pass. One cast for several passes is the oldest node of all their graphs: backward of a
+// later one comes to it after all else, when the gradients of that pass have been reduced.
+void RootPass::enter() {
+  if (depth_++ > 0) return;
+  caches_casts_ = at::autocast::is_autocast_cache_enabled();
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+void RootPass::leave() {
+  if (--depth_ == 0) at::autocast::set_autocast_cache_enabled(caches_casts_);
+}
+
 // What activation checkpointing computes again in the middle of backward is no new pass.
 void RootPass::begin_forward() {
-  if (depth_++ > 0 || is_in_autograd()) return;
+  enter();
+  if (depth_ > 1 || is_in_autograd()) return;
   if (is_in_backward_ || is_broken_) reset();
   if (std::exchange(was_thrown_, false)) {
     for (auto* const group : groups_) group->abandon_forward();
@@ -61,14 +75,15 @@ void RootPass::begin_forward() {
   try {
     meet_before_pass();
   } catch (...) {
-    --depth_;
+    leave();
     throw;
   }
 }
 
 void RootPass::end_forward(bool was_thrown) {
   // Inside of another pass somebody may catch it; in backward, checkpointing ends what it computes again by an exception.
-  if (--depth_ == 0 && !is_in_autograd()) was_thrown_ = was_thrown_ || was_thrown;
+  leave();
+  if (depth_ == 0 && !is_in_autograd()) was_thrown_ = was_thrown_ || was_thrown;
 }
 
 void RootPass::end_modules() {

@@ -65,6 +65,8 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
     bool has_backward_begun = false;
   };
 
+  void enter();
+  void leave();
   ParamGroup* used_before(ParamGroup& group);
   void note_backward();
   void note_gradient();
@@ -87,6 +89,7 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   std::weak_ptr<void>
       backward_;  ///< expires when autograd has let a backward pass go, whether it has ended or was thrown
   int depth_ = 0;
+  bool caches_casts_ = true;   ///< autocast does, outside of forward
   bool needs_meeting_ = true;  ///< a rank may have written its shards since the last one
   bool is_in_backward_ = false;
   bool was_thrown_ = false;  ///< by a forward pass

@@ -1,6 +1,5 @@
 #include "cohort/parallel/pipeline/stage_run.h"
 
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -51,23 +50,6 @@ void StageRun::end() {
   }
 }
 
-namespace {
-
-// While it lives, autocast casts parameters anew. One cast for several microbatches gets its gradient after all that the last
-// forward pass has computed, and fully_shard has reduced those of that pass by then.
-class CastsOfOneForward {
- public:
-  CastsOfOneForward() { at::autocast::set_autocast_cache_enabled(false); }
-  ~CastsOfOneForward() { at::autocast::set_autocast_cache_enabled(was_enabled_); }
-  CastsOfOneForward(const CastsOfOneForward&) = delete;
-  CastsOfOneForward& operator=(const CastsOfOneForward&) = delete;
-
- private:
-  bool was_enabled_ = at::autocast::is_autocast_cache_enabled();
-};
-
-}  // namespace
-
 void StageRun::forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad,
                        const TensorList& kwargs) {
   TensorList leaves;
@@ -79,8 +61,6 @@ void StageRun::forward(int microbatch, const TensorList& inputs, const std::vect
     }
     leaves.push_back(std::move(input));
   }
-  std::optional<CastsOfOneForward> casts;
-  if (!sharded_modules_.empty()) casts.emplace();
   Microbatch& state = at(microbatch);
   TensorList arguments = leaves;
   for (const at::Tensor& each : kwargs) arguments.push_back(extra_input_on(stage_.device(), each));

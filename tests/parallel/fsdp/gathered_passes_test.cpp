@@ -1,10 +1,12 @@
 // Passes that are not one forward and one backward, and what forward hides, where parameters are gathered.
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
+#include "cohort/parallel/precision/autocast.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/parallel/fsdp/gathered_blocks.h"
 #include "tests/support/rank_threads.h"
@@ -113,6 +115,62 @@ TEST(GatheredPasses, FreezingThroughShards) {
                        barrier({.group = group});
                      },
                      {.make_backend = comm::make_shm_backend});
+  }
+}
+
+// The gradients of two passes whose parameters autocast has cast once.
+std::vector<at::Tensor> of_one_region(const std::function<at::Tensor(at::Tensor)>& forward,
+                                      const std::vector<at::Tensor>& parameters, int rank, const std::string& order) {
+  for (const auto& parameter : parameters) parameter.mutable_grad() = at::Tensor();
+  std::vector<at::Tensor> losses;
+  {
+    const Autocast region(at::kCPU);
+    for (const int pass : {0, 1}) losses.push_back(forward(batch(rank, pass)).to(at::kFloat).square().sum());
+    EXPECT_TRUE(at::autocast::is_autocast_cache_enabled());
+  }
+  if (order == "together") {
+    (losses[0] + losses[1]).backward();
+  } else {
+    const bool is_reversed = order == "reversed";
+    losses[is_reversed].backward();
+    losses[!is_reversed].backward();
+  }
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+TEST(GatheredPasses, OneRegionOfAutocastForTwoForwardPasses) {
+  for (const bool one_memory : {false, true}) {
+    for (const std::string order : {"together", "in order", "reversed"}) {
+      run_rank_threads(2,
+                       [&](int rank, const Group& group) {
+                         auto options = in_group(group);
+                         options.one_memory = one_memory;
+                         auto plain = test::plain_net();
+                         std::vector<at::Tensor> wanted;
+                         for (const int of : {0, 1}) {
+                           const auto gradients = of_one_region([&](const at::Tensor& x) { return plain->forward(x); },
+                                                                plain->parameters(), of, order);
+                           for (size_t i = 0; i < gradients.size(); ++i) {
+                             if (of == 0) wanted.push_back(at::zeros_like(gradients[i]));
+                             wanted[i] += gradients[i] / 2;
+                           }
+                         }
+                         auto model = fully_shard(test::net_of_sharded_blocks(options), options);
+                         const auto shards = of_one_region([&](const at::Tensor& x) { return model(x); },
+                                                           model->parameters(), rank, order);
+                         for (size_t i = 0; i < shards.size(); ++i) {
+                           const auto mine = wanted[i].chunk(2);
+                           if (rank >= static_cast<int>(mine.size())) continue;
+                           ASSERT_TRUE(shards[i].defined()) << i;
+                           EXPECT_TRUE(at::allclose(shards[i], mine[rank], 1e-2, 1e-3))
+                               << i << " " << order << (one_memory ? ", one memory" : ", gathered");
+                         }
+                         barrier({.group = group});
+                       },
+                       {.make_backend = comm::make_shm_backend});
+    }
   }
 }
 
