@@ -25,6 +25,11 @@ std::optional<job::Peer> Peers::find(int rank) const {
   return peer == peers_.end() ? std::nullopt : std::optional(peer->second);
 }
 
+bool Peers::knows_all() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(peers_.size()) == world_size_;
+}
+
 std::map<int, job::Peer> Peers::all() const {
   const std::lock_guard lock(mutex_);
   return peers_;

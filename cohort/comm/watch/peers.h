@@ -55,7 +55,7 @@ class Peers {
   job::Arrival arrival(int rank) const;
   /// How often these ranks have created a default group with this store.
   int start_count() const { return self_.start_count; }
-  bool knows_all() const { return static_cast<int>(all().size()) == world_size_; }
+  bool knows_all() const;
 
  private:
   std::string key(const char* kind, int rank) const;

@@ -113,7 +113,7 @@ void note_view(const at::Tensor& result, const at::Tensor& tensor, ViewKind kind
   // Of another view of a transposed one the order is not known here.
   const bool is_known = kind == ViewKind::kTransposed ? tensor.dim() == 2 : !of.is_transposed;
   if (kind == ViewKind::kCopy || !is_known || of.layout->is_partial) return;
-  auto& parts = const_cast<Parts&>(parts_of(result));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  const auto& parts = parts_of(result);
   parts.viewed = of.viewed ? of.viewed : shared_parts_of(tensor);
   parts.is_transposed = of.is_transposed != (kind == ViewKind::kTransposed);
 }

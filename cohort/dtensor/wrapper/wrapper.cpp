@@ -94,9 +94,7 @@ ShardSpec spec_of(const at::Tensor& tensor) {
   return {parts.mesh, parts.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};
 }
 
-void hold(const at::Tensor& tensor) {
-  const_cast<Parts&>(parts_of(tensor)).is_held = true;  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-}
+void hold(const at::Tensor& tensor) { parts_of(tensor).is_held = true; }
 
 Parts::Parts(at::Tensor part, LayoutPtr lies_as)
     : local(std::move(part)), layout(std::move(lies_as)), mesh(layout->mesh), placements(layout->placements) {}

@@ -34,7 +34,8 @@ struct Remembered {
   std::optional<c10::Stream> stream = {};
 };
 
-/// Never changed once the wrapper exists: what is written in place goes into `local`.
+/// Where and in which placements the tensor lies never changes once the wrapper exists: what is written in place goes into
+/// `local`. What is `mutable` is learnt of it later, by the thread that computes with it.
 struct Parts final : c10::BackendMeta {
   Parts(at::Tensor local, LayoutPtr layout);
   at::Tensor local;  ///< never requires a gradient; an empty one on a rank that the mesh does not have
@@ -46,10 +47,10 @@ struct Parts final : c10::BackendMeta {
   /// only then.
   mutable bool is_own = false;
   /// Of a view: the parts of the tensor that has its elements in the same order, or, of two dimensions, transposed. Null: none.
-  c10::intrusive_ptr<const Parts> viewed = {};
-  bool is_transposed = false;
+  mutable c10::intrusive_ptr<const Parts> viewed = {};
+  mutable bool is_transposed = false;
   /// Operations bring others to it, and move it only where there is no other way (hold()).
-  bool is_held = false;
+  mutable bool is_held = false;
   /// Whoever has weak pointers left keeps neither memory nor the mesh.
   void release_resources() override {
     local.reset();

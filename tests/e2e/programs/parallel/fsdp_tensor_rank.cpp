@@ -3,26 +3,16 @@
 #include <ATen/ATen.h>
 #include <torch/optim/adamw.h>
 
-#include <iostream>
-
-#include "cohort/checkpoint/file/safetensors.h"
-#include "cohort/comm/collectives/collectives.h"
-#include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "kept_tensors.h"
 #include "plan_net.h"
 
 namespace {
 
 using namespace cohort::test;
-
-cohort::checkpoint::StateDict results;
-
-void keep(const std::string& name, const at::Tensor& tensor) {
-  results.insert(name, tensor.detach().contiguous().clone());
-}
 
 struct Case {
   cohort::Placement cut = cohort::Replicate();
@@ -57,25 +47,17 @@ void run(const std::string& name, const Case& of, const cohort::DeviceMesh& mesh
   }
 }
 
-}  // namespace
-
-int main(int, char** argv) {
-  try {
-    cohort::init_process_group(argv[1]);
-    const auto mesh = cohort::init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
-    for (const bool one_memory : {true, false}) {
-      const std::string memory = one_memory ? "one" : "gathered";
-      run(memory + ".tensor", {.one_memory = one_memory}, mesh);
-      run(memory + ".uneven", {.words = 22, .one_memory = one_memory}, mesh);
-      run(memory + ".sequence", {.cut = cohort::Shard(1), .one_memory = one_memory}, mesh);
-      run(memory + ".passes", {.cut = cohort::Shard(1), .passes = 2, .one_memory = one_memory}, mesh);
-    }
-    cohort::checkpoint::save_file(results, argv[2]);
-    cohort::barrier();
-    cohort::destroy_process_group();
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
+void run_all() {
+  const auto mesh = cohort::init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
+  for (const bool one_memory : {true, false}) {
+    const std::string memory = one_memory ? "one" : "gathered";
+    run(memory + ".tensor", {.one_memory = one_memory}, mesh);
+    run(memory + ".uneven", {.words = 22, .one_memory = one_memory}, mesh);
+    run(memory + ".sequence", {.cut = cohort::Shard(1), .one_memory = one_memory}, mesh);
+    run(memory + ".passes", {.cut = cohort::Shard(1), .passes = 2, .one_memory = one_memory}, mesh);
   }
 }
+
+}  // namespace
+
+int main(int, char** argv) { return cohort::test::keep_of_rank(argv, run_all); }

@@ -4,25 +4,17 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <iostream>
-
-#include "cohort/checkpoint/file/safetensors.h"
-#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/context/context_parallel.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
 #include "cohort/parallel/tensor/vocab_parallel_cross_entropy.h"
+#include "kept_tensors.h"
 
 namespace {
 
+using cohort::test::keep;
 using Tensors = std::vector<at::Tensor>;
-
-cohort::checkpoint::StateDict results;
-
-void keep(const std::string& name, const at::Tensor& tensor) {
-  results.insert(name, tensor.detach().contiguous().clone());
-}
 
 at::Tensor drawn(const std::vector<int64_t>& shape, uint64_t seed) {
   return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble).to(at::kFloat);
@@ -123,16 +115,4 @@ void run_all() {
 
 }  // namespace
 
-int main(int, char** argv) {
-  try {
-    cohort::init_process_group(argv[1]);
-    run_all();
-    cohort::checkpoint::save_file(results, argv[2]);
-    cohort::barrier();
-    cohort::destroy_process_group();
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-}
+int main(int, char** argv) { return cohort::test::keep_of_rank(argv, run_all); }

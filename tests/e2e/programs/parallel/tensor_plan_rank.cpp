@@ -3,23 +3,14 @@
 #include <ATen/ATen.h>
 #include <torch/optim/sgd.h>
 
-#include <iostream>
-
-#include "cohort/checkpoint/file/safetensors.h"
-#include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/dtensor.h"
+#include "kept_tensors.h"
 #include "plan_net.h"
 
 namespace {
 
 using namespace cohort::test;
-
-cohort::checkpoint::StateDict results;
-
-void keep(const std::string& name, const at::Tensor& tensor) {
-  results.insert(name, tensor.detach().contiguous().clone());
-}
 
 void run(const std::string& name, const cohort::Placement& cut, const cohort::DeviceMesh& mesh) {
   PlanNet net;
@@ -43,20 +34,12 @@ void run(const std::string& name, const cohort::Placement& cut, const cohort::De
   }
 }
 
+void run_all() {
+  const auto mesh = cohort::init_device_mesh("cpu", {cohort::get_world_size()}, {"tp"});
+  run("tensor", cohort::Replicate(), mesh);
+  run("sequence", cohort::Shard(1), mesh);
+}
+
 }  // namespace
 
-int main(int, char** argv) {
-  try {
-    cohort::init_process_group(argv[1]);
-    const auto mesh = cohort::init_device_mesh("cpu", {cohort::get_world_size()}, {"tp"});
-    run("tensor", cohort::Replicate(), mesh);
-    run("sequence", cohort::Shard(1), mesh);
-    cohort::checkpoint::save_file(results, argv[2]);
-    cohort::barrier();
-    cohort::destroy_process_group();
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-}
+int main(int, char** argv) { return cohort::test::keep_of_rank(argv, run_all); }
