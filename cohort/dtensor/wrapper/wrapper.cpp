@@ -98,6 +98,11 @@ void hold(const at::Tensor& tensor) {
   const_cast<Parts&>(parts_of(tensor)).is_held = true;  // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
+void leave_sums(const at::Tensor& parameter, std::vector<int64_t> axes) {
+  const_cast<Parts&>(parts_of(parameter)).left_sums =  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+      std::move(axes);
+}
+
 Parts::Parts(at::Tensor part, LayoutPtr lies_as)
     : local(std::move(part)), layout(std::move(lies_as)), mesh(layout->mesh), placements(layout->placements) {}
 
