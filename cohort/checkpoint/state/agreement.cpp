@@ -19,6 +19,7 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
 namespace cohort::checkpoint::detail {
@@ -165,6 +166,7 @@ Participants sharers_of(const torch::nn::Module& model) {
   for (const auto* const sharding : shardings_of(model)) result.add(sharding->process_group());
   for (const auto& list : {model.parameters(), model.buffers()}) {
     for (const auto& tensor : list) {
+      if (const auto cut = parallel::cut_of(tensor)) result.add(cut->group);
       if (!is_dtensor(tensor)) continue;
       for (const auto& group : DTensor(tensor).device_mesh().groups()) result.add(group);
     }

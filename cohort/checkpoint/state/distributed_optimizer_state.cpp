@@ -356,6 +356,13 @@ ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Modu
   ranks.reach([&] {
     state = own_optimizer_state(model, optimizers, options);
     if (is_divided) varies_on = ModelParts(model).device();
+    const bool has_parts =
+        std::any_of(state.begin(), state.end(), [](const auto& item) { return item.value().is_part(); });
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !is_divided || !options.full_state_dict || !has_parts, "[cohort] ", function,
+        ": the state of a ZeroRedundancyOptimizer cannot be made whole where ranks have parts of the parameters, as "
+        "with "
+        "tensor parallelism\n  hint: without full_state_dict each rank has its own, which save_sharded() writes");
     return options.full_state_dict ? parts_of(state) : fsdp::Facts();
   });
   return gathered(std::move(state), options, varies_on);

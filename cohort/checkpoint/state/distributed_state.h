@@ -9,13 +9,14 @@
 ///
 /// Keys are "layer1.weight"; "state.layer1.weight.exp_avg" and "param_groups.layer1.weight.lr", flat as with Python's
 /// flatten_optimizer_state_dict=True. What fully_shard has sharded is this rank's part with its ShardSpec (of a mesh of
-/// replicas: [Replicate, Shard]), and so is a DTensor; the state of a ZeroRedundancyOptimizer is there on the parameter's owner;
-/// all else is whole on every rank. Tensors share memory with the model and the optimizer, so that what fills them fills those.
+/// replicas: [Replicate, Shard]), and so is a DTensor, and the weight of a layer that ranks compute together
+/// (parallel_layers.h); the state of a ZeroRedundancyOptimizer is there on the parameter's owner; all else is whole on every
+/// rank. Tensors share memory with the model and the optimizer, so that what fills them fills those.
 ///
 /// Where a parameter has no state yet, as before the first step, its part of the dict is what such a state begins as; the
 /// optimizer stays as it is. (Python makes a step with zero gradients.)
 ///
-/// Collective over the ranks that share the model's parameters (fully_shard, DTensors) or the optimizer's state
+/// Collective over the ranks that share the model's parameters (fully_shard, DTensors, such layers) or the optimizer's state
 /// (ZeroRedundancyOptimizer); set_... also over those that have copies (replicas of fully_shard, DistributedDataParallel) and,
 /// with `broadcast_from_rank0`, over the process group, as is get_optimizer_state_dict of a ZeroRedundancyOptimizer with
 /// `full_state_dict`. Of a plain module, which tells nobody whose copy it is, all else is local: every rank has to pass

@@ -17,6 +17,7 @@
 #include "cohort/mesh/shard.h"
 #include "cohort/mesh/sharded_tensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::checkpoint::detail {
 namespace {
@@ -28,7 +29,7 @@ void check_place(const fsdp::ShardedParameter& parameter) {
   const auto part = parameter.spec->local_part();
   const auto& sizes = parameter.full.sizes();
   bool is_same = parameter.shard.sizes() == at::IntArrayRef(part.shape);
-  if (is_dtensor(parameter.full)) {  // the offset is in this rank's part
+  if (parameter.part) {  // the offset is in this rank's part
     const auto& mesh = parameter.spec->mesh();
     for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {
       const auto order = mesh.group_order(axis);
@@ -41,6 +42,15 @@ void check_place(const fsdp::ShardedParameter& parameter) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_same, "[cohort] the mesh of parameter \"", parameter.name,
                               "\" has its ranks in another order than their group, so its parts cannot be told apart\n"
                               "  hint: give fully_shard a mesh whose ranks ascend");
+}
+
+// Of a layer that the group's ranks compute together.
+ShardSpec spec_of_cut(const at::Tensor& tensor, const parallel::TensorCut& cut) {
+  const auto type = c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
+  return {DeviceMesh::from_group(cut.group, type, {"tp"}),
+          {Shard(cut.dim)},
+          parallel::whole_sizes(tensor, cut),
+          tensor.scalar_type()};
 }
 
 // What others must know to receive it: (key, sizes, dtype) of a tensor, (key, value) of a plain value.
@@ -129,6 +139,10 @@ ModelParts::ModelParts(const torch::nn::Module& model) {
     if (found != sharded.end()) {
       held.tensor = found->second.shard;
       held.spec = found->second.spec;
+      held.sizes = held.spec->shape();
+    } else if (const auto cut = parallel::cut_of(tensor)) {
+      held.sizes = parallel::whole_sizes(tensor, *cut);
+      held.spec = spec_of_cut(tensor, *cut);
     }
     if (is_parameter) places_.emplace(held.tensor.unsafeGetTensorImpl(), tensors_.size());
     if (is_dtensor(held.tensor)) {

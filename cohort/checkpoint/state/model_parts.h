@@ -17,7 +17,7 @@ namespace cohort::checkpoint::detail {
 
 struct HeldTensor {
   std::string name;
-  at::Tensor tensor;              ///< this rank's shard, its part of a DTensor, or the module's own tensor
+  at::Tensor tensor;  ///< this rank's shard, its part of a DTensor or of a layer's, or the module's own tensor
   std::optional<ShardSpec> spec;  ///< of a shard, or part
   std::vector<int64_t> sizes;     ///< of the whole
   bool is_parameter = false;

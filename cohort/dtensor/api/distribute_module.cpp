@@ -20,7 +20,12 @@ at::Tensor laid_gradient(const at::Tensor& parameter, const at::Tensor& gradient
   const DeviceMesh& mesh = DTensor(parameter.detach()).device_mesh();
   const auto of_mesh = is_dtensor(gradient) ? DTensor(gradient)
                                             : DTensor::from_local(gradient, mesh, Placements(mesh.ndim(), Replicate()));
-  return of_mesh.placements() == placements ? at::Tensor(of_mesh) : at::Tensor(of_mesh.redistribute(placements));
+  auto wanted = placements;
+  for (const auto axis : dtensor::parts_of(parameter).left_sums) {
+    const auto& as_it_is = of_mesh.placements().at(static_cast<size_t>(axis));
+    if (as_it_is.is_partial()) wanted.at(static_cast<size_t>(axis)) = as_it_is;
+  }
+  return of_mesh.placements() == wanted ? at::Tensor(of_mesh) : at::Tensor(of_mesh.redistribute(wanted));
 }
 
 // Nothing is recorded: the gradient of a gradient flows through the move all the same where that is wanted.

@@ -5,7 +5,8 @@
 ///     });                                                           // all others are replicated
 ///     torch::optim::AdamW optimizer(model->parameters());
 ///
-/// Gradients lie as their parameters do: a hook moves them there once per backward, so that what is Partial is reduced once.
+/// Gradients lie as their parameters do: a hook moves them there once per backward, so that what is Partial is reduced once (on
+/// axes that fully_shard has taken, by fully_shard).
 /// torch::load into such a module: each rank reads the whole file and keeps its parts. torch::save of DTensors is an error;
 /// checkpoints take them (DTensor::sharded).
 /// Collective over the mesh. Before the first backward, and before optimizers have state.

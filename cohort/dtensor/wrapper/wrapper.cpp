@@ -96,6 +96,10 @@ ShardSpec spec_of(const at::Tensor& tensor) {
 
 void hold(const at::Tensor& tensor) { parts_of(tensor).is_held = true; }
 
+void leave_sums(const at::Tensor& parameter, std::vector<int64_t> axes) {
+  parts_of(parameter).left_sums = std::move(axes);
+}
+
 Parts::Parts(at::Tensor part, LayoutPtr lies_as)
     : local(std::move(part)), layout(std::move(lies_as)), mesh(layout->mesh), placements(layout->placements) {}
 

@@ -51,6 +51,8 @@ struct Parts final : c10::BackendMeta {
   mutable bool is_transposed = false;
   /// Operations bring others to it, and move it only where there is no other way (hold()).
   mutable bool is_held = false;
+  /// Of a parameter: the axes on which gradients stay summands (leave_sums()).
+  mutable std::vector<int64_t> left_sums = {};
   /// Whoever has weak pointers left keeps neither memory nor the mesh.
   void release_resources() override {
     local.reset();
@@ -72,6 +74,8 @@ ShardSpec spec_of(const at::Tensor& tensor);
 /// Of a DTensor that has just been made: it stays where it is, such as the weight of a layer that ranks compute in parts, where
 /// otherwise the smaller tensor would travel. So do views of it, and copies in other dtypes.
 void hold(const at::Tensor& tensor);
+/// Of a parameter that has just been made: whoever shares it out along these axes, as fully_shard, adds up what is Partial there.
+void leave_sums(const at::Tensor& parameter, std::vector<int64_t> axes);
 
 /// `sizes`: the whole's. `strides`: the whole's; empty: dense, in the order in which `local` has its dimensions, or as written
 /// where a rank cannot know that order: all ranks have the same strides, as LibTorch's functions do other things with other ones.

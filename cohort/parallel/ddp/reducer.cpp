@@ -12,6 +12,7 @@
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
@@ -169,6 +170,9 @@ void Reducer::track_gradient_norm(double norm_type) {
   check_not_observed();
   TORCH_CHECK(!expects_sparse_,
               "track_gradient_norm does not support sparse gradients. Use clip_grad_norm_ after backward.");
+  TORCH_CHECK_NOT_IMPLEMENTED(std::none_of(parameters_.begin(), parameters_.end(), parallel::is_sharded),
+                              "track_gradient_norm does not ask the ranks of tensor-parallel layers, which have other "
+                              "parts. Use clip_grad_norm_ after backward.");
   auto norm = std::make_unique<GradientNorm>(group_, parameters_, norm_type);
   if (has_comm_hook_) norm->look_at_all();
   engine_->observe(*norm);

@@ -85,7 +85,8 @@ class COHORT_API Reducer {
 
   /// From now on each step's reduction finds the norm of order `norm_type` of all averaged gradients, which gradient_norm()
   /// gives: for clip_grads_with_norm_ (parallel/optim/clip_grad.h), without another pass over them. Once, and on every rank.
-  /// Throws as fuse_step, which it excludes, and c10::ValueError unless `norm_type` is positive.
+  /// Throws as fuse_step, which it excludes, c10::ValueError unless `norm_type` is positive, and c10::NotImplementedError for
+  /// parts of tensor-parallel layers.
   void track_gradient_norm(double norm_type = 2.0);
   /// A tensor of no dimension, the same on every rank; with a communication hook that of this rank's gradients.
   /// Throws c10::Error if no step has ended since track_gradient_norm().

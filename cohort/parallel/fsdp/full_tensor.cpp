@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/mesh/sharded_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -40,7 +40,7 @@ std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model)
 at::Tensor full_tensor(const ShardedParameter& parameter) {
   const auto group = parallel::sharding_group(parameter.shard);
   TORCH_CHECK_VALUE(group, "Parameter '", parameter.name, "' is no longer sharded: its wrapper has gone");
-  if (is_dtensor(parameter.full)) {
+  if (parameter.part) {
     const auto full = ShardedTensor{parameter.shard.detach(), *parameter.spec}.full_tensor();
     const auto& place = *parameter.spec->mesh().coordinate();
     const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });

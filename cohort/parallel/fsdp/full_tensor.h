@@ -23,7 +23,8 @@ namespace cohort::fsdp {
 /// the order of named_parameters().
 COHORT_API std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model);
 
-/// Collective over the ranks that share the parameter; of a DTensor over its mesh, and replicas, too.
+/// Collective over the ranks that share the parameter; of a DTensor, or of a part that a layer has, over its mesh, and replicas,
+/// too.
 /// Returns: on rank 0 of their group (that is first on all axes) the values of all shards, a copy without gradient; elsewhere an
 /// undefined tensor.
 COHORT_API at::Tensor full_tensor(const ShardedParameter& parameter);

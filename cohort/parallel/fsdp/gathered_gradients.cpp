@@ -18,7 +18,7 @@ at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
   auto grad = std::exchange(parameter.full.mutable_grad(), at::Tensor());
   if (!grad.defined()) return std::exchange(items_[index].accumulated, at::Tensor());
-  grad = own_gradient(grad, parameter.full);
+  grad = own_gradient(grad, parameter);
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   used_in_current_stream(grad);  // that backward was called in, perhaps, not the one that made it

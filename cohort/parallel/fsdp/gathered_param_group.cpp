@@ -164,7 +164,7 @@ void GatheredParamGroup::check_place(size_t index) const {
 // Of the whole parameter or of the shard, whichever has been changed.
 void GatheredParamGroup::follow_requires_grad(size_t index) {
   auto& item = items_[index];
-  const auto& [name, full, shard, offset, dim, spec] = parameters_[index];
+  const auto& [name, full, shard, offset, dim, spec, part] = parameters_[index];
   const bool before = item.requires_grad;
   item.requires_grad = full.requires_grad() != before ? full.requires_grad() : shard.requires_grad();
   full.set_requires_grad(item.requires_grad);

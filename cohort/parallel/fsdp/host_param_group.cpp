@@ -190,7 +190,7 @@ void HostParamGroup::follow_requires_grad(size_t index) {
 void HostParamGroup::before_forward() {
   bool has_changed = false;
   for (size_t i = 0; i < items_.size(); ++i) {
-    const auto& [name, full, shard, offset, dim, spec] = parameters_[i];
+    const auto& [name, full, shard, offset, dim, spec, part] = parameters_[i];
     const auto& own = own_part(full);
     const auto* const data = static_cast<const std::byte*>(own.unsafeGetTensorImpl()->storage().data());
     TORCH_CHECK(
@@ -259,7 +259,7 @@ at::Tensor HostParamGroup::take_gradient(size_t index) {
   auto grad = std::exchange(parameter.full.mutable_grad(), at::Tensor());
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   if (!grad.defined()) return before;
-  grad = own_gradient(grad, parameter.full);
+  grad = own_gradient(grad, parameter);
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   if (before.defined()) return before.add_(grad);
@@ -462,7 +462,7 @@ void HostParamGroup::write(const Writer* write) {
   if (rank_ != 0 || (!write && !replica_group_)) return;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& [name, full, shard, begin, dim, spec] = parameters_[i];
+    const auto& [name, full, shard, begin, dim, spec, part] = parameters_[i];
     const auto whole = tensor_in(memory_.writable->data() + layout_.offsets[i], own_part(full).sizes(),
                                  memory_.writable, shard.scalar_type());
     if (write) (*write)(name, whole);

@@ -1,6 +1,8 @@
 #include "cohort/parallel/fsdp/module_tensor.h"
 
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/shard.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -29,18 +32,19 @@ struct TwoMeshes {
   const std::vector<int64_t>& sizes;
   const DeviceMesh& data;
   const Placements& data_placements;
-  const dtensor::Parts& parts;
+  const DeviceMesh& own;
+  const Placements& own_placements;
 
   // On every rank the same elements, in the same order.
   bool agree(const Placements& data_first) const {
-    const auto data_shape = data.shape(), own_shape = parts.mesh.shape();
+    const auto data_shape = data.shape(), own_shape = own.shape();
     const auto first_shape = joined_sizes(data_shape, own_shape), last_shape = joined_sizes(own_shape, data_shape);
-    for (int64_t place = 0; place < data.size() * parts.mesh.size(); ++place) {
-      const auto on_data = coordinate_at(place / parts.mesh.size(), data_shape);
-      const auto on_own = coordinate_at(place % parts.mesh.size(), own_shape);
+    for (int64_t place = 0; place < data.size() * own.size(); ++place) {
+      const auto on_data = coordinate_at(place / own.size(), data_shape);
+      const auto on_own = coordinate_at(place % own.size(), own_shape);
       const auto expected =
-          held_ranges(sizes, last_shape, joined_sizes(on_own, on_data), joined(parts.placements, data_placements));
-      if (held_ranges(sizes, first_shape, joined_sizes(on_data, on_own), joined(data_first, parts.placements)) !=
+          held_ranges(sizes, last_shape, joined_sizes(on_own, on_data), joined(own_placements, data_placements));
+      if (held_ranges(sizes, first_shape, joined_sizes(on_data, on_own), joined(data_first, own_placements)) !=
           expected) {
         return false;
       }
@@ -65,14 +69,53 @@ DeviceMesh side_by_side(const DeviceMesh& first, const DeviceMesh& second) {
   }
 }
 
-std::vector<Group> groups_where(const at::Tensor& parameter, bool (*is_wanted)(const Placement&)) {
+std::vector<Group> groups_where(const std::optional<ModelPart>& part, bool (*is_wanted)(const Placement&)) {
   std::vector<Group> groups;
-  if (!is_dtensor(parameter)) return groups;
-  const auto& parts = dtensor::parts_of(parameter);
-  for (size_t axis = 0; axis < parts.placements.size(); ++axis) {
-    if (is_wanted(parts.placements[axis])) groups.push_back(parts.mesh.group(static_cast<int64_t>(axis)));
+  if (!part || !part->mesh) return groups;
+  for (size_t axis = 0; axis < part->placements.size(); ++axis) {
+    if (is_wanted(part->placements[axis])) groups.push_back(part->mesh->group(static_cast<int64_t>(axis)));
   }
   return groups;
+}
+
+// Numbers of the ranks along an axis, through this one.
+std::vector<int64_t> line_along(const DeviceMesh& mesh, int64_t axis) {
+  auto ranks = mesh.mesh();
+  for (int64_t other = mesh.ndim() - 1; other >= 0; --other) {
+    if (other != axis) ranks = ranks.select(other, mesh.coordinate()->at(static_cast<size_t>(other)));
+  }
+  const auto line = ranks.contiguous();
+  return {line.const_data_ptr<int64_t>(), line.const_data_ptr<int64_t>() + line.numel()};
+}
+
+std::string axis_name(const DeviceMesh& mesh, int64_t axis) {
+  const auto& names = mesh.axis_names();
+  return names.empty() ? "" : names[static_cast<size_t>(axis)];
+}
+
+bool has_name(const DeviceMesh& mesh, const std::string& name) {
+  const auto& names = mesh.axis_names();
+  return !name.empty() && std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// An axis of one rank is one by its name.
+bool is_data_axis(const DeviceMesh& mesh, int64_t axis, const DeviceMesh& data) {
+  if (!mesh.coordinate()) return false;  // this rank has nothing of it
+  if (mesh.size(axis) == 1) return has_name(data, axis_name(mesh, axis));
+  const auto all = data.mesh().flatten();
+  const auto line = line_along(mesh, axis);
+  return std::all_of(line.begin(), line.end(), [&](int64_t rank) { return all.eq(rank).any().item<bool>(); });
+}
+
+void check_is_replicated(const dtensor::Parts& parts, int64_t axis, const DeviceMesh& data) {
+  const auto& placement = parts.placements[static_cast<size_t>(axis)];
+  if (placement.is_replicate()) return;
+  const auto shards = line_along(data, data.ndim() - 1), line = line_along(parts.mesh, axis);
+  const bool is_shard_axis = std::all_of(line.begin(), line.end(), [&](int64_t rank) {
+    return std::find(shards.begin(), shards.end(), rank) != shards.end();
+  });
+  TORCH_CHECK_VALUE(false, "Expected Replicate() on DP ", is_shard_axis ? "shard" : "replicate", " dim '",
+                    axis_name(parts.mesh, axis), "' (index ", axis, ") but got ", placement);
 }
 
 }  // namespace
@@ -94,54 +137,96 @@ void put_own_part(const at::Tensor& parameter, const at::Tensor& values) {
   parameter.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());
 }
 
-at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter) {
+at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter,
+                        const std::vector<int64_t>& data_axes) {
   if (!is_dtensor(parameter)) return gradient;
-  const auto& placements = dtensor::parts_of(parameter).placements;
   TORCH_CHECK(is_dtensor(gradient), "the gradient of a DTensor parameter of shape ", parameter.sizes(),
               " is a plain tensor");
-  if (dtensor::parts_of(gradient).placements == placements) return own_part(gradient);
+  const auto& lies = dtensor::parts_of(gradient).placements;
+  auto placements = dtensor::parts_of(parameter).placements;
+  for (const auto axis : data_axes) {
+    const auto& as_it_is = lies.at(static_cast<size_t>(axis));
+    if (as_it_is.is_partial()) placements.at(static_cast<size_t>(axis)) = as_it_is;
+  }
+  if (lies == placements) return own_part(gradient);
   return own_part(DTensor(gradient.detach()).redistribute(placements));
 }
 
-ShardSpec spec_of_shard(const at::Tensor& parameter, int64_t dim, c10::ScalarType dtype, const DeviceMesh& mesh) {
-  Placements data;
-  if (mesh.ndim() == 2) data.emplace_back(Replicate());
-  const auto sizes = parameter.sizes().vec();
-  if (!is_dtensor(parameter)) return {mesh, joined(data, {Shard(dim)}), sizes, dtype};
+at::Tensor own_gradient(const at::Tensor& gradient, const ShardedParameter& parameter) {
+  return own_gradient(gradient, parameter.full, parameter.part ? parameter.part->data_axes : std::vector<int64_t>());
+}
+
+void leave_sums_of_data(const ShardedParameter& parameter) {
+  if (is_dtensor(parameter.full) && parameter.part) dtensor::leave_sums(parameter.full, parameter.part->data_axes);
+}
+
+std::optional<ModelPart> part_of_dtensor(const at::Tensor& parameter, const DeviceMesh& data) {
+  if (!is_dtensor(parameter)) return std::nullopt;
   const auto& parts = dtensor::parts_of(parameter);
-  const auto num_cuts = dtensor::spec_of(parameter).num_shards(dim);
-  const auto data_first = joined(data, {num_cuts > 1 ? Placement(StridedShard(dim, num_cuts)) : Placement(Shard(dim))});
-  data.emplace_back(Shard(dim));
-  if (TwoMeshes{sizes, mesh, data, parts}.agree(data_first)) {
-    return {side_by_side(mesh, parts.mesh), joined(data_first, parts.placements), sizes, dtype};
+  ModelPart part{.sizes = parameter.sizes().vec()};
+  DeviceMesh::AxisNames names;
+  for (int64_t axis = 0; axis < parts.mesh.ndim(); ++axis) {
+    if (is_data_axis(parts.mesh, axis, data)) {
+      check_is_replicated(parts, axis, data);
+      part.data_axes.push_back(axis);
+    } else {
+      names.push_back(axis_name(parts.mesh, axis));
+      part.placements.push_back(parts.placements[static_cast<size_t>(axis)]);
+    }
   }
-  return {side_by_side(parts.mesh, mesh), joined(parts.placements, data), sizes, dtype};
+  if (part.data_axes.empty()) {
+    part.mesh = parts.mesh;
+  } else if (!names.empty()) {
+    part.mesh = parts.mesh.slice(names);
+  }
+  return part;
 }
 
-std::vector<Group> groups_of_axes(const at::Tensor& parameter) {
-  return groups_where(parameter, [](const Placement&) { return true; });
+ShardSpec spec_of_shard(const at::Tensor& parameter, const std::optional<ModelPart>& part, int64_t dim,
+                        c10::ScalarType dtype, const DeviceMesh& data) {
+  Placements on_data;
+  if (data.ndim() == 2) on_data.emplace_back(Replicate());
+  const auto sizes = part ? part->sizes : parameter.sizes().vec();
+  if (!part || !part->mesh) return {data, joined(on_data, {Shard(dim)}), sizes, dtype};
+  const auto& [mesh, placements, whole_sizes, data_axes] = *part;
+  const auto num_cuts = ShardSpec(*mesh, placements, sizes, dtype).num_shards(dim);
+  const auto data_first =
+      joined(on_data, {num_cuts > 1 ? Placement(StridedShard(dim, num_cuts)) : Placement(Shard(dim))});
+  on_data.emplace_back(Shard(dim));
+  if (TwoMeshes{sizes, data, on_data, *mesh, placements}.agree(data_first)) {
+    return {side_by_side(data, *mesh), joined(data_first, placements), sizes, dtype};
+  }
+  return {side_by_side(*mesh, data), joined(placements, on_data), sizes, dtype};
 }
 
-std::vector<Group> groups_of_cuts(const at::Tensor& parameter) {
-  return groups_where(parameter, [](const Placement& placement) { return placement.is_shard_like(); });
+std::vector<Group> groups_of_axes(const std::optional<ModelPart>& part) {
+  return groups_where(part, [](const Placement&) { return true; });
+}
+
+std::vector<Group> groups_of_cuts(const std::optional<ModelPart>& part) {
+  return groups_where(part, [](const Placement& placement) { return placement.is_shard_like(); });
 }
 
 std::string placement_text(const at::Tensor& parameter) {
-  return is_dtensor(parameter) ? to_string(dtensor::parts_of(parameter).placements) : std::string();
+  if (is_dtensor(parameter)) return to_string(dtensor::parts_of(parameter).placements);
+  const auto cut = parallel::cut_of(parameter);
+  if (!cut) return "";
+  return c10::str(" part ", cut->group->getRank(), " of ", cut->group->getSize(), " along dimension ", cut->dim, " of ",
+                  c10::IntArrayRef(parallel::whole_sizes(parameter, *cut)));
 }
 
-void write_whole(const Writer& writer, const std::string& name, const at::Tensor& parameter, const at::Tensor& values) {
-  if (!is_dtensor(parameter)) {
-    writer(name, values);
+void write_whole(const Writer& writer, const ShardedParameter& parameter, const at::Tensor& values) {
+  const auto& part = parameter.part;
+  if (!part || !part->mesh) {
+    writer(parameter.name, values);
     return;
   }
-  const auto& parts = dtensor::parts_of(parameter);
-  const ShardSpec spec(parts.mesh, parts.placements, parameter.sizes().vec(), values.scalar_type());
+  const ShardSpec spec(*part->mesh, part->placements, part->sizes, values.scalar_type());
   const auto whole = ShardedTensor{values, spec}.full_tensor();
-  const auto& place = *parts.mesh.coordinate();
+  const auto& place = *part->mesh->coordinate();
   const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });
-  if (is_first) writer(name, whole);
-  values.copy_(distribute_tensor(whole, parts.mesh, parts.placements).local);
+  if (is_first) writer(parameter.name, whole);
+  values.copy_(distribute_tensor(whole, *part->mesh, part->placements).local);
 }
 
 }  // namespace cohort::fsdp

@@ -61,9 +61,10 @@ Group sharding_group_of(const std::vector<ParameterPlace>& places) {
     if (!place.dim) continue;
     const auto groups = parallel::sharding_groups(place.parameter);
     const auto own = groups.empty() ? Group() : groups.front();
-    TORCH_CHECK_NOT_IMPLEMENTED(groups.size() < 2,
-                                "the optimizer's parameters are DTensors, cut on other axes of the mesh, too\n  hint: "
-                                "get_optimizer_state_dict (checkpoint/state/distributed_state.h) knows these");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        groups.size() < 2,
+        "the optimizer's parameters are cut on other axes of the mesh, too, as by tensor parallelism\n  hint: "
+        "get_optimizer_state_dict (checkpoint/state/distributed_state.h) knows these");
     TORCH_CHECK_NOT_IMPLEMENTED(!group || own == group,
                                 "the optimizer's parameters are sharded over several groups of ranks; give those of "
                                 "each group an optimizer of their own");

@@ -45,7 +45,8 @@ inline OffloadPolicy CPUOffloadPolicy(bool pin_memory = true) { return {true, pi
 using ReshardAfterForward = std::variant<bool, int>;
 
 /// Which axes of a mesh are data parallel, by their names; of the others, such as that of tensor parallelism, each rank has one
-/// place. Several names are flattened into one axis, in the mesh's order. At least one list must have a name.
+/// place. DTensors may lie on the whole mesh, replicated on these axes, or on the others alone. Several names are flattened into
+/// one axis, in the mesh's order. At least one list must have a name.
 struct DataParallelMeshDims {
   std::vector<std::string> shard = {};      ///< along these the ranks share parameters; none: each rank has all
   std::vector<std::string> replicate = {};  ///< along these are copies

@@ -9,6 +9,8 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
@@ -44,10 +46,11 @@ class ParamGroup {
 
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
   /// `mesh`: of one dimension, or of two, of which the first one's ranks are replicas.
-  void note_mesh(const DeviceMesh& mesh) {
-    for (auto& parameter : parameters_) {
-      parameter.spec.emplace(spec_of_shard(parameter.full, parameter.dim, parameter.shard.scalar_type(), mesh));
-    }
+  void place_shard(size_t index, std::optional<ModelPart> part, const DeviceMesh& mesh) {
+    auto& [name, full, shard, offset, dim, spec, known_part] = parameters_.at(index);
+    spec.emplace(spec_of_shard(full, part, dim, shard.scalar_type(), mesh));
+    known_part = std::move(part);
+    leave_sums_of_data(parameters_[index]);
   }
   GroupSettings& settings() { return settings_; }
   const GroupSettings& settings() const { return settings_; }

@@ -11,7 +11,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cohort/mesh/device_mesh.h"
+#include "cohort/mesh/placement.h"
 #include "cohort/mesh/shard_spec.h"
 
 namespace cohort::fsdp {
@@ -19,6 +22,17 @@ namespace cohort::fsdp {
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
+};
+
+/// Of what a parameter is this rank's part, apart from data parallelism: a DTensor, or a weight of a layer that ranks compute
+/// together (parallel_layers.h).
+struct ModelPart {
+  /// Without the data-parallel axes; nothing: there are no others.
+  std::optional<DeviceMesh> mesh = {};
+  Placements placements = {};       ///< on its axes
+  std::vector<int64_t> sizes = {};  ///< of the whole
+  /// Those of the DTensor's own mesh that are data parallel, on which it is replicated.
+  std::vector<int64_t> data_axes = {};
 };
 
 struct ShardedParameter {
@@ -29,11 +43,13 @@ struct ShardedParameter {
   int64_t offset = 0;
   int64_t dim = 0;  ///< along which it is sharded
   /// `shard` as a part of a tensor on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks;
-  /// where `full` is a DTensor, on that mesh and the DTensor's (module_tensor.h). Set by Sharding's constructor.
+  /// where `full` is a part itself, on that mesh and the part's (module_tensor.h). Set by Sharding's constructor.
   std::optional<ShardSpec> spec = {};
+  /// Nothing: `full` is whole. Set by Sharding's constructor.
+  std::optional<ModelPart> part = {};
 };
 
-/// A write to whole parameters, in their module's dtype and shape, those of all ranks' parts where they are DTensors.
+/// A write to whole parameters, in their module's dtype and shape, those of all ranks' parts where modules have parts.
 using Writer = std::function<void(const std::string& name, const at::Tensor& full)>;
 
 }  // namespace cohort::fsdp

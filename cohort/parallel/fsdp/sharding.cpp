@@ -17,6 +17,7 @@
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/fsdp/agreement.h"
+#include "cohort/parallel/fsdp/cut_mesh.h"
 #include "cohort/parallel/fsdp/gathered_param_group.h"
 #include "cohort/parallel/fsdp/host_param_group.h"
 #include "cohort/parallel/fsdp/in_autograd.h"
@@ -51,7 +52,7 @@ void check(const NamedParameter& parameter) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && own_part(tensor).is_contiguous(),
                               "FSDP does not support non-contiguous parameters yet: ", parameter.name,
                               ".shape=", tensor.sizes(), " ", parameter.name, ".stride()=", tensor.strides());
-  TORCH_CHECK_VALUE(!parallel::is_sharded(tensor), "Parameter '", parameter.name,
+  TORCH_CHECK_VALUE(!parallel::is_of_fully_shard(tensor), "Parameter '", parameter.name,
                     "' is shared with a parameter already managed by another FSDP group. For shared/tied parameters, "
                     "shard the modules that share it by one call, in the same FSDP group.");
 }
@@ -154,11 +155,32 @@ DeviceMesh mesh_of(const MeshGroups& groups, c10::Device device) {
   return DeviceMesh::from_group(groups.shards, c10::DeviceTypeName(device.type(), /*lower_case=*/true));
 }
 
+// Collective where layers have cut parameters.
+void place_shards(ParamGroup& group, const MeshGroups& groups, c10::Device device) {
+  const auto mesh = mesh_of(groups, device);
+  std::vector<std::pair<Group, CutMesh>> known;
+  for (size_t i = 0; i < group.parameters().size(); ++i) {
+    const auto& full = group.parameters()[i].full;
+    const auto cut = parallel::cut_of(full);
+    if (!cut) {
+      group.place_shard(i, part_of_dtensor(full, mesh), mesh);
+      continue;
+    }
+    auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == cut->group; });
+    if (found == known.end()) {
+      const auto type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+      found = known.insert(known.end(), {cut->group, cut_mesh(cut->group, groups, type)});
+    }
+    const auto& [data, model] = found->second;
+    group.place_shard(i, ModelPart{model, {Shard(cut->dim)}, parallel::whole_sizes(full, *cut)}, data);
+  }
+}
+
 // Whose parts of the same parameters the data-parallel ranks do not have.
 std::vector<Group> groups_of_models(const std::vector<ShardedParameter>& parameters) {
   std::vector<Group> groups;
   for (const auto& parameter : parameters) {
-    for (auto& group : groups_of_axes(parameter.full)) {
+    for (auto& group : groups_of_axes(parameter.part)) {
       if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(std::move(group));
     }
   }
@@ -192,13 +214,15 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
     kept = managed(parameters, options);
     for (const auto& parameter : kept) {
       check(parameter);
+      check_cut(parameter, groups);
       check_mesh(parameter, groups, options);
     }
     device_ = device_of(kept, options);
     const auto mesh = mesh_of(groups, device_);
     for (const auto& parameter : kept) {  // a mesh that does not go with a DTensor's is refused
       const auto dim = shard_dim(parameter, groups.shards->getSize(), options);
-      spec_of_shard(parameter.tensor, dim, parameter.tensor.scalar_type(), mesh);
+      spec_of_shard(parameter.tensor, part_of_dtensor(parameter.tensor, mesh), dim, parameter.tensor.scalar_type(),
+                    mesh);
     }
     facts = facts_of(kept, device_, groups, options, modules);
   } catch (...) {
@@ -207,13 +231,13 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   agree(facts, refusal, groups);
   context_ = std::make_shared<CommContext>(device_);
   group_ = make_group(kept, context_, groups, options);
-  group_->note_mesh(mesh_of(groups, device_));
+  place_shards(*group_, groups, device_);
   group_->modules_to_run() = ModulesToRun(std::max<size_t>(modules_.size(), 1));
   comm::gradients_are_exchanged();
   if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
   for (const auto& parameter : group_->parameters()) {
-    parallel::note_whole(parameter.full, process_group_);
-    parallel::note_sharded(parameter.shard, process_group_, groups_of_cuts(parameter.full));
+    parallel::note_whole(parameter.full, parameter.shard, process_group_);
+    parallel::note_sharded(parameter.shard, process_group_, groups_of_cuts(parameter.part));
   }
 }
 
@@ -441,7 +465,7 @@ void Sharding::write(const Writer& writer) {
   const Writer writes_parts = [&](const std::string& name, const at::Tensor& own) {
     const auto found =
         std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) { return each.name == name; });
-    write_whole(guarded, name, found->full, own);
+    write_whole(guarded, *found, own);
   };
   group_->write(is_writer ? &writes_parts : nullptr);
   // Everybody waits for the writer.

@@ -12,13 +12,15 @@
 namespace cohort::parallel {
 namespace {
 
+struct TensorNotes {
+  std::optional<TensorCut> cut = {};
+  std::vector<Group> groups = {};  ///< what fully_shard says
+  at::Tensor shard = {};           ///< defined: they are those of a whole
+};
+
 struct ShardedTensors {
   std::mutex mutex;
-  struct Entry {
-    std::vector<Group> groups;
-    bool is_whole = false;
-  };
-  std::unordered_map<const void*, Entry> entries;
+  std::unordered_map<const void*, TensorNotes> entries;
 };
 
 // Leaked on purpose: modules may go while the process exits.
@@ -27,44 +29,74 @@ ShardedTensors& sharded_tensors() {
   return *all;
 }
 
-void note_entry(const at::Tensor& tensor, ShardedTensors::Entry entry) {
-  auto& all = sharded_tensors();
-  const std::lock_guard lock(all.mutex);
-  std::swap(all.entries[tensor.unsafeGetTensorImpl()], entry);
-}
-
-bool is_known_whole(const at::Tensor& tensor) {
+TensorNotes entry_of(const at::Tensor& tensor) {
   auto& all = sharded_tensors();
   const std::lock_guard lock(all.mutex);
   const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
-  return found != all.entries.end() && found->second.is_whole;
+  return found == all.entries.end() ? TensorNotes() : found->second;
+}
+
+// What goes may be the last that holds a group, or a tensor: it goes after the lock.
+template <class Change>
+void change_entry(const at::Tensor& tensor, Change change) {
+  TensorNotes last;
+  auto& all = sharded_tensors();
+  const std::lock_guard lock(all.mutex);
+  auto& entry = all.entries[tensor.unsafeGetTensorImpl()];
+  last = entry;
+  change(entry);
+  if (!entry.cut && entry.groups.empty()) all.entries.erase(tensor.unsafeGetTensorImpl());
 }
 
 std::vector<Group> noted_groups(const at::Tensor& tensor) {
-  auto& all = sharded_tensors();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
-  return found == all.entries.end() ? std::vector<Group>() : found->second.groups;
+  const auto entry = entry_of(tensor);
+  if (!entry.groups.empty() || !entry.cut) return entry.groups;
+  return {entry.cut->group};
 }
 
 }  // namespace
 
+void note_cut(const at::Tensor& tensor, TensorCut cut) {
+  change_entry(tensor, [&](TensorNotes& entry) { entry.cut = std::move(cut); });
+}
+
+void forget_cut(const at::Tensor& tensor) {
+  change_entry(tensor, [](TensorNotes& entry) { entry.cut.reset(); });
+}
+
+std::optional<TensorCut> cut_of(const at::Tensor& tensor) { return entry_of(tensor).cut; }
+
+std::vector<int64_t> whole_sizes(const at::Tensor& tensor, const TensorCut& cut) {
+  auto sizes = tensor.sizes().vec();
+  sizes.at(static_cast<size_t>(cut.dim)) = cut.size;
+  return sizes;
+}
+
 void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others) {
   others.insert(others.begin(), group);
-  note_entry(tensor, {std::move(others), false});
+  change_entry(tensor, [&](TensorNotes& entry) {
+    entry.groups = std::move(others);
+    entry.shard.reset();
+  });
 }
 
-void note_whole(const at::Tensor& tensor, const Group& group) { note_entry(tensor, {{group}, true}); }
+void note_whole(const at::Tensor& tensor, const at::Tensor& shard, const Group& group) {
+  change_entry(tensor, [&](TensorNotes& entry) {
+    entry.groups = {group};
+    entry.shard = shard;
+  });
+}
 
 void forget_sharded(const at::Tensor& tensor) {
-  ShardedTensors::Entry last{};  // may be the last one that holds the group: goes after the lock
-  auto& all = sharded_tensors();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
-  if (found == all.entries.end()) return;
-  last = std::move(found->second);
-  all.entries.erase(found);
+  change_entry(tensor, [](TensorNotes& entry) {
+    entry.groups.clear();
+    entry.shard.reset();
+  });
 }
+
+bool is_of_fully_shard(const at::Tensor& tensor) { return !entry_of(tensor).groups.empty(); }
+
+at::Tensor shard_of(const at::Tensor& tensor) { return entry_of(tensor).shard; }
 
 Group sharding_group(const at::Tensor& tensor) {
   const auto groups = noted_groups(tensor);
@@ -96,7 +128,7 @@ at::Tensor own_part(const at::Tensor& tensor) {
 }
 
 void check_has_own_gradient(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(!is_known_whole(tensor), "a parameter of shape ", tensor.sizes(),
+  TORCH_CHECK_VALUE(!shard_of(tensor).defined(), "a parameter of shape ", tensor.sizes(),
                     " has been sharded by fully_shard: its gradient is in its shards. Pass what parameters() of the "
                     "wrapper gives, not the inner module's parameters.");
 }

@@ -6,7 +6,8 @@
 ///
 /// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row
 /// layer. Parts are those of torch.chunk: any sizes do, and the last ranks' parts may be short or empty. Parameters
-/// are named "weight" and "bias", as of torch::nn::Linear and Embedding, but hold this rank's part; clip_grad_norm_ knows.
+/// are named "weight" and "bias", as of torch::nn::Linear and Embedding, but hold this rank's part: clip_grad_norm_,
+/// get_state_dict and fully_shard know. fully_shard takes the ranks that have the same part: the mesh's data-parallel axes.
 ///
 /// First values are those of the same layer of LibTorch on rank 0 of the group: every rank draws the whole weight from the
 /// default generator, and keeps its part of rank 0's. So a model starts with the same numbers on any number of ranks.
@@ -63,6 +64,7 @@ class COHORT_API ColumnParallelLinearImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input);
 
   /// Local: takes this rank's part of [out_features, in_features] and, if the layer has one, of the bias [out_features].
+  /// Before fully_shard (c10::ValueError).
   void load_whole(const at::Tensor& weight, const at::Tensor& bias = {});
   /// All ranks' parts together, in new memory.
   at::Tensor whole_weight() const;
@@ -141,8 +143,8 @@ class COHORT_API VocabParallelEmbeddingImpl : public torch::nn::Module {
 TORCH_MODULE(VocabParallelEmbedding);
 
 /// Collective: sums the gradients of parameters that every rank has and that saw its own positions only, in place and in one
-/// exchange. Parameters without a gradient are left out, on all ranks alike. Throws c10::ValueError for gradients of several
-/// dtypes or devices.
+/// exchange; of parameters that fully_shard has taken, the gradients of their shards. Parameters without a gradient are left out,
+/// on all ranks alike. Throws c10::ValueError for gradients of several dtypes or devices.
 COHORT_API void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group = {});
 
 }  // namespace cohort

@@ -40,12 +40,6 @@ WholeLinear first_values(int64_t in_features, int64_t out_features, bool has_bia
   return whole;
 }
 
-// Clipping then asks the other ranks. A rank that is alone has the whole.
-void note_part(const at::Tensor& parameter, const Group& group) {
-  const auto place = place_in(group);
-  if (parameter.defined() && place.group) parallel::note_sharded(parameter, place.group);
-}
-
 void check_features(const char* layer, const at::Tensor& input, int64_t expected, const std::string& why) {
   TORCH_CHECK_VALUE(input.dim() > 0 && input.size(-1) == expected, "[cohort] ", layer, ": an input of shape ",
                     input.sizes(), " was given, whose last dimension should be ", expected, why);
@@ -79,16 +73,17 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t 
   check_features(in_features, out_features);
   this->options.gather_pieces = pieces_of_gather(options);
   const auto whole = first_values(in_features, out_features, options.bias, options.group);
-  const auto part = part_of(0, out_features, place_in(options.group));
+  const auto place = place_in(options.group);
+  const auto part = part_of(0, out_features, place);
   weight = register_parameter("weight", parallel::take(whole.weight, part));
   bias = register_parameter("bias", options.bias ? parallel::take(whole.bias, part) : at::Tensor(), options.bias);
-  note_part(weight, options.group);
-  note_part(bias, options.group);
+  parallel::note_part(weight, part, place);
+  if (bias.defined()) parallel::note_part(bias, part, place);
 }
 
 ColumnParallelLinearImpl::~ColumnParallelLinearImpl() {
-  parallel::forget_sharded(weight);
-  if (bias.defined()) parallel::forget_sharded(bias);
+  parallel::forget_cut(weight);
+  if (bias.defined()) parallel::forget_cut(bias);
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
@@ -144,12 +139,14 @@ RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_fe
     : in_features(in_features), out_features(out_features), options(options) {
   check_features(in_features, out_features);
   const auto whole = first_values(in_features, out_features, options.bias, options.group);
-  weight = register_parameter("weight", parallel::take(whole.weight, part_of(1, in_features, place_in(options.group))));
+  const auto place = place_in(options.group);
+  const auto part = part_of(1, in_features, place);
+  weight = register_parameter("weight", parallel::take(whole.weight, part));
   bias = register_parameter("bias", whole.bias, options.bias);
-  note_part(weight, options.group);
+  parallel::note_part(weight, part, place);
 }
 
-RowParallelLinearImpl::~RowParallelLinearImpl() { parallel::forget_sharded(weight); }
+RowParallelLinearImpl::~RowParallelLinearImpl() { parallel::forget_cut(weight); }
 
 void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "cohort::RowParallelLinear(in_features=" << weight.size(1) << " of " << in_features
@@ -196,7 +193,9 @@ void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const 
   const auto place = place_in(group);
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : parameters) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    const auto shard = parallel::shard_of(parameter);
+    const auto& gradient = (shard.defined() ? shard : parameter).grad();
+    if (gradient.defined()) gradients.push_back(gradient);
   }
   if (place.group && !gradients.empty()) all_reduce_coalesced(gradients, {.group = place.group});
 }

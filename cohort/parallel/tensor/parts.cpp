@@ -6,6 +6,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/tensor/regions.h"
 
 namespace cohort::parallel {
@@ -13,6 +14,10 @@ namespace cohort::parallel {
 Part part_of(int64_t dim, int64_t size, const GroupPlace& place) {
   const auto range = chunk_range(size, place.num_ranks, place.rank);
   return {dim, size, range.begin, range.size()};
+}
+
+void note_part(const at::Tensor& own, const Part& part, const GroupPlace& place) {
+  if (place.group) note_cut(own, {place.group, part.dim, part.size});
 }
 
 void agree_on(const at::Tensor& whole, const GroupPlace& place) {
@@ -34,6 +39,9 @@ void load_part(const at::Tensor& own, const at::Tensor& whole, const Part& part,
   expected[part.dim] = part.size;
   TORCH_CHECK_VALUE(whole.sizes() == c10::IntArrayRef(expected), "[cohort] the whole ", name, " has shape ",
                     c10::IntArrayRef(expected), ", but ", whole.sizes(), " was given");
+  TORCH_CHECK_VALUE(!is_of_fully_shard(own), "[cohort] load_whole: fully_shard has taken the ", name,
+                    "\n  hint: load before fully_shard, or afterwards by set_model_state_dict() with full_state_dict, "
+                    "or by write() of the wrapper");
   const at::NoGradGuard no_grad;
   own.copy_(whole.narrow(part.dim, part.begin, part.length));
 }

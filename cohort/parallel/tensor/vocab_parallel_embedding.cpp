@@ -48,11 +48,12 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t num_embeddings, i
   const auto place = place_in(options.group);
   parallel::agree_on(whole, place);
   const at::AutoGradMode with_grad(true);
-  weight = register_parameter("weight", parallel::take(whole, part_of(0, num_embeddings, place)));
-  if (place.group) parallel::note_sharded(weight, place.group);
+  const auto part = part_of(0, num_embeddings, place);
+  weight = register_parameter("weight", parallel::take(whole, part));
+  parallel::note_part(weight, part, place);
 }
 
-VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() { parallel::forget_sharded(weight); }
+VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() { parallel::forget_cut(weight); }
 
 void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
   stream << "cohort::VocabParallelEmbedding(num_embeddings=" << weight.size(0) << " of " << num_embeddings

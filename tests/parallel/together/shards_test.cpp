@@ -109,6 +109,43 @@ TEST(TogetherShards, MeshOfAnotherOriginMessage) {
             "parameters mesh[\"tp\"]\n");
 }
 
+// Replicated on the data-parallel axis, or refused.
+COHORT_WORKER(together_whole_mesh) {
+  const auto mesh = two_by_two();
+  for (const bool one_memory : {true, false}) {
+    auto net = linear();
+    distribute_parameters(*net, mesh, {{"weight", {Replicate(), Shard(0)}}});
+    distribute_module(*net, mesh);
+    auto model = fully_shard(
+        net, {.mesh = mesh, .dp_mesh_dims = fsdp::DataParallelMeshDims{.shard = {"dp"}}, .one_memory = one_memory});
+    const auto weight = fsdp::sharded_parameters(*model).front();
+    REQUIRE_EQUAL(to_string(weight.spec->placements()), to_string(Placements{StridedShard(0, 2), Shard(0)}));
+    REQUIRE(weight.spec->mesh().axis_names() == DeviceMesh::AxisNames({"dp", "tp"}));
+    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), linear()->weight));
+    const auto full = fsdp::full_tensor(weight);
+    REQUIRE(full.defined() == (get_rank() == 0) && (!full.defined() || at::equal(full, linear()->weight)));
+    int64_t num_calls = 0;
+    model->write([&](const std::string&, const at::Tensor& whole) {
+      ++num_calls;
+      whole.mul_(2);
+    });
+    REQUIRE(num_calls == (get_rank() == 0 ? 2 : 0));
+    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), linear()->weight * 2));
+  }
+  const auto error_with = [&](const Placements& placements, const fsdp::DataParallelMeshDims& dims) {
+    auto net = linear();
+    distribute_parameters(*net, mesh, {{"weight", placements}});
+    distribute_module(*net, mesh);
+    return test::error_of([&] { fully_shard(net, {.mesh = mesh, .dp_mesh_dims = dims}); });
+  };
+  REQUIRE_EQUAL(error_with({Shard(1), Shard(0)}, {.shard = {"dp"}}),
+                "Expected Replicate() on DP shard dim 'dp' (index 0) but got " + Placement(Shard(1)).to_string());
+  REQUIRE_EQUAL(error_with({Shard(1), Shard(0)}, {.replicate = {"dp"}}),
+                "Expected Replicate() on DP replicate dim 'dp' (index 0) but got " + Placement(Shard(1)).to_string());
+}
+
+TEST(TogetherShards, OnTheWholeMesh) { run_workers("together_whole_mesh", {.world_size = 4}).expect_success(); }
+
 COHORT_WORKER(together_ddp) {
   const auto mesh = two_by_two();
   auto net = linear();
