@@ -97,6 +97,7 @@ set(COHORT_NARROW_HEADERS
     cohort/checkpoint/state/python_state.h
     cohort/checkpoint/state/scheduler_state.h
     cohort/checkpoint/state/state_value.h
+    cohort/checkpoint/state/tied_names.h
     cohort/data/datasets/chain_dataset.h
     cohort/data/datasets/cifar.h
     cohort/data/datasets/concat_dataset.h

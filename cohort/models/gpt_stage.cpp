@@ -6,9 +6,17 @@
 #include <memory>
 #include <string>
 
+#include "cohort/checkpoint/state/tied_names.h"
 #include "cohort/pipeline/balance.h"
 
 namespace cohort::models {
+namespace {
+
+void tie_names_of(const at::Tensor& weight, const GPTOptions& options) {
+  if (options.tie_weights) checkpoint::tie_names(weight, {"transformer.wte.weight", "lm_head.weight"});
+}
+
+}  // namespace
 
 GPTStageImpl::GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_blocks)
     : positions(model->transformer->positions),
@@ -23,6 +31,7 @@ GPTStageImpl::GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_bl
   if (first_block == 0) {
     wte = transformer->register_module("wte", whole->wte);
     wpe = transformer->register_module("wpe", whole->wpe);
+    tie_names_of(wte->weight, options_);
   }
   transformer->register_module("h", h);
   for (int64_t block = first_block; block < first_block + num_blocks; ++block) {
@@ -31,6 +40,7 @@ GPTStageImpl::GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_bl
   if (first_block + num_blocks < options_.n_layer) return;
   ln_f = transformer->register_module("ln_f", whole->ln_f);
   lm_head = register_module("lm_head", model->lm_head);
+  tie_names_of(lm_head->weight, options_);
 }
 
 at::Tensor GPTStageImpl::forward(at::Tensor x) {

@@ -5,7 +5,8 @@
 ///     cohort::PipelineStage stage(stages[rank], rank, num_stages);
 ///
 /// Parts share parameters with the model and have its names: the state dicts of all parts together are the model's. Of tied
-/// weights, the first stage and the last one have one each (PipelineOptions::tied_parameters).
+/// weights, the first stage and the last one have one each (PipelineOptions::tied_parameters), and what is loaded may have them
+/// under the name of either (checkpoint/state/tied_names.h).
 #pragma once
 
 #include <torch/nn/module.h>

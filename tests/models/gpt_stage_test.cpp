@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "cohort/checkpoint/state/distributed_state.h"
+
 namespace cohort::models {
 namespace {
 
@@ -44,6 +46,29 @@ TEST(GptStage, NamesAreTheModels) {
     const auto expected = model->named_parameters().keys();
     EXPECT_EQ(names, std::set<std::string>(expected.begin(), expected.end()));
   }
+}
+
+TEST(GptStage, ATiedWeightIsFoundUnderEitherName) {
+  GPTOptions options = kFourBlocks;
+  options.tie_weights = true;
+  const GPT model(options);
+  const std::string names[] = {"transformer.wte.weight", "lm_head.weight"};
+  for (const std::string& stored : names) {
+    checkpoint::ShardedStateDict state;
+    for (const auto& item : checkpoint::get_model_state_dict(*model)) {
+      if (item.key() != names[0] && item.key() != names[1]) state.insert(item.key(), item.value());
+    }
+    state.insert(stored, model->lm_head->weight.detach());
+    for (const int64_t block : {0, 3}) {
+      const GPTStage stage(GPT(options), block, 1);
+      const at::Tensor weight = block == 0 ? stage->wte->weight : stage->lm_head->weight;
+      weight.detach().fill_(-1);
+      checkpoint::set_model_state_dict(*stage.ptr(), state, {.strict = false});
+      EXPECT_TRUE(weight.equal(model->lm_head->weight)) << block << " " << stored;
+    }
+  }
+  const auto untied = split_gpt(GPT(kFourBlocks), 2);
+  EXPECT_TRUE(checkpoint::get_model_state_dict(*untied[1].ptr())["lm_head.weight"].tied.others.empty());
 }
 
 TEST(GptStage, BlocksRunAsTheModelRunsThem) {

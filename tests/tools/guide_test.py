@@ -64,7 +64,7 @@ PAGES = {
         "parallel/context/context_parallel.h", "parallel/context/ring_attention.h", "parallel/context/sequence_layout.h",
         "parallel/context/ulysses_attention.h"]),
     "pipeline": ("examples/guide/pipeline.cpp", [
-        "models/gpt_stage.h", "parallel/pipeline/microbatches.h", "parallel/pipeline/pipeline_schedule.h",
+        "checkpoint/state/tied_names.h", "models/gpt_stage.h", "parallel/pipeline/microbatches.h", "parallel/pipeline/pipeline_schedule.h",
         "parallel/pipeline/pipeline_loss.h", "parallel/pipeline/pipeline_stage.h", "parallel/pipeline/split.h"]),
     "dtensor": ("examples/guide/dtensor.cpp", [
         "dtensor/api/distribute_module.h", "dtensor/api/dtensor.h", "dtensor/api/factories.h", "dtensor/api/sharding_rule.h",

@@ -31,12 +31,13 @@ class LoadSession {
   LoadSession(ShardedStateDict& state, std::string path, const ShardedLoadOptions& options)
       : state_(state), path_(std::move(path)), options_(options) {}
 
-  // Opens the checkpoint and compares it with the state, which it does not change. Returns the state's keys.
+  // Opens the checkpoint and compares it with the state, which it does not change. Returns the keys
+  // that the state is read from.
   std::string check() {
     checkpoint_ = detail::value_or_throw(files::open_stored_checkpoint(path_));
     nlohmann::json keys = nlohmann::json::array();
     for (const auto& item : state_) {
-      keys.push_back(item.key());
+      keys.push_back(stored_key(item.key(), item.value()));
       check_key(item.key(), item.value());
     }
     return keys.dump();
@@ -60,11 +61,12 @@ class LoadSession {
     wait_for_passes();
     files::CheckpointReader reader(checkpoint_);
     for (auto& item : state_) {
-      const auto value = checkpoint_.values.find(item.key());
+      const std::string key = stored_key(item.key(), item.value());
+      const auto value = checkpoint_.values.find(key);
       if (value != checkpoint_.values.end()) {
-        item.value().value = detail::to_ivalue(item.key(), value->second);
-      } else if (checkpoint_.tensors.contains(item.key())) {
-        fill_tensor(item.key(), item.value(), reader);
+        item.value().value = detail::to_ivalue(key, value->second);
+      } else if (checkpoint_.tensors.contains(key)) {
+        fill_tensor(key, item.value(), reader);
       }
     }
     report_.bytes_read = reader.bytes_read();
@@ -74,6 +76,21 @@ class LoadSession {
   LoadReport& report() { return report_; }
 
  private:
+  bool has(const std::string& key) const {
+    return checkpoint_.tensors.contains(key) || checkpoint_.values.contains(key) ||
+           checkpoint_.unreadable.contains(key);
+  }
+
+  // Of a tied parameter's value the checkpoint may have another key. The state's own where it has none.
+  std::string stored_key(const std::string& key, const StateValue& value) const {
+    if (has(key) || value.tied.own.empty() || !key.ends_with(value.tied.own)) return key;
+    const std::string prefix = key.substr(0, key.size() - value.tied.own.size());
+    for (const std::string& other : value.tied.others) {
+      if (has(prefix + other)) return prefix + other;
+    }
+    return key;
+  }
+
   // What passes have been told to copy from shards on the CPU (CPUOffloadPolicy) must be read before it changes.
   void wait_for_passes() const {
     const c10::Device device = current_device();
@@ -84,7 +101,8 @@ class LoadSession {
     if (are_there && !device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
   }
 
-  void check_key(const std::string& key, const StateValue& value) {
+  void check_key(const std::string& own_key, const StateValue& value) {
+    const std::string key = stored_key(own_key, value);
     const auto tensor = checkpoint_.tensors.find(key);
     const bool is_value = checkpoint_.values.contains(key);
     const auto unreadable = checkpoint_.unreadable.find(key);

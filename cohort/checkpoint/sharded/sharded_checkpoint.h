@@ -78,9 +78,10 @@ struct LoadReport {
   std::vector<std::string> missing_keys;
 };
 
-/// Fills the state: tensors and parts in place (with another dtype, rounded to it), other values are replaced. Nothing is changed
-/// before all ranks have found all their keys with their shapes. `path`: what save_sharded wrote, a folder or file of
-/// Hugging Face's, a folder of torch.distributed.checkpoint, a safetensors file.
+/// Fills the state: tensors and parts in place (with another dtype, rounded to it), other values are replaced. Of what is tied to
+/// another stage's, another key may be there (StateValue::tied). Nothing is changed before all ranks have found all their keys
+/// with their shapes. `path`: what save_sharded wrote, a folder or file of Hugging Face's, a folder of
+/// torch.distributed.checkpoint, a safetensors file.
 /// Throws CheckpointException: for a missing key or another shape, in PyTorch's words; for what is unfinished or damaged.
 COHORT_API LoadReport load_sharded(ShardedStateDict& state, const std::string& path,
                                    const ShardedLoadOptions& options = {});

@@ -256,6 +256,41 @@ ShardedStateDict with_canonical_keys(const ShardedStateDict& state, const detail
   return result;
 }
 
+// What stands under the first of the parameter's other names that has anything in this section, if its own has nothing.
+void take_from_other_names(const HeldTensor& held, const std::string& section, const ShardedStateDict& given,
+                           ShardedStateDict& result) {
+  const auto has_own = [&] {
+    return std::any_of(result.begin(), result.end(), [&](const auto& item) {
+      const auto key = detail::split_key(item.key(), {held.name});
+      return key && key->section == section;
+    });
+  };
+  for (const std::string& name : held.other_names) {
+    if (has_own()) return;
+    for (const auto& item : with_canonical_keys(given, {name})) {
+      auto key = *detail::split_key(item.key(), {name});
+      if (key.section != section) continue;
+      key.name = held.name;
+      result.insert(key.text(), item.value());
+    }
+  }
+}
+
+// The keys have the parameters' own names.
+void note_other_names(const ModelParts& parts, ShardedStateDict& state) {
+  for (const HeldTensor& held : parts.tensors()) {
+    if (held.other_names.empty()) continue;
+    for (auto& item : state) {
+      const auto key = detail::split_key(item.key(), {held.name});
+      if (!key) continue;
+      auto& tied = item.value().tied = {.own = item.key()};
+      for (const std::string& name : held.other_names) {
+        tied.others.push_back(detail::OptimizerKey{key->section, name, key->field}.text());
+      }
+    }
+  }
+}
+
 // Of values that have the parameters' sizes; others are wanted whole.
 detail::WantedValues wanted_values(const ModelParts& parts, const OptimizerList& optimizers) {
   detail::WantedValues wanted;
@@ -339,6 +374,7 @@ ShardedStateDict own_optimizer_state(const torch::nn::Module& model, const Optim
     }
   }
   for (auto& item : groups) states.insert(item.key(), std::move(item.value()));
+  note_other_names(parts, states);
   return states;
 }
 
@@ -369,7 +405,13 @@ ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Modu
 }
 
 Incoming incoming_optimizers(const ModelParts& parts, const OptimizerList& optimizers, const ShardedStateDict& given) {
-  return {with_canonical_keys(given, parts.names()), wanted_values(parts, optimizers)};
+  Incoming incoming{with_canonical_keys(given, parts.names()), wanted_values(parts, optimizers)};
+  for (const auto& held : parts.tensors()) {
+    for (const char* const section : {"state", "param_groups"}) {
+      take_from_other_names(held, section, given, incoming.state);
+    }
+  }
+  return incoming;
 }
 
 std::vector<OptimizerPlan> plan_optimizers(const ModelParts& parts, const OptimizerList& optimizers,

@@ -13,6 +13,9 @@
 /// (parallel_layers.h); the state of a ZeroRedundancyOptimizer is there on the parameter's owner; all else is whole on every
 /// rank. Tensors share memory with the model and the optimizer, so that what fills them fills those.
 ///
+/// Of a parameter that other stages of a pipeline have, too (tied_names.h), set_... takes what stands under another of its names
+/// where there is nothing under its own.
+///
 /// Where a parameter has no state yet, as before the first step, its part of the dict is what such a state begins as; the
 /// optimizer stays as it is. (Python makes a step with zero gradients.)
 ///

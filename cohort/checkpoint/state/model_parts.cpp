@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cohort/checkpoint/state/optimizer_values.h"
+#include "cohort/checkpoint/state/tied_names.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/group/device.h"
@@ -144,6 +145,8 @@ ModelParts::ModelParts(const torch::nn::Module& model) {
       held.sizes = parallel::whole_sizes(tensor, *cut);
       held.spec = spec_of_cut(tensor, *cut);
     }
+    held.other_names = other_names(tensor, name);
+    if (held.other_names.empty()) held.other_names = other_names(held.tensor, name);
     if (is_parameter) places_.emplace(held.tensor.unsafeGetTensorImpl(), tensors_.size());
     if (is_dtensor(held.tensor)) {
       auto [local, spec] = DTensor(held.tensor).sharded();
@@ -250,7 +253,8 @@ ShardedStateDict gathered(ShardedStateDict state, const StateDictOptions& option
     auto& value = item.value();
     if (value.is_part() && options.full_state_dict) {
       const auto part = on_device_of(value.spec->mesh(), value.tensor.detach());
-      value = StateValue(ShardedTensor{part.contiguous(), *value.spec}.full_tensor());
+      value.tensor = ShardedTensor{part.contiguous(), *value.spec}.full_tensor();
+      value.spec.reset();
     }
     if (!keeps) continue;
     if (value.is_tensor() && options.cpu_offload) value.tensor = value.tensor.cpu();

@@ -21,7 +21,8 @@ struct HeldTensor {
   std::optional<ShardSpec> spec;  ///< of a shard, or part
   std::vector<int64_t> sizes;     ///< of the whole
   bool is_parameter = false;
-  bool is_frozen = false;  ///< a parameter that requires no gradient
+  bool is_frozen = false;                     ///< a parameter that requires no gradient
+  std::vector<std::string> other_names = {};  ///< of a parameter that other stages have, too (tied_names.h)
 };
 
 class ModelParts {

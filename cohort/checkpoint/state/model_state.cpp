@@ -52,6 +52,12 @@ ShardedStateDict with_canonical_names(const ShardedStateDict& state, const detai
   for (size_t i = 0; i < names.size(); ++i) {
     if (!result.contains(names[i])) result.insert(names[i], state[i].value());
   }
+  for (const auto& held : parts.tensors()) {
+    for (const std::string& name : held.other_names) {
+      const StateValue* const value = result.contains(held.name) ? nullptr : result.find(name);
+      if (value) result.insert(held.name, StateValue(*value));
+    }
+  }
   return result;
 }
 
@@ -70,7 +76,10 @@ ShardedStateDict own_model_state(const Module& model, const StateDictOptions& op
   for (const auto& held : parts.tensors()) {
     if (options.ignore_frozen_params && held.is_frozen) continue;
     const auto tensor = held.tensor.detach();
-    state.insert(held.name, held.spec ? StateValue(tensor, *held.spec) : StateValue(tensor));
+    StateValue value(tensor);
+    value.spec = held.spec;
+    if (!held.other_names.empty()) value.tied = {held.name, held.other_names};
+    state.insert(held.name, std::move(value));
   }
   if (options.submodules.empty()) return state;
   return below(state, prefixes_of(model, options.submodules), options.keep_submodule_prefixes);

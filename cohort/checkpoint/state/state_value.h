@@ -9,10 +9,20 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cohort/mesh/shard_spec.h"
 
 namespace cohort::checkpoint {
+
+/// The keys of a value whose parameter other stages of a pipeline have, too (tied_names.h). Whoever puts a prefix before `own`
+/// means it before all of them.
+struct TiedKeys {
+  /// As get_state_dict gives it; empty: the parameter is not tied.
+  std::string own = {};
+  /// Under the other names: load_sharded reads the first of them that is there where the checkpoint lacks `own`.
+  std::vector<std::string> others = {};
+};
 
 /// One of three: a whole tensor, which every rank that has the key holds alike; this rank's part of a tensor; a plain value.
 struct StateValue {
@@ -31,6 +41,8 @@ struct StateValue {
   std::optional<ShardSpec> spec = {};
   /// None, bool, int, float, complex, str, bytes (comm/pickle/pickle.h), and lists, tuples and dicts of them.
   c10::IValue value = {};
+  /// Beside any of the three.
+  TiedKeys tied = {};
 };
 
 /// Keys are canonical names with dots, as torch/distributed/checkpoint flattens nested dictionaries: "model.layer1.weight",

@@ -1,4 +1,6 @@
 """train_gpt --tp beside train_gpt: the same losses, whatever else the ranks share, and checkpoints that all of them go on from."""
+import shutil
+
 import pytest
 
 from example_runs import EXAMPLES, GPT_FLAGS, checkpoint, logged, run, train_gpt
@@ -105,18 +107,32 @@ def test_tests_have_whole_microbatches(text_folder, tmp_path, num_parts):
 TIED = [*STAGES[:4], "--steps", 10, "--tie-weights"]
 
 
-def test_tied_stages_go_on_as_one(text_folder, tmp_path):
-    """But not the other way round: of the last stage's weight a whole model's checkpoint has no optimizer state."""
-    whole, staged = tmp_path / "whole", tmp_path / "staged"
-    whole.mkdir()
-    staged.mkdir()
-    train_gpt(whole, text_folder, *TIED, "--stop-at", 6, ranks=1)
-    code, _, err = train_gpt(whole, text_folder, *TIED, "--pp", 2, "--resume", check=False)
-    assert code != 0 and "Missing key in checkpoint state_dict: optimizer.state.lm_head.weight" in err, err
-    train_gpt(whole, text_folder, *TIED, "--resume", ranks=1)
-    train_gpt(staged, text_folder, *TIED, "--pp", 2, "--stop-at", 6)
-    train_gpt(staged, text_folder, *TIED, "--resume", ranks=1)
-    assert_alike(logged(staged), logged(whole))
+@pytest.fixture(scope="module")
+def tied_whole(text_folder, tmp_path_factory):
+    """The whole run, and a folder with its first steps alone."""
+    whole, begun = tmp_path_factory.mktemp("tied_whole"), tmp_path_factory.mktemp("tied_begun")
+    train_gpt(whole, text_folder, *TIED, ranks=1)
+    train_gpt(begun, text_folder, *TIED, "--stop-at", 6, ranks=1)
+    return whole, begun
+
+
+def test_tied_stages_go_on_as_one(tied_whole, text_folder, tmp_path):
+    train_gpt(tmp_path, text_folder, *TIED, "--pp", 2, "--stop-at", 6)
+    train_gpt(tmp_path, text_folder, *TIED, "--resume", ranks=1)
+    assert_alike(logged(tmp_path), logged(tied_whole[0]))
+
+
+@pytest.mark.parametrize("ranks, flags", [(2, ["--pp", 2]), (4, ["--pp", 2, "--tp", 2])])
+def test_tied_one_goes_on_as_stages(tied_whole, text_folder, tmp_path, ranks, flags):
+    """Its optimizer has one state for both names; the stages have two, with which they go on once more."""
+    whole, begun = tied_whole
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    names = checkpoint(tmp_path).keys()
+    assert "optimizer.state.transformer.wte.weight.exp_avg" in names and "optimizer.state.lm_head.weight.exp_avg" not in names
+    train_gpt(tmp_path, text_folder, *TIED, *flags, "--resume", "--stop-at", 8, ranks=ranks)
+    assert "optimizer.state.lm_head.weight.exp_avg" in checkpoint(tmp_path)
+    train_gpt(tmp_path, text_folder, *TIED, *flags, "--resume", ranks=ranks)
+    assert_alike(logged(tmp_path), logged(whole))
 
 
 @pytest.mark.parametrize("flags, text", [
