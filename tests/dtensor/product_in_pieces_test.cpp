@@ -107,7 +107,8 @@ COHORT_WORKER(products_in_pieces) {
       check(linear_of, {x.narrow(0, 0, 1).clone(), weight, bias}, {{Shard(1)}, columns, all});
     }
     if (positions % mesh.size() == 0) {  // and of other chunks than those of the joined one
-      check(linear_of, {x.transpose(0, 1).contiguous(), weight, bias}, {{Shard(0)}, columns, columns});
+      require_as_in_one_process(mesh, linear_of, {x.transpose(0, 1).contiguous(), weight, bias},
+                                {{Shard(0)}, columns, columns}, 3 * positions);
     }
     check(linear_of, {x[0].clone(), weight, bias}, {{Shard(0)}, columns, columns});
     check([](const auto& of) { return of[0].mm(of[1].t()); }, {x[0].clone(), weight}, {{Shard(0)}, columns});
