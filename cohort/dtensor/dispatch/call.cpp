@@ -132,6 +132,13 @@ void Call::set_local(size_t operand, at::Tensor part) {
   }
 }
 
+at::Tensor Call::run_with(int64_t index, at::Tensor value) const {
+  auto arguments = local_;
+  arguments[index] = std::move(value);
+  op_.callBoxed(arguments);
+  return arguments.front().toTensor();
+}
+
 void Call::commit() {
   torch::jit::drop(stack_, num_arguments_);
   for (auto& result : local_) stack_.push_back(std::move(result));

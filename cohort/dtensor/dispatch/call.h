@@ -58,6 +58,8 @@ class Call {
   void set_local(size_t operand, at::Tensor part);
   /// Runs the operation on the parts.
   void run() { op_.callBoxed(local_); }
+  /// With `value` in the place of argument `index`: the first result. Nothing changes here.
+  at::Tensor run_with(int64_t index, at::Tensor value) const;
   /// Instead of it: its results.
   void finish(std::vector<c10::IValue> results) { local_ = std::move(results); }
   size_t num_results() const { return op_.schema().returns().size(); }

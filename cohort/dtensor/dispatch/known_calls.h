@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "cohort/dtensor/dispatch/product_in_pieces.h"
 #include "cohort/dtensor/dispatch/rule.h"
 #include "cohort/export.h"
 
@@ -39,7 +41,8 @@ class CallKey {
 /// Of one kind of call.
 struct KnownCall {
   Plan plan;
-  std::vector<bool> stays;       ///< operand by operand: it lies as planned
+  std::vector<bool> stays;          ///< operand by operand: it lies as planned
+  std::optional<RowGather> gather;  ///< of the only operand that has to travel, which is multiplied
   bool may_share;                ///< no result shares memory with an operand, so that moved operands may be remembered
   std::vector<int64_t> written;  ///< operands, by the schema: LibTorch counts no others
   std::vector<int64_t> written_results;  ///< result by result: the operand that it is, -1: none

@@ -84,13 +84,25 @@ at::Tensor gathered_in_order(const at::Tensor& tensor, const Placements& to) {
   return moved(parts.local.t(), parts.mesh, transposed(parts.placements), to, sizes);
 }
 
+// Whether a cut tensor's elements are kept, once they are gathered.
+bool is_kept(const at::Tensor& tensor, const Placements& to) {
+  return !tensor.is_inference() && !parts_of(tensor).local.is_inference() && is_whole(to) && !is_parameter(tensor);
+}
+
+PartsPtr owner_of(const at::Tensor& tensor) {
+  const auto& parts = parts_of(tensor);
+  return parts.viewed ? parts.viewed : shared_parts_of(tensor);
+}
+
+void keep(const at::Tensor& tensor, const PartsPtr& owner, at::Tensor local, const Placements& whole) {
+  remember(tensor, *owner, std::move(local), whole);
+  keep_only(owner);
+}
+
 at::Tensor gathered(const at::Tensor& tensor, const Placements& whole) {
   const auto& parts = parts_of(tensor);
-  const auto owner = parts.viewed ? parts.viewed : shared_parts_of(tensor);
-  if (!is_as_it_was(tensor, *owner)) {
-    remember(tensor, *owner, gathered_in_order(tensor, whole), whole);
-    keep_only(owner);
-  }
+  const auto owner = owner_of(tensor);
+  if (!is_as_it_was(tensor, *owner)) keep(tensor, owner, gathered_in_order(tensor, whole), whole);
   const auto& known = owner->remembered.local;
   return parts.is_transposed ? known.reshape({tensor.size(1), tensor.size(0)}).t() : known.reshape(tensor.sizes());
 }
@@ -99,11 +111,19 @@ at::Tensor gathered(const at::Tensor& tensor, const Placements& whole) {
 
 at::Tensor remembered_move(const at::Tensor& tensor, const Placements& to) {
   const auto& parts = parts_of(tensor);
-  if (tensor.is_inference() || parts.local.is_inference()) return moved_from(tensor, to);
   if (parts.layout->is_partial) {
-    return has_partial(to) || !parts.is_own ? moved_from(tensor, to) : reduced(tensor, to);
+    const bool is_inference = tensor.is_inference() || parts.local.is_inference();
+    return is_inference || has_partial(to) || !parts.is_own ? moved_from(tensor, to) : reduced(tensor, to);
   }
-  return is_whole(to) && !is_parameter(tensor) ? gathered(tensor, to) : moved_from(tensor, to);
+  return is_kept(tensor, to) ? gathered(tensor, to) : moved_from(tensor, to);
+}
+
+bool is_gathered(const at::Tensor& tensor, const Placements& to) {
+  return is_kept(tensor, to) && is_as_it_was(tensor, *owner_of(tensor));
+}
+
+void note_gathered(const at::Tensor& tensor, at::Tensor local, const Placements& to) {
+  if (is_kept(tensor, to)) keep(tensor, owner_of(tensor), std::move(local), to);
 }
 
 void note_view(const at::Tensor& result, const at::Tensor& tensor, ViewKind kind) {

@@ -24,6 +24,12 @@ namespace cohort::dtensor {
 /// other operations: it must not be written, or given out.
 at::Tensor remembered_move(const at::Tensor& tensor, const Placements& to);
 
+/// Whether that is at hand for a cut tensor that is wanted whole.
+bool is_gathered(const at::Tensor& tensor, const Placements& to);
+/// `local` is what remembered_move(tensor, to) of a cut tensor would have been: it is remembered as such. Of a tensor that is
+/// no view of a transposed one.
+void note_gathered(const at::Tensor& tensor, at::Tensor local, const Placements& to);
+
 /// What a result has of the elements of the first operand.
 enum class ViewKind {
   kNone,        ///< others, or in another order

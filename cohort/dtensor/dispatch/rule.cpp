@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cohort/dtensor/dispatch/known_calls.h"
+#include "cohort/dtensor/dispatch/product_in_pieces.h"
 #include "cohort/dtensor/wrapper/comm_log.h"
 #include "cohort/dtensor/wrapper/moves.h"
 
@@ -99,8 +100,10 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
   return std::move(options[*best]);
 }
 
-void move_operands(Call& call, const KnownCall& known) {
+// All but operand `left_out`; -1: all.
+void move_operands(Call& call, const KnownCall& known, int64_t left_out) {
   for (size_t i = 0; i < call.operands().size(); ++i) {
+    if (static_cast<int64_t>(i) == left_out) continue;
     const auto& tensor = call.operand(i).tensor;
     const auto& to = known.plan.operands[i];
     if (is_dtensor(tensor)) {
@@ -199,6 +202,7 @@ std::shared_ptr<KnownCall> examined(const Rule& rule, const Call& call) {
     known->written_results.push_back(written_as_result(call, i));
     known->layouts.emplace_back();
   }
+  if (rule.product) known->gather = row_gather(*rule.product, call, known->plan);
   return known;
 }
 
@@ -230,8 +234,11 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
                        [](const void* handle) { return name_of(*static_cast<const c10::OperatorHandle*>(handle)); });
   Call call(op, stack);
   const auto known = known_or_examined(rule, call);
-  move_operands(call, *known);
-  if (rule.run) {
+  const bool in_pieces = known->gather && comes_in_pieces(call, *known->gather, known->plan);
+  move_operands(call, *known, in_pieces ? known->gather->operand : -1);
+  if (in_pieces) {
+    multiply_in_pieces(call, *known->gather, known->plan);
+  } else if (rule.run) {
     rule.run(call, known->plan);
   } else {
     call.run();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "cohort/dtensor/dispatch/call.h"
@@ -40,6 +41,12 @@ struct Shape {
   std::vector<int64_t> strides = {};
 };
 
+/// Arguments of a matrix product, or of several side by side; the last two dimensions are rows and columns.
+struct ProductArguments {
+  int64_t first;
+  int64_t added;  ///< to the product; -1: nothing is
+};
+
 struct Rule {
   /// Adds what is possible on the axis, the best first among equals. That all operands and results are replicated is always
   /// possible and need not be said.
@@ -60,6 +67,8 @@ struct Rule {
   ViewKind view = ViewKind::kNone;
   /// Whether results may share memory with operands although the schema does not say so.
   bool shares_memory = false;
+  /// The first operand may be gathered in pieces (product_in_pieces.h).
+  std::optional<ProductArguments> product = {};
 };
 
 /// The cheapest option on each axis.

@@ -12,7 +12,7 @@ namespace {
 // `first` and `second` are the arguments' numbers; `added`: that of what is added to the product, -1 if nothing is.
 Rule product(int64_t first, int64_t second, const char* first_dims, const char* second_dims, const char* result_dims,
              int64_t added = -1) {
-  return labelled([=](const Call& call) {
+  auto rule = labelled([=](const Call& call) {
     Labels labels(call);
     labels.name(call, first, first_dims);
     labels.name(call, second, second_dims);
@@ -31,6 +31,8 @@ Rule product(int64_t first, int64_t second, const char* first_dims, const char* 
     labels.name(call, added, dims);
     return labels;
   });
+  rule.product = {first, added};
+  return rule;
 }
 
 // The kernels take for granted that the last dimension has no gaps, and LibTorch has looked at the wrapper's only.

@@ -1,5 +1,5 @@
-/// A linear map of what is gathered from a sequence-parallel region, with the gather in pieces: one is multiplied while the next
-/// is on its way.
+/// A linear map of what is gathered from a sequence-parallel region, with the gather in pieces (mesh/gathered_product.h), and its
+/// gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +15,5 @@ namespace cohort::parallel {
 /// autocast. Collective, of a group that is not null and an input that is not empty; all ranks give the same number of pieces.
 at::Tensor gathered_linear(const at::Tensor& input, int64_t dim, const at::Tensor& weight, const at::Tensor& bias,
                            const GroupPlace& place, int64_t num_pieces);
-
-/// Into how many pieces to cut: 4 where the host has a core for every thread of its ranks and one more for each rank, which is
-/// what a gather needs to go on by itself; else 1. Collective: rank 0 decides.
-int64_t pieces_for_cores(const GroupPlace& place);
 
 }  // namespace cohort::parallel

@@ -48,8 +48,8 @@ struct ColumnParallelOptions {
   int64_t sequence_dim = 1;
   /// Sequence-parallel: into how many pieces the gather is cut, of which one is multiplied while the next is on its way; at most,
   /// as they must divide a rank's positions. More than 1: first derivatives only. Autocast gathers at once.
-  /// Default: 4 where the host has a core for every thread of its ranks (at::get_num_threads()) and one more for each rank,
-  /// by what rank 0 sees when the layer is made; else 1.
+  /// Default: COHORT_GATHER_PIECES, or 4 where the host has a core for every thread of its ranks (at::get_num_threads()) and one
+  /// more for each rank, by what rank 0 sees when the layer is made; else 1.
   std::optional<int64_t> gather_pieces = {};
 };
 

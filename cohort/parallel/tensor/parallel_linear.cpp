@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "cohort/comm/collectives/coalescing.h"
+#include "cohort/mesh/gathered_product.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/gathered_linear.h"
@@ -57,7 +58,9 @@ int64_t pieces_of_gather(const ColumnParallelOptions& options) {
   TORCH_CHECK_VALUE(!wanted || *wanted >= 1, "[cohort] ColumnParallelLinear: gather_pieces is ", wanted.value_or(0),
                     ", but must be at least 1\n  hint: 1 gathers first; nothing lets the number of cores decide");
   if (wanted) return *wanted;
-  return options.sequence_parallel && options.copy_input ? parallel::pieces_for_cores(place_in(options.group)) : 1;
+  const auto place = place_in(options.group);
+  const bool gathers = options.sequence_parallel && options.copy_input && place.group;
+  return gathers ? mesh::pieces_for_cores(place.group, c10::kCPU) : 1;
 }
 
 void check_bias(const at::Tensor& own, const at::Tensor& given) {

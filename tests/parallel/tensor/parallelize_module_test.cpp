@@ -122,6 +122,13 @@ TEST(ParallelizeModule, TokensCutAlongTheSequenceMakeItSequenceParallel) {
   for (const int size : {2, 4}) run_workers("plan_trains_gpt_by_positions", {.world_size = size}).expect_success();
 }
 
+TEST(ParallelizeModule, ASequenceIsGatheredInPieces) {
+  for (const int size : {2, 4}) {
+    run_workers("plan_trains_gpt_by_positions", {.world_size = size, .environment = {{"COHORT_GATHER_PIECES", "2"}}})
+        .expect_success();
+  }
+}
+
 // Two layers of two pairs, and the embedding.
 void require_counts(const CommCounts& forward, const CommCounts& both, bool by_positions, bool are_many) {
   if (!by_positions) {
@@ -162,6 +169,10 @@ COHORT_WORKER(plan_counts) {
 }
 
 TEST(ParallelizeModule, LayoutsNeedOnlyTheseExchanges) { run_workers("plan_counts").expect_success(); }
+
+TEST(ParallelizeModule, LayoutsNeedNoMoreExchangesInPieces) {
+  run_workers("plan_counts", {.environment = {{"COHORT_GATHER_PIECES", "3"}}}).expect_success();
+}
 
 // A block of more positions than its width, in one sequence: what an exchange would cost less than a gather.
 COHORT_WORKER(plan_counts_of_a_long_sequence) {
