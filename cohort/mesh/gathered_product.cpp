@@ -91,8 +91,9 @@ int64_t pieces_for_cores(const Group& group, c10::DeviceType device) {
   const int64_t on_host =
       local_world_size.ok() ? local_world_size->value_or(group->getSize()) : int64_t{group->getSize()};
   const bool are_spare = device == c10::kCPU && base::available_cores() >= on_host * (at::get_num_threads() + 1);
-  const auto decision =
-      at::full({1}, static_cast<int64_t>(wanted->value_or(are_spare ? kPiecesToOverlap : 1)), at::kLong);
+  const auto num_pieces = static_cast<int64_t>(wanted->value_or(are_spare ? kPiecesToOverlap : 1));
+  // Not every group has a backend for the CPU.
+  const auto decision = at::full({1}, num_pieces, at::TensorOptions(device).dtype(at::kLong));
   broadcast(decision, group_rank(0), {.group = group});
   return decision.item<int64_t>();
 }
