@@ -61,11 +61,14 @@ def test_an_expression_and_a_statement_become_choices_where_they_were():
 @pytest.mark.parametrize("text, message", [
     (block("base.a", "product += b", "0"), "LIST:1: base.a: its old text must be in cohort/base/times.cpp once, but is not there"),
     (block("base.a", "product", "0"), "LIST:1: base.a: its old text must be in cohort/base/times.cpp once, but is there 4 times"),
-    (block("base.a", "i < b", "i > b") + block("base.b", "< b; ++i", "< 1; ++i"), "LIST:6: base.b changes what base.a changes"),
+    (block("base.a", "i < b", "i > b") + block("base.b", "for (int i = 0; i < b; ++i) product += a;", ""),
+     "LIST:1: base.a changes what base.b changes"),
     (block("base.a", "return product;", "0"),
      "LIST:1: base.a: a statement (it ends in a semicolon) is replaced by one or by nothing, an expression by another"),
     (block("base.a", "i < b", ""),
      "LIST:1: base.a: a statement (it ends in a semicolon) is replaced by one or by nothing, an expression by another"),
+    (block("base.a", "1;", "2;"),
+     "LIST:1: base.a: its old text is only the end of a statement in cohort/base/times.cpp: take all of it"),
     (block("base.a", "i < b", "i < b"), "LIST:1: base.a changes nothing"),
     (block("base.a", "i < b", "i > b", ""), "LIST:1: base.a needs a file, an old text, and the tests that must notice"),
     (block("base.a", "i < b", "i > b") * 2, 'LIST:6: there is a mutant "base.a" already'),
@@ -74,6 +77,21 @@ def test_an_expression_and_a_statement_become_choices_where_they_were():
 ])
 def test_lists_that_cannot_work_message(text, message):
     assert refusal(text) == message
+
+
+@pytest.mark.parametrize("text", [
+    "(a, b)", "f(a, {b, c})[d]", "std::min<int, long>(a, b)", "a ? b : std::c", "a == ',' || b == \"(\"", "[&](int a) { b; c; }", "--a", "iffy",
+    "if (a) b;", "return a ? b : c;", "f(a); g(b);", "a++", ";", ""])
+def test_takes_what_is_whole(text):
+    assert not mutants.is_part(text)
+
+
+@pytest.mark.parametrize("text", [
+    "a, b", "a; b", "f(a", "a) + b", "a ? b", "b : c", '!a, "', "a &&", "if (a) b", "const bool a = b", "auto* const a = b", "return a",
+    "f(a;", "if (a) { b;", "a); b;"])
+def test_a_part_message(text):
+    assert refusal(block("base.a", text, text + " ;" if text.endswith(";") else "a")) == (
+        f'LIST:1: base.a: "{text}" is only a part: take a whole expression or statement, for it becomes a branch of a choice')
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +190,7 @@ def test_the_projects_own_list_fits_its_sources():
 def test_check_tells_all_that_does_not_fit(project):
     lost = block("base.lost", "a - b", "a + b").replace("times.cpp", "lost.cpp")
     text = (block("base.gone", "a - b", "a + b") + block("base.twice", "= 0", "= 1") + lost +
-            block("base.within", "product += a;", "", "  pytest tests/gone.py::test_a") + block("base.across", "b; ++i) product += a;", ";"))
+            block("base.within", "product += a;", "", "  pytest tests/gone.py::test_a") + block("base.across", "for (int i = 0; i < b; ++i) product += a;", ""))
     code, _, errors = project(text, "--check")
     assert (code, errors.splitlines()) == (2, [
         'error: LIST:1: base.gone: its old text must be in cohort/base/times.cpp once, but is not there',

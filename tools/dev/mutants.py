@@ -81,10 +81,28 @@ def check(mutant):
         raise Problem(f"{where} changes nothing")
     if is_statement(mutant.old) != (not mutant.new or is_statement(mutant.new)):
         raise Problem(f"{where}: a statement (it ends in a semicolon) is replaced by one or by nothing, an expression by another")
+    for text in (mutant.old, mutant.new):
+        if is_part(text):
+            raise Problem(f"{where}: \"{text}\" is only a part: take a whole expression or statement, for it becomes a branch of a choice")
 
 
 def is_statement(text):
     return text.endswith(";")
+
+
+def is_part(text):
+    """Whether the text is no whole expression or statement. The compiler would say so, too, but only in the middle of a long build."""
+    text, before = re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', "0", text), None
+    while text != before:  # innermost brackets first
+        text, before = re.sub(r"\([^()[\]{}]*\)|\[[^()[\]{}]*\]|\{[^()[\]{}]*\}", "0", text), text
+    if re.search(r'["()[\]{}]', text):
+        return True
+    if is_statement(text):
+        return False
+    is_opened = re.match(r"(if|else|for|while|return|const|auto|static)\b", text)
+    is_list = re.search("[,;]", re.sub("<[^<>]*>", "", text))
+    colons = text.replace("::", "")
+    return bool(is_opened or is_list or colons.count("?") != colons.count(":") or re.search(r"[*/%&|=<,!]$", text))
 
 
 # ---- the switches
@@ -96,6 +114,9 @@ def place_of(mutant, text):
     if len(found) != 1:
         times = "not there" if not found else f"there {len(found)} times"
         raise Problem(f"{LIST}:{mutant.line}: {mutant.name}: its old text must be in {mutant.file} once, but is {times}")
+    before = re.sub(r"(?m)//.*|^\s*#.*", "", text[:found[0].start()]).rstrip()
+    if is_statement(mutant.old) and not re.search(r"(^|[;{}:)]|\b(else|do))$", before):
+        raise Problem(f"{LIST}:{mutant.line}: {mutant.name}: its old text is only the end of a statement in {mutant.file}: take all of it")
     return found[0].span()
 
 

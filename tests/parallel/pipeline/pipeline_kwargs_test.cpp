@@ -165,8 +165,8 @@ struct OneStage {
 };
 
 TEST(PipelineKwargs, AreNoPartOfTheGraph) {
-  const at::Tensor mask = at::ones({1, 6}, at::requires_grad()), places = at::ones({8, 6}, at::requires_grad());
-  const at::Tensor weights = at::ones({8, 1}, at::requires_grad());
+  const at::Tensor mask = at::ones({1, 6}).requires_grad_(), places = at::ones({8, 6}).requires_grad_();
+  const at::Tensor weights = at::ones({8, 1}).requires_grad_();
   OneStage stage;
   stage.kwargs_chunk_spec = {TensorChunkSpec::replicate(), {}};
   stage.loss = loss_of([](auto& y, auto& target, auto& each) { return (y * each - target).square().mean(); });

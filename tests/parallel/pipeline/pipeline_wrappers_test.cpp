@@ -286,6 +286,42 @@ TEST_P(PipelineWith, Autocast) {
   }
 }
 
+// ---- tied parameters of replicas
+
+torch::nn::Linear layer_of_replicas(int stage) {
+  torch::nn::Linear layer(8, 8);
+  draw_parameters(*layer, stage == 0 ? 1 : 11);
+  return layer;
+}
+
+// Replicas average what several steps have added up, and only then stages exchange it.
+TEST(PipelineOfReplicas, TiedGradientsOfSeveralSteps) {
+  run_rank_threads(4, [](int rank, const Group& all) {
+    const FourRanks ranks(rank, all);
+    auto first = layer_of_replicas(0), second = layer_of_replicas(1);
+    second->weight = first->weight;
+    TensorList inputs, targets;
+    for (const uint64_t replica : {0, 1}) {
+      inputs.push_back(drawn({8, 8}, 100 + replica));
+      targets.push_back(drawn({8, 8}, 200 + replica));
+      (squares(second(first(inputs.back())), targets.back()) / 2).backward();
+    }
+    DistributedDataParallel<torch::nn::LinearImpl> block(layer_of_replicas(ranks.place),
+                                                         ddp::Options{.process_group = ranks.replicas});
+    PipelineOptions options{.loss_fn = loss_of(squares)};
+    options.tied_parameters = {{block->parameters()[0], ranks.place, 1 - ranks.place}};
+    const PipelineStage stage(block, ranks.place, 2, {.group = ranks.pipeline});
+    PipelineSchedule schedule("1F1B", {stage}, kNumParts, options);
+    const auto replica = static_cast<size_t>(ranks.replica);
+    for (const int num_steps : {1, 3}) {
+      block->zero_grad();
+      run_steps(schedule, num_steps, ranks.place == 0 ? TensorList{inputs[replica]} : TensorList(), targets[replica]);
+      require_near(block->parameters()[0].grad(), first->weight.grad(), 1e-5, "of the tied parameter");
+      require_near(block->parameters()[1].grad(), (ranks.place == 0 ? first : second)->bias.grad(), 1e-5, "of its own");
+    }
+  });
+}
+
 // ---- optimizers that a backward pass steps
 
 TEST(PipelineOfReplicas, AFusedStepGetsTheMeanOfMicrobatches) {
