@@ -36,8 +36,8 @@ GatheredProduct multiply_while_gathering(const GatherInPieces& how, const at::Te
 
 /// Into how many pieces to cut: COHORT_GATHER_PIECES, if that is set; else 4 of tensors on the CPU, where the host has a core for
 /// every thread of its ranks (at::get_num_threads()) and one more for each rank, which is what a gather needs to go on by itself;
-/// else 1. Collective, with tensors on `device`: the group's rank 0 decides. Throws c10::ValueError for a variable that is no positive
-/// number.
+/// else 1. Collective, with tensors on `device`: the group's rank 0 decides.
+/// Throws c10::ValueError for a variable that is no positive number.
 int64_t pieces_for_cores(const Group& group, c10::DeviceType device);
 
 }  // namespace cohort::mesh
