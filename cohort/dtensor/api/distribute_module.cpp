@@ -74,14 +74,13 @@ void distribute_parameter(const at::Tensor& parameter, const DeviceMesh& mesh, c
 
 void distribute_parameters(torch::nn::Module& module, const DeviceMesh& mesh,
                            const std::map<std::string, Placements>& placements, std::optional<int> src_rank) {
+  const auto parameters = module.named_parameters(/*recurse=*/false), buffers = module.named_buffers(/*recurse=*/false);
   for (const auto& [name, wanted] : placements) {
-    const auto* tensor = module.named_parameters(/*recurse=*/false).find(name);
-    const at::Tensor parameter = tensor ? *tensor : at::Tensor();
-    const auto* buffer = module.named_buffers(/*recurse=*/false).find(name);
-    TORCH_CHECK_VALUE(parameter.defined() || buffer, "[cohort] distribute_parameters: ", module.name(),
-                      " has no parameter \"", name, "\"\n  hint: it has ",
-                      c10::Join(", ", module.named_parameters(/*recurse=*/false).keys()));
-    distribute_parameter(parameter.defined() ? parameter : *buffer, mesh, wanted, src_rank);
+    const auto* const parameter = parameters.find(name);
+    const auto* const tensor = parameter && parameter->defined() ? parameter : buffers.find(name);
+    TORCH_CHECK_VALUE(tensor, "[cohort] distribute_parameters: ", module.name(), " has no parameter \"", name,
+                      "\"\n  hint: it has ", c10::Join(", ", parameters.keys()));
+    distribute_parameter(*tensor, mesh, wanted, src_rank);
   }
 }
 
