@@ -55,7 +55,7 @@ class ProcessWatch final : public OperationWatch {
     const std::lock_guard lock(mutex_);
     look_for_lost_members(operation);
     if (lost_since_ && Clock::now() - *lost_since_ > kLostGrace) {
-      obstacle_ = diagnostician_.lost(lost_, operation.purpose);
+      obstacle_ = why_lost(operation, lost_);
     } else if (!obstacle_) {
       obstacle_ = look_at_others(operation);
     }
@@ -143,7 +143,7 @@ class ProcessWatch final : public OperationWatch {
     {
       const std::lock_guard lock(mutex_);
       if (obstacle_) return *obstacle_;
-      if (!lost_.empty()) return followed_by_engine(diagnostician_.lost(lost_, operation.purpose));
+      if (!lost_.empty()) return followed_by_engine(why_lost(operation, lost_));
     }
     const bool timed_out = failure.kind == Kind::kTimeout;
     if (!timed_out) reports_->publish_waiting(log_.account(operation));
@@ -156,8 +156,13 @@ class ProcessWatch final : public OperationWatch {
     return {Kind::kEngine, {engine_text}, base::lost_rank_hint(last_hint, operation.purpose)};
   }
 
+  // A rank that differs may have ended because of it.
+  Failure why_lost(const job::Operation& operation, const std::vector<int>& lost) const {
+    const auto differs = diagnostician_.disagreement(log_.account(operation), diagnostician_.others());
+    return differs ? *differs : diagnostician_.lost(lost, operation.purpose);
+  }
+
   std::optional<Failure> look_for_cause(const job::Operation& operation) const {
-    // First: a rank that differs may have ended because of it.
     if (auto found = diagnostician_.disagreement(log_.account(operation), diagnostician_.others())) return found;
     const auto lost = diagnostician_.lost_members(operation);
     if (!lost.empty()) return diagnostician_.lost(lost, operation.purpose);
