@@ -37,8 +37,9 @@ class LoadSession {
     checkpoint_ = detail::value_or_throw(files::open_stored_checkpoint(path_));
     nlohmann::json keys = nlohmann::json::array();
     for (const auto& item : state_) {
-      keys.push_back(stored_key(item.key(), item.value()));
-      check_key(item.key(), item.value());
+      const std::string stored = stored_key(item.key(), item.value());
+      keys.push_back(stored);
+      check_key(stored, item.value());
     }
     return keys.dump();
   }
@@ -101,8 +102,7 @@ class LoadSession {
     if (are_there && !device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
   }
 
-  void check_key(const std::string& own_key, const StateValue& value) {
-    const std::string key = stored_key(own_key, value);
+  void check_key(const std::string& key, const StateValue& value) {
     const auto tensor = checkpoint_.tensors.find(key);
     const bool is_value = checkpoint_.values.contains(key);
     const auto unreadable = checkpoint_.unreadable.find(key);

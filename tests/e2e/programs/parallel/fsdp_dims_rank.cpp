@@ -6,16 +6,12 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 
-#include <iostream>
-
-#include "cohort/checkpoint/file/safetensors.h"
-#include "cohort/comm/collectives/collectives.h"
-#include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/distribute_module.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "kept_tensors.h"
 #include "plan_net.h"
 
 namespace {
@@ -23,12 +19,7 @@ namespace {
 using cohort::Placements;
 using cohort::Replicate;
 using cohort::Shard;
-
-cohort::checkpoint::StateDict results;
-
-void keep(const std::string& name, const at::Tensor& tensor) {
-  results.insert(name, tensor.detach().contiguous().clone());
-}
+using cohort::test::keep;
 
 constexpr int64_t kIn = 6;
 
@@ -84,25 +75,17 @@ void run(const std::string& name, const Case& of, const cohort::DeviceMesh& mesh
   }
 }
 
-}  // namespace
-
-int main(int, char** argv) {
-  try {
-    cohort::init_process_group(argv[1]);
-    const auto mesh = cohort::init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
-    for (const bool one_memory : {true, false}) {
-      const std::string memory = one_memory ? "one" : "gathered";
-      run(memory + ".shard", {.dims = {.shard = {"dp"}}, .one_memory = one_memory}, mesh);
-      run(memory + ".uneven", {.dims = {.shard = {"dp"}}, .hidden = 6, .one_memory = one_memory}, mesh);
-      run(memory + ".passes", {.dims = {.shard = {"dp"}}, .passes = 2, .one_memory = one_memory}, mesh);
-      run(memory + ".replicate", {.dims = {.replicate = {"dp"}}, .one_memory = one_memory}, mesh);
-    }
-    cohort::checkpoint::save_file(results, argv[2]);
-    cohort::barrier();
-    cohort::destroy_process_group();
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
+void run_all() {
+  const auto mesh = cohort::init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
+  for (const bool one_memory : {true, false}) {
+    const std::string memory = one_memory ? "one" : "gathered";
+    run(memory + ".shard", {.dims = {.shard = {"dp"}}, .one_memory = one_memory}, mesh);
+    run(memory + ".uneven", {.dims = {.shard = {"dp"}}, .hidden = 6, .one_memory = one_memory}, mesh);
+    run(memory + ".passes", {.dims = {.shard = {"dp"}}, .passes = 2, .one_memory = one_memory}, mesh);
+    run(memory + ".replicate", {.dims = {.replicate = {"dp"}}, .one_memory = one_memory}, mesh);
   }
 }
+
+}  // namespace
+
+int main(int, char** argv) { return cohort::test::keep_of_rank(argv, run_all); }
