@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "cohort/base/env.h"
+#include "tests/support/fork_server/fork_server.h"
 #include "tests/support/rank_processes.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   // Time-outs that tests provoke need no files; tests of these files ask for them.
   if (!cohort::base::get_env("COHORT_TRACE_DUMP")) cohort::base::set_env("COHORT_TRACE_DUMP", "never");
   const int worker_exit = cohort::test::run_named_worker(argc, argv);
@@ -20,3 +23,7 @@ int main(int argc, char** argv) {
   }
   return RUN_ALL_TESTS();
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return cohort::test::main_of_test_program(argc, argv, run); }

@@ -12,7 +12,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/port.h"
-#include "cohort/base/process.h"
+#include "tests/support/test_process.h"
 
 namespace cohort::test {
 namespace {
@@ -41,7 +41,7 @@ bool read_available(int fd, std::string& text) {
 }
 
 struct Rank {
-  base::Process process;
+  TestProcess process;
   WorkerResult result;
   bool ended = false;
 };
@@ -56,7 +56,7 @@ struct Workers::State {
   Clock::time_point started = Clock::now();
   Clock::time_point deadline;
 
-  base::ProcessOptions process_options(int rank) const {
+  TestProcess start(int rank) const {
     std::map<std::string, std::string> environment = base::environment();
     environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
     environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(options.world_size);
@@ -65,10 +65,7 @@ struct Workers::State {
     for (const auto& [name, value] : options.environment) environment[name] = value;
     std::vector<std::string> arguments = {"/proc/self/exe", kWorkerFlag + worker};
     arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-    return {.arguments = arguments,
-            .environment = environment,
-            .standard_output = base::Stream::pipe(),
-            .standard_error = base::Stream::pipe()};
+    return {arguments, environment, options.loads_anew};
   }
 
   void start() {
@@ -76,9 +73,7 @@ struct Workers::State {
     if (!reserved) throw std::runtime_error(reserved.error().describe());
     port = std::move(*reserved);
     for (int rank = 0; rank < options.world_size; ++rank) {
-      base::Result<base::Process> process = base::Process::start(process_options(rank));
-      if (!process) throw std::runtime_error(process.error().describe());
-      ranks.push_back({std::move(*process), {}, false});
+      ranks.push_back({start(rank), {}, false});
       ranks.back().result.rank = rank;
     }
     started = Clock::now();
@@ -97,10 +92,9 @@ struct Workers::State {
   }
 
   void finish(Rank& rank, const base::ExitStatus& status) {
-    rank.process.signal_group(SIGKILL);
-    drain(rank.process.standard_output(), rank.result.output);
-    drain(rank.process.standard_error(), rank.result.errors);
-    rank.process.reap();
+    drain(rank.process.output, rank.result.output);
+    drain(rank.process.errors, rank.result.errors);
+    rank.process.bury();
     rank.ended = true;
     rank.result.exit_code = status.returncode();
     rank.result.elapsed = std::chrono::duration_cast<milliseconds>(Clock::now() - started);
@@ -110,7 +104,7 @@ struct Workers::State {
     for (Rank& rank : ranks) {
       if (rank.ended) continue;
       rank.result.timed_out = true;
-      rank.process.signal_group(SIGKILL);
+      rank.process.kill();
       finish(rank, rank.process.wait());
     }
   }
@@ -120,9 +114,9 @@ struct Workers::State {
     std::vector<pollfd> entries;
     for (Rank& rank : ranks) {
       if (rank.ended) continue;
-      entries.push_back({rank.process.pidfd(), POLLIN, 0});
-      entries.push_back({rank.process.standard_output().get(), POLLIN, 0});
-      entries.push_back({rank.process.standard_error().get(), POLLIN, 0});
+      entries.push_back({rank.process.end_fd(), POLLIN, 0});
+      entries.push_back({rank.process.output.get(), POLLIN, 0});
+      entries.push_back({rank.process.errors.get(), POLLIN, 0});
     }
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) return kill_late_ranks();
@@ -133,10 +127,9 @@ struct Workers::State {
       const bool readable_output = entries[entry + 1].revents != 0;
       const bool readable_errors = entries[entry + 2].revents != 0;
       entry += 3;
-      base::Fd& output = rank.process.standard_output();
-      base::Fd& errors = rank.process.standard_error();
-      if (readable_output && !read_available(output.get(), rank.result.output)) output.reset();
-      if (readable_errors && !read_available(errors.get(), rank.result.errors)) errors.reset();
+      TestProcess& process = rank.process;
+      if (readable_output && !read_available(process.output.get(), rank.result.output)) process.output.reset();
+      if (readable_errors && !read_available(process.errors.get(), rank.result.errors)) process.errors.reset();
       if (const auto status = rank.process.poll()) finish(rank, *status);
     }
   }

@@ -1,4 +1,4 @@
-/// Runs a test's ranks as real processes: the test program starts itself again with `--worker=<name>`.
+/// Runs a test's ranks as real processes: the test program once more, with `--worker=<name>`.
 ///
 ///     COHORT_WORKER(sums_ranks) {            // runs in every rank; a throw is printed to stderr and exits with 1
 ///       cohort::init_process_group("gloo");
@@ -24,6 +24,9 @@ struct WorkerOptions {
   std::map<std::string, std::string> environment;
   std::vector<std::string> arguments;
   std::chrono::seconds time_limit{60};
+  /// The program is loaded anew and left through all destructors, as users' programs are, where others are forked
+  /// (fork_server/fork_server.h).
+  bool loads_anew = false;
 };
 
 struct WorkerResult {

@@ -304,7 +304,7 @@ COHORT_WORKER(forgets_everything) {
 }
 
 TEST(ProcessGroup, ExitsWithUnwaitedOperationAndWithoutDestroy) {
-  const auto results = run_workers("forgets_everything", {.time_limit = std::chrono::seconds(30)});
+  const auto results = run_workers("forgets_everything", {.time_limit = std::chrono::seconds(30), .loads_anew = true});
   results.expect_success();
 }
 

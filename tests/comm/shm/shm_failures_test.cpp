@@ -299,7 +299,7 @@ COHORT_WORKER(shm_forgets_a_work) {
 }
 
 TEST(ShmFailures, OperationThatNobodyWaitedForIsToldAtExitMessage) {
-  const auto results = run_workers("shm_forgets_a_work");
+  const auto results = run_workers("shm_forgets_a_work", {.loads_anew = true});
   EXPECT_EQ(results[0].exit_code, 0);
   EXPECT_EQ(results[0].errors,
             "[cohort] warning: exiting with 1 operation(s) that nobody waited for; the process groups are left to the "

@@ -69,7 +69,7 @@ COHORT_WORKER(ends_without_destroy) {
 }
 
 TEST(Forgotten, DestroyIsToldAtExitMessage) {
-  const auto results = run_workers("ends_without_destroy");
+  const auto results = run_workers("ends_without_destroy", {.loads_anew = true});
   results.expect_success();
   EXPECT_EQ(results[0].errors,
             "[cohort] warning: the program ended without destroy_process_group(); its groups are released now. Call it "
@@ -83,7 +83,7 @@ COHORT_WORKER(fails_without_destroy) {
 }
 
 TEST(Forgotten, DestroyIsNotMissedAfterAFailure) {
-  const auto results = run_workers("fails_without_destroy");
+  const auto results = run_workers("fails_without_destroy", {.loads_anew = true});
   EXPECT_EQ(results[0].exit_code, 3);
   EXPECT_EQ(results[0].errors, "");
 }
