@@ -108,4 +108,5 @@ int main(int, char** argv) {
   run("polite", polite, 2, milliseconds(20000));
   run(
       "no grace", [](int rank) { rank == 1 ? _exit(6) : pause_for_ever(); }, 2, milliseconds(0));
+  return 0;
 }

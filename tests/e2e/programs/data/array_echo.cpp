@@ -89,4 +89,5 @@ int main() {
       std::cout << text << std::endl;
     }
   }
+  return 0;
 }

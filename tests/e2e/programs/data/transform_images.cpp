@@ -161,4 +161,5 @@ void answer(const std::string& line) {
 int main() {
   std::cout.precision(9);
   for (std::string line; std::getline(std::cin, line);) answer(line);
+  return 0;
 }

@@ -131,4 +131,5 @@ int main() {
   show_operations(mesh);
   show_borders(mesh);
   destroy_process_group();
+  return 0;
 }

@@ -141,4 +141,5 @@ int main() {
   show_errors(mesh, plain, scattered);
   std::cout << std::flush;
   cohort::barrier();
+  return 0;
 }

@@ -56,4 +56,5 @@ int main() {
                                                                     numbers(parts.at(2)), placements(parts.at(3)));
     std::printf("%s | %s\n", text(held.shape).c_str(), text(held.offset).c_str());
   }
+  return 0;
 }

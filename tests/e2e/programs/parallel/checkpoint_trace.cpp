@@ -104,4 +104,5 @@ int main() {
         .sum()
         .backward();
   });
+  return 0;
 }

@@ -7,8 +7,8 @@
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
-#include "kept_tensors.h"
-#include "plan_net.h"
+#include "tests/e2e/programs/parallel/kept_tensors.h"
+#include "tests/e2e/programs/parallel/plan_net.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "cohort/parallel/context/context_parallel.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
 #include "cohort/parallel/tensor/vocab_parallel_cross_entropy.h"
-#include "kept_tensors.h"
+#include "tests/e2e/programs/parallel/kept_tensors.h"
 
 namespace {
 

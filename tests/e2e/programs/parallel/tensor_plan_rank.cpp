@@ -5,8 +5,8 @@
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/dtensor.h"
-#include "kept_tensors.h"
-#include "plan_net.h"
+#include "tests/e2e/programs/parallel/kept_tensors.h"
+#include "tests/e2e/programs/parallel/plan_net.h"
 
 namespace {
 

@@ -34,4 +34,5 @@ int main() {
     }
     std::cout << '\n';
   }
+  return 0;
 }
