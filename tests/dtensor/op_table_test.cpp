@@ -1,5 +1,6 @@
 // Every operation of the table with its inputs lying in every way, results and gradients against one process: on meshes of
-// threads.
+// threads, whose groups are on shm. It is what users get by default, and five times as fast as Gloo with so many small
+// operations; what DTensors ask of a backend runs on both in the other tests.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -7,6 +8,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "tests/dtensor/op_cases.h"
 #include "tests/mesh/thread_mesh.h"
@@ -163,18 +165,20 @@ void try_cases(const std::vector<OpCase>& cases) {
   for (const Mesh& kind : {Mesh{{2}, 100}, Mesh{{4}, 25}, Mesh{{2, 2}, 30}}) {
     int size = 1;
     for (const int64_t ranks : kind.shape) size *= static_cast<int>(ranks);
-    run_rank_threads(size, [&](int, const Group& group) {
-      const auto mesh = thread_mesh(group, kind.shape);
-      std::string failures;
-      for (const auto& one : cases) {
-        try {
-          try_case(one, mesh, kind.limit);
-        } catch (const std::exception& error) {
-          failures += std::string(error.what()).substr(0, 900) + "\n\n";
-        }
-      }
-      if (!failures.empty()) throw std::runtime_error(failures);
-    });
+    run_rank_threads(size,
+                     [&](int, const Group& group) {
+                       const auto mesh = thread_mesh(group, kind.shape);
+                       std::string failures;
+                       for (const auto& one : cases) {
+                         try {
+                           try_case(one, mesh, kind.limit);
+                         } catch (const std::exception& error) {
+                           failures += std::string(error.what()).substr(0, 900) + "\n\n";
+                         }
+                       }
+                       if (!failures.empty()) throw std::runtime_error(failures);
+                     },
+                     {.make_backend = comm::make_shm_backend});
   }
 }
 

@@ -17,6 +17,13 @@ using test::GptRun;
 using test::run_workers;
 
 constexpr int64_t kSteps = 4;
+constexpr std::chrono::seconds kHangLimit{380};
+
+/// Every combination on shm, which users get by default. Gloo's groups of many ranks are slow to make, and what is above
+/// them does not know how many there are.
+bool is_left_out(size_t combination) {
+  return test::backend_of_tests() == "gloo" && get_world_size() > 4 && combination % 3 != 0;
+}
 
 using Curve = std::vector<GptRun::Numbers>;
 
@@ -40,7 +47,9 @@ void expect_same(const Curve& expected, const Curve& got, const std::string& wha
 COHORT_WORKER(together_combinations) {
   init_process_group(test::backend_of_tests().c_str());
   std::map<int64_t, Curve> expected;
+  size_t combination = 0;
   for (const auto& dims : test::all_dims(get_world_size())) {
+    if (is_left_out(combination++)) continue;
     const auto rows = test::rows_for(dims);
     if (!expected.contains(rows)) expected[rows] = curve_of(test::alone(), rows);
     REQUIRE(expected[rows].back().loss < expected[rows].front().loss - 0.01);
@@ -55,8 +64,7 @@ COHORT_WORKER(together_combinations) {
 class TogetherCombinations : public testing::TestWithParam<int> {};
 
 TEST_P(TogetherCombinations, HaveTheLossesOfOneProcess) {
-  run_workers("together_combinations", {.world_size = GetParam(), .time_limit = std::chrono::seconds(200)})
-      .expect_success();
+  run_workers("together_combinations", {.world_size = GetParam(), .time_limit = kHangLimit}).expect_success();
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TogetherCombinations, testing::Range(1, 9), testing::PrintToStringParamName());
@@ -70,7 +78,9 @@ int microbatches_of(const ParallelDims& dims) {
 COHORT_WORKER(together_pipelines) {
   init_process_group(test::backend_of_tests().c_str());
   std::map<int64_t, Curve> expected;  // by the number of layers
+  size_t combination = 0;
   for (const auto& dims : test::all_pipelines(get_world_size())) {
+    if (is_left_out(combination++)) continue;
     const test::SmallGptOptions model{.num_layers = dims.pp};
     if (!expected.contains(dims.pp)) expected[dims.pp] = curve_of(test::alone(model), 24);
     for (const bool one_memory : {true, false}) {
@@ -86,8 +96,7 @@ COHORT_WORKER(together_pipelines) {
 class TogetherPipelines : public testing::TestWithParam<int> {};
 
 TEST_P(TogetherPipelines, HaveTheLossesOfOneProcess) {
-  run_workers("together_pipelines", {.world_size = GetParam(), .time_limit = std::chrono::seconds(200)})
-      .expect_success();
+  run_workers("together_pipelines", {.world_size = GetParam(), .time_limit = kHangLimit}).expect_success();
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TogetherPipelines, testing::Values(2, 3, 4, 6, 8), testing::PrintToStringParamName());
@@ -113,7 +122,7 @@ COHORT_WORKER(together_schedules) {
 }
 
 TEST(Together, EverySchedule) {
-  run_workers("together_schedules", {.world_size = 4, .time_limit = std::chrono::seconds(200)}).expect_success();
+  run_workers("together_schedules", {.world_size = 4, .time_limit = kHangLimit}).expect_success();
 }
 
 COHORT_WORKER(together_checkpointed_stages) {
