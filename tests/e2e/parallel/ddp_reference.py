@@ -20,7 +20,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _MixedPrecision
 
-STEPS = 20
+STEPS = 14
 
 
 class Mlp(nn.Module):

@@ -1,4 +1,5 @@
-"""A rank of fsdp_blocks_test.py: the training of tests/e2e/programs/parallel/fsdp_blocks.cpp by PyTorch's FSDP2."""
+"""A rank of fsdp_blocks_test.py: the training of tests/e2e/programs/parallel/fsdp_blocks.cpp by PyTorch's FSDP2. Each argument has
+the words of one training, since importing PyTorch takes longer than all of it; what it prints follows a line `words WORD ...`."""
 import dataclasses
 import os
 import sys
@@ -107,10 +108,7 @@ def one_pass(model, words, rank, step):
     return losses
 
 
-def main():
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    words = set(sys.argv[1:])
+def train(words):
     net = BlockNet()
     options = options_of(words)
     if "list" in words:
@@ -147,6 +145,15 @@ def main():
         for tensor in values:
             for value in tensor.flatten().tolist():
                 print(f"value {value:.9g}")
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    for text in sys.argv[1:]:
+        if dist.get_rank() == 0:
+            print(f"words {text}")
+        train(set(text.split()))
     dist.destroy_process_group()
     sys.stdout.flush()
     os._exit(0)  # the interpreter's own end may abort: see ddp_reference.py

@@ -5,14 +5,9 @@ import sys
 
 import pytest
 
-from fsdp_test import numbers_of
+from fsdp_test import numbers_in, numbers_of, output_of
 
 PYTHON_RANK = pathlib.Path(__file__).with_name("fsdp_blocks_python_rank.py")
-
-
-@functools.cache
-def wanted(words, size):
-    return numbers_of([sys.executable, PYTHON_RANK, *words.split()], size)
 
 
 # Backend, ranks, words for both, words for ours alone.
@@ -53,9 +48,18 @@ CASES = [
 ]
 
 
+@functools.cache
+def wanted(size):
+    """{words: numbers}: of all cases of so many ranks at once."""
+    each = sorted({words for _, ranks, words, _ in CASES if ranks == size})
+    outputs = output_of([sys.executable, PYTHON_RANK, *each], size).split("words ")[1:]
+    assert [output.splitlines()[0] for output in outputs] == each
+    return {words: numbers_in(output.partition("\n")[2]) for words, output in zip(each, outputs)}
+
+
 @pytest.mark.parametrize("backend, size, words, own_words", CASES)
 def test_losses_norms_and_parameters_are_pytorchs(programs, backend, size, words, own_words):
-    theirs = wanted(words, size)
+    theirs = wanted(size)[words]
     ours = numbers_of([programs / "fsdp_blocks", backend, *words.split(), *own_words.split()], size)
     assert len(theirs) == len(ours) == 12 + 4 * 6 + 6 + 3 * (6 * 10 + 10 + 10 * 6) + 6 * 3 + 3
     assert theirs[0] != theirs[11]

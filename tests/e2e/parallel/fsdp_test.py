@@ -12,12 +12,21 @@ from harness import run_ranks
 PYTHON_RANK = pathlib.Path(__file__).with_name("fsdp_python_rank.py")
 
 
-def numbers_of(command, size):
+def numbers_in(output):
+    lines = [line.split() for line in output.splitlines()]
+    return [[float(number) for number in words[1:]] for words in lines if words and words[0] in ("step", "value")]
+
+
+def output_of(command, size):
+    """Of rank 0."""
     results = run_ranks([command for _ in range(size)])
     for rank, (code, out, err) in enumerate(results):
         assert code == 0, f"rank {rank}:\n{out}{err}"
-    lines = [line.split() for line in results[0][1].splitlines()]
-    return [[float(number) for number in words[1:]] for words in lines if words[0] in ("step", "value")]
+    return results[0][1]
+
+
+def numbers_of(command, size):
+    return numbers_in(output_of(command, size))
 
 
 @pytest.fixture(scope="module")

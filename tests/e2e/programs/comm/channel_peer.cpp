@@ -17,4 +17,5 @@ int main(int, char** argv) {
     std::cerr << error.what() << "\n" << std::flush;
     return 1;
   }
+  return 0;
 }
