@@ -44,7 +44,7 @@ def start(cluster, *orders, ranks=None, python=()):
             program = [sys.executable, "-c", PYTHON_RANK] if rank in python else [*WORKER, *orders]
             processes.append(subprocess.Popen(host.command(program), env=env, text=True, stdout=subprocess.PIPE,
                                               stderr=subprocess.PIPE))
-        results = [process.communicate(timeout=60) for process in processes]
+        results = [process.communicate(timeout=300) for process in processes]
     finally:
         for process in processes:
             if process.poll() is None:

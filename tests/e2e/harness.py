@@ -36,7 +36,7 @@ def free_port():
     raise AssertionError("no port is free")
 
 
-def run_ranks(commands, env=None, timeout=120):
+def run_ranks(commands, env=None, timeout=300):
     """Starts one process per command with the variables of env:// and returns [(exit code, stdout, stderr)] by rank."""
     port = str(free_port())
     processes = []

@@ -14,7 +14,7 @@ from harness import BUILD, free_port
 
 COHORT = BUILD / "bin" / "cohort"
 MARK = "COHORT_TEST_JOB"
-HANG_LIMIT = 60
+HANG_LIMIT = 300
 
 
 def wait_until(condition, what, limit=HANG_LIMIT):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import traceback
 
-HANG_LIMIT = 120
+HANG_LIMIT = 300
 
 
 class Torchrun:

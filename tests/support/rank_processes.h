@@ -23,7 +23,7 @@ struct WorkerOptions {
   int world_size = 2;
   std::map<std::string, std::string> environment;
   std::vector<std::string> arguments;
-  std::chrono::seconds time_limit{60};
+  std::chrono::seconds time_limit{120};
   /// The program is loaded anew and left through all destructors, as users' programs are, where others are forked
   /// (fork_server/fork_server.h).
   bool loads_anew = false;

@@ -7,7 +7,7 @@ import pytest
 from harness import BUILD
 
 BENCH = BUILD / "bin" / "cohort-bench"
-HANG_LIMIT = 120
+HANG_LIMIT = 300
 
 
 def bench(*arguments, hang_limit=HANG_LIMIT):

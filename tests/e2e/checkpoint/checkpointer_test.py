@@ -36,7 +36,7 @@ def start(programs, tmp_path):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return process.returncode, out, err
 
 
@@ -78,7 +78,7 @@ def test_a_run_that_is_killed_again_and_again_ends_exactly(start, tmp_path):
 @pytest.fixture
 def run_folder(programs, tmp_path):
     for step, metric in [(100, "0.5"), (200, "-"), (300, "0.25")]:
-        subprocess.run([programs / "save_folder", "run", str(step), metric], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run([programs / "save_folder", "run", str(step), metric], cwd=tmp_path, check=True, timeout=300)
     (tmp_path / "run/step-00000200/weights").write_text("step 20")
     (tmp_path / "run/step-00000400").mkdir()
     (tmp_path / "run/.saving-step-00000500-1").mkdir()
@@ -86,7 +86,7 @@ def run_folder(programs, tmp_path):
 
 
 def ckpt(tmp_path, *arguments):
-    done = subprocess.run([COHORT, "ckpt", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([COHORT, "ckpt", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stderr == ""
     return done.returncode, done.stdout
 

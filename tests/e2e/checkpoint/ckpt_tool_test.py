@@ -19,7 +19,7 @@ def ckpt(tmp_path):
     """Runs the tool in the test's folder; returns the finished process."""
 
     def run(*arguments, program=COHORT, env=None):
-        return subprocess.run([program, "ckpt", *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=env)
+        return subprocess.run([program, "ckpt", *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=env)
 
     return run
 
@@ -261,7 +261,7 @@ def test_wrong_usage(ckpt, files):
     help_text = output(ckpt("--help"))
     for command in ["ls", "show", "verify", "diff", "convert", "average", "consolidate"]:
         assert f"\n  {command} " in help_text
-    assert "ckpt" in subprocess.run([COHORT, "--help"], capture_output=True, text=True, timeout=60).stdout
+    assert "ckpt" in subprocess.run([COHORT, "--help"], capture_output=True, text=True, timeout=300).stdout
 
 
 def test_without_the_program(ckpt, tmp_path):

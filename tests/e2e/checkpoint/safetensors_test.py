@@ -19,7 +19,7 @@ def copy(programs, tmp_path):
 
     def run(path):
         to = tmp_path / "copy.safetensors"
-        return subprocess.run([programs / "copy_safetensors", path, to], capture_output=True, text=True, timeout=60), to
+        return subprocess.run([programs / "copy_safetensors", path, to], capture_output=True, text=True, timeout=300), to
 
     return run
 

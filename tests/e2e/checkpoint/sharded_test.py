@@ -36,7 +36,7 @@ KNOWN_VALUES = {"optim.step": 3, "optim.lr": 0.1, "optim.betas": (0.9, 0.999), "
 def tool(programs):
     def run(*arguments):
         command = [programs / "sharded_tool", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     return run
 

@@ -26,7 +26,7 @@ def copy(programs, tmp_path):
 
     def run(path, *words, env=None):
         to = tmp_path / "copy.pt"
-        done = subprocess.run([programs / "copy_torch_file", path, to, *words], capture_output=True, text=True, timeout=120,
+        done = subprocess.run([programs / "copy_torch_file", path, to, *words], capture_output=True, text=True, timeout=300,
                               env={**os.environ, **(env or {})})
         return done, to
 

@@ -13,7 +13,7 @@ import pytest
 from harness import BUILD, free_port
 
 RANK = BUILD / "bin" / "tests" / "worker_server_rank"
-HANG_LIMIT = 120
+HANG_LIMIT = 300
 PYTORCHS = """
 import sys
 from torch._C._distributed_c10d import _WorkerServer

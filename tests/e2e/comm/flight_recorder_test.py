@@ -61,7 +61,7 @@ def test_the_analyser_finds_the_missing_rank(tmp_path, caplog):
 def test_has_all_fields_of_pytorchs_own_dump(tmp_path):
     run_and_dump(tmp_path, "dumps")
     theirs = tmp_path / "theirs", tmp_path / "theirs.json"
-    subprocess.run([sys.executable, "-c", PYTORCHS_DUMP, *map(str, theirs)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", PYTORCHS_DUMP, *map(str, theirs)], check=True, timeout=300)
     compare(pickle.loads((tmp_path / "torch_run_0").read_bytes()), pickle.loads(theirs[0].read_bytes()))
     compare(json.loads((tmp_path / "run_0.json").read_text()), json.loads(theirs[1].read_bytes()))
 

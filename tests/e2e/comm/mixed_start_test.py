@@ -80,7 +80,7 @@ class Job:
 
 
 def outcome(process):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     text = re.sub(r"^begins\n", "", out)
     text = re.sub(r"(pid )\d+", r"\1P", text)
     return re.sub(f" on {socket.gethostname()}\\b", " on HOST", text) or err
@@ -107,7 +107,7 @@ def test_a_python_rank_means_gloo_where_no_backend_is_named(agent):
     store, env = agent
     with Job("env://", 3, dict(env, COHORT_LOG_LEVEL="info")) as job:
         ranks = [job.cpp(0, "*:@backend="), job.python(1), job.cpp(2, "*:@backend=")]
-        ended = [rank.communicate(timeout=60) for rank in ranks]
+        ended = [rank.communicate(timeout=300) for rank in ranks]
     assert [out.replace("begins\n", "") for out, _ in ended] == ["started\n"] * 3
     for rank in (0, 2):
         assert f"rank {rank} of 3, backend cpu:gloo, as rank 1 is a Python process without torchcohort\n" in ended[rank][1]

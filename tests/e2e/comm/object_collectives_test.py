@@ -35,7 +35,7 @@ def echo(programs, folder, pickles):
     """What C++ makes of each pickle, read by Python again."""
     source, target = folder / "in", folder / "out"
     source.write_bytes(b"".join(struct.pack("<Q", len(data)) + data for data in pickles))
-    subprocess.run([programs / "pickle_echo", source, target], check=True, timeout=60)
+    subprocess.run([programs / "pickle_echo", source, target], check=True, timeout=300)
     data, answers = target.read_bytes(), []
     while data:
         length = struct.unpack("<Q", data[:8])[0]

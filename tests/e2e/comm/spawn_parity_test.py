@@ -130,7 +130,7 @@ def test_contexts_behave_alike(programs, python, tmp_path):
     outputs = {}
     for name, command in {"torch": [python, "-c", SCENARIOS], "cohort": [programs / "spawn_scenarios"]}.items():
         (tmp_path / name).mkdir()
-        done = subprocess.run([*command, tmp_path / name], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, tmp_path / name], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         outputs[name] = done.stdout
     assert outputs["torch"].splitlines() == EXPECTED.splitlines()

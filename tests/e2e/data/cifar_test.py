@@ -17,7 +17,7 @@ SETS = {"cifar10": ("10", "labels", "label_names"), "cifar100": ("100", "fine_la
 def made(tmp_path):
     def make(name, *flags):
         subprocess.run([BUILD / "bin" / "cohort-data", "make", name, "--root", tmp_path, "--samples", "333", *flags], check=True,
-                       timeout=120)
+                       timeout=300)
         return tmp_path
 
     return make
@@ -29,7 +29,7 @@ def read(programs, tmp_path):
 
     def run(number, part):
         out = tmp_path / "out"
-        done = subprocess.run([programs / "cifar_read", tmp_path, number, part, out], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([programs / "cifar_read", tmp_path, number, part, out], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             return done.stderr
         records = np.fromfile(out, dtype=np.dtype(SHAPE))

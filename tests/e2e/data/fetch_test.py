@@ -128,7 +128,7 @@ def fetch(start, tmp_path):
     """(exit code, output, the reason in its error)."""
 
     def run(*arguments, **keywords):
-        out, err = (process := start(*arguments, **keywords)).communicate(timeout=60)
+        out, err = (process := start(*arguments, **keywords)).communicate(timeout=300)
         if process.returncode == 0:
             return 0, out, err
         lines = err.splitlines()
@@ -300,7 +300,7 @@ def test_one_of_several_processes_downloads(server, start, tmp_path):
 
     server.answer = slowly
     processes = [start() for _ in range(4)]
-    outputs = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0] * 4, outputs
     assert sorted(out for out, _ in outputs) == ["0\n"] * 3 + ["1\n"]
     assert len(server.asked) == 1
@@ -323,7 +323,7 @@ def test_killed_process_locks_nobody_out(server, start, fetch, tmp_path):
 
 
 def tool(*arguments, **keywords):
-    return subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=60, **keywords)
+    return subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=300, **keywords)
 
 
 def test_tool_asks_the_mirror_for_the_published_path(server, tmp_path, environment):

@@ -49,7 +49,7 @@ def images(programs):
     program = Images(programs / "image_pixels")
     yield program
     program.process.stdin.close()
-    assert program.process.wait(timeout=60) == 0
+    assert program.process.wait(timeout=300) == 0
 
 
 def picture(mode="RGB", width=83, height=59):

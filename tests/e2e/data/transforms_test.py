@@ -119,5 +119,5 @@ def test_strengths_of_rand_augment_are_torchvisions(programs):
         space = transforms.RandAugment()._augmentation_space(31, (100, 331))
         wanted = [float(values if values.ndim == 0 else values[magnitude]) for values, _ in space.values()]
         line = f"strengths texture uint8 3 100 331 {magnitude}\n"
-        done = subprocess.run([programs / "transform_images"], input=line, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([programs / "transform_images"], input=line, capture_output=True, text=True, timeout=300)
         assert [float(value) for value in done.stdout.split("|")[1].split()] == pytest.approx(wanted, abs=1e-4), magnitude

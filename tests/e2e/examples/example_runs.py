@@ -11,7 +11,7 @@ EXAMPLES = BUILD / "bin" / "examples"
 COHORT = BUILD / "bin" / "cohort"
 
 
-def run(*command, cwd=None, env=None, timeout=120):
+def run(*command, cwd=None, env=None, timeout=300):
     done = subprocess.run([str(part) for part in command], cwd=cwd, env=dict(os.environ, OMP_NUM_THREADS="1", **(env or {})),
                           capture_output=True, text=True, timeout=timeout)
     return done.returncode, done.stdout, done.stderr

@@ -85,7 +85,7 @@ def test_two_agents():
                                 "--master-addr", "127.0.0.1", "--master-port", str(port), EXAMPLES / "two_agents"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for node in (0, 1)]
     try:
-        outputs = [agent.communicate(timeout=120) for agent in agents]
+        outputs = [agent.communicate(timeout=300) for agent in agents]
     finally:
         for agent in agents:
             agent.kill()
@@ -165,7 +165,7 @@ def test_ranks_by_hand():
 
 def test_ranks_by_hand_without_its_variables():
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
-    done = subprocess.run([EXAMPLES / "ranks_by_hand"], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([EXAMPLES / "ranks_by_hand"], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     assert ("RANK expected, but not set\n  hint: start this program by a launcher, as in `cohort run --nproc-per-node 2 "
             f"{EXAMPLES / 'ranks_by_hand'}`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT\n") in done.stderr, done.stderr
@@ -321,7 +321,7 @@ def test_train_gpt_goes_on_from_memory(text_folder, tmp_path, strategy):
         time.sleep(0.001)
     workers = subprocess.run(["pgrep", "--parent", str(job.pid), "train_gpt"], capture_output=True, text=True).stdout.split()
     os.kill(int(workers[-1]), signal.SIGKILL)
-    out, err = job.communicate(timeout=120)
+    out, err = job.communicate(timeout=300)
     assert job.returncode == 0, err
     step = int(re.search(r"goes on after step (\d+) from memory \(epoch \d+, batch \d+\)", out)[1])
     assert 8 <= step < 400
@@ -357,7 +357,7 @@ def test_own_project_stopped_and_resumed_ends_as_one_that_was_not(tmp_path):
     while not (parts / "own_project.safetensors").exists() and time.monotonic() < end:
         time.sleep(0.005)
     worker.kill()
-    worker.communicate(timeout=60)
+    worker.communicate(timeout=300)
     code, again, err = launch("own_project", cwd=parts)
     assert code == 0, err
     assert lines(again, r"^going on after epoch \d$")
@@ -394,7 +394,7 @@ def test_pieces_of_the_guide_run(page):
 
 def test_pieces_of_the_guide_about_data_sets_run(tmp_path):
     for name in ("mnist", "cifar10", "tokens", "csv"):
-        subprocess.run([COHORT.parent / "cohort-data", "make", name, "--root", tmp_path], check=True, capture_output=True, timeout=60)
+        subprocess.run([COHORT.parent / "cohort-data", "make", name, "--root", tmp_path], check=True, capture_output=True, timeout=300)
     code, out, err = launch("guide_pieces", "datasets", env={"GUIDE_DATA": str(tmp_path)})
     assert code == 0, err
     assert lines(out, "done") == ["datasets: done"] * 2

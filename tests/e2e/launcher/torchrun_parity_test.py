@@ -15,7 +15,7 @@ import torchrun_server
 from harness import BUILD, free_port
 
 COHORT = BUILD / "bin" / "cohort"
-HANG_LIMIT = 120
+HANG_LIMIT = 300
 FOREIGN = ("PET_", "TORCHELASTIC_", "TORCH_", "MASTER_", "OMP_", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_",
            "GROUP_", "ROLE_", "COHORT_", "PYTEST_", "CUDA_")
 

@@ -169,12 +169,12 @@ def test_the_example_of_cifar_begins_with_a_file(tmp_path):
     torch.manual_seed(0)
     net = timm_resnet.ResNet(timm_resnet.Bottleneck, (3, 4, 6, 3), stem_width=32, stem_type="deep", avg_down=True)
     save_file(net.state_dict(), tmp_path / "resnet50d.safetensors")
-    subprocess.run([BUILD / "bin" / "cohort-data", "make", "cifar10", "--root", tmp_path / "data", "--samples", "50"], check=True, timeout=60,
+    subprocess.run([BUILD / "bin" / "cohort-data", "make", "cifar10", "--root", tmp_path / "data", "--samples", "50"], check=True, timeout=300,
                    capture_output=True)
     command = [BUILD / "bin" / "examples" / "cifar_trainer", "--config", SOURCE / "examples" / "cifar" / "resnet50d.toml", "--root",
                tmp_path / "data", "--pretrained", tmp_path / "resnet50d.safetensors", "--image-size", "64", "--precision", "bf16-mixed",
                "--batch-size", "4", "--fast-dev-run", "2", "--folder", tmp_path / "run"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120,
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300,
                           env=dict(os.environ, COHORT_LOG_LEVEL="info"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test accuracy" in done.stdout and not (tmp_path / "run").exists()

@@ -91,7 +91,7 @@ for name, early_stop in {"early": True, "full": False}.items():
 
 @functools.cache
 def traces_of(program):
-    output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
+    output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=300).stdout
     return dict(part.split("\n", 1) for part in output.split("\n====\n")[:-1])
 
 

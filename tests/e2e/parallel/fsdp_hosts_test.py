@@ -29,7 +29,7 @@ def test_losses_norms_and_parameters_are_pytorchs(hosts, programs, words, own_wo
     nodes = [subprocess.Popen(host.command([str(part) for part in command]), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, env=dict(os.environ, OMP_NUM_THREADS="1")) for host in hosts]
     try:
-        results = [(node, *node.communicate(timeout=120)) for node in nodes]
+        results = [(node, *node.communicate(timeout=300)) for node in nodes]
     finally:
         for node in nodes:
             node.kill()

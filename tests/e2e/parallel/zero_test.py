@@ -67,7 +67,7 @@ def test_owners_are_pythons(programs):
     cases = [(ranks, [[draw.choice((0, 1, 2, 7, draw.randrange(100))) for _ in range(draw.randrange(1, 12))]
                       for _ in range(draw.randrange(1, 4))]) for _ in range(200) for ranks in range(1, 5)]
     lines = [" | ".join([str(ranks), *(",".join(map(str, group)) for group in sizes)]) for ranks, sizes in cases]
-    done = subprocess.run([programs / "zero_owners"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60,
+    done = subprocess.run([programs / "zero_owners"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=300,
                           check=True)
     for line, answer, (ranks, sizes) in zip(lines, done.stdout.splitlines(), cases, strict=True):
         ours = [[[int(place) for place in group.split(",") if place] for group in rank.split("|")] for rank in answer.split(";")]

@@ -69,7 +69,7 @@ def test_its_pods_meet(resources, cluster):
                    "OMP_NUM_THREADS": "1", **{entry["name"]: entry["value"] for entry in container["env"]}}
             pods.append(subprocess.Popen(host.command(command), env=env, text=True, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-        ended = [pod.communicate(timeout=120) for pod in pods]
+        ended = [pod.communicate(timeout=300) for pod in pods]
     finally:
         for pod in pods:
             if pod.poll() is None:

@@ -37,7 +37,7 @@ def start(mpirun, *command, **variables):
 def outcome(process):
     """(exit code, sorted lines of stdout, stderr)"""
     try:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     finally:
         if process.poll() is None:
             process.kill()

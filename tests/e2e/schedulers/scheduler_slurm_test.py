@@ -53,7 +53,7 @@ def test_two_jobs_meet_on_the_same_nodes_at_once(slurm):
     wait = f"touch {places}/$SLURM_JOB_ID-$SLURM_PROCID; while [ $(ls {places} | wc -l) -lt 8 ]; do sleep 0.05; done"
     command = ["srun", "--nodes=2", "--ntasks-per-node=2", "sh", "-c", f"{wait}; exec {ALL_REDUCE}"]
     jobs = [slurm.start_user(command) for _ in range(2)]
-    ended = [job.communicate(timeout=120) for job in jobs]
+    ended = [job.communicate(timeout=300) for job in jobs]
     assert [(job.returncode, lines(out)) for job, (out, _) in zip(jobs, ended)] == [(0, SUM_OF_FOUR)] * 2, ended
 
 

@@ -108,7 +108,7 @@ class Slurm:
         return subprocess.Popen(command, cwd=self.folder, env=self.environment(**variables), text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def run(self, command, timeout=120, **variables):
+    def run(self, command, timeout=300, **variables):
         """The same to its end: (exit code, stdout, stderr)."""
         process = self.start_user(command, **variables)
         try:

@@ -40,10 +40,10 @@ class Server:
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
-        self.errors = self.process.communicate(timeout=60)[1]
+        self.errors = self.process.communicate(timeout=300)[1]
 
     def connect(self):
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=300)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 

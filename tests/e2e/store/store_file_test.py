@@ -26,7 +26,7 @@ def test_a_file_shared_with_pytorch(programs, tmp_path):
     assert store.get("turn") == b"cohort"
     assert store.get("text") == b"python and cohort"
     store.barrier("end of all", 2, LIMIT)
-    output, _ = peer.communicate(timeout=60)
+    output, _ = peer.communicate(timeout=300)
     assert output == "python says hello\nturn cohort\ngone 0\ncount 400\n"
     assert peer.returncode == 0
     # Both counted themselves: the last removes the file.

@@ -49,7 +49,7 @@ class ReleasesServer:
         return self
 
     def __exit__(self, *_):
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=300)
 
 
 def without_barriers(said):

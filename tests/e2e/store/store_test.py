@@ -28,7 +28,7 @@ class OurServer:
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
-        self.rest, self.errors = self.process.communicate(timeout=60)
+        self.rest, self.errors = self.process.communicate(timeout=300)
 
 
 class PyTorchsServer:
@@ -48,7 +48,7 @@ def reference():
 
 
 def calls(client, server):
-    done = subprocess.run([*client, str(server.port)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*client, str(server.port)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -78,7 +78,7 @@ def test_pytorchs_client_on_our_server(reference):
 def test_taken_port_message():
     with OurServer() as server:
         second = subprocess.run([COHORT, "store", "--host=127.0.0.1", f"--port={server.port}"], capture_output=True,
-                                text=True, timeout=60)
+                                text=True, timeout=300)
     assert second.returncode == 1
     assert second.stdout == ""
     assert re.fullmatch(
@@ -98,7 +98,7 @@ HINT = "\n  hint: cohort store --help lists the flags\n"
     ("--ip-family=5", '--ip-family: "5" must be any, 4 or 6' + HINT),
 ])
 def test_wrong_flags_message(flag, message):
-    done = subprocess.run([COHORT, "store", flag], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([COHORT, "store", flag], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "[cohort] error: " + message)
 
 
@@ -108,7 +108,7 @@ def test_token_file(tmp_path):
     path.write_text("secret\n")
     path.chmod(0o644)
     command = [COHORT, "store", "--host=127.0.0.1", "--port=0", f"--token-file={path}"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (refused.returncode, refused.stderr) == (1, f'[cohort] error: the token file "{path}" can be read or written by other '
                                                        f"users\n  hint: chmod 600 {path}\n")
     path.chmod(0o600)
@@ -120,13 +120,13 @@ def test_token_file(tmp_path):
     with pytest.raises(dist.DistNetworkError):
         store.add("cohort/agents", 1)
     server.send_signal(signal.SIGTERM)
-    _, errors = server.communicate(timeout=60)
+    _, errors = server.communicate(timeout=300)
     assert re.fullmatch(r"\[cohort\] warning: the store drops its client 127\.0\.0\.1:\d+: its keys under cohort/ need the token\n",
                         errors)
 
 
 def test_token_from_the_environment():
-    done = subprocess.run([COHORT, "store", "--help"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([COHORT, "store", "--help"], capture_output=True, text=True, timeout=300)
     assert "COHORT_TOKEN" in done.stdout
     with OurServer({"COHORT_TOKEN": "secret"}) as server:
         store = dist.TCPStore("127.0.0.1", server.port, None, False)

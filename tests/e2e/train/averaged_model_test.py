@@ -59,7 +59,7 @@ def batches():
 def cpp(states, batches, tmp_path_factory):
     folder = tmp_path_factory.mktemp("averages")
     torch.save({"states": states, "batches": batches}, folder / "from.pt")
-    subprocess.run([BUILD / "bin/tests/averaged_model", folder / "from.pt", folder / "to.pt"], check=True, timeout=60)
+    subprocess.run([BUILD / "bin/tests/averaged_model", folder / "from.pt", folder / "to.pt"], check=True, timeout=300)
     return torch.load(folder / "to.pt")
 
 

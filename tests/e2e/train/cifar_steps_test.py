@@ -19,7 +19,7 @@ HANG_LIMIT = 300
 def data(tmp_path_factory):
     root = tmp_path_factory.mktemp("cifar")
     subprocess.run([BUILD / "bin" / "cohort-data", "make", "cifar10", "--root", root, "--samples", "400"], check=True,
-                   capture_output=True, timeout=60)
+                   capture_output=True, timeout=300)
     return root
 
 
@@ -113,7 +113,7 @@ def test_the_trainer_finds_a_rate_and_a_batch_size(data):
 
 @pytest.mark.parametrize("command", [["cifar_single"], ["cifar_data_parallel"], ["cifar_trainer", "--folder", "", "--root"]], ids=lambda c: c[0])
 def test_without_data_the_error_alone_is_shown(command, tmp_path):
-    done = subprocess.run([str(EXAMPLES / command[0]), *command[1:], str(tmp_path)], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    done = subprocess.run([str(EXAMPLES / command[0]), *command[1:], str(tmp_path)], capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert lines[0].startswith(f"{command[0]}: error: ") and "hint: " in done.stderr, done.stderr

@@ -110,7 +110,7 @@ def both(tmp_path_factory):
         run.take_steps(MIDDLE, NUM_STEPS)
         python[name] = {"rates": run.rates, "momenta": run.momenta, "middle": states[name]}
     torch.save(states, folder / "from.pt")
-    subprocess.run([BUILD / "bin/tests/lr_schedulers", folder / "from.pt", folder / "to.pt"], check=True, timeout=120)
+    subprocess.run([BUILD / "bin/tests/lr_schedulers", folder / "from.pt", folder / "to.pt"], check=True, timeout=300)
     return python, torch.load(folder / "to.pt")
 
 

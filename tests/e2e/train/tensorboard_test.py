@@ -43,7 +43,7 @@ def records_of(folder):
 
 
 def write(programs, folder, what):
-    subprocess.run([programs / "write_events", folder, what], check=True, timeout=60)
+    subprocess.run([programs / "write_events", folder, what], check=True, timeout=300)
     return folder
 
 

@@ -30,7 +30,7 @@ def source(tmp_path):
 
 def losses_of(tmp_path, name, command, size):
     if size == 1:
-        subprocess.run([str(part) for part in command], check=True, timeout=120, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        subprocess.run([str(part) for part in command], check=True, timeout=300, env=dict(os.environ, OMP_NUM_THREADS="1"))
     else:
         for code, _, err in run_ranks([command] * size):
             assert code == 0, err
@@ -77,7 +77,7 @@ def start(programs, tmp_path):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return re.search(r"ended by (\w+) at (\d+)", out).groups()
 
@@ -104,7 +104,7 @@ def test_a_stopped_run_saves_and_goes_on_exactly(start, tmp_path):
     process = start("run", "out", 30)
     wait_for(tmp_path / "run" / "step-00000006", process)
     os.kill(process.pid, signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     reason, step = re.search(r"ended by (\w+) at (\d+)", out).groups()
     assert reason == "signal" and 6 < int(step) < 36, err
     assert (tmp_path / "run" / f"step-{int(step):08}" / "manifest.json").exists()
