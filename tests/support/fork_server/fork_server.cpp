@@ -76,11 +76,13 @@ class ForkServer {
     }
     auto request =
         wire::is_ours(client.connection.get()) ? wire::receive_request(client.connection.get()) : std::nullopt;
-    if (!request || (client.pid = ::fork()) < 0) {
+    const pid_t pid = request ? ::fork() : -1;
+    if (pid == 0) become(*request);
+    if (pid < 0) {
       client.is_done = true;
       return;
     }
-    if (client.pid == 0) become(*request);
+    client.pid = pid;
     client.pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, client.pid, 0)));
     ::send(client.connection.get(), &client.pid, sizeof client.pid, MSG_NOSIGNAL);
   }

@@ -110,7 +110,7 @@ base::Result<void> start_server(const std::string& name, const std::string& prog
 }
 
 std::optional<std::string> own_server(const std::map<std::string, std::string>& environment) {
-  const auto name = base::get_env(wire::kNameVariable);
+  auto name = base::get_env(wire::kNameVariable);
   if (!name) return std::nullopt;
   // The kernel's copy has what was there when the program was loaded.
   const auto loaded_with = base::read_file("/proc/self/environ");
