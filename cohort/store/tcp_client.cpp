@@ -69,17 +69,17 @@ std::unique_ptr<TcpClient> TcpClient::on(base::Fd socket, const TcpClientOptions
 Store::Result<void> TcpClient::begin() {
   const auto number = static_cast<uint32_t>(getpid());
   if (auto sent = send_bytes(greeting(number)); !sent) return sent;
-  return await_echo(number);
+  return await_echo(number, std::clamp(options_.timeout, milliseconds(1), options_.answer_timeout));
 }
 
 Store::Result<void> TcpClient::ping() {
   const auto number = static_cast<uint32_t>(getpid());
   if (auto sent = send({.query = Query::kPing, .keys = {}, .values = {}, .number = number}); !sent) return sent;
-  return await_echo(number);
+  return await_echo(number, options_.answer_timeout);
 }
 
-Store::Result<void> TcpClient::await_echo(uint32_t number) {
-  const auto echo = receive_number(4, std::clamp(options_.timeout, milliseconds(1), options_.answer_timeout));
+Store::Result<void> TcpClient::await_echo(uint32_t number, Milliseconds timeout) {
+  const auto echo = receive_number(4, timeout);
   if (!echo) return echo.error();
   if (*echo != number) return Error("it answers a ping with another number");
   return {};

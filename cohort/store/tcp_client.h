@@ -69,7 +69,7 @@ class TcpClient final : public Store {
   /// For requests without an answer. Waits for the server where it may refuse the keys.
   Result<void> tell(Request request);
   Result<void> ping();
-  Result<void> await_echo(uint32_t number);
+  Result<void> await_echo(uint32_t number, Milliseconds timeout);
   bool is_token_wanted() const;
   /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
   Result<void> send(Request request);
