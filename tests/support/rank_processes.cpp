@@ -1,7 +1,9 @@
 #include "tests/support/rank_processes.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +11,11 @@
 #include <exception>
 #include <iostream>
 #include <stdexcept>
+#include <thread>
 
 #include "cohort/base/env.h"
 #include "cohort/base/port.h"
+#include "cohort/base/text.h"
 #include "tests/support/test_process.h"
 
 namespace cohort::test {
@@ -21,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr const char* kWorkerFlag = "--worker=";
+/// Names a file with a byte for each rank, 1 once its worker has ended.
+constexpr const char* kDoneFile = "COHORT_TEST_DONE_FILE";
+constexpr milliseconds kWaitForOthers{3000};
 
 std::map<std::string, std::function<void()>>& registered_workers() {
   static std::map<std::string, std::function<void()>> workers;
@@ -40,6 +47,27 @@ bool read_available(int fd, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
+void note_done(const base::Fd& file, int rank) {
+  const char done = 1;
+  [[maybe_unused]] const ssize_t count = ::pwrite(file.get(), &done, 1, rank);
+}
+
+/// Rank 0 has the store, and each rank its ends of connections that others may just be making: nobody leaves before all have
+/// done their work, or for some time.
+void leave_with_the_others() {
+  const auto path = base::get_env(kDoneFile);
+  if (!path) return;
+  const base::Fd file(::open(path->c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) return;
+  note_done(file, static_cast<int>(base::parse_int(base::get_env("RANK").value_or("")).value_or(0)));
+  const auto deadline = Clock::now() + kWaitForOthers;
+  std::string done(static_cast<size_t>(std::max<off_t>(0, ::lseek(file.get(), 0, SEEK_END))), '\0');
+  while (Clock::now() < deadline) {
+    if (::pread(file.get(), done.data(), done.size(), 0) < 0 || done.find('\0') == std::string::npos) return;
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+}
+
 struct Rank {
   TestProcess process;
   WorkerResult result;
@@ -52,6 +80,7 @@ struct Workers::State {
   std::string worker;
   WorkerOptions options;
   base::PortReservation port;
+  base::Fd done;
   std::vector<Rank> ranks;
   Clock::time_point started = Clock::now();
   Clock::time_point deadline;
@@ -62,6 +91,9 @@ struct Workers::State {
     environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(options.world_size);
     environment["MASTER_ADDR"] = "127.0.0.1";
     environment["MASTER_PORT"] = std::to_string(port.port);
+    if (!options.loads_anew) {
+      environment[kDoneFile] = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(done.get());
+    }
     for (const auto& [name, value] : options.environment) environment[name] = value;
     std::vector<std::string> arguments = {"/proc/self/exe", kWorkerFlag + worker};
     arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
@@ -72,6 +104,8 @@ struct Workers::State {
     base::Result<base::PortReservation> reserved = base::reserve_port();
     if (!reserved) throw std::runtime_error(reserved.error().describe());
     port = std::move(*reserved);
+    done = base::Fd(::memfd_create("ranks that are done", MFD_CLOEXEC));
+    if (!done || ::ftruncate(done.get(), options.world_size) != 0) throw std::runtime_error("memfd_create failed");
     for (int rank = 0; rank < options.world_size; ++rank) {
       ranks.push_back({start(rank), {}, false});
       ranks.back().result.rank = rank;
@@ -96,6 +130,7 @@ struct Workers::State {
     drain(rank.process.errors, rank.result.errors);
     rank.process.bury();
     rank.ended = true;
+    note_done(done, rank.result.rank);
     rank.result.exit_code = status.returncode();
     rank.result.elapsed = std::chrono::duration_cast<milliseconds>(Clock::now() - started);
   }
@@ -208,13 +243,15 @@ int run_named_worker(int argc, char** argv) {
   // Tests wait for single lines of output through a pipe, where stdout would be buffered in blocks.
   std::cout << std::unitbuf;
   ::setvbuf(stdout, nullptr, _IOLBF, 0);
+  int code = 0;
   try {
     worker->second();
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n" << std::flush;
-    return 1;
+    code = 1;
   }
-  return 0;
+  leave_with_the_others();
+  return code;
 }
 
 }  // namespace cohort::test

@@ -103,7 +103,7 @@ COHORT_WORKER(different_dtypes) {
 
 // Rank 0 meets data that does not fit, which ends it, and the store with it. On a busy machine rank 1 may learn only then.
 TEST(Failures, DifferentDtypesMessage) {
-  const auto results = run_workers("different_dtypes", {.time_limit = std::chrono::seconds(40)});
+  const auto results = run_workers("different_dtypes", {.time_limit = std::chrono::seconds(40), .loads_anew = true});
   EXPECT_THAT(results[0].errors,
               testing::ContainsRegex("caused by: Detected mismatch between collectives on ranks: #1 is "
                                      "all_reduce\\(SUM, float32 \\[65536\\]\\) on " +
