@@ -38,7 +38,7 @@ def test_losses_norms_and_parameters_are_pytorchs(hosts, programs, words, own_wo
         assert node.returncode == 0, out + err
     lines = [line.split() for _, out, _ in results for line in out.splitlines()]
     ours = [[float(number) for number in line[-2:] if number != "value"] for line in lines if {"step", "value"} & set(line)]
-    theirs = numbers_of([sys.executable, PYTHON_RANK, *words.split()], 4)
+    theirs = numbers_of([sys.executable, PYTHON_RANK, words], 4)
     assert len(ours) == len(theirs)
     for i, (one, other) in enumerate(zip(ours, theirs)):
         assert one == pytest.approx(other, rel=2e-6, abs=1e-6), i
