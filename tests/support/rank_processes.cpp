@@ -15,7 +15,6 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/port.h"
-#include "cohort/base/text.h"
 #include "tests/support/test_process.h"
 
 namespace cohort::test {
@@ -56,10 +55,11 @@ void note_done(const base::Fd& file, int rank) {
 /// done their work, or for some time.
 void leave_with_the_others() {
   const auto path = base::get_env(kDoneFile);
-  if (!path) return;
+  const auto rank = base::required_env_int("RANK", 0);
+  if (!path || !rank) return;
   const base::Fd file(::open(path->c_str(), O_RDWR | O_CLOEXEC));
   if (!file) return;
-  note_done(file, static_cast<int>(base::parse_int(base::get_env("RANK").value_or("")).value_or(0)));
+  note_done(file, static_cast<int>(*rank));
   const auto deadline = Clock::now() + kWaitForOthers;
   std::string done(static_cast<size_t>(std::max<off_t>(0, ::lseek(file.get(), 0, SEEK_END))), '\0');
   while (Clock::now() < deadline) {
