@@ -7,6 +7,8 @@ import re
 import socket
 import subprocess
 
+import python_server
+
 SOURCE = pathlib.Path(os.environ.get("COHORT_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
 
@@ -36,6 +38,12 @@ def free_port():
     raise AssertionError("no port is free")
 
 
+def start_rank(command, env):
+    if python_server.can_serve(command, env):
+        return python_server.start(command, env)
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def run_ranks(commands, env=None, timeout=300):
     """Starts one process per command with the variables of env:// and returns [(exit code, stdout, stderr)] by rank."""
     port = str(free_port())
@@ -45,8 +53,7 @@ def run_ranks(commands, env=None, timeout=300):
             rank_env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(len(commands)),
                             LOCAL_WORLD_SIZE=str(len(commands)), MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
                             OMP_NUM_THREADS="1", **(env or {}))
-            processes.append(subprocess.Popen([str(part) for part in command], env=rank_env, stdout=subprocess.PIPE,
-                                              stderr=subprocess.PIPE, text=True))
+            processes.append(start_rank([str(part) for part in command], rank_env))
         results = []
         for process in processes:
             out, err = process.communicate(timeout=timeout)
