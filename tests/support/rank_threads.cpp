@@ -20,6 +20,7 @@ namespace {
 
 // Of this thread's rank, with those of split_rank_threads().
 thread_local std::vector<Group> groups_of_rank;
+thread_local RankThreadsOptions options_of_rank;
 
 Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
                  const RankThreadsOptions& options) {
@@ -68,6 +69,7 @@ void run_rank_threads(int world_size, const std::function<void(int, const Group&
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
+      options_of_rank = options;
       bool is_fine = succeeds(rank, [&] { groups_of_rank.push_back(make_group(store, rank, world_size, options)); });
       made.arrive_and_wait();
       if (is_fine) is_fine = succeeds(rank, [&, group = groups_of_rank.front()] { fn(rank, group); });
@@ -94,7 +96,7 @@ Group split_rank_threads(const Group& group, const std::vector<std::vector<int>>
     const auto key = name + "/" + std::to_string(times[name]++) + "/";
     const auto store = c10::make_intrusive<c10d::PrefixStore>(key, group->getStore());
     return groups_of_rank.emplace_back(
-        make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), {}));
+        make_group(store, static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()), options_of_rank));
   }
   throw std::logic_error("rank " + std::to_string(group->getRank()) + " is in none of the lists");
 }
