@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 #include <torch/serialize.h>
+#include <torch/types.h>
 
 #include "cohort/checkpoint/checkpointer/training_checkpoint.h"
 #include "tests/checkpoint/temporary_folder.h"

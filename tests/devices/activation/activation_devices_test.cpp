@@ -1,7 +1,12 @@
 // Checkpoints and offload on a device: its generator, its autograd thread, copies to the CPU and back.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "cohort/parallel/activation/activation_checkpoint.h"
 #include "tests/support/sim_device/device_test.h"

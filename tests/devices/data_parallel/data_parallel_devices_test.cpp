@@ -1,8 +1,13 @@
 // DataParallel over two devices: the bits of two replicas on the CPU.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/cloneable.h>
 #include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 #include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <optional>
 

@@ -1,6 +1,7 @@
 // SyncBatchNorm on devices, each rank's own: batch norm of the joined batch there, too.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <optional>
 

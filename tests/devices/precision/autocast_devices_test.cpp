@@ -1,7 +1,7 @@
 // Autocast regions of a device: float16 unless told otherwise, and nothing of the CPU's.
+#include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
 
 #include "cohort/parallel/activation/checkpoint.h"
 #include "cohort/parallel/precision/autocast.h"

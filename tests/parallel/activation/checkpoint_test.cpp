@@ -5,7 +5,15 @@
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <map>
 #include <stdexcept>
@@ -13,6 +21,7 @@
 #include <thread>
 #include <tuple>
 
+#include "cohort/parallel/activation/saved_tensor_hooks.h"
 #include "tests/support/require.h"
 
 namespace cohort {

@@ -1,8 +1,9 @@
 #include "cohort/parallel/activation/saved_tensor_hooks.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/ThreadLocalState.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <atomic>
 #include <memory>

@@ -1,7 +1,7 @@
 #include "cohort/parallel/data_parallel/broadcast_reduce.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tests/support/require.h"
 

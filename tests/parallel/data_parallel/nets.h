@@ -2,7 +2,11 @@
 #pragma once
 
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/nn.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
 
 #include <vector>
 

@@ -1,8 +1,10 @@
 #include "cohort/parallel/data_parallel/parallel_apply.h"
 
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <set>
 #include <stdexcept>

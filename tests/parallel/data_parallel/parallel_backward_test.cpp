@@ -1,7 +1,10 @@
 #include "cohort/parallel/data_parallel/parallel_backward.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
 
 #include <map>
 #include <memory>

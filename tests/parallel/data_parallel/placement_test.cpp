@@ -1,7 +1,8 @@
 #include "cohort/parallel/data_parallel/placement.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include "tests/support/require.h"
 

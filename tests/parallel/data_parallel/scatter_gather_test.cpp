@@ -1,7 +1,7 @@
 #include "cohort/parallel/data_parallel/scatter_gather.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <array>
 #include <map>

@@ -1,7 +1,7 @@
 #include "cohort/parallel/ddp/bucket_plan.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>

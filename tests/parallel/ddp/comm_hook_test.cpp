@@ -3,7 +3,8 @@
 #include "cohort/parallel/ddp/comm_hook.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <thread>
 

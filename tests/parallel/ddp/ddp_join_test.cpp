@@ -1,6 +1,10 @@
 // DistributedDataParallel in a Join. Bits are compared with Python's in tests/e2e/parallel/ddp_test.py.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"

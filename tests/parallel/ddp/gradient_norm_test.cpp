@@ -2,7 +2,8 @@
 #include "cohort/parallel/ddp/gradient_norm.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <limits>

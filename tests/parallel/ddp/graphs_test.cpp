@@ -2,7 +2,14 @@
 // that is wrapped twice, parts in different groups, a failed pass followed by a good one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/nets.h"

@@ -1,8 +1,15 @@
 // Autocast, and LibTorch's own gradient clipping and learning-rate schedulers work with DistributedDataParallel as they are. Two
 // ranks end with the bits of one process that takes both ranks' shares one after the other (halving is exact), and close to one
 // that takes them as one batch.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
+#include <torch/optim/schedulers/step_lr.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <mutex>
 

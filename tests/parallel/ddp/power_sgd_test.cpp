@@ -1,7 +1,9 @@
 // PowerSGD's state and its algebra. Numbers are compared with Python's hook in tests/e2e/parallel/ddp_test.py.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/serialize.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <sstream>
 

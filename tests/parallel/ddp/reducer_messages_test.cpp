@@ -1,6 +1,8 @@
 // What users of ddp::Reducer read, who have parameters and its methods, but no module and no keyword arguments.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/reducer.h"

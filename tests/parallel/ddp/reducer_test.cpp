@@ -2,7 +2,10 @@
 #include "cohort/parallel/ddp/reducer.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include "cohort/base/env.h"
 #include "cohort/comm/shm/make_shm_backend.h"

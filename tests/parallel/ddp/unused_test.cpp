@@ -1,7 +1,7 @@
 #include "cohort/parallel/ddp/unused.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace cohort::ddp {
 namespace {

@@ -1,7 +1,8 @@
 // What ranks that call fully_shard with different parameters or options are told, and those whose neighbours cannot go on.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 
 #include <functional>
 #include <memory>

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <cmath>

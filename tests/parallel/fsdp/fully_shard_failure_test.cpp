@@ -5,7 +5,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <unistd.h>
 

@@ -1,7 +1,8 @@
 // Which ranks share parameters where a mesh has more axes than data parallelism.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <functional>

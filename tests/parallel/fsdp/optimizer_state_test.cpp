@@ -3,6 +3,8 @@
 #include "cohort/parallel/fsdp/optimizer_state.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 
 #include "cohort/checkpoint/state/optimizer_state.h"

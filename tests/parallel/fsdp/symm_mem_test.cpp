@@ -1,7 +1,6 @@
 // Buffers of gathered parameters in memory that the ranks share.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
 
 #include <memory>
 #include <string>

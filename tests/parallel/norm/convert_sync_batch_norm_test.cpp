@@ -1,8 +1,15 @@
 // Models whose batch norms become synchronised ones, wherever they are.
 #include "cohort/parallel/norm/convert_sync_batch_norm.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"

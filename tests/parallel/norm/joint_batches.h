@@ -1,8 +1,9 @@
 /// Batches that ranks have a part of each, and what batch norm of the whole gives: the oracle of SyncBatchNorm's tests.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <functional>
 #include <numeric>

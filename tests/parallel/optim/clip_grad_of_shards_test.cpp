@@ -1,6 +1,6 @@
 // Norms of gradients that ranks have in parts, against those of the whole ones.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <limits>
 #include <list>

@@ -1,8 +1,8 @@
 // Against Python's numbers: tests/e2e/parallel/optim_test.py.
 #include "cohort/parallel/optim/clip_grad.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <limits>
 #include <ranges>

@@ -1,8 +1,14 @@
 // Against LibTorch's optimizers. Bit by bit against Python's with fused=True: tests/e2e/parallel/fused_optimizers_test.py.
 #include "cohort/parallel/optim/fused_optimizers.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/schedulers/step_lr.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
 
 #include <functional>
 #include <memory>

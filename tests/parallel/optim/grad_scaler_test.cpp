@@ -1,8 +1,10 @@
 // Against Python's numbers: tests/e2e/parallel/grad_scaler_test.py.
 #include "cohort/parallel/optim/grad_scaler.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
 
 #include <limits>
 #include <sstream>

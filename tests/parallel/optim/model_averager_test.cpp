@@ -1,8 +1,10 @@
 // Against Python's numbers: tests/e2e/parallel/optim_test.py.
 #include "cohort/parallel/optim/model_averager.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/subgroups.h"

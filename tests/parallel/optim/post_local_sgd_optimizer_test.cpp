@@ -1,8 +1,11 @@
 // Against Python's numbers: tests/e2e/parallel/optim_test.py.
 #include "cohort/parallel/optim/post_local_sgd_optimizer.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
 
 #include <sstream>
 

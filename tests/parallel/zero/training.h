@@ -1,7 +1,12 @@
 /// Optimizers and trainings that the tests of ZeRO compare.
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/optim/fused_optimizers.h"

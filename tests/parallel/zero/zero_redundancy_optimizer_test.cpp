@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <torch/optim/lbfgs.h>
+#include <torch/optim/schedulers/step_lr.h>
 
 #include <chrono>
 #include <optional>

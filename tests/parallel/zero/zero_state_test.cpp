@@ -1,5 +1,6 @@
 // The state of ZeRO: divided, put together, saved and loaded, also by other numbers of ranks.
 #include <gtest/gtest.h>
+#include <torch/serialize.h>
 
 #include <sstream>
 

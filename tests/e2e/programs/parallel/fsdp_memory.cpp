@@ -5,9 +5,12 @@
 // run`.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <sys/resource.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 #include <torch/optim/adamw.h>
+#include <torch/types.h>
 
 #include <cstdio>
 #include <fstream>

@@ -2,7 +2,10 @@
 // parameters. Arguments: a safetensors file with the net's first weights, then words: "nested", "accumulate", "clip", "frozen".
 // Run by `cohort run`.
 #include <ATen/ATen.h>
-#include <torch/nn.h>
+#include <ATen/Parallel.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 
 #include <cstdio>

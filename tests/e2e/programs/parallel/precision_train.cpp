@@ -1,7 +1,16 @@
 // precision_train CASE START RESULT: trains a small network in mixed precision from the weights and on the data of a file.
 // tests/e2e/parallel/precision_test.py makes the same steps in Python; with several ranks it gives each a part of the batch.
 #include <ATen/ATen.h>
-#include <torch/nn.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
 #include <iostream>
 #include <optional>
