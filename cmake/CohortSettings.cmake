@@ -1,4 +1,5 @@
 # Settings shared by every target of the build: language level, visibility, compiler cache, linker, warnings, sanitizers.
+include(CheckCXXCompilerFlag)
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -47,6 +48,13 @@ function(cohort_optimize_lightly target)
     # So optimized, GCC 12 takes what the standard library's headers move for uninitialized.
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Wno-maybe-uninitialized>)
   endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    # What -O2 implies from GCC 13 on and -Og does not; without it the precompiled header is refused.
+    check_cxx_compiler_flag(-munroll-only-small-loops COHORT_HAS_UNROLL_ONLY_SMALL_LOOPS)
+    if(COHORT_HAS_UNROLL_ONLY_SMALL_LOOPS)
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-munroll-only-small-loops>)
+    endif()
+  endif()
 endfunction()
 
 find_program(COHORT_MOLD mold)
@@ -77,5 +85,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(cohort_warnings INTERFACE -Wno-restrict)
   # At -O1, as the dev preset has it, it does not see either that an intrusive_ptr is not null (GCC bug 104475).
   target_compile_options(cohort_warnings INTERFACE $<$<CONFIG:Debug>:-Wno-stringop-overflow>)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # It takes every reference that a function returns for one into its temporary arguments.
+  target_compile_options(cohort_warnings INTERFACE -Wno-dangling-reference)
 endif()
 find_package(Threads REQUIRED)

@@ -40,7 +40,7 @@ base::Result<AppendFile> AppendFile::open(const std::string& path, Start start) 
 
 base::Result<void> AppendFile::append(std::string_view bytes) {
   if (auto written = base::write_all(fd_.get(), bytes, path_); !written) {
-    (void)::ftruncate(fd_.get(), static_cast<off_t>(size_));
+    [[maybe_unused]] const int is_cut = ::ftruncate(fd_.get(), static_cast<off_t>(size_));
     return written.error();
   }
   size_ += bytes.size();
