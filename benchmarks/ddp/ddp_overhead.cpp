@@ -79,7 +79,7 @@ std::vector<Row> run_ddp_overhead(const Settings& settings) {
   std::vector<Row> rows;
   std::vector<double> counts, added;
   for (const int count : kCounts) {
-    rows.push_back(measure(count, settings.is_quick ? 40 : 200));
+    rows.push_back(measure(count, settings.is_quick ? 12 : 200));
     counts.push_back(count);
     added.push_back(std::max(*rows.back().ours, 1e-3));
   }

@@ -27,7 +27,7 @@ struct FsdpCase {
   bool has_python;
 };
 constexpr FsdpCase kFsdpCases[] = {
-    {"mlp-4x1024", 2, 3, 30, 8, true}, {"mlp-4x1024", 4, 2, 20, 0, false}, {"gpt-25m", 2, 1, 20, 0, false},
+    {"mlp-4x1024", 2, 3, 30, 3, true}, {"mlp-4x1024", 4, 2, 20, 0, false}, {"gpt-25m", 2, 1, 20, 0, false},
     {"mlp-4x4096", 2, 1, 12, 0, true}, {"mlp-4x4096", 4, 1, 8, 0, false},  {"gpt-124m", 2, 1, 8, 0, false},
 };
 constexpr const char* kParts[] = {"step", "pass", "optimizer"};

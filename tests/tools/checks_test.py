@@ -31,7 +31,7 @@ def project(tmp_path):
     write("cohort/comm/group/group.h", GROUP)
     write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n")
     write("cmake/public_headers.cmake", PUBLIC_HEADERS)
-    write("cohort/comm/group/group.cpp", '#include <torch/nn.h>\n#include "cohort/base/text.h"\n')
+    write("cohort/comm/group/group.cpp", '#include <torch/nn/module.h>\n#include "cohort/base/text.h"\n')
     write("tests/CMakeLists.txt", CMAKE)
     write("tests/base/text_test.cpp", TEST)
     write("tests/e2e/demo_test.py", "def test_runs():\n    assert True\n")
@@ -78,6 +78,7 @@ def test_sound_project_passes(project, name):
     ("public_headers", "cohort/comm/group/group.h", "COHORT_TEST_API void start();\n", "export its names with COHORT_API"),
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gone.h"), "there is no such file"),
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gpt.h cohort/cohort.h"), "listed twice"),
+    ("budgets", "tests/base/wide_test.cpp", "#include <torch/nn.h>\n", "tests/base/wide_test.cpp:1: takes seconds to compile"),
     ("budgets", "cohort/base/long.h", "\n" * 251, "251 lines, a header file may have 250"),
     ("budgets", "cohort/base/long.cpp", "void f() {\n" + "g();\n" * 70 + "}\n", "f has 72 lines"),
     ("budgets", "cohort/base/wide.cpp", "int f(int a, int b, int c, int d, int e, int g, int h) { return a; }\n",

@@ -7,6 +7,8 @@ import sys
 from sources import ROOT, files, report, without_comments
 
 CAPS = {"header": 250, "source": 500, "test": 500, "readme": 200, "function": 70, "parameters": 6, "width": 130}
+# One of these makes its whole unity source twice as dear to compile.
+ALL_OF_LIBTORCH = re.compile(r"\s*#\s*include\s*<torch/(torch|all|nn|optim)\.h>")
 LAMBDA = re.compile(r"\[[^\[\]]*\]\s*\([^{}]*\)[^(){}]*$")
 NOT_A_FUNCTION = re.compile(r"\b(if|for|while|switch|catch|else|do|namespace|class|struct|enum|union|extern)\b")
 
@@ -81,6 +83,8 @@ def errors_of(path, text, allowed):
     for number, line in enumerate(lines, 1):
         if over("width", len(line)):
             errors.append(f"{path}:{number}: {len(line)} columns, a line may have {CAPS['width']}")
+        if ALL_OF_LIBTORCH.match(line):
+            errors.append(f"{path}:{number}: takes seconds to compile; include the headers of what is used, such as <torch/nn/modules/linear.h>")
     for name, parameters, line, length in functions(text):
         if over("function", length):
             errors.append(f"{path}:{line}: {name} has {length} lines, a function may have {CAPS['function']}")
