@@ -94,6 +94,17 @@ def test_a_part_message(text):
         f'LIST:1: base.a: "{text}" is only a part: take a whole expression or statement, for it becomes a branch of a choice')
 
 
+@pytest.mark.parametrize("text", ["int a = b;", "const auto a = b;", "std::vector<int> a;", "base::Fd a(b);", "auto& [a, b] = c;", "T* a = b;"])
+def test_a_declaration_message(text):
+    assert refusal(block("base.a", text, text + " ;")) == (
+        f'LIST:1: base.a: "{text}" is a declaration, whose name would end with the branch of a choice: take its value')
+
+
+@pytest.mark.parametrize("text", ["a = b;", "f(a);", "a.b = c;", "return a;", "++a;", "a[b] = c;", "throw a;", "delete a;", "a->b(c);", "a += b;"])
+def test_what_is_no_declaration(text):
+    assert [mutant.old for mutant in mutants.read_list(block("base.a", text, ""))] == [text]
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """(exit code, output without times, errors) of the command for a list of mutants."""

@@ -84,10 +84,19 @@ def check(mutant):
     for text in (mutant.old, mutant.new):
         if is_part(text):
             raise Problem(f"{where}: \"{text}\" is only a part: take a whole expression or statement, for it becomes a branch of a choice")
+        if is_declaration(text):
+            raise Problem(f"{where}: \"{text}\" is a declaration, whose name would end with the branch of a choice: take its value")
 
 
 def is_statement(text):
     return text.endswith(";")
+
+
+def is_declaration(text):
+    """Whether a statement begins with a type and a name."""
+    if not is_statement(text) or re.match(r"(return|throw|delete|goto|else|co_return|co_await|if|for|while)\b", text):
+        return False
+    return bool(re.match(r"(const|static|auto|using)\b|[\w:]+(<.*?>)?[\s&*]+\w+\s*(=(?!=)|;|\(|\{|\[)", text))
 
 
 def is_part(text):
