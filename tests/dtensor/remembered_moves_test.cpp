@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/wrapper/comm_counts.h"
@@ -254,6 +256,8 @@ TEST(GatheredTensors, KeepNothingAfterTheyHaveGone) {
     const auto storage = dtensor::parts_of(x).remembered.local.storage().getWeakStorageImpl();
     REQUIRE(!storage.expired());
     x.reset();
+    // Gloo's thread may hold its work, and so the tensor, for a moment longer.
+    for (int i = 0; i < 5000 && !storage.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     REQUIRE(storage.expired());
   });
 }
