@@ -47,12 +47,12 @@ function(cohort_optimize_lightly target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # So optimized, GCC 12 takes what the standard library's headers move for uninitialized.
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Wno-maybe-uninitialized>)
-  endif()
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-    # What -O2 implies from GCC 13 on and -Og does not; without it the precompiled header is refused.
-    check_cxx_compiler_flag(-munroll-only-small-loops COHORT_HAS_UNROLL_ONLY_SMALL_LOOPS)
-    if(COHORT_HAS_UNROLL_ONLY_SMALL_LOOPS)
-      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-munroll-only-small-loops>)
+    if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+      # What -O2 implies from GCC 13 on and -Og does not; without it the precompiled header is refused.
+      check_cxx_compiler_flag(-munroll-only-small-loops COHORT_HAS_UNROLL_ONLY_SMALL_LOOPS)
+      if(COHORT_HAS_UNROLL_ONLY_SMALL_LOOPS)
+        target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-munroll-only-small-loops>)
+      endif()
     endif()
   endif()
 endfunction()

@@ -4,8 +4,6 @@ import os
 import signal
 import sys
 
-import pytest
-
 for number in (signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
@@ -17,7 +15,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: nothing else may run on the machine at the same time (see tools/dev/run_tests.sh)")
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report):
     """Names a failure when it happens: a run that is cut off before its summary tells it, too."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:

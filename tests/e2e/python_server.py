@@ -21,16 +21,15 @@ MODULES = ["torch", "torch.distributed", "torch.distributed.tensor.parallel", "t
 # Read by libraries as they are loaded.
 FIXED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 READ_AT_START = ("LD_", "PYTHON", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_")
-MAY_DIFFER = ("PYTHONPATH",)
 
 
 def can_serve(argv, env):
     """A script of this Python, whose environment differs from the server's in nothing that is read at the start."""
     if len(argv) < 2 or str(argv[0]) != sys.executable or not str(argv[1]).endswith(".py"):
         return False
-    start = dict(os.environ, **FIXED)
-    names = {name for name in {*env, *start} if name.startswith(READ_AT_START) and name not in MAY_DIFFER}
-    return all(env.get(name) == start.get(name) or (name in FIXED and env.get(name) in (None, FIXED[name])) for name in names)
+    ours, theirs = dict(os.environ, **FIXED), {**FIXED, **env}
+    names = {name for name in {*ours, *theirs} if name.startswith(READ_AT_START) and name != "PYTHONPATH"}
+    return all(ours.get(name) == theirs.get(name) for name in names)
 
 
 class Rank:
