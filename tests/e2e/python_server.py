@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 
-MODULES = ["torch", "torch.distributed", "torch.distributed.tensor.parallel", "torch.distributed.fsdp", "torch.nn.parallel", "safetensors.torch"]
+MODULES = ["torch", "torch.distributed", "torch.distributed.tensor.parallel", "torch.distributed.fsdp", "torch.nn.parallel", "torch.distributed.run", "torch.distributed.launch",
+           "safetensors.torch"]
 # Read by libraries as they are loaded.
 FIXED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 READ_AT_START = ("LD_", "PYTHON", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_")
@@ -91,9 +92,8 @@ class Server:
         self._control = ours
         atexit.register(self._control.close)
 
-    def start(self, argv, env, cwd):
+    def start(self, argv, env, cwd, outputs):
         request = json.dumps({"argv": [str(word) for word in argv[1:]], "env": env, "cwd": str(cwd)}).encode()
-        outputs = [tempfile.TemporaryFile() for _ in range(2)]
         ours, theirs = socket.socketpair()
         with theirs:
             files = array.array("i", [theirs.fileno(), *(file.fileno() for file in outputs)])
@@ -105,11 +105,12 @@ class Server:
 _server = None
 
 
-def start(argv, env):
+def start(argv, env, cwd=None, outputs=None):
+    """`outputs`: files for both streams, open for reading as well, which the rank closes; temporary ones unless given."""
     global _server
     if _server is None:
         _server = Server()
-    return _server.start(argv, env, pathlib.Path.cwd())
+    return _server.start(argv, env, cwd or pathlib.Path.cwd(), outputs or [tempfile.TemporaryFile() for _ in range(2)])
 
 
 # From here on: the server.

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-import torchrun_server
+import forked_torchrun
 from harness import BUILD, free_port
 
 COHORT = BUILD / "bin" / "cohort"
@@ -51,13 +51,14 @@ for rank, attempt, end in (word.split(":") for word in env.get("FAIL", "").split
 '''
 
 
-class Torchrun(torchrun_server.Torchrun):
+class Torchrun:
     def start(self, run):
         module = "torch.distributed.launch" if run.legacy else "torch.distributed.run"
-        run.pid = super().start(run.arguments, run.env, run.folder, run.out, run.err, module)
+        run.process = forked_torchrun.start(run.arguments, run.env, run.folder, run.out, run.err, module)
+        run.pid = run.process.pid
 
     def wait(self, run):
-        return super().wait(run.pid)
+        return forked_torchrun.wait(run.process)
 
 
 class Cohort:
@@ -141,18 +142,14 @@ class Run:
         return shown
 
 
-@pytest.fixture(scope="module")
-def launchers():
-    torchrun = Torchrun(clean_environment())
-    yield {"torchrun": torchrun, "cohort": Cohort()}
-    torchrun.close()
+LAUNCHERS = {"torchrun": Torchrun(), "cohort": Cohort()}
 
 
 @pytest.fixture
-def side_by_side(launchers, tmp_path):
+def side_by_side(tmp_path):
     """Runs agents (one list of arguments each) under both; returns {name: [Run with .code]}."""
 
-    def run(*agents, legacy=False, variables=({},), only=("torchrun", "cohort"), when_started=None, before_each=None):
+    def run(*agents, legacy=False, variables=({},), only=tuple(LAUNCHERS), when_started=None, before_each=None):
         results = {}
         for name in only:
             number = len(list(tmp_path.glob(f"{name}-*")))
@@ -170,7 +167,7 @@ def side_by_side(launchers, tmp_path):
                 for each in runs:
                     if before_each:
                         before_each(each, runs)
-                    launchers[name].start(each)
+                    LAUNCHERS[name].start(each)
                 if when_started:
                     when_started(runs)
             except BaseException:
@@ -181,7 +178,7 @@ def side_by_side(launchers, tmp_path):
             finally:
                 for each in runs:
                     if each.pid:
-                        each.code = launchers[name].wait(each)
+                        each.code = LAUNCHERS[name].wait(each)
             results[name] = runs
         return results
 

@@ -1,13 +1,12 @@
 """Watchdog timers end to end, with the real parties both ways: cohort::Expires and torch.distributed.elastic.timer as clients, `cohort
 run` and torchrun as those who watch.
 """
-import os
 import re
 import sys
 
 import pytest
 
-import torchrun_server
+import forked_torchrun
 from harness import BUILD
 from jobs import wait_until
 
@@ -28,14 +27,6 @@ with timer.expires(after=0.2, scope="from Python"):
 """
 
 
-@pytest.fixture(scope="module")
-def torchrun():
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "TORCHELASTIC_", "MASTER_"))}
-    torchrun = torchrun_server.Torchrun(clean)
-    yield torchrun
-    torchrun.close()
-
-
 def pid_of(agent, rank):
     return re.search(rf"rank {rank} \(pid (\d+)\)", agent.errors)[1]
 
@@ -53,26 +44,25 @@ def test_the_report_names_the_block(job):
     job.check_nothing_left()
 
 
-def test_a_block_that_is_over_is_forgotten(job, torchrun, tmp_path):
+def test_a_block_that_is_over_is_forgotten(job, tmp_path):
     """Under both launchers at once: the ranks go on beyond the time that the block had."""
     rank = [str(RANK), "quick", "4", "0", "9"]
     agent = job.start("--no-python", *rank, AFTERWARDS="5", **ON)
     out, err = tmp_path / "out", tmp_path / "err"
-    theirs = torchrun.start(["--standalone", "--no-python", *rank],
-                            job.environment(AFTERWARDS="5", TORCHELASTIC_TIMER_FILE=str(tmp_path / "pipe"), **ON), str(tmp_path),
-                            str(out), str(err))
+    theirs = forked_torchrun.start(["--standalone", "--no-python", *rank],
+                                   job.environment(AFTERWARDS="5", TORCHELASTIC_TIMER_FILE=str(tmp_path / "pipe"), **ON),
+                                   tmp_path, out, err)
     assert agent.finish() == 0, agent.errors
-    assert torchrun.wait(theirs) == 0, err.read_text()
+    assert forked_torchrun.wait(theirs) == 0, err.read_text()
     assert agent.output == out.read_text() == "rank 0 is inside\nrank 0 is done\n"
 
 
-def test_our_client_under_torchrun(torchrun, job, tmp_path):
+def test_our_client_under_torchrun(job, tmp_path):
     """torchrun's server ends the process that overran, and with the same signal its own agent."""
     out, err = tmp_path / "out", tmp_path / "err"
-    pid = torchrun.start(["--standalone", "--no-python", str(RANK), "slow", "0.2", str(FOREVER)],
-                         job.environment(TORCHELASTIC_TIMER_FILE=str(tmp_path / "pipe"), **ON), str(tmp_path),
-                         str(out), str(err))
-    assert torchrun.wait(pid) == -9, err.read_text()
+    agent = forked_torchrun.start(["--standalone", "--no-python", RANK, "slow", 0.2, FOREVER],
+                                  job.environment(TORCHELASTIC_TIMER_FILE=str(tmp_path / "pipe"), **ON), tmp_path, out, err)
+    assert forked_torchrun.wait(agent) == -9, err.read_text()
     wait_until(lambda: not job.processes(), "the end of the rank")
 
 

@@ -5,17 +5,10 @@ import socket
 
 import pytest
 
-import torchrun_server
+import forked_torchrun
 from harness import BUILD, free_port
 
 ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"
-
-
-@pytest.fixture(scope="module")
-def torchrun():
-    server = torchrun_server.Torchrun(clean_environment())
-    yield server
-    server.close()
 
 
 def clean_environment(**variables):
@@ -25,14 +18,14 @@ def clean_environment(**variables):
 
 
 @pytest.fixture
-def run(torchrun, tmp_path):
+def run(tmp_path):
     """Runs agents of one job; returns their exit codes, the sorted lines of their outputs, and their errors."""
 
     def run(*agents, **variables):
         env = clean_environment(TMPDIR=str(tmp_path), **variables)  # torchrun leaves its log folder behind
         files = [(tmp_path / f"{number}.out", tmp_path / f"{number}.err") for number in range(len(agents))]
-        pids = [torchrun.start(["--no-python", *map(str, agent)], env, tmp_path, *both) for agent, both in zip(agents, files)]
-        codes = [torchrun.wait(pid) for pid in pids]
+        started = [forked_torchrun.start(["--no-python", *agent], env, tmp_path, *both) for agent, both in zip(agents, files)]
+        codes = [forked_torchrun.wait(agent) for agent in started]
         out, err = ("".join(file.read_text() for file in each) for each in zip(*files))
         return codes, sorted(out.splitlines()), err
 
