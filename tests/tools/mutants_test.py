@@ -1,4 +1,5 @@
 """tools/dev/mutants.py: what it refuses, how it changes sources, and its verdicts on a small project."""
+import argparse
 import os
 import pathlib
 import re
@@ -173,6 +174,18 @@ def test_what_is_slow_without_a_mutant_has_more_time_with_one():
 def test_ends_with_zero_where_all_are_killed(project):
     code, lines, errors = project(LISTED, "--only", "off|dropped", "--layers", "base", "--no-torch", "--jobs", "1")
     assert (code, lines[-1]) == (0, "2 mutants: 2 killed"), errors
+
+
+def test_patterns_may_have_more_parentheses_than_ctest_reads(project):
+    code, lines, errors = project(block("base.off-by-one", "i < b", "i <= b", f"  ctest base\\.{'(' * 40}Times${')' * 40}"))
+    assert (code, lines[-1]) == (0, "1 mutants: 1 killed"), errors
+
+
+def test_without_torch_nothing_is_chosen_whose_tests_need_it():
+    listed = mutants.read_list(block("base.a", "a", "b") + block("base.b", "b", "c", "  ctest parallel\\.B") + block("parallel.c", "c", "d").replace(
+        "cohort/base", "cohort/parallel"))
+    given = argparse.Namespace(only="", layers="", no_torch=True)
+    assert [mutant.name for mutant in mutants.choose(listed, given)] == ["base.a"]
 
 
 @pytest.mark.parametrize("text, options, error", [
