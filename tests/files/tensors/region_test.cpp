@@ -86,6 +86,8 @@ TEST(Region, NeighboursAreOneRun) {
   EXPECT_EQ(list[3].to, 28);
   // Ranges without a gap between them.
   EXPECT_EQ(runs({{{0, 2}, {2, 4}}}, whole_region({4})).size(), 1u);
+  // Ranges in another order: 1 and 2 are neighbours in both.
+  EXPECT_EQ(runs({{{0, 2}, {2, 3}}}, {{{1, 2}, {2, 3}, {0, 1}}}).size(), 2u);
   EXPECT_EQ(runs({}, {}).size(), 1u);
   EXPECT_TRUE(runs(box_region({0}, {2}), box_region({2}, {2})).empty());
   EXPECT_TRUE(runs(whole_region({0, INT64_MAX, INT64_MAX}), whole_region({0, INT64_MAX, INT64_MAX})).empty());

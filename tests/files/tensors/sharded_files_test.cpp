@@ -201,10 +201,16 @@ TEST(ShardedFiles, ANewOneTakesTheOldOnesPlaceAtTheEnd) {
 
 TEST(ShardedFiles, AFailedSaveLeavesNothing) {
   TemporaryFolder folder;
+  const auto plan = plan_save({{{.key = "w", .shape = {4}, .region = whole_region({4})}}});
+  {
+    ShardFiles given_up(folder.path(), true);
+    ASSERT_TRUE(given_up.prepare(true).ok() && given_up.create(*plan).ok());
+    EXPECT_EQ(listing(folder.path()).size(), 1u);
+  }
+  EXPECT_TRUE(listing(folder.path()).empty());
   {
     ShardFiles files(folder.path(), true);
     ASSERT_TRUE(files.prepare(true).ok());
-    const auto plan = plan_save({{{.key = "w", .shape = {4}, .region = whole_region({4})}}});
     ASSERT_TRUE(files.create(*plan).ok());
     EXPECT_EQ(listing(folder.path()), std::vector<std::string>{"model-00001-of-00001.safetensors.unfinished"});
     EXPECT_EQ(open_stored_checkpoint(folder.path()).error().describe(),
@@ -225,7 +231,7 @@ TEST(ShardedFiles, AFailedSaveLeavesNothing) {
 
 TEST(ShardedFiles, OpeningRefusalsMessage) {
   TemporaryFolder folder;
-  const std::string path = folder.path();
+  const std::string& path = folder.path();
   EXPECT_EQ(open_stored_checkpoint(path + "/none").error().describe(), "there is nothing at \"" + path + "/none\"");
   EXPECT_EQ(open_stored_checkpoint(path).error().describe(),
             "\"" + path + "\" holds no checkpoint: it has neither model.safetensors.index.json nor .metadata");
