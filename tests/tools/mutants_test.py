@@ -176,6 +176,18 @@ def test_ends_with_zero_where_all_are_killed(project):
     assert (code, lines[-1]) == (0, "2 mutants: 2 killed"), errors
 
 
+def test_removes_segments_and_leaves_folders():
+    before = mutants.shared_memory()
+    segment, folder = (pathlib.Path(f"/dev/shm/cohort_{what}_of_mutants_test_{os.getpid()}") for what in ("segment", "folder"))
+    segment.touch()
+    folder.mkdir()
+    try:
+        mutants.remove_segments(before)
+        assert not segment.exists() and folder.exists()
+    finally:
+        folder.rmdir()
+
+
 def test_patterns_may_have_more_parentheses_than_ctest_reads(project):
     code, lines, errors = project(block("base.off-by-one", "i < b", "i <= b", f"  ctest base\\.{'(' * 40}Times${')' * 40}"))
     assert (code, lines[-1]) == (0, "1 mutants: 1 killed"), errors

@@ -329,7 +329,7 @@ def shared_memory():
 
 
 def remove_segments(before):
-    """Removes segments that are new, ours, and used by no process any more."""
+    """Removes segments that are new, ours, and used by no process any more. A folder may be in use by the tests of another mutant."""
     new = {name for name in shared_memory() - before if re.match(r"torch_|cohort", name)}
     if not new:
         return
@@ -342,7 +342,7 @@ def remove_segments(before):
     for name in new - used:
         segment = pathlib.Path("/dev/shm", name)
         try:
-            if segment.stat().st_uid == os.getuid():
+            if segment.is_file() and segment.stat().st_uid == os.getuid():
                 segment.unlink()
         except FileNotFoundError:
             pass
