@@ -5,7 +5,6 @@
   forked_torchrun.py MODULE ARGUMENT...       what is forked
 """
 import importlib
-import subprocess
 import sys
 
 import python_server
@@ -20,13 +19,14 @@ def start(arguments, env, folder, out, err, module="torch.distributed.run"):
 
 
 def wait(agent):
-    """Returns its exit code."""
+    """Returns the exit code of an agent, torchrun's or another one whose output goes to files."""
     try:
         agent.communicate(timeout=HANG_LIMIT)
-    except subprocess.TimeoutExpired:
-        agent.kill()
-        raise
-    return agent.returncode
+        return agent.returncode
+    finally:
+        if agent.poll() is None:
+            agent.kill()
+            agent.wait()
 
 
 if __name__ == "__main__":

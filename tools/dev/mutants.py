@@ -217,6 +217,10 @@ def build(tree, folder, has_torch):
 
 # ---- the tests
 
+def is_meant(name, patterns):
+    return any(re.match(pattern, name) for pattern in patterns)
+
+
 class Runner:
     def __init__(self, tree, folder, work, limit):
         self.tree, self.folder, self.work, self.limit = tree, folder, work, limit
@@ -239,7 +243,7 @@ class Runner:
         commands = []
         if ctest:
             # By their numbers: an expression of all patterns would have more parentheses than ctest reads.
-            numbers = [str(i) for i, name in enumerate(self.tests, 1) if any(re.match(pattern, name) for pattern in ctest)]
+            numbers = [str(i) for i, name in enumerate(self.tests, 1) if is_meant(name, ctest)]
             commands.append(["ctest", "--test-dir", str(self.folder), "-I", ",".join(["0", "0", "0", *numbers]), "--no-tests=error",
                              "--stop-on-failure", "--output-on-failure", "-j", str(jobs)])
         if pytest:
@@ -283,7 +287,7 @@ class Runner:
 
     def limit_of(self, mutant):
         """What is slow without a mutant, or on a busy machine, does not hang with one."""
-        usual = sum(seconds for name, seconds in self.usual.items() if any(re.match(pattern, name) for pattern in mutant.ctest))
+        usual = sum(seconds for name, seconds in self.usual.items() if is_meant(name, mutant.ctest))
         return max(self.limit, 5 * usual, self.usual.get("pytest", 0) if mutant.pytest else 0)
 
     def try_mutant(self, mutant):

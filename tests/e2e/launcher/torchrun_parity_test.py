@@ -51,30 +51,18 @@ for rank, attempt, end in (word.split(":") for word in env.get("FAIL", "").split
 '''
 
 
-class Torchrun:
-    def start(self, run):
-        module = "torch.distributed.launch" if run.legacy else "torch.distributed.run"
-        run.process = forked_torchrun.start(run.arguments, run.env, run.folder, run.out, run.err, module)
-        run.pid = run.process.pid
-
-    def wait(self, run):
-        return forked_torchrun.wait(run.process)
+def start_torchrun(run):
+    module = "torch.distributed.launch" if run.legacy else "torch.distributed.run"
+    return forked_torchrun.start(run.arguments, run.env, run.folder, run.out, run.err, module)
 
 
-class Cohort:
-    def start(self, run):
-        with open(run.out, "wb") as out, open(run.err, "wb") as err:
-            command = [COHORT, "launch" if run.legacy else "run", *run.arguments]
-            run.process = subprocess.Popen(command, env=run.env, cwd=run.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-            run.pid = run.process.pid
+def start_cohort(run):
+    with open(run.out, "wb") as out, open(run.err, "wb") as err:
+        command = [COHORT, "launch" if run.legacy else "run", *run.arguments]
+        return subprocess.Popen(command, env=run.env, cwd=run.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
-    def wait(self, run):
-        try:
-            return run.process.wait(timeout=HANG_LIMIT)
-        finally:
-            if run.process.poll() is None:
-                run.process.kill()
-                run.process.wait()
+
+LAUNCHERS = {"torchrun": start_torchrun, "cohort": start_cohort}
 
 
 def clean_environment(**variables):
@@ -86,7 +74,7 @@ class Run:
     """One agent's run and all that can be seen of it."""
 
     def __init__(self, folder, arguments, legacy=False, **variables):
-        self.folder, self.legacy, self.pid = folder, legacy, None
+        self.folder, self.legacy, self.process = folder, legacy, None
         self.found, self.logs = folder / "found", folder / "logs"
         self.out, self.err = folder / "out.txt", folder / "err.txt"
         self.found.mkdir(parents=True, exist_ok=True)
@@ -142,9 +130,6 @@ class Run:
         return shown
 
 
-LAUNCHERS = {"torchrun": Torchrun(), "cohort": Cohort()}
-
-
 @pytest.fixture
 def side_by_side(tmp_path):
     """Runs agents (one list of arguments each) under both; returns {name: [Run with .code]}."""
@@ -167,18 +152,18 @@ def side_by_side(tmp_path):
                 for each in runs:
                     if before_each:
                         before_each(each, runs)
-                    LAUNCHERS[name].start(each)
+                    each.process = LAUNCHERS[name](each)
                 if when_started:
                     when_started(runs)
             except BaseException:
                 for each in runs:
-                    if each.pid:
-                        os.kill(each.pid, signal.SIGTERM)
+                    if each.process:
+                        os.kill(each.process.pid, signal.SIGTERM)
                 raise
             finally:
                 for each in runs:
-                    if each.pid:
-                        each.code = LAUNCHERS[name].wait(each)
+                    if each.process:
+                        each.code = forked_torchrun.wait(each.process)
             results[name] = runs
         return results
 
@@ -353,7 +338,7 @@ def test_signals_go_to_the_workers(side_by_side, case):
         deadline = time.monotonic() + HANG_LIMIT
         while len(list(runs[0].found.glob("*.ready"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
-        os.kill(runs[0].pid, getattr(signal, name))
+        os.kill(runs[0].process.pid, getattr(signal, name))
 
     runs = side_by_side(["--nproc-per-node=2", f"--signals-to-handle={handled}", "work.py"], variables=[{"HEAR": "1"}],
                         when_started=send)
