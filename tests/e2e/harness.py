@@ -15,11 +15,12 @@ BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
 
 def ports_of_this_worker():
     """Ports for servers, in random order. No other worker of pytest-xdist has them, and none that the system hands out by itself
-    is among them, so they stay free until the server takes them; 29000 to 29999 hold the defaults of PyTorch and of ours."""
+    or that belongs to a scheduler's job (12000 to 31999, port_of_job; PyTorch's defaults and ours lie there, too), so they stay
+    free until the server takes them."""
     first_of_system = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
-    ports = [port for port in range(10000, first_of_system) if port // 1000 != 29 and port % workers == worker]
+    ports = [port for port in range(10000, first_of_system) if not 12000 <= port < 32000 and port % workers == worker]
     random.shuffle(ports)
     return itertools.cycle(ports or [0])
 

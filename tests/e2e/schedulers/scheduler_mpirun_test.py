@@ -3,6 +3,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -27,11 +28,15 @@ def mpirun(request):
 
 def start(mpirun, *command, **variables):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    # Two mpirun that make the folder of their user at the same moment: one of them ends (OpenMPI 4.1.4), "File exists".
+    folder = tempfile.TemporaryDirectory(prefix="ompi-")
     # OpenMPI refuses root, and more ranks than cores, unless told.
     env = dict(kept, MPIRUN=mpirun, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-               OMPI_MCA_rmaps_base_oversubscribe="1", **variables)
-    return subprocess.Popen([str(word) for word in command], env=env, text=True, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+               OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_orte_tmpdir_base=folder.name, **variables)
+    process = subprocess.Popen([str(word) for word in command], env=env, text=True, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.folder = folder
+    return process
 
 
 def outcome(process):
@@ -42,6 +47,7 @@ def outcome(process):
         if process.poll() is None:
             process.kill()
             process.communicate()
+        process.folder.cleanup()
     return process.returncode, sorted(out.splitlines()), err
 
 
@@ -51,8 +57,9 @@ def test_a_rank_per_process(mpirun):
 
 
 def test_two_jobs_on_a_host_do_not_meet(mpirun, tmp_path):
-    # A rank goes on when the four of both jobs have come this far.
-    wait = f"touch {tmp_path}/$$; while [ $(ls {tmp_path} | wc -l) -lt 4 ]; do sleep 0.05; done; exec {ALL_REDUCE}"
+    # A rank goes on when the four of both jobs have come this far, or after a minute: then the other job says what it lacks.
+    here = f"[ $(ls {tmp_path} | wc -l) -lt 4 ]"
+    wait = f"touch {tmp_path}/$$; for i in $(seq 600); do {here} && sleep 0.1 || break; done; exec {ALL_REDUCE}"
     jobs = [start(mpirun, FILE, "sh", "-c", wait) for _ in range(2)]
     ended = [outcome(job) for job in jobs]
     assert [result[:2] for result in ended] == [(0, SUM_OF_TWO)] * 2, ended
