@@ -71,15 +71,17 @@ std::shared_ptr<Roster> meet_others(const GroupRecord& record, int rank, const s
   // Python ranks of other backends write nothing by which their arrival could be seen.
   if (!calls_roll(record)) return Roster::unannounced(record.store, rank, size);
   const bool names_gpu = device_id && any_can(record.config, &BackendCapability::owns_gpu);
-  return Roster::by_roll_call({.store = record.store,
-                               .rank = rank,
-                               .world_size = size,
-                               .timeout = record.timeout,
-                               .plan = plan,
-                               .accelerator = names_gpu ? physical_device(*device_id) : "",
-                               .uses_gloo = any_can(record.config, &BackendCapability::listens),
-                               .needs_shared_memory = any_can(record.config, &BackendCapability::shares_memory),
-                               .group = record.description});
+  return Roster::by_roll_call(
+      {.store = record.store,
+       .rank = rank,
+       .world_size = size,
+       .timeout = record.timeout,
+       .plan = plan,
+       .is_met_again = plan && !world().last_place.empty() && place_of_rank_0(*plan) == world().last_place,
+       .accelerator = names_gpu ? physical_device(*device_id) : "",
+       .uses_gloo = any_can(record.config, &BackendCapability::listens),
+       .needs_shared_memory = any_can(record.config, &BackendCapability::shares_memory),
+       .group = record.description});
 }
 
 // Whether ranks can share memory is then read off the roster.

@@ -10,7 +10,8 @@ namespace cohort::comm {
 
 /// Collective over `record.ranks`. Keys below `store` are those of Python's _new_process_group_helper, so that C++ and
 /// Python ranks meet. Where the backend is chosen, the record gets what was chosen. Sets the record's group
-/// and store. `device_id`: InitOptions::device_id; `plan`: where the ranks of the default group met, for texts.
+/// and store. `device_id`: InitOptions::device_id; `plan`: where the ranks of the default group met. Throws EarlierStoreEnded
+/// (roll_call.h) where they met before and may meet again.
 Group create_group(const c10::intrusive_ptr<c10d::Store>& store, GroupRecord record, int group_rank,
                    std::optional<c10::Device> device_id, const std::optional<RendezvousPlan>& plan = std::nullopt);
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "cohort/base/address.h"
@@ -19,6 +20,7 @@
 #include "cohort/comm/registry/cohort_backend.h"
 #include "cohort/comm/registry/default_timeout.h"
 #include "cohort/comm/start/rendezvous.h"
+#include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/rendezvous/launch_environment.h"
 
@@ -72,7 +74,7 @@ void init_process_group(const InitOptions& options) {
   check_init_options(options);
   comm::apply_shared_allocator(options.shared_allocator);
   if (base::get_env("TORCH_DISTRIBUTED_DEBUG")) c10d::setDebugLevelFromEnvironment();
-  auto record = default_record(options, 0);
+  const auto record = default_record(options, 0);
   const auto timeout = record.timeout;
   std::optional<comm::RendezvousPlan> plan;
   auto store = options.store;
@@ -80,21 +82,31 @@ void init_process_group(const InitOptions& options) {
   int world_size = options.world_size;
   if (!store) {
     plan = comm::plan_rendezvous(options.init_method.empty() ? "env://" : options.init_method, rank, world_size);
-    store = comm::meet(*plan, timeout,
-                       comm::any_can(record.config, &comm::BackendCapability::calls_roll) ? comm::Attendance::kRollCall
-                                                                                          : comm::Attendance::kStore);
     rank = plan->rank;
     world_size = plan->world_size;
   }
-  record = default_record(options, world_size);
-  try {
-    world().default_group = comm::create_group(store, std::move(record), rank, options.device_id, plan);
-    ++world().group_count;
-    comm::barrier_after_init(store, "0", world_size, timeout);
-  } catch (...) {
-    comm::forget_everything();
-    throw;
+  const auto attendance = comm::any_can(record.config, &comm::BackendCapability::calls_roll)
+                              ? comm::Attendance::kRollCall
+                              : comm::Attendance::kStore;
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  auto left = timeout;
+  while (!world().default_group) {
+    if (plan) store = comm::meet(*plan, left, attendance);
+    try {
+      world().default_group =
+          comm::create_group(store, default_record(options, world_size), rank, options.device_id, plan);
+      ++world().group_count;
+      comm::barrier_after_init(store, "0", world_size, timeout);
+    } catch (const comm::EarlierStoreEnded&) {
+      comm::forget_everything();
+      left = std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+    } catch (...) {
+      comm::forget_everything();
+      throw;
+    }
   }
+  if (plan) store->setTimeout(timeout);
+  world().last_place = plan ? comm::place_of_rank_0(*plan) : "";
   comm::watch_for_unwrapped_training(rank, world_size);
   comm::apply_default_thread_count(ranks_on_host(plan ? &*plan : nullptr));
 }

@@ -51,8 +51,8 @@ struct InitOptions {
 COHORT_API void init_process_group(const InitOptions& options = {});
 COHORT_API void init_process_group(const char* backend);
 
-/// Ends `group`, or all groups when it is null; init_process_group may then be called again.
-/// Throws c10::ValueError if there is no such group.
+/// Ends `group`, or all groups when it is null; init_process_group may then be called again (the others wait until rank 0 hosts
+/// its next store, if it hosts one). Throws c10::ValueError if there is no such group.
 COHORT_API void destroy_process_group(const Group& group = {});
 
 /// True between init_process_group and destroy_process_group.

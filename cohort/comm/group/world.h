@@ -47,6 +47,8 @@ struct World {
   std::map<std::vector<int>, int> num_local_groups;
   /// Of the job that init_process_group has joined.
   std::shared_ptr<Roster> roster;
+  /// Where the last default group met, if at its rank 0 (place_of_rank_0()); stays when it is destroyed.
+  std::string last_place;
   JoinedGroups joined;
 
   /// Null when `group` is unknown; null `group` is the default group. Throws c10::ValueError before init_process_group.

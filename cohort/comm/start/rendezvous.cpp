@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "cohort/base/host.h"
 #include "cohort/base/interfaces.h"
@@ -22,8 +23,10 @@ namespace {
 
 using base::IpFamily;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
+using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr milliseconds kPauseBeforeAnotherTry{20};
 // The prefixes are Python's.
 constexpr const char* kJobPrefix = "default_pg";
 constexpr const char* kDefaultGroupPrefix = "0/";
@@ -47,18 +50,26 @@ IpFamily checked_family() {
 }
 
 StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto address = job::find_store({.host = plan.host,
-                                        .port = plan.port,
-                                        .family = checked_family(),
-                                        .timeout = timeout,
-                                        .who = who(plan),
-                                        .source = plan.source});
-  if (!address) C10_THROW_ERROR(DistNetworkError, address.error().message());
-  const auto spent = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
-  // c10d rounds to whole seconds, and 0 would be "no limit".
-  auto options = store_options(plan, std::max(timeout - spent, milliseconds(1000)));
-  return c10::make_intrusive<c10d::TCPStore>(*address, options);
+  const auto end = Clock::now() + timeout;
+  const auto left = [&] { return std::chrono::duration_cast<milliseconds>(end - Clock::now()); };
+  for (;;) {
+    const auto address = job::find_store({.host = plan.host,
+                                          .port = plan.port,
+                                          .family = checked_family(),
+                                          .timeout = left(),
+                                          .who = who(plan),
+                                          .source = plan.source});
+    if (!address) C10_THROW_ERROR(DistNetworkError, address.error().message());
+    try {
+      // c10d rounds to whole seconds, and 0 would be "no limit".
+      auto options = store_options(plan, std::max(left(), milliseconds(1000)));
+      return c10::make_intrusive<c10d::TCPStore>(*address, options);
+    } catch (const c10::DistNetworkError&) {
+      // It has ended since it was found, as the store of a group does whose rank 0 goes on to the next.
+      if (left() <= kPauseBeforeAnotherTry) throw;
+      std::this_thread::sleep_for(kPauseBeforeAnotherTry);
+    }
+  }
 }
 
 // The port is taken. By a store with a rank 0 in it: then two processes have this rank.

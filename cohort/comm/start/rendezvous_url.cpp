@@ -119,6 +119,11 @@ void resolve_ranks(const Url& url, RendezvousPlan& plan) {
 
 }  // namespace
 
+std::string place_of_rank_0(const RendezvousPlan& plan) {
+  if (plan.kind != RendezvousPlan::Kind::kTcp || plan.is_agents_store) return {};
+  return plan.host + ":" + std::to_string(plan.port);
+}
+
 RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int world_size) {
   const auto url = parse_url(init_method);
   check_known_scheme(url);
@@ -143,7 +148,8 @@ RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int wor
   }
   const auto libuv = url.query.find("use_libuv");
   plan.use_libuv = (libuv != url.query.end() ? libuv->second : base::get_env("USE_LIBUV").value_or("1")) == "1";
-  plan.hosts_store = plan.rank == 0 && base::get_env("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True";
+  plan.is_agents_store = base::get_env("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  plan.hosts_store = plan.rank == 0 && !plan.is_agents_store;
   return plan;
 }
 

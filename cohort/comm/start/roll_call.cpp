@@ -38,6 +38,7 @@ constexpr milliseconds kFirstWarning{10'000};
 constexpr milliseconds kStuckGrace{3'000};
 // For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
 constexpr milliseconds kStoreGrace{2'000};
+constexpr milliseconds kTimeToEnd{300};
 constexpr const char* kErrorKey = "cohort/start/error";
 
 std::string entry_key(int rank) { return "cohort/start/" + std::to_string(rank); }
@@ -226,7 +227,10 @@ class RollCaller {
     if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
       arrival.peer = job::decode_peer(entry);
       // An entry of the group before this one does not count.
-      if (arrival.peer->start_count < self_.start_count) return;
+      if (arrival.peer->start_count < self_.start_count) {
+        if (rank == 0) host_before_ = std::move(arrival);
+        return;
+      }
     } else if (has_gloo_key(rank)) {
       // A C++ rank writes that key too, but its entry first.
       if (!read_now(*store_, entry_key(rank)).empty()) return;
@@ -382,14 +386,32 @@ class RollCaller {
     return !arrival.peer || is_seen_gone(arrival) || store_->check({read_key(arrival.rank, arrival.peer->pid)});
   }
 
+  // Rank 0, as it came to this group or else to the one before.
+  std::optional<job::Arrival> host() const {
+    const auto found = arrivals_.find(0);
+    return found != arrivals_.end() ? found->second : host_before_;
+  }
+  bool is_host_seen_gone() const {
+    const auto rank_0 = host();
+    return rank_0 && is_seen_gone(*rank_0);
+  }
+  // A process that ends closes its connections first.
+  bool is_host_soon_seen_gone() const {
+    const auto end = Clock::now() + kTimeToEnd;
+    while (!is_host_seen_gone()) {
+      if (Clock::now() >= end) return false;
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    return true;
+  }
+
   [[noreturn]] void lost_store(const c10::DistNetworkError& error) const {
+    if (call_.is_met_again && !is_host_soon_seen_gone()) throw EarlierStoreEnded();
     auto failure = start_failure(
         Kind::kLostRank, fmt::format("init_process_group failed: {} lost the store at {}", self_in_words(), place()),
         "the process that hosts the store ended; look at the output of rank 0, or of the launcher");
     failure.note = still_missing();
-    if (const auto host = arrivals_.find(0); host != arrivals_.end() && is_seen_gone(host->second)) {
-      failure.causes.push_back(describe(host->second) + " has ended");
-    }
+    if (is_host_seen_gone()) failure.causes.push_back(describe(*host()) + " has ended");
     failure.causes.push_back(base::first_line(error.what_without_backtrace()));
     throw_failure(failure);
   }
@@ -401,6 +423,7 @@ class RollCaller {
   Clock::time_point last_full_scan_ = begin_;
   job::Peer self_;
   std::map<int, job::Arrival> arrivals_;
+  std::optional<job::Arrival> host_before_;
   bool has_entry_ = false;
   bool has_warned_ = false;
   std::string seen_value_;

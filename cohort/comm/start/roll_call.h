@@ -31,6 +31,8 @@ struct RollCall {
   std::chrono::milliseconds timeout;
   /// Where the ranks meet, for texts; nothing for a store given by the user.
   std::optional<RendezvousPlan> plan;
+  /// This process has met the others there before: the store may be the one that rank 0 has not ended yet.
+  bool is_met_again = false;
   /// What tells this rank's accelerator from others on its host, such as "GPU-<uuid>"; empty: none.
   std::string accelerator = {};
   /// False: nobody will listen on the network.
@@ -42,12 +44,15 @@ struct RollCall {
   std::string group = {};
 };
 
+/// The store has ended, and rank 0 seems to be there still: it was the store of the group before, and the next one is to come.
+struct EarlierStoreEnded : std::exception {};
+
 /// Writes this process's entry and blocks until every rank has come. Returns: all ranks in order, the same on all of them.
 /// Throws c10::ValueError for what can never work: two processes with one rank, world sizes that differ, one accelerator
 /// for two ranks, ranks that cannot share memory but must, addresses that cannot reach each other, an interface that is not
 /// there; c10::DistStoreError when ranks do not come within the time-out, when the store stops answering (3 s after the
 /// time-out), when a rank that came has ended, and for a file left over from another run. The first rank that sees an error
-/// tells all others, so that they end with the same text.
+/// tells all others, so that they end with the same text. Throws EarlierStoreEnded, if the call allows for it.
 COHORT_TEST_API std::vector<job::Arrival> call_roll(const RollCall& call);
 
 /// For a rank 0 that finds its port taken by a store: if a rank 0 has entered the job in `store`, tells its waiting ranks

@@ -235,9 +235,47 @@ COHORT_WORKER(starts_again) {
   }
 }
 
+const std::map<std::string, std::string> kStoreOfRank0{{"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+
 TEST(ShmChoice, GroupsAreCreatedAgainOverTheSameStore) {
-  run_workers("starts_again", {.world_size = 3, .environment = {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}})
-      .expect_success();
+  run_workers("starts_again", {.world_size = 3, .environment = kStoreOfRank0}).expect_success();
+}
+
+// The others come to the store of the first group, which rank 0 ends only then. Argument 0: whether it ends itself with it.
+COHORT_WORKER(starts_again_before_rank_0) {
+  init_process_group();
+  barrier();
+  if (get_rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (test::worker_arguments().at(0) == "ends") ::_exit(0);
+  }
+  destroy_process_group();
+  try {
+    init_process_group();
+    check_all_reduce();
+    barrier();
+  } catch (const c10::DistStoreError& error) {
+    std::cout << error.what_without_backtrace() << "\n" << std::flush;
+  }
+}
+
+TEST(ShmChoice, GroupsAreCreatedAgainThoughRank0IsLate) {
+  const auto results = run_workers("starts_again_before_rank_0",
+                                   {.world_size = 3, .environment = kStoreOfRank0, .arguments = {"goes on"}});
+  results.expect_success();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(results[rank].output, "");
+}
+
+TEST(ShmChoice, ARank0ThatHasEndedIsToldWhereTheOthersStartAgainMessage) {
+  const auto results =
+      run_workers("starts_again_before_rank_0", {.world_size = 2, .environment = kStoreOfRank0, .arguments = {"ends"}});
+  EXPECT_THAT(results[1].output,
+              testing::MatchesRegex(
+                  "\\[cohort\\] init_process_group failed: rank 1 \\(pid [0-9]+ on [^ ]+\\) lost the store at "
+                  "127.0.0.1:[0-9]+\n  caused by: rank 0 \\(pid [0-9]+ on [^ ]+\\) has ended\n"
+                  "  caused by: [^\n]+\n  still missing: rank 0\n  hint: the process that hosts the store ended; look "
+                  "at the output of rank 0, or of "
+                  "the launcher\n"));
 }
 
 }  // namespace
