@@ -8,8 +8,6 @@
 namespace cohort::shm {
 namespace {
 
-// No thread that a yield lets in ends its turn so soon.
-constexpr auto kLeastTurn = std::chrono::nanoseconds(1500);
 constexpr auto kSlice = std::chrono::milliseconds(50);
 // About half a microsecond.
 constexpr int kPausesBetweenLooks = 10;
@@ -57,7 +55,7 @@ bool spin(Missing& missing, const Patience& patience) {
       sched_yield();
       if (missing.has_none()) return true;
       now = std::chrono::steady_clock::now();
-      if (now - before < kLeastTurn) --idle_yields_left;
+      if (now - before < patience.least_turn) --idle_yields_left;
       continue;
     }
     now = std::chrono::steady_clock::now();

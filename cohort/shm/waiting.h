@@ -56,6 +56,8 @@ struct Patience {
   /// How many yields may return at once before it sleeps. They have let in nobody: where a launcher gives each rank a session of
   /// its own the system may not count the others in (autogroup), and only sleep hands the core over.
   int num_idle_yields = std::numeric_limits<int>::max();
+  /// What "at once" is: no thread that a yield lets in ends its turn so soon.
+  std::chrono::nanoseconds least_turn{1500};
   /// For ranks that share cores: long spins would take the time of a rank that is waited for, unless it is on another core.
   static Patience shared_cores() { return {.num_pauses = 100, .num_idle_yields = 5}; }
   /// For ranks of which each has a core to itself.

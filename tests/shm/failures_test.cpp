@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <iostream>
+#include <latch>
 #include <thread>
 
 #include "cohort/shm/handover.h"
@@ -39,6 +40,7 @@ void barrier_without_rank_1(Group& group) {
 
 TEST(Failures, KilledRankMessage) {
   ForkedRanks ranks(3, barrier_without_rank_1);
+  ranks.wait_until_joined();
   std::this_thread::sleep_for(milliseconds(300));
   ranks.signal(1, SIGKILL);
   ranks.wait_until_zombie(1);
@@ -60,6 +62,7 @@ TEST(Failures, RankThatExitsMessage) {
 
 TEST(Failures, RankThatHasBeenReapedIsStillFoundGone) {
   ForkedRanks ranks(2, barrier_without_rank_1);
+  ranks.wait_until_joined();
   std::this_thread::sleep_for(milliseconds(200));
   ranks.signal(1, SIGKILL);
   ranks.wait(1);
@@ -143,17 +146,16 @@ TEST(Failures, TimeoutNamesWhoHasNotComeOnEveryRank) {
 }
 
 TEST(Failures, StoppedRankIsATimeoutAndLateOneIsNot) {
-  ForkedRanks ranks(2,
-                    [](Group& group) {
-                      if (group.rank() == 1) raise(SIGSTOP);
-                      std::cout << text_of(group.barrier());
-                    },
-                    {.timeout = milliseconds(1000)});
+  ForkedRanks ranks(2, [](Group& group) {
+    if (group.rank() == 1) raise(SIGSTOP);
+    std::cout << text_of(group.barrier({.timeout = milliseconds(1000)}));
+  });
   EXPECT_EQ(ranks.output(0), who(1, ranks.pid(1)) + " has not arrived within 1.0 s\n");
   ForkedRanks late(2, [](Group& group) {
     if (group.rank() == 1) raise(SIGSTOP);
     std::cout << text_of(sum(group, 100000));
   });
+  late.wait_until_stopped(1);
   std::this_thread::sleep_for(milliseconds(300));
   late.signal(1, SIGCONT);
   EXPECT_EQ(late.output(0), "success");
@@ -197,15 +199,17 @@ TEST(Failures, AbortEndsAWait) {
 }
 
 TEST(Failures, ObstaclesAreAskedForNowAndThen) {
-  run_threads(2, [](Group& group) {
+  std::latch is_over(2);
+  run_threads(2, [&](Group& group) {
     if (group.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(800));
+      is_over.arrive_and_wait();
       return;
     }
     int num_calls = 0;
     const std::function<std::string()> find = [&] { return ++num_calls < 2 ? "" : "a wall"; };
     EXPECT_EQ(text_of(group.barrier({.find_obstacle = &find})), "a wall\n");
     EXPECT_EQ(num_calls, 2);
+    is_over.count_down();
   });
 }
 

@@ -110,6 +110,11 @@ int ForkedRanks::wait(int rank, std::chrono::seconds limit) {
   return entry.status;
 }
 
+void ForkedRanks::wait_until_stopped(int rank) {
+  siginfo_t info;
+  waitid(P_PID, static_cast<id_t>(pid(rank)), &info, WSTOPPED | WEXITED | WNOWAIT);
+}
+
 void ForkedRanks::wait_until_zombie(int rank) {
   siginfo_t info;
   waitid(P_PID, static_cast<id_t>(pid(rank)), &info, WEXITED | WNOWAIT);

@@ -42,6 +42,8 @@ class ForkedRanks {
   void signal(int rank, int signal_number);
   /// Blocks until the rank has ended, at most `limit` (then it is killed and the test fails). Returns waitpid's status.
   int wait(int rank, std::chrono::seconds limit = std::chrono::seconds(60));
+  /// Blocks until a signal has stopped the rank.
+  void wait_until_stopped(int rank);
   /// Leaves the ended rank a zombie.
   void wait_until_zombie(int rank);
   std::string output(int rank);

@@ -106,7 +106,8 @@ TEST(Waiting, YieldsThatLetInNobodyEndInSleep) {
   const auto place = std::make_unique<Place>();
   std::thread waiter([&] {
     Patient lookout;
-    const Patience patience{.num_pauses = 0, .yield_time = 2 * kHangLimit, .num_idle_yields = 5};
+    const Patience patience{
+        .num_pauses = 0, .yield_time = 2 * kHangLimit, .num_idle_yields = 5, .least_turn = kHangLimit};
     EXPECT_EQ(wait_for(place->of(0, 2), 1, patience, lookout), nullptr);
   });
   const auto end = steady_clock::now() + kHangLimit / 2;

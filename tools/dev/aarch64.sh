@@ -15,9 +15,7 @@ processes='*Process*:*Forked*:CallSites.NameTheProgramHoweverItWasStarted:*Kille
 # And it passes MADV_REMOVE by.
 processes+=':ArenaGroups.*:ArenaFailures.*:Arena.Limit*:Arena.IsItsOwners*:Arena.*Back*'
 processes+=':*RankThat*:*StoppedRank*:Dump.OfEveryOperation:DumpSignal.*:DumpAtExit.*:DumpOnTimeout.*'
-# A yield that lets in nobody takes longer in the emulator than the 1.5 us by which it is known.
-too_slow='Waiting.YieldsThatLetInNobodyEndInSleep'
-filter=${COHORT_AARCH64_FILTER:-*:-$processes:$too_slow}
+filter=${COHORT_AARCH64_FILTER:-*:-$processes}
 build=$PWD/build/aarch64
 
 say() { echo "aarch64: $*" >&2; }

@@ -65,28 +65,30 @@ float* take_filled(float value) {
   return data;
 }
 
-using Operation = Outcome (*)(Group&, float*);
+using Operation = Outcome (*)(Group&, float*, const CallOptions&);
 
-Outcome all_reduce(Group& group, float* data) {
-  return group.all_reduce(data, data, {DType::kFloat32, kManyFloats}, {});
+Outcome all_reduce(Group& group, float* data, const CallOptions& options) {
+  return group.all_reduce(data, data, {DType::kFloat32, kManyFloats}, {}, options);
 }
 
-Outcome broadcast(Group& group, float* data) { return group.broadcast(data, {DType::kFloat32, kManyFloats}, 1); }
+Outcome broadcast(Group& group, float* data, const CallOptions& options) {
+  return group.broadcast(data, {DType::kFloat32, kManyFloats}, 1, options);
+}
 
-Outcome all_gather(Group& group, float* data) {
+Outcome all_gather(Group& group, float* data, const CallOptions& options) {
   const auto part = kManyFloats / static_cast<size_t>(group.world_size());
   std::vector<void*> outs;
   for (int rank = 0; rank < group.world_size(); ++rank) outs.push_back(data + static_cast<size_t>(rank) * part);
-  return group.all_gather(outs[static_cast<size_t>(group.rank())], outs.data(), {DType::kFloat32, part});
+  return group.all_gather(outs[static_cast<size_t>(group.rank())], outs.data(), {DType::kFloat32, part}, options);
 }
 
 // In which ranks only read each other's memory.
-Outcome exchange(Group& group, float* data) {
+Outcome exchange(Group& group, float* data, const CallOptions& options) {
   constexpr size_t kPart = kManyFloats / 4;
   const void* const ins[2] = {data, data + kPart};
   void* const outs[2] = {data + 2 * kPart, data + 3 * kPart};
   const size_t counts[2] = {kPart, kPart};
-  return group.all_to_all(ins, counts, outs, counts, DType::kFloat32);
+  return group.all_to_all(ins, counts, outs, counts, DType::kFloat32, options);
 }
 
 Outcome wait_for(Group& group, const TransferPtr& transfer) {
@@ -95,23 +97,23 @@ Outcome wait_for(Group& group, const TransferPtr& transfer) {
 }
 
 // Both copy: the sender writes in the receiver's memory.
-Outcome send_to_rank_1(Group& group, float* data) {
+Outcome send_to_rank_1(Group& group, float* data, const CallOptions& options) {
   const Elements elements{DType::kFloat32, kManyFloats};
-  return wait_for(group, group.rank() == 0 ? group.exchange().send(data, elements, 1, 3)
-                                           : group.exchange().receive(data, elements, 0, 3));
+  return wait_for(group, group.rank() == 0 ? group.exchange().send(data, elements, 1, 3, options)
+                                           : group.exchange().receive(data, elements, 0, 3, options));
 }
 
-Outcome send_to_rank_0(Group& group, float* data) {
+Outcome send_to_rank_0(Group& group, float* data, const CallOptions& options) {
   const Elements elements{DType::kFloat32, kManyFloats};
-  return wait_for(group, group.rank() == 1 ? group.exchange().send(data, elements, 0, 3)
-                                           : group.exchange().receive(data, elements, 1, 3));
+  return wait_for(group, group.rank() == 1 ? group.exchange().send(data, elements, 0, 3, options)
+                                           : group.exchange().receive(data, elements, 1, 3, options));
 }
 
 // What is received lies in an arena, what is sent does not: the sender alone copies.
-Outcome send_own_to_rank_0(Group& group, float* data) {
-  if (group.rank() == 0) return send_to_rank_0(group, data);
+Outcome send_own_to_rank_0(Group& group, float* data, const CallOptions& options) {
+  if (group.rank() == 0) return send_to_rank_0(group, data, options);
   static const std::vector<float> own(kManyFloats, 3);
-  return wait_for(group, group.exchange().send(own.data(), {DType::kFloat32, kManyFloats}, 0, 3));
+  return wait_for(group, group.exchange().send(own.data(), {DType::kFloat32, kManyFloats}, 0, 3, options));
 }
 
 // Whether what a rank gave to an operation that failed is in quarantine.
@@ -131,9 +133,9 @@ bool stop_one(const Stopping& how, std::chrono::microseconds delay) {
       how.world_size,
       [&](Group& group) {
         auto* data = take_filled(static_cast<float>(group.rank() + 1));
-        ASSERT_EQ(text_of(group.barrier({.timeout = std::chrono::seconds(30)})), "success");
+        ASSERT_EQ(text_of(group.barrier()), "success");
         if (group.rank() == 1) stop_after(delay);
-        const auto outcome = how.operation(group, data);
+        const auto outcome = how.operation(group, data, {.timeout = milliseconds(200)});
         std::cout << (outcome ? "failed" : "succeeded") << std::flush;
         if (group.rank() == 1) {
           setitimer(ITIMER_REAL, nullptr, nullptr);
@@ -149,7 +151,7 @@ bool stop_one(const Stopping& how, std::chrono::microseconds delay) {
         EXPECT_TRUE(outcome || !is_in_quarantine);
         EXPECT_TRUE(!outcome || how.quarantine == Quarantine::kIfWritten || is_in_quarantine);
       },
-      {.timeout = milliseconds(100), .slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
+      {.slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
   wait_until([&] { return stage->num_given_up == how.world_size - 1; });
   // It may stop only now, when all is over.
   for (int i = 0; i < 100 && !stage->is_over; ++i) {
@@ -239,7 +241,7 @@ TEST(ArenaFailures, AKilledRankLeavesItsNameAndItsMemory) {
                         setitimer(ITIMER_REAL, &timer, nullptr);
                       }
                       Outcome outcome;
-                      while (!outcome) outcome = all_reduce(group, data);
+                      while (!outcome) outcome = all_reduce(group, data, {});
                       std::cout << text_of(outcome);
                       EXPECT_GE(process_arena()->stats().quarantined_bytes, kManyFloats * sizeof(float));
                     },

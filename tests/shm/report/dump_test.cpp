@@ -77,6 +77,8 @@ std::vector<std::string> files_in(const TemporaryFolder& folder) {
   return names;
 }
 
+std::chrono::steady_clock::time_point hang_limit() { return std::chrono::steady_clock::now() + 20s; }
+
 /// Blocks until the file is there, 20 s at most.
 bool comes(const std::string& path) {
   for (int attempt = 0; attempt < 20'000; ++attempt) {
@@ -241,7 +243,8 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
   workers.wait_for_output(1, "joined");
   // Until rank 0 is in its second barrier.
   std::string text;
-  for (int attempt = 0; attempt < 200 && text.find("#2 barrier: started") == std::string::npos; ++attempt) {
+  const auto end = hang_limit();
+  while (text.find("#2 barrier: started") == std::string::npos && std::chrono::steady_clock::now() < end) {
     const std::string where =
         fmt::format("[cohort] pid {}: flight recorder written to {} (and .json, .trace.json beside it)", workers.pid(1),
                     folder / "run_1.txt");
@@ -256,7 +259,7 @@ TEST(DumpSignal, WritesWhatEveryRankDoes) {
                               "    rank 1 has not called it; its last one is #1 barrier, completed, "));
   // Both still run. One that was killed is told apart, and its part is written for it.
   workers.signal(0, SIGKILL);
-  for (int attempt = 0; attempt < 200 && text.find("is gone") == std::string::npos; ++attempt) {
+  while (text.find("is gone") == std::string::npos && std::chrono::steady_clock::now() < end) {
     std::filesystem::remove(folder / "run_1.txt");
     workers.signal(1, SIGUSR1);
     ASSERT_TRUE(comes(folder / "run_1.txt"));
