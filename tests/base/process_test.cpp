@@ -187,7 +187,7 @@ TEST(RankProcesses, KilledRankShowsItsSignal) {
 }
 
 TEST(RankProcesses, TimeLimitKillsAndSaysSo) {
-  const test::WorkerResults results = test::run_workers("sleeps", {.world_size = 1, .time_limit = 1s});
+  const test::WorkerResults results = test::run_workers("sleeps", {.world_size = 1, .time_limit = 5s});
   EXPECT_TRUE(results[0].timed_out);
   EXPECT_EQ(results[0].exit_code, -SIGKILL);
   EXPECT_EQ(results[0].output, "ready\n");

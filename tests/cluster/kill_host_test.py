@@ -47,7 +47,7 @@ def start_both(job, cluster, **kwargs):
 
 
 def test_short_cut_is_not_noticed(job, cluster):
-    first, second = start_both(job, cluster, conf="keep_alive_max_attempt=10")
+    first, second = start_both(job, cluster, conf="keep_alive_max_attempt=20")
     cluster.hosts[1].ip("link", "set", "eth0", "down")
     time.sleep(0.3)
     cluster.hosts[1].ip("link", "set", "eth0", "up")

@@ -13,7 +13,8 @@ import namespaces  # noqa: E402
 SOURCE = pathlib.Path(os.environ.get("COHORT_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
 PORT = 29511
-WORKER = [BUILD / "bin" / "cohort_comm_test", "--worker=start"]
+# It waits for longer than a busy machine takes to load PyTorch in Python, if further arguments say nothing else.
+WORKER = [BUILD / "bin" / "cohort_comm_test", "--worker=start", "*:@timeout=120000"]
 PYTHON_RANK = """
 import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")

@@ -41,12 +41,17 @@ std::set<std::string> values_of(const std::string& text, const std::string& name
   return values;
 }
 
-std::string endpoint() { return "127.0.0.1:" + std::to_string(base::reserve_port()->port); }
+/// Nobody else is given the port while this process lives.
+std::string endpoint() {
+  static std::vector<base::PortReservation> kept;
+  kept.push_back(base::reserve_port().value());
+  return "127.0.0.1:" + std::to_string(kept.back().port);
+}
 
 /// Flags of one node of an elastic job on this host.
 Words node(const std::string& endpoint, const std::string& num_nodes, Words more = {}) {
   Words flags = {"--nnodes=" + num_nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint, "--rdzv-id=job",
-                 "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=10,last_call_timeout=0.3"};
+                 "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=25,last_call_timeout=0.3"};
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
@@ -361,7 +366,7 @@ void expect_failure_where_a_node_was_lost(const Words& first_flags, const Words&
   EXPECT_EQ(first.finish(), 1);
   EXPECT_THAT(first.errors(),
               testing::ContainsRegex(
-                  "\\[cohort\\] error: the job has failed: .+ gave no sign of life for 2\\.0 s and may not have "
+                  "\\[cohort\\] error: the job has failed: .+ gave no sign of life for 5\\.0 s and may not have "
                   "finished its work; the workers of the other node have ended with 0\n  hint: see what the "
                   "launcher printed on node " +
                   std::to_string(second.number_after("node=")) + " \\(.+\\)\n"));
@@ -371,7 +376,7 @@ TEST(Agent, ANodeThatIsLostWhenTheOthersAreDoneIsAFailure) {
   const std::string at = endpoint();
   const auto as_host = [&](int is_host) -> Words {
     return {"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=" + at, "--rdzv-id=job",
-            "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=10,is_host=" + std::to_string(is_host)};
+            "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=25,is_host=" + std::to_string(is_host)};
   };
   expect_failure_where_a_node_was_lost(as_host(1), as_host(0));
 }
@@ -380,7 +385,7 @@ TEST(Agent, ANodeThatIsLostWhenTheOthersAreDoneIsAFailureOfAStaticJob) {
   const std::string at = endpoint();
   const auto of_rank = [&](int rank) -> Words {
     return {"--nnodes=2", "--node-rank=" + std::to_string(rank), "--rdzv-backend=static", "--rdzv-endpoint=" + at,
-            "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=10"};
+            "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=25"};
   };
   expect_failure_where_a_node_was_lost(of_rank(0), of_rank(1));
 }

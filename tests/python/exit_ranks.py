@@ -17,7 +17,7 @@ import torch.distributed as dist
 import torchcohort  # noqa: F401
 
 KEPT = []
-HANG_LIMIT = 30
+HANG_LIMIT = 120
 
 
 def begin(rank, size, store):

@@ -109,6 +109,6 @@ def test_errors():
 def test_other_threads_run_and_ctrl_c_ends_a_wait():
     near, _far = TensorChannel.make_pair()
     pid = os.getpid()
-    threading.Thread(target=lambda: (time.sleep(0.2), os.kill(pid, signal.SIGINT))).start()
     with pytest.raises(KeyboardInterrupt):
+        threading.Thread(target=lambda: (time.sleep(1), os.kill(pid, signal.SIGINT))).start()
         near.receive()

@@ -35,7 +35,7 @@ def test_ranks_started_by(module, method, tmp_path, path_for_children):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(300)
     assert [process.exitcode for process in processes] == [0, 0]
     assert sorted(answers.get() for _ in processes) == [(0, [3.0] * 10), (1, [3.0] * 10)]
 

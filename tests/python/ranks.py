@@ -27,7 +27,7 @@ sys.path.insert(0, str(BUILD / "python"))
 
 import torchcohort  # noqa: E402, F401
 
-HANG_LIMIT = 60.0
+HANG_LIMIT = 300.0
 
 
 def set_environment(rank, size, store):

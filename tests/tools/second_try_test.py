@@ -68,7 +68,7 @@ def project(tmp_path):
             write("failures/" + name.replace("/", "-"), str(times))
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("COHORT_", "PYTEST_"))}
         ended = subprocess.run(["bash", tmp_path / "tools/dev/run_tests.sh"], env={**environment, **env}, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
         runs = [line.split() for line in (tmp_path / "runs.txt").read_text().splitlines()]
         return ended.returncode, ended.stdout, runs
     run.root = tmp_path

@@ -83,7 +83,7 @@ COHORT_WORKER(groups_of_several_lives) {
   for (const auto& path : test::worker_arguments()) {
     const InitOptions options{.backend = "gloo",
                               .init_method = "file://" + path,
-                              .timeout = std::chrono::seconds(20),
+                              .timeout = std::chrono::seconds(120),
                               .world_size = 2,
                               .rank = std::stoi(getenv("RANK"))};
     init_process_group(options);

@@ -147,7 +147,7 @@ TEST(Start, TwoProcessesWithRankZeroMessage) {
 }
 
 TEST(Start, TwoProcessesWithOneRankNamePids) {
-  Workers workers("start", {.world_size = 2, .arguments = {"*:WORLD_SIZE=3", "1:RANK=0", "1:@late=200"}});
+  Workers workers("start", {.world_size = 2, .arguments = {"*:WORLD_SIZE=3", "1:RANK=0", "1:@late=1000"}});
   const auto first = std::to_string(workers.pid(0));
   const auto second = std::to_string(workers.pid(1));
   EXPECT_THAT(workers.wait()[1].output, HasSubstr("the first: pid " + first + " on " + host() + "\n  the second: pid " +
@@ -166,15 +166,15 @@ TEST(Start, WorldSizesThatDifferMessage) {
 
 std::string never_came(const std::string& place) {
   return "DistStoreError: [cohort] init_process_group timed out: ranks 2 and 3 never arrived\n"
-         "  rank 0 (pid P on HOST) waited 900 ms at " +
+         "  rank 0 (pid P on HOST) waited 3.0 s at " +
          place +
          "\n  arrived: rank 0 (pid P on HOST), rank 1 (pid P on HOST)\n"
-         "  caused by: Timed out after 1 seconds waiting for clients. 2/4 clients joined.\n"
+         "  caused by: Timed out after 3 seconds waiting for clients. 2/4 clients joined.\n"
          "  hint: see whether ranks 2 and 3 started, and with the same meeting place; if so, raise "
          "InitOptions::timeout";
 }
 
-const std::vector<std::string> kTwoOfFour{"*:WORLD_SIZE=4", "0:@timeout=900"};
+const std::vector<std::string> kTwoOfFour{"*:WORLD_SIZE=4", "0:@timeout=3000"};
 
 TEST(Start, TimeOutNamesRanksThatNeverCameMessage) {
   const auto text = never_came("127.0.0.1:PORT, which it hosts");
@@ -228,7 +228,7 @@ TEST(Start, StoreThatDiesMessage) {
 TEST(Start, StoreThatIsStoppedMessage) {
   const base::PortReservation port = base::reserve_port().value();
   Workers workers("start",
-                  {.arguments = {"*:WORLD_SIZE=3", "1:@timeout=1000", "*:MASTER_PORT=" + std::to_string(port.port)}});
+                  {.arguments = {"*:WORLD_SIZE=3", "1:@timeout=3000", "*:MASTER_PORT=" + std::to_string(port.port)}});
   wait_for_rank(port.port, 1);
   workers.signal(0, SIGSTOP);
   workers.wait_for_output(1, "launcher\n");
@@ -237,7 +237,7 @@ TEST(Start, StoreThatIsStoppedMessage) {
   EXPECT_EQ(
       text,
       "DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) gets no answer from the store at "
-      "127.0.0.1:PORT\n  caused by: no answer within the time-out of 1.0 s, nor a few seconds after it\n"
+      "127.0.0.1:PORT\n  caused by: no answer within the time-out of 3.0 s, nor a few seconds after it\n"
       "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher\n");
 }
 
@@ -371,7 +371,7 @@ TEST(Start, WorksAgainWithTheSameStore) {
 
 TEST(Start, CanBeTriedAgainAfterATimeOut) {
   const AgentStore agent;
-  Workers workers("start", {.arguments = agent.arguments({"0:@again=1", "0:@timeout=1500", "1:@late=2300"})});
+  Workers workers("start", {.arguments = agent.arguments({"0:@again=1", "0:@timeout=3000", "1:@late=4500"})});
   const auto results = workers.wait();
   EXPECT_THAT(results[0].output, testing::EndsWith("InitOptions::timeout\nstarted\n"));
   EXPECT_THAT(results[1].output, testing::EndsWith("started\n"));

@@ -125,7 +125,7 @@ def on_two_ranks(function, *arguments):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(90)
+        process.join(300)
         assert process.exitcode == 0
 
 

@@ -17,7 +17,7 @@ PYTHON_RANK = """
 import os, sys, time, torch, torch.distributed as dist
 from datetime import timedelta
 dist.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=int(sys.argv[3]),
-                        timeout=timedelta(seconds=20))
+                        timeout=timedelta(seconds=120))
 one = torch.ones(1)
 dist.all_reduce(one)
 assert one.item() == dist.get_world_size()
@@ -34,7 +34,7 @@ import os, sys, torch, torch.distributed as dist
 from datetime import timedelta
 for path in sys.argv[1:]:
     dist.init_process_group("gloo", init_method="file://" + path, rank=int(os.environ["RANK"]), world_size=2,
-                            timeout=timedelta(seconds=20))
+                            timeout=timedelta(seconds=120))
     local = dist.new_group([0, 1], use_local_synchronization=True)
     first = dist.new_group([0, 1])
     ones = torch.ones(1)
@@ -65,7 +65,9 @@ class Job:
         return process
 
     def cpp(self, rank, *orders):
-        return self.start([BUILD / "bin" / "cohort_comm_test", "--worker=start", f"*:@url={self.url}", *orders], rank)
+        """It waits for longer than a busy machine takes to load PyTorch in Python, if `orders` say nothing else."""
+        return self.start([BUILD / "bin" / "cohort_comm_test", "--worker=start", "*:@timeout=120000", f"*:@url={self.url}", *orders],
+                          rank)
 
     def python(self, rank, *words):
         return self.start([sys.executable, "-c", PYTHON_RANK, self.url, rank, self.world_size, *words], rank)

@@ -311,6 +311,7 @@ def test_killed_process_locks_nobody_out(server, start, fetch, tmp_path):
     server.answer = Server.half_and_wait
     process = start()
     while not server.asked:
+        assert process.poll() is None
         time.sleep(0.02)
     process.kill()
     process.communicate()
@@ -339,6 +340,7 @@ def test_tool_is_interrupted(server, tmp_path, environment):
     process = subprocess.Popen([TOOL, "fetch", "cifar10", "--root", tmp_path, "--mirror", server.url("")], stderr=subprocess.PIPE,
                                text=True)
     while not server.asked:
+        assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)

@@ -316,8 +316,9 @@ def test_train_gpt_goes_on_from_memory(text_folder, tmp_path, strategy):
                text_folder, *GPT_FLAGS, "--log", "log.jsonl", *flags, "--memory-snapshots", 1]
     job = subprocess.Popen([str(part) for part in command], cwd=tmp_path / "killed", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                            text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
-    log, deadline = tmp_path / "killed" / "log.jsonl", time.monotonic() + 60
-    while not (log.exists() and log.read_text().count("\n") >= 9) and time.monotonic() < deadline:
+    log, deadline = tmp_path / "killed" / "log.jsonl", time.monotonic() + 300
+    while not (log.exists() and log.read_text().count("\n") >= 9):
+        assert job.poll() is None and time.monotonic() < deadline
         time.sleep(0.001)
     workers = subprocess.run(["pgrep", "--parent", str(job.pid), "train_gpt"], capture_output=True, text=True).stdout.split()
     os.kill(int(workers[-1]), signal.SIGKILL)

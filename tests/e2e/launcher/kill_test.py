@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 import pytest
 
@@ -176,6 +177,17 @@ class Etcd:
              "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
              "--logger=zap", "--log-level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    def wait_until_it_answers(self):
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1) as answer:
+                    if b"true" in answer.read():
+                        return
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError("etcd does not start")
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -186,6 +198,7 @@ def etcd(job):
     if shutil.which("etcd") is None:
         pytest.skip("etcd is not installed (Debian: etcd-server)")
     etcd = Etcd(job.folder)
+    etcd.wait_until_it_answers()
     yield etcd
     etcd.kill()
 
@@ -198,7 +211,8 @@ def etcd_node(job, etcd, script, *flags, nodes="1:2", conf="read_timeout=5"):
 def test_etcd_restarted(job, etcd):
     """The job neither ends nor notices, and its restarts still work."""
     script = "echo size=$WORLD_SIZE count=$TORCHELASTIC_RESTART_COUNT.; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 1000"
-    agents = [etcd_node(job, etcd, script, "--max-restarts=1", nodes=2) for _ in range(2)]
+    conf = "read_timeout=5,keep_alive_max_attempt=10"
+    agents = [etcd_node(job, etcd, script, "--max-restarts=1", nodes=2, conf=conf) for _ in range(2)]
     for agent in agents:
         agent.wait_for_output("size=2 count=0.")
     workers = [agent.workers() for agent in agents]

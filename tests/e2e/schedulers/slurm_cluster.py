@@ -92,7 +92,7 @@ class Slurm:
                                                  stdout=out, stderr=subprocess.STDOUT))
 
     def wait_until_ready(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             shown = self.run(["sinfo", "--noheader", "--format=%t %D"])
             if shown.stdout == "idle 2\n":
@@ -131,7 +131,7 @@ class Slurm:
 
     def wait_for_job(self, number):
         """Its exit code. `sbatch --wait` looks every few seconds only."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             shown = self.run(["scontrol", "--oneliner", "show", "job", number]).stdout
             if re.search(r"JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY)\b", shown):

@@ -132,7 +132,7 @@ def test_without_data_the_error_alone_is_shown(command, tmp_path):
 
 def test_two_nodes_without_arguments_says_its_usage():
     script = SOURCE / "examples" / "cifar" / "5_two_nodes.sh"
-    done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=10)
+    done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=HANG_LIMIT)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"usage: {script} NODE_RANK HOST [EPOCHS [FOLDER]]; NODE_RANK is 0 on HOST, 1 on the other node\n"
 
@@ -140,7 +140,8 @@ def test_two_nodes_without_arguments_says_its_usage():
 @pytest.mark.parametrize("flag, code", [("--help", 0), ("--batch-siz=3", 2)])
 def test_one_rank_shows_help_and_errors_of_use(flag, code):
     for rank in (0, 1):
-        done = subprocess.run([str(EXAMPLES / "cifar_trainer"), flag], capture_output=True, text=True, timeout=10, env=dict(ENVIRONMENT, RANK=str(rank)))
+        done = subprocess.run([str(EXAMPLES / "cifar_trainer"), flag], capture_output=True, text=True, timeout=HANG_LIMIT,
+                              env=dict(ENVIRONMENT, RANK=str(rank)))
         assert done.returncode == code
         assert bool(done.stdout + done.stderr) == (rank == 0)
     if code == 0:

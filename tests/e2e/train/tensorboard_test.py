@@ -2,7 +2,6 @@
 import io
 import json
 import pathlib
-import socket
 import stat
 import struct
 import subprocess
@@ -20,6 +19,8 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch.utils.tensorboard import SummaryWriter
+
+from harness import free_port
 
 TIME = 1700000000.25
 
@@ -147,9 +148,7 @@ def server(programs, tmp_path):
     """TensorBoard, which serves one of each; asked by get(path of a plug-in, parameters)."""
     for what in ("scalars", "pictures", "run", "hparams"):
         write(programs, tmp_path / what, what)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "tensorboard.main", "--logdir", tmp_path, "--port", str(port), "--host", "127.0.0.1",
                                 "--load_fast", "false", "--reload_interval", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -160,7 +159,7 @@ def server(programs, tmp_path):
         return json.loads(answer) if answer[:1] in b"[{" else answer
 
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             try:
                 if set(get("runs")) >= {"scalars", "pictures", "run", "hparams/trial"}:
@@ -168,7 +167,7 @@ def server(programs, tmp_path):
             except OSError:
                 pass
             assert process.poll() is None, process.stderr.read().decode()
-            assert time.monotonic() < deadline, "TensorBoard has not read the runs in 60 s"
+            assert time.monotonic() < deadline, "TensorBoard has not read the runs in 300 s"
             time.sleep(0.2)
         yield get
     finally:

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 #include "cohort/base/env.h"
@@ -45,20 +46,26 @@ class Terminal {
   }
   // What was written since the last call.
   std::string text() {
+    constexpr char kEnd = '\x1e';
+    EXPECT_EQ(::write(program_.get(), &kEnd, 1), 1);
     std::string all;
     char buffer[4096];
     struct pollfd readable {
       screen_.get(), POLLIN, 0
     };
-    while (::poll(&readable, 1, 50) == 1) {
-      const ssize_t count = ::read(screen_.get(), buffer, sizeof buffer);
-      if (count <= 0) break;
+    while (!all.ends_with(kEnd)) {
+      const ssize_t count =
+          ::poll(&readable, 1, kHangMilliseconds) == 1 ? ::read(screen_.get(), buffer, sizeof buffer) : 0;
+      if (count <= 0) throw std::runtime_error("the terminal is silent after: " + all);
       all.append(buffer, static_cast<size_t>(count));
     }
+    all.pop_back();
     return all;
   }
 
  private:
+  static constexpr int kHangMilliseconds = 20'000;
+
   base::Fd screen_, program_;
 };
 
