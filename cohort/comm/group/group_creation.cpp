@@ -57,7 +57,7 @@ std::string set_chosen_backend(const Group& group, GroupRecord& record, BackendM
 // What tells this GPU from others of the host: the entry of CUDA_VISIBLE_DEVICES that it stands for, else its number.
 std::string physical_device(c10::Device device) {
   const auto visible = base::get_env("CUDA_VISIBLE_DEVICES");
-  const auto index = static_cast<size_t>(device.index());
+  const auto index = static_cast<size_t>(static_cast<unsigned char>(device.index()));
   if (!visible || visible->empty()) return "GPU " + std::to_string(index);
   const auto names = base::split(*visible, ',');
   return "GPU " + (index < names.size() ? base::trim(names[index]) : std::to_string(index));

@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPauseBeforeAnotherTry{20};
+
 // The prefixes are Python's.
 constexpr const char* kJobPrefix = "default_pg";
 constexpr const char* kDefaultGroupPrefix = "0/";

@@ -38,6 +38,7 @@ constexpr milliseconds kFirstWarning{10'000};
 constexpr milliseconds kStuckGrace{3'000};
 // For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
 constexpr milliseconds kStoreGrace{2'000};
+// How long after its connections the process of rank 0 may end.
 constexpr milliseconds kTimeToEnd{300};
 constexpr const char* kErrorKey = "cohort/start/error";
 
@@ -395,7 +396,6 @@ class RollCaller {
     const auto rank_0 = host();
     return rank_0 && is_seen_gone(*rank_0);
   }
-  // A process that ends closes its connections first.
   bool is_host_soon_seen_gone() const {
     const auto end = Clock::now() + kTimeToEnd;
     while (!is_host_seen_gone()) {
