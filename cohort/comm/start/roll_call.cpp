@@ -365,7 +365,7 @@ class RollCaller {
       if (hosts_store()) wait_for_readers(failure.kind == Kind::kArgument);
       if (has_entry_) leave_roll(store_, call_.rank);
     } catch (const std::exception&) {
-      // The store has ended; there is nobody left to tell.
+      base::log_debug("the store has ended: nobody is left to tell why the start has failed");
     }
     throw_failure(failure);
   }
@@ -467,7 +467,7 @@ void leave_roll(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   try {
     store->set(entry_key(rank), std::vector<uint8_t>{});
   } catch (const std::exception&) {
-    // The store has ended, and the entry with it.
+    return;  // the store has ended, and the entry with it
   }
 }
 
