@@ -102,7 +102,7 @@ def test_a_name_that_means_this_host_by_mistake_is_named(hosts, start):
 
 
 def test_a_host_that_is_cut_off_is_missed_and_learns_of_it(hosts, start):
-    nodes = [start(host, f"node-a:{PORT}", "--nnodes=1:2") for host in hosts]
+    nodes = [start(host, f"node-a:{PORT}", "--nnodes=1:2", conf=",last_call_timeout=3") for host in hosts]
     meet(nodes)
     hosts[1].ip("link", "set", "eth0", "down")
     assert nodes[0].next() == "over node-lost by 1: node-b gave no sign of life for 2.0 s"

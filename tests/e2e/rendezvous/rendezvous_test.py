@@ -29,7 +29,7 @@ class Store:
 
 def guests(job, count, num_nodes):
     """Nodes of which none hosts the store; the first leads. They come one after the other, so ranks are theirs in this order."""
-    return [job.node(f"--nnodes={num_nodes}", conf=QUICK + ",is_host=0") for _ in range(count)]
+    return [job.node(f"--nnodes={num_nodes}", conf=QUICK + ",is_host=0,last_call_timeout=2") for _ in range(count)]
 
 
 def rounds(nodes):
