@@ -6,6 +6,8 @@ import random
 import re
 import socket
 import subprocess
+import time
+import urllib.request
 
 import python_server
 
@@ -37,6 +39,27 @@ def free_port():
                 continue
             return probe.getsockname()[1]
     raise AssertionError("no port is free")
+
+
+def wait_for_etcd(url, context=None):
+    """Until it answers; `context`: of TLS."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=1, context=context) as answer:
+                if b"true" in answer.read():
+                    return
+        except OSError:
+            time.sleep(0.02)
+    raise AssertionError("etcd does not start")
+
+
+def wait_for_step(folder, step, process):
+    """Until the run `process` has saved this step in a Checkpointer's folder or, where only the last ones stay, a later one."""
+    deadline = time.monotonic() + 300
+    while not any(int(path.name[5:]) >= step for path in folder.glob("step-" + 8 * "[0-9]")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def start_rank(command, env):

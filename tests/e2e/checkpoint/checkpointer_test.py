@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import BUILD
+from harness import BUILD, wait_for_step
 
 COHORT = BUILD / "bin" / "cohort"
 STEPS = 40
@@ -43,9 +43,7 @@ def finish(process):
 def test_a_run_that_is_stopped_goes_on_exactly(start, tmp_path):
     assert finish(start("alone", "expected"))[0] == 0
     process = start("run", "out", 20)
-    while not any(int(path.name[5:]) >= 6 for path in (tmp_path / "run").glob("step-" + 8 * "[0-9]")):
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_for_step(tmp_path / "run", 6, process)
     os.kill(process.pid, signal.SIGTERM)
     _, out, err = finish(process)
     [step] = set(re.findall(r"ended at (\d+)", out))  # the same on both ranks

@@ -11,11 +11,10 @@ import signal
 import subprocess
 import tempfile
 import time
-import urllib.request
 
 import pytest
 
-from harness import free_port
+from harness import free_port, wait_for_etcd
 from jobs import COHORT, Job, read_process, state_of, wait_until
 
 SLEEP = "echo size=$WORLD_SIZE rank=$RANK count=$TORCHELASTIC_RESTART_COUNT.; exec sleep 1000"
@@ -177,17 +176,6 @@ class Etcd:
              "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
              "--logger=zap", "--log-level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def wait_until_it_answers(self):
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1) as answer:
-                    if b"true" in answer.read():
-                        return
-            except OSError:
-                time.sleep(0.02)
-        raise AssertionError("etcd does not start")
-
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -198,7 +186,7 @@ def etcd(job):
     if shutil.which("etcd") is None:
         pytest.skip("etcd is not installed (Debian: etcd-server)")
     etcd = Etcd(job.folder)
-    etcd.wait_until_it_answers()
+    wait_for_etcd(f"http://127.0.0.1:{etcd.port}")
     yield etcd
     etcd.kill()
 

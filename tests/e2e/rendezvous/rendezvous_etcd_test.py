@@ -7,11 +7,10 @@ import ssl
 import subprocess
 import threading
 import time
-import urllib.request
 
 import pytest
 
-from harness import free_port
+from harness import free_port, wait_for_etcd
 from rendezvous_nodes import HANG, QUICK, Job
 
 
@@ -36,15 +35,7 @@ class Etcd:
              "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url, "--initial-cluster", f"default={peer_url}",
              "--heartbeat-interval", "20", "--election-timeout", "100", *self.flags],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + HANG
-        while time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"{url}/health", timeout=1, context=self.context) as answer:
-                    if b"true" in answer.read():
-                        return
-            except OSError:
-                time.sleep(0.02)
-        raise AssertionError("etcd does not start")
+        wait_for_etcd(url, self.context)
 
     def kill(self):
         self.process.kill()

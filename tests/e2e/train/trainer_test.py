@@ -5,13 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from harness import BUILD, run_ranks
+from harness import BUILD, run_ranks, wait_for_step
 from trainer_reference import Net
 
 COHORT = BUILD / "bin" / "cohort"
@@ -80,14 +79,6 @@ def finish(process):
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return re.search(r"ended by (\w+) at (\d+)", out).groups()
-
-
-def wait_for_step(folder, step, process):
-    """Until the run has saved this step or, where only the last one stays, a later one."""
-    deadline = time.monotonic() + 300
-    while not any(int(path.name[5:]) >= step for path in folder.glob("step-" + 8 * "[0-9]")):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_killed_run_goes_on_exactly(start, tmp_path):
