@@ -8,11 +8,13 @@ TORCH_SUITE_BACKEND ?= cohort
 # One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
 
-.PHONY: help setup build demo test torch-suite mutants bench asan asan-torch tsan fuzz aarch64 compat format check tidy clean
+.PHONY: help setup build build-gate demo test test-all release-check torch-suite mutants bench asan asan-torch tsan fuzz aarch64 compat format check tidy clean
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
-	@echo "make test     build everything, run ctest and pytest"
+	@echo "make test     build and prove the product in 20 minutes (CHANGED=1: only what your change can affect)"
+	@echo "make test-all  every test there is"
+	@echo "make release-check  test-all, sanitizers, other releases of LibTorch, other processors: all that takes hours"
 	@echo "make torch-suite  PyTorch's own backend tests on backend cohort (TORCH_SUITE=fast: a part)"
 	@echo "make mutants  break the sources in many places, one at a time, and see whether the tests notice (MUTANTS=--help)"
 	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
@@ -36,14 +38,23 @@ build/build.ninja: | setup
 build: setup build/build.ninja
 	cmake --build --preset release
 
+build-gate: setup build/build.ninja
+	cmake --build --preset release --target gate
+
 demo: setup build/build.ninja
 	cmake --build --preset release --target cohort_launcher train_gpt
 	@rm -rf build/demo && mkdir -p build/demo
 	build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_gpt \
 	  --checkpoint build/demo/train_gpt $(if $(DEMO_STEPS),--steps $(DEMO_STEPS))
 
-test: build
-	tools/dev/run_tests.sh
+test: build-gate
+	tools/dev/run_tests.sh $(if $(CHANGED),changed)
+
+test-all: build
+	tools/dev/run_tests.sh all
+
+release-check: setup
+	tools/dev/release_check.sh
 
 torch-suite: setup build/build.ninja
 	cmake --build --preset release --target torchcohort_module

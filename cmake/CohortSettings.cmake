@@ -40,8 +40,12 @@ if(PROJECT_IS_TOP_LEVEL AND COHORT_CCACHE)
   endif()
 endif()
 
-# For programs whose time is not their own code's: tests, examples. A third of what they cost at -O2 is optimizing code that
-# runs once.
+# For tests: half of what they cost at -O2 is optimizing code that runs once.
+function(cohort_do_not_optimize target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
+endfunction()
+
+# For programs whose time is not their own code's, and that share the library's precompiled header: examples.
 function(cohort_optimize_lightly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

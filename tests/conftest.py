@@ -1,8 +1,14 @@
-"""For all tests: signals as a terminal gives them. Whoever runs the suite in the background of a script, or under nohup, hands down
-SIGINT, SIGQUIT or SIGHUP ignored, and every process of every test would ignore them, too."""
+"""For all tests: signals as a terminal gives them, what is chosen, and in which order. Whoever runs the suite in the background of a
+script, or under nohup, hands down SIGINT, SIGQUIT or SIGHUP ignored, and every process of every test would ignore them, too."""
+import collections
+import json
 import os
+import pathlib
 import signal
 import sys
+import zlib
+
+TIMINGS = pathlib.Path(__file__).with_name("timings.json")
 
 for number in (signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
@@ -11,8 +17,25 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--part", metavar="K/N", help="every Nth file, from the Kth on")
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: nothing else may run on the machine at the same time (see tools/dev/run_tests.sh)")
+    config.addinivalue_line("markers", "tier_all: not in `make test`, but in `make test-all` and `make release-check`")
+
+
+def pytest_collection_modifyitems(config, items):
+    """The files that take longest begin: they would leave a core idle at the end. Those of --part stay."""
+    seconds = collections.Counter(json.loads(TIMINGS.read_text())["pytest"])
+    path_of = {item: item.nodeid.split("::")[0] for item in items}
+    if part := config.getoption("--part"):
+        which, parts = map(int, part.split("/"))
+        is_chosen = {path: zlib.crc32(path.encode()) % parts == which - 1 for path in path_of.values()}
+        config.hook.pytest_deselected(items=[item for item in items if not is_chosen[path_of[item]]])
+        items[:] = [item for item in items if is_chosen[path_of[item]]]
+    items.sort(key=lambda item: (-seconds[path_of[item]], path_of[item]))
 
 
 def pytest_runtest_logreport(report):

@@ -44,7 +44,7 @@ Group make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int wor
 
 }  // namespace
 
-std::string backend_of_tests() { return base::get_env("COHORT_TEST_BACKEND").value_or("gloo"); }
+std::string backend_of_tests() { return base::get_env("COHORT_TEST_BACKEND").value_or("shm"); }
 
 void run_rank_threads(int world_size, const std::function<void(int, const Group&)>& fn,
                       const RankThreadsOptions& options) {

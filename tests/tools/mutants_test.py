@@ -237,6 +237,7 @@ def test_check_tells_all_that_does_not_fit(project):
     assert project(LISTED, "--check") == (0, ["mutants: 5, their places are there"], "")
 
 
+@pytest.mark.tier_all  # all test programs have to be there
 def test_the_projects_own_list_names_tests_that_are_there():
     listed = mutants.read_list((ROOT / mutants.LIST).read_text())
     build = os.environ.get("COHORT_BINARY_DIR", ROOT / "build")

@@ -13,6 +13,7 @@ project(small NONE)
 enable_testing()
 foreach(name IN ITEMS Early/a Flake/a Fault/a Late/a Last/a)
   add_test(NAME "small.${name}  # GetParam() = a" COMMAND bash "${PROJECT_SOURCE_DIR}/run.sh" "small.${name}")
+  set_tests_properties("small.${name}  # GetParam() = a" PROPERTIES LABELS gate)
 endforeach()
 """
 PRESETS = """{"version": 3, "configurePresets": [{"name": "release", "generator": "Unix Makefiles", "binaryDir": "${sourceDir}/build"}],
@@ -53,7 +54,7 @@ def project(tmp_path):
         (tmp_path / name).write_text(text)
 
     for name, text in {"CMakeLists.txt": CMAKE, "CMakePresets.json": PRESETS, "run.sh": RUN, "tools/dev/known_flakes.txt": FLAKES,
-                       "tools/dev/expected_skips.txt": "", "pytest.ini": "[pytest]\nmarkers =\n    alone: nothing beside\n"}.items():
+                       "tools/dev/expected_skips.txt": "", "pytest.ini": "[pytest]\nmarkers =\n    alone: nothing beside\n    tier_all: not in the gate\n"}.items():
         write(name, text)
     for name in ("early", "flake", "late"):
         write(f"tests/{name}_test.py", PYTHON.format(name=name))
@@ -113,7 +114,7 @@ def test_a_flake_that_fails_twice_fails(project):
 def test_only_ci_tries_again_and_only_what_names_a_test(project):
     code, _, runs = project({"small.Flake/a": 1})
     assert (code, len(runs)) == (1, 9)
-    script = [sys.executable, project.root / "tools/dev/second_try.py", "3"]
+    script = [sys.executable, project.root / "tools/dev/second_try.py", "build/test-logs", "3"]
     refused = subprocess.run([*script, "pytest"], stdout=subprocess.PIPE, text=True)
     assert (refused.returncode, refused.stdout) == (
         1, "=== no second try: not in tools/dev/known_flakes.txt:\n  pytest, which names no test\n")

@@ -1,5 +1,11 @@
 #!/usr/bin/env bash
-# Runs all tests of a finished release build, ctest and then pytest, and ends with both summaries and what was skipped.
+# Runs tests of a finished release build, ctest and then pytest, and ends with both summaries and what was skipped.
+#
+#   tools/dev/run_tests.sh            the gate: tests without a mark (make test)
+#   tools/dev/run_tests.sh all        every test there is (make test-all)
+#   tools/dev/run_tests.sh third N    of 1 to 3: what runs by default on another backend, in place, and on simulated devices
+#   tools/dev/run_tests.sh quarter N  of 1 to 4: tests that are not in the gate (tests/support/marks.h, pytest's mark tier_all)
+#   tools/dev/run_tests.sh changed    of the gate, what a change since origin/main can affect (changed_tests.py); says what it leaves out
 #
 # pytest runs a file per core and one more (pytest-xdist): a file's tests stay together and in order, since its servers and clusters are
 # theirs. Tests marked `alone` come after the others, one at a time.
@@ -8,9 +14,28 @@
 # failure stands. One that passes then is named at the end.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
+which=${1:-gate} part=${2:-}
 logs=build/test-logs
-mkdir -p $logs
-rm -f $logs/*-failed.txt $logs/second-tries.txt $logs/{ctest,pytest,alone}.{txt,xml}
+ctest=(--preset release) pytest=(tests)
+case $which,$part in
+  gate,) ctest+=(-L '^gate$') pytest+=(-m "not alone and not tier_all") alone="alone and not tier_all" ;;
+  all,) pytest+=(-m "not alone") alone=alone ;;
+  third,[123]) logs+=/third_$part ctest+=(-L "^third_$part\$") pytest=() ;;
+  quarter,[1234])
+    logs+=/quarter_$part
+    ctest+=(-L '^all$' -LE '^third_' -I "$part,,4")
+    pytest+=(--part "$part/4" -m "not alone and tier_all") alone="alone and tier_all"
+    ;;
+  changed,)
+    eval "$(tools/dev/changed_tests.py)" || exit 1  # chosen_ctest, chosen_pytest
+    ctest+=(-L '^gate$' -R "$chosen_ctest") pytest=("${chosen_pytest[@]}")
+    ((${#pytest[@]} == 0)) || pytest+=(-m "not alone and not tier_all")
+    alone="alone and not tier_all"
+    ;;
+  *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
+esac
+mkdir -p "$logs"
+rm -f "$logs"/*-failed.txt "$logs"/second-tries.txt "$logs"/{ctest,pytest,alone}.{txt,xml}
 
 # What tests choose at random, they choose from these.
 export COHORT_STRESS_SEED=${COHORT_STRESS_SEED:-$SRANDOM} COHORT_TEST_SEED=${COHORT_TEST_SEED:-$SRANDOM}
@@ -23,13 +48,13 @@ cores=$(nproc)
 workers=$(((cores < 8 ? cores : 8) + 1))
 
 failed=()
-ctest --preset release -j "$workers" --output-junit "$PWD/$logs/ctest.xml" 2>&1 | tee $logs/ctest.txt
+ctest "${ctest[@]}" --no-tests=ignore -j "$workers" --output-junit "$PWD/$logs/ctest.xml" 2>&1 | tee "$logs/ctest.txt"
 ((PIPESTATUS[0])) && failed+=(ctest)
 
 run_pytest() {  # name of the logs, further options
   local name=$1 status
   shift
-  COHORT_BINARY_DIR="$PWD/build" .venv/bin/python -m pytest -q -rfEs -p no:cacheprovider tests --junitxml="$logs/$name.xml" "$@" 2>&1 |
+  COHORT_BINARY_DIR="$PWD/build" .venv/bin/python -m pytest -q -rfEs -p no:cacheprovider "${pytest[@]}" --junitxml="$logs/$name.xml" "$@" 2>&1 |
     tee "$logs/$name.txt"
   status=${PIPESTATUS[0]}
   # 5: no test was selected. 2 to 4: pytest itself could not go on.
@@ -37,19 +62,24 @@ run_pytest() {  # name of the logs, further options
   ((status == 0 || status == 1 || status == 5)) || broken=1
 }
 broken=0
-run_pytest pytest -m "not alone" -n "$workers" --dist loadfile
-run_pytest alone -m alone -p no:xdist
+if ((${#pytest[@]})); then
+  run_pytest pytest -n "$workers" --dist loadfile --no-loadscope-reorder
+  run_pytest alone -m "$alone" -p no:xdist
+fi
 
 if ((${#failed[@]})) && ((!broken)) && [[ ${COHORT_SECOND_TRY:-} == 1 ]]; then
-  .venv/bin/python tools/dev/second_try.py "$workers" "${failed[@]}" && failed=()
+  .venv/bin/python tools/dev/second_try.py "$logs" "$workers" "${failed[@]}" && failed=()
 fi
 
 echo
-echo "ctest:  $(grep -E 'tests passed|No tests were found' $logs/ctest.txt | tail -n 1)"
-echo "pytest: $(tail -n 1 $logs/pytest.txt)"
-echo "        $(tail -n 1 $logs/alone.txt) (alone)"
-tools/dev/count_skips.py $logs || echo "        (an error in .ci/run only)"
-[[ ! -e $logs/second-tries.txt ]] || cat $logs/second-tries.txt
+echo "ctest:  $(grep -E 'tests passed|No tests were found' "$logs/ctest.txt" | tail -n 1)"
+if ((${#pytest[@]})); then
+  echo "pytest: $(tail -n 1 "$logs/pytest.txt")"
+  echo "        $(tail -n 1 "$logs/alone.txt") (alone)"
+fi
+[[ -z ${left_out:-} ]] || echo "left out, because the change cannot affect it: $left_out"
+tools/dev/count_skips.py "$logs" || echo "        (an error in .ci/run only)"
+[[ ! -e $logs/second-tries.txt ]] || cat "$logs/second-tries.txt"
 if ((${#failed[@]} || broken)); then
   echo "seeds:  COHORT_STRESS_SEED=$COHORT_STRESS_SEED COHORT_TEST_SEED=$COHORT_TEST_SEED"
   echo "FAILED (full output: $logs/)"

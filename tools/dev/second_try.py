@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tries failed tests once more, if tools/dev/known_flakes.txt has each of them; ends with 0 if all passed then.
 
-    tools/dev/second_try.py JOBS RUNNER ...
+    tools/dev/second_try.py LOGS JOBS RUNNER ...
 
-RUNNER: those that failed, of ctest, pytest and alone; their results are in build/test-logs. The second try is the first one over
+RUNNER: those that failed, of ctest, pytest and alone; their results are in the folder LOGS. The second try is the first one over
 again, not a test alone on a quiet machine: with the same seeds (run_tests.sh sets them for both), and beside the tests that ran
 beside it, JOBS at a time. A test of `alone` had nothing beside it.
 """
@@ -16,7 +16,6 @@ import sys
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LOGS = ROOT / "build/test-logs"
 FLAKES = ROOT / "tools/dev/known_flakes.txt"
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider"]
 STARTED = re.compile(r"\s*Start\s+(\d+): ")
@@ -55,8 +54,8 @@ def ran_beside(lines, number):
     return sorted(beside - {number}, key=int)
 
 
-def failed_in_ctest(jobs):
-    lines = (LOGS / "ctest.txt").read_text().splitlines()
+def failed_in_ctest(logs, jobs):
+    lines = (logs / "ctest.txt").read_text().splitlines()
     listed = lines[lines.index("The following tests FAILED:") + 1:] if "The following tests FAILED:" in lines else []
     for number, name in (match.groups() for match in map(FAILED.match, listed) if match):
         numbers = ",".join([number, number, "1", *ran_beside(lines, number)])
@@ -83,18 +82,18 @@ def ended_around(cases, one, jobs):
     return chosen
 
 
-def failed_in_pytest(runner, jobs):
-    cases = list(cases_of(LOGS / f"{runner}.xml"))
+def failed_in_pytest(logs, runner, jobs):
+    cases = list(cases_of(logs / f"{runner}.xml"))
     for case in (case for case in cases if case.has_failed):
         beside = ["-n", str(jobs), "--dist", "loadfile", *ended_around(cases, case, jobs)] if runner == "pytest" else ["-p", "no:xdist"]
         yield Failed(f"{runner}: {case.node}", [*PYTEST, case.node, *beside])
 
 
-def main(jobs, runners):
+def main(logs, jobs, runners):
     flakes, passed = read_flakes(), []
-    failed = {runner: list(failed_in_ctest(jobs) if runner == "ctest" else failed_in_pytest(runner, jobs)) for runner in runners}
+    failed = {runner: list(failed_in_ctest(logs, jobs) if runner == "ctest" else failed_in_pytest(logs, runner, jobs)) for runner in runners}
     every = [test for tests in failed.values() for test in tests]
-    (LOGS / "tests-failed.txt").write_text("".join(f"{test.name}\n" for test in every))
+    (logs / "tests-failed.txt").write_text("".join(f"{test.name}\n" for test in every))
     unknown = [test.name for test in every if test.name not in flakes]
     unknown += [f"{runner}, which names no test" for runner, tests in failed.items() if not tests]
     if unknown:
@@ -105,9 +104,9 @@ def main(jobs, runners):
         if subprocess.run(test.command, cwd=ROOT, env={**os.environ, "COHORT_BINARY_DIR": str(ROOT / "build")}).returncode:
             return 1
         passed.append(test.name)
-    (LOGS / "second-tries.txt").write_text("".join(f"passed on the second try only: {name}: {flakes[name]}\n" for name in passed))
+    (logs / "second-tries.txt").write_text("".join(f"passed on the second try only: {name}: {flakes[name]}\n" for name in passed))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(ROOT / sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

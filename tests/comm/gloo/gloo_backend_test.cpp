@@ -14,7 +14,10 @@
 #include "cohort/base/env.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/watch/operation_watch.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_threads.h"
+
+BACKEND_OF_FILE(gloo)
 
 namespace cohort::comm {
 namespace {

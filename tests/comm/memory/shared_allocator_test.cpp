@@ -19,8 +19,11 @@
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/process/spawn.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
+
+PLACE_OF_FILE(own)
 
 namespace cohort {
 namespace {

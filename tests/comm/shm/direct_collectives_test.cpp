@@ -12,6 +12,9 @@
 #include "cohort/comm/collectives/coalescing.h"
 #include "cohort/comm/registry/backends.h"
 #include "tests/comm/shm/shm_threads.h"
+#include "tests/support/marks.h"
+
+PLACE_OF_FILE(own)
 
 namespace cohort::test {
 namespace {

@@ -6,7 +6,10 @@
 
 #include "cohort/base/text.h"
 #include "tests/comm/shm/shm_threads.h"
+#include "tests/support/marks.h"
 #include "tests/support/require.h"
+
+PLACE_OF_FILE(own)
 
 namespace cohort {
 namespace {

@@ -18,8 +18,11 @@
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/job/failure.h"
 #include "cohort/job/shm_choice.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
+
+PLACE_OF_FILE(own)
 
 namespace cohort {
 namespace {

@@ -6,8 +6,11 @@
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
+
+BACKEND_OF_FILE(both)
 
 namespace cohort {
 namespace {

@@ -7,8 +7,11 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+
+BACKEND_OF_FILE(both)
 
 namespace cohort::ddp {
 namespace {

@@ -15,10 +15,13 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 #include "tests/support/temporary_folder.h"
+
+BACKEND_OF_FILE(both)
 
 namespace cohort {
 namespace {

@@ -11,9 +11,12 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/device_mesh.h"
 #include "tests/parallel/fsdp/blocks.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+
+BACKEND_OF_FILE(both)
 
 namespace cohort::fsdp {
 namespace {

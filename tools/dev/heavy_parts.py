@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""The proofs that `.ci/run` has no time to make each time: it makes one or more in turn, `make release-check` all.
+
+    tools/dev/heavy_parts.py order [FILE ...]   a line a part: name, seconds, 1 if the change asks for it (0 if not), command. First
+                                                those asked for, then from a place in the table that the hash of the tree chooses.
+                                                The files are those that changed (default: changed_files.sh)
+
+Seconds are those of a machine on which `make build` takes BUILD_SECONDS, with everything built that `make test` builds.
+"""
+import collections
+import re
+import subprocess
+import sys
+
+from sources import ROOT
+
+BUILD_SECONDS = 300
+Part = collections.namedtuple("Part", "name seconds command asked_by")
+PARTS = [
+    Part("third_1", 260, "make build && tools/dev/run_tests.sh third 1", ""),
+    Part("tsan", 330, "make tsan", r"cohort/(base|store|rendezvous|elastic|shm|vault|job)/|tests/(store|shm|vault|elastic|rendezvous)/"),
+    Part("quarter_1", 320, "make build && tools/dev/run_tests.sh quarter 1", ""),
+    Part("compat_2.11", 200, "tools/dev/compat.sh --compile-only 2.11.0", r"cohort/comm/release/|cmake/CohortTorch"),
+    Part("quarter_2", 320, "make build && tools/dev/run_tests.sh quarter 2", ""),
+    Part("bench", 300, "make build && tools/dev/smoke_bench.sh", r"benchmarks/"),
+    Part("third_2", 260, "make build && tools/dev/run_tests.sh third 2", ""),
+    Part("quarter_3", 320, "make build && tools/dev/run_tests.sh quarter 3", ""),
+    Part("torch_suite", 120, "make torch-suite TORCH_SUITE=fast", r"tests/torch_suite/|cohort/comm/(group|backend|registry|shm)/"),
+    Part("asan_torch", 900, "make asan-torch", ""),
+    Part("quarter_4", 320, "make build && tools/dev/run_tests.sh quarter 4", ""),
+    Part("compat_2.12", 200, "tools/dev/compat.sh --compile-only 2.12.0", r"cohort/comm/release/|cmake/CohortTorch"),
+    Part("third_3", 260, "make build && tools/dev/run_tests.sh third 3", ""),
+    Part("nccl", 60, "tools/dev/nccl.sh", r"cohort/comm/nccl/|cmake/CohortNccl"),
+    Part("aarch64", 90, "make aarch64", r"cohort/shm/kernels/"),
+    Part("fuzz", 60, "env FUZZ_ENGINE=plain FUZZ_SECONDS=8 FUZZ_SEED=1 make fuzz", r"cohort/files/|cohort/.*(parse|protocol|header|reader)|tests/fuzz/"),
+]
+
+
+def order(tree, changed, parts=PARTS):
+    """`tree`: a hash in hexadecimal digits."""
+    first = int(tree[:8], 16) % len(parts)
+    turn = parts[first:] + parts[:first]
+    asked = [part for part in parts if part.asked_by and any(re.match(part.asked_by, path) for path in changed)]
+    return [(part, int(part in asked)) for part in [*asked, *(part for part in turn if part not in asked)]]
+
+
+def main(command, *arguments):
+    changed = arguments or subprocess.run([ROOT / "tools/dev/changed_files.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    tree = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD^{tree}"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    for part, is_asked in order(tree, changed):
+        print(part.name, part.seconds, is_asked, part.command)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["order"]:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

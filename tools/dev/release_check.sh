@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Every proof there is, once (make release-check): hours on 2 cores. An issue that touches a part runs it before it is resolved.
+#
+#   tools/dev/release_check.sh [NAME ...]    default: all stages; names are those of the summary
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+. tools/dev/stages.sh
+wanted=" $* "
+one() { if [[ $wanted == "  " || $wanted == *" $1 "* ]]; then stage "$@"; fi; }
+
+one check 10m make check
+one build 90m make build
+one tidy 90m env COHORT_TIDY_SECONDS=3600 make tidy
+one test 3h make test-all
+one instruction_sets 3h tools/dev/instruction_sets.sh
+while read -r name _ _ command; do
+  # All tests have run; and what CI does by headers alone is done in full.
+  case $name in third_* | quarter_* | compat_*) continue ;; esac
+  one "$name" 3h bash -c "$command"
+done < <(tools/dev/heavy_parts.py order)
+one compat 4h make compat
+one mutants 8h make mutants
+one demo 30m make demo
+end_with_summary
