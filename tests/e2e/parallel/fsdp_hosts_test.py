@@ -6,8 +6,8 @@ import sys
 import namespaces
 import pytest
 
-from fsdp_blocks_test import PYTHON_RANK
-from fsdp_test import numbers_of
+from fsdp_blocks_test import PYTHON_RANK, SUMS
+from fsdp_test import assert_numbers_alike, numbers_of
 from harness import BUILD
 
 PORT = 29431
@@ -39,6 +39,4 @@ def test_losses_norms_and_parameters_are_pytorchs(hosts, programs, words, own_wo
     lines = [line.split() for _, out, _ in results for line in out.splitlines()]
     ours = [[float(number) for number in line[-2:] if number != "value"] for line in lines if {"step", "value"} & set(line)]
     theirs = numbers_of([sys.executable, PYTHON_RANK, words], 4)
-    assert len(ours) == len(theirs)
-    for i, (one, other) in enumerate(zip(ours, theirs)):
-        assert one == pytest.approx(other, rel=2e-6, abs=1e-6), i
+    assert_numbers_alike(ours, theirs, SUMS)
