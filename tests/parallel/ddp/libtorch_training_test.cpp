@@ -19,6 +19,7 @@
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+#include "tests/support/rounding.h"
 
 namespace cohort {
 namespace {
@@ -120,8 +121,11 @@ Trained under_ddp(int rank, const Group& group, const Training& training) {
   });
 }
 
+// Of weights, of which none is larger than 1.
+double rounding_of_weights() { return test::rounding(at::kFloat, kNumTrainingSteps * test::kMlpSums, 1.0); }
+
 // Returns what one process did. `tolerance`: how far the weights may be from those of the joined batch.
-Trained expect_ranks_train_as_one_process(const Training& training, double tolerance) {
+Trained expect_ranks_train_as_one_process(const Training& training, double tolerance = rounding_of_weights()) {
   const auto alone = in_one_process(training);
   test::run_rank_threads(2, [&](int rank, const Group& group) {
     const auto trained = under_ddp(rank, group, training);
@@ -154,32 +158,26 @@ TEST(DdpWithLibTorch, AModelInBfloat16) {
 
 TEST(DdpWithLibTorch, ClipGradNormSeesTheAveragedGradients) {
   constexpr double kMaxNorm = 0.5;
-  const auto clipped = expect_ranks_train_as_one_process({.max_norm = kMaxNorm}, 1e-6);
+  const auto clipped = expect_ranks_train_as_one_process({.max_norm = kMaxNorm});
   EXPECT_GT(clipped.norms.front(), kMaxNorm) << "nothing was clipped";
   EXPECT_FALSE(clipped.weights[0].equal(in_one_process({}).weights[0]));
 }
 
 // LibTorch's StepLR lowers the rate when step() is called for the (step_size + 1)th time, one epoch later than Python's.
 TEST(DdpWithLibTorch, StepLrLowersTheRateOfEachRank) {
-  const auto trained = expect_ranks_train_as_one_process(
-      {.make_schedule =
-           [](torch::optim::Optimizer& optimizer) {
-             auto schedule = std::make_shared<torch::optim::StepLR>(optimizer, /*step_size=*/2, /*gamma=*/0.5);
-             return Schedule([schedule](float) { schedule->step(); });
-           }},
-      1e-6);
+  const auto trained = expect_ranks_train_as_one_process({.make_schedule = [](torch::optim::Optimizer& optimizer) {
+    auto schedule = std::make_shared<torch::optim::StepLR>(optimizer, /*step_size=*/2, /*gamma=*/0.5);
+    return Schedule([schedule](float) { schedule->step(); });
+  }});
   EXPECT_EQ(trained.rates, (std::vector<double>{0.2, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05, 0.025}));
 }
 
 TEST(DdpWithLibTorch, ReduceLrOnPlateauFollowsTheMeanOfTheRanksLosses) {
-  const auto trained = expect_ranks_train_as_one_process(
-      {.make_schedule =
-           [](torch::optim::Optimizer& optimizer) {
-             using Plateau = torch::optim::ReduceLROnPlateauScheduler;
-             auto schedule = std::make_shared<Plateau>(optimizer, Plateau::min, /*factor=*/0.5f, /*patience=*/0);
-             return Schedule([schedule](float loss) { schedule->step(loss); });
-           }},
-      1e-6);
+  const auto trained = expect_ranks_train_as_one_process({.make_schedule = [](torch::optim::Optimizer& optimizer) {
+    using Plateau = torch::optim::ReduceLROnPlateauScheduler;
+    auto schedule = std::make_shared<Plateau>(optimizer, Plateau::min, /*factor=*/0.5f, /*patience=*/0);
+    return Schedule([schedule](float loss) { schedule->step(loss); });
+  }});
   EXPECT_EQ(trained.rates.front(), 0.2);
   EXPECT_LT(trained.rates.back(), 0.2) << "the losses fell in every step";
 }

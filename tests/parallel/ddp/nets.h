@@ -11,6 +11,8 @@
 
 #include <mutex>
 
+#include "tests/support/rounding.h"
+
 namespace cohort::test {
 
 struct MlpImpl : torch::nn::Module {
@@ -25,6 +27,9 @@ struct MlpImpl : torch::nn::Module {
   torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
 };
 TORCH_MODULE(Mlp);
+
+/// That a number of a gradient of Mlp's comes from, one after the other: of a pass through it and back, and of the rows.
+constexpr int64_t kMlpSums = 2 * (8 + 16 + 16) + 4;
 
 /// Two branches; forward uses those asked for, so parameters may go unused on some ranks or on all.
 struct BranchesImpl : torch::nn::Module {

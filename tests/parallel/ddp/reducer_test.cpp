@@ -14,6 +14,7 @@
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+#include "tests/support/rounding.h"
 
 namespace cohort::ddp {
 namespace {
@@ -174,7 +175,7 @@ TEST(Reducer, EqualsOneProcessOnTheJoinedBatch) {
   joined->forward(batch).pow(2).mean().backward();
   const auto run = run_engine<Mlp>(2, {}, 1, plain_step<Mlp>);
   for (size_t i = 0; i < joined->parameters().size(); ++i) {
-    EXPECT_TRUE(at::allclose(run.gradients[0][i], joined->parameters()[i].grad(), 1e-5, 1e-7));
+    EXPECT_TRUE(test::are_rounded_alike(run.gradients[0][i], joined->parameters()[i].grad(), test::kMlpSums + 2));
   }
 }
 
@@ -302,8 +303,9 @@ TEST(Reducer, GradientsSurviveEveryWayOfClearingThem) {
       (reference->forward(batch_of(0, step)).pow(2).mean() / 2).backward();
       (reference->forward(batch_of(1, step)).pow(2).mean() / 2).backward();
       for (size_t i = 0; i < net->parameters().size(); ++i) {
-        require(at::allclose(net->parameters()[i].grad(), reference->parameters()[i].grad(), 1e-5, 1e-6),
-                "step " + std::to_string(step) + ", parameter " + std::to_string(i));
+        require(
+            test::are_rounded_alike(net->parameters()[i].grad(), reference->parameters()[i].grad(), test::kMlpSums + 2),
+            "step " + std::to_string(step) + ", parameter " + std::to_string(i));
       }
     }
   });
@@ -323,7 +325,8 @@ TEST(Reducer, LocalStepsAccumulateUntilAReducedOne) {
         for (int r = 0; r < 2; ++r) (reference->forward(batch_of(r, 10 * round + part)).pow(2).mean() / 2).backward();
       }
       for (size_t i = 0; i < net->parameters().size(); ++i) {
-        require(at::allclose(net->parameters()[i].grad(), reference->parameters()[i].grad(), 1e-5, 1e-6),
+        require(test::are_rounded_alike(net->parameters()[i].grad(), reference->parameters()[i].grad(),
+                                        3 * test::kMlpSums + 2),
                 "sums differ");
       }
     }

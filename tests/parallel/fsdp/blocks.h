@@ -15,6 +15,8 @@
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
 
+#include "tests/support/rounding.h"
+
 namespace cohort::fsdp::test {
 
 struct Block : torch::nn::Module {
@@ -70,6 +72,8 @@ inline void initialise(torch::nn::Module& module, int64_t seed) {
 }
 
 constexpr int kNumBlocks = 3;
+/// That a number of a gradient comes from, one after the other: of a pass through the net and back, of the rows and the ranks.
+constexpr int64_t kBlockSums = 2 * (4 + kNumBlocks * (6 + 10) + 6) + 5 + 4;
 
 inline std::shared_ptr<BlockNet<std::shared_ptr<Block>>> plain_net(c10::ScalarType dtype = at::kFloat) {
   std::vector<std::shared_ptr<Block>> blocks;
@@ -123,6 +127,9 @@ inline at::Tensor batch(int rank, int64_t step) { return values_like(at::empty({
 inline at::Tensor block_loss(const at::Tensor& output, int rank, int64_t step) {
   return (output.to(at::kFloat) - values_like(at::empty({5, 3}), 5000 + 10 * step + rank)).square().mean();
 }
+
+/// How far the parameters, of which none is larger than 1, may be from those of one process after so many steps.
+inline double rounding_of_steps(int64_t steps) { return cohort::test::rounding(at::kFloat, steps * kBlockSums, 1.0); }
 
 /// NaN is far from everything.
 inline double furthest(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/parallel/fsdp/blocks.h"
+#include "tests/support/rounding.h"
 
 namespace cohort::fsdp::test {
 
@@ -66,7 +67,8 @@ inline void expect_shards_of(const std::vector<at::Tensor>& wanted, const std::v
       continue;
     }
     ASSERT_TRUE(shards[i].grad().defined()) << i;
-    EXPECT_TRUE(at::allclose(shards[i].grad(), chunks[rank] * factor, 1e-5, 1e-7)) << i;
+    const double largest = cohort::test::largest_of(wanted[i]) * factor;
+    EXPECT_TRUE(cohort::test::are_rounded_alike(shards[i].grad(), chunks[rank] * factor, kBlockSums, largest)) << i;
   }
 }
 

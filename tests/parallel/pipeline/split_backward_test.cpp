@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/parallel/tensor/numbers.h"
+#include "tests/support/rounding.h"
 
 namespace cohort {
 namespace {
@@ -22,6 +23,9 @@ TensorList leaves(int64_t count, uint64_t seed) {
   }
   return tensors;
 }
+
+// Of four numbers each, in at most three products forward and their gradients, in each of two passes.
+constexpr int64_t kSums = 2 * 2 * 3 * 4;
 
 // Two passes, so that gradients are added up.
 void expect_gradients_of_one_pass(const Graph& graph) {
@@ -39,12 +43,12 @@ void expect_gradients_of_one_pass(const Graph& graph) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const at::Tensor expected = std::exchange(inputs[i].mutable_grad(), at::Tensor());
       ASSERT_EQ(input_grads[i].defined(), expected.defined()) << "input " << i;
-      EXPECT_TRUE(!expected.defined() || at::allclose(input_grads[i], expected, 1e-5, 1e-6)) << "input " << i;
+      EXPECT_TRUE(!expected.defined() || test::are_rounded_alike(input_grads[i], expected, kSums)) << "input " << i;
     }
     for (size_t i = 0; i < parameters.size(); ++i) {
       const at::Tensor& expected = parameters[i].grad();
       ASSERT_EQ(own_parameters[i].grad().defined(), expected.defined()) << "parameter " << i;
-      EXPECT_TRUE(!expected.defined() || at::allclose(own_parameters[i].grad(), expected, 1e-5, 1e-6))
+      EXPECT_TRUE(!expected.defined() || test::are_rounded_alike(own_parameters[i].grad(), expected, kSums))
           << "parameter " << i;
     }
   }

@@ -13,6 +13,7 @@
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
+#include "tests/support/rounding.h"
 #include "tests/train/trainer/rank_options.h"
 #include "tests/train/trainer/small_task.h"
 
@@ -106,7 +107,7 @@ COHORT_WORKER(trainer_evaluates_each_sample_once) {
     alone.model->eval();
     const at::NoGradGuard no_grad;
     const double loss = alone.loss(alone.model(data.tensors()[0]), data.tensors()[1]).item<double>();
-    REQUIRE(std::abs(values[0].second - loss) < 1e-6);
+    REQUIRE(std::abs(values[0].second - loss) < cohort::test::rounding(at::kFloat, test::kSmallSums, loss));
     REQUIRE(at::cat(trainer.predict(task, Loader(data, {.batch_size = 4}))).size(0) == 5 - get_rank());
   }
 }

@@ -10,6 +10,7 @@
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/train/trainer/seed_everything.h"
 #include "tests/checkpoint/temporary_folder.h"
+#include "tests/support/rounding.h"
 #include "tests/train/trainer/small_task.h"
 
 namespace cohort::train {
@@ -66,7 +67,8 @@ TEST(Trainer, WeighsTheLastBatchOfAnEvaluationByItsSize) {
   const at::Tensor scores = task.model(data.tensors()[0]);
   ASSERT_EQ(values.size(), 2U);
   EXPECT_EQ(values[0].first, "validation/loss");
-  EXPECT_NEAR(values[0].second, task.loss(scores, data.tensors()[1]).item<double>(), 1e-6);
+  const double loss = task.loss(scores, data.tensors()[1]).item<double>();
+  EXPECT_NEAR(values[0].second, loss, cohort::test::rounding(at::kFloat, test::kSmallSums, loss));
   EXPECT_EQ(values[1].first, "validation/accuracy");
   EXPECT_EQ(values[1].second, scores.argmax(1).eq(data.tensors()[1]).sum().item<double>() / 21);
   EXPECT_EQ(trainer.test(task, Loader(data, {.batch_size = 8}))[0],
