@@ -24,10 +24,19 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: nothing else may run on the machine at the same time (see tools/dev/run_tests.sh)")
     config.addinivalue_line("markers", "tier_all: not in `make test`, but in `make test-all` and `make release-check`")
+    config.addinivalue_line("markers", "tier_all_where(name=[values]): so where a parameter has one of these values")
+
+
+def belongs_to_tier_all(item):
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return any(parameters[name] in values for mark in item.iter_markers("tier_all_where") for name, values in mark.kwargs.items())
 
 
 def pytest_collection_modifyitems(config, items):
     """The files that take longest begin: they would leave a core idle at the end. Those of --part stay."""
+    for item in items:
+        if belongs_to_tier_all(item):
+            item.add_marker("tier_all")
     seconds = collections.Counter(json.loads(TIMINGS.read_text())["pytest"])
     path_of = {item: item.nodeid.split("::")[0] for item in items}
     if part := config.getoption("--part"):

@@ -9,6 +9,8 @@ import venv
 import pytest
 import torch
 
+pytestmark = pytest.mark.tier_all  # it makes a wheel
+
 SOURCE = pathlib.Path(os.environ.get("COHORT_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
 

@@ -12,6 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/dev"))
 import mutants
 
+pytestmark = pytest.mark.tier_all  # it builds small projects
+
 SOURCE = """#include <cstdlib>
 #include <unistd.h>
 int times(int a, int b) {
@@ -237,7 +239,6 @@ def test_check_tells_all_that_does_not_fit(project):
     assert project(LISTED, "--check") == (0, ["mutants: 5, their places are there"], "")
 
 
-@pytest.mark.tier_all  # all test programs have to be there
 def test_the_projects_own_list_names_tests_that_are_there():
     listed = mutants.read_list((ROOT / mutants.LIST).read_text())
     build = os.environ.get("COHORT_BINARY_DIR", ROOT / "build")

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.tier_all  # it builds small projects
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CMAKE = """cmake_minimum_required(VERSION 3.20)
 project(small NONE)

@@ -15,6 +15,8 @@ import counts  # noqa: E402
 import explained  # noqa: E402
 import runner  # noqa: E402
 
+pytestmark = pytest.mark.tier_all  # it runs a part of PyTorch's suite again and again
+
 
 class Cases(unittest.TestCase):
     __test__ = False  # for the runner alone, not for pytest

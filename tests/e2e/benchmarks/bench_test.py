@@ -6,6 +6,8 @@ import subprocess
 import pytest
 from harness import BUILD
 
+pytestmark = pytest.mark.tier_all  # it needs the benchmarks
+
 BENCH = BUILD / "bin" / "cohort-bench"
 HANG_LIMIT = 300
 

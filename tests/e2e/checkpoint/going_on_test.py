@@ -132,6 +132,7 @@ CASES += [(strategy, name) for strategy in ("ddp", "zero", "fsdp", "gathered")
           for name in ("adam", "adamw", "sgd", "rmsprop", "adagrad")]
 
 
+@pytest.mark.tier_all_where(strategy=["gathered"], name=["adam", "sgd", "adagrad"])
 @pytest.mark.parametrize("strategy,name", CASES)
 def test_a_run_goes_on_in_the_other_language(tmp_path, programs, strategy, name):
     size = 1 if strategy == "plain" else 2

@@ -83,6 +83,7 @@ def assert_same(folder, reference, ranks=2):
 DEATHS = {"step": 6, "get": 12, "copy": 18, "kept": 24}
 
 
+@pytest.mark.tier_all_where(mode=["overlap"])
 @pytest.mark.parametrize("strategy, mode", [("ddp", ""), ("ddp", "overlap"), ("fsdp", "overlap"), ("zero", "")])
 def test_rank_dies(job, tmp_path, undisturbed, strategy, mode):
     deaths = "die=" + ",".join(f"1:{step}:{where}" for where, step in DEATHS.items())
@@ -106,6 +107,7 @@ def test_rank_dies_while_it_resumes(job, tmp_path, undisturbed):
     assert_same(tmp_path / "out", undisturbed["ddp"])
 
 
+@pytest.mark.tier_all_where(strategy=["ddp"])
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_killed_at_any_moment(job, tmp_path, undisturbed, strategy):
     """Whatever they do in and between steps, and while they start again."""
@@ -256,6 +258,7 @@ def start_host(job, host, out, strategy, *words, nodes="2", ranks=2, steps=STEPS
 
 # A ring of four adds the numbers of a bucket in an order that depends on their places in it, and DistributedDataParallel orders
 # its buckets anew in its second step, the restarted one as well; with unused parameters looked for it never does.
+@pytest.mark.tier_all_where(strategy=["ddp", "ddp-unused"])
 @pytest.mark.parametrize("strategy, ranks", [("ddp", 1), ("ddp-unused", 2), ("fsdp", 2)])
 def test_node_is_replaced(job, tmp_path, cluster, strategy, ranks):
     """A launcher is killed with its workers; a new one finds their states in the other node's memory."""

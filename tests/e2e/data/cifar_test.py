@@ -8,6 +8,8 @@ import pytest
 
 from harness import BUILD
 
+pytestmark = pytest.mark.tier_all  # files of data sets are no part of training
+
 SHAPE = [("labels", np.int64), ("pixels", np.uint8, 3072)]
 SETS = {"cifar10": ("10", "labels", "label_names"), "cifar100": ("100", "fine_labels", "fine_label_names"),
         "cifar100-coarse": ("20", "coarse_labels", "coarse_label_names")}

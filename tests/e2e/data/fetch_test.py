@@ -15,6 +15,8 @@ import pytest
 
 from harness import BUILD
 
+pytestmark = pytest.mark.tier_all  # files of data sets are no part of training
+
 TOOL = BUILD / "bin" / "cohort-data"
 CONTENT = b"".join(b"line %d of a text\n" % i for i in range(3000))
 

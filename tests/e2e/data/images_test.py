@@ -11,6 +11,8 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
+pytestmark = pytest.mark.tier_all  # pictures are no part of training
+
 UNCHANGED, GRAY, GRAY_ALPHA, RGB, RGB_ALPHA = range(5)
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 

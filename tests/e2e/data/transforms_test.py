@@ -6,6 +6,8 @@ import pytest
 import torch
 from torchvision_transforms import autoaugment, functional, transforms, v2
 
+pytestmark = pytest.mark.tier_all  # pictures are no part of training
+
 MODES = {mode.value: mode for mode in functional.InterpolationMode}
 SIZES = [(3, 23, 31), (1, 40, 17), (3, 8, 8)]
 

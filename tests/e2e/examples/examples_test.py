@@ -12,6 +12,8 @@ from harness import BUILD, SOURCE, free_port, run_ranks
 from example_runs import (COHORT, EXAMPLES, GPT_FLAGS, checkpoint, launch, lines, logged, run, train_gpt,
                           wait_for_checkpoint)
 
+pytestmark = pytest.mark.tier_all  # they need every example
+
 
 def losses(text, rank=None):
     start = "" if rank is None else rf"\[rank {rank}\] "

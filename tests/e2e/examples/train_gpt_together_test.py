@@ -5,6 +5,8 @@ import pytest
 
 from example_runs import EXAMPLES, GPT_FLAGS, checkpoint, logged, run, train_gpt
 
+pytestmark = pytest.mark.tier_all  # strategies together
+
 
 def assert_alike(ours, theirs):
     assert ours.keys() == theirs.keys() and len(theirs) > 0

@@ -143,6 +143,7 @@ def commands(page):
     return "".join(line[4:] for line in re.findall(r"(?m)^(?:    .*)?\n", text) if line.strip())
 
 
+@pytest.mark.tier_all
 def test_the_guide_page_does_what_it_says(tmp_path):
     """Its commands, literally, one after the other."""
     for name, target in (("build", BUILD), ("docs", SOURCE / "docs")):

@@ -9,6 +9,8 @@ from torch import nn
 
 from model_programs import assert_same_passes, run_worker, scramble
 
+pytestmark = pytest.mark.tier_all  # the models are no part of training
+
 
 class LayerNorm(nn.Module):
     def __init__(self, width, bias):

@@ -11,6 +11,8 @@ import tutorial_models
 from model_libraries import timm_resnet, timm_vit, torchvision_resnet
 from model_programs import assert_same_passes, run_worker, scramble
 
+pytestmark = pytest.mark.tier_all  # the models are no part of training
+
 TORCHVISION = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2", "wide_resnet101_2",
                "resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"]
 D_VARIANTS = ["resnet18d", "resnet34d", "resnet50d", "resnet101d"]

@@ -96,6 +96,7 @@ def check_bitwise(results, case, engine, world_size, other="python"):
             assert buckets_of(ours) == buckets_of(theirs), f"rank {rank}"
 
 
+@pytest.mark.tier_all_where(world_size=[1, 3, 4], engine=["c10d"])
 @pytest.mark.parametrize("world_size, engine, case", [
     (world_size, engine, case) for world_size, engine, case in itertools.product(WORLD_SIZES, ["cohort", "c10d"], CASES)
     if case in cases_of(world_size) and not (engine == "c10d" and case.startswith(("option_fused", "precision")))
@@ -144,11 +145,13 @@ def trained_on_shm(trained, tmp_path_factory):
     return of
 
 
+@pytest.mark.tier_all_where(world_size=[3])
 @pytest.mark.parametrize("world_size, case", [(2, case) for case in CASES] + [(3, case) for case in FEW_CASES])
 def test_training_on_shared_memory_equals_pythons_bit_by_bit(trained_on_shm, world_size, case):
     check_bitwise(trained_on_shm(world_size), case, "cohort", world_size)
 
 
+@pytest.mark.tier_all_where(world_size=[1])
 @pytest.mark.parametrize("world_size, case", [
     (world_size, case) for world_size in (1, 2) for case in CASES
     if case in ddp_reference.cases_of(world_size) and not case.startswith(IN_READY_ORDER)])
@@ -157,6 +160,7 @@ def test_inline_engine_equals_pythons_bit_by_bit(trained, world_size, case):
     check_bitwise(trained(world_size) / "results", case, "inline", world_size)
 
 
+@pytest.mark.tier_all
 def test_sparse_gradients_of_one_rank_are_not_coalesced(trained):
     """PyTorch's reduction over one rank sums the rows of equal index before the optimizer does; ours has nothing to reduce."""
     ours, theirs = (load_file(trained(1) / "results" / f"transformer_sparse.{name}.0.safetensors")
@@ -166,6 +170,7 @@ def test_sparse_gradients_of_one_rank_are_not_coalesced(trained):
         torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.tier_all_where(world_size=[1, 3])
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_adamw_of_python_differs_by_its_rounding_only(trained, world_size):
     """C++'s AdamW is bitwise Python's once Python writes the first average as C++ does (case mlp_adamw); here Python's own."""
@@ -199,6 +204,7 @@ def test_cases_do_what_they_are_for(trained):
     assert not torch.equal(starts[0][1], starts[1][1]), "each rank then sees its own batch"
 
 
+@pytest.mark.tier_all_where(order=[["cpp", "python", "cpp"], ["python", "cpp", "python"]])
 @pytest.mark.parametrize("order", [["cpp", "python"], ["python", "cpp"], ["cpp", "python", "cpp"], ["python", "cpp", "python"]])
 def test_cpp_and_python_ranks_train_together(trained, tmp_path, programs, python, order):
     """One job of both: every rank ends with the bits of the job that is all Python."""

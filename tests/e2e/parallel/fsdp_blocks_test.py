@@ -60,6 +60,7 @@ def wanted(size):
     return {words: numbers_in(output.partition("\n")[2]) for words, output in zip(each, outputs)}
 
 
+@pytest.mark.tier_all_where(backend=["gloo"], size=[3])
 @pytest.mark.parametrize("backend, size, words, own_words", CASES)
 def test_losses_norms_and_parameters_are_pytorchs(programs, backend, size, words, own_words):
     theirs = wanted(size)[words]

@@ -16,6 +16,7 @@ def pythons_results(tmp_path_factory):
     return results_of(tmp_path_factory.mktemp("python"), [sys.executable, PYTHON_RANK])
 
 
+@pytest.mark.tier_all_where(backend=["gloo"])
 @pytest.mark.parametrize("backend", ["gloo", "shm"])
 def test_losses_norms_gradients_and_parameters_are_pythons(tmp_path, programs, pythons_results, backend):
     ours = results_of(tmp_path, [programs / "fsdp_dims_rank", backend])

@@ -10,6 +10,8 @@ from fsdp_blocks_test import PYTHON_RANK, SUMS
 from fsdp_test import assert_numbers_alike, numbers_of
 from harness import BUILD
 
+pytestmark = pytest.mark.tier_all  # fsdp_blocks_test has the same numbers on one host
+
 PORT = 29431
 
 

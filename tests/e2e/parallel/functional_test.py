@@ -31,6 +31,7 @@ def pytorchs_results(tmp_path_factory):
     return of
 
 
+@pytest.mark.tier_all_where(backend=["gloo"])
 @pytest.mark.parametrize("backend, order", [
     ("gloo", ["cpp", "cpp"]),
     ("gloo", ["cpp", "cpp", "cpp"]),

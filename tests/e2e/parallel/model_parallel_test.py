@@ -30,6 +30,7 @@ def pythons_results(tmp_path_factory):
     return of
 
 
+@pytest.mark.tier_all_where(backend=["gloo"], size=[4])
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("backend", ["gloo", "shm"])
 def test_values_and_gradients_are_pythons(tmp_path, programs, pythons_results, backend, size):

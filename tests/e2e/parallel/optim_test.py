@@ -24,6 +24,7 @@ def pytorchs_results(tmp_path_factory):
     return results_of(tmp_path_factory.mktemp("pytorch"), [sys.executable, PYTHON_RANK])
 
 
+@pytest.mark.tier_all_where(backend=["gloo"])
 @pytest.mark.parametrize("backend", ["gloo", "shm"])
 def test_numbers_are_pytorchs(tmp_path, programs, pytorchs_results, backend):
     ours = results_of(tmp_path, [programs / "optim_rank", backend])

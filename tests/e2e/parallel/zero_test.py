@@ -35,6 +35,7 @@ def tensors_of(results):
     return {name: tensor.double() for name, tensor in results.items() if ".param_groups." not in name}
 
 
+@pytest.mark.tier_all_where(backend=["gloo"])
 @pytest.mark.parametrize("backend", ["gloo", "shm"])
 def test_training_gives_pythons_numbers(tmp_path, programs, pytorchs_results, backend):
     ours = results_of(tmp_path, [programs / "zero_rank", backend])

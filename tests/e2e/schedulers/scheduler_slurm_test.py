@@ -108,6 +108,7 @@ def test_an_agent_per_node(slurm):
     assert (code, lines(text)) == (0, SUM_OF_FOUR), text
 
 
+@pytest.mark.tier_all
 def test_the_sixth_step_of_cifar(slurm):
     for name, target in (("build", BUILD), ("data", slurm.folder / "cifar")):
         (slurm.folder / name).symlink_to(target)

@@ -8,6 +8,8 @@ import pytest
 from harness import BUILD, SOURCE
 from store_test import PYTHON_CALLS, OurServer, PyTorchsServer, calls
 
+pytestmark = pytest.mark.tier_all  # it needs other releases of PyTorch
+
 RELEASES = ["2.11.0", "2.12.0"]
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from harness import BUILD, SOURCE, free_port
 
+pytestmark = pytest.mark.tier_all  # it needs the examples
+
 EXAMPLES = BUILD / "bin" / "examples"
 LAUNCH = [BUILD / "bin" / "cohort", "run", "--standalone", "--nproc-per-node", "2"]
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1")

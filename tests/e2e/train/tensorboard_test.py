@@ -22,6 +22,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from harness import free_port
 
+pytestmark = pytest.mark.tier_all  # logs are no part of training
+
 TIME = 1700000000.25
 
 
