@@ -2,12 +2,13 @@
 # How long a newcomer waits: times the steps of docs and HACKING.md in a fresh clone with a fresh .venv and no compiler cache,
 # and prints them beside what they may take on 2 cores. Packages that apt has installed stay; with none, setup takes longer.
 #
-#   tools/dev/time_fresh_clone.sh [ROW ...]     default: setup demo library full edit
+#   tools/dev/time_fresh_clone.sh [ROW ...]     default: setup demo library test full edit
 #
 #   setup     tools/dev/setup.sh
 #   demo      make demo, until the first training step is printed and until it ends
 #   library   configure, build and install the library alone: preset `install`
 #   full      configure and build everything: library, launcher, tests, benchmarks, examples
+#   test      make test: set-up, the build it needs, the gate
 #   edit      one line more in a source of comm, until a test of comm has its result: preset `dev`
 #
 # Each row builds from nothing (setup is done first, untimed where it is no row); edit begins with a finished dev build.
@@ -18,12 +19,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rows=("$@")
-((${#rows[@]})) || rows=(setup demo library full edit)
+((${#rows[@]})) || rows=(setup demo library test full edit)
 source=${COHORT_CLONE_SOURCE:-$PWD}
 folder=${COHORT_CLONE_FOLDER:-$(mktemp -d)}
 filter=${COHORT_EDIT_FILTER:-Collectives.*}
 export CCACHE_DISABLE=1
-declare -A takes=([setup]=- [demo_first]=360 [demo]=600 [library]=300 [full]=720 [edit]=45)
+declare -A takes=([setup]=- [demo_first]=360 [demo]=540 [library]=300 [test]=1200 [full]=- [edit]=30)
 table=() late=0
 
 say() { echo "time_fresh_clone: $*" >&2; }
@@ -79,6 +80,13 @@ row_full() {
   cmake --preset release
   cmake --build --preset release
   row full "library, tests, benchmarks, examples" "$begin" "$(now)"
+}
+
+row_test() {
+  local begin
+  begin=$(now)
+  make test
+  row test "make test" "$begin" "$(now)"
 }
 
 row_edit() {
