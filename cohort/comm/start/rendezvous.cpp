@@ -136,6 +136,9 @@ StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance
   }
 }
 
+// A rank needs milliseconds; one that is stopped in its turn must not hold up the others for ever.
+constexpr std::chrono::seconds kTimeToLeave{30};
+
 struct LeavingTurn {
   std::optional<base::LockFile> lock;
 };
@@ -146,8 +149,7 @@ class FileStoreLeftInTurn final : private LeavingTurn, public c10d::FileStore {
  public:
   FileStoreLeftInTurn(const std::string& path, int num_workers) : c10d::FileStore(path, num_workers) {}
   ~FileStoreLeftInTurn() override {
-    if (auto turn = base::LockFile::take(getPath() + ".leaving", std::chrono::seconds(2)))
-      lock.emplace(std::move(*turn));
+    if (auto turn = base::LockFile::take(getPath() + ".leaving", kTimeToLeave)) lock.emplace(std::move(*turn));
   }
 };
 
