@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -171,12 +172,12 @@ TEST(CheckpointerRanks, ASignalToOneIsASaveOfTheSameStepByAll) {
 COHORT_WORKER(checkpointer_time) {
   init_process_group(test::backend_of_tests().c_str());
   // Rank 1's clock alone would save at each step.
-  const std::chrono::milliseconds every(get_rank() == 0 ? 400 : 1);
+  const std::chrono::milliseconds every(get_rank() == 0 ? 2000 : 1);
   Checkpointer checkpoints(run_folder(), {.every = every, .format = rank_files()});
   const auto state = [] { return rank_state(1); };
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
   REQUIRE(!checkpoints.maybe_save(1, state));
-  std::this_thread::sleep_for(std::chrono::milliseconds(450));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   REQUIRE(checkpoints.maybe_save(2, state));
   REQUIRE(test::error_of([&] { checkpoints.maybe_save(3 + get_rank(), state); }) ==
           "[cohort] Checkpointer: maybe_save() was called with step 3 on one rank and with step 4 on another\n"
@@ -190,15 +191,17 @@ TEST(CheckpointerRanks, RankZeroSaysWhenItIsTime) {
 
 COHORT_WORKER(checkpointer_refuses) {
   init_process_group(test::backend_of_tests().c_str());
-  // Rank 1 has written long before rank 0, and would take another save.
+  // Rank 1 has written when rank 0 still waits, and would take another save.
+  std::latch refused(1);
   CheckpointFormat format = rank_files();
-  format.write = [write = format.write](const auto& state, const auto& folder, const auto& group) {
-    if (get_rank(group) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  format.write = [&refused, write = format.write](const auto& state, const auto& folder, const auto& group) {
+    if (get_rank(group) == 0) refused.wait();
     return write(state, folder, group);
   };
   Checkpointer checkpoints(run_folder(), {.when_busy = WhenBusy::kRefuse, .format = format});
   REQUIRE(checkpoints.save(1, rank_state(1)));
   REQUIRE(!checkpoints.save(2, rank_state(2)));
+  refused.count_down();
   checkpoints.wait();
   REQUIRE(checkpoints.save(3 + get_rank(), rank_state(3)));
   const std::string text = test::error_of([&] { checkpoints.wait(); });
@@ -247,7 +250,7 @@ COHORT_WORKER(checkpointer_exception) {
   } catch (const std::out_of_range&) {
     std::fputs("thrown on\n", stderr);
   }
-  if (!on_all) std::this_thread::sleep_for(std::chrono::seconds(2));
+  while (!on_all && get_rank() == 0 && !test::is_done(1)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
 TEST(CheckpointerRanks, AnExceptionOnAllSavesTheLastCopy) {

@@ -273,10 +273,10 @@ TEST(Checkpointer, SavesEverySoManySteps) {
 
 TEST(Checkpointer, SavesWhenTheTimeHasPassed) {
   const TemporaryFolder folder;
-  Checkpointer checkpoints(folder.file("run"), {.every = std::chrono::milliseconds(200), .format = rank_files()});
+  Checkpointer checkpoints(folder.file("run"), {.every = std::chrono::seconds(2), .format = rank_files()});
   const auto state = [] { return state_of(1); };
   EXPECT_FALSE(checkpoints.maybe_save(1, state));
-  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   EXPECT_TRUE(checkpoints.maybe_save(2, state));
   EXPECT_FALSE(checkpoints.maybe_save(3, state));
 }

@@ -72,7 +72,7 @@ void run_and_print(c10d::ProcessGroup& group, const BackendUnderTest& under_test
 // Arguments: the backend's place in the table, and the ranks of a group to run in; none: the default group.
 COHORT_WORKER(conforms) {
   const auto& under_test = backends_under_test().at(std::stoul(worker_arguments().at(0)));
-  init_process_group({.backend = under_test.name, .timeout = std::chrono::seconds(30)});
+  init_process_group({.backend = under_test.name, .timeout = std::chrono::seconds(100)});
   std::vector<int> ranks;
   for (size_t i = 1; i < worker_arguments().size(); ++i) ranks.push_back(std::stoi(worker_arguments()[i]));
   const auto group = ranks.empty() ? default_group() : new_group(ranks);

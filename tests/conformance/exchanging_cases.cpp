@@ -127,7 +127,7 @@ void run_exchanging_cases(Suite& suite) {
     suite.run_case("monitored_barrier", axes, "", [&] {
       barrier_case(suite, "monitored" + std::to_string(i), [&] {
         c10d::BarrierOptions options;
-        options.timeout = std::chrono::seconds(20);
+        options.timeout = std::chrono::seconds(100);
         suite.backend.monitoredBarrier(options, /*waitAllRanks=*/i % 2 == 1);
       });
     });

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kShownProblems = 10;
 // A backend that fails this often only costs time, most of it in time-outs.
 constexpr int kTolerableProblems = 200;
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kPatience = std::chrono::seconds(100);
 
 constexpr Layout kLayouts[] = {Layout::kContiguous, Layout::kStrided, Layout::kTransposed};
 

@@ -233,9 +233,7 @@ COHORT_WORKER(products_decide_together) {
                 "environment variable COHORT_GATHER_PIECES=\"0\" must be from 1 to 2147483647");
 }
 
-TEST(ProductsInPieces, AreDecidedByTheFirstRank) {
-  run_workers("products_decide_together", {.time_limit = std::chrono::seconds(30)}).expect_success();
-}
+TEST(ProductsInPieces, AreDecidedByTheFirstRank) { run_workers("products_decide_together").expect_success(); }
 
 }  // namespace
 }  // namespace cohort

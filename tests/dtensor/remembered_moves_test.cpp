@@ -257,7 +257,7 @@ TEST(GatheredTensors, KeepNothingAfterTheyHaveGone) {
     REQUIRE(!storage.expired());
     x.reset();
     // Gloo's thread may hold its work, and so the tensor, for a moment longer.
-    for (int i = 0; i < 5000 && !storage.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 100'000 && !storage.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     REQUIRE(storage.expired());
   });
 }

@@ -138,7 +138,7 @@ TEST(DeviceMesh, GroupsAndRanksOutside) { run_workers("outside_groups", {.world_
 COHORT_WORKER(mesh_from_environment) {
   REQUIRE(!is_initialized());
   const auto mesh =
-      init_device_mesh("cpu", {2}, {"dp"}, {.backend_override = {{"dp", "gloo", std::chrono::seconds(9)}}});
+      init_device_mesh("cpu", {2}, {"dp"}, {.backend_override = {{"dp", "gloo", std::chrono::seconds(90)}}});
   REQUIRE(is_initialized() && mesh.group() != default_group());
   REQUIRE(get_backend(mesh.group()) == "gloo" && mesh.group()->getGroupDesc() == "mesh_dp");
   REQUIRE(sum_over(mesh.group(), 1) == 2);

@@ -139,23 +139,23 @@ TEST(ExchangeFailure, TimeoutInTheMiddleMessage) {
   const Bytes bytes(kLarge);
   const auto exchange = ranks.make(0);
   ChannelDestination destination(ranks.channel(0, 1), reinterpret_cast<Bell*>(ranks.channel(0, 0)));
-  const auto send = exchange->send(bytes.data(), bytes_of(bytes), 1, 5, within(300));
+  const auto send = exchange->send(bytes.data(), bytes_of(bytes), 1, 5, within(1500));
   ASSERT_TRUE(destination.next());
   destination.accept({1});
   EXPECT_EQ(wait_text(*exchange, send),
-            "rank 1 took 128.0 KiB of 512.0 KiB of the message with tag 5 from rank 0, and no more within 300 ms\n"
+            "rank 1 took 128.0 KiB of 512.0 KiB of the message with tag 5 from rank 0, and no more within 1.5 s\n"
             "hint: see what rank 1 does instead of receiving, or allow more time\n");
 
   ExchangeRanks others(2);
   const auto receiver = others.make(0);
   ChannelSource source(others.channel(1, 0), reinterpret_cast<Bell*>(others.channel(0, 0)));
   Bytes received(kLarge);
-  const auto receive = receiver->receive(received.data(), bytes_of(received), 1, 5, within(300));
+  const auto receive = receiver->receive(received.data(), bytes_of(received), 1, 5, within(1500));
   source.offer({kLarge, 5, DType::kUInt8}, nullptr);
   EXPECT_FALSE(receiver->wait(receive, milliseconds(1)));
   source.produce(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), 0);
   EXPECT_EQ(wait_text(*receiver, receive),
-            "rank 1 sent 128.0 KiB of 512.0 KiB of the message with tag 5 to rank 0, and no more within 300 ms\n"
+            "rank 1 sent 128.0 KiB of 512.0 KiB of the message with tag 5 to rank 0, and no more within 1.5 s\n"
             "hint: see what rank 1 does instead of sending, or allow more time\n");
 }
 

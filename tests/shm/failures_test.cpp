@@ -131,13 +131,15 @@ TEST(Failures, UnevenSplitsOfEveryRankThatDifferMessage) {
 }
 
 TEST(Failures, TimeoutNamesWhoHasNotComeOnEveryRank) {
-  run_threads(3, [](Group& group) {
+  std::latch told(2);
+  run_threads(3, [&](Group& group) {
     if (group.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(1200));
+      told.wait();
       EXPECT_NE(text_of(group.barrier()).find("failed first: "), std::string::npos);
       return;
     }
-    const auto outcome = sum(group, 10, {.timeout = milliseconds(group.rank() == 0 ? 300 : 5000)});
+    const auto outcome = sum(group, 10, {.timeout = milliseconds(group.rank() == 0 ? 300 : 60'000)});
+    told.count_down();
     ASSERT_NE(outcome, nullptr);
     EXPECT_EQ(outcome->kind, Failure::Kind::kTimeout);
     const auto cause = who(1, getpid()) + " has not arrived within 300 ms";
@@ -183,9 +185,10 @@ TEST(Failures, AForkedChildDoesNotLeaveForItsParent) {
 }
 
 TEST(Failures, AbortEndsAWait) {
-  run_threads(2, [](Group& group) {
+  std::latch is_over(1);
+  run_threads(2, [&](Group& group) {
     if (group.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(600));
+      is_over.wait();
       EXPECT_NE(text_of(group.barrier()).find("failed first: the group was aborted on this rank"), std::string::npos);
       return;
     }
@@ -194,6 +197,7 @@ TEST(Failures, AbortEndsAWait) {
       group.abort();
     });
     EXPECT_EQ(text_of(group.barrier()), "the group was aborted on this rank\n");
+    is_over.count_down();
     other.join();
   });
 }
@@ -248,7 +252,7 @@ TEST(Join, RankThatDiesBetweenConnectingAndJoiningMessage) {
   const auto address = new_address();
   const auto child = fork();
   if (child == 0) {
-    const Meeting meeting{address, 1, 2, std::chrono::steady_clock::now() + std::chrono::seconds(20), {}};
+    const Meeting meeting{address, 1, 2, std::chrono::steady_clock::now() + std::chrono::seconds(100), {}};
     _exit(receive_handed_over(meeting) ? 0 : 1);
   }
   bool has_lost_a_rank = false;

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -24,9 +25,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr const char* kWorkerFlag = "--worker=";
-/// Names a file with a byte for each rank, 1 once its worker has ended.
+/// This worker's place, a blank, and a file with a byte for each worker, 1 once it has ended. (Tests give RANK other values.)
 constexpr const char* kDoneFile = "COHORT_TEST_DONE_FILE";
-constexpr milliseconds kWaitForOthers{3000};
+constexpr milliseconds kWaitForOthers{60'000};
+/// Of a worker that has failed, whose end the others may wait for.
+constexpr milliseconds kWaitAfterFailure{3000};
 
 std::map<std::string, std::function<void()>>& registered_workers() {
   static std::map<std::string, std::function<void()>> workers;
@@ -51,16 +54,28 @@ void note_done(const base::Fd& file, int rank) {
   [[maybe_unused]] const ssize_t count = ::pwrite(file.get(), &done, 1, rank);
 }
 
+struct DoneFile {
+  base::Fd file;
+  int own_place = 0;
+};
+
+std::optional<DoneFile> open_done_file() {
+  const auto value = base::get_env(kDoneFile);
+  if (!value) return std::nullopt;
+  const auto blank = value->find(' ');
+  base::Fd file(::open(value->substr(blank + 1).c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) return std::nullopt;
+  return DoneFile{std::move(file), std::stoi(*value)};
+}
+
 /// Rank 0 has the store, and each rank its ends of connections that others may just be making: nobody leaves before all have
 /// done their work, or for some time.
-void leave_with_the_others() {
-  const auto path = base::get_env(kDoneFile);
-  const auto rank = base::required_env_int("RANK", 0);
-  if (!path || !rank) return;
-  const base::Fd file(::open(path->c_str(), O_RDWR | O_CLOEXEC));
-  if (!file) return;
-  note_done(file, static_cast<int>(*rank));
-  const auto deadline = Clock::now() + kWaitForOthers;
+void leave_with_the_others(milliseconds limit) {
+  const auto opened = open_done_file();
+  if (!opened) return;
+  const base::Fd& file = opened->file;
+  note_done(file, opened->own_place);
+  const auto deadline = Clock::now() + limit;
   std::string done(static_cast<size_t>(std::max<off_t>(0, ::lseek(file.get(), 0, SEEK_END))), '\0');
   while (Clock::now() < deadline) {
     if (::pread(file.get(), done.data(), done.size(), 0) < 0 || done.find('\0') == std::string::npos) return;
@@ -92,7 +107,8 @@ struct Workers::State {
     environment["MASTER_ADDR"] = "127.0.0.1";
     environment["MASTER_PORT"] = std::to_string(port.port);
     if (!options.loads_anew) {
-      environment[kDoneFile] = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(done.get());
+      environment[kDoneFile] =
+          std::to_string(rank) + " /proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(done.get());
     }
     for (const auto& [name, value] : options.environment) environment[name] = value;
     std::vector<std::string> arguments = {"/proc/self/exe", kWorkerFlag + worker};
@@ -227,6 +243,13 @@ WorkerResults run_workers(const std::string& worker, const WorkerOptions& option
 
 const std::vector<std::string>& worker_arguments() { return stored_arguments(); }
 
+bool is_done(int rank) {
+  const auto opened = open_done_file();
+  if (!opened) throw std::logic_error("only workers that do not load anew can ask who is done");
+  char done = 0;
+  return ::pread(opened->file.get(), &done, 1, rank) == 1 && done == 1;
+}
+
 bool register_worker(const std::string& name, std::function<void()> body) {
   return registered_workers().emplace(name, std::move(body)).second;
 }
@@ -250,7 +273,7 @@ int run_named_worker(int argc, char** argv) {
     std::cerr << error.what() << "\n" << std::flush;
     code = 1;
   }
-  leave_with_the_others();
+  leave_with_the_others(code == 0 ? kWaitForOthers : kWaitAfterFailure);
   return code;
 }
 

@@ -23,7 +23,7 @@ struct WorkerOptions {
   int world_size = 2;
   std::map<std::string, std::string> environment;
   std::vector<std::string> arguments;
-  std::chrono::seconds time_limit{120};
+  std::chrono::seconds time_limit{200};
   /// The program is loaded anew and left through all destructors, as users' programs are, where others are forked
   /// (fork_server/fork_server.h).
   bool loads_anew = false;
@@ -67,6 +67,10 @@ WorkerResults run_workers(const std::string& worker, const WorkerOptions& option
 
 /// In a worker: the arguments given by WorkerOptions::arguments.
 const std::vector<std::string>& worker_arguments();
+
+/// In a worker: whether another one's body is over, or its process. A worker that has come to its end stays until all have, so
+/// that the others still reach its store. Not for workers that load anew.
+bool is_done(int rank);
 
 bool register_worker(const std::string& name, std::function<void()> body);
 /// Runs the worker named on the command line and returns its exit code; -1 if none is named.

@@ -20,7 +20,7 @@ std::string backend_of_tests();
 using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const comm::BackendRequest&)>;
 
 struct RankThreadsOptions {
-  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  std::chrono::milliseconds timeout = std::chrono::seconds(100);
   /// Default: backend_of_tests().
   MakeBackend make_backend = {};
 };

@@ -13,7 +13,7 @@
 namespace cohort::test {
 
 /// True once the process has ended (as a zombie or altogether); false if it still runs after `limit`.
-inline bool wait_until_gone(pid_t pid, std::chrono::milliseconds limit = std::chrono::seconds(30)) {
+inline bool wait_until_gone(pid_t pid, std::chrono::milliseconds limit = std::chrono::seconds(100)) {
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) return true;
   pollfd entry{pidfd.get(), POLLIN, 0};

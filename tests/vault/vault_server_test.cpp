@@ -46,7 +46,7 @@ class VaultServerTest : public testing::Test {
   VaultClient client() const { return VaultClient::connect(server_->name()).value(); }
   base::Fd connect_remotely() const {
     const auto words = base::split(*client().where(), ' ');
-    return store::connect_to(words[0], std::stoi(words[1]), std::chrono::seconds(5)).value();
+    return store::connect_to(words[0], std::stoi(words[1]), std::chrono::seconds(60)).value();
   }
   std::unique_ptr<VaultServer> server_;
 };

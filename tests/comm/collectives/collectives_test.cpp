@@ -210,9 +210,10 @@ TEST(Collectives, KilledRankIsNamedByTheOthersMessage) {
 }
 
 COHORT_WORKER(waits_for_a_stopped_rank) {
-  init_process_group({.backend = "gloo", .timeout = std::chrono::seconds(2)});
+  init_process_group("gloo");
   auto tensor = at::ones({4});
   all_reduce(tensor);
+  set_pg_timeout(std::chrono::seconds(2));
   std::cout << "ready\n" << std::flush;
   if (get_rank() == 1) raise(SIGSTOP);
   try {

@@ -144,7 +144,7 @@ COHORT_WORKER(tcp_url) {
   const int rank = std::stoi(getenv("RANK"));
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
   init_process_group(
-      {.backend = "cpu:gloo", .init_method = url, .timeout = std::chrono::seconds(20), .world_size = 2, .rank = rank});
+      {.backend = "cpu:gloo", .init_method = url, .timeout = std::chrono::seconds(100), .world_size = 2, .rank = rank});
   auto tensor = at::full({1}, rank);
   all_reduce(tensor);
   REQUIRE(tensor.item<int64_t>() == 1);
@@ -213,7 +213,7 @@ COHORT_WORKER(subgroups) {
   const int rank = get_rank();
   const auto outer = new_group({2, 0});
   const auto all = new_group();
-  const auto single = new_group({1}, {.timeout = std::chrono::seconds(5), .group_desc = "solo"});
+  const auto single = new_group({1}, {.timeout = std::chrono::seconds(50), .group_desc = "solo"});
   auto tensor = at::full({1}, rank + 1);
   if (rank == 1) {
     REQUIRE(!is_member(outer));
@@ -304,7 +304,7 @@ COHORT_WORKER(forgets_everything) {
 }
 
 TEST(ProcessGroup, ExitsWithUnwaitedOperationAndWithoutDestroy) {
-  const auto results = run_workers("forgets_everything", {.time_limit = std::chrono::seconds(30), .loads_anew = true});
+  const auto results = run_workers("forgets_everything", {.loads_anew = true});
   results.expect_success();
 }
 

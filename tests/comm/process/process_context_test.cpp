@@ -80,7 +80,7 @@ COHORT_WORKER(context_without_sigchld) {
 }
 
 TEST(ProcessContext, LearnsOfEndsThoughSigchldWasIgnored) {
-  const auto results = run_workers("context_without_sigchld", {.world_size = 1, .time_limit = 20s});
+  const auto results = run_workers("context_without_sigchld", {.world_size = 1});
   EXPECT_EQ(results[0].output, "process 0 terminated with exit code 3\n");
 }
 
@@ -161,7 +161,7 @@ COHORT_WORKER(context_grandchild) {
 }
 
 TEST(ProcessContext, ADeadRanksChildHoldsNobodyUp) {
-  const auto results = run_workers("context_grandchild", {.world_size = 1, .time_limit = 15s});
+  const auto results = run_workers("context_grandchild", {.world_size = 1});
   results.expect_success();
   EXPECT_EQ(results[0].output, "process 0 terminated with signal SIGKILL, -9, SIGKILL\n");
 }

@@ -118,7 +118,7 @@ TEST(Spawn, NoRankOutlivesAKilledParent) {
   workers.signal(0, SIGKILL);
   const auto results = workers.wait();
   const int child = std::stoi(results[0].output.substr(6));
-  for (int i = 0; i < 2000 && kill(child, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 20'000 && kill(child, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const bool still_runs = kill(child, 0) == 0;
   EXPECT_FALSE(still_runs) << "pid " << child;
   if (still_runs) kill(child, SIGKILL);

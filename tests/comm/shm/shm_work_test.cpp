@@ -339,7 +339,7 @@ TEST(ShmWork, SixtyFourGroupsAtOnce) {
           .store = c10::make_intrusive<c10d::PrefixStore>("group" + std::to_string(i), outer->getStore()),
           .rank = rank,
           .world_size = 2,
-          .timeout = std::chrono::seconds(30),
+          .timeout = std::chrono::seconds(100),
           .group_name = "group " + std::to_string(i),
           .global_ranks = {},
           .watch = nullptr,

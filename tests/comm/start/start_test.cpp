@@ -50,12 +50,13 @@ std::string start_error(const std::function<void()>& fn) {
 void sleep_ms(int count) { std::this_thread::sleep_for(std::chrono::milliseconds(count)); }
 
 // Starts a group and prints how that ended. Arguments: "<rank>:NAME=value" sets a variable for that process, "*:" for all;
-// "<rank>:@late=ms", "@timeout=ms", "@url=...", "@again=1" (start twice), "@stay=1" (never end),
-// "@backend=name" or "@backend=" for none.
+// "<rank>:@late=ms", "@after=path" (waits for that file), "@timeout=ms", "@url=...", "@again=ms" (start twice, with this time-out
+// then), "@stay=1" (never end), "@backend=name" or "@backend=" for none.
 COHORT_WORKER(start) {
+  constexpr const char* kEnough = "100000";
   const auto self = base::get_env("RANK").value();
   std::map<std::string, std::string> orders{
-      {"@timeout", "20000"}, {"@late", "0"}, {"@url", "env://"}, {"@backend", "gloo"}};
+      {"@timeout", kEnough}, {"@late", "0"}, {"@url", "env://"}, {"@backend", "gloo"}};
   for (const auto& argument : worker_arguments()) {
     const auto colon = argument.find(':');
     const auto equals = argument.find('=');
@@ -75,6 +76,7 @@ COHORT_WORKER(start) {
   }
   options.timeout = std::chrono::milliseconds(std::stoi(orders["@timeout"]));
   sleep_ms(std::stoi(orders["@late"]));
+  while (orders.contains("@after") && !std::filesystem::exists(orders["@after"])) sleep_ms(5);
   std::cout << "begins\n" << std::flush;
   for (int i = 0; i <= (orders.contains("@again") ? 1 : 0); ++i) {
     std::cout << start_error([&] {
@@ -85,6 +87,7 @@ COHORT_WORKER(start) {
     }) << "\n" << std::flush;
     if (orders.contains("@stay")) sleep_ms(100'000);
     if (is_initialized()) destroy_process_group();
+    if (orders.contains("@again")) options.timeout = std::chrono::milliseconds(std::stoi(orders["@again"]));
   }
 }
 
@@ -113,6 +116,8 @@ void expect_texts(const test::WorkerResults& results, const std::vector<std::str
   }
 }
 
+constexpr std::chrono::seconds kHangLimit{100};
+
 // A store as a launcher hosts it, in the test's process.
 struct AgentStore {
   AgentStore() {
@@ -125,10 +130,16 @@ struct AgentStore {
     return more;
   }
   void wait_for_rank(int rank) const {
-    store->wait({"default_pg/0//cohort/start/" + std::to_string(rank)}, std::chrono::seconds(20));
+    store->wait({"default_pg/0//cohort/start/" + std::to_string(rank)}, kHangLimit);
   }
   c10::intrusive_ptr<c10d::TCPStore> store;
 };
+
+// Waits until a rank has come to the store that rank 0 hosts.
+void wait_for_rank(int port, int rank) {
+  const c10d::TCPStoreOptions options{.port = static_cast<uint16_t>(port), .waitWorkers = false, .timeout = kHangLimit};
+  c10d::TCPStore("127.0.0.1", options).wait({"default_pg/0//cohort/start/" + std::to_string(rank)});
+}
 
 std::string two_processes(int rank) {
   return "ValueError: [cohort] two processes have rank " + std::to_string(rank) +
@@ -147,9 +158,14 @@ TEST(Start, TwoProcessesWithRankZeroMessage) {
 }
 
 TEST(Start, TwoProcessesWithOneRankNamePids) {
-  Workers workers("start", {.world_size = 2, .arguments = {"*:WORLD_SIZE=3", "1:RANK=0", "1:@late=1000"}});
+  const test::TemporaryFolder folder;
+  const base::PortReservation port = base::reserve_port().value();
+  Workers workers("start", {.arguments = {"*:WORLD_SIZE=3", "*:MASTER_PORT=" + std::to_string(port.port), "1:RANK=0",
+                                          "1:@after=" + (folder / "first")}});
   const auto first = std::to_string(workers.pid(0));
   const auto second = std::to_string(workers.pid(1));
+  wait_for_rank(port.port, 0);
+  std::ofstream(folder / "first") << "is here";
   EXPECT_THAT(workers.wait()[1].output, HasSubstr("the first: pid " + first + " on " + host() + "\n  the second: pid " +
                                                   second + " on " + host() + "\n"));
 }
@@ -166,15 +182,15 @@ TEST(Start, WorldSizesThatDifferMessage) {
 
 std::string never_came(const std::string& place) {
   return "DistStoreError: [cohort] init_process_group timed out: ranks 2 and 3 never arrived\n"
-         "  rank 0 (pid P on HOST) waited 3.0 s at " +
+         "  rank 0 (pid P on HOST) waited 5.0 s at " +
          place +
          "\n  arrived: rank 0 (pid P on HOST), rank 1 (pid P on HOST)\n"
-         "  caused by: Timed out after 3 seconds waiting for clients. 2/4 clients joined.\n"
+         "  caused by: Timed out after 5 seconds waiting for clients. 2/4 clients joined.\n"
          "  hint: see whether ranks 2 and 3 started, and with the same meeting place; if so, raise "
          "InitOptions::timeout";
 }
 
-const std::vector<std::string> kTwoOfFour{"*:WORLD_SIZE=4", "0:@timeout=3000"};
+const std::vector<std::string> kTwoOfFour{"*:WORLD_SIZE=4", "0:@timeout=5000"};
 
 TEST(Start, TimeOutNamesRanksThatNeverCameMessage) {
   const auto text = never_came("127.0.0.1:PORT, which it hosts");
@@ -206,13 +222,6 @@ TEST(Start, RankThatCameAndDiedIsNamedMessage) {
                                 "  hint: look at the output of rank 1 for the reason"});
 }
 
-// Waits until a rank has come to the store that rank 0 hosts.
-void wait_for_rank(int port, int rank) {
-  const c10d::TCPStoreOptions options{
-      .port = static_cast<uint16_t>(port), .waitWorkers = false, .timeout = std::chrono::seconds(20)};
-  c10d::TCPStore("127.0.0.1", options).wait({"default_pg/0//cohort/start/" + std::to_string(rank)});
-}
-
 TEST(Start, StoreThatDiesMessage) {
   const base::PortReservation port = base::reserve_port().value();
   Workers workers("start", {.arguments = {"*:WORLD_SIZE=3", "*:MASTER_PORT=" + std::to_string(port.port)}});
@@ -228,7 +237,7 @@ TEST(Start, StoreThatDiesMessage) {
 TEST(Start, StoreThatIsStoppedMessage) {
   const base::PortReservation port = base::reserve_port().value();
   Workers workers("start",
-                  {.arguments = {"*:WORLD_SIZE=3", "1:@timeout=3000", "*:MASTER_PORT=" + std::to_string(port.port)}});
+                  {.arguments = {"*:WORLD_SIZE=3", "1:@timeout=5000", "*:MASTER_PORT=" + std::to_string(port.port)}});
   wait_for_rank(port.port, 1);
   workers.signal(0, SIGSTOP);
   workers.wait_for_output(1, "launcher\n");
@@ -237,7 +246,7 @@ TEST(Start, StoreThatIsStoppedMessage) {
   EXPECT_EQ(
       text,
       "DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) gets no answer from the store at "
-      "127.0.0.1:PORT\n  caused by: no answer within the time-out of 3.0 s, nor a few seconds after it\n"
+      "127.0.0.1:PORT\n  caused by: no answer within the time-out of 5.0 s, nor a few seconds after it\n"
       "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher\n");
 }
 
@@ -348,13 +357,13 @@ TEST(Start, FamilyThatTheMasterLacksMessage) {
 }
 
 TEST(Start, HostNameThatDoesNotLeadToRankZeroMessage) {
-  const auto results = run_workers("start", {.arguments = {"*:MASTER_ADDR=no-such-host.invalid", "*:@timeout=900"}});
+  const auto results = run_workers("start", {.arguments = {"*:MASTER_ADDR=no-such-host.invalid", "*:@timeout=3000"}});
   expect_texts(
       results,
       {"DistStoreError: [cohort] init_process_group timed out: rank 1 never arrived\n"
-       "  rank 0 (pid P on HOST) waited 900 ms at no-such-host.invalid:PORT, which it hosts\n"
+       "  rank 0 (pid P on HOST) waited 3.0 s at no-such-host.invalid:PORT, which it hosts\n"
        "  arrived: rank 0 (pid P on HOST)\n"
-       "  caused by: Timed out after 1 seconds waiting for clients. 1/2 clients joined.\n"
+       "  caused by: Timed out after 3 seconds waiting for clients. 1/2 clients joined.\n"
        "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known\n"
        "  hint: see whether rank 1 started, and with the same meeting place; if so, raise "
        "InitOptions::timeout",
@@ -365,13 +374,17 @@ TEST(Start, HostNameThatDoesNotLeadToRankZeroMessage) {
 
 TEST(Start, WorksAgainWithTheSameStore) {
   const AgentStore agent;
-  expect_texts(run_workers("start", {.world_size = 3, .arguments = agent.arguments({"*:@again=1"})}),
+  expect_texts(run_workers("start", {.world_size = 3, .arguments = agent.arguments({"*:@again=100000"})}),
                {"started\nstarted", "started\nstarted", "started\nstarted"});
 }
 
 TEST(Start, CanBeTriedAgainAfterATimeOut) {
+  const test::TemporaryFolder folder;
   const AgentStore agent;
-  Workers workers("start", {.arguments = agent.arguments({"0:@again=1", "0:@timeout=3000", "1:@late=4500"})});
+  Workers workers(
+      "start", {.arguments = agent.arguments({"0:@again=100000", "0:@timeout=2000", "1:@after=" + (folder / "told")})});
+  workers.wait_for_output(0, "InitOptions::timeout\n");
+  std::ofstream(folder / "told") << "time is over";
   const auto results = workers.wait();
   EXPECT_THAT(results[0].output, testing::EndsWith("InitOptions::timeout\nstarted\n"));
   EXPECT_THAT(results[1].output, testing::EndsWith("started\n"));
@@ -387,12 +400,12 @@ COHORT_WORKER(one_accelerator) {
     comm::call_roll({.store = store,
                      .rank = rank,
                      .world_size = 2,
-                     .timeout = std::chrono::seconds(20),
+                     .timeout = kHangLimit,
                      .plan = {},
                      .accelerator = "GPU-made-up"});
   }) << "\n" << std::flush;
   store->set("done/" + std::to_string(rank), std::vector<uint8_t>{1});
-  if (rank == 0) store->wait({"done/1"}, std::chrono::seconds(20));
+  if (rank == 0) store->wait({"done/1"}, kHangLimit);
 }
 
 TEST(Start, TwoRanksWithOneAcceleratorMessage) {
@@ -406,7 +419,7 @@ TEST(Start, TwoRanksWithOneAcceleratorMessage) {
 COHORT_WORKER(stays_out_of_new_group) {
   init_process_group("gloo");
   std::cout << (get_rank() == 0 ? start_error([] {
-    new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)});
+    new_group({0, 1}, {.timeout = std::chrono::seconds(3)});
   })
                                 : "out")
             << "\n"
@@ -430,20 +443,16 @@ COHORT_WORKER(ends_before_new_group) {
   init_process_group("gloo");
   barrier();
   if (get_rank() == 1) _exit(3);
-  sleep_ms(300);
-  std::cout << start_error([] {
-    new_group({0, 1}, {.timeout = std::chrono::milliseconds(700)});
-  }) << "\n" << std::flush;
+  while (!test::is_done(1)) sleep_ms(5);
+  std::cout << start_error([] { new_group({0, 1}, {.timeout = std::chrono::seconds(3)}); }) << "\n" << std::flush;
 }
 
 COHORT_WORKER(host_ends_before_new_group) {
   init_process_group("gloo");
   barrier();
   if (get_rank() == 0) _exit(0);
-  sleep_ms(300);
-  std::cout << start_error([] {
-    new_group({1, 2}, {.timeout = std::chrono::milliseconds(700)});
-  }) << "\n" << std::flush;
+  while (!test::is_done(0)) sleep_ms(5);
+  std::cout << start_error([] { new_group({1, 2}, {.timeout = std::chrono::seconds(3)}); }) << "\n" << std::flush;
   _exit(0);
 }
 

@@ -60,7 +60,9 @@ class Server {
   std::thread thread_;
 };
 
-StoreSearch search_for(uint16_t port, int timeout_ms = 400) {
+constexpr int kLongerThanATest = 3'600'000;
+
+StoreSearch search_for(uint16_t port, int timeout_ms = 1500) {
   return {.host = "127.0.0.1",
           .port = port,
           .family = IpFamily::kAny,
@@ -86,7 +88,7 @@ TEST(StoreAddress, FindsStoresOfBothKinds) {
   for (const bool use_libuv : {true, false}) {
     c10d::TCPStoreOptions options{.port = 0, .isServer = true, .waitWorkers = false, .useLibUV = use_libuv};
     c10d::TCPStore store("127.0.0.1", options);
-    EXPECT_EQ(text_of(search_for(store.getPort(), 5000)), "found 127.0.0.1");
+    EXPECT_EQ(text_of(search_for(store.getPort(), kLongerThanATest)), "found 127.0.0.1");
     store.set("key", std::vector<uint8_t>{1});
     EXPECT_TRUE(store.check({"key"}));
   }
@@ -119,12 +121,10 @@ TEST(StoreAddress, ClosingServerMessage) {
 
 TEST(StoreAddress, ForeignServerMessageComesAtOnce) {
   const Server server(Server::Manner::kAnswers, "HTTP/1.1 400 Bad\r\n");
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(text_of(search_for(server.port(), 60'000)),
+  EXPECT_EQ(text_of(search_for(server.port(), kLongerThanATest)),
             "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
             "  caused by: 127.0.0.1 (IPv4): answered \"HTTP/1.1 400 Bad\\x0d\\x0a\", which no c10d store does; T" +
                 kForeignHint);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50));
 }
 
 TEST(StoreAddress, NameThatDoesNotResolveMessage) {
@@ -137,7 +137,7 @@ TEST(StoreAddress, NameThatDoesNotResolveMessage) {
 }
 
 TEST(StoreAddress, AddressOfTheOtherFamilyMessageComesAtOnce) {
-  auto search = search_for(29500, 60'000);
+  auto search = search_for(29500, kLongerThanATest);
   search.family = IpFamily::kV6;
   EXPECT_EQ(
       text_of(search),
@@ -154,7 +154,7 @@ TEST(StoreAddress, WaitsForAServerThatComesLater) {
     c10d::TCPStoreOptions options{.port = static_cast<uint16_t>(port.port), .isServer = true, .waitWorkers = false};
     store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   });
-  EXPECT_EQ(text_of(search_for(static_cast<uint16_t>(port.port), 30'000)), "found 127.0.0.1");
+  EXPECT_EQ(text_of(search_for(static_cast<uint16_t>(port.port), kLongerThanATest)), "found 127.0.0.1");
   later.join();
 }
 

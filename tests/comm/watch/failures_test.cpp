@@ -10,6 +10,7 @@
 #include "cohort/base/env.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -22,6 +23,11 @@ using test::process_regex;
 using test::run_workers;
 using test::worker_arguments;
 using testing::MatchesRegex;
+
+// For the operation that is to time out; groups start with the usual time.
+constexpr std::chrono::milliseconds kShort{1500};
+// Gloo's receives keep the time that their group has started with.
+constexpr std::chrono::seconds kOfReceives{6};
 
 constexpr const char* kAgreeHint =
     "  hint: every rank of the group must call the same collectives in the same order, with the same shapes, dtypes "
@@ -51,7 +57,7 @@ COHORT_WORKER(different_operations) {
 }
 
 TEST(Failures, DifferentOperationsMessage) {
-  const auto results = run_workers("different_operations", {.time_limit = std::chrono::seconds(40)});
+  const auto results = run_workers("different_operations");
   results.expect_success();
   EXPECT_THAT(results[0].output, MatchesRegex(mismatch(0, "#2 is all_reduce\\(SUM, float32 \\[4\\]\\)",
                                                        "broadcast\\(root 0, float32 \\[4\\]\\)", "all_reduce #2")));
@@ -66,7 +72,7 @@ COHORT_WORKER(different_roots) {
 }
 
 TEST(Failures, DifferentRootsMessage) {
-  const auto results = run_workers("different_roots", {.time_limit = std::chrono::seconds(40)});
+  const auto results = run_workers("different_roots");
   results.expect_success();
   EXPECT_THAT(results[0].output, MatchesRegex(mismatch(0, "#1 is broadcast\\(root 1, float32 \\[4\\]\\)",
                                                        "broadcast\\(root 0, float32 \\[4\\]\\)", "broadcast #1")));
@@ -80,7 +86,7 @@ COHORT_WORKER(different_shapes) {
 }
 
 TEST(Failures, DifferentShapesMessage) {
-  const auto results = run_workers("different_shapes", {.time_limit = std::chrono::seconds(40), .loads_anew = true});
+  const auto results = run_workers("different_shapes", {.loads_anew = true});
   // Rank 1 meets data that does not fit in a thread of Gloo's own, which ends the process while it leaves.
   EXPECT_NE(results[1].exit_code, -SIGKILL);
   EXPECT_THAT(
@@ -103,7 +109,7 @@ COHORT_WORKER(different_dtypes) {
 
 // Rank 0 meets data that does not fit, which ends it, and the store with it. On a busy machine rank 1 may learn only then.
 TEST(Failures, DifferentDtypesMessage) {
-  const auto results = run_workers("different_dtypes", {.time_limit = std::chrono::seconds(40), .loads_anew = true});
+  const auto results = run_workers("different_dtypes", {.loads_anew = true});
   EXPECT_THAT(results[0].errors,
               testing::ContainsRegex("caused by: Detected mismatch between collectives on ranks: #1 is "
                                      "all_reduce\\(SUM, float32 \\[65536\\]\\) on " +
@@ -143,9 +149,8 @@ COHORT_WORKER(detail) {
 }
 
 std::string detail_output(const char* case_name, int rank) {
-  const auto results = run_workers("detail", {.environment = {{"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}},
-                                              .arguments = {case_name},
-                                              .time_limit = std::chrono::seconds(40)});
+  const auto results =
+      run_workers("detail", {.environment = {{"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}}, .arguments = {case_name}});
   results.expect_success();
   return results[rank].output;
 }
@@ -178,19 +183,19 @@ TEST(Failures, DetailChecksOperationsMessage) {
 
 // Rank 1 computes for longer than rank 0 waits.
 COHORT_WORKER(skewed_speeds) {
-  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
+  init_process_group("gloo");
   auto tensor = at::ones({4});
   all_reduce(tensor);
+  set_pg_timeout(kShort);
   if (get_rank() == 1) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
     volatile double x = 1;
-    while (std::chrono::steady_clock::now() < end) x = x * 1.0000001;
+    while (!test::is_done(0)) x = x * 1.0000001;
   }
   print_error([&] { all_reduce(tensor); });
 }
 
 TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
-  const auto results = run_workers("skewed_speeds", {.time_limit = std::chrono::seconds(40)});
+  const auto results = run_workers("skewed_speeds");
   results.expect_success();
   EXPECT_THAT(results[0].output,
               MatchesRegex("\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
@@ -219,14 +224,16 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
 // Two groups, used in another order: each rank waits for the other in another group.
 COHORT_WORKER(crossed_groups) {
   init_process_group("gloo");
-  const auto a = new_group({}, {.timeout = std::chrono::milliseconds(2500), .group_desc = "a"});
-  const auto b = new_group({}, {.timeout = std::chrono::milliseconds(2500), .group_desc = "b"});
+  const auto a = new_group({}, {.group_desc = "a"});
+  const auto b = new_group({}, {.group_desc = "b"});
+  for (const auto& group : {a, b}) set_pg_timeout(std::chrono::seconds(4), group);
   auto tensor = at::ones({4});
+  barrier();  // each is told where the other one waits only if they begin at much the same time
   print_error([&] { all_reduce(tensor, {.group = get_rank() == 0 ? a : b}); });
 }
 
 TEST(Failures, WaitingInAnotherGroupIsSaidMessage) {
-  const auto results = run_workers("crossed_groups", {.time_limit = std::chrono::seconds(40)});
+  const auto results = run_workers("crossed_groups");
   results.expect_success();
   EXPECT_THAT(results[0].output + results[1].output,
               testing::ContainsRegex("rank [01] \\(pid [0-9]+ on [^ ]+\\)"
@@ -235,42 +242,42 @@ TEST(Failures, WaitingInAnotherGroupIsSaidMessage) {
 }
 
 COHORT_WORKER(receives_in_vain) {
-  init_process_group({.backend = "gloo", .timeout = std::chrono::milliseconds(1500)});
+  init_process_group({.backend = "gloo", .timeout = kOfReceives});
   auto tensor = at::ones({4});
   if (get_rank() == 0) print_error([&] { recv(tensor, 1); });
-  if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
+  while (get_rank() != 0 && !test::is_done(0)) std::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
 
 TEST(Failures, ReceiveNamesTheRankThatSentNothingMessage) {
-  const auto results = run_workers("receives_in_vain", {.world_size = 3, .time_limit = std::chrono::seconds(40)});
+  const auto results = run_workers("receives_in_vain", {.world_size = 3});
   EXPECT_THAT(results[0].output,
               MatchesRegex("\\[cohort\\] recv #1 on group \"default_pg\" failed\n"
                            "  rank 0 of 3 on [^ ]+, backend gloo, 16 B float32\n"
-                           "  caused by: no answer from the other ranks within the group's time-out of 1.5 s\n"
+                           "  caused by: no answer from the other ranks within the group's time-out of 6.0 s\n"
                            "  caused by: " +
                            process_regex(1) +
                            " has not arrived: it is asleep\n"
                            "  caused by: [^\n]*\n"
                            "  hint: see why that rank did not reach this operation; if it is only slow, raise "
-                           "the timeout of init_process_group \\(of new_group for a subgroup\\), now 1.5 s\n"));
+                           "the timeout of init_process_group \\(of new_group for a subgroup\\), now 6.0 s\n"));
 }
 
 COHORT_WORKER(monitored) {
   init_process_group("gloo");
   monitored_barrier();
-  const auto wait = std::chrono::milliseconds(800);
+  const auto wait = std::chrono::milliseconds(2500);
   if (get_rank() == 0) {
     print_error([&] { monitored_barrier({.timeout = wait, .wait_all_ranks = true}); });
   } else if (get_rank() == 3) {
     print_error([&] { monitored_barrier({.timeout = wait}); });
   } else {
-    std::this_thread::sleep_for(wait * 2);
+    while (!test::is_done(0)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
 TEST(Failures, MonitoredBarrierNamesTheMissingRanksMessage) {
   const auto results = run_workers("monitored", {.world_size = 4});
-  EXPECT_THAT(results[0].output, testing::HasSubstr("Ranks 1, 2 failed to pass monitoredBarrier in 800 ms"));
+  EXPECT_THAT(results[0].output, testing::HasSubstr("Ranks 1, 2 failed to pass monitoredBarrier in 2500 ms"));
   EXPECT_THAT(results[3].output,
               testing::HasSubstr("Rank 3 successfully reached monitoredBarrier, but received errors while waiting for "
                                  "send/recv from rank 0. Please check rank 0 logs for faulty rank."));
@@ -278,7 +285,7 @@ TEST(Failures, MonitoredBarrierNamesTheMissingRanksMessage) {
 
 // All ranks work on the backend of the first argument; at a random moment one is killed, stopped or held back.
 COHORT_WORKER(random_work) {
-  init_process_group({.backend = worker_arguments().at(0), .timeout = std::chrono::seconds(4)});
+  init_process_group({.backend = worker_arguments().at(0), .timeout = kOfReceives});
   const int rank = get_rank();
   const int next = (rank + 1) % 3;
   const int previous = (rank + 2) % 3;
@@ -301,8 +308,7 @@ COHORT_WORKER(random_work) {
 
 void disturb(const std::string& backend, int signal, unsigned seed) {
   std::mt19937 random(seed);
-  test::Workers workers("random_work",
-                        {.world_size = 3, .arguments = {backend}, .time_limit = std::chrono::seconds(40)});
+  test::Workers workers("random_work", {.world_size = 3, .arguments = {backend}});
   for (int rank = 0; rank < 3; ++rank) workers.wait_for_output(rank, "working");
   const int victim = static_cast<int>(random() % 3);
   std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));

@@ -20,12 +20,11 @@ using testing::MatchesRegex;
 // argument 0: "killed" and "stopped" do that to rank 1 inside its own backward pass, "neither" leaves it to the test; or where
 // rank 1 throws, "forward" or "backward".
 COHORT_WORKER(trains_until_a_rank_is_missing) {
-  InitOptions options{.backend = test::backend_of_tests()};
   const auto& fate = test::worker_arguments().at(0);
-  if (fate == "stopped") options.timeout = std::chrono::seconds(4);
-  init_process_group(options);
+  init_process_group(test::backend_of_tests().c_str());
   auto net = test::Mlp(256);
   DistributedDataParallel ddp(net);
+  if (fate == "stopped") set_pg_timeout(std::chrono::seconds(4));
   try {
     for (int step = 0;; ++step) {
       if (step == 3)
@@ -99,22 +98,19 @@ void expect_rank_one_named(const test::WorkerResults& results) {
 }
 
 TEST(DdpFailure, RankKilledInBackwardIsNamedMessage) {
-  test::Workers workers("trains_until_a_rank_is_missing",
-                        {.world_size = 3, .arguments = {"killed"}, .time_limit = std::chrono::seconds(40)});
+  test::Workers workers("trains_until_a_rank_is_missing", {.world_size = 3, .arguments = {"killed"}});
   expect_rank_one_named(workers.wait());
 }
 
 TEST(DdpFailure, RankKilledAtARandomPointIsNamedMessage) {
-  test::Workers workers("trains_until_a_rank_is_missing",
-                        {.world_size = 3, .arguments = {"neither"}, .time_limit = std::chrono::seconds(40)});
+  test::Workers workers("trains_until_a_rank_is_missing", {.world_size = 3, .arguments = {"neither"}});
   for (int rank = 0; rank < 3; ++rank) workers.wait_for_output(rank, "training");
   workers.signal(1, SIGKILL);
   expect_rank_one_named(workers.wait());
 }
 
 TEST(DdpFailure, RankStoppedInBackwardIsNamedMessage) {
-  test::Workers workers("trains_until_a_rank_is_missing",
-                        {.world_size = 3, .arguments = {"stopped"}, .time_limit = std::chrono::seconds(40)});
+  test::Workers workers("trains_until_a_rank_is_missing", {.world_size = 3, .arguments = {"stopped"}});
   for (const int rank : {0, 2}) workers.wait_for_output(rank, "  hint: ");
   workers.signal(1, SIGKILL);
   const auto results = workers.wait();
@@ -127,9 +123,7 @@ TEST(DdpFailure, RankStoppedInBackwardIsNamedMessage) {
 // It ends by its exception, in the middle of a step of the others.
 TEST(DdpFailure, RankThatThrowsIsNamedMessage) {
   for (const std::string where : {"forward", "backward"}) {
-    const auto results =
-        test::run_workers("trains_until_a_rank_is_missing",
-                          {.world_size = 3, .arguments = {where}, .time_limit = std::chrono::seconds(40)});
+    const auto results = test::run_workers("trains_until_a_rank_is_missing", {.world_size = 3, .arguments = {where}});
     EXPECT_EQ(results[1].exit_code, 1);
     EXPECT_THAT(results[1].errors,
                 testing::HasSubstr(where == "forward" ? "mat1 and mat2 shapes cannot be multiplied (4x9 and 8x256)"

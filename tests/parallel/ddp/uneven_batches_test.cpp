@@ -115,8 +115,7 @@ std::string head_of_rank_0(const std::string& operation, const std::string& data
 void expect_mismatch(const char* worker, const std::string& operation, const std::string& data,
                      const std::string& on_shm, const std::string& on_gloo, const std::string& purpose) {
   const test::TemporaryFolder folder;
-  const auto results =
-      test::run_workers(worker, {.arguments = {folder.path()}, .time_limit = std::chrono::seconds(40)});
+  const auto results = test::run_workers(worker, {.arguments = {folder.path()}});
   results.expect_success();
   for (const int rank : {0, 1}) {
     const auto begin = rank == 0 ? head_of_rank_0(operation, data) : head("barrier", 1, "");
@@ -156,8 +155,7 @@ TEST(DdpUneven, BucketsMessage) {
 
 TEST(DdpUneven, RankThatLeftMessage) {
   const test::TemporaryFolder folder;
-  const auto results =
-      test::run_workers("uneven_and_left", {.arguments = {folder.path()}, .time_limit = std::chrono::seconds(40)});
+  const auto results = test::run_workers("uneven_and_left", {.arguments = {folder.path()}});
   results.expect_success();
   EXPECT_EQ(results[1].output, "(no error)\n");
   const std::string if_well = "[^\n]*; if it ended well, ";

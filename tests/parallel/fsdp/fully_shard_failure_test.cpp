@@ -55,8 +55,7 @@ class FullyShardKilled : public testing::TestWithParam<const char*> {};
 
 TEST_P(FullyShardKilled, OthersNameTheRank) {
   const auto results =
-      test::run_workers("sharded_until_a_rank_is_killed",
-                        {.world_size = 3, .arguments = {GetParam()}, .time_limit = std::chrono::seconds(30)});
+      test::run_workers("sharded_until_a_rank_is_killed", {.world_size = 3, .arguments = {GetParam()}});
   EXPECT_EQ(results[1].exit_code, -SIGKILL);
   const std::string torn = GetParam() != std::string("step")
                                ? ""
@@ -85,7 +84,7 @@ COHORT_WORKER(writes_to_a_sharded_parameter) {
 }
 
 TEST(FullyShardErrors, WriteToAParameter) {
-  const auto results = test::run_workers("writes_to_a_sharded_parameter", {.time_limit = std::chrono::seconds(30)});
+  const auto results = test::run_workers("writes_to_a_sharded_parameter");
   EXPECT_EQ(results[0].exit_code, -SIGSEGV);
   EXPECT_THAT(
       results[0].errors,
@@ -193,7 +192,7 @@ COHORT_WORKER(shards_unevenly) {
 }
 
 TEST(FullyShardErrors, RanksWithDifferentNumbersOfBatches) {
-  const auto results = test::run_workers("shards_unevenly", {.time_limit = std::chrono::seconds(30)});
+  const auto results = test::run_workers("shards_unevenly");
   for (const int rank : {0, 1}) {
     EXPECT_THAT(results[rank].output, HasSubstr("  caused by: rank 0 calls all_gather"));
     EXPECT_THAT(results[rank].output,
@@ -212,7 +211,7 @@ COHORT_WORKER(calls_roots_in_another_order) {
 }
 
 TEST(FullyShardErrors, RootsInAnotherOrder) {
-  const auto results = test::run_workers("calls_roots_in_another_order", {.time_limit = std::chrono::seconds(30)});
+  const auto results = test::run_workers("calls_roots_in_another_order");
   for (const int rank : {0, 1}) {
     const auto peer = std::to_string(1 - rank);
     EXPECT_EQ(results[rank].output,
@@ -239,8 +238,7 @@ COHORT_WORKER(goes_on_after_an_exception_in_backward) {
 }
 
 TEST(FullyShardErrors, BackwardAfterOneThatWasThrown) {
-  const auto results =
-      test::run_workers("goes_on_after_an_exception_in_backward", {.time_limit = std::chrono::seconds(30)});
+  const auto results = test::run_workers("goes_on_after_an_exception_in_backward");
   results.expect_success();
   for (const int rank : {0, 1}) {
     EXPECT_EQ(
@@ -302,7 +300,7 @@ COHORT_WORKER(shards_wrongly) {
 }
 
 TEST(FullyShardErrors, Messages) {
-  const auto results = test::run_workers("shards_wrongly", {.time_limit = std::chrono::seconds(30)});
+  const auto results = test::run_workers("shards_wrongly");
   results.expect_success();
   EXPECT_EQ(
       results[0].output,

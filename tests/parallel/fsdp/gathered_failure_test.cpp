@@ -101,9 +101,8 @@ struct Loss {
 class GatheredRankKilled : public testing::TestWithParam<Loss> {};
 
 TEST_P(GatheredRankKilled, OthersNameItAndTheCollective) {
-  const auto results = cohort::test::run_workers(
-      "gathers_until_a_rank_is_killed",
-      {.world_size = 3, .arguments = {GetParam().place}, .time_limit = std::chrono::seconds(30)});
+  const auto results =
+      cohort::test::run_workers("gathers_until_a_rank_is_killed", {.world_size = 3, .arguments = {GetParam().place}});
   EXPECT_EQ(results[1].exit_code, -SIGKILL);
   for (const int rank : {0, 2}) {
     EXPECT_FALSE(results[rank].timed_out);

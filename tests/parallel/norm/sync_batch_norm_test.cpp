@@ -248,7 +248,7 @@ COHORT_WORKER(normalises_unevenly) {
 }
 
 TEST(SyncBatchNormErrors, ARankThatDoesNotComeMessage) {
-  const auto results = test::run_workers("normalises_unevenly", {.time_limit = std::chrono::seconds(30)});
+  const auto results = test::run_workers("normalises_unevenly");
   EXPECT_THAT(results[0].output, HasSubstr("which is SyncBatchNorm's exchange of sums in a forward or backward pass"));
   EXPECT_THAT(results[0].output, HasSubstr(base::kUnevenStepsHint));
 }

@@ -161,7 +161,6 @@ TEST(PipelineFailure, ALostRankIsNamed) {
   EXPECT_EQ(results[1].exit_code, -SIGKILL);
   for (const int rank : {0, 2}) {
     EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
-    EXPECT_LT(results[rank].elapsed, std::chrono::seconds(30));
     EXPECT_THAT(results[rank].output, HasSubstr("caused by: rank 1 (pid ")) << results[rank].output;
     EXPECT_THAT(results[rank].output, HasSubstr("[cohort] pipeline: rank " + std::to_string(rank) + " ran "));
   }
@@ -201,7 +200,6 @@ TEST(PipelineFailure, OfAStageThatMeetsOtherRanksEndsItsProcess) {
     const auto results = test::run_workers("pipeline_of_stages_that_meet", {.world_size = 4, .arguments = {how}});
     for (const auto& result : results.ranks) {
       EXPECT_EQ(result.exit_code, 1) << how << ", rank " << result.rank << "\n" << result.errors;
-      EXPECT_LT(result.elapsed, std::chrono::seconds(30)) << how << ", rank " << result.rank;
       EXPECT_THAT(result.errors, HasSubstr(result.rank == 0 ? "the layer is broken" : "caused by: rank ")) << how;
     }
   }

@@ -345,7 +345,7 @@ COHORT_WORKER(layers_unevenly) {
 }
 
 TEST(TensorParallelErrors, ARankThatDoesNotComeMessage) {
-  const auto results = run_workers("layers_unevenly", {.time_limit = std::chrono::seconds(30)});
+  const auto results = run_workers("layers_unevenly");
   EXPECT_THAT(results[0].output, HasSubstr("all_reduce(SUM) of 8 float32, which is an exchange of tensor-parallel "
                                            "layers in a forward or backward pass"));
 }

@@ -59,7 +59,7 @@ COHORT_WORKER(writes_to_another_ranks_parameter) {
 }
 
 TEST(ZeroFailure, WriteToAParameterOfAnotherRank) {
-  const auto results = test::run_workers("writes_to_another_ranks_parameter", {.time_limit = std::chrono::seconds(30)});
+  const auto results = test::run_workers("writes_to_another_ranks_parameter");
   EXPECT_EQ(results[1].exit_code, -SIGSEGV);
   EXPECT_THAT(results[1].errors,
               testing::HasSubstr("[cohort] error: a write to parameter 1 of a ZeroRedundancyOptimizer with one_memory, "

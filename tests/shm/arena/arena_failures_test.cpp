@@ -49,7 +49,7 @@ class SharedStage {
 
 template <class Condition>
 void wait_until(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
   while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
 }
 
@@ -154,7 +154,7 @@ bool stop_one(const Stopping& how, std::chrono::microseconds delay) {
       {.slot_bytes = 512 << 10, .arena_bytes = kFailureArena});
   wait_until([&] { return stage->num_given_up == how.world_size - 1; });
   // It may stop only now, when all is over.
-  for (int i = 0; i < 100 && !stage->is_over; ++i) {
+  for (int i = 0; i < 10'000 && !stage->is_over; ++i) {
     ranks.signal(1, SIGCONT);
     std::this_thread::sleep_for(milliseconds(10));
   }

@@ -46,7 +46,7 @@ void run_ranks_with_devices(int world_size, const std::function<void(int, const 
     const comm::BackendRequest request{.store = c10::make_intrusive<c10d::PrefixStore>("sim/", group->getStore()),
                                        .rank = rank,
                                        .world_size = world_size,
-                                       .timeout = std::chrono::seconds(30),
+                                       .timeout = std::chrono::seconds(100),
                                        .group_name = "devices",
                                        .global_ranks = {},
                                        .watch = nullptr,
