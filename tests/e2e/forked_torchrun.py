@@ -8,6 +8,7 @@ import importlib
 import sys
 
 import python_server
+from process_tree import kill_tree
 
 HANG_LIMIT = 300
 
@@ -19,13 +20,14 @@ def start(arguments, env, folder, out, err, module="torch.distributed.run"):
 
 
 def wait(agent):
-    """Returns the exit code of an agent, torchrun's or another one whose output goes to files."""
+    """Returns the exit code of an agent, torchrun's or another one whose output goes to files. One that hangs is ended with its
+    workers, which torchrun starts in sessions of their own."""
     try:
         agent.communicate(timeout=HANG_LIMIT)
         return agent.returncode
     finally:
         if agent.poll() is None:
-            agent.kill()
+            kill_tree(agent.pid)
             agent.wait()
 
 

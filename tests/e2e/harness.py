@@ -10,6 +10,7 @@ import time
 import urllib.request
 
 import python_server
+from process_tree import kill_tree
 
 SOURCE = pathlib.Path(os.environ.get("COHORT_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("COHORT_BINARY_DIR", SOURCE / "build"))
@@ -86,5 +87,5 @@ def run_ranks(commands, env=None, timeout=300):
     finally:
         for process in processes:
             if process.poll() is None:
-                process.kill()
+                kill_tree(process.pid)
                 process.wait()

@@ -11,6 +11,7 @@ import time
 import uuid
 
 from harness import BUILD, free_port
+from process_tree import read_process, state_of
 
 COHORT = BUILD / "bin" / "cohort"
 MARK = "COHORT_TEST_JOB"
@@ -25,19 +26,6 @@ def wait_until(condition, what, limit=HANG_LIMIT):
             return value
         time.sleep(0.01)
     raise AssertionError(f"not within {limit} s: {what() if callable(what) else what}")
-
-
-def read_process(pid, name):
-    try:
-        return pathlib.Path("/proc", str(pid), name).read_bytes()
-    except OSError:
-        return b""
-
-
-def state_of(pid):
-    """(letter, parent) as in /proc/PID/stat; None where there is no such process."""
-    stat = read_process(pid, "stat").decode(errors="replace")
-    return (stat.rpartition(") ")[2].split()[0], int(stat.rpartition(") ")[2].split()[1])) if stat else None
 
 
 class Agent:
@@ -167,7 +155,7 @@ class Job:
 
     def check_nothing_left(self, ports=()):
         """No process, no temporary file, no port of `ports` or of the rendezvous that somebody still listens on."""
-        wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}", limit=20)
+        wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}")
         left = sorted(str(path.relative_to(self.temporary)) for path in self.temporary.iterdir())
         # What failing C++ ranks report on purpose.
         assert [name for name in left if not name.startswith("cohort_trace_")] == []

@@ -7,7 +7,9 @@ import sys
 import pytest
 from harness import run_ranks
 
+import forked_torchrun
 import python_server
+from jobs import wait_until
 
 SCRIPT = """
 import json, os, pathlib, sys
@@ -35,7 +37,7 @@ def environment(tmp_path, **more):
     return dict(os.environ, RANK="7", PYTHONPATH=str(tmp_path), OMP_NUM_THREADS="1", **more)
 
 
-def ended(process, limit=60):
+def ended(process, limit=300):
     out, err = process.communicate(timeout=limit)
     return process.returncode, out, err
 
@@ -87,7 +89,7 @@ def test_ranks_end_with_their_server(tmp_path):
     descriptor = os.pidfd_open(pid)
     starter.kill()
     starter.wait()
-    assert select.select([descriptor], [], [], 60)[0], "the rank goes on without the test that started it"
+    assert select.select([descriptor], [], [], 300)[0], "the rank goes on without the test that started it"
     os.close(descriptor)
 
 
@@ -95,3 +97,17 @@ def test_run_ranks_takes_it(tmp_path):
     script = tmp_path / "rank.py"
     script.write_text("import os, sys\nprint(os.environ['RANK'], 'torch' in sys.modules)\n")
     assert run_ranks([[sys.executable, script]] * 2) == [(0, "0 True\n", ""), (0, "1 True\n", "")]
+
+
+def test_nothing_is_left_of_a_torchrun_that_hangs(tmp_path, monkeypatch):
+    found = tmp_path / "pid"
+    script = f"echo $$$$ > {found}.part; mv {found}.part {found}; exec sleep 1000"
+    agent = forked_torchrun.start(["--standalone", "--no-python", "sh", "-c", script], environment(tmp_path), tmp_path,
+                                  tmp_path / "out", tmp_path / "err")
+    wait_until(found.exists, lambda: (tmp_path / "err").read_text())
+    worker = os.pidfd_open(int(found.read_text()))
+    monkeypatch.setattr(forked_torchrun, "HANG_LIMIT", 0.1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked_torchrun.wait(agent)
+    assert select.select([worker], [], [], 300)[0], "the worker outlives its agent"
+    os.close(worker)

@@ -1,10 +1,10 @@
 """cohort-bench: real ranks, checked results, and rows as scripts expect them. No figure is judged."""
 import json
 import pathlib
-import subprocess
 
 import pytest
 from harness import BUILD
+from process_tree import run
 
 pytestmark = pytest.mark.tier_all  # it needs the benchmarks
 
@@ -13,7 +13,7 @@ HANG_LIMIT = 300
 
 
 def bench(*arguments, hang_limit=HANG_LIMIT):
-    return subprocess.run([str(BENCH), *map(str, arguments)], capture_output=True, text=True, timeout=hang_limit)
+    return run([BENCH, *arguments], hang_limit)
 
 
 def rows_and_table(folder, *arguments, hang_limit=HANG_LIMIT):

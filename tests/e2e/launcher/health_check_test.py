@@ -9,7 +9,7 @@ from harness import free_port
 from jobs import wait_until
 
 
-def probe(port, method="GET", path="/", host="127.0.0.1", timeout=30):
+def probe(port, method="GET", path="/", host="127.0.0.1", timeout=300):
     """(status, what the body says); None where nobody answers."""
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:

@@ -15,7 +15,8 @@ import time
 import pytest
 
 from harness import free_port, wait_for_etcd
-from jobs import COHORT, Job, read_process, state_of, wait_until
+from jobs import COHORT, Job, wait_until
+from process_tree import read_process, state_of
 
 SLEEP = "echo size=$WORLD_SIZE rank=$RANK count=$TORCHELASTIC_RESTART_COUNT.; exec sleep 1000"
 
@@ -199,7 +200,7 @@ def etcd_node(job, etcd, script, *flags, nodes="1:2", conf="read_timeout=5"):
 def test_etcd_restarted(job, etcd):
     """The job neither ends nor notices, and its restarts still work."""
     script = "echo size=$WORLD_SIZE count=$TORCHELASTIC_RESTART_COUNT.; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 1000"
-    conf = "read_timeout=5,keep_alive_max_attempt=10"
+    conf = "read_timeout=60,keep_alive_max_attempt=60"
     agents = [etcd_node(job, etcd, script, "--max-restarts=1", nodes=2, conf=conf) for _ in range(2)]
     for agent in agents:
         agent.wait_for_output("size=2 count=0.")

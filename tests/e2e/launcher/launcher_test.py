@@ -15,11 +15,12 @@ import textwrap
 
 import pytest
 
+import process_tree
 from harness import BUILD, SOURCE
 
 COHORT = BUILD.resolve() / "bin" / "cohort"
 PYTHON = SOURCE / ".venv" / "bin" / "python"
-HANG_LIMIT = 180
+HANG_LIMIT = 300
 
 LAUNCHERS = {
     "cohort": [str(COHORT), "run"],
@@ -35,10 +36,7 @@ def launch(name, arguments, cwd, **variables):
         if not key.startswith(("PET_", "TORCHELASTIC_", "MASTER_", "OMP_"))
     }
     environment.update(PYTHON_EXEC=str(PYTHON), TMPDIR=str(cwd), **variables)
-    return subprocess.run(
-        LAUNCHERS[name] + [str(argument) for argument in arguments],
-        cwd=cwd, env=environment, capture_output=True, text=True, timeout=HANG_LIMIT,
-    )
+    return process_tree.run([*LAUNCHERS[name], *arguments], HANG_LIMIT, cwd=cwd, env=environment)
 
 
 def script(folder, text, name="work.py"):
@@ -220,7 +218,12 @@ def test_two_agents_of_one_job(tmp_path):
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             for node in range(2)
         ]
-        outputs = [agent.communicate(timeout=HANG_LIMIT)[0] for agent in agents]
+        try:
+            outputs = [agent.communicate(timeout=HANG_LIMIT)[0] for agent in agents]
+        finally:
+            for agent in agents:
+                agent.kill()
+                agent.wait()
     assert outputs == ["rank 0 of 2\n", "rank 1 of 2\n"]
     assert [agent.returncode for agent in agents] == [0, 0]
 
@@ -235,7 +238,7 @@ def test_killed_launcher_takes_python_workers_along(tmp_path):
     launcher.send_signal(signal.SIGKILL)
     launcher.communicate(timeout=HANG_LIMIT)  # returns when the last holder of the streams is gone
     for fd in watched:
-        assert select.select([fd], [], [], 30)[0], "a worker outlives its launcher"
+        assert select.select([fd], [], [], HANG_LIMIT)[0], "a worker outlives its launcher"
         os.close(fd)
 
 

@@ -84,7 +84,7 @@ def test_an_overrun_uses_up_a_restart(job):
 
 
 def test_a_given_path_and_events(job):
-    agent = job.start("--event-log-handler=console", "--no-python", RANK, "x", 2, FOREVER, **ON,
+    agent = job.start("--event-log-handler=console", "--no-python", RANK, "x", 5, FOREVER, **ON,
                       TORCHELASTIC_TIMER_FILE=str(job.folder / "pipe"))
     agent.wait_for_output("rank 0 is inside")
     assert (job.folder / "pipe").is_fifo()

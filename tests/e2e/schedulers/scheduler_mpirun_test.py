@@ -9,6 +9,7 @@ import pytest
 
 import namespaces
 from harness import BUILD, SOURCE
+from process_tree import kill_tree
 
 FILE = SOURCE / "examples" / "schedulers" / "mpirun.sh"
 ALL_REDUCE = BUILD / "bin" / "examples" / "all_reduce"
@@ -45,7 +46,7 @@ def outcome(process):
         out, err = process.communicate(timeout=300)
     finally:
         if process.poll() is None:
-            process.kill()
+            kill_tree(process.pid)
             process.communicate()
         process.folder.cleanup()
     return process.returncode, sorted(out.splitlines()), err

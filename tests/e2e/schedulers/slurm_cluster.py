@@ -12,6 +12,7 @@ import subprocess
 import time
 
 import namespaces
+from process_tree import kill_tree
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "salloc", "sinfo", "scontrol")
 # proctrack without cgroups: tests run in containers as well. KillWait: from SIGTERM to SIGKILL.
@@ -115,7 +116,7 @@ class Slurm:
             out, err = process.communicate(timeout=timeout)
         finally:
             if process.poll() is None:
-                process.kill()
+                kill_tree(process.pid)
                 process.communicate()
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from harness import BUILD, SOURCE, free_port
+from process_tree import kill_tree
 
 pytestmark = pytest.mark.tier_all  # it needs the examples
 
@@ -86,7 +87,13 @@ def test_two_nodes(little_data, tmp_path):
     script.write_text(text.replace("29500", str(free_port())))
     nodes = [subprocess.Popen(["bash", str(script), str(rank), "127.0.0.1", "2", str(tmp_path / "run")], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT) for rank in range(2)]
-    outs = [node.communicate(timeout=HANG_LIMIT)[0] for node in nodes]
+    try:
+        outs = [node.communicate(timeout=HANG_LIMIT)[0] for node in nodes]
+    finally:
+        for node in nodes:
+            if node.poll() is None:
+                kill_tree(node.pid)
+                node.communicate()
     assert [node.returncode for node in nodes] == [0, 0], outs
     assert len(losses_in(outs[0])) == 2 and "test accuracy" in outs[0] and not losses_in(outs[1]), outs
 
