@@ -16,7 +16,7 @@ def build_error(prelude="", flags=(), **variables):
     """The end of what `setup.py build` prints; `prelude` runs before it in the same Python."""
     code = f"{prelude}\nimport runpy, sys\nsys.argv = ['setup.py', '-q', 'build']\nrunpy.run_path('setup.py', run_name='__main__')"
     environment = {name: value for name, value in os.environ.items() if name not in ("CXX", "COHORT_BUILD_DIR", "PYTHONPATH")}
-    done = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True, timeout=60, cwd=SOURCE,
+    done = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True, timeout=300, cwd=SOURCE,
                           env=environment | variables)
     assert done.returncode == 1, done.stdout + done.stderr
     return "error: " + done.stderr.split("error: ", 1)[-1]

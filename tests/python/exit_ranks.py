@@ -3,8 +3,10 @@
 Prints a JSON line per rank: [case, rank, exit code or minus the signal, what it wrote to standard error]. The ranks are forked,
 so that each costs milliseconds, and run to the end of this file: what is compared is the end of a real interpreter.
 """
+import atexit
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -17,7 +19,8 @@ import torch.distributed as dist
 import torchcohort  # noqa: F401
 
 KEPT = []
-HANG_LIMIT = 120
+SIGN = []  # a file of this job
+HANG_LIMIT = 300
 
 
 def begin(rank, size, store):
@@ -59,15 +62,25 @@ def callbacks_not_waited_for(rank, size):
         KEPT.append(future.then(lambda future: future.value()[0] * 2))
 
 
+def leave_after_rank_0_has_begun_to(rank):
+    """What has failed before the end is not lost by the end."""
+    if rank == 0:
+        atexit.register(lambda: open(SIGN[0], "w").close())
+    while rank == 1 and not os.path.exists(SIGN[0]):
+        time.sleep(0.001)
+
+
 def work_that_never_ends(rank, size):
     if rank == 0:
         KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True))
         dist.isend(torch.ones(1000), 1)
+    leave_after_rank_0_has_begun_to(rank)
 
 
 def callback_that_never_runs(rank, size):
     if rank == 0:
         KEPT.append(dist.all_reduce(torch.ones(1000), async_op=True).get_future().then(lambda future: torch.ones(1)))
+    leave_after_rank_0_has_begun_to(rank)
 
 
 def started_and_left(rank, size):
@@ -111,13 +124,25 @@ def exit_in_a_thread(rank, size):
     thread.join()
 
 
+def pid_of_rank_0():
+    """On all ranks."""
+    pid = torch.tensor([os.getpid()])
+    dist.broadcast(pid, 0)
+    return pid.item()
+
+
+def wait_for_the_end_of(pid):
+    select.select([os.pidfd_open(pid)], [], [])
+
+
 def daemon_thread_in_a_collective(rank, size):
     """Rank 0's thread waits for a peer that never calls, while its interpreter ends."""
+    pid = pid_of_rank_0()
     if rank == 0:
         threading.Thread(target=lambda: dist.all_reduce(torch.ones(3)), daemon=True).start()
         time.sleep(0.05)
     else:
-        time.sleep(0.3)
+        wait_for_the_end_of(pid)
 
 
 def daemon_thread_among_collectives(rank, size):
@@ -141,12 +166,11 @@ def failed_group(rank, size):
 
 
 def interrupt_rank_0(rank):
-    pids = [None, None]
-    dist.all_gather_object(pids, os.getpid())
+    pid = pid_of_rank_0()
     if rank == 1:
         time.sleep(0.1)
-        os.kill(pids[0], signal.SIGINT)
-        time.sleep(0.2)
+        os.kill(pid, signal.SIGINT)
+        wait_for_the_end_of(pid)
     else:
         dist.barrier()
 
@@ -168,6 +192,7 @@ def fork_rank(case, rank, size, store):
         return child, output
     os.dup2(output.fileno(), 2)
     signal.alarm(HANG_LIMIT)
+    SIGN.append(store + ".sign")
     begin(rank, size, store)
     globals()[case](rank, size)
     return None

@@ -55,9 +55,7 @@ def dead_peer(rank, size):
     dist.barrier()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    begin = time.monotonic()
     error = error_of(lambda: dist.all_reduce(torch.ones(4)))
-    assert time.monotonic() - begin < 20
     dist.destroy_process_group()
     return error
 
@@ -70,22 +68,28 @@ def test_dead_peer_message():
                      "  hint: look at the output of rank 1 for the reason")
 
 
+def told():
+    """The path of a file that a rank writes when it has its error."""
+    return os.environ["COHORT_TEST_STORE"].removeprefix("file://") + ".told"
+
+
 def late_peer(rank, size):
     dist.all_reduce(torch.ones(4))
     if rank == 1:
-        end = time.monotonic() + 8
-        while time.monotonic() < end:
+        while not os.path.exists(told()):
             pass
         return None
-    return error_of(lambda: dist.all_reduce(torch.ones(4)))
+    error = error_of(lambda: dist.all_reduce(torch.ones(4)))
+    open(told(), "w").close()
+    return error
 
 
 def test_time_out_message():
-    error = run_ranks(late_peer, 2, timeout=datetime.timedelta(seconds=4), environment={"COHORT_TRACE_DUMP": "never"})[0]
+    error = run_ranks(late_peer, 2, timeout=datetime.timedelta(seconds=6), environment={"COHORT_TRACE_DUMP": "never"})[0]
     assert_error(error, "DistBackendError", head("all_reduce #2", 0, 2) + "  caused by: " + PROCESS.format(1) +
-                 r" has not arrived within 4\.0 s: it is computing\n"
+                 r" has not arrived within 6\.0 s: it is computing\n"
                  r"  hint: the ranks run at different speeds, but none is lost; raise the timeout of init_process_group "
-                 r"\(of new_group for a subgroup\), now 4\.0 s")
+                 r"\(of new_group for a subgroup\), now 6\.0 s")
 
 
 def stopped_in_backward(rank, size):
@@ -103,10 +107,9 @@ def stopped_in_backward(rank, size):
     train(stops=False)
     train(stops=False)
     error = error_of(lambda: train(stops=rank == 1))
-    told = os.environ["COHORT_TEST_STORE"].removeprefix("file://") + ".told"
     if rank == 2:
-        open(told, "w").close()
-    while rank == 0 and not os.path.exists(told):
+        open(told(), "w").close()
+    while rank == 0 and not os.path.exists(told()):
         time.sleep(0.01)
     if rank == 0:
         os.kill(pids[1].item(), signal.SIGKILL)
@@ -121,11 +124,11 @@ def test_stopped_rank_under_ddp_message():
     is_stopped = (rf"  caused by: {not_there}: it is stopped \(SIGSTOP or a debugger\)\n"
                   r"  hint: continue the stopped rank \(kill -CONT PID\), or end it")
     for rank in (0, 2):  # whose time is over first tells the other
-        told = (rf"  caused by: {PROCESS.format(2 - rank)} failed first: {not_there}\n"
-                rf"  caused by: {PROCESS.format(1)} is stopped \(SIGSTOP or a debugger\)\n"
-                r"  hint: continue the stopped rank \(kill -CONT PID\), or end it")
+        by_another = (rf"  caused by: {PROCESS.format(2 - rank)} failed first: {not_there}\n"
+                      rf"  caused by: {PROCESS.format(1)} is stopped \(SIGSTOP or a debugger\)\n"
+                      r"  hint: continue the stopped rank \(kill -CONT PID\), or end it")
         assert_error(results[rank], "DistBackendError",
-                     head(r"all_reduce #\d+", rank, 3, ", 80 B float32") + f"({is_stopped}|{told})")
+                     head(r"all_reduce #\d+", rank, 3, ", 80 B float32") + f"({is_stopped}|{by_another})")
     assert any("it is stopped" in results[rank][1] for rank in (0, 2))
 
 

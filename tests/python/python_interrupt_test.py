@@ -62,7 +62,7 @@ def next_error():
 
 @pytest.mark.parametrize("name", BLOCKED)
 def test_interrupt_of(name):
-    text = run_ranks(interrupted_in(name), 2, limit=120)[0]
+    text = run_ranks(interrupted_in(name), 2)[0]
     if name not in LEAVE_THE_GROUP_WELL:
         assert re.fullmatch(r"\[cohort\] all_reduce #\d+ on group \"default_pg\" failed\n.*\n" + REASON, text.rstrip()), text
 

@@ -37,9 +37,10 @@ def test_each_thread_with_a_group_of_its_own():
 
 
 def waiting_while_others_compute(rank, size):
-    """Rank 1 comes late: meanwhile rank 0's other thread must get Python's lock."""
+    """Rank 1 comes when rank 0 has counted: meanwhile rank 0's other thread must get Python's lock."""
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        time.sleep(0.5)
+        store.wait(["counted"])
         dist.all_reduce(torch.ones(1))
         return None
     steps, over = 0, threading.Event()
@@ -47,13 +48,15 @@ def waiting_while_others_compute(rank, size):
     thread.start()
     while not over.is_set():
         steps += 1
+        if steps == 20:
+            store.set("counted", "yes")
         time.sleep(0.001)
     thread.join()
     return steps
 
 
 def test_waiting_lets_other_threads_run():
-    assert run_ranks(waiting_while_others_compute, 2)[0] > 10
+    assert run_ranks(waiting_while_others_compute, 2)[0] >= 20
 
 
 def futures(rank, size):
@@ -123,7 +126,7 @@ def dropped_tensors(rank, size):
         del tensor
     dist.barrier()
     works.clear()
-    for _ in range(100):
+    for _ in range(2000):
         gc.collect()
         if len(gone) == 200:
             break

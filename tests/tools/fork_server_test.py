@@ -12,6 +12,7 @@ import pytest
 BINARIES = pathlib.Path(os.environ["COHORT_BINARY_DIR"]) / "bin"
 RUN_TEST, PROGRAM = BINARIES / "cohort_run_test", BINARIES / "cohort_base_test"
 FOREVER = ["--gtest_filter=Result.*", "--gtest_repeat=-1", "--gtest_brief=1"]
+HANG_LIMIT = 300
 
 
 class Servers:
@@ -20,6 +21,7 @@ class Servers:
     def __init__(self):
         self.environment = os.environ | {"COHORT_TEST_OF_SERVERS": uuid.uuid4().hex}
         self.environment.pop("COHORT_TEST_FORK_SERVER", None)
+        self.started = []
 
     def processes(self):
         """{pid: arguments}, the servers and all that they have forked."""
@@ -40,14 +42,14 @@ class Servers:
         return [str(RUN_TEST), str(program), *arguments]
 
     def run(self, *arguments, **options):
-        return subprocess.run(self.command(*arguments, **options), env=self.environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(self.command(*arguments, **options), env=self.environment, capture_output=True, text=True, timeout=HANG_LIMIT)
 
-    def start(self, *arguments):
-        return subprocess.Popen(self.command(*arguments), env=self.environment, stdout=subprocess.DEVNULL)
-
-    def forked(self):
-        """The pid of the one process that a server runs."""
-        return wait_for(lambda: [pid for pid in self.processes() if pid not in self.heads()])[0]
+    def keep(self, program=PROGRAM, **options):
+        """A server that stays, however slow the machine is: a program runs in it until the test's end. Returns that one's pid."""
+        before = set(self.processes())
+        self.started.append(subprocess.Popen(self.command(*FOREVER, program=program), stdout=subprocess.DEVNULL,
+                                             **{"env": self.environment, **options}))
+        return wait_for(lambda: [pid for pid in self.processes() if pid not in before and parent_of(pid) in self.processes()])[0]
 
 
 def parent_of(pid):
@@ -57,8 +59,8 @@ def parent_of(pid):
         return 0
 
 
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
+def wait_for(condition):
+    end = time.monotonic() + HANG_LIMIT
     while not (value := condition()):
         assert time.monotonic() < end, "it has not come"
         time.sleep(0.02)
@@ -71,11 +73,14 @@ def servers():
     yield servers
     for pid in servers.processes():
         os.kill(pid, signal.SIGKILL)
+    for process in servers.started:
+        process.wait(HANG_LIMIT)
 
 
 def test_output_and_exit_code_are_those_of_the_program(servers):
+    servers.keep()
     for arguments in (["--worker=nobody"], ["--gtest_filter=Result.*"], ["--gtest_filter=Result.*", "--gtest_list_tests"]):
-        expected = subprocess.run([str(PROGRAM), *arguments], capture_output=True, text=True, timeout=60)
+        expected = subprocess.run([str(PROGRAM), *arguments], capture_output=True, text=True, timeout=HANG_LIMIT)
         got = servers.run(*arguments)
         assert (got.returncode, got.stderr) == (expected.returncode, expected.stderr)
         assert [line for line in got.stdout.splitlines() if "ms" not in line] == [line for line in expected.stdout.splitlines() if "ms" not in line]
@@ -84,41 +89,35 @@ def test_output_and_exit_code_are_those_of_the_program(servers):
 
 
 def test_working_directory_and_environment_are_those_of_the_caller(servers):
-    ours = subprocess.Popen(servers.command(*FOREVER), env=servers.environment, stdout=subprocess.DEVNULL, cwd="/")
-    assert os.readlink(f"/proc/{servers.forked()}/cwd") == "/"
-    ours.kill()
-    ours.wait()
-    other = servers.environment | {"COHORT_TEST_OTHER": "1"}
-    subprocess.run(servers.command("--worker=nobody"), env=other, capture_output=True, timeout=60, check=False)
+    assert os.readlink(f"/proc/{servers.keep(cwd='/')}/cwd") == "/"
+    servers.keep(env=servers.environment | {"COHORT_TEST_OTHER": "1"})
     assert len(servers.heads()) == 2, "another environment needs another server"
 
 
 def test_a_signal_that_ends_the_program_ends_the_caller(servers):
-    ours = servers.start(*FOREVER)
-    os.kill(servers.forked(), signal.SIGSEGV)
-    assert ours.wait(60) == -signal.SIGSEGV
+    os.kill(servers.keep(), signal.SIGSEGV)
+    assert servers.started[-1].wait(HANG_LIMIT) == -signal.SIGSEGV
 
 
 def test_nothing_is_left_of_a_caller_that_is_killed(servers):
-    ours = servers.start(*FOREVER)
-    forked = servers.forked()
-    ours.kill()
-    ours.wait()
+    forked = servers.keep()
+    servers.started[-1].kill()
     wait_for(lambda: forked not in servers.processes())
 
 
 def test_a_program_that_has_changed_is_loaded_anew(servers, tmp_path):
     program = tmp_path / "program"
     shutil.copy(PROGRAM, program)
-    servers.run("--worker=nobody", program=program)
+    servers.keep(program=program)
     program.touch()
-    servers.run("--worker=nobody", program=program)
+    servers.keep(program=program)
     assert len(servers.heads()) == 2
 
 
 def test_a_server_ends_when_nobody_needs_it(servers):
-    servers.run("--worker=nobody")
+    forked = servers.keep()
     assert servers.heads()
+    os.kill(forked, signal.SIGKILL)
     wait_for(lambda: not servers.processes())
 
 

@@ -42,7 +42,7 @@ class Cases(unittest.TestCase):
         self.fail()
 
 
-def run(test, limit=30):
+def run(test, limit=300):
     [outcome] = runner.run_tests(Cases, [test], jobs=2, limit=limit)
     assert outcome.test == test
     return outcome.result, outcome.text
@@ -61,7 +61,7 @@ def test_outcomes_are_what_the_tests_did():
 
 def test_all_tests_run_side_by_side():
     tests = ["test_passing", "test_skipped", "test_failing"]
-    outcomes = {outcome.test: outcome.result for outcome in runner.run_tests(Cases, tests, jobs=3, limit=30)}
+    outcomes = {outcome.test: outcome.result for outcome in runner.run_tests(Cases, tests, jobs=3, limit=300)}
     assert outcomes == {"test_passing": "passed", "test_skipped": "skipped", "test_failing": "failed"}
 
 
@@ -70,7 +70,7 @@ def test_what_each_rank_says_is_kept():
             "ValueError: a\n\nProcess 2 exited with error code -11 and exception:\nnone: it has crashed\n")
     assert runner.errors_of(text) == ("ValueError: a\n\n", "none: it has crashed\n")
     assert runner.errors_of("AssertionError: 1 != 2\n") == ("AssertionError: 1 != 2\n",)
-    [outcome] = runner.run_tests(Cases, ["test_failing"], jobs=1, limit=30)
+    [outcome] = runner.run_tests(Cases, ["test_failing"], jobs=1, limit=300)
     assert [error.splitlines()[-1] for error in outcome.errors] == ["AssertionError: 1 != 2"]
 
 
@@ -150,7 +150,7 @@ def run_suite(tmp_path, backend, test, listing):
     path = listing_of(tmp_path, listing)
     command = [sys.executable, HERE / "run.py", "--backend", backend, "--modes", "cpu", "--world-sizes", "2",
                "--tests", test, "--explained", path]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=200)
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=600)
     rows = [line.split() for line in ended.stdout.splitlines() if line.startswith("cpu ")]
     return ended.returncode, rows[0][1:6] if rows else [], ended.stdout
 

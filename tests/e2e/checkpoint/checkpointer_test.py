@@ -42,7 +42,7 @@ def finish(process):
 
 def test_a_run_that_is_stopped_goes_on_exactly(start, tmp_path):
     assert finish(start("alone", "expected"))[0] == 0
-    process = start("run", "out", 20)
+    process = start("run", "out", 100)
     wait_for_step(tmp_path / "run", 6, process)
     os.kill(process.pid, signal.SIGTERM)
     _, out, err = finish(process)

@@ -149,14 +149,14 @@ def test_memory_is_given_back(job, tmp_path):
     assert len(held) >= 4
     agent.kill()
     agent.finish()
-    wait_until(lambda: not held & all_memory_files(), "the end of its memory files", limit=20)
+    wait_until(lambda: not held & all_memory_files(), "the end of its memory files")
     job.check_nothing_left()
     again = start(job, tmp_path / "again", "ddp", "die=0:4:kept+1:4:kept", "hold=8", flags=one_node())
     wait_until(lambda: len(lines(tmp_path / "again", "loss.0")) >= 8, lambda: again.errors)
     held = memory_files(job.processes())
     let_go(tmp_path / "again")
     assert again.finish() == 0, again.errors
-    wait_until(lambda: not held & all_memory_files(), "the end of its memory files", limit=20)
+    wait_until(lambda: not held & all_memory_files(), "the end of its memory files")
 
 
 NO_LAUNCHER = ("memory snapshots need `cohort run`, and this process was started without it\n"

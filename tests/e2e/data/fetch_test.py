@@ -345,7 +345,7 @@ def test_tool_is_interrupted(server, tmp_path, environment):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "was stopped" in err
     assert names_in(tmp_path) in ([], [".cifar-10-python.tar.gz.part"])

@@ -3,9 +3,8 @@ import json
 import os
 import re
 import subprocess
-import time
 
-from harness import BUILD
+from harness import BUILD, wait_for_step
 
 EXAMPLES = BUILD / "bin" / "examples"
 COHORT = BUILD / "bin" / "cohort"
@@ -54,7 +53,6 @@ def checkpoint(folder, name="train_gpt"):
     return {name: tensor for path in newest.glob("*.safetensors") for name, tensor in load_file(path).items()}
 
 
-def wait_for_checkpoint(folder, limit=60):
-    deadline = time.monotonic() + limit
-    while not list((folder / "train_gpt").glob("step-*")) and time.monotonic() < deadline:
-        time.sleep(0.001)
+def wait_for_checkpoint(folder, process):
+    """Of a run of train_gpt."""
+    wait_for_step(folder / "train_gpt", 0, process)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from harness import BUILD, SOURCE, free_port, run_ranks
+from jobs import wait_until
 from example_runs import (COHORT, EXAMPLES, GPT_FLAGS, checkpoint, launch, lines, logged, run, train_gpt,
                           wait_for_checkpoint)
 
@@ -237,7 +238,7 @@ def test_train_gpt_killed_in_the_middle_resumes_exactly(whole_run, text_folder, 
                *GPT_FLAGS, "--log", "log.jsonl", "--steps", "24", "--save-every", "6"]
     job = subprocess.Popen([str(part) for part in command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            env=dict(os.environ, OMP_NUM_THREADS="1"))
-    wait_for_checkpoint(tmp_path)
+    wait_for_checkpoint(tmp_path, job)
     job.send_signal(signal.SIGKILL)
     job.stdout.read()  # until the last worker has gone
     job.wait()
@@ -356,9 +357,7 @@ def test_own_project_stopped_and_resumed_ends_as_one_that_was_not(tmp_path):
     assert code == 0, err
     worker = subprocess.Popen([COHORT, "run", "--standalone", "--nproc-per-node", "2", EXAMPLES / "own_project"], cwd=parts,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
-    end = time.monotonic() + 60
-    while not (parts / "own_project.safetensors").exists() and time.monotonic() < end:
-        time.sleep(0.005)
+    wait_until((parts / "own_project.safetensors").exists, "the first checkpoint")
     worker.kill()
     worker.communicate(timeout=300)
     code, again, err = launch("own_project", cwd=parts)

@@ -61,7 +61,7 @@ def test_killed_in_the_middle_resumes_exactly(sharded_run, text_folder, tmp_path
                *GPT_FLAGS, "--steps", "24", "--save-every", "6", "--fsdp"]
     job = subprocess.Popen([str(part) for part in command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            env=dict(os.environ, OMP_NUM_THREADS="1"))
-    wait_for_checkpoint(tmp_path)
+    wait_for_checkpoint(tmp_path, job)
     job.send_signal(signal.SIGKILL)
     job.stdout.read()  # until the last worker has gone
     job.wait()

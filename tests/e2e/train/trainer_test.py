@@ -83,7 +83,7 @@ def finish(process):
 
 def test_a_killed_run_goes_on_exactly(start, tmp_path):
     assert finish(start("alone", "expected")) == ("max_epochs", "36")
-    process = start("run", "out", 30)
+    process = start("run", "out", 100)
     wait_for_step(tmp_path / "run", 6, process)
     os.killpg(process.pid, signal.SIGKILL)  # the workers' sessions end with the launcher
     process.wait()
@@ -93,7 +93,7 @@ def test_a_killed_run_goes_on_exactly(start, tmp_path):
 
 def test_a_stopped_run_saves_and_goes_on_exactly(start, tmp_path):
     assert finish(start("alone", "expected")) == ("max_epochs", "36")
-    process = start("run", "out", 30)
+    process = start("run", "out", 100)
     wait_for_step(tmp_path / "run", 6, process)
     os.kill(process.pid, signal.SIGTERM)
     out, err = process.communicate(timeout=300)
