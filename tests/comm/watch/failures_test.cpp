@@ -27,7 +27,7 @@ using testing::MatchesRegex;
 // For the operation that is to time out; groups start with the usual time.
 constexpr std::chrono::milliseconds kShort{1500};
 // Gloo's receives keep the time that their group has started with.
-constexpr std::chrono::seconds kOfReceives{6};
+constexpr std::chrono::seconds kOfReceives{12};
 
 constexpr const char* kAgreeHint =
     "  hint: every rank of the group must call the same collectives in the same order, with the same shapes, dtypes "
@@ -253,13 +253,13 @@ TEST(Failures, ReceiveNamesTheRankThatSentNothingMessage) {
   EXPECT_THAT(results[0].output,
               MatchesRegex("\\[cohort\\] recv #1 on group \"default_pg\" failed\n"
                            "  rank 0 of 3 on [^ ]+, backend gloo, 16 B float32\n"
-                           "  caused by: no answer from the other ranks within the group's time-out of 6.0 s\n"
+                           "  caused by: no answer from the other ranks within the group's time-out of 12.0 s\n"
                            "  caused by: " +
                            process_regex(1) +
                            " has not arrived: it is asleep\n"
                            "  caused by: [^\n]*\n"
                            "  hint: see why that rank did not reach this operation; if it is only slow, raise "
-                           "the timeout of init_process_group \\(of new_group for a subgroup\\), now 6.0 s\n"));
+                           "the timeout of init_process_group \\(of new_group for a subgroup\\), now 12.0 s\n"));
 }
 
 COHORT_WORKER(monitored) {
@@ -283,9 +283,10 @@ TEST(Failures, MonitoredBarrierNamesTheMissingRanksMessage) {
                                  "send/recv from rank 0. Please check rank 0 logs for faulty rank."));
 }
 
-// All ranks work on the backend of the first argument; at a random moment one is killed, stopped or held back.
+// All ranks work on the backend of the first argument, with the time-out of the second, in seconds; at a random moment one is
+// killed, stopped or held back.
 COHORT_WORKER(random_work) {
-  init_process_group({.backend = worker_arguments().at(0), .timeout = kOfReceives});
+  init_process_group({.backend = worker_arguments().at(0), .timeout = std::chrono::seconds(std::stoi(worker_arguments().at(1)))});
   const int rank = get_rank();
   const int next = (rank + 1) % 3;
   const int previous = (rank + 2) % 3;
@@ -308,7 +309,9 @@ COHORT_WORKER(random_work) {
 
 void disturb(const std::string& backend, int signal, unsigned seed) {
   std::mt19937 random(seed);
-  test::Workers workers("random_work", {.world_size = 3, .arguments = {backend}});
+  // Who is stopped is found by the time-out alone.
+  const auto timeout = std::to_string(signal == SIGSTOP ? kOfReceives.count() : 100);
+  test::Workers workers("random_work", {.world_size = 3, .arguments = {backend, timeout}});
   for (int rank = 0; rank < 3; ++rank) workers.wait_for_output(rank, "working");
   const int victim = static_cast<int>(random() % 3);
   std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));
