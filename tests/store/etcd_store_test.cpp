@@ -183,7 +183,7 @@ TEST(EtcdStore, ArgumentsThatCannotWorkMessage) {
 TEST(EtcdStore, AServerThatIsNoEtcdMessage) {
   const auto error_of = [](const std::string& answer) {
     const LossyRelay server(answer);
-    EtcdClient client({.host = "127.0.0.1", .port = server.port(), .retry_time = 2 * kAWhile});
+    EtcdClient client({.host = "127.0.0.1", .port = server.port(), .retry_time = std::chrono::seconds(2)});
     const auto result = client.call("/v3/kv/range", one_key("k"));
     return base::replace_all(result.error().describe(), std::to_string(server.port()), "PORT");
   };
@@ -195,7 +195,7 @@ TEST(EtcdStore, AServerThatIsNoEtcdMessage) {
   EXPECT_THAT(error_of(""), HasSubstr("caused by: it has closed the connection"));
   EXPECT_THAT(error_of("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx"),
               HasSubstr("caused by: its answer is not HTTP: "));
-  EXPECT_THAT(error_of("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), HasSubstr("gave no answer for 200 ms"));
+  EXPECT_THAT(error_of("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), HasSubstr("gave no answer for 2.0 s"));
   EXPECT_THAT(error_of("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"), HasSubstr("HTTP status 200 and no JSON"));
 }
 
