@@ -88,6 +88,7 @@ def test_python_rank_that_announces_loopback(cluster):
                           "announces a loopback address\n  rank 1 (a Python process on node-b) announces 127.0.1.1\n")
 
 
+@pytest.mark.tier_all
 @pytest.mark.parametrize("interface, problem", [("eth1", "is down"), ("eth7", "does not exist")])
 def test_interface_that_cannot_serve(cluster, interface, problem):
     text = (f"ValueError: [cohort] rank 1 (pid P on node-b) cannot start: GLOO_SOCKET_IFNAME: interface \"{interface}\" {problem}\n"
@@ -135,6 +136,7 @@ def test_name_that_means_another_host_on_rank_0(cluster):
         "  hint: see whether rank 1 started, and with the same meeting place; if so, raise InitOptions::timeout\n")
 
 
+@pytest.mark.tier_all
 def test_forced_ip_family(cluster):
     for host in cluster.hosts:
         host.set_hosts("10.77.0.1 master", "fd77::1 master")

@@ -10,6 +10,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import torchcohort
 
+pytestmark = pytest.mark.tier_all  # the allocator is not the default
+
 SIZE = 2
 LARGE = 1 << 20
 ON = {"COHORT_SHARED_ALLOCATOR": "1"}

@@ -84,6 +84,7 @@ def late_peer(rank, size):
     return error
 
 
+@pytest.mark.tier_all
 def test_time_out_message():
     error = run_ranks(late_peer, 2, timeout=datetime.timedelta(seconds=6), environment={"COHORT_TRACE_DUMP": "never"})[0]
     assert_error(error, "DistBackendError", head("all_reduce #2", 0, 2) + "  caused by: " + PROCESS.format(1) +
@@ -116,6 +117,7 @@ def stopped_in_backward(rank, size):
     return error
 
 
+@pytest.mark.tier_all
 def test_stopped_rank_under_ddp_message():
     import torch._dynamo  # noqa: F401  as DDP does, once here instead of in each rank
     results = run_ranks(stopped_in_backward, 3, may_die=[1], timeout=datetime.timedelta(seconds=10),

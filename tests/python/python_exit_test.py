@@ -11,6 +11,8 @@ import sys
 import pytest
 from ranks import BUILD
 
+pytestmark = pytest.mark.tier_all  # it waits for many ways to end
+
 SCRIPT = pathlib.Path(__file__).with_name("exit_ranks.py")
 # More for a search: COHORT_TEST_EXITS=500.
 REPEATS = int(os.environ.get("COHORT_TEST_EXITS", "1"))

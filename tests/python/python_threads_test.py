@@ -12,6 +12,8 @@ import torch.distributed as dist
 from ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
+pytestmark = pytest.mark.tier_all  # it waits under load
+
 
 def one_group_per_thread(rank, size):
     groups = [dist.new_group() for _ in range(4)]

@@ -11,6 +11,7 @@ one() { if [[ $wanted == "  " || $wanted == *" $1 "* ]]; then stage "$@"; fi; }
 one check 10m make check
 one build 90m make build
 one tidy 90m env COHORT_TIDY_SECONDS=3600 make tidy
+one releases 30m tools/dev/compat.sh --fetch-only 2.11.0 2.12.0  # for tests/e2e/store/store_releases_test.py
 one test 3h make test-all
 one instruction_sets 3h tools/dev/instruction_sets.sh
 while read -r name _ _ command; do

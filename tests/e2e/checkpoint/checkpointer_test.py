@@ -40,6 +40,7 @@ def finish(process):
     return process.returncode, out, err
 
 
+@pytest.mark.tier_all
 def test_a_run_that_is_stopped_goes_on_exactly(start, tmp_path):
     assert finish(start("alone", "expected"))[0] == 0
     process = start("run", "out", 100)

@@ -99,6 +99,7 @@ def test_rank_dies(job, tmp_path, undisturbed, strategy, mode):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_rank_dies_while_it_resumes(job, tmp_path, undisturbed):
     agent = start(job, tmp_path / "out", "ddp", "die=0:5:step,1:0:resume", flags=one_node(restarts=2))
     assert agent.finish() == 0, agent.errors
@@ -107,6 +108,7 @@ def test_rank_dies_while_it_resumes(job, tmp_path, undisturbed):
     assert_same(tmp_path / "out", undisturbed["ddp"])
 
 
+@pytest.mark.tier_all
 @pytest.mark.tier_all_where(strategy=["ddp"])
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_killed_at_any_moment(job, tmp_path, undisturbed, strategy):
@@ -129,6 +131,7 @@ def test_killed_at_any_moment(job, tmp_path, undisturbed, strategy):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_every_so_many_steps(job, tmp_path, undisturbed):
     agent = start(job, tmp_path / "out", "ddp", "every=4", "die=0:11:step", flags=one_node())
     assert agent.finish() == 0, agent.errors
@@ -142,6 +145,7 @@ def test_from_disk_where_memory_has_nothing(job, tmp_path):
     assert lines(tmp_path / "out", "resumed.1") == ["from the start", "step 8 from disk"]
 
 
+@pytest.mark.tier_all
 def test_memory_is_given_back(job, tmp_path):
     agent = start(job, tmp_path / "out", "ddp", "hold=4", flags=one_node())
     wait_until(lambda: len(lines(tmp_path / "out", "loss.0")) >= 4, lambda: agent.errors)
@@ -175,6 +179,7 @@ def test_without_a_launcher(tmp_path):
         assert err == "[cohort] memory snapshots cannot be kept: " + NO_LAUNCHER
 
 
+@pytest.mark.tier_all
 def test_files_may_not_be_so_large(job, tmp_path):
     """What a limit forbids on one rank, both do without, and one message says why."""
     script = f'[ "$RANK" = 1 ] && ulimit -f 1000; exec {RANK} {tmp_path}/out ddp 5'
@@ -226,6 +231,7 @@ def small_cgroup(job):
         folder.rmdir()
 
 
+@pytest.mark.tier_all
 def test_a_cgroup_that_is_too_small(job, tmp_path, small_cgroup):
     """The kernel would end, without a word, who takes more than its group may have."""
     folder, file = small_cgroup
@@ -281,6 +287,7 @@ def test_node_is_replaced(job, tmp_path, cluster, strategy, ranks):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_survivors_go_on_with_fewer_ranks(job, tmp_path, cluster):
     out = tmp_path / "out"
     first, second = [start_host(job, host, out, "ddp", "hold=6", nodes="1:2", steps=12) for host in cluster.hosts]

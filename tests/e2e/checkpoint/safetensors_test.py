@@ -95,6 +95,7 @@ BAD = {
 }
 
 
+@pytest.mark.tier_all
 @pytest.mark.parametrize("name", BAD)
 def test_bad_files_are_refused_by_both(copy, tmp_path, name):
     content = BAD[name]

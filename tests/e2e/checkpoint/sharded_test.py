@@ -136,6 +136,7 @@ def test_pythons_dcp_folders_load(ranks, tmp_path, world_size):
         assert output == "loaded\n"
 
 
+@pytest.mark.tier_all
 def test_our_dcp_folders_load_in_python(ranks, tool, tmp_path):
     ranks(2, "save", tmp_path / "run")
     done = tool("dcp", tmp_path / "run", tmp_path / "dcp")

@@ -269,6 +269,7 @@ def test_pickles_that_would_run_code(error_of, tmp_path, legacy):
     assert not mark.exists()
 
 
+@pytest.mark.tier_all
 def test_what_has_no_place_in_cpp_is_named(error_of):
     texts = {
         "a sparse tensor; save its indices() and values() instead": torch.eye(2).to_sparse(),
@@ -307,6 +308,7 @@ def test_other_files(error_of, tmp_path):
                                      "load_file reads those")
 
 
+@pytest.mark.tier_all
 def test_damaged_files(error_of, tmp_path):
     good = saved({"a": torch.arange(64.0)})
     for size in (4, 30, 100, len(good) // 2, len(good) - 1):
@@ -328,6 +330,7 @@ def test_damaged_files(error_of, tmp_path):
         "  hint: the file is damaged; take another copy")
 
 
+@pytest.mark.tier_all
 def test_records_that_do_not_fit(error_of, tmp_path):
     (tmp_path / "good.pt").write_bytes(saved({"a": torch.ones(2)}))
     path = tmp_path / "good.pt"
@@ -341,6 +344,7 @@ def test_records_that_do_not_fit(error_of, tmp_path):
         'expected names inside the archive, but found "archive/../../etc/passwd"')
 
 
+@pytest.mark.tier_all
 def test_tensors_that_do_not_fit_their_storage(error_of, tmp_path):
     def tensor(numel, offset, size, stride, *rest):
         class Storage:

@@ -13,6 +13,8 @@ import torch.distributed as dist
 from harness import BUILD, free_port
 from jobs import wait_until
 
+pytestmark = pytest.mark.tier_all  # interop_test has the usual starts
+
 PYTHON_RANK = """
 import os, sys, time, torch, torch.distributed as dist
 from datetime import timedelta

@@ -13,6 +13,8 @@ import torch
 
 from harness import BUILD, run_ranks
 
+pytestmark = pytest.mark.tier_all  # ctest has the same calls between ranks of C++
+
 PYTHON_RANK = pathlib.Path(__file__).with_name("object_python_rank.py")
 
 

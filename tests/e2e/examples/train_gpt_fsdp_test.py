@@ -9,6 +9,8 @@ import pytest
 
 from example_runs import COHORT, EXAMPLES, GPT_FLAGS, checkpoint, logged, run, train_gpt, wait_for_checkpoint
 
+pytestmark = pytest.mark.tier_all  # the strategies have tests of their own
+
 
 def assert_same_checkpoints(ours, theirs):
     ours, theirs = checkpoint(ours), checkpoint(theirs)

@@ -137,6 +137,7 @@ def test_agent_of_another_node(job):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_agent_without_which_there_are_too_few(job):
     first, second = start_two(job, conf="join_timeout=5")
     second.kill()
@@ -230,6 +231,7 @@ def test_any_agent_of_a_job_over_etcd(job, etcd, victim):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_etcd_that_stays_away(job, etcd):
     agent = etcd_node(job, etcd, SLEEP, nodes=1, conf="join_timeout=2,read_timeout=1")
     agent.wait_for_output("size=1")
@@ -258,6 +260,7 @@ def test_stopped_agent_comes_back(job):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_stopped_host_of_the_store(job):
     first, second = start_two(job, nodes="1:2")
     first.kill(signal.SIGSTOP)

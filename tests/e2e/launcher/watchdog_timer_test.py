@@ -44,6 +44,7 @@ def test_the_report_names_the_block(job):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_a_block_that_is_over_is_forgotten(job, tmp_path):
     """Under both launchers at once: the ranks go on beyond the time that the block had."""
     rank = [str(RANK), "quick", "4", "0", "9"]
@@ -83,6 +84,7 @@ def test_an_overrun_uses_up_a_restart(job):
                      r'signal 15 \(SIGTERM\): block "first try" overran its timer\n', agent.errors), agent.errors
 
 
+@pytest.mark.tier_all
 def test_a_given_path_and_events(job):
     agent = job.start("--event-log-handler=console", "--no-python", RANK, "x", 5, FOREVER, **ON,
                       TORCHELASTIC_TIMER_FILE=str(job.folder / "pipe"))
@@ -103,6 +105,7 @@ def test_a_killed_launcher_leaves_no_pipe(job):
     job.check_nothing_left()
 
 
+@pytest.mark.tier_all
 def test_without_a_launcher_that_watches(job, tmp_path):
     agent = job.start("--no-python", RANK, "x", 0.001, 0.1, AFTERWARDS="0")
     assert agent.finish() == 0, agent.errors

@@ -6,6 +6,8 @@ import pytest
 import namespaces
 from rendezvous_nodes import QUICK, Node
 
+pytestmark = pytest.mark.tier_all  # rendezvous_test has the same nodes on one host
+
 PORT = 29411
 
 

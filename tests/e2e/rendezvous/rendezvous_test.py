@@ -212,6 +212,7 @@ def test_a_time_out_says_who_came():
         assert node.ended() == 1
 
 
+@pytest.mark.tier_all
 @pytest.mark.parametrize("flags, variables", [
     (["--node-rank=1"], {}),
     ([], {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_NODEID": "1",

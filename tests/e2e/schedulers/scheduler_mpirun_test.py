@@ -57,6 +57,7 @@ def test_a_rank_per_process(mpirun):
     assert (code, lines) == (0, SUM_OF_TWO), err
 
 
+@pytest.mark.tier_all
 def test_two_jobs_on_a_host_do_not_meet(mpirun, tmp_path):
     # A rank goes on when the four of both jobs have come this far, or after a minute: then the other job says what it lacks.
     here = f"[ $(ls {tmp_path} | wc -l) -lt 4 ]"
@@ -114,6 +115,7 @@ def test_ranks_on_two_hosts(two_hosts, mpirun):
     assert (code, lines) == (0, SUM_OF_TWO), err
 
 
+@pytest.mark.tier_all
 def test_ranks_on_two_hosts_must_be_told_where_rank_0_is(two_hosts, mpirun):
     code, lines, err = two_hosts(BUILD / "bin" / "examples" / "ranks_by_hand")
     assert code != 0 and lines == []

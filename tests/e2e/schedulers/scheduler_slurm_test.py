@@ -46,6 +46,7 @@ def test_a_task_is_a_rank(slurm):
     assert (code, lines(text)) == (0, SUM_OF_FOUR), text
 
 
+@pytest.mark.tier_all
 def test_two_jobs_meet_on_the_same_nodes_at_once(slurm):
     # Each rank holds its place until both jobs run.
     places = slurm.folder / "places"
@@ -57,6 +58,7 @@ def test_two_jobs_meet_on_the_same_nodes_at_once(slurm):
     assert [(job.returncode, lines(out)) for job, (out, _) in zip(jobs, ended)] == [(0, SUM_OF_FOUR)] * 2, ended
 
 
+@pytest.mark.tier_all
 def test_a_step_smaller_than_its_job_and_two_steps_at_once(slurm):
     step = f"srun --exact --nodes=1 --ntasks=2 {ALL_REDUCE}"
     code, text = slurm.batch(script(slurm, f"{step} & {step} & wait"), flags=["--nodes=1", "--ntasks=4"])
@@ -71,6 +73,7 @@ def test_a_batch_script_and_a_shell_are_no_ranks(slurm):
     assert (shell.returncode, re.sub(r"job \d+", "job N", shell.stderr)) == (1, NO_TASK)
 
 
+@pytest.mark.tier_all
 def test_a_batch_script_that_a_task_submits_is_no_rank(slurm):
     file = script(slurm, f"exec {BUILD}/bin/examples/ranks_by_hand")
     out = slurm.folder / "submitted.out"
@@ -80,6 +83,7 @@ def test_a_batch_script_that_a_task_submits_is_no_rank(slurm):
     assert re.sub(r"job \d+", "job N", out.read_text()) == NO_TASK
 
 
+@pytest.mark.tier_all
 @pytest.mark.parametrize("flags", [["--mpi=pmi2"], ["--distribution=cyclic"]])
 def test_other_ways_to_srun(slurm, flags):
     done = slurm.run(["srun", "--nodes=2", "--ntasks=4", *flags, ALL_REDUCE])
