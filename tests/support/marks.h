@@ -6,18 +6,17 @@
 ///     TEST(Reducer, SaysWhoFailed) { ... }
 #pragma once
 
-/// Where the test belongs. `gate`: `make test`; `all`: only where all tests run. Above an INSTANTIATE_TEST_SUITE_P it is true of
-/// its values. `TIER_OF_FILE(all)` at the top: every test of the file that says nothing itself.
+/// Where the test belongs. `gate`: `make test`; `all`: only where all tests run. Above an INSTANTIATE_TEST_SUITE_P: its values.
+/// `TIER_OF_FILE(all)` at the top: every test of the file that says nothing itself.
 #define TIER(which)
 #define TIER_OF_FILE(which)
 
-/// What backend_of_tests() is (rank_threads.h). A test without a mark runs on `shm`, which users get by default, and in turn, a third
-/// of them in each run of CI, on Gloo and with all tensors in memory that ranks share. `gloo`: on Gloo only, `shm`: on shm only,
-/// `both`: on each, always, since they differ in what the test sees.
+/// Sets what backend_of_tests() is (rank_threads.h). A test without a mark runs on `shm`, which users get by default, and in turn
+/// on Gloo and with all tensors in memory that ranks share (heavy_parts.py). `gloo`: on Gloo only; `shm`: on shm only; `both`: on
+/// each, always, since the test sees a difference.
 #define BACKEND(which)
 #define BACKEND_OF_FILE(which)
 
-/// A test that runs with tensors where a user's program has them only: it counts memory or copies, or it has a shared allocator of
-/// its own.
+/// Not with all tensors in memory that ranks share: the test counts memory or copies, or has a shared allocator of its own.
 #define PLACE(own)
 #define PLACE_OF_FILE(own)

@@ -13,8 +13,8 @@
 
 namespace cohort::test {
 
-/// The backend of tests that could run on each: --backend=gloo or shm, which main() puts into COHORT_TEST_BACKEND so that ranks that
-/// are processes have it too; shm, the users' default, unless given. Marks say who needs what (marks.h).
+/// The backend of tests that could run on each: --backend=gloo or shm, which main() puts into COHORT_TEST_BACKEND so that ranks
+/// that are processes have it too; shm, the users' default, unless given. Marks say who needs what (marks.h).
 std::string backend_of_tests();
 
 using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const comm::BackendRequest&)>;

@@ -10,6 +10,7 @@ CAPS = {"header": 250, "source": 500, "test": 500, "readme": 200, "function": 70
 # One of these makes its whole unity source twice as dear to compile.
 ALL_OF_LIBTORCH = re.compile(r"\s*#\s*include\s*<torch/(torch|all|nn|optim)\.h>")
 LAMBDA = re.compile(r"\[[^\[\]]*\]\s*\([^{}]*\)[^(){}]*$")
+MARK = re.compile(r"(?m)^(?:TIER|BACKEND|PLACE)(?:_OF_FILE)?\(\w+\)[ \t]*$")  # tests/support/marks.h
 NOT_A_FUNCTION = re.compile(r"\b(if|for|while|switch|catch|else|do|namespace|class|struct|enum|union|extern)\b")
 
 
@@ -24,6 +25,7 @@ def kind_of(path):
 def functions(text):
     """(name, first line, number of lines, number of parameters) of each function or lambda with a body."""
     text = re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group(0).count("\n"), without_comments(text))
+    text = MARK.sub("", text)
     found, stack, start, parens = [], [], 0, 0
     for i, char in enumerate(text):
         if char in "()":

@@ -286,7 +286,8 @@ TEST(Failures, MonitoredBarrierNamesTheMissingRanksMessage) {
 // All ranks work on the backend of the first argument, with the time-out of the second, in seconds; at a random moment one is
 // killed, stopped or held back.
 COHORT_WORKER(random_work) {
-  init_process_group({.backend = worker_arguments().at(0), .timeout = std::chrono::seconds(std::stoi(worker_arguments().at(1)))});
+  init_process_group(
+      {.backend = worker_arguments().at(0), .timeout = std::chrono::seconds(std::stoi(worker_arguments().at(1)))});
   const int rank = get_rank();
   const int next = (rank + 1) % 3;
   const int previous = (rank + 2) % 3;
