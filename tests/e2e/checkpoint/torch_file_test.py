@@ -397,6 +397,7 @@ def test_devices_that_are_not_there(copy, error_of, tmp_path):
     same(torch.load(to, weights_only=True), {"a": torch.ones(2)})
 
 
+@pytest.mark.tier_all  # it needs the simulated devices
 def test_devices_that_are_there(copy, tmp_path):
     """On simulated devices: where the file says, or where a table sends it; a job's ranks are warned."""
     torch.save({"a": torch.arange(3.0)}, tmp_path / "cpu.pt")
