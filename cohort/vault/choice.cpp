@@ -68,8 +68,8 @@ std::optional<Choice> choose(const std::vector<Held>& all, int world_size, std::
   why_not->clear();
   // The newest first; of one step, that of as many ranks as now.
   const auto comes_first = [world_size](const std::pair<int64_t, int>& a, const std::pair<int64_t, int>& b) {
-    const auto key = [&](const auto& c) { return std::tuple(-c.first, c.second != world_size, c.second); };
-    return key(a) < key(b);
+    const auto rest = [&](const auto& c) { return std::pair(c.second != world_size, c.second); };
+    return a.first != b.first ? a.first > b.first : rest(a) < rest(b);
   };
   std::set<std::pair<int64_t, int>, decltype(comes_first)> candidates(comes_first);
   for (const Held& held : all) candidates.insert({held.generation.step, held.generation.world_size});

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace cohort::vault {
 namespace {
 
@@ -36,6 +38,13 @@ TEST(Choice, IsTheNewestThatAllRanksHave) {
   ASSERT_TRUE(chosen.choice);
   EXPECT_EQ(chosen.choice->step, 5);
   EXPECT_EQ(chosen.choice->world_size, 4);
+}
+
+TEST(Choice, TheLeastStepThereIsComesLast) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  const auto chosen = choice_of({held(0, 0, kLeast, false, 1), held(0, 0, 5, false, 1)}, 1);
+  ASSERT_TRUE(chosen.choice);
+  EXPECT_EQ(chosen.choice->step, 5);
 }
 
 TEST(Choice, NothingIsNoReason) {

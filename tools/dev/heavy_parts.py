@@ -14,28 +14,28 @@ import sys
 
 from sources import ROOT
 
-BUILD_SECONDS = 420
+BUILD_SECONDS = 530
 Part = collections.namedtuple("Part", "name seconds command asked_by")
 WITHOUT_TORCH = r"(cohort|tests)/(base|store|rendezvous|elastic|shm|vault|job|pipeline|files|report)/"
 RELEASES = r"cohort/comm/release/|cmake/CohortTorch"
 TESTS = "make build && tools/dev/run_tests.sh"
 PARTS = [
     Part("third_1", 370, f"{TESTS} third 1", ""),
-    Part("tsan", 600, "make tsan", r"(cohort|tests)/(store|rendezvous|elastic|shm|vault|job)/"),
-    Part("quarter_1", 430, f"tools/dev/compat.sh --fetch-only 2.11.0 2.12.0 && {TESTS} quarter 1", ""),
+    Part("tsan", 420, "make tsan", r"(cohort|tests)/(store|rendezvous|elastic|shm|vault|job)/"),
+    Part("quarter_1", 350, f"tools/dev/compat.sh --fetch-only 2.11.0 2.12.0 && {TESTS} quarter 1", ""),
     Part("compat_2.11", 300, "tools/dev/compat.sh --compile-only 2.11.0", RELEASES),
-    Part("quarter_2", 350, f"{TESTS} quarter 2", ""),
+    Part("quarter_2", 320, f"{TESTS} quarter 2", ""),
     Part("bench", 350, "make build && tools/dev/smoke_bench.sh", r"benchmarks/"),
     Part("third_2", 370, f"{TESTS} third 2", ""),
-    Part("asan", 450, "make asan", WITHOUT_TORCH),
-    Part("quarter_3", 350, f"{TESTS} quarter 3", ""),
-    Part("torch_suite", 100, "make torch-suite TORCH_SUITE=fast", r"tests/torch_suite/|cohort/comm/(group|backend|registry|shm)/"),
+    Part("asan", 430, "make asan", WITHOUT_TORCH),
+    Part("quarter_3", 320, f"{TESTS} quarter 3", ""),
+    Part("torch_suite", 60, "make torch-suite TORCH_SUITE=fast", r"tests/torch_suite/|cohort/comm/(group|backend|registry|shm)/"),
     Part("asan_torch", 1300, "make asan-torch", ""),
-    Part("quarter_4", 350, f"{TESTS} quarter 4", ""),
+    Part("quarter_4", 320, f"{TESTS} quarter 4", ""),
     Part("compat_2.12", 300, "tools/dev/compat.sh --compile-only 2.12.0", RELEASES),
     Part("third_3", 370, f"{TESTS} third 3", ""),
-    Part("nccl", 60, "tools/dev/nccl.sh", r"cohort/comm/nccl/|cmake/CohortNccl"),
-    Part("aarch64", 150, "make aarch64", r"cohort/shm/kernels/"),
+    Part("nccl", 30, "tools/dev/nccl.sh", r"cohort/comm/nccl/|cmake/CohortNccl"),
+    Part("aarch64", 120, "make aarch64", r"cohort/shm/kernels/"),
     Part("fuzz", 300, "env FUZZ_ENGINE=plain FUZZ_SECONDS=8 FUZZ_SEED=1 make fuzz", r"cohort/files/|cohort/.*(pars|protocol|header|reader)|tests/fuzz/"),
 ]
 
