@@ -261,7 +261,7 @@ TEST(GatheredFeatures, DtypesInOneGroup) {
     for (const auto& entry : model->named_parameters()) {
       const auto wanted = reference->named_parameters()[entry.key()].grad();
       EXPECT_EQ(entry.value().grad().scalar_type(), wanted.scalar_type());
-      // What is in double precision goes through float32 on its way.
+      // Double precision goes through float32 on its way.
       const auto own = entry.value().grad().to(at::kFloat), expected = wanted.chunk(2)[rank].to(at::kFloat);
       EXPECT_TRUE(are_rounded_alike(own, expected, 2 * (8 + 8 + 8) + 4 + 2, largest_of(wanted))) << entry.key();
     }
