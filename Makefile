@@ -12,7 +12,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailab
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
-	@echo "make test     build and prove the product in 20 minutes (CHANGED=1: only what your change can affect)"
+	@echo "make test     build and prove the product (CHANGED=1: only what your change can affect)"
 	@echo "make test-all  every test there is"
 	@echo "make release-check  test-all, sanitizers, other releases of LibTorch, other processors: all that takes hours"
 	@echo "make torch-suite  PyTorch's own backend tests on backend cohort (TORCH_SUITE=fast: a part)"

@@ -16,7 +16,7 @@ def read_process(pid, name):
 
 
 def state_of(pid):
-    """(letter, parent) as in /proc/PID/stat; None where there is no such process."""
+    """(letter, parent) as in /proc/PID/stat; None if the process is gone."""
     stat = read_process(pid, "stat").decode(errors="replace")
     return (stat.rpartition(") ")[2].split()[0], int(stat.rpartition(") ")[2].split()[1])) if stat else None
 
@@ -47,11 +47,16 @@ def kill_tree(root):
 
 def run(command, timeout, **options):
     """subprocess.run() with captured text, of which nothing is left after a time-out."""
-    process = subprocess.Popen([str(word) for word in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    command = [str(word) for word in command]
+    return finish(subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options), timeout)
+
+
+def finish(process, timeout):
+    """The same for a process that has been started with pipes for its output."""
     try:
         out, err = process.communicate(timeout=timeout)
     finally:
         if process.poll() is None:
             kill_tree(process.pid)
             process.communicate()
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)

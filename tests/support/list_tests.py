@@ -49,7 +49,7 @@ def marks_of_source(text, path):
             if pending:
                 marks[f"{found[1]}/{found[2]}"], pending = pending, {}
         elif pending and line.strip() and not line.startswith("//"):
-            raise Problem(f"{path}:{number}: a mark stands above its test, and there is none here")
+            raise Problem(f"{path}:{number}: a mark must stand directly above its test")
     return marks
 
 

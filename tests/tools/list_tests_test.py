@@ -95,7 +95,7 @@ def test_devices_are_shards_of_each_schedule(listed):
 
 @pytest.mark.parametrize("text, message", [
     ("BACKEND(mpi)\nTEST(A, B) {}\n", "a.cpp:1: BACKEND(mpi): it is one of gloo, shm, both"),
-    ("TIER(all)\nint helper() { return 1; }\n", "a.cpp:2: a mark stands above its test, and there is none here"),
+    ("TIER(all)\nint helper() { return 1; }\n", "a.cpp:2: a mark must stand directly above its test"),
 ])
 def test_a_mark_that_means_nothing_is_an_error(text, message):
     with pytest.raises(list_tests.Problem) as error:

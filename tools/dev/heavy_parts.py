@@ -5,9 +5,11 @@
                                                 those asked for, then from a place in the table that the hash of the tree chooses.
                                                 The files are those that changed (default: changed_files.sh)
 
-Seconds are those of a machine on which `make build-gate` takes BUILD_SECONDS in a fresh clone, and begin with what it builds.
+The table's seconds are those of a machine on which `make build-gate` takes BUILD_SECONDS in a fresh clone, and begin with what it
+builds. COHORT_BUILD_SECONDS: what it took here, for seconds of a slower machine.
 """
 import collections
+import os
 import re
 import subprocess
 import sys
@@ -51,8 +53,9 @@ def order(tree, changed, parts=PARTS):
 def main(command, *arguments):
     changed = arguments or subprocess.run([ROOT / "tools/dev/changed_files.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     tree = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD^{tree}"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    pace = max(1, int(os.environ.get("COHORT_BUILD_SECONDS", 0)) / BUILD_SECONDS)
     for part, is_asked in order(tree, changed):
-        print(part.name, part.seconds, is_asked, part.command)
+        print(part.name, round(part.seconds * pace), is_asked, part.command)
 
 
 if __name__ == "__main__":

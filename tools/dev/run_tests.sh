@@ -27,7 +27,8 @@ case $which,$part in
     pytest+=(--part "$part/4" -m "not alone and tier_all") alone="alone and tier_all"
     ;;
   changed,)
-    eval "$(tools/dev/changed_tests.py)" || exit 1  # chosen_ctest, chosen_pytest
+    chosen=$(tools/dev/changed_tests.py) || exit 1
+    eval "$chosen"  # chosen_ctest, chosen_pytest, left_out
     ctest+=(-L '^gate$' -R "$chosen_ctest") pytest=("${chosen_pytest[@]}")
     ((${#pytest[@]} == 0)) || pytest+=(-m "not alone and not tier_all")
     alone="alone and not tier_all"

@@ -29,19 +29,6 @@ stage() {  # name, time limit, command ...
   summary+=("$(printf '%-12s %5d s  %s' "$name" $((SECONDS - begin)) "$verdict")")
 }
 
-# What needs no quiet machine runs beside other stages, with what they leave of it: `begin`, and `end` where it must be done.
-declare -A beside
-begin() {  # name, time limit, command ...
-  (
-    nice -n 12 timeout --kill-after=10 "$2" "${@:3}" >"$logs/$1.beside" 2>&1
-    echo $? >"$logs/$1.status"
-  ) &
-  beside[$1]=$!
-}
-end() {  # name
-  stage "$1" 30m bash -c 'tail --pid="$0" -f /dev/null; cat "$1.beside"; exit "$(<"$1.status")"' "${beside[$1]}" "$logs/$1"
-}
-
 # Ends the script: why stages failed, once more where only the end of a log is at hand, and the time of each.
 end_with_summary() {
   local name

@@ -4,7 +4,7 @@
 #   tools/dev/tidy.sh                what differs from origin/main and what is not committed; where that is nothing, the last commit
 #   tools/dev/tidy.sh FILE ...       these sources
 #
-#   COHORT_TIDY_BASE      the commit to compare with instead
+#   COHORT_CHANGED_BASE   the commit to compare with instead (changed_files.sh)
 #   COHORT_TIDY_SECONDS   no source is begun after so many seconds (default 240); those left out are named
 #
 # The distribution's clang-tidy may be too old for libstdc++'s std::source_location, so pip brings one into build/clang-tidy.
@@ -23,16 +23,7 @@ if [[ ! -x $program ]]; then
   .venv/bin/pip install -q --no-deps --target build/clang-tidy "clang-tidy==$release" >&2
 fi
 
-changed_files() {
-  local base=${COHORT_TIDY_BASE:-}
-  [[ -n $base ]] || base=$(git merge-base HEAD origin/main 2>/dev/null) || base=HEAD
-  if git diff --quiet "$base" && git rev-parse -q --verify HEAD~1 >/dev/null; then base=HEAD~1; fi
-  say "what changed since $(git log -1 --format='%h (%s)' "$base")"
-  git diff --name-only --diff-filter=d "$base"
-  git ls-files --others --exclude-standard
-}
-
-if (($#)); then files=("$@"); else mapfile -t files < <(changed_files); fi
+if (($#)); then files=("$@"); else mapfile -t files < <(tools/dev/changed_files.sh --diff-filter=d); fi
 mapfile -t sources < <(for file in "${files[@]}"; do
   case $file in
     *.cpp) echo "$file" ;;

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-pytestmark = pytest.mark.tier_all  # files of data sets are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need files of data sets
 
 TYPES = ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"]
 SHAPES = [(), (5,), (3, 4), (2, 3, 4), (0, 3), (4, 0), (1, 1, 1, 2)]

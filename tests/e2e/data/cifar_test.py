@@ -8,7 +8,7 @@ import pytest
 
 from harness import BUILD
 
-pytestmark = pytest.mark.tier_all  # files of data sets are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need files of data sets
 
 SHAPE = [("labels", np.int64), ("pixels", np.uint8, 3072)]
 SETS = {"cifar10": ("10", "labels", "label_names"), "cifar100": ("100", "fine_labels", "fine_label_names"),

@@ -15,7 +15,7 @@ import pytest
 
 from harness import BUILD
 
-pytestmark = pytest.mark.tier_all  # files of data sets are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need files of data sets
 
 TOOL = BUILD / "bin" / "cohort-data"
 CONTENT = b"".join(b"line %d of a text\n" % i for i in range(3000))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchvision_transforms import autoaugment, functional, transforms, v2
 
-pytestmark = pytest.mark.tier_all  # pictures are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need pictures
 
 MODES = {mode.value: mode for mode in functional.InterpolationMode}
 SIZES = [(3, 23, 31), (1, 40, 17), (3, 8, 8)]

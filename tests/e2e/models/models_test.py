@@ -9,7 +9,7 @@ from torch import nn
 
 from model_programs import assert_same_passes, run_worker, scramble
 
-pytestmark = pytest.mark.tier_all  # the models are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need these models
 
 
 class LayerNorm(nn.Module):

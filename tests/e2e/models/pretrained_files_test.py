@@ -12,7 +12,7 @@ from harness import BUILD, SOURCE
 from model_libraries import timm_builder, timm_helpers, timm_resnet, timm_vit
 from model_programs import run_worker
 
-pytestmark = pytest.mark.tier_all  # the models are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need these models
 
 SMALL = {"stem_width": 8, "stem_type": "deep", "avg_down": True, "channels": (16, 32, 64, 128)}
 

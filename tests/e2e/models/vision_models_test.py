@@ -11,7 +11,7 @@ import tutorial_models
 from model_libraries import timm_resnet, timm_vit, torchvision_resnet
 from model_programs import assert_same_passes, run_worker, scramble
 
-pytestmark = pytest.mark.tier_all  # the models are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need these models
 
 TORCHVISION = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2", "wide_resnet101_2",
                "resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"]

@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import namespaces
-from process_tree import kill_tree
+from process_tree import finish
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "salloc", "sinfo", "scontrol")
 # proctrack without cgroups: tests run in containers as well. KillWait: from SIGTERM to SIGKILL.
@@ -111,14 +111,7 @@ class Slurm:
 
     def run(self, command, timeout=300, **variables):
         """The same to its end: (exit code, stdout, stderr)."""
-        process = self.start_user(command, **variables)
-        try:
-            out, err = process.communicate(timeout=timeout)
-        finally:
-            if process.poll() is None:
-                kill_tree(process.pid)
-                process.communicate()
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
+        return finish(self.start_user(command, **variables), timeout)
 
     def batch(self, file, *arguments, flags=(), **variables):
         """sbatch to its job's end: (exit code, the job's output)."""

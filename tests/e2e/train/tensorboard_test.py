@@ -22,7 +22,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from harness import free_port
 
-pytestmark = pytest.mark.tier_all  # logs are no part of training
+pytestmark = pytest.mark.tier_all  # training does not need logs
 
 TIME = 1700000000.25
 
