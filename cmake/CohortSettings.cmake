@@ -37,6 +37,8 @@ if(PROJECT_IS_TOP_LEVEL AND COHORT_CCACHE)
   list(JOIN CMAKE_CXX_COMPILER_LAUNCHER ";" CMAKE_CXX_COMPILER_LAUNCHER)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-fpch-preprocess)
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
   endif()
 endif()
 
@@ -89,6 +91,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(cohort_warnings INTERFACE -Wno-restrict)
   # At -O1, as the dev preset has it, it does not see either that an intrusive_ptr is not null (GCC bug 104475).
   target_compile_options(cohort_warnings INTERFACE $<$<CONFIG:Debug>:-Wno-stringop-overflow>)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # libstdc++'s stable_sort calls a function that libstdc++ deprecates, and Clang reports it in the user's line.
+  target_compile_options(cohort_warnings INTERFACE -Wno-deprecated-declarations)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # It takes every reference that a function returns for one into its temporary arguments.

@@ -21,7 +21,10 @@ GlooEngine::GlooEngine(const std::string& store_path, int rank, int num_ranks) :
                                                       c10d::ProcessGroupGloo::Options::create_default());
 }
 
-std::string GlooEngine::describe() const { return c10::demangle(typeid(*gloo_).name()); }
+std::string GlooEngine::describe() const {
+  const auto& engine = *gloo_;
+  return c10::demangle(typeid(engine).name());
+}
 
 Call GlooEngine::prepare(const CollectiveCase& what, const Buffers& buffers) {
   const auto plan = plan_buffers(what, 0);

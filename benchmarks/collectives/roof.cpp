@@ -63,7 +63,12 @@ using Walk = void (*)(const Streams&, size_t);
 void walk_baseline(const Streams& streams, size_t num_bytes) { walk_any(streams, num_bytes); }
 #if defined(__x86_64__)
 [[gnu::target("avx2")]] void walk_avx2(const Streams& streams, size_t num_bytes) { walk_any(streams, num_bytes); }
-[[gnu::target("avx512f,prefer-vector-width=512")]] void walk_avx512(const Streams& streams, size_t num_bytes) {
+#if defined(__clang__)
+[[gnu::target("avx512f"), clang::min_vector_width(512)]]
+#else
+[[gnu::target("avx512f,prefer-vector-width=512")]]
+#endif
+void walk_avx512(const Streams& streams, size_t num_bytes) {
   walk_any(streams, num_bytes);
 }
 #endif

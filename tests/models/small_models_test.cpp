@@ -19,7 +19,7 @@ TEST(SmallModels, ToyMpModelIsToyModelOnItsDevices) {
   torch::manual_seed(0);
   ToyModel whole;
   torch::manual_seed(0);
-  ToyMpModel divided(c10::Device(at::kCPU), c10::Device(at::kCPU));
+  ToyMpModel divided{c10::Device(at::kCPU), c10::Device(at::kCPU)};
   const at::Tensor x = at::randn({3, 10});
   EXPECT_TRUE(at::equal(divided->forward(x), whole->forward(x)));
 }

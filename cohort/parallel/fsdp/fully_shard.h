@@ -64,7 +64,7 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
   torch::OrderedDict<std::string, at::Tensor> named_parameters(bool recurse = true) const {
     return this->named_shards(recurse);
   }
-  void zero_grad(bool set_to_none = true) {
+  void zero_grad(bool set_to_none = true) override {
     for (auto& parameter : parameters()) {
       if (set_to_none) {
         parameter.mutable_grad().reset();

@@ -357,7 +357,8 @@ Optimizer& ZeroRedundancyOptimizer::state_dict() const {
 
 void ZeroRedundancyOptimizer::load_state_dict(const Optimizer& whole) {
   adopt_groups();
-  TORCH_CHECK_TYPE(typeid(whole) == typeid(*local_),
+  const Optimizer& part_here = *local_;
+  TORCH_CHECK_TYPE(typeid(whole) == typeid(part_here),
                    "load_state_dict takes an optimizer of the wrapped kind over all parameters, such as state_dict() "
                    "or whole_optimizer() gives");
   const auto& theirs = whole.param_groups();

@@ -1,5 +1,9 @@
 #include "cohort/shm/kernels/instruction_set.h"
 
+#if defined(COHORT_SHM_X86_KERNELS)
+#include <cpuid.h>
+#endif
+
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 
@@ -7,6 +11,14 @@ namespace cohort::shm {
 namespace {
 
 constexpr const char* kVariable = "COHORT_SHM_INSTRUCTION_SET";
+
+#if defined(COHORT_SHM_X86_KERNELS)
+// Clang 16 has no __builtin_cpu_supports("f16c").
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 // __builtin_cpu_supports asks cpuid and, for wide registers, whether the operating system saves them (xgetbv).
 bool runs_here(InstructionSet set) {
@@ -19,7 +31,7 @@ bool runs_here(InstructionSet set) {
 #endif
 #if defined(COHORT_SHM_X86_KERNELS)
     case InstructionSet::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && has_f16c();
     case InstructionSet::kAvx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

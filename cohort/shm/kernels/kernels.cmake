@@ -11,7 +11,7 @@ endif()
 
 function(cohort_kernels source)
   target_sources(cohort_shm PRIVATE kernels/${source})
-  set_source_files_properties(kernels/${source} PROPERTIES COMPILE_OPTIONS "${everywhere};${ARGN}")
+  set_source_files_properties(kernels/${source} PROPERTIES COMPILE_OPTIONS "${everywhere};${ARGN}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 target_sources(cohort_shm PRIVATE kernels/instruction_set.cpp kernels/kernels.cpp)

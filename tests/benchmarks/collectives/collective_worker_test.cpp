@@ -21,7 +21,7 @@ class Recorder : public Engine {
   Call prepare(const CollectiveCase& what, const Buffers& buffers) override {
     if (what.op == Op::kAllToAll) throw std::runtime_error("no all_to_all here\nand more");
     prepared.insert(buffers.input);
-    return [this, buffers, what] {
+    return [this, buffers] {
       ++num_calls;
       used.insert(buffers.input);
       if (is_wrong) std::memset(buffers.input, 1, 4);

@@ -1,0 +1,6 @@
+// The precompiled header of tests without LibTorch, for Clang.
+#pragma once
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "precompiled_plain.h"
