@@ -17,7 +17,7 @@ import sys
 
 # Without any effect on what an object does: warnings that are errors, what the compiler cache needs, and whether names are
 # exported that only tests call.
-MAY_DIFFER = {"-Werror", "-fpch-preprocess", "-DCOHORT_WITHOUT_TEST_EXPORTS"}
+MAY_DIFFER = {"-Werror", "-fpch-preprocess", "-fno-pch-timestamp", "-DCOHORT_WITHOUT_TEST_EXPORTS"}
 OUTPUTS = ("-o", "-MF", "-MT", "-MQ")
 
 
@@ -29,6 +29,8 @@ def flags_of(words, own, common):
     """The words that matter, with the build folder `own` written as `common`."""
     kept, left = [], iter(words)
     for word in left:
+        if word == "-Xclang":  # what follows is for the compiler proper, and says enough
+            continue
         if word in OUTPUTS:
             next(left)
         elif word not in MAY_DIFFER and word != "-MD":

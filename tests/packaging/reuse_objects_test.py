@@ -52,3 +52,7 @@ def test_what_the_other_build_lacks_is_compiled(compile_inside, tmp_path):
 
 def test_an_old_object_is_not_taken(compile_inside):
     assert compile_inside("-O2", prepare=lambda other, source: os.utime(other / "a.o", (1, 1))) == (0, "compiled\n", "")
+
+
+def test_what_the_compiler_cache_needs_may_differ(compile_inside):
+    assert compile_inside("-O2", "-Xclang", "-fno-pch-timestamp") == (0, "the tested object", "")

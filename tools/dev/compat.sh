@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds Cohort against the other supported releases of LibTorch and runs the tests that need no Python.
+# Builds Cohort with GCC against the other supported releases of LibTorch and runs the tests that need no Python. (`make test` builds
+# with Clang where that is installed.)
 #
 #   tools/dev/compat.sh [OPTION] [RELEASE ...]   default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test` uses
 #     --fetch-only     enough for tests/e2e/store/store_releases_test.py
@@ -91,7 +92,7 @@ fetch() {  # release
 # Without optimisation GCC does not see that TORCH_CHECK(false) never returns.
 compile() {  # release
   local build=$root/$1/compile
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -Wno-return-type" -DCOHORT_TORCH_ROOT="$root/$1/torch" \
+  cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -Wno-return-type" -DCOHORT_TORCH_ROOT="$root/$1/torch" \
     -DCOHORT_BUILD_TESTS=OFF -DCOHORT_BUILD_EXAMPLES=OFF -DCOHORT_BUILD_BENCHMARKS=OFF -DCOHORT_BUILD_PYTHON=OFF >/dev/null || return 1
   .venv/bin/python - "$build" <<'PY' || return 1
 import json, pathlib, shlex, sys
@@ -137,7 +138,7 @@ for release in "${releases[@]}"; do
     only=(-R '^comm\.(Nccl|Device|BackendConfig|Collectives)')
   fi
   if fetch "$release" &&
-     cmake -S . -B "$root/$release/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOHORT_TORCH_ROOT="$torch" \
+     cmake -S . -B "$root/$release/build" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release -DCOHORT_TORCH_ROOT="$torch" \
        -DCOHORT_BUILD_EXAMPLES=OFF -DCOHORT_BUILD_BENCHMARKS=OFF -DCOHORT_BUILD_PACKAGING_TESTS=OFF &&
      cmake --build "$root/$release/build" "${targets[@]}" &&
      ctest --test-dir "$root/$release/build" -LE "slow|python" "${only[@]}" -j "$(nproc)" --output-on-failure |

@@ -18,7 +18,7 @@ PRECOMPILED = re.compile(r"cmake_pch")
 
 def words_for_clang(command, source):
     """The words of a compile command that say how the source is read."""
-    kept, words = [], iter(shlex.split(command))
+    kept, words = [], iter([word for word in shlex.split(command) if word != "-Xclang"])
     for word in words:
         if word in ("-o", "-MF", "-MT", "-c"):
             next(words)
