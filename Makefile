@@ -8,10 +8,11 @@ TORCH_SUITE_BACKEND ?= cohort
 # One compiler per core, but no more than 2 GiB of memory each allow: sources that use LibTorch are large.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 2097152); j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
 
-.PHONY: help setup build build-gate demo test test-all release-check torch-suite mutants bench asan asan-torch tsan fuzz aarch64 compat format check tidy clean
+.PHONY: help setup build build-gate demo wheel test test-all release-check torch-suite mutants bench asan asan-torch tsan fuzz aarch64 compat format check tidy clean
 
 help:
 	@echo "make demo     train a small GPT on 2 processes (DEMO_STEPS=20: the short form)"
+	@echo "make wheel    a Python wheel with the launcher, the library and a program to try, in dist/"
 	@echo "make test     build and prove the product (CHANGED=1: only what your change can affect)"
 	@echo "make test-all  every test there is"
 	@echo "make release-check  test-all, sanitizers, other releases of LibTorch, other processors: all that takes hours"
@@ -46,6 +47,11 @@ demo: setup build/build.ninja
 	@rm -rf build/demo && mkdir -p build/demo
 	build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_gpt \
 	  --checkpoint build/demo/train_gpt $(if $(DEMO_STEPS),--steps $(DEMO_STEPS))
+
+# For this machine's kind of Python and PyTorch: pip install dist/*.whl && cohort demo
+wheel: setup build/build.ninja
+	cmake --build --preset release --target torchcohort
+	COHORT_BUILD_DIR=build .venv/bin/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
 
 test: build-gate
 	tools/dev/run_tests.sh $(if $(CHANGED),changed)

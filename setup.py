@@ -115,7 +115,7 @@ def run_cmake(cmake, *arguments):
 
 def configure(cmake, folder, torch_folder):
     options = {"COHORT_TORCH_ROOT": torch_folder, "Python_EXECUTABLE": sys.executable, "CMAKE_BUILD_TYPE": "Release",
-               "COHORT_BUILD_PYTHON": "ON", "COHORT_BUILD_TESTS": "OFF", "COHORT_BUILD_EXAMPLES": "OFF",
+               "COHORT_BUILD_PYTHON": "ON", "COHORT_BUILD_TESTS": "OFF", "COHORT_BUILD_EXAMPLES": "ON",
                "COHORT_BUILD_BENCHMARKS": "OFF", "COHORT_WARNINGS_AS_ERRORS": "OFF"}
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not (folder / "CMakeCache.txt").exists() else []
     run_cmake(cmake, "-S", SOURCE, "-B", folder, *generator, *(f"-D{name}={value}" for name, value in options.items()),
@@ -156,13 +156,6 @@ def check_built_for_this_python(package, given):
              "COHORT_BUILD_DIR was configured for another PyTorch; unset it" if given else "see the message above")
 
 
-def files_of_wheel(package):
-    """All files, but of libcohort.so.0 -> libcohort.so.0.1.0 only the first: a wheel has no links, and would hold both."""
-    files = [file for file in sorted(package.rglob("*")) if file.is_file()]
-    linked = {file.resolve() for file in files if file.is_symlink()}
-    return [file for file in files if file.is_symlink() or file.resolve() not in linked]
-
-
 class BuildWithCMake(build_ext):
     """Lays the package into the wheel; for an editable install, what is compiled goes beside the sources."""
 
@@ -172,7 +165,7 @@ class BuildWithCMake(build_ext):
         with tempfile.TemporaryDirectory() as prefix:
             build_package(pathlib.Path(prefix))
             package = pathlib.Path(prefix, "torchcohort")
-            for file in files_of_wheel(package):
+            for file in filter(pathlib.Path.is_file, sorted(package.rglob("*"))):
                 copy = target / file.relative_to(package)
                 if not (in_place and (copy.suffix in {".pyi", ".typed"} or copy.suffix == ".py" and copy.is_file())):
                     copy.parent.mkdir(parents=True, exist_ok=True)

@@ -28,21 +28,41 @@ bool has_record(const fs::path& packages) {
   return false;
 }
 
-}  // namespace
-
-std::optional<std::string> packaged_python(const std::string& launcher) {
+// The newest Python whose packages have ours: lib/python3.11/site-packages beside bin/cohort. Empty if there is none.
+fs::path packages_beside(const std::string& launcher) {
   const fs::path bin = fs::path(launcher).parent_path();
-  if (bin.filename() != "bin") return std::nullopt;
+  if (bin.filename() != "bin") return {};
   std::string newest;  // python3.9 does not occur: the package needs 3.10, so text order is number order
+  fs::path found;
   for (const fs::path& entry : entries(bin.parent_path() / "lib")) {
     const std::string name = entry.filename();
     if (!name.starts_with("python3.") || name <= newest) continue;
-    if (has_record(entry / "site-packages") || has_record(entry / "dist-packages")) newest = name;
+    for (const char* packages : {"dist-packages", "site-packages"}) {
+      if (!has_record(entry / packages)) continue;
+      newest = name;
+      found = entry / packages;
+    }
   }
-  if (newest.empty()) return std::nullopt;
-  if (const std::string beside = bin / newest; base::find_program(beside)) return beside;
-  if (base::find_program(newest)) return newest;
+  return found;
+}
+
+}  // namespace
+
+std::optional<std::string> packaged_python(const std::string& launcher) {
+  const fs::path packages = packages_beside(launcher);
+  if (packages.empty()) return std::nullopt;
+  const std::string name = packages.parent_path().filename();
+  if (const std::string beside = fs::path(launcher).parent_path() / name; base::find_program(beside)) return beside;
+  if (base::find_program(name)) return name;
   return std::nullopt;
+}
+
+std::optional<std::string> packaged_program(const std::string& launcher, const std::string& program) {
+  const fs::path packages = packages_beside(launcher);
+  if (packages.empty()) return std::nullopt;
+  const std::string path = packages / "torchcohort/bin" / program;
+  if (!base::find_program(path)) return std::nullopt;
+  return path;
 }
 
 }  // namespace cohort::elastic

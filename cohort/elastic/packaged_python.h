@@ -1,4 +1,4 @@
-/// Which Python a launcher belongs to that pip installed, as the console script of the package torchcohort.
+/// The Python and the package that a launcher belongs to if pip installed it, as the console script of torchcohort.
 #pragma once
 
 #include <optional>
@@ -10,5 +10,7 @@ namespace cohort::elastic {
 /// (dist-packages on Debian). Returns PREFIX/bin/python3.N, or python3.N of PATH where there is none, as after
 /// pip install --user; nothing if no Python has such a record, or `launcher` is not a path.
 std::optional<std::string> packaged_python(const std::string& launcher);
+/// The path of a program in the package's folder bin; nothing if there is no such package or program.
+std::optional<std::string> packaged_program(const std::string& launcher, const std::string& program);
 
 }  // namespace cohort::elastic

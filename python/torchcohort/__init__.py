@@ -9,6 +9,7 @@ and pipeline parallelism run on them unchanged. C++ ranks that use Cohort can be
 """
 
 import atexit
+import os
 import sys
 import threading
 import time
@@ -19,6 +20,9 @@ import torch.distributed as dist
 from . import _build_facts
 
 __version__ = _build_facts.VERSION
+
+#: For C++ programs, as torch.utils.cmake_prefix_path: cmake -DCMAKE_PREFIX_PATH=... finds Cohort's CMake package there.
+cmake_prefix_path = os.path.dirname(__file__)
 
 
 def _release(version):
@@ -41,7 +45,7 @@ from ._C import (  # noqa: E402
 _DEVICES = _C.joinable_backends()
 
 __all__ = ["TensorChannel", "TensorListener", "dump_flight_recorder", "dump_flight_recorder_text",
-           "empty_shared_allocator_cache", "has_shared_allocator", "has_shared_memory", "share_memory",
+           "cmake_prefix_path", "empty_shared_allocator_cache", "has_shared_allocator", "has_shared_memory", "share_memory",
            "shared_allocator_stats", "shm_empty", "shm_memory_allocated", "use_shared_allocator", "write_chrome_trace",
            "write_flight_recorder"]
 

@@ -49,5 +49,18 @@ TEST_F(PackagedPython, IsNoneForALauncherThatPipDidNotInstall) {
   EXPECT_EQ(packaged_python(""), std::nullopt);
 }
 
+TEST_F(PackagedPython, HasProgramsInItsPackage) {
+  const std::string launcher = prefix_ / "bin/cohort";
+  EXPECT_EQ(packaged_program(launcher, "train"), std::nullopt);
+  add_record("python3.99");
+  EXPECT_EQ(packaged_program(launcher, "train"), std::nullopt);
+  const fs::path programs = prefix_ / "lib/python3.99/site-packages/torchcohort/bin";
+  fs::create_directories(programs);
+  fs::copy_file("/bin/sh", programs / "train");
+  EXPECT_EQ(packaged_program(launcher, "train"), programs / "train");
+  EXPECT_EQ(packaged_program(launcher, "other"), std::nullopt);
+  EXPECT_EQ(packaged_program(prefix_ / "build/cohort", "train"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace cohort::elastic

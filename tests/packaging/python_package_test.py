@@ -47,6 +47,7 @@ def environment(tmp_path_factory):
     venv.create(folder, with_pip=False, symlinks=True)
     packages = pathlib.Path(torch.__path__[0]).parent
     (site_packages(folder) / "of_the_tests.pth").write_text(f"{packages}\n")
+    (site_packages(folder) / "torch").symlink_to(packages / "torch")  # compiled files look for it beside their package
     return folder
 
 
@@ -76,7 +77,8 @@ def test_metadata_asks_for_the_release_it_was_built_with(installed):
 def test_package_holds_each_file_once_and_names_no_folder_of_the_build(installed):
     package = site_packages(installed) / "torchcohort"
     names = files_under(package)
-    assert {"__init__.py", "_C.pyi", "py.typed", "bin/cohort", "libcohort_torch_release.so"} <= names
+    assert {"__init__.py", "_C.pyi", "py.typed", "bin/cohort", "bin/train_gpt", "include/cohort/cohort.h", "libcohort_torch_release.so",
+            "lib/cmake/Cohort/CohortConfig.cmake"} <= names
     assert len([name for name in names if name.startswith("libcohort.so")]) == 1
     compiled = [name for name in names if name.startswith(("libcohort.so", "_C.")) and name != "_C.pyi"]
     assert len(compiled) == 2
@@ -106,3 +108,20 @@ def test_bench_runs_from_the_package_alone(installed, tmp_path):
     assert lines[0].startswith("2 ranks on ") and lines[1].split() == ["gloo", "cohort", "gain", "alone"]
     assert [line[:26].rstrip() for line in lines[2:]] == ["all_reduce of 4 B", "all_reduce of 1 MiB", "all_reduce of 64 MiB",
                                                          "DDP step, Linear(20, 1)", "DDP step, MLP 4x1024"]
+
+
+def test_demo_trains_without_a_compiler(installed, tmp_path):
+    names = run("env", f"PATH={installed}/bin", "cohort", "demo", "--steps", "2", "--eval-windows", "2", "--checkpoint", tmp_path / "kept")
+    assert "this GPT" in names and "2 steps" in names
+    assert (tmp_path / "kept").is_dir()
+
+
+def test_a_cpp_program_is_built_with_the_package(installed, tmp_path):
+    """Of all files only those of the package count: tests/packaging/consumer is a project of its own."""
+    prefix = run(installed / "bin/python", "-c", "import torchcohort; print(torchcohort.cmake_prefix_path)").strip()
+    assert prefix == str(site_packages(installed) / "torchcohort")
+    run("cmake", "-S", SOURCE / "tests/packaging/consumer", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-O0")
+    assert str(SOURCE / "cohort") not in (tmp_path / "build.ninja").read_text()
+    run("cmake", "--build", tmp_path)
+    out = run(installed / "bin/cohort", "run", "--standalone", "--nproc-per-node", "2", tmp_path / "consumer")
+    assert re.search(r"rank 1 step 100", out), out

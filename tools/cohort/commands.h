@@ -19,6 +19,7 @@ inline constexpr int kUsageError = 2;
 int run_command(const std::vector<std::string>& arguments);
 int launch_command(const std::vector<std::string>& arguments);
 int store_command(const std::vector<std::string>& arguments);
+int demo_command(const std::vector<std::string>& arguments);
 int ckpt_command(const std::vector<std::string>& arguments);
 
 }  // namespace cohort::cli

@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"launch", "the same for programs that expect a --local-rank argument, like torch.distributed.launch",
      launch_command},
     {"store", "run a store, where the processes of a job meet", store_command},
+    {"demo", "train a small GPT on two ranks, in about a minute", demo_command},
     {"ckpt", "look into files of tensors and checkpoints, compare and convert them", ckpt_command},
 };
 
