@@ -141,7 +141,7 @@ class Generator:
             self._add("bound", begin, end, f"{left} {BOUNDS[sign]} {right}")
         elif sign in CONNECTIVES:
             self._add("connective", begin, end, f"({left}) {CONNECTIVES[sign]} ({right})")
-        elif sign in SIGNS and not self._is_about_text(begin, end) and "now()" not in (left[-5:], right[-5:]):
+        elif sign in SIGNS and not self._is_about_text(begin, end) and not (sign == "-" and "now()" in (left[-5:], right[-5:])):
             self._add("sign", begin, end, f"{left} {SIGNS[sign]} {right}")
             if right == "1":
                 self._add("off by one", begin, end, left)
