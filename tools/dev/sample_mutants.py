@@ -57,6 +57,10 @@ def shares(sizes, count):
     return given
 
 
+def overlap(one, other):
+    return one.file == other.file and one.begin < other.end and other.begin < one.end
+
+
 def draw(root, layers, count, seed):
     """`count` changes, in each layer in proportion to its code; of a line that can be changed, one."""
     known = survivors.read(root)
@@ -68,15 +72,14 @@ def draw(root, layers, count, seed):
         lines = collections.defaultdict(list)
         for name in sources[layer]:
             for change in changes_of(root, name):
-                if not any(survivor.is_change(change) for survivor in known):
-                    lines[name, change.line].append(change)
+                lines[name, change.line].append(change)
         own = []
         for place in chance.sample(sorted(lines), len(lines)):
             kind = chance.choice(sorted({change.kind for change in lines[place]}))
             change = chance.choice([change for change in lines[place] if change.kind == kind])
-            if len(own) < share and not any(each.file == change.file and each.begin < change.end and change.begin < each.end for each in own):
+            if len(own) < share and not any(survivor.is_change(change) for survivor in known) and not any(overlap(change, each) for each in own):
                 own.append(change)
-        drawn += own
+        drawn += sorted(own, key=lambda change: (change.file, change.begin))
     return drawn
 
 
