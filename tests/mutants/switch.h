@@ -1,4 +1,5 @@
-/// The switch of a mutant. `make mutants` (tools/dev/mutants.py, sample_mutants.py) puts it into a copy of the sources; no product has it.
+/// The switch of a mutant. `make mutants` (tools/dev/mutants.py and sample_mutants.py) puts it into a copy of the sources; no
+/// product has it.
 #pragma once
 
 #include <fcntl.h>
