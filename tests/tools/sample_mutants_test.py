@@ -11,6 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/dev"))
 import sample_mutants
+import switched_build
 from generate_mutants import Change
 from mutants import SWITCH
 
@@ -112,9 +113,9 @@ def test_faults_of_the_compiler_lead_to_mutants(tmp_path):
         return Change(file, "bound", 0, 1, line, old, "", "")
     numbered = {1: change(3, "a\n  < b"), 2: change(8, "a"), 3: change(3, "a", "cohort/base/b.cpp")}
     output = f"../../cohort/base/a.cpp:4:7: error: no\n{tmp_path}/cohort/base/b.cpp:99:1: fatal error: no\nnote: cohort/base/a.cpp:8:1: error: no"
-    faults = sample_mutants.faults_of(output, tmp_path, tmp_path / "build/x")
+    faults = switched_build.faults_of(output, tmp_path, tmp_path / "build/x")
     assert faults == [("cohort/base/a.cpp", 4), ("cohort/base/b.cpp", 99)]
-    assert sample_mutants.offenders(numbered, faults) == {1, 3}
+    assert switched_build.offenders(numbered, faults) == {1, 3}
 
 
 def test_a_layer_is_tried_by_its_own_tests_and_cheap_ones_above():

@@ -119,7 +119,7 @@ class Source:
             i += 1
         return found
 
-    def _top(self, begin, end):
+    def top(self, begin, end):
         """Indices from `begin` up to `end` that are in no bracket of their own."""
         i = begin
         while i < end:
@@ -130,7 +130,7 @@ class Source:
 
     def _kind_of_block(self, head, brace):
         """Of a block outside functions: scope (of a namespace or class), body, initializer, or constant."""
-        top = list(self._top(head, brace))
+        top = list(self.top(head, brace))
         words = {self.word(i) for i in top}
         if "enum" in words:
             return "constant"
@@ -145,7 +145,7 @@ class Source:
         return "constant" if words & {"constexpr", "consteval"} else "body"
 
     def _returns_bool(self, head, brace):
-        for i in self._top(head, brace):
+        for i in self.top(head, brace):
             if self.is_sign(i, "("):
                 return False
             if self.word(i) == "bool":
@@ -182,7 +182,7 @@ class Source:
 
     def next_sign(self, i, end, sign):
         """The first `sign` from `i` on that is in no bracket of its own, or `end`."""
-        return next((j for j in self._top(i, end) if self.is_sign(j, sign)), end)
+        return next((j for j in self.top(i, end) if self.is_sign(j, sign)), end)
 
     def _is_lambda(self, bracket):
         before = self.tokens[bracket - 1]

@@ -127,7 +127,7 @@ class Generator:
 
     def _operators_of(self, begin, end):
         """The operators of an expression that are in no bracket of it."""
-        return [self.source.tokens[i].text for i in self.source._top(begin, end) if self._is_operator(i)]
+        return [self.source.tokens[i].text for i in self.source.top(begin, end) if self._is_operator(i)]
 
     def _operators(self, i, body):
         if not self._is_operator(i):
@@ -156,7 +156,7 @@ class Generator:
         source = self.source
         if source.word(i) in ("if", "while", "for") and source.is_sign(i + 1, "(") and i + 1 in source.match:
             begin, end = i + 2, source.match[i + 1]
-            ends = [j for j in source._top(begin, end) if source.is_sign(j, ";")]
+            ends = [j for j in source.top(begin, end) if source.is_sign(j, ";")]
             if source.word(i) == "for":
                 if len(ends) != 2:
                     return
@@ -170,7 +170,7 @@ class Generator:
     def _condition(self, begin, end, is_loop):
         """What is true once becomes false, true, and its contrary; a loop without an end proves little."""
         source = self.source
-        if begin >= end or source.text_of(begin, end) in ("true", "false") or any(source.is_sign(j, *ASSIGNS) for j in source._top(begin, end)):
+        if begin >= end or source.text_of(begin, end) in ("true", "false") or any(source.is_sign(j, *ASSIGNS) for j in source.top(begin, end)):
             return
         self._add("condition", begin, end, "false")
         if not is_loop:
@@ -235,7 +235,7 @@ class Generator:
         if not begins or not source.is_sign(source.around[i], "{") or not source.word(i) or source.word(i) in STATEMENT_WORDS:
             return
         end = source.next_sign(i, len(source.tokens), ";")
-        if end - 1 not in source.match or not source.is_sign(end - 1, ")") or any(source.is_sign(j, "{", "}", *ASSIGNS) for j in source._top(i, end)):
+        if end - 1 not in source.match or not source.is_sign(end - 1, ")") or any(source.is_sign(j, "{", "}", *ASSIGNS) for j in source.top(i, end)):
             return
         callee = source.match[end - 1] - 1
         callee = source.match[callee] - 1 if source.is_sign(callee, ">") and callee in source.match else callee
