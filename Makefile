@@ -18,6 +18,7 @@ help:
 	@echo "make release-check  test-all, sanitizers, other releases of LibTorch, other processors: all that takes hours"
 	@echo "make torch-suite  PyTorch's own backend tests on backend cohort (TORCH_SUITE=fast: a part)"
 	@echo "make mutants  break the sources in many places, one at a time, and see whether the tests notice (MUTANTS=--help)"
+	@echo "make mutants SAMPLE=200 SEED=7  the same with places drawn at random, and the share that is noticed"
 	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
 	@echo "make asan     address and undefined-behaviour sanitizers over the layers without LibTorch"
 	@echo "make asan-torch  the same over the layers with LibTorch, which itself is not instrumented (slow; before each release)"
@@ -68,7 +69,7 @@ torch-suite: setup build/build.ninja
 	  --selection $(TORCH_SUITE) --json build/torch-suite.json
 
 mutants: setup
-	tools/dev/mutants.py $(MUTANTS)
+	$(if $(SAMPLE),tools/dev/sample_mutants.py --sample $(SAMPLE) --seed $(or $(SEED),1),tools/dev/mutants.py) $(MUTANTS)
 
 bench: build
 	@mkdir -p build/bench

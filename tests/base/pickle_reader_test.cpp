@@ -102,6 +102,11 @@ TEST(PickleReader, WhatIsNotAllowedIsNamed) {
   EXPECT_EQ(error_of("cm\nC\n)Rq\0h\0b."s), "cannot unpickle: a list or dict contains itself (byte 11 of 13)");
 }
 
+TEST(PickleReader, AnOperationReachesNoFurtherThanTheLastMark) {
+  EXPECT_EQ(read("(K\1(K\2tt."s).items().size(), 2u);
+  EXPECT_EQ(error_of("(K\1(q\0tt."s), "cannot unpickle: an operation finds no value (byte 4 of 9)");
+}
+
 // A pickle of n bytes must not need n * n.
 TEST(PickleReader, SharedPartsAreNotCopied) {
   std::string data = "(c_codecs\nencode\nq\0X\0\0\1\0"s + std::string(65536, 'x') + "q\1X\6\0\0\0latin1q\2"s;

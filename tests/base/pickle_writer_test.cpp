@@ -21,6 +21,7 @@ std::string of_int(int64_t value) {
 TEST(PickleWriter, IntegersTakeTheShortestForm) {
   EXPECT_EQ(of_int(255), "\x80\x04K\xff."s);
   EXPECT_EQ(of_int(256), "\x80\x04M\0\x01."s);
+  EXPECT_EQ(of_int(0xffff), "\x80\x04M\xff\xff."s);
   EXPECT_EQ(of_int(-1), "\x80\x04J\xff\xff\xff\xff."s);
   EXPECT_EQ(of_int(int64_t{1} << 31), "\x80\x04\x8a\x08\0\0\0\x80\0\0\0\0."s);
   EXPECT_EQ(written(2, [](PickleWriter& writer) { writer.put_long(1); }), "\x80\x02\x8a\x08\x01\0\0\0\0\0\0\0."s);

@@ -348,6 +348,11 @@ TEST(Launcher, UsageErrorsEndWithTwo) {
             "\"fork\"?)\n");
   Launcher none(run_words({}));
   EXPECT_EQ(none.finish(), 2);
+  Launcher command(Words{launcher_path(), "rnu"});
+  EXPECT_EQ(command.finish(), 2);
+  EXPECT_EQ(command.errors(),
+            "[cohort] error: \"rnu\" is not a command of cohort (did you mean \"run\"?)\n"
+            "  hint: cohort --help lists the commands\n");
 }
 
 TEST(Launcher, PetVariablesGiveDefaults) {

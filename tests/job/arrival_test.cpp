@@ -104,6 +104,7 @@ TEST(Peer, SurvivesTheStore) {
   const auto read = decode_peer({text.begin(), text.end()});
   EXPECT_TRUE(is_same_process(peer, read));
   EXPECT_EQ(encode(read), encode(peer));
+  EXPECT_EQ(read.accelerator, peer.accelerator);
   EXPECT_EQ(read.shm_scope, peer.shm_scope);
   EXPECT_EQ(read.network_scope, peer.network_scope);
   EXPECT_FALSE(is_seen_gone(read));

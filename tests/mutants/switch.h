@@ -1,7 +1,10 @@
-/// The switch of a mutant. `make mutants` (tools/dev/mutants.py) puts it into a copy of the sources; no product has it.
+/// The switch of a mutant. `make mutants` (tools/dev/mutants.py and sample_mutants.py) puts it into a copy of the sources; no
+/// product has it.
 #pragma once
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -18,4 +21,28 @@ inline bool cohort_mutant(const char* name) {
   }();
   static_cast<void>(reached);
   return true;
+}
+
+/// The generated mutant that this process runs as; 0: none.
+inline const int cohort_chosen_mutant = [] {
+  const char* const text = std::getenv("COHORT_MUTANT");
+  return text ? std::atoi(text) : 0;
+}();
+
+/// The file in which all processes of a test note the mutants that they come by, a byte for each; none: null.
+inline unsigned char* const cohort_reached_mutants = []() -> unsigned char* {
+  const char* const path = std::getenv("COHORT_MUTANT_REACHED");
+  const int file = path ? ::open(path, O_RDWR | O_CLOEXEC) : -1;
+  struct stat status {};
+  const bool has_bytes = file >= 0 && ::fstat(file, &status) == 0 && status.st_size > 0;
+  const auto size = static_cast<size_t>(status.st_size);
+  void* const bytes = has_bytes ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  if (file >= 0) ::close(file);
+  return bytes == MAP_FAILED ? nullptr : static_cast<unsigned char*>(bytes);
+}();
+
+/// Whether this process runs as the generated mutant `number`.
+inline bool cohort_mutant(int number) {
+  if (cohort_reached_mutants) cohort_reached_mutants[number] = 1;
+  return number == cohort_chosen_mutant;
 }

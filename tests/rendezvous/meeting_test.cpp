@@ -212,6 +212,19 @@ TEST_F(MeetingAtAStore, ANewLeaderDoesNotMakeANodeForgetTheRoundItWaitsFor) {
   EXPECT_EQ(describe(a.next()), "round 0 of 2 nodes, restart 0 of 1, as node 1");
 }
 
+// A node 0 that leads and was killed: its sign of life stays what it is.
+TEST_F(MeetingAtAStore, ALeaderThatFallsSilentIsFollowedByAnother) {
+  Member killed;
+  killed.id = 0;
+  killed.node = {"killed", "127.0.0.1", 1, 1, "default"};
+  ASSERT_EQ(client()->add("cohort/job/notices", 1).value(), 1);
+  ASSERT_TRUE(client()->set("cohort/job/beat/0", "1"));
+  ASSERT_TRUE(client()->set("cohort/job/notice/0", to_text(Notice{Notice::Kind::kCome, -1, 0, "", killed})));
+  ASSERT_TRUE(client()->set("cohort/job/news/0", to_text(News(LeadRecord{0, -1}))));
+  TestNode a(guest("1:2", ",keep_alive_max_attempt=5"));
+  EXPECT_EQ(describe(a.next()), "round 0 of 1 nodes, restart 0 of 1, as node 0");
+}
+
 TEST_F(MeetingAtAStore, AnotherTokenIsAnErrorAtOnce) {
   server_.reset();
   server_ = store::TcpServer::start({.host = "127.0.0.1", .port = port_.port, .token = "right"}).value();

@@ -7,5 +7,6 @@ for check in layers public_headers budgets registered environment devices parity
   python3 "tools/dev/check_$check.py" || status=1
 done
 python3 tools/dev/mutants.py --check || status=1
+python3 tools/dev/sample_mutants.py --check || status=1
 tools/dev/format.sh --check || status=1
 exit $status

@@ -35,6 +35,7 @@ PARTS = [
     Part("asan_torch", 1300, "make asan-torch", ""),
     Part("quarter_4", 320, f"{TESTS} quarter 4", ""),
     Part("compat_2.12", 300, "tools/dev/compat.sh --compile-only 2.12.0", RELEASES),
+    Part("mutants_sample", 420, "make mutants SAMPLE=40 SEED=tree MUTANTS='--no-torch --budget 20 --least 50'", r"tools/dev/(generate_mutants|sample_mutants|switched_build|cpp_tokens|single_tests)|tests/mutants/switch"),
     Part("third_3", 370, f"{TESTS} third 3", ""),
     Part("nccl", 30, "tools/dev/nccl.sh", r"cohort/comm/nccl/|cmake/CohortNccl"),
     Part("aarch64", 120, "make aarch64", r"cohort/shm/kernels/"),

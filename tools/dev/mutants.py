@@ -181,17 +181,22 @@ def check_places(root, mutants):
         raise Problem("\n".join(problems))
 
 
-def make_tree(root, tree, mutants):
-    """A copy of the project with all mutants in it. Files that are as they were keep their time, so that little is built again."""
-    by_file = grouped_by_file(mutants)
-    wanted = {path.relative_to(root).as_posix(): path for path in files(root, "*") if not path.is_relative_to(root / "build")}
-    for name, own in by_file.items():
-        if name not in wanted:
+def switched_files(root, mutants):
+    """{file: its text with all mutants in it}"""
+    switched = {}
+    for name, own in grouped_by_file(mutants).items():
+        if not (root / name).is_file():
             raise Problem(f"{LIST}:{own[0].line}: {own[0].name}: there is no file {name}")
+        switched[name] = with_switches((root / name).read_text(), own)
+    return switched
+
+
+def make_tree(root, tree, changed):
+    """A copy of the project with other text in the files of `changed`. Files that are as they were keep their time, so that little is
+    built again."""
+    wanted = {path.relative_to(root).as_posix(): path for path in files(root, "*") if not path.is_relative_to(root / "build")}
     for name, path in wanted.items():
-        content = path.read_bytes()
-        if name in by_file:
-            content = with_switches(content.decode(), by_file[name]).encode()
+        content = changed[name].encode() if name in changed else path.read_bytes()
         copy = tree / name
         if copy.is_file() and copy.read_bytes() == content:
             continue
@@ -206,11 +211,15 @@ def make_tree(root, tree, mutants):
         (tree / ".venv").symlink_to((root / ".venv").resolve())
 
 
-def build(tree, folder, has_torch):
-    configure = ["cmake", "-S", tree, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-Wno-dev", "--no-warn-unused-cli",
-                 f"-DCOHORT_BUILD_TORCH={'ON' if has_torch else 'OFF'}", *[f"-DCOHORT_BUILD_{part}=OFF" for part in LEFT_OUT]]
-    if subprocess.run(configure, stdout=subprocess.DEVNULL).returncode != 0:
+def configure(tree, folder, has_torch):
+    command = ["cmake", "-S", tree, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-Wno-dev", "--no-warn-unused-cli",
+               f"-DCOHORT_BUILD_TORCH={'ON' if has_torch else 'OFF'}", *[f"-DCOHORT_BUILD_{part}=OFF" for part in LEFT_OUT]]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
         raise Problem("the copy of the sources cannot be configured")
+
+
+def build(tree, folder, has_torch):
+    configure(tree, folder, has_torch)
     if subprocess.run(["cmake", "--build", folder]).returncode != 0:
         raise Problem("the copy of the sources cannot be built: see what the compiler says; not every place can be a choice at run time")
 
@@ -413,7 +422,7 @@ def main():
             return 0
         tree = work / "tree"
         folder = tree / ("build/no-torch" if given.no_torch else "build")
-        make_tree(root, tree, mutants)
+        make_tree(root, tree, switched_files(root, mutants))
         build(tree, folder, not given.no_torch)
         runner = Runner(tree, folder, work, given.limit)
         runner.check_tests(chosen)

@@ -122,6 +122,9 @@ TEST_F(CheckpointDraftTest, ListHasTheNewestFirstAndSaysWhatIsWrong) {
   EXPECT_FALSE(list.checkpoints[1].manifest);
   EXPECT_EQ(list.checkpoints[2].manifest->step, 7);
   EXPECT_EQ(list.temporary.size(), 2u);
+  const std::string file = root_ + "/step-00000007/manifest.json";
+  EXPECT_EQ(list_checkpoints(file, CheckpointCheck::kSizes).error().message(),
+            "cannot list the folder \"" + file + "\": Not a directory (ENOTDIR)");
 }
 
 TEST_F(CheckpointDraftTest, LeftoversOfTheDeadAreRemovedAndThoseOfTheLivingStay) {

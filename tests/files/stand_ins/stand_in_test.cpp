@@ -205,6 +205,12 @@ TEST_F(StandInTest, AFolderThatIsThereStays) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
+TEST_F(StandInTest, TokensAreOfTwoBytesInTwoFiles) {
+  const std::string folder = make("tokens", {.num_samples = 1000, .stops = {}});
+  EXPECT_EQ(read(folder + "/train.bin").size(), 2000u);
+  EXPECT_EQ(read(folder + "/val.bin").size(), 400u);
+}
+
 TEST_F(StandInTest, WhatIsStoppedLeavesNothing) {
   int calls = 0;
   EXPECT_EQ(error_of("cifar100", {.num_samples = 100, .stops = [&] { return ++calls > 110; }}),

@@ -42,6 +42,8 @@ TEST(CsvLog, WritesRowsAndAddsColumns) {
   struct stat info {};
   ASSERT_EQ(::stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600U);
+  EXPECT_EQ(CsvLog::open(path + "/more.csv").error().message(),
+            "cannot create the folder \"" + path + "\": File exists (EEXIST)");
 }
 
 TEST(CsvLog, GoesOnWithoutStepsTwice) {

@@ -244,6 +244,8 @@ TEST(LiveLine, ATerminalThatDoesNotKnowItsWidthHas80Columns) {
   EXPECT_EQ(terminal_columns(terminal.fd()), 80U);
   base::set_env("COLUMNS", "33");
   EXPECT_EQ(terminal_columns(terminal.fd()), 33U);
+  base::set_env("COLUMNS", "0");
+  EXPECT_EQ(terminal_columns(terminal.fd()), 80U);
   base::unset_env("COLUMNS");
   EXPECT_EQ(terminal_columns(base::make_pipe().value().write_end.get()), 0U);
 }

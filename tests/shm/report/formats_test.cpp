@@ -261,6 +261,8 @@ TEST(ChromeTrace, HasARowPerRankAndGroup) {
   ASSERT_EQ(events.size(), 6 + 3 + 7);
   EXPECT_EQ(events[0], json::parse(R"json({"name": "thread_name", "ph": "M", "pid": 0, "tid": 0,
                                        "args": {"name": "default_pg"}})json"));
+  EXPECT_EQ(events[1], json::parse(R"json({"name": "thread_name", "ph": "M", "pid": 0, "tid": 1,
+                                       "args": {"name": "default_pg, sends and receives"}})json"));
   EXPECT_EQ(events[7], json::parse(R"json({"name": "process_name", "ph": "M", "pid": 1, "tid": 0,
                                        "args": {"name": "rank 1 (pid 4712 on n1)"}})json"));
   EXPECT_EQ(events[9],
