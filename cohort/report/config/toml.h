@@ -1,5 +1,5 @@
-/// TOML (version 1.0, read by toml++), as far as options need it: tables, dotted and quoted keys, texts of all four kinds, numbers,
-/// true and false, lists of these. Dates, inline tables, lists of tables and lists in lists are errors that say so.
+/// TOML (version 1.0, read by toml++), as far as options need it: tables, dotted and quoted keys, texts of all four kinds,
+/// numbers, true and false, lists of these. Dates, inline tables, lists of tables and lists in lists are errors that say so.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct TomlEntry {
   int64_t line = 0;  ///< from 1
 };
 
-/// In the order of the text. Fails for a key that comes twice ("-" and "_" are one letter), for texts above 1 MiB, and for keys of
-/// more than 32 parts. `name`: of the file, for errors such as
+/// In the order of the text. Fails for a key that comes twice ("-" and "_" are one letter), for texts above 1 MiB, and for keys
+/// of more than 32 parts. `name`: of the file, for errors such as
 /// `"run.toml", line 3, column 3: Error while parsing key-value pair: expected '=', saw '2'`.
 base::Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::string_view text);
 
