@@ -9,6 +9,7 @@
 #include "cohort/base/host.h"
 #include "cohort/extras/report/events/record_framing.h"
 #include "cohort/extras/report/events/summaries.h"
+#include "cohort/report/records/run_record.h"
 
 namespace cohort::report {
 namespace {
@@ -20,10 +21,6 @@ int64_t next_file_number() {
 }
 
 }  // namespace
-
-double wall_time_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 base::Result<EventFile> EventFile::create(const std::string& folder, const EventFileOptions& options) {
   if (auto made = make_private_folder(folder); !made) return made.error();

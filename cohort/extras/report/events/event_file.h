@@ -25,9 +25,6 @@ struct EventFileOptions {
   std::optional<int64_t> purge_step = {};
 };
 
-/// Seconds since 1970.
-double wall_time_now();
-
 class EventFile {
  public:
   /// Makes the folder, mode 0700, and a file in it that is not there yet, mode 0600.

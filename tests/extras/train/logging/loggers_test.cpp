@@ -9,6 +9,7 @@
 #include "cohort/extras/train/logging/plot.h"
 #include "cohort/extras/train/logging/run_loggers.h"
 #include "cohort/extras/train/logging/summary_writer.h"
+#include "cohort/train/logging/folder_loggers.h"
 #include "cohort/train/logging/json_lines_logger.h"
 #include "tests/support/require.h"
 #include "tests/support/temporary_folder.h"
@@ -81,6 +82,17 @@ TEST(Loggers, ARunThatBeginsKeepsWhatAnotherHasLogged) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "[cohort] warning: JsonLinesLogger: the run begins at its first step; what an earlier one logged in \"" +
                 (folder / "run/") + "\" is kept as metrics.2.jsonl\n");
+}
+
+// The Trainer's log_folder, in a program that has the extras.
+TEST(Loggers, ThoseOfTheTrainerAreAllOfThem) {
+  const TemporaryFolder folder;
+  const auto loggers = detail::folder_loggers(folder / "run", 1, /*plot=*/true);
+  loggers->log_metrics(1, {{"train/loss", 0.5}});
+  loggers->close();
+  for (const char* name : {"events", "metrics.csv", "metrics.jsonl", "curves.svg", "curves.png"}) {
+    EXPECT_TRUE(std::filesystem::exists((folder / "run/") + name)) << name;
+  }
 }
 
 TEST(Loggers, APlotShowsAsManyChartsAsItHasRoomFor) {
