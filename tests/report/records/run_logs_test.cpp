@@ -150,11 +150,10 @@ TEST(RunLogs, AKilledProgramLeavesWholeLines) {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
-    auto csv = CsvLog::open(folder / "a.csv");
     auto lines = JsonLinesLog::open(folder / "a.jsonl");
     for (int64_t step = 1;; ++step) {
       const RunRecord record{.step = step, .time = 1, .values = {{"loss", 1.0 / static_cast<double>(step)}}};
-      if (!csv->add(record).ok() || !lines->add(record).ok()) ::_exit(1);
+      if (!lines->add(record).ok()) ::_exit(1);
     }
   }
   struct stat info {};
@@ -163,7 +162,6 @@ TEST(RunLogs, AKilledProgramLeavesWholeLines) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_EQ(WTERMSIG(status), SIGKILL);
-  ASSERT_TRUE(CsvLog::open(folder / "a.csv", {.purge_step = 100}).ok());
   ASSERT_TRUE(JsonLinesLog::open(folder / "a.jsonl", {.purge_step = 100}).ok());
   int64_t last = 0;
   ASSERT_TRUE(

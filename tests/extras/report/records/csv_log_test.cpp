@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -99,6 +103,27 @@ TEST(CsvLog, RefusesWhatIsNoPlainFile) {
             "cannot open \"" + (folder / "pipe") + "\": No such device or address (ENXIO)");
   EXPECT_EQ(CsvLog::open(folder.path()).error().describe(),
             "cannot open \"" + folder.path() + "\": Is a directory (EISDIR)");
+}
+
+// A child logs as fast as it can until it is killed; whatever it has written must be whole lines that go on.
+TEST(CsvLog, AKilledProgramLeavesWholeLines) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.csv";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto log = CsvLog::open(path);
+    for (int64_t step = 1; log->add({.step = step, .time = 1, .values = {{"loss", 0.5}}}).ok(); ++step) continue;
+    ::_exit(1);
+  }
+  struct stat info {};
+  while (::stat(path.c_str(), &info) != 0 || info.st_size < 20000) ::usleep(1000);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(WTERMSIG(status), SIGKILL);
+  ASSERT_TRUE(CsvLog::open(path, {.purge_step = 100}).ok());
+  const std::string text = text_of(path);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 100);  // with that of the names
 }
 
 }  // namespace
