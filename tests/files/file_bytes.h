@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace cohort::files::test {
+namespace cohort::test {
 
 template <typename T>
 std::string little(T value) {
@@ -36,4 +36,4 @@ void expect_truncation_is_an_error(const std::string& bytes, Read read) {
   }
 }
 
-}  // namespace cohort::files::test
+}  // namespace cohort::test

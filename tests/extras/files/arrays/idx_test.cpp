@@ -21,7 +21,7 @@ std::string idx_header(char code, const std::vector<uint32_t>& lengths) {
   return bytes;
 }
 
-std::string gzip(const std::string& bytes) {
+std::string deflated(const std::string& bytes) {
   z_stream zlib = {};
   EXPECT_EQ(deflateInit2(&zlib, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
   std::string packed(deflateBound(&zlib, bytes.size()), '\0');
@@ -54,17 +54,17 @@ TEST(Idx, ReadsPackedFiles) {
   std::string pixels;
   for (int i = 0; i < 200'000; ++i) pixels += static_cast<char>(i * i >> 3);
   const std::string bytes = idx_header(0x08, {400, 500}) + pixels;
-  const auto array = parse_idx(gzip(bytes)).value();
+  const auto array = parse_idx(deflated(bytes)).value();
   EXPECT_EQ(std::string(array.span().begin(), array.span().end()), pixels);
   // Several parts, as `cat a.gz b.gz` makes.
-  const auto parts = parse_idx(gzip(bytes.substr(0, 70'000)) + gzip(bytes.substr(70'000))).value();
+  const auto parts = parse_idx(deflated(bytes.substr(0, 70'000)) + deflated(bytes.substr(70'000))).value();
   EXPECT_EQ(std::string(parts.span().begin(), parts.span().end()), pixels);
 }
 
 TEST(Idx, TruncationIsAnError) {
   const std::string bytes = idx_header(0x0B, {2, 2}) + "abcdefgh";
   test::expect_truncation_is_an_error(bytes, parse_idx);
-  test::expect_truncation_is_an_error(gzip(bytes), parse_idx);
+  test::expect_truncation_is_an_error(deflated(bytes), parse_idx);
 }
 
 TEST(Idx, DamageMessages) {
@@ -87,16 +87,16 @@ TEST(Idx, DamageMessages) {
 
 TEST(Idx, DamagedPackedFilesMessages) {
   const auto message = [](const std::string& bytes) { return parse_idx(bytes).error().describe(); };
-  const std::string bomb = gzip(idx_header(0x08, {1u << 30}));
+  const std::string bomb = deflated(idx_header(0x08, {1u << 30}));
   EXPECT_EQ(message(bomb),
             "\"cut\", at byte 0: expected 1073741824 bytes of uint8 elements, as its header says "
             "[1073741824], but found a packed file of only " +
                 std::to_string(bomb.size()) + " bytes");
-  EXPECT_EQ(message(gzip(idx_header(0x08, {3}) + "ab")),
+  EXPECT_EQ(message(deflated(idx_header(0x08, {3}) + "ab")),
             "\"cut\", at byte 10 of its unpacked content: expected 1 more bytes of elements, but found the end of it");
-  EXPECT_EQ(message(gzip(idx_header(0x08, {3}) + "abcd")),
+  EXPECT_EQ(message(deflated(idx_header(0x08, {3}) + "abcd")),
             "\"cut\", at byte 11 of its unpacked content: expected the end of it, but found more");
-  std::string wrong_checksum = gzip(idx_header(0x08, {3}) + "abc");
+  std::string wrong_checksum = deflated(idx_header(0x08, {3}) + "abc");
   wrong_checksum[wrong_checksum.size() - 8] ^= 1;
   EXPECT_EQ(message(wrong_checksum), "\"cut\", at byte " + std::to_string(wrong_checksum.size() - 4) +
                                          ": expected compressed data of gzip, but found incorrect data check");
