@@ -21,12 +21,10 @@ DeviceMesh plan_mesh() {
   return init_device_mesh("cpu", {get_world_size()}, {"tp"});
 }
 
-at::Tensor whole_of(const at::Tensor& tensor) {
-  return is_dtensor(tensor) ? DTensor(tensor.detach()).full_tensor() : tensor.detach();
-}
-
-double plan_difference(const at::Tensor& a, const at::Tensor& b) {
-  return (whole_of(a) - whole_of(b)).abs().max().item<double>();
+// `tensor`: a DTensor, or one that each rank has whole.
+double difference_to(const at::Tensor& expected, const at::Tensor& tensor) {
+  const at::Tensor whole = is_dtensor(tensor) ? DTensor(tensor.detach()).full_tensor() : tensor.detach();
+  return (whole - expected.detach()).abs().max().item<double>();
 }
 
 COHORT_WORKER(plan_vision_transformer) {
@@ -54,7 +52,7 @@ COHORT_WORKER(plan_vision_transformer) {
   at::cross_entropy_loss(scores, targets).backward();
   at::cross_entropy_loss(alone->forward(images), targets).backward();
   const auto ps = alone->parameters(), dps = together->parameters();
-  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-10);
+  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(difference_to(ps[i].grad(), dps[i].grad()) < 1e-10);
 }
 
 TEST(DTensorModels, AVisionTransformerByAPlan) { run_workers("plan_vision_transformer").expect_success(); }
