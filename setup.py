@@ -115,7 +115,7 @@ def run_cmake(cmake, *arguments):
 
 def configure(cmake, folder, torch_folder):
     options = {"COHORT_TORCH_ROOT": torch_folder, "Python_EXECUTABLE": sys.executable, "CMAKE_BUILD_TYPE": "Release",
-               "COHORT_BUILD_PYTHON": "ON", "COHORT_BUILD_TESTS": "OFF", "COHORT_BUILD_EXAMPLES": "ON",
+               "COHORT_BUILD_PYTHON": "ON", "COHORT_BUILD_EXTRAS": "ON", "COHORT_BUILD_TESTS": "OFF", "COHORT_BUILD_EXAMPLES": "ON",
                "COHORT_BUILD_BENCHMARKS": "OFF", "COHORT_WARNINGS_AS_ERRORS": "OFF"}
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not (folder / "CMakeCache.txt").exists() else []
     run_cmake(cmake, "-S", SOURCE, "-B", folder, *generator, *(f"-D{name}={value}" for name, value in options.items()),

@@ -15,8 +15,16 @@ if(NOT TARGET cohort)
   return()
 endif()
 
+set(cohort_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Cohort)
 set_target_properties(cohort PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS cohort cohort_torch_release EXPORT CohortTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT CohortTargets NAMESPACE cohort:: DESTINATION ${cohort_package_dir})
+if(TARGET cohort_extras)
+  set_target_properties(cohort_extras PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS cohort_extras EXPORT CohortExtrasTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT CohortExtrasTargets NAMESPACE cohort:: DESTINATION ${cohort_package_dir})
+endif()
 cohort_install_headers(${CMAKE_INSTALL_INCLUDEDIR})
-cohort_install_cmake_files(CohortTargets ${CMAKE_INSTALL_LIBDIR}/cmake/Cohort "${COHORT_TORCH_ROOT_FOUND}")
+cohort_install_cmake_files(${cohort_package_dir} "${COHORT_TORCH_ROOT_FOUND}")

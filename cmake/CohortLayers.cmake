@@ -2,16 +2,21 @@
 #
 #   cohort_layer(base SOURCES a.cpp b.cpp)                      -> cohort_base, a static library without LibTorch
 #   cohort_layer(comm TORCH SOURCES c.cpp DEPENDS base)         -> cohort_comm, objects that become libcohort.so
+#   cohort_layer(extras_data TORCH EXTRAS ...)                  -> cohort_extras_data, objects that become libcohort_extras.so
 include_guard(GLOBAL)
 
 function(cohort_layer name)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;EXTRAS" "" "SOURCES;DEPENDS" ${ARGN})
   set(target cohort_${name})
   if(arg_TORCH)
     add_library(${target} OBJECT ${arg_SOURCES})
     target_link_libraries(${target} PUBLIC cohort::libtorch PRIVATE cohort_gloo_headers)
     cohort_use_precompiled_header(${target})
-    set_property(GLOBAL APPEND PROPERTY COHORT_TORCH_LAYERS ${target})
+    set(library TORCH)
+    if(arg_EXTRAS)
+      set(library EXTRAS)
+    endif()
+    set_property(GLOBAL APPEND PROPERTY COHORT_${library}_LAYERS ${target})
   else()
     add_library(${target} STATIC ${arg_SOURCES})
     target_link_libraries(${target} PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:cohort_fmt_headers>)

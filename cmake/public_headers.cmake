@@ -99,15 +99,7 @@ set(COHORT_NARROW_HEADERS
     cohort/checkpoint/state/state_value.h
     cohort/checkpoint/state/tied_names.h
     cohort/data/datasets/chain_dataset.h
-    cohort/data/datasets/cifar.h
     cohort/data/datasets/concat_dataset.h
-    cohort/data/datasets/csv_dataset.h
-    cohort/data/datasets/download.h
-    cohort/data/datasets/idx_dataset.h
-    cohort/data/datasets/image_folder.h
-    cohort/data/datasets/image_io.h
-    cohort/data/datasets/numpy_dataset.h
-    cohort/data/datasets/numpy_files.h
     cohort/data/datasets/share.h
     cohort/data/datasets/stack_dataset.h
     cohort/data/datasets/subset.h
@@ -115,19 +107,6 @@ set(COHORT_NARROW_HEADERS
     cohort/data/loader/elastic_distributed_sampler.h
     cohort/data/loader/iterable.h
     cohort/data/loader/length_bucket_sampler.h
-    cohort/data/transforms/color_jitter.h
-    cohort/data/transforms/compose.h
-    cohort/data/transforms/crop.h
-    cohort/data/transforms/flip.h
-    cohort/data/transforms/image_stack.h
-    cohort/data/transforms/mixup.h
-    cohort/data/transforms/rand_augment.h
-    cohort/data/transforms/random_erasing.h
-    cohort/data/transforms/resize.h
-    cohort/data/transforms/rotation.h
-    cohort/data/transforms/sample_random.h
-    cohort/data/transforms/to_tensor.h
-    cohort/data/transforms/transformed_dataset.h
     cohort/dtensor/api/distribute_module.h
     cohort/dtensor/api/dtensor.h
     cohort/dtensor/api/factories.h
@@ -136,17 +115,10 @@ set(COHORT_NARROW_HEADERS
     cohort/mesh/shard.h
     cohort/mesh/shard_spec.h
     cohort/mesh/sharded_tensor.h
-    cohort/models/channels_last.h
     cohort/models/gpt.h
     cohort/models/gpt_stage.h
-    cohort/models/ngram.h
-    cohort/models/norm.h
     cohort/models/pretrainable.h
     cohort/models/pretrained.h
-    cohort/models/residual_block.h
-    cohort/models/resnet.h
-    cohort/models/small_models.h
-    cohort/models/vision_transformer.h
     cohort/parallel/activation/activation_checkpoint.h
     cohort/parallel/activation/checkpoint.h
     cohort/parallel/activation/checkpoint_call.h
@@ -225,13 +197,10 @@ set(COHORT_NARROW_HEADERS
     cohort/train/optim/update_bn.h
     cohort/train/config/run_config.h
     cohort/train/logging/epoch_line.h
-    cohort/train/logging/file_loggers.h
+    cohort/train/logging/json_lines_logger.h
     cohort/train/logging/logger.h
     cohort/train/logging/model_summary.h
-    cohort/train/logging/plot.h
-    cohort/train/logging/run_loggers.h
     cohort/train/logging/run_summary.h
-    cohort/train/logging/summary_writer.h
     cohort/train/logging/system_metrics.h
     cohort/train/progress.h
     cohort/train/text_split.h
@@ -250,3 +219,37 @@ set(COHORT_NARROW_HEADERS
     cohort/train/trainer/trainer.h
     cohort/train/trainer/trainer_options.h
     cohort/train/trainer/tuner.h)
+
+# Of libcohort_extras.so, by their own names only. No header above includes one of these.
+set(COHORT_EXTRAS_HEADERS
+    cohort/extras/data/datasets/cifar.h
+    cohort/extras/data/datasets/csv_dataset.h
+    cohort/extras/data/datasets/download.h
+    cohort/extras/data/datasets/idx_dataset.h
+    cohort/extras/data/datasets/image_folder.h
+    cohort/extras/data/datasets/image_io.h
+    cohort/extras/data/datasets/numpy_dataset.h
+    cohort/extras/data/datasets/numpy_files.h
+    cohort/extras/data/transforms/color_jitter.h
+    cohort/extras/data/transforms/compose.h
+    cohort/extras/data/transforms/crop.h
+    cohort/extras/data/transforms/flip.h
+    cohort/extras/data/transforms/image_stack.h
+    cohort/extras/data/transforms/mixup.h
+    cohort/extras/data/transforms/rand_augment.h
+    cohort/extras/data/transforms/random_erasing.h
+    cohort/extras/data/transforms/resize.h
+    cohort/extras/data/transforms/rotation.h
+    cohort/extras/data/transforms/sample_random.h
+    cohort/extras/data/transforms/to_tensor.h
+    cohort/extras/data/transforms/transformed_dataset.h
+    cohort/extras/models/channels_last.h
+    cohort/extras/models/norm.h
+    cohort/extras/models/residual_block.h
+    cohort/extras/models/resnet.h
+    cohort/extras/models/small_models.h
+    cohort/extras/models/vision_transformer.h
+    cohort/extras/train/logging/csv_logger.h
+    cohort/extras/train/logging/plot.h
+    cohort/extras/train/logging/run_loggers.h
+    cohort/extras/train/logging/summary_writer.h)

@@ -1,6 +1,7 @@
-/// What libcohort.so exports. Everything else is hidden; each exported name says for whom it is:
+/// What libcohort.so and libcohort_extras.so export. Everything else is hidden; each exported name says for whom it is:
 ///
 ///   COHORT_API          users of the library: names in the headers that are installed (cmake/public_headers.cmake)
+///   COHORT_EXTRAS_API   libcohort_extras.so, which is built and installed with the library; nobody else
 ///   COHORT_BINDING_API  the Python module torchcohort._C, which is built and installed with the library; nobody else
 ///   COHORT_TEST_API     the tests; hidden in a library that is configured without them (COHORT_BUILD_TESTS=OFF)
 ///
@@ -8,6 +9,7 @@
 #pragma once
 
 #define COHORT_API __attribute__((visibility("default")))
+#define COHORT_EXTRAS_API __attribute__((visibility("default")))
 #define COHORT_BINDING_API __attribute__((visibility("default")))
 #ifdef COHORT_WITHOUT_TEST_EXPORTS
 #define COHORT_TEST_API

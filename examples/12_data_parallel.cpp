@@ -8,7 +8,7 @@
 //   epoch 1: loss 2.3245, accuracy 0.0906
 //   epoch 2: ...
 //   trained 3 epochs with DataParallel
-#include <cohort/models/small_models.h>
+#include <cohort/extras/models/small_models.h>
 #include <cohort/parallel/data_parallel/data_parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/adam.h>

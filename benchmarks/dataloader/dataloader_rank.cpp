@@ -19,13 +19,13 @@
 #include "benchmarks/dataloader/loader_case.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
-#include "cohort/data/datasets/image_folder.h"
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/transforms/crop.h"
-#include "cohort/data/transforms/flip.h"
-#include "cohort/data/transforms/to_tensor.h"
-#include "cohort/data/transforms/transformed_dataset.h"
+#include "cohort/extras/data/datasets/image_folder.h"
+#include "cohort/extras/data/transforms/crop.h"
+#include "cohort/extras/data/transforms/flip.h"
+#include "cohort/extras/data/transforms/to_tensor.h"
+#include "cohort/extras/data/transforms/transformed_dataset.h"
 
 namespace cohort::bench {
 namespace {

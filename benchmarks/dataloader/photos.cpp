@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "cohort/files/images/image_writer.h"
+#include "cohort/extras/files/images/image_writer.h"
 
 namespace cohort::bench {
 namespace {

@@ -30,7 +30,7 @@
 #include "cohort/base/env.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
-#include "cohort/models/resnet.h"
+#include "cohort/extras/models/resnet.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 

@@ -22,8 +22,8 @@
 #include "benchmarks/support/serve_commands.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/memory/shared_allocator.h"
+#include "cohort/extras/models/resnet.h"
 #include "cohort/models/gpt.h"
-#include "cohort/models/resnet.h"
 
 namespace cohort::bench {
 namespace {

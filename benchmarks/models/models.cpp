@@ -25,9 +25,9 @@
 #include "build_facts.h"
 #include "cohort/checkpoint/file/safetensors.h"
 #include "cohort/checkpoint/state/state_dict.h"
-#include "cohort/models/channels_last.h"
+#include "cohort/extras/models/channels_last.h"
+#include "cohort/extras/models/resnet.h"
 #include "cohort/models/pretrained.h"
-#include "cohort/models/resnet.h"
 
 namespace cohort::bench {
 namespace {

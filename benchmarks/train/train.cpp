@@ -28,7 +28,7 @@
 #include "benchmarks/train/train_rows.h"
 #include "build_facts.h"
 #include "cohort/base/file.h"
-#include "cohort/files/stand_ins/stand_in.h"
+#include "cohort/extras/files/stand_ins/stand_in.h"
 
 namespace cohort::bench {
 namespace {

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "benchmarks/support/set_weights.h"
-#include "cohort/data/datasets/cifar.h"
 #include "cohort/data/datasets/token_file_dataset.h"
-#include "cohort/data/transforms/to_tensor.h"
-#include "cohort/data/transforms/transformed_dataset.h"
+#include "cohort/extras/data/datasets/cifar.h"
+#include "cohort/extras/data/transforms/to_tensor.h"
+#include "cohort/extras/data/transforms/transformed_dataset.h"
+#include "cohort/extras/models/resnet.h"
 #include "cohort/models/gpt.h"
-#include "cohort/models/resnet.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 
 namespace cohort::bench {

@@ -57,9 +57,12 @@ std::string format_log_line(LogLevel level, std::string_view message) {
 
 void log(LogLevel level, std::string_view message) {
   if (level > log_level()) return;
-  const std::string line = format_log_line(level, message);
-  if (const LogWriter writer = current_writer().load()) return writer(line);
-  write_message(line);
+  write_log_lines(format_log_line(level, message));
+}
+
+void write_log_lines(std::string_view lines) {
+  if (const LogWriter writer = current_writer().load()) return writer(lines);
+  write_message(lines);
 }
 
 void set_log_writer(LogWriter writer) { current_writer().store(writer); }

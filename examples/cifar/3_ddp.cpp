@@ -6,14 +6,14 @@
 //
 // prints, for each epoch, the mean loss, and at the end the accuracy on the test set.
 #include <cohort/comm/group/device.h>
-#include <cohort/data/datasets/cifar.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
-#include <cohort/data/transforms/compose.h>
-#include <cohort/data/transforms/crop.h>
-#include <cohort/data/transforms/to_tensor.h>
-#include <cohort/data/transforms/transformed_dataset.h>
-#include <cohort/models/resnet.h>
+#include <cohort/extras/data/datasets/cifar.h>
+#include <cohort/extras/data/transforms/compose.h>
+#include <cohort/extras/data/transforms/crop.h>
+#include <cohort/extras/data/transforms/to_tensor.h>
+#include <cohort/extras/data/transforms/transformed_dataset.h>
+#include <cohort/extras/models/resnet.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <torch/nn/functional/loss.h>

@@ -9,19 +9,19 @@
 // 6_slurm.sbatch.
 #include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/comm/group/device.h>
-#include <cohort/data/datasets/cifar.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
-#include <cohort/data/transforms/compose.h>
-#include <cohort/data/transforms/crop.h>
-#include <cohort/data/transforms/to_tensor.h>
-#include <cohort/data/transforms/transformed_dataset.h>
-#include <cohort/models/resnet.h>
+#include <cohort/extras/data/datasets/cifar.h>
+#include <cohort/extras/data/transforms/compose.h>
+#include <cohort/extras/data/transforms/crop.h>
+#include <cohort/extras/data/transforms/to_tensor.h>
+#include <cohort/extras/data/transforms/transformed_dataset.h>
+#include <cohort/extras/models/resnet.h>
+#include <cohort/extras/train/logging/summary_writer.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <cohort/parallel/norm/convert_sync_batch_norm.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <cohort/parallel/precision/autocast.h>
-#include <cohort/train/logging/summary_writer.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/utils.h>
 

@@ -11,16 +11,16 @@
 //       --pretrained resnet50d.safetensors
 //
 // (one line). --help lists the flags; a TOML file (--config FILE) takes them as well.
-#include <cohort/data/datasets/cifar.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/transforms/compose.h>
-#include <cohort/data/transforms/crop.h>
-#include <cohort/data/transforms/flip.h>
-#include <cohort/data/transforms/resize.h>
-#include <cohort/data/transforms/to_tensor.h>
-#include <cohort/data/transforms/transformed_dataset.h>
+#include <cohort/extras/data/datasets/cifar.h>
+#include <cohort/extras/data/transforms/compose.h>
+#include <cohort/extras/data/transforms/crop.h>
+#include <cohort/extras/data/transforms/flip.h>
+#include <cohort/extras/data/transforms/resize.h>
+#include <cohort/extras/data/transforms/to_tensor.h>
+#include <cohort/extras/data/transforms/transformed_dataset.h>
+#include <cohort/extras/models/resnet.h>
 #include <cohort/models/pretrained.h>
-#include <cohort/models/resnet.h>
 #include <cohort/parallel/norm/convert_sync_batch_norm.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <cohort/train/config/run_config.h>

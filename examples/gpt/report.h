@@ -4,7 +4,6 @@
 #include <ATen/Functions.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/models/gpt.h>
-#include <cohort/models/ngram.h>
 #include <cohort/train/text_split.h>
 
 #include <cstdint>
@@ -12,12 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "ngram.h"
 #include "settings.h"
 
 namespace gpt {
 
 inline double ngram_loss(int order, const cohort::train::TextPart& text, const cohort::train::TextPart& held_out) {
-  cohort::models::NgramModel model(order);
+  NgramModel model(order);
   for (const auto& stretch : text.stretches(/*history=*/0)) model.fit(stretch.text);
   double sum = 0.0;
   for (const auto& stretch : held_out.stretches(order - 1)) {

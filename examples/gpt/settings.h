@@ -3,11 +3,11 @@
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
+#include <cohort/extras/train/logging/plot.h>
 #include <cohort/parallel/dims/parallel_dims.h>
 #include <cohort/parallel/pipeline/pipeline_schedule.h>
 #include <cohort/train/config/run_config.h>
-#include <cohort/train/logging/file_loggers.h>
-#include <cohort/train/logging/plot.h>
+#include <cohort/train/logging/json_lines_logger.h>
 #include <cohort/train/trainer/trainer_options.h>
 
 #include <algorithm>

@@ -1,21 +1,21 @@
 // The programs of docs/guide/datasets.md (tests/tools/guide_test.py compares them). GUIDE_DATA is a folder with what
 // `cohort-data make` writes: mnist, cifar10, tokens and csv.
 #include <cohort/comm/group/process_group.h>
-#include <cohort/data/datasets/cifar.h>
-#include <cohort/data/datasets/csv_dataset.h>
-#include <cohort/data/datasets/idx_dataset.h>
-#include <cohort/data/datasets/image_folder.h>
-#include <cohort/data/datasets/numpy_dataset.h>
-#include <cohort/data/datasets/numpy_files.h>
 #include <cohort/data/datasets/token_file_dataset.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/data/loader/distributed_sampler.h>
-#include <cohort/data/transforms/compose.h>
-#include <cohort/data/transforms/crop.h>
-#include <cohort/data/transforms/flip.h>
-#include <cohort/data/transforms/mixup.h>
-#include <cohort/data/transforms/to_tensor.h>
-#include <cohort/data/transforms/transformed_dataset.h>
+#include <cohort/extras/data/datasets/cifar.h>
+#include <cohort/extras/data/datasets/csv_dataset.h>
+#include <cohort/extras/data/datasets/idx_dataset.h>
+#include <cohort/extras/data/datasets/image_folder.h>
+#include <cohort/extras/data/datasets/numpy_dataset.h>
+#include <cohort/extras/data/datasets/numpy_files.h>
+#include <cohort/extras/data/transforms/compose.h>
+#include <cohort/extras/data/transforms/crop.h>
+#include <cohort/extras/data/transforms/flip.h>
+#include <cohort/extras/data/transforms/mixup.h>
+#include <cohort/extras/data/transforms/to_tensor.h>
+#include <cohort/extras/data/transforms/transformed_dataset.h>
 #include <torch/types.h>
 
 #include <unistd.h>

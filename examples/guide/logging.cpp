@@ -1,12 +1,13 @@
 // The pieces of docs/guide/logging.md (tests/tools/guide_test.py compares them), run by two ranks.
 #include <cohort/comm/group/process_group.h>
+#include <cohort/extras/train/logging/csv_logger.h>
+#include <cohort/extras/train/logging/plot.h>
+#include <cohort/extras/train/logging/summary_writer.h>
 #include <cohort/train/config/run_config.h>
 #include <cohort/train/logging/epoch_line.h>
-#include <cohort/train/logging/file_loggers.h>
+#include <cohort/train/logging/json_lines_logger.h>
 #include <cohort/train/logging/model_summary.h>
-#include <cohort/train/logging/plot.h>
 #include <cohort/train/logging/run_summary.h>
-#include <cohort/train/logging/summary_writer.h>
 #include <cohort/train/logging/system_metrics.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>

@@ -1,6 +1,6 @@
 // The programs of docs/guide/mixed_precision.md (tests/tools/guide_test.py compares them), each run by two ranks.
 #include <cohort/comm/group/process_group.h>
-#include <cohort/models/resnet.h>
+#include <cohort/extras/models/resnet.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <cohort/parallel/norm/convert_sync_batch_norm.h>
 #include <cohort/parallel/norm/sync_batch_norm.h>

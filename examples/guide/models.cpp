@@ -3,12 +3,12 @@
 #include <cohort/checkpoint/file/torch_file.h>
 #include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/comm/group/process_group.h>
-#include <cohort/models/channels_last.h>
+#include <cohort/extras/models/channels_last.h>
+#include <cohort/extras/models/resnet.h>
+#include <cohort/extras/models/small_models.h>
+#include <cohort/extras/models/vision_transformer.h>
 #include <cohort/models/gpt.h>
 #include <cohort/models/pretrained.h>
-#include <cohort/models/resnet.h>
-#include <cohort/models/small_models.h>
-#include <cohort/models/vision_transformer.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/adam.h>

@@ -2,7 +2,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
-#include "cohort/data/datasets/cifar_batch.h"
+#include "cohort/extras/data/datasets/cifar_batch.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // CIFAR's binary files: a first byte that says how many bytes of labels a record has, then records; and lists of names.
-#include "cohort/files/sets/cifar_records.h"
+#include "cohort/extras/files/sets/cifar_records.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "cohort/base/text.h"
-#include "cohort/files/arrays/csv_reader.h"
+#include "cohort/extras/files/arrays/csv_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::files {

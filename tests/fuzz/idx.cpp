@@ -1,5 +1,5 @@
 // IDX files, plain and packed by gzip.
-#include "cohort/files/arrays/idx.h"
+#include "cohort/extras/files/arrays/idx.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cohort/files/images/image_reader.h"
+#include "cohort/extras/files/images/image_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

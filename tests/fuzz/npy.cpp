@@ -1,7 +1,7 @@
 // .npy files: what is read is written again, and is the same then.
-#include "cohort/files/arrays/npy.h"
+#include "cohort/extras/files/arrays/npy.h"
 
-#include "cohort/files/arrays/npy_header.h"
+#include "cohort/extras/files/arrays/npy_header.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // .npz archives: every member is read.
-#include "cohort/files/arrays/npz.h"
+#include "cohort/extras/files/arrays/npz.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/files/images/image_reader.h"
+#include "cohort/extras/files/images/image_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::fuzz {

@@ -1,7 +1,7 @@
 // Files of tokens: the first byte says the format.
 #include <vector>
 
-#include "cohort/files/arrays/token_file.h"
+#include "cohort/files/tokens/token_file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

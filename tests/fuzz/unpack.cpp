@@ -1,6 +1,6 @@
 // Archives from a server: a first byte that says which kind ('g': .gz, others: .tar.gz), then the archive. However it is
 // made, names are safe and sizes bounded.
-#include "cohort/files/sets/unpack.h"
+#include "cohort/extras/files/sets/unpack.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-#include "cohort/models/ngram.h"
+#include "examples/gpt/ngram.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-namespace cohort::models {
+namespace gpt {
 namespace {
 
 // The formula of the header, word by word.
@@ -97,4 +97,4 @@ TEST(Ngram, OrderMessage) {
 }
 
 }  // namespace
-}  // namespace cohort::models
+}  // namespace gpt

@@ -31,13 +31,23 @@ case $way in
   find_package)
     install_cohort
     # From here on only what was installed counts: no include path may lead back to the source tree.
-    configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOHORT_TORCH_ROOT="$torch_root"
+    configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOHORT_TORCH_ROOT="$torch_root" -DCOHORT_COMPONENTS=extras
     cmake --build "$work/build"
+    "$work/build/plot"
     if grep -q "$source_dir/cohort" "$work/build/build.ninja"; then
       echo "the consumer sees Cohort's source tree" >&2
       exit 1
     fi
     run_two_ranks "$work/prefix/bin/cohort"
+    # An installation without the extras says so to who wants them, and does without for others.
+    rm "$work"/prefix/lib*/cmake/Cohort/CohortExtrasTargets*.cmake
+    if configure -DCOHORT_COMPONENTS=extras >"$work/output.txt" 2>&1; then
+      echo "find_package found extras that are not installed" >&2
+      exit 1
+    fi
+    cat "$work/output.txt"
+    tr -s ' \n' ' ' <"$work/output.txt" | grep -q "This Cohort was installed without its extras"
+    configure -DCOHORT_COMPONENTS= >/dev/null
     ;;
   add_subdirectory)
     # Cohort's own objects are taken from the main build where the commands are the same, and it is an error where their flags are

@@ -77,11 +77,11 @@ def test_metadata_asks_for_the_release_it_was_built_with(installed):
 def test_package_holds_each_file_once_and_names_no_folder_of_the_build(installed):
     package = site_packages(installed) / "torchcohort"
     names = files_under(package)
-    assert {"__init__.py", "_C.pyi", "py.typed", "bin/cohort", "bin/train_gpt", "include/cohort/cohort.h", "libcohort_torch_release.so",
+    assert {"__init__.py", "_C.pyi", "py.typed", "bin/cohort", "bin/train_gpt", "include/cohort/cohort.h", "libcohort_extras.so.0", "libcohort_torch_release.so",
             "lib/cmake/Cohort/CohortConfig.cmake"} <= names
     assert len([name for name in names if name.startswith("libcohort.so")]) == 1
-    compiled = [name for name in names if name.startswith(("libcohort.so", "_C.")) and name != "_C.pyi"]
-    assert len(compiled) == 2
+    compiled = [name for name in names if name.startswith(("libcohort.so", "libcohort_extras.so", "_C.")) and name != "_C.pyi"]
+    assert len(compiled) == 3
     for name in compiled:
         entries = run("readelf", "--dynamic", "--wide", package / name)
         paths = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", entries)
@@ -120,8 +120,10 @@ def test_a_cpp_program_is_built_with_the_package(installed, tmp_path):
     """Of all files only those of the package count: tests/packaging/consumer is a project of its own."""
     prefix = run(installed / "bin/python", "-c", "import torchcohort; print(torchcohort.cmake_prefix_path)").strip()
     assert prefix == str(site_packages(installed) / "torchcohort")
-    run("cmake", "-S", SOURCE / "tests/packaging/consumer", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-O0")
+    run("cmake", "-S", SOURCE / "tests/packaging/consumer", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-O0",
+        "-DCOHORT_COMPONENTS=extras")
     assert str(SOURCE / "cohort") not in (tmp_path / "build.ninja").read_text()
     run("cmake", "--build", tmp_path)
+    run(tmp_path / "plot")
     out = run(installed / "bin/cohort", "run", "--standalone", "--nproc-per-node", "2", tmp_path / "consumer")
     assert re.search(r"rank 1 step 100", out), out

@@ -63,6 +63,8 @@ def test_sound_project_passes(project, name):
      "room comm/start must not include comm/group"),
     ("layers", "cohort/comm/gloo/a.cpp", '#include "cohort/comm/shm/shm_work.h"\n',
      "room comm/gloo must not include comm/shm"),
+    ("layers", "cohort/train/a.cpp", '#include "cohort/extras/train/logging/plot.h"\n', "layer train must not include extras/train"),
+    ("layers", "cohort/extras/soup/a.cpp", "\n", "'extras/soup' is not a layer"),
     ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
     ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group/group.h"\n', "layer tools/cohort must not include comm"),
     ("layers", "tools/cohort-data/main.cpp", '#include "cohort/store/store.h"\n', "layer tools/cohort-data must not include store"),

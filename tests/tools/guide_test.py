@@ -30,8 +30,8 @@ PAGES = {
         "data/loader/iterable.h", "data/loader/length_bucket_sampler.h", "data/loader/loader_plan.h", "data/loader/state_dict.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
         "data/loader/sampler.h"]),
     "datasets": ("examples/guide/datasets.cpp", [
-        "data/datasets/cifar.h", "data/datasets/csv_dataset.h", "data/datasets/download.h", "data/datasets/idx_dataset.h",
-        "data/datasets/image_folder.h", "data/datasets/image_io.h", "data/datasets/numpy_dataset.h", "data/datasets/numpy_files.h",
+        "extras/data/datasets/cifar.h", "extras/data/datasets/csv_dataset.h", "extras/data/datasets/download.h", "extras/data/datasets/idx_dataset.h",
+        "extras/data/datasets/image_folder.h", "extras/data/datasets/image_io.h", "extras/data/datasets/numpy_dataset.h", "extras/data/datasets/numpy_files.h",
         "data/datasets/token_file_dataset.h"]),
     "checkpoints": ("examples/guide/checkpoints.cpp", [
         "checkpoint/file/safetensors.h", "checkpoint/file/torch_file.h", "checkpoint/state/state_dict.h", "checkpoint/checkpointer/training_checkpoint.h", "checkpoint/state/optimizer_state.h",
@@ -81,15 +81,15 @@ PAGES = {
         "parallel/precision/autocast.h", "parallel/precision/autocast_function.h", "parallel/norm/convert_sync_batch_norm.h",
         "parallel/norm/sync_batch_norm.h"]),
     "models": ("examples/guide/models.cpp", [
-        "models/channels_last.h", "models/pretrainable.h", "models/pretrained.h", "models/residual_block.h", "models/resnet.h",
-        "models/small_models.h", "models/vision_transformer.h"]),
+        "extras/models/channels_last.h", "models/pretrainable.h", "models/pretrained.h", "extras/models/residual_block.h", "extras/models/resnet.h",
+        "extras/models/small_models.h", "extras/models/vision_transformer.h"]),
     "trainer": ("examples/guide/trainer.cpp", [
         "train/trainer/accelerator.h", "train/trainer/prepared_loader.h", "train/trainer/callback.h", "train/trainer/pipeline_step.h", "train/trainer/seed_everything.h",
         "train/trainer/trainer.h", "train/trainer/trainer_options.h", "train/trainer/tuner.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "logging": ("examples/guide/logging.cpp", [
-        "train/config/run_config.h", "train/logging/epoch_line.h", "train/logging/file_loggers.h", "train/logging/logger.h",
-        "train/logging/model_summary.h", "train/logging/plot.h", "train/logging/run_loggers.h", "train/logging/run_summary.h", "train/logging/summary_writer.h",
+        "train/config/run_config.h", "train/logging/epoch_line.h", "extras/train/logging/csv_logger.h", "train/logging/json_lines_logger.h", "train/logging/logger.h",
+        "train/logging/model_summary.h", "extras/train/logging/plot.h", "extras/train/logging/run_loggers.h", "train/logging/run_summary.h", "extras/train/logging/summary_writer.h",
         "train/logging/system_metrics.h", "train/progress.h"]),
     "simulation": ("examples/11_simulation.cpp", ["parallel/ddp/reducer.h"]),
 }

@@ -10,8 +10,8 @@
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/files/sets/fetch.h"
-#include "cohort/files/stand_ins/stand_in.h"
+#include "cohort/extras/files/sets/fetch.h"
+#include "cohort/extras/files/stand_ins/stand_in.h"
 #include "cohort/version.h"
 
 namespace cohort::data_cli {

@@ -18,8 +18,12 @@ from sources import ROOT
 # Folders of tests that no layer has the name of: the layers that they stand on.
 STANDS_ON = {
     "conformance": ["comm", "shm"],
+    "extras": [layer for layer in check_layers.BELOW if layer.startswith("extras/")],
     "devices": ["comm", "dtensor", "parallel", "data", "checkpoint", "train"],
     "benchmarks": ["comm", "parallel", "store", "elastic", "checkpoint", "pipeline"],
+    "e2e/data": ["data", "extras/files", "extras/data"],
+    "e2e/models": ["models", "extras/models"],
+    "e2e/train": ["train", "extras/train"],
     "python": ["comm", "parallel", "elastic"],
     "cluster": ["comm", "elastic"],
     "torch_suite": ["comm"],
@@ -28,13 +32,13 @@ STANDS_ON = {
     "tools": [],
     "e2e/launcher": ["elastic"],
     "e2e/schedulers": ["rendezvous", "elastic"],
-    "e2e/examples": ["train", "models", "parallel"],
+    "e2e/examples": ["train", "models", "parallel", "extras/data", "extras/models", "extras/train"],
     "e2e/benchmarks": ["comm", "parallel", "store", "elastic", "checkpoint", "pipeline"],
 }
 # What a file outside cohort/ reaches: layers, or folders of tests.
 REACHES = [
     (r"docs/|README\.md|CHANGELOG\.md|CONTRIBUTING\.md|HACKING\.md|LICENSE", [], ["tools"]),
-    (r"examples/", [], ["e2e/examples", "tools"]),
+    (r"examples/", [], ["e2e/examples", "models", "tools"]),
     (r"benchmarks/", [], ["benchmarks", "e2e/benchmarks"]),
     (r"python/", [], ["python", "packaging", "torch_suite"]),
     (r"tools/cohort/", ["elastic"], []),
@@ -65,8 +69,8 @@ def reached(paths, folders):
     """(layers, folders of tests), or None where everything may be."""
     layers, direct = set(), set()
     for path in paths:
-        if match := re.match(r"cohort/(\w+)/", path):
-            layers.add(match[1])
+        if layer := check_layers.layer_of(path):
+            layers.add(layer)
         elif path.startswith("tests/") and folder_of(path) in folders:
             direct.add(folder_of(path))
         elif known := next((each for each in REACHES if re.match(each[0], path)), None):

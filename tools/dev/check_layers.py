@@ -26,6 +26,12 @@ BELOW = {
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "dtensor", "parallel", "data"],
     "models": ["base", "files", "pipeline", "comm", "checkpoint"],
     "train": ["base", "rendezvous", "vault", "comm", "mesh", "dtensor", "parallel", "data", "checkpoint", "models", "report"],
+    # The second library: no layer above includes one of these.
+    "extras/files": ["base", "files"],
+    "extras/report": ["base", "files", "report", "extras/files"],
+    "extras/data": ["base", "files", "comm", "data", "extras/files"],
+    "extras/models": ["models"],
+    "extras/train": ["base", "report", "comm", "train", "extras/report"],
 }
 # Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.
 BACKENDS = ["gloo", "nccl", "shm"]
@@ -63,19 +69,34 @@ ROOMS = {
     },
     "checkpoint": {"state": [], "file": ["state"], "sharded": ["state", "file"], "checkpointer": ["state", "file", "sharded"],
                    "recovery": ["state", "file", "sharded", "checkpointer"]},
-    "files": {"input": [], "tensors": ["input"], "checkpoints": ["input", "tensors"], "arrays": ["input"], "images": ["input"], "sets": ["input", "arrays", "images"],
-              "stand_ins": ["input", "images", "sets"]},
-    "report": {"records": [], "terminal": [], "system": ["records"], "events": ["records"], "plots": ["terminal"],
-               "progress": ["records", "terminal"], "config": ["records"]},
-    "data": {"datasets": [], "loader": ["datasets"], "transforms": ["loader"]},
+    "files": {"input": [], "tensors": ["input"], "checkpoints": ["input", "tensors"], "tokens": ["input"]},
+    "report": {"records": [], "terminal": [], "system": ["records"], "progress": ["records", "terminal"], "config": ["records"]},
+    "data": {"datasets": [], "loader": ["datasets"]},
+    "extras/files": {"arrays": [], "images": [], "sets": ["arrays", "images"], "stand_ins": ["images", "sets"]},
+    "extras/report": {"records": [], "events": [], "plots": []},
+    "extras/data": {"datasets": [], "transforms": []},
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "pipeline", "files", "report"]
+WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "pipeline", "files", "report",
+                 "extras/files", "extras/report"]
 # Programs, and the layers that they use.
-TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files"],
+TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files", "extras/files"],
          "tools/cohort-ckpt": ["base", "files"]}
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
+
+
+def layer_of(path):
+    """Of "cohort/comm/group/device.h" "comm", of "cohort/extras/models/resnet.h" "extras/models"; None where there is none."""
+    parts = pathlib.PurePath(path).parts
+    depth = 3 if parts[1:2] == ("extras",) else 2
+    return "/".join(parts[1:depth]) if parts[0] == "cohort" and len(parts) > depth else None
+
+
+def room_of(path):
+    """The folder in the layer's folder, or None."""
+    rest = pathlib.PurePath(path).parts[1 + len(layer_of(path).split("/")):]
+    return rest[0] if len(rest) > 1 else None
 
 
 def errors_of(path, lines):
@@ -83,15 +104,14 @@ def errors_of(path, lines):
     if parts[0] == "tools":
         layer = "/".join(parts[:2])
         allowed, torch_free = TOOLS[layer], True
-    elif parts[0] == "cohort" and len(parts) > 2:
-        layer = parts[1]
+    elif layer := layer_of(path):
         if layer not in BELOW:
             return [f"{path}:1: '{layer}' is not a layer (see BELOW in tools/dev/check_layers.py)"]
         allowed, torch_free = [layer] + BELOW[layer], layer in WITHOUT_TORCH
     else:
         return []
     rooms = ROOMS.get(layer, {})
-    room = parts[2] if rooms and len(parts) > 3 else None
+    room = room_of(path) if rooms else None
     errors = []
     if rooms and room not in rooms:
         errors.append(f"{path}:1: not in a room of layer {layer} (see ROOMS in tools/dev/check_layers.py)")
@@ -105,13 +125,13 @@ def errors_of(path, lines):
         elif target.startswith("tests/") and parts[0] == "cohort":
             errors.append(f"{path}:{number}: the library includes a test's header, {target}")
         elif target.startswith("cohort/") and target not in FOR_ALL:
-            below = target.split("/")[1]
-            if below.endswith(".h"):
+            below = layer_of(target)
+            if below is None:
                 errors.append(f"{path}:{number}: {target} is for users; include the narrow header")
             elif below not in allowed and not (layer in TOOLS and target.startswith("tools/")):
                 errors.append(f"{path}:{number}: layer {layer} must not include {below} ({target})")
             elif below == layer and room in rooms:
-                other = target.split("/")[2]
+                other = room_of(target)
                 if other != room and other not in rooms[room]:
                     errors.append(f"{path}:{number}: room {layer}/{room} must not include {layer}/{other} ({target})")
     return errors

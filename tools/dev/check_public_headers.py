@@ -15,10 +15,10 @@ NOT_FOR_USERS = re.compile(r"^(nlohmann/|CLI/|fmt/|openssl/|boost/|gloo/|torch/t
 
 
 def listed(root):
-    """COHORT_PUBLIC_HEADERS, which the umbrella must reach, and COHORT_NARROW_HEADERS, which it must not."""
+    """COHORT_PUBLIC_HEADERS, which the umbrella must reach, and COHORT_NARROW_HEADERS and COHORT_EXTRAS_HEADERS, which it must not."""
     text = re.sub(r"#[^\n]*", "", pathlib.Path(root, LIST).read_text())
     found = dict(re.findall(r"set\((\w+)\s+([^)]*)\)", text))
-    return found.get("COHORT_PUBLIC_HEADERS", "").split(), found.get("COHORT_NARROW_HEADERS", "").split()
+    return tuple(found.get(f"COHORT_{kind}_HEADERS", "").split() for kind in ("PUBLIC", "NARROW", "EXTRAS"))
 
 
 def includes_of(root, header):
@@ -85,14 +85,16 @@ def installed_errors(folder, public):
 
 
 def main(root=ROOT, installed=None):
-    for_all, narrow = listed(root)
-    public = set(for_all + narrow)
-    errors = list_errors(root, for_all, narrow) + export_errors(root, public)
+    for_all, narrow, extras = listed(root)
+    core = set(for_all + narrow)
+    public = core | set(extras)
+    errors = list_errors(root, for_all, narrow + extras) + export_errors(root, public)
     for header in sorted(public):
         if pathlib.Path(root, header).is_file():
-            errors += header_errors(root, header, public)
+            errors += header_errors(root, header, core if header in core else public)
     if installed:
-        errors += installed_errors(installed, public)
+        with_extras = pathlib.Path(installed, "cohort/extras").is_dir()
+        errors += installed_errors(installed, public if with_extras else core)
     report("public headers", errors, f"{len(public)} headers" + (", as installed" if installed else ""))
 
 

@@ -18,7 +18,7 @@ from sources import ROOT
 
 BUILD_SECONDS = 530
 Part = collections.namedtuple("Part", "name seconds command asked_by")
-WITHOUT_TORCH = r"(cohort|tests)/(base|store|rendezvous|elastic|shm|vault|job|pipeline|files|report)/"
+WITHOUT_TORCH = r"(cohort|tests)/(base|store|rendezvous|elastic|shm|vault|job|pipeline|files|report|extras/files|extras/report)/"
 RELEASES = r"cohort/comm/release/|cmake/CohortTorch"
 TESTS = "make build && tools/dev/run_tests.sh"
 PARTS = [
@@ -39,7 +39,7 @@ PARTS = [
     Part("third_3", 370, f"{TESTS} third 3", ""),
     Part("nccl", 30, "tools/dev/nccl.sh", r"cohort/comm/nccl/|cmake/CohortNccl"),
     Part("aarch64", 120, "make aarch64", r"cohort/shm/kernels/"),
-    Part("fuzz", 300, "env FUZZ_ENGINE=plain FUZZ_SECONDS=8 FUZZ_SEED=1 make fuzz", r"cohort/files/|cohort/.*(pars|protocol|header|reader)|tests/fuzz/"),
+    Part("fuzz", 300, "env FUZZ_ENGINE=plain FUZZ_SECONDS=8 FUZZ_SEED=1 make fuzz", r"cohort/(extras/)?files/|cohort/.*(pars|protocol|header|reader)|tests/fuzz/"),
 ]
 
 

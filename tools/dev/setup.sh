@@ -17,7 +17,7 @@ python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expec
 compared_requirements=(torchvision==0.28.0 timm==1.0.31)
 compared_folder=.venv/share
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
-          libfmt-dev nlohmann-json3-dev libboost-dev libssl-dev
+          libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libboost-dev libssl-dev
           libjpeg-dev libpng-dev zlib1g-dev libzip-dev libdeflate-dev libcurl4-openssl-dev libarchive-dev)
 optional=(ccache mold clang-format iproute2 libopenmpi-dev openmpi-bin
           libtcmalloc-minimal4 libjemalloc2  # rivals of cohort-bench allocator

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "cohort/base/pickle_reader.h"
+#include "cohort/export.h"
 
 namespace cohort::comm {
 
-class PickleConverter {
+class COHORT_EXTRAS_API PickleConverter {
  public:
   /// `make`: the value that an object, a name or a persistent id stands for; throws c10::ValueError for what it does not know.
   /// Called once for each of them, however often the pickle refers to it.
@@ -32,7 +33,8 @@ class PickleConverter {
 };
 
 /// One pickle. Throws c10::ValueError with the reader's text.
-base::PickleRead read_pickle_or_throw(std::string_view data, const base::PickleReaderOptions& options);
+COHORT_EXTRAS_API base::PickleRead read_pickle_or_throw(std::string_view data,
+                                                        const base::PickleReaderOptions& options);
 
 /// 0 or larger, each.
 bool is_sizes(const base::PickleValue& tuple);

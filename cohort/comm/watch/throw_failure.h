@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 
+#include "cohort/export.h"
 #include "cohort/job/failure.h"
 
 namespace cohort::comm {
@@ -20,7 +21,7 @@ using job::wait_timed_out;
 [[noreturn]] void throw_failure(const Failure& failure);
 
 /// The text of an exception, without LibTorch's stack frames.
-std::string text_of(const std::exception& error);
+COHORT_EXTRAS_API std::string text_of(const std::exception& error);
 /// Of one that may be of another kind, and then says so.
 std::string text_of(const std::exception_ptr& error);
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cohort/data/datasets/or_throw.h"
-#include "cohort/files/arrays/token_file.h"
+#include "cohort/files/tokens/token_file.h"
 
 namespace cohort::data {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "cohort/base/text.h"
 #include "cohort/report/config/option_set.h"
-#include "cohort/report/config/toml_number.h"
 
 namespace cohort::report {
 namespace {

@@ -1,8 +1,9 @@
-/// TOML (version 1.0), as far as options need it: tables, dotted and quoted keys, texts of all four kinds, numbers, true and
-/// false, lists of these. Dates, inline tables, lists of tables and lists in lists are errors that say so.
+/// TOML (version 1.0, read by toml++), as far as options need it: tables, dotted and quoted keys, texts of all four kinds,
+/// numbers, true and false, lists of these. Dates, inline tables, lists of tables and lists in lists are errors that say so.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -23,9 +24,13 @@ struct TomlEntry {
   int64_t line = 0;  ///< from 1
 };
 
-/// In the order of the text. Fails for a key that comes twice, and for texts above 1 MiB. `name`: of the file, for errors such as
-/// `"run.toml", line 3: expected "=" after a key`.
+/// In the order of the text. Fails for a key that comes twice ("-" and "_" are one letter), for texts above 1 MiB, and for keys
+/// of more than 32 parts. `name`: of the file, for errors such as
+/// `"run.toml", line 3, column 3: Error while parsing key-value pair: expected '=', saw '2'`.
 base::Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::string_view text);
+
+/// A number alone, such as a word of a command line: "1_000", "0xff", "-1.5e3", "inf". Nothing for what is none, or does not fit.
+std::optional<TomlScalar> parse_toml_number(const std::string& word);
 
 /// As a file holds it: `"a\n"`, `0.1`, `5.0`, `true`, `[1, 2]`.
 std::string toml_text(const TomlValue& value);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -38,6 +39,10 @@ base::Result<void> check_metric_name(const std::string& name) {
 }
 
 }  // namespace
+
+double wall_time_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 

@@ -23,6 +23,9 @@ struct RunRecord {
   NamedNumbers values;
 };
 
+/// Seconds since 1970.
+double wall_time_now();
+
 struct RunLogOptions {
   /// Records of this step and later ones are taken out of what is there.
   std::optional<int64_t> purge_step = {};

@@ -13,7 +13,7 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
-#include "cohort/train/logging/run_loggers.h"
+#include "cohort/train/logging/folder_loggers.h"
 #include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
@@ -285,7 +285,7 @@ void TrainerCore::open_logger() {
   const int64_t first_step = counters.step + 1;
   auto loggers = std::make_shared<LoggerList>();
   if (!options.log_folder.empty()) {
-    loggers->add(run_loggers(options.log_folder, first_step, {.plot = options.plot}));
+    loggers->add(detail::folder_loggers(options.log_folder, first_step, options.plot));
   }
   if (options.make_logger) {
     auto own = options.make_logger(first_step);

@@ -176,9 +176,10 @@ struct TrainerOptions {
   CheckpointOptions checkpoint = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};
 
-  /// Logs (logging/run_loggers.h) that rank 0 writes: losses each log_every_n_steps steps, what evaluations and callbacks give,
-  /// and what the system does (logging/system_metrics.h) after each epoch. In this folder for TensorBoard, as CSV and as JSON
-  /// lines, with `plot` curves as pictures, too; empty: none. A run that goes on goes on there as well.
+  /// Logs that rank 0 writes: losses each log_every_n_steps steps, what evaluations and callbacks give, and what the system does
+  /// (logging/system_metrics.h) after each epoch. In this folder for TensorBoard, as CSV and as JSON lines, with `plot` curves as
+  /// pictures, too (extras/train/logging/run_loggers.h); a program without cohort::extras has the JSON lines alone. Empty: none.
+  /// A run that goes on goes on there as well.
   std::string log_folder = {};
   bool plot = false;
   /// Besides, a logger of one's own: made on rank 0 when fit begins, with the first step that it makes.

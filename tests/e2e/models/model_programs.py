@@ -1,4 +1,4 @@
-"""Runs the workers of tests/models/model_oracle_worker.cpp."""
+"""Runs the workers of tests/extras/models/model_oracle_worker.cpp."""
 import os
 import subprocess
 
@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from harness import BUILD
 
-WORKER = BUILD / "bin" / "cohort_models_test"
+WORKER = BUILD / "bin" / "cohort_extras_models_test"
 
 
 def run_worker(worker, name, *arguments, **options):

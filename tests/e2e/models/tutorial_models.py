@@ -1,4 +1,4 @@
-"""The models of the tutorials that cohort/models/small_models.h names, in Python."""
+"""The models of the tutorials that cohort/extras/models/small_models.h names, in Python."""
 from torch import nn
 
 

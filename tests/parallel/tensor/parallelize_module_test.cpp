@@ -18,7 +18,6 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/wrapper/comm_counts.h"
 #include "cohort/models/gpt.h"
-#include "cohort/models/vision_transformer.h"
 #include "cohort/parallel/tensor/with_layouts.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -270,36 +269,6 @@ COHORT_WORKER(plan_positions_in_a_sequential) {
 }
 
 TEST(ParallelizeModule, PositionsInASequential) { run_workers("plan_positions_in_a_sequential").expect_success(); }
-
-COHORT_WORKER(plan_vision_transformer) {
-  const auto mesh = plan_mesh();
-  const auto make = [] {
-    at::manual_seed(4);
-    models::VisionTransformer vit(models::VisionTransformerOptions{
-        .num_classes = 10, .image_size = 16, .patch_size = 8, .embed_dim = 16, .depth = 2, .num_heads = 4});
-    vit->to(at::kDouble);
-    return vit;
-  };
-  auto alone = make(), together = make();
-  parallelize_module(*together, mesh,
-                     {{"blocks.*.attn.qkv", ColwiseParallel{.num_parts = 3, .num_heads = 4}},
-                      {"blocks.*.mlp.fc1", ColwiseParallel()},
-                      {"blocks.*.*.proj", RowwiseParallel()},
-                      {"blocks.*.*.fc2", RowwiseParallel()},
-                      {"head", ColwiseParallel()}});
-  const auto images = at::randn({2, 3, 16, 16}, at::kDouble);
-  const auto before = comm_counts();
-  const auto scores = together->forward(images);
-  REQUIRE((comm_counts() - before).total() == 4);
-  REQUIRE(DTensor(scores).placements() == Placements{Shard(1)});
-  const auto targets = at::tensor({3, 7}, at::kLong);
-  at::cross_entropy_loss(scores, targets).backward();
-  at::cross_entropy_loss(alone->forward(images), targets).backward();
-  const auto ps = alone->parameters(), dps = together->parameters();
-  for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-10);
-}
-
-TEST(ParallelizeModule, AVisionTransformer) { run_workers("plan_vision_transformer").expect_success(); }
 
 COHORT_WORKER(plan_with_layouts) {
   const auto mesh = plan_mesh();

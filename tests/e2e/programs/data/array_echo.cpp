@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "cohort/data/datasets/csv_dataset.h"
-#include "cohort/data/datasets/idx_dataset.h"
-#include "cohort/data/datasets/numpy_dataset.h"
-#include "cohort/data/datasets/numpy_files.h"
 #include "cohort/data/datasets/token_file_dataset.h"
+#include "cohort/extras/data/datasets/csv_dataset.h"
+#include "cohort/extras/data/datasets/idx_dataset.h"
+#include "cohort/extras/data/datasets/numpy_dataset.h"
+#include "cohort/extras/data/datasets/numpy_files.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string>
 
-#include "cohort/data/datasets/cifar.h"
+#include "cohort/extras/data/datasets/cifar.h"
 
 namespace {
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "cohort/base/file.h"
-#include "cohort/files/images/image_folder_index.h"
-#include "cohort/files/images/image_reader.h"
-#include "cohort/files/images/image_writer.h"
-#include "cohort/files/images/resample.h"
+#include "cohort/extras/files/images/image_folder_index.h"
+#include "cohort/extras/files/images/image_reader.h"
+#include "cohort/extras/files/images/image_writer.h"
+#include "cohort/extras/files/images/resample.h"
 
 namespace {
 

@@ -12,11 +12,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "cohort/data/transforms/color.h"
-#include "cohort/data/transforms/crop.h"
-#include "cohort/data/transforms/rand_augment.h"
-#include "cohort/data/transforms/resize.h"
-#include "cohort/data/transforms/rotation.h"
+#include "cohort/extras/data/transforms/color.h"
+#include "cohort/extras/data/transforms/crop.h"
+#include "cohort/extras/data/transforms/rand_augment.h"
+#include "cohort/extras/data/transforms/resize.h"
+#include "cohort/extras/data/transforms/rotation.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <string>
 
-#include "cohort/files/sets/fetch.h"
+#include "cohort/extras/files/sets/fetch.h"
 
 int main(int argc, char** argv) {
   using namespace cohort::files;

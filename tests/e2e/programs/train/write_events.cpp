@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "cohort/train/logging/summary_writer.h"
+#include "cohort/extras/train/logging/summary_writer.h"
 
 namespace {
 

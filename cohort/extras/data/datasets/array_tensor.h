@@ -1,0 +1,15 @@
+/// Arrays of the layer files as tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "cohort/extras/files/arrays/array_data.h"
+
+namespace cohort::data::detail {
+
+at::ScalarType scalar_type_of(files::DType dtype);
+
+/// A contiguous tensor that owns the array's memory; nothing is copied.
+at::Tensor to_tensor(files::ArrayData array);
+
+}  // namespace cohort::data::detail

@@ -1,0 +1,134 @@
+#include "cohort/extras/data/datasets/image_io.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+#include "cohort/data/datasets/or_throw.h"
+#include "cohort/extras/files/images/image_reader.h"
+#include "cohort/extras/files/images/image_writer.h"
+
+namespace cohort::data {
+namespace {
+
+constexpr size_t kMaxImageFile = size_t{1} << 30;
+// Rights before the umask, as Python's open() has them.
+constexpr mode_t kImageFileMode = 0666;
+
+at::Tensor decode_bytes(std::string name, std::string_view bytes, ImageReadMode mode,
+                        const DecodeImageOptions& options) {
+  TORCH_CHECK_VALUE(options.decode_size >= 0 && options.decode_size <= UINT32_MAX && options.max_pixels >= 0,
+                    "decode_size must be 0 to 2^32 - 1 and max_pixels at least 0, but they are ", options.decode_size,
+                    " and ", options.max_pixels);
+  const auto file = files::InputFile::view(std::move(name), bytes);
+  files::ImageOptions file_options;
+  file_options.mode = static_cast<files::ImageMode>(mode);
+  file_options.min_side = static_cast<uint32_t>(options.decode_size);
+  file_options.apply_exif_orientation = options.apply_exif_orientation;
+  file_options.max_pixels = static_cast<uint64_t>(options.max_pixels);
+  auto reader = detail::or_throw(files::ImageReader::open(file, file_options));
+  const files::ImageShape shape = reader.shape();
+  at::Tensor image = at::empty({shape.channels, shape.height, shape.width}, at::kByte);
+  const auto done = reader.read(image.mutable_data_ptr<uint8_t>());
+  TORCH_CHECK(done.ok(), "[cohort] ", done.error().describe());
+  return image;
+}
+
+static_assert(static_cast<int>(ImageReadMode::kRgbAlpha) == static_cast<int>(files::ImageMode::kRgbAlpha));
+
+// Refuses what would never end, such as a pipe with the name of an image.
+base::Result<std::string> read_regular_file(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return base::Error("cannot read \"" + path + "\": it is " +
+                       (S_ISDIR(info.st_mode) ? "a folder" : "not a regular file"));
+  }
+  return base::read_file(path, kMaxImageFile);
+}
+
+at::Tensor tensor_of_bytes(const std::string& bytes) {
+  at::Tensor result = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
+  std::memcpy(result.mutable_data_ptr<uint8_t>(), bytes.data(), bytes.size());
+  return result;
+}
+
+// Calls `encode` with the image, which it may not keep.
+template <typename Encode>
+std::string encode_planes(const at::Tensor& image, const char* who, Encode encode) {
+  TORCH_CHECK_TYPE(image.defined() && image.dim() == 3 && image.is_cpu() && image.scalar_type() == at::kByte, who,
+                   " needs an image uint8 [channels, height, width] on the CPU");
+  for (const int64_t size : image.sizes()) {
+    TORCH_CHECK_VALUE(size <= INT32_MAX, who, " got an image of ", image.sizes(), ", which is too large");
+  }
+  const at::Tensor planes = image.contiguous();
+  const files::ImageShape shape{static_cast<uint32_t>(image.size(1)), static_cast<uint32_t>(image.size(2)),
+                                static_cast<uint32_t>(image.size(0))};
+  return detail::or_throw(
+      encode(files::ImageView{planes.const_data_ptr<uint8_t>(), shape, files::ImageLayout::kPlanes}));
+}
+
+std::string jpeg_bytes(const at::Tensor& image, int64_t quality, const char* who) {
+  TORCH_CHECK_VALUE(quality >= 1 && quality <= 100, "Image quality should be a positive number between 1 and 100");
+  return encode_planes(image, who, [quality](const files::ImageView& view) {
+    files::JpegOptions options;
+    options.quality = static_cast<int>(quality);
+    return files::encode_jpeg(view, options);
+  });
+}
+
+std::string png_bytes(const at::Tensor& image, int64_t compression_level, const char* who) {
+  TORCH_CHECK_VALUE(compression_level >= 0 && compression_level <= 9, "Compression level should be between 0 and 9");
+  return encode_planes(image, who, [compression_level](const files::ImageView& view) {
+    return files::encode_png(view, static_cast<int>(compression_level));
+  });
+}
+
+void write_image_file(const std::string& path, const std::string& bytes) {
+  const base::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kImageFileMode));
+  TORCH_CHECK(fd, "[cohort] cannot write \"", path, "\": ", base::errno_text(errno));
+  const auto done = base::write_all(fd.get(), bytes, path);
+  TORCH_CHECK(done.ok(), "[cohort] ", done.error().describe());
+}
+
+}  // namespace
+
+at::Tensor decode_image(const at::Tensor& encoded, ImageReadMode mode, const DecodeImageOptions& options) {
+  TORCH_CHECK_TYPE(encoded.defined() && encoded.dim() == 1 && encoded.is_cpu() && encoded.scalar_type() == at::kByte,
+                   "decode_image needs the bytes of a file, uint8 [size] on the CPU");
+  const at::Tensor bytes = encoded.contiguous();
+  return decode_bytes(
+      "the given bytes",
+      {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())}, mode,
+      options);
+}
+
+at::Tensor read_image(const std::string& path, ImageReadMode mode, const DecodeImageOptions& options) {
+  const std::string bytes = detail::or_throw(read_regular_file(path));
+  return decode_bytes(path, bytes, mode, options);
+}
+
+at::Tensor encode_jpeg(const at::Tensor& image, int64_t quality) {
+  return tensor_of_bytes(jpeg_bytes(image, quality, "encode_jpeg"));
+}
+
+at::Tensor encode_png(const at::Tensor& image, int64_t compression_level) {
+  return tensor_of_bytes(png_bytes(image, compression_level, "encode_png"));
+}
+
+void write_jpeg(const at::Tensor& image, const std::string& path, int64_t quality) {
+  write_image_file(path, jpeg_bytes(image, quality, "write_jpeg"));
+}
+
+void write_png(const at::Tensor& image, const std::string& path, int64_t compression_level) {
+  write_image_file(path, png_bytes(image, compression_level, "write_png"));
+}
+
+}  // namespace cohort::data

@@ -1,0 +1,52 @@
+/// MixUp and CutMix, as torchvision.transforms.v2: each image of a batch with something of the one before it, and labels that
+/// say how much of each.
+///
+///     SampleRandom random(seed, epoch, /*index=*/step * world_size + rank);
+///     const auto [inputs, targets] = MixUp({.num_classes = 10})(images, labels, random);
+///     const auto loss = torch::cross_entropy_loss(model->forward(inputs), targets);
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "cohort/export.h"
+#include "cohort/extras/data/transforms/sample_random.h"
+
+namespace cohort::data {
+
+struct MixOptions {
+  /// How many columns labels get that are numbers of classes. 0: labels are shares already, [batch, classes].
+  int64_t num_classes = 0;
+  /// The share is drawn from Beta(alpha, alpha).
+  double alpha = 1.0;
+};
+
+/// Images are added, each weighted by its share.
+class COHORT_API MixUp {
+ public:
+  /// Throws c10::ValueError unless alpha > 0 and num_classes >= 0.
+  explicit MixUp(MixOptions options);
+  /// `images` [batch, channels, height, width], floating; `labels` int64 [batch], or floating [batch, classes].
+  /// Returns: images, and labels [batch, classes] of the images' dtype. Throws c10::ValueError for other shapes and dtypes.
+  std::pair<at::Tensor, at::Tensor> operator()(const at::Tensor& images, const at::Tensor& labels,
+                                               SampleRandom& random) const;
+
+ private:
+  MixOptions options_;
+};
+
+/// A rectangle of the one image is put into the other; the shares are those of the area.
+class COHORT_API CutMix {
+ public:
+  /// As MixUp; images may be uint8 too, then labels are float32.
+  explicit CutMix(MixOptions options);
+  std::pair<at::Tensor, at::Tensor> operator()(const at::Tensor& images, const at::Tensor& labels,
+                                               SampleRandom& random) const;
+
+ private:
+  MixOptions options_;
+};
+
+}  // namespace cohort::data

@@ -1,0 +1,202 @@
+/// TransformedDataset: a dataset whose examples pass through a transform when they are read.
+///
+///     const TransformedDataset dataset(images, Compose({RandomCrop(32, {.padding = {4}}), ToTensor()}), {.seed = 7});
+///     const DataLoader loader(dataset, {.batch_size = 32, .num_workers = 2});
+///     for (int epoch = 0; epoch < 3; ++epoch) {
+///       dataset.set_epoch(epoch);   // other crops each epoch, the same whatever the number of workers and ranks
+///       for (auto& [image, label] : loader) ...
+///     }
+///
+/// An example that is a pair or a tuple has its image first, and the rest of it stays as it is. Any other example is given to
+/// the transform whole; so is a pair to a function that takes one.
+///
+/// Thread-safety: get() is const and any number of threads may call it, if the dataset inside allows that. Copies share the
+/// epoch, so that the one inside a loader knows it; set_epoch belongs between epochs, for a worker may be reading ahead.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cohort/data/loader/batch_source.h"
+#include "cohort/data/loader/collate.h"
+#include "cohort/data/loader/read_batch.h"
+#include "cohort/extras/data/transforms/compose.h"
+#include "cohort/extras/data/transforms/sample_random.h"
+
+namespace cohort::data {
+
+namespace detail {
+
+template <typename Example>
+struct FirstPart;
+template <>
+struct FirstPart<at::Tensor> {
+  using Type = at::Tensor;
+};
+template <typename First, typename... Rest>
+struct FirstPart<std::tuple<First, Rest...>> {
+  using Type = First;
+};
+template <typename First, typename Second>
+struct FirstPart<std::pair<First, Second>> {
+  using Type = First;
+};
+
+/// The image of an example, or the images of a batch.
+template <typename Example>
+at::Tensor& image_of(Example& example) {
+  if constexpr (std::is_same_v<Example, at::Tensor>)
+    return example;
+  else
+    return std::get<0>(example);
+}
+
+/// All of an example but its image.
+template <typename Example>
+auto rest_of(Example example) {
+  if constexpr (std::is_same_v<Example, at::Tensor>) {
+    return std::tuple<>();
+  } else {
+    return std::apply([](auto&, auto&... rest) { return std::make_tuple(std::move(rest)...); }, example);
+  }
+}
+
+/// The opposite: a pair, a tuple or an image, whatever `Example` is a kind of.
+template <typename Example, typename... Rest>
+auto with_image(at::Tensor image, std::tuple<Rest...> rest) {
+  if constexpr (std::is_same_v<Example, at::Tensor>) {
+    return image;
+  } else if constexpr (requires(Example example) { example.second; }) {
+    return std::pair<at::Tensor, Rest...>(std::move(image), std::get<0>(std::move(rest)));
+  } else {
+    return std::tuple_cat(std::make_tuple(std::move(image)), std::move(rest));
+  }
+}
+
+/// A transform that writes images into a batch, as Compose does, of examples whose image is a tensor.
+template <typename Fn, typename Example>
+concept AppendsImages = std::is_same_v<typename FirstPart<Example>::Type, at::Tensor> &&
+    requires(const Fn& fn, const at::Tensor& image, SampleRandom& random, ImageStack& stack) {
+  fn.append(image, random, stack);
+  fn.append_row(image, int64_t{0}, random, stack);
+};
+
+}  // namespace detail
+
+struct TransformedDatasetOptions {
+  /// Other seeds give other crops, flips and so on. The same on every rank, or the number of ranks shows in the examples.
+  uint64_t seed = 0;
+};
+
+template <typename Dataset, typename Fn = Compose>
+class TransformedDataset {
+ public:
+  explicit TransformedDataset(std::shared_ptr<Dataset> dataset, Fn transform, TransformedDatasetOptions options = {})
+      : dataset_(std::move(dataset)), transform_(std::move(transform)), options_(options) {}
+  explicit TransformedDataset(Dataset dataset, Fn transform, TransformedDatasetOptions options = {})
+      : TransformedDataset(std::make_shared<Dataset>(std::move(dataset)), std::move(transform), options) {}
+
+  /// Throws what the dataset and the transform throw.
+  auto get(int64_t index) const {
+    auto example = dataset_->get(index);
+    SampleRandom random(options_.seed, epoch(), index);
+    return apply(std::move(example), random);
+  }
+  /// What a DataLoader reads: that which collate() makes of get(), but each image is written straight into the batch. `progress`
+  /// is told which example it is at.
+  auto get_batch(const std::vector<int64_t>& indices,
+                 detail::ReadProgress& progress) const requires detail::AppendsImages<Fn, detail::ExampleOf<Dataset>> {
+    using Batch = detail::Collated<detail::ExampleOf<Dataset>>;
+    if constexpr (requires {
+                    { dataset_->get_batch(indices) } -> std::same_as<Batch>;
+                  }) {
+      if (!progress.skips()) return transform_rows(dataset_->get_batch(indices), indices, progress);
+    }
+    return read_one_by_one<Batch>(indices, progress);
+  }
+  int64_t size() const {
+    if constexpr (requires { dataset_->size().value(); }) {
+      return static_cast<int64_t>(dataset_->size().value());  // LibTorch's own datasets give an optional
+    } else {
+      return static_cast<int64_t>(dataset_->size());
+    }
+  }
+
+  /// Which random numbers the examples get from now on; an epoch in [0, 2^32).
+  void set_epoch(int64_t epoch) const { epoch_->store(epoch); }
+  int64_t epoch() const { return epoch_->load(); }
+  Dataset& dataset() const { return *dataset_; }
+
+ private:
+  template <typename Batch>
+  Batch transform_rows(Batch batch, const std::vector<int64_t>& indices, detail::ReadProgress& progress) const {
+    at::Tensor& images = detail::image_of(batch);
+    ImageStack stack(static_cast<int64_t>(indices.size()));
+    int64_t row = 0;
+    for (const int64_t index : indices) {
+      progress.begin_sample(index);
+      SampleRandom random(options_.seed, epoch(), index);
+      transform_.append_row(images, row++, random, stack);
+    }
+    progress.begin_collate();
+    images = stack.join();
+    return batch;
+  }
+
+  template <typename Batch>
+  Batch read_one_by_one(const std::vector<int64_t>& indices, detail::ReadProgress& progress) const {
+    using Example = detail::ExampleOf<Dataset>;
+    ImageStack stack(static_cast<int64_t>(indices.size()));
+    std::vector<decltype(detail::rest_of(std::declval<Example>()))> rests;
+    rests.reserve(indices.size());
+    detail::read_samples(indices, progress, [&](int64_t index) {
+      Example example = dataset_->get(index);
+      SampleRandom random(options_.seed, epoch(), index);
+      transform_.append(detail::image_of(example), random, stack);
+      rests.push_back(detail::rest_of(std::move(example)));
+    });
+    return detail::with_image<Example>(stack.join(), collate(rests));
+  }
+
+  template <typename Example>
+  auto apply(Example example, SampleRandom& random) const {
+    if constexpr (std::is_invocable_v<const Fn&, Example, SampleRandom&>) {
+      return transform_(std::move(example), random);
+    } else {
+      return std::apply(
+          [&](auto first, auto... rest) {
+            auto image = transform_(std::move(first), random);
+            if constexpr (requires { example.second; }) {
+              return std::make_pair(std::move(image), std::move(rest)...);
+            } else {
+              return std::make_tuple(std::move(image), std::move(rest)...);
+            }
+          },
+          std::move(example));
+    }
+  }
+
+  std::shared_ptr<Dataset> dataset_;
+  Fn transform_;
+  TransformedDatasetOptions options_;
+  std::shared_ptr<std::atomic<int64_t>> epoch_ = std::make_shared<std::atomic<int64_t>>(0);
+};
+
+template <typename Dataset, typename Fn>
+TransformedDataset(std::shared_ptr<Dataset>, Fn) -> TransformedDataset<Dataset, Fn>;
+template <typename Dataset, typename Fn>
+TransformedDataset(std::shared_ptr<Dataset>, Fn, TransformedDatasetOptions) -> TransformedDataset<Dataset, Fn>;
+template <typename Dataset, typename Fn>
+TransformedDataset(Dataset, Fn) -> TransformedDataset<Dataset, Fn>;
+template <typename Dataset, typename Fn>
+TransformedDataset(Dataset, Fn, TransformedDatasetOptions) -> TransformedDataset<Dataset, Fn>;
+
+}  // namespace cohort::data

@@ -1,0 +1,41 @@
+/// NumPy's .npz: a zip archive with a .npy file per array, stored or deflated, as np.savez and np.savez_compressed write.
+///
+/// No zip bombs: what an array's header, the archive's directory and the packed bytes say about its size is compared before
+/// memory is taken for it. A checksum that does not match is an error.
+///
+/// Thread-safety: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cohort/base/result.h"
+#include "cohort/extras/files/arrays/array_data.h"
+
+namespace cohort::files {
+
+class NpzFile {
+ public:
+  static base::Result<NpzFile> open(const std::string& path);
+  /// An archive that came by another way, such as from a test. The bytes must outlive it.
+  static base::Result<NpzFile> view(std::string name, std::string_view bytes);
+  NpzFile(NpzFile&&) noexcept;
+  ~NpzFile();
+
+  /// The arrays' names, in the order of the archive, without ".npy", as NumPy has them.
+  const std::vector<std::string>& names() const { return names_; }
+  /// Reads and unpacks one array. For a name that is not there the error lists those that are.
+  base::Result<ArrayData> read(const std::string& name) const;
+
+ private:
+  struct Archive;
+  NpzFile();
+  base::Result<void> list();
+
+  std::unique_ptr<Archive> archive_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace cohort::files

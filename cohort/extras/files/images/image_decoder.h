@@ -1,0 +1,33 @@
+/// What the formats have in common for ImageReader. Private to this folder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "cohort/base/result.h"
+#include "cohort/extras/files/images/image_reader.h"
+
+namespace cohort::files::detail {
+
+class ImageDecoder {
+ public:
+  ImageDecoder() = default;
+  ImageDecoder(const ImageDecoder&) = delete;
+  ImageDecoder& operator=(const ImageDecoder&) = delete;
+  virtual ~ImageDecoder() = default;
+
+  virtual ImageShape shape() const = 0;
+  virtual base::Result<void> read(uint8_t* pixels, ImageLayout layout) = 0;
+};
+
+base::Result<std::unique_ptr<ImageDecoder>> open_jpeg(const InputFile& file, const ImageOptions& options);
+base::Result<std::unique_ptr<ImageDecoder>> open_png(const InputFile& file, const ImageOptions& options);
+
+/// An error where the header asks for more than the options allow. `offset`: of the sizes.
+base::Result<void> check_num_pixels(const InputFile& file, uint64_t offset, uint64_t num_pixels, uint64_t max_pixels);
+
+/// How many channels the mode gives of a file that has so many.
+uint32_t channels_of(ImageMode mode, uint32_t file_channels);
+
+}  // namespace cohort::files::detail

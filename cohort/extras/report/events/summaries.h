@@ -1,0 +1,54 @@
+/// What TensorBoard shows, as messages: each function makes a Summary with one value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cohort/base/result.h"
+#include "cohort/extras/files/images/image_format.h"
+#include "cohort/extras/report/events/histogram.h"
+#include "cohort/extras/report/events/proto_message.h"
+#include "cohort/report/records/run_record.h"
+
+namespace cohort::report {
+
+using files::ImageLayout;
+using files::ImageView;
+
+/// Stored as a number of 32 bits, as torch.utils.tensorboard does unless told otherwise.
+ProtoMessage scalar_summary(std::string_view tag, double value);
+ProtoMessage histogram_summary(std::string_view tag, const Histogram& histogram);
+/// Stored as a PNG file.
+base::Result<ProtoMessage> image_summary(std::string_view tag, const ImageView& image);
+ProtoMessage text_summary(std::string_view tag, std::string_view text);
+
+/// Which tags the page CUSTOM SCALARS shows together.
+struct ScalarChart {
+  std::string title;
+  /// Margin: value, lower and upper bound; otherwise a line per tag.
+  bool is_margin = false;
+  std::vector<std::string> tags;
+};
+using ScalarLayout = std::vector<std::pair<std::string, std::vector<ScalarChart>>>;
+ProtoMessage layout_summary(const ScalarLayout& layout);
+
+/// What the page HPARAMS may show: which hyper-parameters there are and which metrics.
+ProtoMessage experiment_summary(const HyperparameterList& values, const std::vector<std::string>& metrics);
+/// The values of one run; those without a time lack it.
+ProtoMessage session_start_summary(const HyperparameterList& values, std::optional<double> time = {});
+ProtoMessage session_end_summary(std::optional<double> time = {});
+
+struct EventHeader {
+  double wall_time = 0.0;  ///< seconds since 1970
+  int64_t step = 0;
+};
+ProtoMessage summary_event(const EventHeader& header, const ProtoMessage& summary);
+ProtoMessage file_version_event(const EventHeader& header);
+/// Tells TensorBoard to forget this step and later ones.
+ProtoMessage session_start_event(const EventHeader& header);
+
+}  // namespace cohort::report

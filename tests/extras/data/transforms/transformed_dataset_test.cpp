@@ -1,0 +1,135 @@
+#include "cohort/extras/data/transforms/transformed_dataset.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "cohort/data/datasets/tensor_dataset.h"
+#include "cohort/data/loader/data_loader.h"
+#include "cohort/extras/data/transforms/crop.h"
+#include "cohort/extras/data/transforms/flip.h"
+#include "cohort/extras/data/transforms/mixup.h"
+#include "cohort/extras/data/transforms/to_tensor.h"
+#include "tests/data/error_text.h"
+#include "tests/extras/data/transforms/images.h"
+
+namespace cohort::data {
+namespace {
+
+using test::error_text;
+using test::noise;
+
+struct Pictures {
+  int64_t size() const { return 20; }
+  std::pair<at::Tensor, int64_t> get(int64_t index) const { return {noise(3, 12, 12, index), index}; }
+};
+
+at::Tensor epoch_of(const TransformedDataset<Pictures>& dataset, int num_workers) {
+  const DataLoader loader(dataset, {.batch_size = 3, .num_workers = num_workers});
+  std::vector<at::Tensor> images;
+  for (auto& [image, label] : loader) images.push_back(image.sum({1, 2, 3}));
+  return at::cat(images);
+}
+
+TEST(TransformedDataset, DependsOnSeedEpochAndIndexButNotOnWorkers) {
+  const Compose transform({RandomCrop(8), RandomHorizontalFlip(), ToTensor()});
+  const TransformedDataset dataset(Pictures(), transform, {.seed = 5});
+  const at::Tensor first = epoch_of(dataset, 0);
+  for (const int num_workers : {0, 1, 2, 5}) EXPECT_TRUE(epoch_of(dataset, num_workers).equal(first));
+  dataset.set_epoch(1);
+  const at::Tensor second = epoch_of(dataset, 2);
+  EXPECT_GT(second.ne(first).sum().item<int64_t>(), 15);
+  EXPECT_TRUE(epoch_of(dataset, 3).equal(second));
+  dataset.set_epoch(0);
+  EXPECT_TRUE(epoch_of(dataset, 3).equal(first));
+  EXPECT_GT(epoch_of(TransformedDataset(Pictures(), transform, {.seed = 6}), 0).ne(first).sum().item<int64_t>(), 15);
+}
+
+TEST(TransformedDataset, ACopyInALoaderKnowsTheEpoch) {
+  const TransformedDataset dataset(Pictures(), Compose({RandomCrop(8)}));
+  const DataLoader loader(dataset, {.batch_size = 20});
+  const at::Tensor first = (*loader.begin()).first;
+  dataset.set_epoch(1);
+  EXPECT_FALSE((*loader.begin()).first.equal(first));
+  EXPECT_EQ(loader.dataset().epoch(), 1);
+}
+
+TEST(TransformedDataset, GivesTheRestAsItIs) {
+  const auto twice = [](const at::Tensor& image, SampleRandom&) { return image * 2; };
+  const TransformedDataset rows(TensorDataset(at::arange(4), at::arange(4), at::arange(4)), twice);
+  const auto [input, same, other] = rows.get(3);
+  EXPECT_EQ(input.item<int64_t>() * 100 + same.item<int64_t>() * 10 + other.item<int64_t>(), 633);
+  const TransformedDataset pairs(Pictures(), twice);
+  EXPECT_TRUE(pairs.get(2).first.equal(noise(3, 12, 12, 2) * 2));
+  EXPECT_EQ(pairs.get(2).second, 2);
+  const auto label = [](const std::pair<at::Tensor, int64_t>& example, SampleRandom&) { return example.second; };
+  EXPECT_EQ(TransformedDataset(Pictures(), label).get(7), 7);
+  EXPECT_EQ(pairs.size(), 20);
+}
+
+TEST(Compose, GoesInOrder) {
+  const auto add = [](const at::Tensor& image, SampleRandom&) { return image + 3; };
+  const auto twice = [](const at::Tensor& image, SampleRandom&) { return image * 2; };
+  SampleRandom random(0, 0, 0);
+  EXPECT_EQ(Compose({add, twice})(at::tensor(1), random).item<int64_t>(), 8);
+  EXPECT_EQ(Compose({})(at::tensor(1), random).item<int64_t>(), 1);
+  int changed = 0;
+  int added = 0;
+  for (int i = 0; i < 400; ++i) {
+    changed += RandomApply({add, twice}, 0.25)(at::tensor(1), random).item<int64_t>() == 8 ? 1 : 0;
+    added += RandomChoice({add, twice})(at::tensor(1), random).item<int64_t>() == 4 ? 1 : 0;
+  }
+  EXPECT_NEAR(changed, 100, 40);
+  EXPECT_NEAR(added, 200, 40);
+}
+
+TEST(MixUp, MixesWithTheOneBefore) {
+  const at::Tensor images = at::tensor({0.0F, 1.0F, 3.0F}).view({3, 1, 1, 1}).expand({3, 1, 4, 4});
+  const at::Tensor labels = at::tensor({0, 1, 2}, at::kLong);
+  for (int i = 0; i < 20; ++i) {
+    SampleRandom random(0, 0, i);
+    const auto [mixed, shares] = MixUp({.num_classes = 4})(images, labels, random);
+    const double share = shares[1][1].item<double>();
+    EXPECT_NEAR(shares[1][0].item<double>(), 1 - share, 1e-6);
+    EXPECT_NEAR(shares[0][2].item<double>(), 1 - share, 1e-6);
+    EXPECT_NEAR(mixed[0][0][2][3].item<double>(), 3 * (1 - share), 1e-6);
+    EXPECT_NEAR(mixed[2][0][0][0].item<double>(), 3 * share + (1 - share), 1e-6);
+    EXPECT_EQ(shares.sizes(), at::IntArrayRef({3, 4}));
+  }
+}
+
+TEST(CutMix, SharesAreThoseOfTheArea) {
+  const at::Tensor images = at::tensor({0, 1, 3}, at::kByte).view({3, 1, 1, 1}).expand({3, 1, 10, 12});
+  const at::Tensor labels = at::tensor({0, 1, 2}, at::kLong);
+  bool has_cut = false;
+  for (int i = 0; i < 20; ++i) {
+    SampleRandom random(0, 0, i);
+    const auto [mixed, shares] = CutMix({.num_classes = 3})(images, labels, random);
+    const at::Tensor cut = mixed[1][0].eq(0);
+    EXPECT_NEAR(shares[1][0].item<double>(), cut.to(at::kDouble).mean().item<double>(), 1e-6);
+    EXPECT_TRUE(mixed[0][0].eq(3).equal(cut));
+    EXPECT_EQ(cut.sum().item<int64_t>(), cut.any(0).sum().item<int64_t>() * cut.any(1).sum().item<int64_t>());
+    has_cut = has_cut || (cut.any().item<bool>() && !cut.all().item<bool>());
+  }
+  EXPECT_TRUE(has_cut);
+}
+
+TEST(MixUp, MistakesMessages) {
+  SampleRandom random(0, 0, 0);
+  EXPECT_EQ(error_text<c10::ValueError>([] { MixUp({.alpha = 0}); }), "MixUp needs alpha > 0, but got 0");
+  EXPECT_EQ(error_text<c10::ValueError>([&] {
+              MixUp({.num_classes = 3})(at::zeros({2, 1, 1, 1}), at::zeros({3}, at::kLong), random);
+            }),
+            "MixUp needs a label for each of 2 images, but got labels [3]");
+  EXPECT_EQ(error_text<c10::ValueError>([&] {
+              CutMix({})(at::zeros({2, 1, 1, 1}), at::zeros({2}, at::kLong), random);
+            }),
+            "CutMix needs labels int64 [batch] and num_classes, or floating [batch, classes], but got Long [2] and "
+            "num_classes = 0");
+}
+
+}  // namespace
+}  // namespace cohort::data
