@@ -24,7 +24,7 @@ class GoldenWarning(UserWarning):
 class Oracle:
     """What Python gives: {name: tensor} of each rank. `is_live`: computed now."""
 
-    def __init__(self, ranks, require, is_live, shapes=None, every=1):
+    def __init__(self, ranks, require, is_live=True, shapes=None, every=1):
         self.ranks, self.is_live, self._require, self._every = ranks, is_live, require, every
         self._shapes = shapes or [{name: tuple(tensor.shape) for name, tensor in rank.items()} for rank in ranks]
 
@@ -117,15 +117,15 @@ class Goldens:
         if self._is_written:
             ranks = compute()
             write(path, ranks, now, every)
-            return Oracle(ranks, require, is_live=True)
+            return Oracle(ranks, require)
         origin, index = golden_file.read_metadata(path) if path.exists() else (None, None)
         why = golden_file.why_outdated(origin, now) if origin else "there is none"
         if why:
             warnings.warn(f"{golden_file.shown(path)}: {why}. So Python computes; {golden_file.WRITER} {golden_file.shown(test)} writes it.",
                           GoldenWarning, stacklevel=2)
-            return Oracle(compute(), require, is_live=True)
+            return Oracle(compute(), require)
         ranks, shapes = unpacked(index, load_file(path), every)
-        kept = Oracle(ranks, require, False, shapes, every)
+        kept = Oracle(ranks, require, is_live=False, shapes=shapes, every=every)
         if not self._is_live:
             return kept
         ranks = compute()
@@ -134,7 +134,7 @@ class Goldens:
         except AssertionError as error:
             raise AssertionError(f"{golden_file.shown(path)} is not what Python computes now, though release and scripts are the same. "
                                  f"Find out why; {golden_file.WRITER} {golden_file.shown(test)} writes it anew.\n{error}") from None
-        return Oracle(ranks, require, is_live=True)
+        return Oracle(ranks, require)
 
 
 def write(path, ranks, origin, every):

@@ -27,7 +27,8 @@ def results_of(folder, command):
 
 def require(what, got, wanted):
     """Python counts steps in floating point."""
-    assert torch.allclose(got.double(), wanted.double(), rtol=0, atol=rounding(torch.float32, SUMS, wanted.abs().max())), what
+    near = rounding(torch.float32, SUMS, wanted.abs().max())
+    torch.testing.assert_close(got.double(), wanted.double(), rtol=0, atol=near, msg=lambda text: f"{what}: {text}")
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from golden import Oracle
 from harness import BUILD, run_ranks, wait_for_step
 from trainer_reference import write_source
 
@@ -20,7 +21,7 @@ REFERENCE = pathlib.Path(__file__).with_name("trainer_reference.py")
 def losses_of(out, command, case):
     """Of the first 50 batches on each rank."""
     size, command = ranks_of(case), [*map(str, command), *map(str, case), str(out.with_name("source.pt")), str(out)]
-    if size == 1:
+    if size == 1 and command[0] != sys.executable:  # one of C++ that is in no job
         subprocess.run(command, check=True, timeout=300, env=dict(os.environ, OMP_NUM_THREADS="1"))
     else:
         for code, _, err in run_ranks([command] * size):
@@ -32,6 +33,12 @@ def losses_of(out, command, case):
 
 CASES = [("single", "32", 1), ("single", "32", 3), ("single", "bf16-mixed", 1), ("single", "bf16", 1), ("ddp", "32", 1),
          ("ddp", "32", 4), ("ddp", "bf16-mixed", 1), ("fsdp", "32", 1), ("fsdp", "32", 4)]
+# Processors round bfloat16 so differently that a golden would say little.
+KEPT = [case for case in CASES if case[1] == "32"]
+
+
+def name_of(case):
+    return " ".join(map(str, case))
 
 
 def ranks_of(case):
@@ -53,19 +60,22 @@ def folder(tmp_path_factory):
     return folder
 
 
+def pythons_losses(folder, cases):
+    """{name of a case: losses} of each rank."""
+    losses = {name_of(case): losses_of(folder / "theirs", [sys.executable, REFERENCE], case) for case in cases}
+    return [{name: ranks[rank] for name, ranks in losses.items() if rank < len(ranks)} for rank in range(max(map(ranks_of, cases)))]
+
+
 @pytest.fixture(scope="module")
-def oracle(golden, folder):
-    def compute():
-        losses = {" ".join(map(str, case)): losses_of(folder / "theirs", [sys.executable, REFERENCE], case) for case in CASES}
-        return [{name: ranks[rank] for name, ranks in losses.items() if rank < len(ranks)} for rank in range(2)]
-    return golden(__file__, compute, require, [REFERENCE], CASES)
+def kept(golden, folder):
+    return golden(__file__, lambda: pythons_losses(folder, KEPT), require, [REFERENCE], KEPT)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
-def test_losses_equal_pythons(programs, folder, oracle, case):
+def test_losses_equal_pythons(programs, folder, kept, case):
     ours = losses_of(folder / "ours", [programs / "trainer_program", "losses"], case)
-    name = " ".join(map(str, case))
-    oracle.only(name).compare([{name: losses} for losses in ours])
+    oracle = kept.only(name_of(case)) if case in KEPT else Oracle(pythons_losses(folder, [case]), require)
+    oracle.compare([{name_of(case): losses} for losses in ours])
 
 
 @pytest.fixture
