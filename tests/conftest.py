@@ -19,10 +19,14 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 def pytest_addoption(parser):
     parser.addoption("--part", metavar="K/N", help="every Nth file, from the Kth on")
+    parser.addoption("--live", action="store_true", default=os.environ.get("COHORT_TEST_LIVE") == "1",
+                     help="Python computes what goldens have, and both must be alike (tests/e2e/golden.py); as COHORT_TEST_LIVE=1")
+    parser.addoption("--write-goldens", action="store_true", help="writes goldens anew (tools/dev/write_goldens.py)")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: nothing else may run on the machine at the same time (see tools/dev/run_tests.sh)")
+    config.addinivalue_line("markers", "golden: compares with a golden; every test that uses the fixture has the mark")
     config.addinivalue_line("markers", "tier_all: not in `make test`, but in `make test-all` and `make release-check`")
     config.addinivalue_line("markers", "tier_all_where(name=[values]): so where a parameter has one of these values")
 
@@ -37,6 +41,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if belongs_to_tier_all(item):
             item.add_marker("tier_all")
+        if "golden" in item.fixturenames:
+            item.add_marker("golden")
     seconds = collections.Counter(json.loads(TIMINGS.read_text())["pytest"])
     path_of = {item: item.nodeid.split("::")[0] for item in items}
     if part := config.getoption("--part"):

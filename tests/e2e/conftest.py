@@ -25,6 +25,13 @@ def python():
     return sys.executable
 
 
+@pytest.fixture(scope="session")
+def golden(pytestconfig):
+    """What Python computes, from a file or live: golden.py."""
+    from golden import Goldens  # noqa: PLC0415  loads PyTorch, which many tests do without
+    return Goldens(pytestconfig.getoption("--live"), pytestconfig.getoption("--write-goldens"))
+
+
 @pytest.fixture
 def job(tmp_path):
     job = Job(tmp_path)

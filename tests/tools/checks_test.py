@@ -1,4 +1,6 @@
 """The checks of `make check` can fail: each is shown a project with one fault, and the same project without it."""
+import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -18,6 +20,14 @@ TEST = 'TEST(Text, JoinsLines) { EXPECT_EQ(1, 1); }\n'
 HEADER = "| area | item | what we have | test | status |\n|---|---|---|---|---|\n"
 
 
+def golden(checksum=hashlib.sha256(b"import torch\n").hexdigest(), more=""):
+    """The file of a golden, whose one tensor is empty; of 512 bytes and their number, so that it is text."""
+    text = json.dumps({"origin": {"release": "2.13.0", "arguments": [], "scripts": {"net_python_rank.py": checksum}}, "index": {"a": [["float32", 0]]}})
+    header = json.dumps({"__metadata__": {"golden": text}, "float32": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}})
+    assert len(header) <= 512
+    return (512).to_bytes(8, "little").decode() + header.ljust(512) + more
+
+
 @pytest.fixture
 def project(tmp_path):
     """A small project that passes every check."""
@@ -35,6 +45,10 @@ def project(tmp_path):
     write("tests/CMakeLists.txt", CMAKE)
     write("tests/base/text_test.cpp", TEST)
     write("tests/e2e/demo_test.py", "def test_runs():\n    assert True\n")
+    write("tests/e2e/mesh/net_test.py", "def test_runs(golden):\n    golden(__file__)\n")
+    write("tests/e2e/mesh/net_python_rank.py", "import torch\n")
+    write("tests/e2e/mesh/goldens/net_test.safetensors", golden())
+    write("tools/dev/setup.sh", "torch_version=2.13.0\n")
     write("tools/dev/budgets_allowed.txt", "# none\n")
     write("docs/environment_variables.md", "`RANK`\n")
     write("cohort/base/env_use.cpp", 'auto a = get_env("RANK");\n')
@@ -48,7 +62,7 @@ def check(name, root, *options):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "parity"])
+@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "parity", "goldens"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
@@ -96,6 +110,14 @@ def test_sound_project_passes(project, name):
     ("devices", "cohort/comm/group/a.h", "#pragma once\nconst auto kWhere = c10::DeviceType::CUDA;\n", "a.h:2: DeviceType::CUDA is for one"),
     ("environment", "cohort/base/a.h", 'inline constexpr const char* kSizeVariable = "WORLD_SIZE";\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
+    ("goldens", "tests/e2e/mesh/net_python_rank.py", "import os\n",
+     "tests/e2e/mesh/goldens/net_test.safetensors: changed since: net_python_rank.py. Write it anew: tools/dev/write_goldens.py\n"),
+    ("goldens", "tools/dev/setup.sh", "torch_version=2.14.0\n", "it is of PyTorch 2.13.0, not 2.14.0. Write it anew"),
+    ("goldens", "tests/e2e/mesh/goldens/net_test.safetensors", golden("other"), "changed since: net_python_rank.py"),
+    ("goldens", "tests/e2e/mesh/goldens/net_test.safetensors", golden(more=" "), "net_test.safetensors is no whole golden. Write it anew"),
+    ("goldens", "tests/e2e/mesh/goldens/gone_test.safetensors", golden(), "there is no gone_test.py that it could be of"),
+    ("goldens", "tests/e2e/mesh/goldens/net_test.safetensors", golden().replace("rank.py", "gone.py"), "there is no net_python_gone.py any more"),
+    ("goldens", "tests/e2e/mesh/other_test.py", "golden(__file__)\n", "other_test.py:1: it has no golden. Write it: tools/dev/write_goldens.py\n"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | yes |\n", 'status "yes" with 0 tests'),
     ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | maybe |\n", 'status "maybe"'),

@@ -34,6 +34,7 @@ def test_layers_stand_on_each_other_over_several_steps():
 
 def test_a_test_reaches_itself():
     assert programs_and_folders("tests/mesh/shard_test.cpp")[:2] == ({"mesh"}, set())
+    assert programs_and_folders("tests/e2e/parallel/goldens/zero_test.safetensors")[:2] == ({"none"}, {"tests/e2e/parallel"})
     assert programs_and_folders("tests/e2e/programs/train/trainer_program.cpp")[:2] == ({"none"}, {"tests/e2e/train"})
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests that compare numbers with another implementation, once for each set of instructions that LibTorch can be held to: sums
-# are added up in another order there, as on other processors. Of a finished release build; ends with 1 if a test fails.
+# are added up in another order there, as on other processors. Goldens, which are of one processor, must be alike on each. Of a finished release build; ends with 1 if a test fails.
 #
 #   tools/dev/instruction_sets.sh [SET ...]      default: default avx2 avx512, of which the processor's are run
 #
@@ -23,7 +23,7 @@ declare -A of_mkl=([default]=COMPATIBLE [avx2]=AVX2 [avx512]=AVX512)
 sets=("$@")
 ((${#sets[@]})) || sets=(default avx2 avx512)
 
-export COHORT_BINARY_DIR="$PWD/build" COHORT_TEST_RARE_GC=1
+export COHORT_BINARY_DIR="$PWD/build" COHORT_TEST_RARE_GC=1 COHORT_TEST_LIVE=1
 export COHORT_STRESS_SEED=${COHORT_STRESS_SEED:-$SRANDOM} COHORT_TEST_SEED=${COHORT_TEST_SEED:-$SRANDOM}
 cores=$(nproc)
 workers=$(((cores < 8 ? cores : 8) + 1))

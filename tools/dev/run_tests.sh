@@ -4,11 +4,15 @@
 #   tools/dev/run_tests.sh            the gate: tests without a mark (make test)
 #   tools/dev/run_tests.sh all        every test there is (make test-all)
 #   tools/dev/run_tests.sh third N    of 1 to 3: what runs by default on another backend, in place, and on simulated devices
-#   tools/dev/run_tests.sh quarter N  of 1 to 4: tests that are not in the gate (tests/support/marks.h, pytest's mark tier_all)
+#   tools/dev/run_tests.sh quarter N  of 1 to 4: tests that are not in the gate (tests/support/marks.h, pytest's mark tier_all), and those
+#                                     with goldens
 #   tools/dev/run_tests.sh changed    of the gate, what a change since origin/main can affect (changed_tests.py); says what it leaves out
 #
 # pytest runs a file per core and one more (pytest-xdist): a file's tests stay together and in order, since its servers and clusters are
 # theirs. Tests marked `alone` come after the others, one at a time.
+#
+# What goldens have (tests/e2e/golden.py) Python computes anew in "all" and "quarter", and where a golden has changed. Where its script
+# has, it does so anyway.
 #
 # COHORT_SECOND_TRY=1 (as in CI) gives tests of tools/dev/known_flakes.txt a second try, with the seeds of the first; any other
 # failure stands. One that passes then is named at the end.
@@ -19,12 +23,12 @@ logs=build/test-logs
 ctest=(--preset release) pytest=(tests)
 case $which,$part in
   gate,) ctest+=(-L '^gate$') pytest+=(-m "not alone and not tier_all") alone="alone and not tier_all" ;;
-  all,) pytest+=(-m "not alone") alone=alone ;;
+  all,) pytest+=(-m "not alone") alone=alone is_live=1 ;;
   third,[123]) logs+=/third_$part ctest+=(-L "^third_$part\$") pytest=() ;;
   quarter,[1234])
     logs+=/quarter_$part
     ctest+=(-L '^all$' -LE '^third_' -I "$part,,4")
-    pytest+=(--part "$part/4" -m "not alone and tier_all") alone="alone and tier_all"
+    pytest+=(--part "$part/4" -m "not alone and (tier_all or golden)") alone="alone and (tier_all or golden)" is_live=1
     ;;
   changed,)
     chosen=$(tools/dev/changed_tests.py) || exit 1
@@ -37,6 +41,9 @@ case $which,$part in
 esac
 mkdir -p "$logs"
 rm -f "$logs"/*-failed.txt "$logs"/second-tries.txt "$logs"/{ctest,pytest,alone}.{txt,xml}
+
+[[ $(tools/dev/changed_files.sh 2>/dev/null) != */goldens/* ]] || is_live=1
+[[ -z ${is_live:-} ]] || export COHORT_TEST_LIVE=1
 
 # What tests choose at random, they choose from these.
 export COHORT_STRESS_SEED=${COHORT_STRESS_SEED:-$SRANDOM} COHORT_TEST_SEED=${COHORT_TEST_SEED:-$SRANDOM}

@@ -1,35 +1,24 @@
 """Sharded checkpoints beside Python: Hugging Face's layout read by the safetensors package, PyTorch's DCP folders both ways, one
 file of torch.save out of each and back."""
 import json
-import multiprocessing
+import pathlib
 import subprocess
 import sys
 import warnings
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from harness import free_port, run_ranks
+from harness import run_ranks
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
 
+from sharded_python_rank import KNOWN_VALUES, in_order, known_tensors, same
+
+PYTHON_RANK = pathlib.Path(__file__).with_name("sharded_python_rank.py")
+
 warnings.filterwarnings("ignore", message=".*torch.distributed is disabled.*")
-
-
-def numbers(shape, first):
-    count = torch.Size(shape).numel()
-    return (torch.arange(count, dtype=torch.float32) + first).view(shape)
-
-
-def known_tensors():
-    """As known_state() of sharded_tool.cpp."""
-    return {"model.whole": numbers((3, 4), 100), "model.half": numbers((6,), 0.5).to(torch.bfloat16),
-            "model.scalar": numbers((), 7), "model.rows": numbers((5, 4), 0), "model.columns": numbers((4, 5), 50)}
-
-
-KNOWN_VALUES = {"optim.step": 3, "optim.lr": 0.1, "optim.betas": (0.9, 0.999), "optim.name": "é", "optim.list": [1, 2]}
 
 
 @pytest.fixture
@@ -50,20 +39,6 @@ def ranks(programs):
         return [output for _, output, _ in results]
 
     return run
-
-
-def same(a, b):
-    assert a.keys() == b.keys()
-    for name, value in a.items():
-        if isinstance(value, torch.Tensor):
-            assert value.dtype == b[name].dtype and torch.equal(value, b[name]), name
-        else:
-            assert value == b[name] and type(value) is type(b[name]), name
-
-
-def in_order(state):
-    """State dicts of torch.distributed.checkpoint.load: zeros, and values that are replaced."""
-    return {name: torch.zeros_like(value) if isinstance(value, torch.Tensor) else None for name, value in state.items()}
 
 
 def test_folders_are_hugging_faces(ranks, tmp_path):
@@ -92,47 +67,21 @@ def test_their_folders_are_ours(ranks, tmp_path):
         ranks(1, "load", tmp_path)
 
 
-def save_rows(rank, port, folder):
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
-    from torch.distributed.tensor import Shard, distribute_tensor  # noqa: PLC0415
-    mesh = init_device_mesh("cpu", (2,))
-    state = dict(known_tensors(), **KNOWN_VALUES)
-    for dim, name in enumerate(["model.rows", "model.columns"]):
-        state[name] = distribute_tensor(state[name], mesh, [Shard(dim)])
-    dcp.save(state, checkpoint_id=folder)
-    dist.destroy_process_group()
+def on_two_python_ranks(what, folder):
+    for code, _, errors in run_ranks([[sys.executable, PYTHON_RANK, what, folder]] * 2):
+        assert code == 0, errors
 
 
-def load_rows(rank, port, folder):
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
-    from torch.distributed.tensor import Shard, distribute_tensor  # noqa: PLC0415
-    mesh = init_device_mesh("cpu", (2,))
-    state = in_order(dict(known_tensors(), **KNOWN_VALUES))
-    for dim, name in enumerate(["model.columns", "model.rows"]):
-        state[name] = distribute_tensor(state[name], mesh, [Shard(dim)])
-    dcp.load(state, checkpoint_id=folder)
-    state = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in state.items()}
-    same(state, dict(known_tensors(), **KNOWN_VALUES))
-    dist.destroy_process_group()
-
-
-def on_two_ranks(function, *arguments):
-    port = free_port()
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=function, args=(rank, port, *arguments)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
-        assert process.exitcode == 0
+@pytest.fixture(scope="module")
+def pythons_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("python") / "dcp"
+    on_two_python_ranks("save", folder)
+    return folder
 
 
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_pythons_dcp_folders_load(ranks, tmp_path, world_size):
-    on_two_ranks(save_rows, str(tmp_path / "dcp"))
-    for output in ranks(world_size, "load", tmp_path / "dcp"):
+def test_pythons_dcp_folders_load(ranks, pythons_folder, world_size):
+    for output in ranks(world_size, "load", pythons_folder):
         assert output == "loaded\n"
 
 
@@ -144,7 +93,7 @@ def test_our_dcp_folders_load_in_python(ranks, tool, tmp_path):
     state = in_order(dict(known_tensors(), **KNOWN_VALUES))
     dcp.load(state, checkpoint_id=tmp_path / "dcp", no_dist=True)
     same(state, dict(known_tensors(), **KNOWN_VALUES))
-    on_two_ranks(load_rows, str(tmp_path / "dcp"))
+    on_two_python_ranks("load", tmp_path / "dcp")
     ranks(2, "load", tmp_path / "dcp")
 
 

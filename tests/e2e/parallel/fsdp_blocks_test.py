@@ -51,20 +51,30 @@ CASES = [
 ]
 
 
-@functools.cache
-def wanted(size):
-    """{words: numbers}: of all cases of so many ranks at once."""
-    each = sorted({words for _, ranks, words, _ in CASES if ranks == size})
+def numbers_of_python(each, size):
+    """{words: numbers}, by one start of PyTorch."""
     outputs = output_of([sys.executable, PYTHON_RANK, *each], size).split("words ")[1:]
     assert [output.splitlines()[0] for output in outputs] == each
     return {words: numbers_in(output.partition("\n")[2]) for words, output in zip(each, outputs)}
 
 
+@pytest.fixture(scope="module")
+def oracle(golden):
+    """Of all cases of so many ranks."""
+    def require(what, got, wanted):
+        assert_numbers_alike(what, got, wanted, SUMS)
+
+    @functools.cache
+    def of(size):
+        each = sorted({words for _, ranks, words, _ in CASES if ranks == size})
+        return golden(__file__, lambda: [numbers_of_python(each, size)], require, [PYTHON_RANK], each, part=f"{size}_ranks")
+    return of
+
+
 @pytest.mark.tier_all_where(backend=["gloo"], size=[3])
 @pytest.mark.parametrize("backend, size, words, own_words", CASES)
-def test_losses_norms_and_parameters_are_pytorchs(programs, backend, size, words, own_words):
-    theirs = wanted(size)[words]
+def test_losses_norms_and_parameters_are_pytorchs(programs, oracle, backend, size, words, own_words):
     ours = numbers_of([programs / "fsdp_blocks", backend, *words.split(), *own_words.split()], size)
-    assert len(theirs) == len(ours) == STEPS + 4 * 6 + 6 + 3 * (6 * 10 + 10 + 10 * 6) + 6 * 3 + 3
-    assert theirs[0] != theirs[STEPS - 1]
-    assert_numbers_alike(ours, theirs, SUMS)
+    assert len(ours) == STEPS * 2 + 4 * 6 + 6 + 3 * (6 * 10 + 10 + 10 * 6) + 6 * 3 + 3
+    assert ours[0] != ours[2 * (STEPS - 1)]
+    oracle(size).only(words).compare([{words: ours}])

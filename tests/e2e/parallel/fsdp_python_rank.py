@@ -1,15 +1,22 @@
-"""A rank of fsdp_test.py: the training of tests/e2e/programs/parallel/fsdp_train.cpp by PyTorch's FSDP2."""
+"""A rank of fsdp_test.py: the training of tests/e2e/programs/parallel/fsdp_train.cpp by PyTorch's FSDP2. As a module it writes the
+weights that both begin with."""
 import os
 import sys
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 STEPS = 20
+
+
+def write_weights(path):
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(7, 13), nn.Tanh(), nn.Linear(13, 5), nn.Tanh(), nn.Linear(5, 3))
+    save_file(net.state_dict(), path)
 
 
 def numbers(rows, columns, seed):

@@ -19,19 +19,21 @@ def results_of(folder, command):
     return [load_file(file) for file in files]
 
 
+def require(what, got, wanted):
+    torch.testing.assert_close(got.float(), wanted, rtol=1e-5, atol=2e-6, msg=lambda text: f"{what}: {text}")
+
+
 @pytest.fixture(scope="module")
-def pythons_results(tmp_path_factory):
-    return results_of(tmp_path_factory.mktemp("python"), [sys.executable, PYTHON_RANK])
+def oracle(golden, tmp_path_factory):
+    def compute():
+        return results_of(tmp_path_factory.mktemp("python"), [sys.executable, PYTHON_RANK])
+    return golden(__file__, compute, require, [PYTHON_RANK], every=7)
 
 
 @pytest.mark.tier_all_where(backend=["gloo"])
 @pytest.mark.parametrize("backend", ["gloo", "shm"])
-def test_losses_norms_gradients_and_parameters_are_pythons(tmp_path, programs, pythons_results, backend):
+def test_losses_norms_gradients_and_parameters_are_pythons(tmp_path, programs, oracle, backend):
     ours = results_of(tmp_path, [programs / "fsdp_tensor_rank", backend])
-    for rank, (got, wanted) in enumerate(zip(ours, pythons_results)):
-        assert len(wanted) == 4 * (2 * 18 + 6) + 3
-        assert got.keys() == {f"{memory}.{name}" for memory in ("one", "gathered") for name in wanted}
-        for name, value in got.items():
-            expected = wanted[name.partition(".")[2]]
-            torch.testing.assert_close(value.float(), expected, rtol=1e-5, atol=2e-6,
-                                       msg=lambda text, name=name: f"rank {rank}: {name}: {text}")
+    assert [len(rank) for rank in ours] == 4 * [2 * (4 * (2 * 18 + 6) + 3)]
+    for memory in ("one.", "gathered."):
+        oracle.compare([{name.removeprefix(memory): value for name, value in rank.items() if name.startswith(memory)} for rank in ours])

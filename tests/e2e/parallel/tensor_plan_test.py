@@ -1,4 +1,5 @@
 """parallelize_module with tensor, sequence and loss parallelism: parameters after three steps are PyTorch's on the same weights."""
+import functools
 import pathlib
 import sys
 
@@ -18,26 +19,24 @@ def results_of(folder, command, size):
     return [load_file(file) for file in files]
 
 
-@pytest.fixture(scope="module")
-def pythons_results(tmp_path_factory):
-    known = {}
+def require(what, got, wanted):
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6, msg=lambda text: f"{what}: {text}")
 
+
+@pytest.fixture(scope="module")
+def oracle(golden, tmp_path_factory):
+    @functools.cache
     def of(size):
-        if size not in known:
-            known[size] = results_of(tmp_path_factory.mktemp("python"), [sys.executable, PYTHON_RANK], size)
-        return known[size]
+        def compute():
+            return results_of(tmp_path_factory.mktemp("python"), [sys.executable, PYTHON_RANK], size)
+        return golden(__file__, compute, require, [PYTHON_RANK], part=f"{size}_ranks", every=7)
     return of
 
 
 @pytest.mark.tier_all_where(backend=["gloo"], size=[4])
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("backend", ["gloo", "shm"])
-def test_losses_parts_and_gradients_are_pythons(tmp_path, programs, pythons_results, backend, size):
+def test_losses_parts_and_gradients_are_pythons(tmp_path, programs, oracle, backend, size):
     ours = results_of(tmp_path, [programs / "tensor_plan_rank", backend], size)
-    for rank, (got, wanted) in enumerate(zip(ours, pythons_results(size))):
-        assert got.keys() == wanted.keys()
-        assert len(got) == 78
-        for name, expected in wanted.items():
-            assert got[name].shape == expected.shape, f"rank {rank}: {name}"
-            torch.testing.assert_close(got[name], expected, rtol=1e-5, atol=1e-6,
-                                       msg=lambda text, name=name: f"rank {rank}: {name}: {text}")
+    assert [len(rank) for rank in ours] == size * [78]
+    oracle(size).compare(ours)

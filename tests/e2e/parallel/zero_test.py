@@ -25,35 +25,35 @@ def results_of(folder, command):
     return [load_file(file) for file in files]
 
 
+def require(what, got, wanted):
+    """Python counts steps in floating point."""
+    near = rounding(torch.float32, SUMS, wanted.abs().max())
+    torch.testing.assert_close(got.double(), wanted.double(), rtol=0, atol=near, msg=lambda text: f"{what}: {text}")
+
+
 @pytest.fixture(scope="module")
-def pytorchs_results(tmp_path_factory):
-    return results_of(tmp_path_factory.mktemp("pytorch"), [sys.executable, PYTHON_RANK])
-
-
-def tensors_of(results):
-    """What both write: options stand in Python's groups, and it counts steps in floating point."""
-    return {name: tensor.double() for name, tensor in results.items() if ".param_groups." not in name}
+def oracle(golden, tmp_path_factory):
+    def compute():
+        return results_of(tmp_path_factory.mktemp("pytorch"), [sys.executable, PYTHON_RANK])
+    return golden(__file__, compute, require, [PYTHON_RANK])
 
 
 @pytest.mark.tier_all_where(backend=["gloo"])
 @pytest.mark.parametrize("backend", ["gloo", "shm"])
-def test_training_gives_pythons_numbers(tmp_path, programs, pytorchs_results, backend):
+def test_training_gives_pythons_numbers(tmp_path, programs, oracle, backend):
     ours = results_of(tmp_path, [programs / "zero_rank", backend])
-    for rank, (got, wanted) in enumerate(zip(map(tensors_of, ours), map(tensors_of, pytorchs_results))):
-        assert got.keys() == wanted.keys()
-        different = {name: float((got[name] - wanted[name]).abs().max()) for name in wanted if not torch.allclose(
-            got[name], wanted[name], rtol=0, atol=rounding(torch.float32, SUMS, wanted[name].abs().max()))}
-        assert not different, f"rank {rank}"
+    # Options stand in Python's groups.
+    oracle.compare([{name: tensor for name, tensor in rank.items() if ".param_groups." not in name} for rank in ours])
 
 
-def test_the_oracle_trains(pytorchs_results):
+def test_the_oracle_trains(oracle):
     """Ranks of a group agree, optimizers and numbers of ranks do not, and every rank of four owns something."""
-    first, last = pytorchs_results[0], pytorchs_results[-1]
+    first, last = oracle.ranks[0], oracle.ranks[-1]
     assert torch.equal(first["adam.4.views.value.0"], last["adam.4.views.value.0"])
     for other in ("adamw.4.views.value.0", "adam.3.views.value.0"):
         assert not torch.allclose(last["adam.4.views.value.0"], last[other], rtol=0, atol=1e-4)
     assert {int(first[f"sgd.4.views.owner.{i}"]) for i in range(6)} == {0, 1, 2, 3}
-    assert {len(results) for results in pytorchs_results[:-1]} == {6 * 12, 2 * 6 * 12, 3 * 6 * 12}  # the last has states
+    assert {len(results) for results in oracle.ranks[:-1]} == {6 * 12, 2 * 6 * 12, 3 * 6 * 12}  # the last has states
 
 
 def pythons_partition(sizes, ranks):

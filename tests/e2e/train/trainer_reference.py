@@ -1,4 +1,5 @@
-"""What tests/e2e/programs/train/trainer_program.cpp does, in Python: trainer_reference.py STRATEGY PRECISION ACCUMULATION FROM OUT."""
+"""What tests/e2e/programs/train/trainer_program.cpp does, in Python: trainer_reference.py STRATEGY PRECISION ACCUMULATION FROM OUT. As
+a module it writes FROM."""
 import contextlib
 import os
 import sys
@@ -19,6 +20,14 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         return self.third(torch.relu(self.norm(self.second(torch.relu(self.first(x))))))
+
+
+def write_source(path):
+    """Weights, and data of 26 batches of 4 on each of two ranks, the last not full; 51 on one."""
+    torch.manual_seed(2)
+    x = torch.randn(203, 20)
+    y = (x[:, :5] + x[:, 5:10]).argmax(1)
+    torch.save({"model": Net().state_dict(), "x": x, "y": y}, path)
 
 
 def main(strategy, precision, accumulation, source, out):
