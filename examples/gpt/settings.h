@@ -1,9 +1,12 @@
 // What train_gpt can be told: its options, their defaults, and what they mean to the Trainer.
 #pragma once
 
+#ifdef GPT_WITH_PLOTS  // where Cohort's extras are built
+#include <cohort/extras/train/logging/plot.h>
+#endif
+
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-#include <cohort/extras/train/logging/plot.h>
 #include <cohort/parallel/dims/parallel_dims.h>
 #include <cohort/parallel/pipeline/pipeline_schedule.h>
 #include <cohort/train/config/run_config.h>
@@ -151,8 +154,12 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
   options.make_logger = [log = s.log, plot = s.plot](int64_t first_step) {
     auto loggers = std::make_shared<train::LoggerList>();
     if (!log.empty()) loggers->add(std::make_shared<train::JsonLinesLogger>(log, train::LoggerOptions{first_step}));
+#ifdef GPT_WITH_PLOTS
     if (!plot.empty())
       loggers->add(std::make_shared<train::PlotLogger>(plot, train::PlotLoggerOptions{log, first_step}));
+#else
+    TORCH_CHECK_VALUE(plot.empty(), "--plot needs Cohort's extras, without which this program was built");
+#endif
     return loggers->empty() ? nullptr : loggers;
   };
   options.log_every_n_steps = s.log_every;
