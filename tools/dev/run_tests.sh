@@ -50,6 +50,8 @@ export COHORT_STRESS_SEED=${COHORT_STRESS_SEED:-$SRANDOM} COHORT_TEST_SEED=${COH
 
 # For Python's ranks (see setup.sh).
 export COHORT_TEST_RARE_GC=1
+# Threads of OpenMP that wait do so asleep: there are more of them than cores, as tests run side by side.
+export OMP_WAIT_POLICY=passive
 
 # Many tests wait more than they compute.
 cores=$(nproc)
