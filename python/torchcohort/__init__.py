@@ -22,7 +22,7 @@ from . import _build_facts
 __version__ = _build_facts.VERSION
 
 #: For C++ programs, as torch.utils.cmake_prefix_path: cmake -DCMAKE_PREFIX_PATH=... finds Cohort's CMake package there.
-cmake_prefix_path = os.path.dirname(__file__)
+cmake_prefix_path: str = os.path.dirname(__file__)
 
 
 def _release(version):

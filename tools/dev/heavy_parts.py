@@ -16,7 +16,7 @@ import sys
 
 from sources import ROOT
 
-BUILD_SECONDS = 530
+BUILD_SECONDS = 410
 Part = collections.namedtuple("Part", "name seconds command asked_by")
 WITHOUT_TORCH = r"(cohort|tests)/(base|store|rendezvous|elastic|shm|vault|job|pipeline|files|report|extras/files|extras/report)/"
 RELEASES = r"cohort/comm/release/|cmake/CohortTorch"

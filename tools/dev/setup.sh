@@ -94,6 +94,8 @@ install_system_packages() {
     packages+=(python3 python3-venv)
   fi
   if python_lacks_headers; then packages+=(python3-dev); fi
+  # A fresh container has no lists of packages, and what it does not know would be left out.
+  if ((EUID == 0)) && ! is_offered ccache; then apt-get update -q >/dev/null 2>&1 || true; fi
   # What only makes builds faster, checks stricter, tests or benchmarks richer (OpenMPI is a rival) is taken where the
   # distribution has it and we may install.
   if ((EUID == 0)) || ((${#packages[@]})); then
