@@ -51,8 +51,8 @@ fs::path packages_beside(const std::string& launcher) {
 std::optional<std::string> packaged_python(const std::string& launcher) {
   const fs::path packages = packages_beside(launcher);
   if (packages.empty()) return std::nullopt;
-  const std::string name = packages.parent_path().filename();
-  if (const std::string beside = fs::path(launcher).parent_path() / name; base::find_program(beside)) return beside;
+  std::string name = packages.parent_path().filename();
+  if (std::string beside = fs::path(launcher).parent_path() / name; base::find_program(beside)) return beside;
   if (base::find_program(name)) return name;
   return std::nullopt;
 }
@@ -60,7 +60,7 @@ std::optional<std::string> packaged_python(const std::string& launcher) {
 std::optional<std::string> packaged_program(const std::string& launcher, const std::string& program) {
   const fs::path packages = packages_beside(launcher);
   if (packages.empty()) return std::nullopt;
-  const std::string path = packages / "torchcohort/bin" / program;
+  std::string path = packages / "torchcohort/bin" / program;
   if (!base::find_program(path)) return std::nullopt;
   return path;
 }

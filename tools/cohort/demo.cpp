@@ -40,7 +40,7 @@ constexpr std::pair<const char*, const char*> kShort[] = {{"--steps", "300"},
 std::optional<std::string> find_train_gpt(const fs::path& self) {
   const fs::path bin = self.parent_path();
   for (const fs::path& place : {bin / "examples", bin}) {
-    if (const std::string program = place / "train_gpt"; base::find_program(program)) return program;
+    if (std::string program = place / "train_gpt"; base::find_program(program)) return program;
   }
   return elastic::packaged_program(self, "train_gpt");
 }
