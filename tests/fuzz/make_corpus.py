@@ -479,7 +479,8 @@ def toml():
             "numbers": b"a = [1_000, 0xff, 0o17, 0b1, -1.5e3, inf, -nan,\n true, # last\n]\n",
             "texts": b'a = "\\t\\u00e9\\U0001F600"\nb = \'C:\\x\'\nc = """\na "b" \\\n  c"""\nd = \'\'\'\na\'\'\'\n',
             "twice": b"a = 1\na = 2\n", "inline": b"a = {b = 1}\n", "lists": b"[[a]]\n", "nested": b"a = [[1]]\n", "open": b'a = "b', "date": b"a = 1979-05-27\n",
-            "surrogate": b'a = "\\ud800"', "mark": b"\xef\xbb\xbfa=1"}
+            "surrogate": b'a = "\\ud800"', "mark": b"\xef\xbb\xbfa=1", "no_key": b"[=a]]\n",
+            "key_letter": b"\xef\xbb\xafa = 1"}
 
 
 def pipeline_csvs():

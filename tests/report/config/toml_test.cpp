@@ -131,6 +131,13 @@ TEST(Toml, SaysWhereItIsWrong) {
   EXPECT_EQ(parsed("a = 1 b = 2"),
             "\"run.toml\", line 1, column 7: Error while parsing key-value pair: expected a comment or whitespace, saw "
             "'b'");
+  // toml++ takes these two for impossible.
+  EXPECT_EQ(parsed("[=a]]"),
+            "\"run.toml\", line 1, column 2: Error while parsing key: expected bare key starting character or string "
+            "delimiter, saw '='");
+  EXPECT_EQ(parsed("\xef\xbb\xafz = 1"),
+            "\"run.toml\", line 1, column 1: Error while parsing root table: expected keys, tables, whitespace or "
+            "comments, saw '\?\?\?'");
   EXPECT_EQ(parsed("[[a]]"), "\"run.toml\", line 1, column 1: a list of tables ([[...]]) is no option");
   EXPECT_EQ(value("{x = 1}"),
             "\"run.toml\", line 1, column 1: an inline table ({...}) is no option; write its keys below a line [name]");
