@@ -103,6 +103,10 @@ def test_the_same_seed_draws_the_same_sample():
     assert not any(a.file == b.file and a.begin < b.end and b.begin < a.end for i, a in enumerate(first) for b in first[:i])
 
 
+def test_the_extras_are_drawn_from():
+    assert {change.layer for change in sample_mutants.draw(ROOT, {"extras/report"}, 5, "1")} == {"extras/report"}
+
+
 def test_shares_are_in_proportion_and_add_up():
     assert sample_mutants.shares({"a": 70, "b": 20, "c": 10}, 9) == {"a": 6, "b": 2, "c": 1}
     assert sum(sample_mutants.shares({str(n): n + 1 for n in range(17)}, 100).values()) == 100
@@ -119,7 +123,8 @@ def test_faults_of_the_compiler_lead_to_mutants(tmp_path):
 
 
 def test_a_layer_is_tried_by_its_own_tests_and_cheap_ones_above():
-    assert set(sample_mutants.programs_for(ROOT, {"files"}, False)) == {"files", "report"}
+    assert set(sample_mutants.programs_for(ROOT, {"files"}, False)) == {"files", "report", "extras_files", "extras_report"}
+    assert sample_mutants.programs_for(ROOT, {"extras/files"}, True) == {"extras_files": "extras/files"}
     assert set(sample_mutants.programs_for(ROOT, {"tools"}, True)) == {"elastic", "launcher"}
     assert {"comm", "conformance"} <= set(sample_mutants.programs_for(ROOT, {"comm"}, False))
 

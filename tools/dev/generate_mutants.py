@@ -13,7 +13,7 @@ import re
 import sys
 
 from cpp_tokens import CLOSES, OPENS, STATEMENT_WORDS, Source
-from mutants import is_declaration
+from mutants import is_declaration, layer_of
 from sources import ROOT, files
 
 # How tight operators bind. An operand ends at one that binds less.
@@ -46,8 +46,7 @@ class Change:
 
     @property
     def layer(self):
-        parts = self.file.split("/")
-        return parts[1] if parts[0] == "cohort" else parts[0]
+        return layer_of(self.file)
 
     def shown(self):
         return f"{' '.join(self.old.split())} -> {' '.join(self.new.split()) or '(nothing)'}"

@@ -19,15 +19,21 @@ import subprocess
 import sys
 import time
 
+import check_layers
 from sources import ROOT, files
 
 LIST, SWITCH = "tests/mutants/mutants.txt", "tests/mutants/switch.h"
-NEEDS_NO_TORCH = ("base", "store", "rendezvous", "elastic", "shm", "vault", "job", "pipeline", "files", "report", "tools")
+NEEDS_NO_TORCH = (*check_layers.WITHOUT_TORCH, "tools")
 LEFT_OUT = ("EXAMPLES", "BENCHMARKS", "PACKAGING_TESTS")  # COHORT_BUILD_...: no test of the list needs them
 
 
 class Problem(Exception):
     """Something in the list, the build or the tests that makes a verdict impossible."""
+
+
+def layer_of(file):
+    """Its layer; of what is in none, the first folder: python, tools."""
+    return check_layers.layer_of(file) or file.split("/")[0]
 
 
 @dataclasses.dataclass
@@ -42,12 +48,11 @@ class Mutant:
 
     @property
     def layer(self):
-        parts = self.file.split("/")
-        return parts[1] if parts[0] == "cohort" else parts[0]
+        return layer_of(self.file)
 
     @property
     def layers_of_tests(self):
-        return {re.match(r"\w*", test)[0] for test in self.ctest}
+        return {re.match(r"\w*", test)[0].replace("extras_", "extras/") for test in self.ctest}
 
 
 # ---- the list

@@ -20,7 +20,7 @@ import sys
 import changed_tests
 import survivors
 from generate_mutants import changes_of
-from mutants import NEEDS_NO_TORCH, Problem
+from mutants import NEEDS_NO_TORCH, Problem, layer_of
 from switched_build import build_what_compiles
 from single_tests import TestRunner, tests_of
 from sources import ROOT, files
@@ -32,10 +32,6 @@ BESIDE = ("conformance", "devices")
 
 
 # ---- the sample
-
-def layer_of(file):
-    return file.split("/")[1] if file.startswith("cohort/") else "tools"
-
 
 def sources_of(root, layers):
     """{layer: its sources}"""
@@ -96,9 +92,10 @@ def folders_for(layer, folders, is_own):
 
 
 def programs_for(root, layers, is_own):
-    """{program of tests: its folder}"""
-    folders = changed_tests.folders_of_tests(root)
-    return {program: name for layer in sorted(layers) for name in folders_for(layer, folders, is_own) for program in folders[name][0]}
+    """{program of tests: its folder}; tests/extras has a program for each layer, which has the layer's name here."""
+    folders = {name: programs for name, (programs, _) in changed_tests.folders_of_tests(root).items()}
+    folders |= {program.replace("_", "/", 1): [program] for program in folders.pop("extras", [])}
+    return {program: name for layer in sorted(layers) for name in folders_for(layer, folders, is_own) for program in folders[name]}
 
 
 def look_without(runner, tests, jobs):
