@@ -47,7 +47,7 @@ function(cohort_do_not_optimize target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
 endfunction()
 
-# For programs whose time is not their own code's, and that share the library's precompiled header: examples.
+# For a program whose time is not its own code's, and that shares the library's precompiled header: train_gpt.
 function(cohort_optimize_lightly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -1,4 +1,4 @@
-/// What libcohort.so and libcohort_extras.so export. Everything else is hidden; each exported name says for whom it is:
+/// Words for the names that libcohort.so and libcohort_extras.so export; all others are hidden. Each says who may use the name:
 ///
 ///   COHORT_API          users of the library: names in the headers that are installed (cmake/public_headers.cmake)
 ///   COHORT_EXTRAS_API   libcohort_extras.so, which is built and installed with the library; nobody else

@@ -9,7 +9,7 @@ namespace cohort::base {
 using LogWriter = void (*)(std::string_view lines);
 /// Null: log() writes to stderr itself.
 void set_log_writer(LogWriter writer);
-/// What log() does with its lines: the writer has them, or stderr.
+/// Writes lines as log() does: by the writer if one is set, else to stderr.
 void write_log_lines(std::string_view lines);
 
 }  // namespace cohort::base

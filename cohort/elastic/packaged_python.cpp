@@ -28,7 +28,7 @@ bool has_record(const fs::path& packages) {
   return false;
 }
 
-// The newest Python whose packages have ours: lib/python3.11/site-packages beside bin/cohort. Empty if there is none.
+// Finds the packages of the newest Python that has torchcohort: lib/python3.11/site-packages beside bin/cohort. Empty if absent.
 fs::path packages_beside(const std::string& launcher) {
   const fs::path bin = fs::path(launcher).parent_path();
   if (bin.filename() != "bin") return {};

@@ -89,7 +89,7 @@ std::optional<int64_t> line_of_long_key(std::string_view text) {
   return std::nullopt;
 }
 
-// What a table holds, key by key.
+// Collects the keys of a table and of the tables in it.
 class EntryList {
  public:
   explicit EntryList(const std::string& name) : name_(name) {}

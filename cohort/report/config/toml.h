@@ -29,7 +29,8 @@ struct TomlEntry {
 /// `"run.toml", line 3, column 3: Error while parsing key-value pair: expected '=', saw '2'`.
 base::Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::string_view text);
 
-/// A number alone, such as a word of a command line: "1_000", "0xff", "-1.5e3", "inf". Nothing for what is none, or does not fit.
+/// A number alone, such as a word of a command line: "1_000", "0xff", "-1.5e3", "inf". nullopt for other text, or if it is too
+/// large.
 std::optional<TomlScalar> parse_toml_number(const std::string& word);
 
 /// As a file holds it: `"a\n"`, `0.1`, `5.0`, `true`, `[1, 2]`.

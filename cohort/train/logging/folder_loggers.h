@@ -1,4 +1,4 @@
-/// What TrainerOptions::log_folder makes, and what libcohort_extras.so puts in its place when it is loaded.
+/// Makes the loggers of TrainerOptions::log_folder. libcohort_extras.so, when it is loaded, replaces how.
 #pragma once
 
 #include <cstdint>
