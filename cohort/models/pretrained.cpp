@@ -15,7 +15,7 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/checkpoint/state/state_dict.h"
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/shown_text.h"
 #include "cohort/models/pretrainable.h"
 #include "cohort/models/weight_file.h"
 

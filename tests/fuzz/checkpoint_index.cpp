@@ -2,6 +2,8 @@
 // reached.
 #include "cohort/files/tensors/checkpoint_index.h"
 
+#include <nlohmann/json.hpp>
+
 #include "cohort/base/json_text.h"
 #include "cohort/files/tensors/crc32.h"
 #include "cohort/files/tensors/plain_json.h"

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
 #include "cohort/files/tensors/elements.h"

@@ -1,6 +1,7 @@
 #include "cohort/checkpoint/sharded/local_part.h"
 
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/sharded/plain_value.h"

@@ -1,6 +1,7 @@
 #include "cohort/checkpoint/sharded/plain_value.h"
 
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 
 #include "cohort/base/pickle_reader.h"
 #include "cohort/base/pickle_writer.h"

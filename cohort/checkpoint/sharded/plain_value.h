@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/json_fwd.h"
 
 namespace cohort::checkpoint::detail {
 

@@ -11,6 +11,7 @@
 #include "cohort/base/text.h"
 #include "cohort/files/tensors/checked_json.h"
 #include "cohort/files/tensors/crc32.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

@@ -1,11 +1,11 @@
 #include "cohort/files/tensors/checked_json.h"
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "cohort/base/json_text.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {
@@ -55,16 +55,6 @@ class KeyWatcher final : public nlohmann::json_sax<Json> {
 };
 
 }  // namespace
-
-std::string shortened(std::string text) {
-  constexpr size_t kMaxShown = 200;
-  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char letter) { return letter < 0x20 || letter >= 0x7f; }, '?');
-  return text;
-}
-
-std::string quoted_name(const std::string& text) { return '"' + (text.size() > 200 ? shortened(text) : text) + '"'; }
 
 Result<CheckedJson> parse_checked_json(std::string_view text, const std::string& what, size_t max_depth) {
   if (text.empty() || text.front() != '{') return Error("the " + what + " does not begin with {");

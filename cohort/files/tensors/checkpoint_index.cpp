@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cohort/files/tensors/checked_json.h"
 #include "cohort/files/tensors/crc32.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cohort/base/result.h"
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/json_fwd.h"
 #include "cohort/files/tensors/region.h"
 
 namespace cohort::files {

@@ -4,6 +4,7 @@
 
 #include "cohort/files/tensors/crc32.h"
 #include "cohort/files/tensors/pt_checkpoint.h"
+#include "cohort/files/tensors/shown_text.h"
 #include "cohort/files/tensors/stored_checkpoint.h"
 #include "cohort/files/tensors/strided_reader.h"
 

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cohort/base/atomic_file.h"
 #include "cohort/files/tensors/dcp_folder.h"
 #include "cohort/files/tensors/plain_json.h"
 #include "cohort/files/tensors/safetensors_file.h"
+#include "cohort/files/tensors/shown_text.h"
 #include "cohort/files/tensors/tensor_bytes.h"
 
 namespace cohort::files {

@@ -1,5 +1,6 @@
 #include "cohort/files/tensors/dcp_folder.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cohort/base/file.h"

@@ -8,6 +8,7 @@
 #include "cohort/base/pickle_writer.h"
 #include "cohort/files/tensors/pt_names.h"
 #include "cohort/files/tensors/safetensors_header.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "cohort/files/tensors/dcp_metadata.h"
 #include "cohort/files/tensors/plain_json.h"
 #include "cohort/files/tensors/pt_writer.h"
+#include "cohort/files/tensors/shown_text.h"
 #include "cohort/files/tensors/tensor_bytes.h"
 
 namespace cohort::files {

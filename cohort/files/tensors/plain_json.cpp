@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "cohort/base/pickle_value.h"
 #include "cohort/base/result.h"
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/json_fwd.h"
 
 namespace cohort::files {
 

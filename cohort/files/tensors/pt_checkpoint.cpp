@@ -1,9 +1,11 @@
 #include "cohort/files/tensors/pt_checkpoint.h"
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cohort/files/tensors/plain_json.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

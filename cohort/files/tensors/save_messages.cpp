@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "cohort/files/tensors/save_plan.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

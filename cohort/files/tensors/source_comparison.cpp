@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "cohort/files/tensors/elements.h"
 #include "cohort/files/tensors/plain_json.h"

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
+#include "cohort/files/tensors/checked_json.h"
 #include "cohort/files/tensors/dcp_folder.h"
 #include "cohort/files/tensors/pt_checkpoint.h"
 #include "cohort/files/tensors/safetensors_file.h"
 #include "cohort/files/tensors/save_plan.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::files {
 namespace {

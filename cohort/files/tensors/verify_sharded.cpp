@@ -1,9 +1,11 @@
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cohort/files/tensors/crc32.h"
 #include "cohort/files/tensors/safetensors_file.h"
+#include "cohort/files/tensors/shown_text.h"
 #include "cohort/files/tensors/stored_checkpoint.h"
 
 namespace cohort::files {

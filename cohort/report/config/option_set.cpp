@@ -8,7 +8,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::report {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "cohort/base/json_text.h"
 #include "cohort/base/text.h"
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/shown_text.h"
 #include "cohort/report/records/run_record.h"
 
 // The parser calls itself for what is nested.

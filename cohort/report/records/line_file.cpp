@@ -8,7 +8,7 @@
 
 #include "cohort/base/atomic_file.h"
 #include "cohort/files/input/random_access_file.h"
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/files/tensors/shown_text.h"
 
 namespace cohort::report {
 namespace {

@@ -1,6 +1,7 @@
 #include "cohort/files/tensors/checkpoint_index.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace cohort::files {
 namespace {
