@@ -9,6 +9,11 @@
 #   PYTHON               a Python whose PyTorch is the rival (default: python3)
 #   COHORT_GPU_BUILD     build folder (default: build/gpu); logs are in its folder logs
 #   COHORT_GPU_CMAKE     further words for cmake
+#   CXX                  the compiler; where the environment names one whose links fail ("hidden symbol ... is referenced by DSO"):
+#                        CXX=/usr/bin/g++
+#
+# Needs the packages of tools/dev/setup.sh, those of the extras, too, as the benchmarks use them. Where they lie in folders of
+# their own: COHORT_GPU_CMAKE="-DCMAKE_PREFIX_PATH=A;B".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
@@ -43,7 +48,7 @@ run_tests() {
   mkdir -p "$logs/tests"
   # shellcheck disable=SC2016  # for the inner shell
   xargs -n 1 -P 4 bash -c 'timeout --kill-after 10 150 "$0" --sim=real --gtest_brief=1 --gtest_filter="$2*" >"$1/$2log" 2>&1
-    echo "$2 $?: $(grep -cE "^\[  SKIPPED \]" "$1/$2log") skipped, $(grep -E "PASSED|tests? ran" "$1/$2log" | tr "\n" " ")"' \
+    echo "$2 $?: $(sed -nE "s/^\[  SKIPPED \] ([0-9]+) tests?\..*/\1 skipped, /p" "$1/$2log")$(grep -E "PASSED|tests? ran" "$1/$2log" | tr "\n" " ")"' \
     "$program" "$logs/tests" <<<"$classes" | tee "$logs/tests/all"
   ! grep -vE '^[A-Za-z]+\. 0:' "$logs/tests/all"
 }
@@ -73,7 +78,11 @@ export -f build_all run_tests run_example run_figures
 export python torch build logs
 for name in "${parts[@]}"; do
   case $name in
-    build) build_all >"$logs/build.log" 2>&1 || { tail -n 30 "$logs/build.log" >&2; exit 1; } ;;
+    build)
+      begin=$SECONDS
+      build_all >"$logs/build.log" 2>&1 || { tail -n 30 "$logs/build.log" >&2; exit 1; }
+      summary+=("build: ok, $((SECONDS - begin)) s")
+      ;;
     tests) part tests 400 bash -c run_tests ;;
     example) part example 120 bash -c run_example ;;
     figures) part figures 240 bash -c run_figures ;;
