@@ -13,6 +13,6 @@ if(COHORT_CLANG)
   execute_process(COMMAND "${COHORT_CLANG}" -std=c++20 -fsyntax-only "${CMAKE_BINARY_DIR}/CMakeFiles/probe.cpp"
                   RESULT_VARIABLE _cohort_clang_result OUTPUT_QUIET ERROR_QUIET)
   if(_cohort_clang_result EQUAL 0)
-    set(CMAKE_CXX_COMPILER "${COHORT_CLANG}")
+    set(CMAKE_CXX_COMPILER "${COHORT_CLANG}" CACHE FILEPATH "The C++ compiler")
   endif()
 endif()

@@ -10,7 +10,9 @@
 namespace cohort::bench {
 namespace {
 
-using Floats = float __attribute__((vector_size(64), aligned(4), may_alias));
+// Clang ignores the alignment behind `using`.
+typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
+static_assert(alignof(Floats) == alignof(float));
 constexpr size_t kVector = sizeof(Floats);
 constexpr size_t kMostStreams = 16;
 constexpr size_t kStageBytes = size_t{256} << 10;

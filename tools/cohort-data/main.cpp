@@ -84,7 +84,7 @@ int make_command(MakeFlags flags) {
   flags.options.stops = [] { return interrupted != 0; };
   const auto folder = files::make_stand_in(flags.name, flags.root, flags.options);
   if (!folder) {
-    base::Error error = folder.error();
+    const base::Error& error = folder.error();
     if (error.message().ends_with("is there already")) {
       return fail(base::Error(error.message()).with_hint("--force replaces it"));
     }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
@@ -37,6 +38,12 @@ struct Feature {
   int num_local = 0;                // backward passes under no_sync() in each step
 };
 
+// Adam hides a wrong norm, as its step does not depend on the gradients' scale, and makes much of the rounding of tiny ones.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Feature& feature, const std::vector<at::Tensor>& params) {
+  if (feature.clips) return std::make_unique<torch::optim::SGD>(params, torch::optim::SGDOptions(1.0));
+  return std::make_unique<torch::optim::AdamW>(params, torch::optim::AdamWOptions(0.01));
+}
+
 Weights train_with(const Feature& feature, int rank, const Group& group, const RankDevices& devices,
                    bool in_side_streams) {
   auto net = make_net<TwoDeviceNet>(rank);
@@ -47,8 +54,8 @@ Weights train_with(const Feature& feature, int rank, const Group& group, const R
   Ddp model(net, options);
   if (feature.set_up) feature.set_up(model, group);
   if (feature.clips) model->track_gradient_norm();
-  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.01));
-  if (feature.fuses_step) model->fuse_step(optimizer);
+  const auto optimizer = make_optimizer(feature, model->parameters());
+  if (feature.fuses_step) model->fuse_step(*optimizer);
   std::optional<InStream> on_first, on_second;
   if (in_side_streams && !devices.first.is_cpu()) on_first.emplace(new_stream(devices.first.index()));
   if (in_side_streams && devices.second != devices.first) on_second.emplace(new_stream(devices.second.index()));
@@ -63,8 +70,8 @@ Weights train_with(const Feature& feature, int rank, const Group& group, const R
         torch::nn::functional::cross_entropy(model(x), labels).backward();
       }
       if (feature.clips) nn::utils::clip_grads_with_norm_(model->parameters(), 0.1, model->gradient_norm());
-      if (!feature.fuses_step) optimizer.step();
-      optimizer.zero_grad();
+      if (!feature.fuses_step) optimizer->step();
+      optimizer->zero_grad();
     }
   };
   if (feature.joins) {

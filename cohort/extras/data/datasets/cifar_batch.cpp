@@ -48,7 +48,7 @@ std::pair<at::Tensor, at::Tensor> read_pickled_batch(const std::string& path, st
   TORCH_CHECK(is_images, "[cohort] cannot read \"", path, "\": expected \"data\" as an array of ",
               files::kCifarImageBytes, " bytes for each image, but found ",
               data.isTensor() ? c10::str("the shape ", data.toTensor().sizes()) : kind_in_words(data));
-  const at::Tensor images = data.toTensor();
+  const at::Tensor& images = data.toTensor();
   const auto list = entry_of(path, batch, key);
   TORCH_CHECK(list.isIntList() && static_cast<int64_t>(list.toIntList().size()) == images.size(0),
               "[cohort] cannot read \"", path, "\": expected \"", key, "\" as a list of ", images.size(0),

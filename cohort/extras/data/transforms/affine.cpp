@@ -1,5 +1,6 @@
 #include "cohort/extras/data/transforms/affine.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/grid_sampler.h>

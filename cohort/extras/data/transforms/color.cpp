@@ -1,5 +1,6 @@
 #include "cohort/extras/data/transforms/color.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty_like.h>

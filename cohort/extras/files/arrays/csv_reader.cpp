@@ -37,8 +37,9 @@ std::string_view bare_number(std::string_view text) {
 template <typename Number>
 bool parse_whole(std::string_view text, Number* value) {
   text = bare_number(text);
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, *value);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [rest, status] = std::from_chars(begin, end, *value);
   return status == std::errc() && rest == end;
 }
 

@@ -33,8 +33,10 @@ ResampleWeights resample_weights(size_t from, size_t to, size_t window, size_t w
   double largest = 0;
   for (size_t i = 0; i < to; ++i) {
     const double center = scale * (static_cast<double>(i) + 0.5);
-    const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-    const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), static_cast<int64_t>(from));
+    // Cut off, not rounded, as Pillow and PyTorch do.
+    const auto whole = [](double at) { return static_cast<int64_t>(at); };
+    const int64_t first = std::max<int64_t>(whole(center - support + 0.5), 0);
+    const int64_t end = std::min(whole(center + support + 0.5), static_cast<int64_t>(from));
     const auto count = static_cast<size_t>(std::clamp<int64_t>(end - first, 0, max_count));
     double total = 0;
     for (size_t j = 0; j < count; ++j) {

@@ -134,7 +134,8 @@ std::vector<uint8_t> draw_digit(int digit, int side, SampleGenerator& random) {
 std::vector<uint8_t> draw_shape(int label, int num_classes, int side, SampleGenerator& random) {
   const Placement placement(0.3, 0.1, 0.85, random);
   const int num_hues = num_classes / kNumShapes;
-  const auto color = color_of((label / kNumShapes + random.uniform(-0.2, 0.2)) / num_hues);
+  const int hue = label / kNumShapes;
+  const auto color = color_of((hue + random.uniform(-0.2, 0.2)) / num_hues);
   const auto ground = color_of(random.uniform(0, 1));
   const double brightness = random.uniform(0.7, 1);
   std::vector<uint8_t> pixels(static_cast<size_t>(3) * side * side);
