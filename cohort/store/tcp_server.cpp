@@ -210,6 +210,8 @@ class TcpServer::Loop {
   // on: only what is to stay is refused, and clients that hold much.
   std::string find_room_for(const Request& request) const {
     if (!stores_something(request.query)) return {};
+    // Clients wait before they read; for what is there already that leaves nothing behind.
+    if (request.query == Query::kWait && table_.check(request.keys)) return {};
     size_t size = 0;
     for (const auto& key : request.keys) size += key.size();
     for (const auto& value : request.values) size += value.size();
