@@ -1,17 +1,22 @@
 // Servers that answer what no store and no etcd would: an error each time, soon and with little memory.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <functional>
 #include <thread>
 
+#include "cohort/base/text.h"
 #include "cohort/store/base64.h"
 #include "cohort/store/etcd_client.h"
 #include "cohort/store/etcd_store.h"
 #include "cohort/store/http_client.h"
 #include "cohort/store/tcp_client.h"
+#include "cohort/store/token.h"
 #include "tests/store/scripted_stream.h"
 #include "tests/store/times.h"
 
@@ -86,6 +91,103 @@ TEST(HostileStore, LongValuesComeInWhole) {
   EXPECT_TRUE(got.ok() && *got == value);
 }
 
+const std::string kClosed = "it has closed the connection\n  hint: see whether the process that hosts it has ended";
+
+// What an operation says where the server answers so and hangs up.
+template <class Ask>
+std::string error_after(std::string_view answer, const Ask& ask) {
+  auto [client, server] = connect_pair();
+  say(server, answer);
+  shutdown(server.get(), SHUT_WR);
+  const auto result = ask(*client);
+  return result.ok() ? "none" : result.error().describe();
+}
+
+// Of every answer each beginning, as a server leaves it that dies in the middle.
+template <class Ask>
+void expect_lost_at_every_byte(const std::string& answer, const Ask& ask) {
+  for (size_t size = 0; size < answer.size(); ++size) {
+    EXPECT_EQ(error_after(std::string_view(answer).substr(0, size), ask),
+              "the store on 127.0.0.1:29500 is lost: " + kClosed)
+        << "after " << size << " of " << answer.size() << " bytes";
+  }
+  EXPECT_EQ(error_after(answer, ask), "none");
+}
+
+TEST(HostileStore, AnswersThatBreakOffMessage) {
+  const std::string ready(1, kReady);
+  const auto text = sized(2) + "ab";
+  expect_lost_at_every_byte(ready + text, [](TcpClient& client) { return client.get("k"); });
+  expect_lost_at_every_byte(sized(7), [](TcpClient& client) { return client.add("k", 1); });
+  expect_lost_at_every_byte(text, [](TcpClient& client) { return client.compare_set("k", "", "ab"); });
+  expect_lost_at_every_byte(sized(1), [](TcpClient& client) { return client.delete_key("k"); });
+  expect_lost_at_every_byte(ready, [](TcpClient& client) { return client.check({"k"}); });
+  expect_lost_at_every_byte(ready, [](TcpClient& client) { return client.wait({"k"}, kHangLimit); });
+  expect_lost_at_every_byte(ready, [](TcpClient& client) { return client.barrier("k", 2, kHangLimit); });
+  expect_lost_at_every_byte(ready + text + text, [](TcpClient& client) { return client.multi_get({"k", "l"}); });
+  expect_lost_at_every_byte(ready + sized(1) + text, [](TcpClient& client) { return client.queue_pop("k", true); });
+  expect_lost_at_every_byte(sized(2) + text + text, [](TcpClient& client) { return client.list_keys(); });
+}
+
+// Nobody but a failed call says why it failed.
+TEST(HostileStore, AnInterruptionOfLongAgoIsForgotten) {
+  auto [client, server] = connect_pair({.timeout = kHangLimit, .answer_timeout = kAWhile});
+  say(server, sized(7));
+  errno = EINTR;
+  const auto sum = client->add("k", 1);
+  ASSERT_TRUE(sum.ok()) << sum.error().describe();
+  EXPECT_EQ(*sum, 7);
+}
+
+// What connecting with a token says where the server sends these bytes, whatever it is sent, and no more.
+std::string error_of_handshake(const std::string& bytes) {
+  const auto listener = std::move(listen_on("127.0.0.1", 0).value().front());
+  fcntl(listener.socket.get(), F_SETFL, 0);  // blocks
+  std::thread server([&] {
+    const base::Fd client(accept(listener.socket.get(), nullptr, nullptr));
+    say(client, bytes);
+    shutdown(client.get(), SHUT_WR);
+    char unread[1024];
+    while (recv(client.get(), unread, sizeof(unread), 0) > 0) continue;  // or the client would hear of a reset
+  });
+  const auto connect = [&] {
+    const auto client = TcpClient::connect({.port = listener.port, .timeout = kHangLimit, .token = "right"});
+    return client ? "none" : client.error().describe();
+  };
+  const auto error = connect();
+  server.join();
+  return base::replace_all(error, "127.0.0.1:" + std::to_string(listener.port), "HERE");
+}
+
+TEST(HostileStore, HandshakesThatBreakOffMessage) {
+  std::string echo;
+  put_number(&echo, static_cast<uint32_t>(getpid()), 4);
+  const std::string has_token(1, '\1');
+  const std::string nonce(kNonceBytes, 'n');
+  const std::string proof(kProofBytes, 'p');
+  const auto lost = "the store on HERE is lost: " + kClosed;
+  EXPECT_EQ(error_of_handshake(""), "HERE is not a store\n  caused by: " + lost);
+  EXPECT_EQ(error_of_handshake(echo.substr(0, 3)), "HERE is not a store\n  caused by: " + lost);
+  EXPECT_EQ(error_of_handshake("echo"), "HERE is not a store\n  caused by: it answers a ping with another number");
+  EXPECT_EQ(error_of_handshake(echo), "refused: the store on HERE knows no tokens\n  caused by: " + lost);
+  EXPECT_EQ(error_of_handshake(echo + '\0'), lost);
+  EXPECT_EQ(error_of_handshake(echo + has_token + nonce.substr(1)), lost);
+  EXPECT_EQ(error_of_handshake(echo + has_token + nonce), lost);
+  EXPECT_EQ(error_of_handshake(echo + has_token + nonce + kReady), lost);
+  EXPECT_EQ(error_of_handshake(echo + has_token + nonce + kReady + proof.substr(1)), lost);
+}
+
+TEST(HostileStore, AServerThatOnlySaysThatItHasTheTokenMessage) {
+  std::string begin;
+  put_number(&begin, static_cast<uint32_t>(getpid()), 4);
+  begin += '\1' + std::string(kNonceBytes, 'n');
+  for (const char verdict : {kReady, kCanceled}) {
+    EXPECT_EQ(error_of_handshake(begin + verdict + std::string(kProofBytes, 'p')),
+              "refused: the store on HERE has another token than this process\n"
+              "  hint: give every process of the job the same token");
+  }
+}
+
 // A key of ours makes the client ask whether it was refused. The time for connecting does not bound that: of a thousand agents
 // that meet at once, some are answered late.
 TEST(SlowStore, MayTakeItsTimeOnceConnected) {
@@ -99,6 +201,35 @@ TEST(SlowStore, MayTakeItsTimeOnceConnected) {
   const auto set = client->set("cohort/key", "value");
   talker.join();
   EXPECT_TRUE(set.ok()) << set.error().describe();
+}
+
+TEST(SocketStream, WhatTheOtherEndDoesNotTakeInTimeIsAnErrorMessage) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const base::Fd other(ends[1]);
+  SocketStream stream{base::Fd(ends[0])};
+  const std::string bytes(64 * kMiB, 'x');
+  EXPECT_EQ(stream.send(bytes, Stream::Clock::now()).error().describe(), "it gave no answer in time");
+  char byte;
+  EXPECT_EQ(stream.receive(&byte, 1, Stream::Clock::now()).error().describe(), "it gave no answer in time");
+}
+
+TEST(SocketStream, WhatTheOtherEndTakesSlowlyArrivesWhole) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  std::string got(3 * kMiB, '\0');
+  std::thread reader([&got, other = base::Fd(ends[1])] {
+    for (size_t at = 0; at < got.size(); at += 1000) {
+      const auto size = std::min<size_t>(1000, got.size() - at);
+      EXPECT_EQ(recv(other.get(), &got[at], size, MSG_WAITALL), static_cast<long>(size));
+    }
+  });
+  std::string bytes(got.size(), 'x');
+  for (size_t i = 0; i < bytes.size(); i += 777) bytes[i] = static_cast<char>(i / 777);
+  SocketStream stream{base::Fd(ends[0])};
+  EXPECT_TRUE(stream.send(bytes, Stream::Clock::now() + kHangLimit).ok());
+  reader.join();
+  EXPECT_TRUE(got == bytes);
 }
 
 std::string http_answer(const std::string& body) {
@@ -157,6 +288,18 @@ TEST(HostileEtcd, KeysThatWereNotAskedForAreLeftOut) {
   const auto store = EtcdStore::connect(options_for({kLease, kAlive, found}));
   ASSERT_TRUE(store.ok()) << store.error().describe();
   EXPECT_THAT(*(*store)->list_keys(), ElementsAre("a"));
+}
+
+TEST(HostileEtcd, ANumberThatDoesNotComeIsAnErrorMessage) {
+  const auto store = EtcdStore::connect(options_for({kLease, kAlive, "rubbish"}));
+  ASSERT_TRUE(store.ok()) << store.error().describe();
+  const auto problem =
+      "etcd on host:2379 refuses a request\n  caused by: it answers with HTTP status 200 and no JSON\n"
+      "  hint: see whether an etcd 3.4 or later runs there";
+  const auto num_keys = (*store)->num_keys();
+  EXPECT_EQ(num_keys.ok() ? "none" : num_keys.error().describe(), problem);
+  const auto length = (*store)->queue_len("q");
+  EXPECT_EQ(length.ok() ? "none" : length.error().describe(), problem);
 }
 
 TEST(HostileEtcd, AnswersNestedWithoutEndAreNoJsonMessage) {

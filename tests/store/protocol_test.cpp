@@ -121,6 +121,22 @@ TEST(StoreProtocol, SizesAreBoundedBeforeTheyAreBelievedMessage) {
   EXPECT_EQ(problem_of(encode(make(Query::kSet, {"k"}, {"v"}))), "");
 }
 
+TEST(StoreProtocol, SizesAsLargeAsAllowedAreTaken) {
+  const std::string key(kMaxKeyBytes, 'k');
+  const std::string value(kMaxValueBytes, 'v');
+  const auto full = kMaxRequestBytes / kMaxValueBytes;
+  for (const auto& request :
+       {make(Query::kSet, {key}, {value}), make(Query::kCheck, std::vector<std::string>(kMaxKeys)),
+        make(Query::kMultiSet, std::vector<std::string>(full), std::vector<std::string>(full, value))}) {
+    RequestReader reader;
+    reader.feed(encode(request));
+    const auto next = reader.next();
+    ASSERT_TRUE(next.ok()) << next.error().describe();
+    ASSERT_TRUE(next->has_value());
+    expect_equal(**next, request);
+  }
+}
+
 // Whatever comes, the reader ends in an error or waits for more, and holds no more than it was fed.
 TEST(StoreProtocol, GarbageEndsInAnErrorOrWaitsForMore) {
   std::mt19937 random(5);

@@ -333,6 +333,35 @@ TEST_F(TcpStoreTest, AppendsMakeNoValueLargerThanOthersMessage) {
   EXPECT_EQ(good->get("k")->size(), 8 * kMiB);
 }
 
+TEST_F(TcpStoreTest, GreetingsOfOthersMessage) {
+  // Hears less than the pings' answers.
+  const auto end_of = [this](const std::string& bytes, size_t num_pings = 1) {
+    testing::internal::CaptureStderr();
+    const auto client = connect_raw();
+    const auto all = bytes + encode({.query = Query::kPing, .keys = {}, .values = {}, .number = 7});
+    send(client.get(), all.data(), all.size(), MSG_NOSIGNAL);
+    char echoes[8];
+    EXPECT_LT(recv(client.get(), echoes, 4 * num_pings, MSG_WAITALL), static_cast<long>(4 * num_pings)) << bytes;
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto says = [](const std::string& why) {
+    return testing::MatchesRegex(R"(\[cohort\] warning: the store drops its client 127\.0\.0\.1:[0-9]+: )" + why +
+                                 "\n");
+  };
+  const auto request = [](Query query, int64_t number) {
+    return encode({.query = query, .keys = {}, .values = {}, .number = number});
+  };
+  const auto* const stranger = "it does not speak the store's protocol";
+  EXPECT_THAT(end_of(request(Query::kValidate, kMagic + 1)), says(stranger));
+  EXPECT_THAT(end_of(request(Query::kPing, kMagic)), says(stranger));
+  EXPECT_THAT(end_of(encode({.query = Query::kSet, .keys = {"/k"}, .values = {"1"}, .number = 0})), says(stranger));
+  EXPECT_THAT(end_of("GET / HTTP/1.1\r\n\r\n"),
+              says("a request that begins with byte 71 does not belong to the store's protocol"));
+  EXPECT_THAT(end_of(greeting(7) + request(Query::kValidate, kMagic), 2),
+              says("it sends the protocol's greeting twice"));
+  EXPECT_EQ(*connect()->num_keys(), 0);
+}
+
 TEST_F(TcpStoreTest, ConnectionsThatEndAreForgotten) {
   {
     std::vector<std::unique_ptr<TcpClient>> clients;

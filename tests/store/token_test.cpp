@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -145,6 +146,44 @@ TEST_F(GuardedStoreTest, OtherKeysAreFree) {
   EXPECT_THAT(*agent->list_keys(), UnorderedElementsAre("default_pg/0", "cohort", "cohort/a"));
   EXPECT_EQ(*agent->num_keys(), 3);
   EXPECT_EQ(*agent->clone().value()->get("cohort/a"), "1");
+}
+
+// Who has listened to others has their numbers and proofs, and may guess.
+TEST_F(GuardedStoreTest, AChallengeServesForOneTry) {
+  const auto socket = connect_to("127.0.0.1", server_->port(), kHangLimit).value();
+  const auto ask = [&](const std::string& request, size_t size) {
+    EXPECT_EQ(send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<long>(request.size()));
+    std::string answer(size, '?');
+    EXPECT_EQ(recv(socket.get(), answer.data(), size, MSG_WAITALL), static_cast<long>(size));
+    return answer;
+  };
+  const auto challenge = [&] {
+    const auto answer = ask(encode({.query = Query::kChallenge, .keys = {}, .values = {}, .number = 0}), 33);
+    EXPECT_EQ(answer[0], '\1');
+    return answer.substr(1);
+  };
+  const auto try_value = [&](const std::string& value) {
+    return ask(encode({.query = Query::kProve, .keys = {}, .values = {value}, .number = 0}), 33);
+  };
+  const std::string nonce(kNonceBytes, 'n');
+  const auto right = [&](const std::string& server_nonce) {
+    return nonce + proof_of(Side::kClient, "right", server_nonce, nonce);
+  };
+  const auto refused = std::string(1, kCanceled) + std::string(kProofBytes, '\0');
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(ask(greeting(7), 4), std::string("\7\0\0\0", 4));
+  EXPECT_EQ(try_value(right("")), refused) << "there was no challenge";
+  const auto first = challenge();
+  EXPECT_EQ(try_value("short"), refused);
+  EXPECT_EQ(try_value(right(first)), refused) << "it is used up";
+  challenge();
+  EXPECT_EQ(try_value(right(first)), refused) << "of an earlier challenge";
+  EXPECT_EQ(try_value(right(challenge()) + "x"), refused);
+  const auto last = challenge();
+  EXPECT_EQ(try_value(right(last)), kReady + proof_of(Side::kServer, "right", last, nonce));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex("(\\[cohort\\] warning: the store refuses its client 127.0.0.1:[0-9]+: it has "
+                                    "another token\n){5}"));
 }
 
 TEST_F(GuardedStoreTest, AnotherTokenIsRefusedMessage) {
