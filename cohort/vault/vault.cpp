@@ -28,7 +28,7 @@ uint64_t bytes_not_taken(const base::Fd& fd, uint64_t size) {
 }  // namespace
 
 Result<void> Vault::check_number(const std::string& id) const {
-  if (files_.size() < kMostFiles || files_.contains(id)) return {};
+  if (files_.size() < most_files_ || files_.contains(id)) return {};
   return Error(fmt::format("the launcher already holds {} memory files", files_.size()));
 }
 

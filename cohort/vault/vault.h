@@ -20,6 +20,8 @@ class Vault {
     uint64_t size = 0;
   };
 
+  explicit Vault(size_t most_files = kMostFiles) : most_files_(most_files) {}
+
   /// Keeps a memfd that nobody can resize, instead of what has the id. Error: it is something else, or there is too little memory
   /// for all that the files here may still take.
   base::Result<void> put(const std::string& id, base::Fd fd);
@@ -35,6 +37,7 @@ class Vault {
   base::Result<void> check_number(const std::string& id) const;
   base::Result<void> check_room(const std::string& id, uint64_t num_bytes) const;
 
+  const size_t most_files_;
   std::map<std::string, File> files_;
 };
 

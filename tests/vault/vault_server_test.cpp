@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "cohort/base/file.h"
@@ -16,6 +17,7 @@
 #include "cohort/store/socket.h"
 #include "cohort/vault/generation_file.h"
 #include "cohort/vault/memory_room.h"
+#include "cohort/vault/vault.h"
 #include "cohort/vault/vault_client.h"
 
 namespace cohort::vault {
@@ -35,6 +37,22 @@ base::Fd memory_file() {
   base::Fd fd;
   (void)GenerationFile::create(8192, &fd);
   return fd;
+}
+
+TEST(Vault, HoldsNoMoreFilesThanItMayMessage) {
+  Vault vault(2);
+  ASSERT_TRUE(vault.put("0/0", memory_file()));
+  ASSERT_TRUE(vault.make("1/0", 8192));
+  const char* const text = "the launcher already holds 2 memory files";
+  const auto put = vault.put("2/0", memory_file());
+  EXPECT_EQ(put ? "none" : put.error().describe(), text);
+  const auto made = vault.make("2/0", 8192);
+  EXPECT_EQ(made ? "none" : made.error().describe(), text);
+  EXPECT_EQ(vault.find("2/0"), nullptr);
+  EXPECT_TRUE(vault.put("1/0", memory_file())) << "in its place";
+  EXPECT_TRUE(vault.make("1/0", 4096)) << "in its place";
+  vault.drop("0/0");
+  EXPECT_TRUE(vault.put("2/0", memory_file()));
 }
 
 class VaultServerTest : public testing::Test {
@@ -136,6 +154,16 @@ TEST_F(VaultServerTest, RanksOfOtherNodesWriteAndRead) {
   ASSERT_TRUE(remote->read("copy/0/0", 1000, back));
   EXPECT_EQ(back, bytes);
   EXPECT_FALSE(remote->write("copy/0/0", 2 << 20, bytes)) << "it would go beyond the end";
+}
+
+// Nobody but a failed call says why it failed.
+TEST_F(VaultServerTest, AnInterruptionOfLongAgoIsForgotten) {
+  auto own = client();
+  auto remote = RemoteVault::connect(own, *own.where());
+  ASSERT_TRUE(remote) << remote.error().describe();
+  errno = EINTR;
+  const auto made = remote->make("copy/0/0", 4096);
+  EXPECT_TRUE(made) << made.error().describe();
 }
 
 TEST_F(VaultServerTest, MemoryThatIsNotThereIsRefused) {
