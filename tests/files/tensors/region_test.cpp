@@ -126,6 +126,20 @@ TEST(Region, PartsThatAreNotTheWhole) {
             "[2:4+0:2] does not lie in the tensor: dimension 0 has 4 indices");
 }
 
+// What ranks have that are more than there are rows; the first of their dimensions, or another, has no indices.
+TEST(Region, EmptyPartsBelongToEveryWhole) {
+  const Region whole = whole_region({2, 2});
+  const Region no_rows{{}, {{0, 2}}};
+  const Region no_columns{{{0, 2}}, {}};
+  EXPECT_EQ(partition_problem({2, 2}, {no_rows, whole, no_columns, {{}, {}}}), std::nullopt);
+  EXPECT_EQ(partition_problem({2, 2}, {no_rows, no_columns}), "parts have 0 of 4 elements");
+  EXPECT_EQ(partition_problem({0, 2}, {no_rows, no_rows}), std::nullopt);
+  EXPECT_EQ(partition_problem({2, 2}, {whole, no_rows, box_region({1, 1}, {1, 1})}),
+            "parts overlap: [0:2, 0:2] and [1:2, 1:2]");
+  EXPECT_EQ(partition_problem({2, 2}, {whole, {{}, {{1, 3}}}}),
+            "[nothing, 1:3] does not lie in the tensor: dimension 1 has 2 indices");
+}
+
 TEST(Region, BoxesOfAPartWithGaps) {
   const Region region{{{0, 1}, {2, 3}}, {{0, 4}}, {{1, 2}, {3, 4}}};
   EXPECT_EQ(boxes_of(region).size(), 4u);
