@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/device_mesh.h"
 #include "tests/mesh/thread_mesh.h"
 #include "tests/support/rank_processes.h"
@@ -56,6 +57,28 @@ TEST(DeviceMeshErrors, GroupsOfOtherSizesMessage) {
                   "The group of mesh dim 0 has 2 ranks, but the mesh 3");
     REQUIRE_EQUAL(error_of([] { DeviceMesh::from_group(Group(), "cpu"); }),
                   "Default process group has not been initialized, please make sure to call init_process_group.");
+  });
+}
+
+TEST(DeviceMeshErrors, SlicesHaveTheOrderOfTheMeshMessage) {
+  test::run_rank_threads(4, [](int, const Group& group) {
+    const auto mesh = test::thread_mesh(group, {2, 2});
+    REQUIRE(mesh.slice({"axis0", "axis1"}) == mesh);
+    REQUIRE_EQUAL(
+        error_of([&] {
+          mesh.slice({"axis1", "axis0"});
+        }),
+        "Invalid mesh_dim_names ('axis1', 'axis0') specified. Mesh dim indices should be in ascending order.");
+    for (const std::string name : {"axis0", "axis1"}) {
+      REQUIRE_EQUAL(error_of([&] {
+                      mesh.slice({name, name});
+                    }),
+                    "Slicing overlapping dim_names ('" + name + "', '" + name + "') is not allowed.");
+    }
+    REQUIRE_EQUAL(error_of([&] {
+                    mesh.slice({"axis0", "axis2"});
+                  }),
+                  "Invalid mesh_dim_names ('axis0', 'axis2') specified. Valid mesh_dim_names are ['axis0', 'axis1'].");
   });
 }
 
