@@ -114,13 +114,13 @@ void stand_before_attention(std::vector<torch::Library>& libraries, c10::DeviceT
 // Once, for good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has
 // no kernel of its own there.
 void stand_before_attention() {
-  static const auto* const registered = [] {
+  // The attribute keeps a pointer that nobody reads, without which the memory counts as leaked.
+  static const auto* const registered [[gnu::used]] = [] {
     auto* libraries = new std::vector<torch::Library>();  // never freed: LibTorch's dispatcher may have gone at exit
     stand_before_attention(*libraries, c10::DeviceType::CPU);
     if (const auto type = comm::accelerator_type()) stand_before_attention(*libraries, *type);
     return libraries;
   }();
-  (void)registered;
 }
 
 void check_lists(size_t num_buffers, size_t num_dims) {

@@ -24,6 +24,8 @@ using GuardedTexts = std::vector<GuardedText>;
 // A handler may take no lock. Guards beyond the last place have no text.
 constexpr size_t kMaxGuards = 1024;
 std::array<std::atomic<const GuardedTexts*>, kMaxGuards> guards;
+// Handlers that may be reading a guard's texts.
+std::atomic<int> num_readers = 0;
 struct sigaction action_before;
 
 std::string text_of(const std::string& name) {
@@ -40,17 +42,24 @@ std::string text_in_child_of(const std::string& name) {
          "  hint: give the child a copy that was made before the fork: parameter.detach().clone()\n";
 }
 
-void explain(const void* address) {
+const std::string* find_text(const void* address) {
   for (const auto& guard : guards) {
-    const auto* const texts = guard.load(std::memory_order_acquire);
+    const auto* const texts = guard.load();
     if (!texts) continue;
     for (const auto& guarded : *texts) {
       if (address < guarded.begin || address >= guarded.end) continue;
-      const auto& text = getpid() == guarded.process ? guarded.text : guarded.text_in_child;
-      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
-      return;
+      return getpid() == guarded.process ? &guarded.text : &guarded.text_in_child;
     }
   }
+  return nullptr;
+}
+
+void explain(const void* address) {
+  ++num_readers;
+  if (const auto* const text = find_text(address)) {
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text->data(), text->size());
+  }
+  --num_readers;
 }
 
 // As the kernel would have called it.
@@ -121,9 +130,11 @@ WriteGuard::WriteGuard(const std::vector<Range>& ranges) : place_(kMaxGuards) {
   }
 }
 
-// The texts stay: a handler in another thread may be reading them.
+// A handler that begins now does not find the texts; those that another thread's handler may be reading stay.
 WriteGuard::~WriteGuard() {
-  if (place_ < kMaxGuards) guards[place_].store(nullptr, std::memory_order_release);
+  if (place_ == kMaxGuards) return;
+  const auto* const texts = guards[place_].exchange(nullptr);
+  if (num_readers == 0) delete texts;
 }
 
 }  // namespace cohort::fsdp

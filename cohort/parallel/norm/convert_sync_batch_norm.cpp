@@ -79,10 +79,10 @@ torch::Library* take_over(c10::DeviceType type) {
 }
 
 void take_over_batch_norm() {
-  [[maybe_unused]] static auto* const on_cpu = take_over(at::kCPU);
+  static auto* const on_cpu [[gnu::used]] = take_over(at::kCPU);
   const auto accelerator = comm::accelerator_type();
   if (!accelerator) return;
-  [[maybe_unused]] static auto* const on_device = take_over(*accelerator);
+  static auto* const on_device [[gnu::used]] = take_over(*accelerator);
 }
 
 // The tensor of a layer that carries its mark; undefined where there is none yet.
