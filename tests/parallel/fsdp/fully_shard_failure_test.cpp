@@ -75,6 +75,7 @@ TEST_P(FullyShardKilled, OthersNameTheRank) {
 INSTANTIATE_TEST_SUITE_P(Places, FullyShardKilled, testing::Values("forward", "backward", "reduction", "step"));
 
 COHORT_WORKER(writes_to_a_sharded_parameter) {
+  signal(SIGSEGV, SIG_DFL);  // a sanitizer would tell of it
   init_process_group({.backend = "shm"});
   auto net = test::seeded_net<test::Mlp>();
   auto model = fully_shard(net);
@@ -106,6 +107,7 @@ char* take_page_of(const at::Tensor& tensor) {
 
 // After a step of backward, so that there are gradients that others may be reading. Argument 0: what a forked child does.
 COHORT_WORKER(forks_with_sharded_parameters) {
+  signal(SIGSEGV, SIG_DFL);  // a sanitizer would tell of it
   init_process_group({.backend = "shm"});
   auto net = test::seeded_net<test::Mlp>();
   auto model = fully_shard(net);

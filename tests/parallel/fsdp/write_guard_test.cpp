@@ -79,7 +79,7 @@ void tell_mask(int /*number*/) {
 void jump(int /*number*/) { siglongjmp(before_the_write, 1); }
 
 COHORT_WORKER(meets_sigsegv) {
-  signal(SIGSEGV, SIG_DFL);  // a sanitizer has a handler
+  signal(SIGSEGV, SIG_DFL);  // a sanitizer would tell of it
   const auto& what = cohort::test::worker_arguments().at(0);
   Pages both;
   pages = &both;
