@@ -52,8 +52,9 @@ export COHORT_STRESS_SEED=${COHORT_STRESS_SEED:-$SRANDOM} COHORT_TEST_SEED=${COH
 export COHORT_TEST_RARE_GC=1
 # Threads of OpenMP that wait do so asleep: there are more of them than cores, as tests run side by side.
 export OMP_WAIT_POLICY=passive
-# LibTorch's store asks DNS for the name of each address that connects, and stands still meanwhile. An answer that is lost costs 1 s, not 5.
-export RES_OPTIONS="timeout:1 attempts:1"
+# LibTorch's store asks DNS for the name of each address that connects, and stands still meanwhile. A lost answer costs 1 s, not 5, and
+# is asked for again, as LibTorch warns where there is none.
+export RES_OPTIONS="timeout:1 attempts:5"
 
 # Many tests wait more than they compute.
 cores=$(nproc)
