@@ -210,12 +210,13 @@ class TcpServer::Loop {
   // on: only what is to stay is refused, and clients that hold much.
   std::string find_room_for(const Request& request) const {
     if (!stores_something(request.query)) return {};
-    // Clients wait before they read; for what is there already that leaves nothing behind.
-    if (request.query == Query::kWait && table_.check(request.keys)) return {};
     size_t size = 0;
     for (const auto& key : request.keys) size += key.size();
     for (const auto& value : request.values) size += value.size();
-    return find_room(size, max_bytes_);
+    auto problem = find_room(size, max_bytes_);
+    // Clients wait before they read. A wait for keys that are there leaves nothing behind.
+    if (!problem.empty() && request.query == Query::kWait && table_.check(request.keys)) return {};
+    return problem;
   }
 
   // A store that is full can still be read: answers may take a quarter more.

@@ -322,8 +322,8 @@ TEST(Agent, FailureWithoutRestartsEndsBothAndNamesTheNode) {
   EXPECT_EQ(count_of(errors, ") failed with exit code 5"), 3) << errors;
 }
 
-/// What a launcher says whose job fails on another node before its own workers are started: it knows the other nodes from their
-/// round, where it is in that, but its agent has been told of none yet.
+/// Returns the errors of a launcher whose job fails on another node before it has started its own workers. If it is in the round,
+/// it knows the other nodes from that; its agent has heard of no node yet.
 std::string said_of_a_failure_elsewhere(bool is_in_the_round) {
   namespace rdzv = rendezvous;
   const std::string at = endpoint();

@@ -139,7 +139,7 @@ class MeetingAtAStore : public Meeting {
   void say(const std::string& name, const Record& record) {
     ASSERT_TRUE(client()->set("cohort/job/" + name, to_text(record)));
   }
-  /// The first node as others see it, which leads; it is this test.
+  /// Plays the first node, which leads: writes what others read of it.
   Member lead(const std::string& host) {
     Member member;
     member.id = 0;
@@ -150,7 +150,7 @@ class MeetingAtAStore : public Meeting {
     say("news/0", News(LeadRecord{0, -1}));
     return member;
   }
-  /// What a node has said of itself when it came.
+  /// Reads the notice that a node wrote when it came.
   Member arrived(int id) {
     const auto notice = "cohort/job/notice/" + std::to_string(id);
     auto member = parse_notice(client()->get(notice).value()).value().member;
@@ -229,7 +229,7 @@ TEST_F(MeetingAtAStore, ALeaderThatFallsSilentIsFollowedByAnother) {
   EXPECT_EQ(describe(a.next()), "round 0 of 1 nodes, restart 0 of 1, as node 0");
 }
 
-// As a spare, which sees a round begin, or comes while it runs.
+// A spare sees a round begin, or comes while it runs.
 TEST_F(MeetingAtAStore, BesideAFullRoundNodesWaitForAsLongAsItRuns) {
   const auto first = lead("first");
   auto second = first;

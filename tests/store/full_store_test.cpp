@@ -27,8 +27,8 @@ class FullStoreTest : public ::testing::Test {
   const std::unique_ptr<TcpServer> server_ = TcpServer::start({.host = "127.0.0.1", .max_bytes = 1000}).value();
 };
 
-// With "/k", as its key is sent, it is so long; what the server needs for an entry comes on top. It has an answer, so that no
-// other request comes with it.
+// Sends a key and a value of `num_bytes` together; the key is sent as "/k". The request has an answer, so no other one comes
+// with it.
 base::Result<std::string> fill(TcpClient& client, size_t num_bytes) {
   return client.compare_set("k", "", std::string(num_bytes - 2, 'x'));
 }
@@ -86,7 +86,7 @@ TEST_F(FullStoreTest, AFullServerTakesNothingIn) {
   EXPECT_EQ(*good->queue_len("l"), 0);
 }
 
-// As many open files as there are: none is left.
+// Lowers the limit of open files to those that are open.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
@@ -101,7 +101,7 @@ class NoMoreFiles {
   rlimit before_{};
 };
 
-// By what has come so far.
+// Looks at what has arrived so far, and does not wait.
 bool is_closed_there(const base::Fd& socket) {
   char byte;
   return recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;

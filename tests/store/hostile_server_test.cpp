@@ -93,7 +93,7 @@ TEST(HostileStore, LongValuesComeInWhole) {
 
 const std::string kClosed = "it has closed the connection\n  hint: see whether the process that hosts it has ended";
 
-// What an operation says where the server answers so and hangs up.
+// Returns the error of an operation whose server sends this answer and hangs up; "none" if it succeeds.
 template <class Ask>
 std::string error_after(std::string_view answer, const Ask& ask) {
   auto [client, server] = connect_pair();
@@ -103,7 +103,7 @@ std::string error_after(std::string_view answer, const Ask& ask) {
   return result.ok() ? "none" : result.error().describe();
 }
 
-// Of every answer each beginning, as a server leaves it that dies in the middle.
+// Cuts the answer at every byte, as a server does that dies in the middle of it.
 template <class Ask>
 void expect_lost_at_every_byte(const std::string& answer, const Ask& ask) {
   for (size_t size = 0; size < answer.size(); ++size) {
@@ -139,7 +139,7 @@ TEST(HostileStore, AnInterruptionOfLongAgoIsForgotten) {
   EXPECT_EQ(*sum, 7);
 }
 
-// What connecting with a token says where the server sends these bytes, whatever it is sent, and no more.
+// Returns the error of connecting with a token to a server that sends these bytes alone, whatever it receives.
 std::string error_of_handshake(const std::string& bytes) {
   const auto listener = std::move(listen_on("127.0.0.1", 0).value().front());
   fcntl(listener.socket.get(), F_SETFL, 0);  // blocks

@@ -5,9 +5,9 @@
 
 namespace cohort::files {
 
-/// What stands in a damaged file may be long and not be text; neither belongs on a terminal.
+/// Cuts text after 200 bytes and replaces what cannot be printed by "?": a damaged file may hold anything.
 std::string shortened(std::string text);
-/// In quotes, shortened where it is long.
+/// Puts text in quotes; shortens it if it is longer than 200 bytes.
 std::string quoted_name(const std::string& text);
 
 }  // namespace cohort::files

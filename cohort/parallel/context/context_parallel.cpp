@@ -114,7 +114,7 @@ void stand_before_attention(std::vector<torch::Library>& libraries, c10::DeviceT
 // Once, for good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has
 // no kernel of its own there.
 void stand_before_attention() {
-  // The attribute keeps a pointer that nobody reads, without which the memory counts as leaked.
+  // The attribute keeps a pointer that nobody reads; without it the memory counts as leaked.
   static const auto* const registered [[gnu::used]] = [] {
     auto* libraries = new std::vector<torch::Library>();  // never freed: LibTorch's dispatcher may have gone at exit
     stand_before_attention(*libraries, c10::DeviceType::CPU);

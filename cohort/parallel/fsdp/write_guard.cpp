@@ -130,7 +130,7 @@ WriteGuard::WriteGuard(const std::vector<Range>& ranges) : place_(kMaxGuards) {
   }
 }
 
-// A handler that begins now does not find the texts; those that another thread's handler may be reading stay.
+// A handler that begins now does not find the texts. If one may be reading them, in another thread, they stay.
 WriteGuard::~WriteGuard() {
   if (place_ == kMaxGuards) return;
   const auto* const texts = guards[place_].exchange(nullptr);

@@ -126,7 +126,7 @@ TEST(Region, PartsThatAreNotTheWhole) {
             "[2:4+0:2] does not lie in the tensor: dimension 0 has 4 indices");
 }
 
-// What ranks have that are more than there are rows; the first of their dimensions, or another, has no indices.
+// With more ranks than rows some parts are empty: their first dimension, or another, has no indices.
 TEST(Region, EmptyPartsBelongToEveryWhole) {
   const Region whole = whole_region({2, 2});
   const Region no_rows{{}, {{0, 2}}};
