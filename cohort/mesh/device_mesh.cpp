@@ -83,7 +83,7 @@ std::shared_ptr<const DeviceMesh::State> new_mesh(std::string device_type, const
   mesh::set_up_world(root->device_type, static_cast<int64_t>(ranks.size()));
   check_range(ranks, get_world_size());
   root->rank = get_rank();
-  return root_state(root, mesh::make_groups(root->layout, ranks, names, backends));
+  return root_state(root, mesh::make_groups(*root, root->layout, names, backends));
 }
 
 std::string mesh_text(const at::Tensor& mesh, size_t at = 0, int64_t depth = 0) {

@@ -79,12 +79,15 @@ std::vector<AxisBackend> backend_of_each_axis(const DeviceMeshOptions& options, 
   return result;
 }
 
-std::vector<Group> make_groups(const Layout& layout, const std::vector<int64_t>& ranks,
-                               const DeviceMesh::AxisNames& names, const std::vector<AxisBackend>& backends) {
+std::vector<Group> make_groups(Root& root, const Layout& layout, const DeviceMesh::AxisNames& names,
+                               const std::vector<AxisBackend>& backends) {
   std::vector<Group> groups;
   for (size_t i = 0; i < layout.size(); ++i) {
     const auto name = names.empty() ? c10::str("dim_", i) : names[i];
-    if (auto group = make_axis_group(layout[i], ranks, name, backends[i])) groups.push_back(std::move(group));
+    auto group = make_axis_group(layout[i], root.ranks, name, backends[i]);
+    if (!group) continue;
+    if (group != default_group()) root.own_groups.push_back(group);
+    groups.push_back(std::move(group));
   }
   return groups;
 }

@@ -16,9 +16,10 @@ void set_up_world(const std::string& device_type, int64_t num_ranks);
 std::vector<AxisBackend> backend_of_each_axis(const DeviceMeshOptions& options, int64_t num_axes,
                                               const DeviceMesh::AxisNames& names);
 
-/// Collective: this rank's group along each axis of `layout`; none at all if the ranks do not include it. Follows
-/// DeviceMesh._init_process_groups: the same calls in the same order, so that Python ranks can take part.
-std::vector<Group> make_groups(const Layout& layout, const std::vector<int64_t>& ranks,
-                               const DeviceMesh::AxisNames& names, const std::vector<AxisBackend>& backends);
+/// Collective: this rank's group along each axis of `layout`, which points into the root's ranks; none at all if these do not
+/// include it. Those that are new become the root's own. Follows DeviceMesh._init_process_groups: the same calls in the same
+/// order, so that Python ranks can take part.
+std::vector<Group> make_groups(Root& root, const Layout& layout, const DeviceMesh::AxisNames& names,
+                               const std::vector<AxisBackend>& backends);
 
 }  // namespace cohort::mesh

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cohort/comm/group/group_creation.h"
+
 namespace cohort::mesh {
 namespace {
 
@@ -37,6 +39,15 @@ std::optional<std::vector<int64_t>> coordinate_of(int64_t rank, const std::vecto
 }
 
 }  // namespace
+
+Root::~Root() {
+  flattened.clear();  // it holds groups, too
+  while (!own_groups.empty()) {
+    auto group = std::move(own_groups.back());
+    own_groups.pop_back();
+    comm::release_group(std::move(group));
+  }
+}
 
 const Root::Flattened* Root::find_flattened(const std::string& name) const {
   const auto found =

@@ -27,7 +27,13 @@ struct Root {
   DeviceMesh::AxisNames names;
   int64_t rank = 0;  ///< of this process
   std::vector<Flattened> flattened;
+  /// Those that were made for this mesh. They go with it, or with the last who holds them.
+  std::vector<Group> own_groups;
 
+  Root() = default;
+  Root(const Root&) = delete;
+  Root& operator=(const Root&) = delete;
+  ~Root();
   const Flattened* find_flattened(const std::string& name) const;
 };
 
@@ -35,6 +41,7 @@ struct Root {
 
 struct DeviceMesh::State {
   std::shared_ptr<mesh::Root> root;
+  std::vector<std::shared_ptr<mesh::Root>> others = {};  ///< further meshes whose groups these are
   mesh::Layout layout;
   AxisNames names;
   std::vector<Group> groups;  ///< one per axis; none on a rank that the mesh does not have

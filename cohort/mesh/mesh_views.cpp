@@ -54,7 +54,7 @@ DeviceMesh DeviceMesh::operator[](const std::string& axis_name) const { return s
 DeviceMesh DeviceMesh::slice(const AxisNames& axis_names) const {
   TORCH_CHECK(!state_->names.empty(), "Cannot slice a DeviceMesh without mesh_dim_names!");
   if (axis_names == state_->names) return *this;
-  State sliced{.root = state_->root, .layout = {}, .names = axis_names, .groups = {}};
+  State sliced{.root = state_->root, .others = state_->others, .layout = {}, .names = axis_names, .groups = {}};
   for (const auto& name : axis_names) {
     const auto index = position_of(state_->names, name);
     const auto* flattened = flattened_axis(*state_, name);
@@ -83,13 +83,13 @@ DeviceMesh DeviceMesh::flatten(const std::string& axis_name, const std::string& 
   const auto* known = root.find_flattened(name);
   if (!known) {
     mesh::set_up_world(root.device_type, size());
-    const auto groups = mesh::make_groups(layout, root.ranks, {name}, {backend_named(backend)});
+    const auto groups = mesh::make_groups(root, layout, {name}, {backend_named(backend)});
     root.flattened.push_back({name, layout.front(), groups.empty() ? Group() : groups.front()});
     known = &root.flattened.back();
   }
   TORCH_CHECK_VALUE(known->layout == layout.front(), "Flatten mesh with mesh_dim_name ", name,
                     " has been created before, Please specify another valid mesh_dim_name.");
-  State flattened{.root = state_->root, .layout = layout, .names = {name}, .groups = {}};
+  State flattened{.root = state_->root, .others = state_->others, .layout = layout, .names = {name}, .groups = {}};
   if (known->group) flattened.groups.push_back(known->group);
   return DeviceMesh(mesh::make_state(std::move(flattened)));
 }
@@ -116,11 +116,12 @@ DeviceMesh DeviceMesh::unflatten(const MeshAxis& axis, const std::vector<int64_t
     return list;
   };
   State result{.root = state_->root,
+               .others = state_->others,
                .layout = replace(state_->layout, parts),
                .names = replace(state_->names, axis_names),
                .groups = {}};
   mesh::check_names(result.names, static_cast<int64_t>(result.names.size()));
-  const auto new_groups = mesh::make_groups(parts, state_->root->ranks, axis_names, backends);
+  const auto new_groups = mesh::make_groups(*state_->root, parts, axis_names, backends);
   if (!state_->groups.empty()) result.groups = replace(state_->groups, new_groups);
   return DeviceMesh(mesh::make_state(std::move(result)));
 }
@@ -130,6 +131,8 @@ DeviceMesh DeviceMesh::concatenate(const std::vector<DeviceMesh>& meshes) {
   const auto& first = *meshes.front().state_;
   State result{.root = first.root, .layout = {}, .names = {}, .groups = {}};
   for (const auto& one : meshes) {
+    result.others.push_back(one.state_->root);
+    result.others.insert(result.others.end(), one.state_->others.begin(), one.state_->others.end());
     TORCH_CHECK(one.state_->root->ranks == first.root->ranks,
                 "Cannot concatenate DeviceMeshes derived from different device meshs");
     const auto append = [](auto& list, const auto& more) { list.insert(list.end(), more.begin(), more.end()); };

@@ -4,6 +4,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <unordered_set>
 
 #include "cohort/comm/collectives/collectives.h"
@@ -163,6 +167,56 @@ TEST(DeviceMesh, ComparesLikePythons) {
     REQUIRE(sum_over(mesh["axis1"].group(), 1) == 2);
     REQUIRE(mesh["axis1"].coordinate() == Numbers{mesh.coordinate()->at(1)});
   });
+}
+
+size_t num_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
+}
+
+COHORT_WORKER(mesh_groups_end) {
+  init();
+  const auto make = [] { return init_device_mesh("cpu", {2, 2}, {"dp", "tp"}); };
+  { const auto first = make(); }  // what a process needs once
+  const int before = get_pg_count();
+  const size_t mappings = num_mappings();
+  for (int i = 0; i < 20; ++i) {
+    const auto mesh = make();
+    const auto all = mesh.flatten("all");
+    REQUIRE(get_pg_count() > before);
+    require_lines(mesh);
+  }
+  REQUIRE(get_pg_count() == before);
+  REQUIRE(num_mappings() < mappings + 20);
+}
+
+TEST(DeviceMesh, GroupsEndWithTheLastCopy) { run_workers("mesh_groups_end", {.world_size = 4}).expect_success(); }
+
+COHORT_WORKER(mesh_groups_that_others_hold) {
+  init();
+  const int before = get_pg_count();
+  Group held;
+  std::optional<DeviceMesh> slice;
+  {
+    const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
+    const auto other = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
+    held = mesh.group("tp");
+    slice = DeviceMesh::concatenate({mesh["dp"], other["tp"]});
+  }
+  require_lines(*slice);
+  REQUIRE(sum_over(held, get_rank()) == (get_rank() < 2 ? 1 : 5));
+  slice.reset();
+  REQUIRE(sum_over(held, get_rank()) == (get_rank() < 2 ? 1 : 5));
+  REQUIRE(get_pg_count() == before + 1);
+  REQUIRE(get_process_group_ranks(held).size() == 2);
+  held.reset();
+  { const auto next = init_device_mesh("cpu", {4}); }
+  const auto later = new_group({0, 1});
+  REQUIRE(get_pg_count() == before + (get_rank() < 2 ? 1 : 0));
+}
+
+TEST(DeviceMesh, GroupsThatOthersHoldStay) {
+  run_workers("mesh_groups_that_others_hold", {.world_size = 4}).expect_success();
 }
 
 }  // namespace

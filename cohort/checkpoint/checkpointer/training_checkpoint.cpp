@@ -71,11 +71,12 @@ auto with_file(const char* function, const std::string& path, const char* what, 
   }
 }
 
-// The tensors that are one and the same: same place, dtype, sizes and strides.
-using TensorIdentity = std::tuple<const void*, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
+// The tensors that are one and the same: same place, signs, dtype, sizes and strides.
+using TensorIdentity = std::tuple<const void*, bool, bool, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
 
 TensorIdentity identity_of(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec()};
+  return {tensor.const_data_ptr(), tensor.is_conj(),     tensor.is_neg(),
+          tensor.scalar_type(),    tensor.sizes().vec(), tensor.strides().vec()};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cohort/checkpoint/file/mapped_tensors.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/file/tensor_file.h"
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/files/input/private_mapping.h"
 #include "cohort/files/tensors/safetensors_file.h"
 
@@ -85,7 +86,7 @@ Result<void> write_tensors(const StateDict& tensors, files::SafetensorsHeader he
   if (done) done = file->write(*prefix);
   for (const size_t index : order) {
     if (!done) return done;
-    const at::Tensor data = tensors[index].value().detach().resolve_conj().resolve_neg().cpu().contiguous();
+    const at::Tensor data = comm::as_plain(tensors[index].value().detach().cpu());
     done = file->write({static_cast<const char*>(data.const_data_ptr()), data.nbytes()});
   }
   return done ? file->commit() : done;

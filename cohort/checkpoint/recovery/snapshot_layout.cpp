@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "cohort/base/stream_copy.h"
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/vault/generation_file.h"
 
@@ -37,12 +38,8 @@ void add_jobs(std::vector<CopyJob>& jobs, const std::byte* from, std::byte* to, 
 
 // Dense memory of the host with the tensor's values, in the order of its elements; kept alive by `keep`.
 const std::byte* host_bytes(const at::Tensor& tensor, std::vector<at::Tensor>& keep) {
-  at::Tensor dense = tensor;
-  if (!dense.is_cpu()) dense = dense.cpu();
-  if (!dense.is_contiguous() || dense.is_conj() || dense.is_neg())
-    dense = dense.resolve_conj().resolve_neg().contiguous();
-  keep.push_back(dense);
-  return static_cast<const std::byte*>(dense.const_data_ptr());
+  keep.push_back(comm::as_plain(tensor.cpu()));
+  return static_cast<const std::byte*>(keep.back().const_data_ptr());
 }
 
 struct Description {

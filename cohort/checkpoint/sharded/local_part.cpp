@@ -5,6 +5,7 @@
 
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/sharded/plain_value.h"
+#include "cohort/comm/backend/plain_tensor.h"
 
 namespace cohort::checkpoint::detail {
 namespace {
@@ -63,12 +64,11 @@ std::vector<files::SaveItem> describe(const ShardedStateDict& state) {
 }
 
 at::Tensor plain_data(const at::Tensor& tensor) {
-  return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
+  return comm::as_plain(tensor.detach().cpu());
 }
 
 bool is_plain(const at::Tensor& tensor, c10::ScalarType dtype) {
-  return tensor.is_cpu() && tensor.scalar_type() == dtype && dtype != at::kBool && tensor.is_contiguous() &&
-         !tensor.is_conj() && !tensor.is_neg();
+  return tensor.is_cpu() && tensor.scalar_type() == dtype && dtype != at::kBool && comm::is_plain(tensor);
 }
 
 }  // namespace cohort::checkpoint::detail

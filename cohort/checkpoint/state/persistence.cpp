@@ -4,13 +4,13 @@
 #include <torch/nn/module.h>
 
 #include "cohort/base/text.h"
-#include "cohort/checkpoint/state/tensor_notes.h"
+#include "cohort/parallel/module/tensor_notes.h"
 
 namespace cohort::checkpoint {
 namespace {
 
-detail::TensorNotes<bool>& marks() {
-  static auto& all = *new detail::TensorNotes<bool>;
+parallel::TensorNotes<bool>& marks() {
+  static auto& all = *new parallel::TensorNotes<bool>;
   return all;
 }
 

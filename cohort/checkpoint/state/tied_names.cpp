@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/checkpoint/state/tensor_notes.h"
+#include "cohort/parallel/module/tensor_notes.h"
 
 namespace cohort::checkpoint {
 namespace {
 
-detail::TensorNotes<std::vector<std::string>>& tied_names() {
-  static auto& all = *new detail::TensorNotes<std::vector<std::string>>;
+parallel::TensorNotes<std::vector<std::string>>& tied_names() {
+  static auto& all = *new parallel::TensorNotes<std::vector<std::string>>;
   return all;
 }
 

@@ -15,20 +15,7 @@ std::vector<at::Tensor> each(const std::vector<at::Tensor>& tensors, Convert con
 
 }  // namespace
 
-bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
-
-at::Tensor plain_copy(const at::Tensor& tensor) {
-  const at::NoGradGuard no_grad;
-  return at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous)).copy_(tensor);
-}
-
-at::Tensor as_bytes(const at::Tensor& plain) {
-  const at::NoGradGuard no_grad;
-  // Not view(): a contiguous tensor of one or no element may have any stride.
-  return plain.as_strided({plain.numel()}, {1}).view(at::kByte);
-}
-
-at::Tensor StandIns::sent(const at::Tensor& tensor) const { return is_plain(tensor) ? tensor : plain_copy(tensor); }
+at::Tensor StandIns::sent(const at::Tensor& tensor) const { return as_plain(tensor); }
 
 at::Tensor StandIns::received(const at::Tensor& tensor, bool apart) {
   if (!apart && is_plain(tensor)) return tensor;
@@ -74,7 +61,7 @@ void StandIns::copy_back() const {
 at::Tensor pack(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
   return at::cat(
-      each(tensors, [](const at::Tensor& tensor) { return as_bytes(is_plain(tensor) ? tensor : plain_copy(tensor)); }));
+      each(tensors, [](const at::Tensor& tensor) { return as_bytes(as_plain(tensor)); }));
 }
 
 }  // namespace cohort::comm

@@ -9,14 +9,9 @@
 #include <utility>
 #include <vector>
 
-namespace cohort::comm {
+#include "cohort/comm/backend/plain_tensor.h"
 
-/// Contiguous and free of lazy conjugation and negation: its memory is its content.
-bool is_plain(const at::Tensor& tensor);
-/// A plain copy.
-at::Tensor plain_copy(const at::Tensor& tensor);
-/// A plain tensor viewed as one dimension of bytes.
-at::Tensor as_bytes(const at::Tensor& plain);
+namespace cohort::comm {
 
 /// Not thread-safe. copy_back() may run in another thread than the rest, once the operation has completed.
 class StandIns {

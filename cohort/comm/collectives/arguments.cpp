@@ -5,8 +5,29 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "cohort/base/log.h"
+#include "cohort/comm/backend/per_device_backend.h"
+#include "cohort/comm/backend/plain_tensor.h"
+#include "cohort/comm/backend/takes_complex.h"
 
 namespace cohort::comm {
+namespace {
+
+bool is_lazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); }
+
+bool needs_conversion(const c10d::Backend& backend, const at::Tensor& tensor) {
+  if (!tensor.defined() || (!tensor.is_complex() && !is_lazy(tensor))) return false;
+  return !dynamic_cast<const TakesComplex*>(find_serving(backend, tensor.device().type()));
+}
+
+template <class Convert>
+TensorList each(const TensorList& tensors, Convert convert) {
+  TensorList result;
+  result.reserve(tensors.size());
+  for (const auto& tensor : tensors) result.push_back(convert(tensor));
+  return result;
+}
+
+}  // namespace
 
 bool skips(const Group& group, const char* operation) {
   if (is_member(group)) return false;
@@ -41,20 +62,37 @@ int to_group_rank(const Group& group, RankArgument rank) {
   return rank.value;
 }
 
-at::Tensor as_real(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+at::Tensor sent(const c10d::Backend& backend, const at::Tensor& tensor) {
+  if (!needs_conversion(backend, tensor)) return tensor;
+  const auto plain = is_lazy(tensor) ? plain_copy(tensor) : tensor;
+  return plain.is_complex() ? at::view_as_real(plain) : plain;
 }
 
-TensorList as_real(const TensorList& tensors) {
-  TensorList result;
-  result.reserve(tensors.size());
-  for (const auto& tensor : tensors) result.push_back(as_real(tensor));
-  return result;
+at::Tensor written(const c10d::Backend& backend, const at::Tensor& tensor, const char* operation) {
+  if (!needs_conversion(backend, tensor)) return tensor;
+  TORCH_CHECK_VALUE(!is_lazy(tensor), "[cohort] ", operation, " cannot write to a lazily ",
+                    tensor.is_conj() ? "conjugated" : "negated", " tensor on ", tensor.device(),
+                    "\n  hint: give it tensor.resolve_conj().resolve_neg(), and read the result there");
+  return at::view_as_real(tensor);
 }
 
-TensorList real_list(const at::Tensor& tensor) {
+TensorList sent(const c10d::Backend& backend, const TensorList& tensors) {
+  return each(tensors, [&](const at::Tensor& tensor) { return sent(backend, tensor); });
+}
+
+TensorList written(const c10d::Backend& backend, const TensorList& tensors, const char* operation) {
+  return each(tensors, [&](const at::Tensor& tensor) { return written(backend, tensor, operation); });
+}
+
+TensorList sent_alone(const c10d::Backend& backend, const at::Tensor& tensor) {
   TensorList list;
-  list.push_back(as_real(tensor));
+  list.push_back(sent(backend, tensor));
+  return list;
+}
+
+TensorList written_alone(const c10d::Backend& backend, const at::Tensor& tensor, const char* operation) {
+  TensorList list;
+  list.push_back(written(backend, tensor, operation));
   return list;
 }
 

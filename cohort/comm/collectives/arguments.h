@@ -3,6 +3,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/group_backend.h"
+#include "cohort/export.h"
 
 namespace cohort::comm {
 
@@ -13,11 +14,15 @@ void check_alike(const TensorList& tensors, const char* operation);
 void check_alike(const at::Tensor& first, const at::Tensor& second, const char* operation);
 /// Rank in the group. Throws c10::ValueError when there is none.
 int to_group_rank(const Group& group, RankArgument rank);
-/// Complex numbers travel as pairs of reals, as in PyTorch.
-at::Tensor as_real(const at::Tensor& tensor);
-TensorList as_real(const TensorList& tensors);
-/// as_real(tensor) alone in a list.
-TensorList real_list(const at::Tensor& tensor);
+/// What `backend` is given in place of `tensor`: itself, or where it does not take complex numbers pairs of reals, as in
+/// PyTorch. Of a lazily conjugated or negated view such a backend reads a copy; written() throws c10::ValueError.
+COHORT_TEST_API at::Tensor sent(const c10d::Backend& backend, const at::Tensor& tensor);
+COHORT_TEST_API at::Tensor written(const c10d::Backend& backend, const at::Tensor& tensor, const char* operation);
+TensorList sent(const c10d::Backend& backend, const TensorList& tensors);
+TensorList written(const c10d::Backend& backend, const TensorList& tensors, const char* operation);
+/// Alone in a list.
+TensorList sent_alone(const c10d::Backend& backend, const at::Tensor& tensor);
+TensorList written_alone(const c10d::Backend& backend, const at::Tensor& tensor, const char* operation);
 /// Waits unless `async_op`.
 WorkPtr finish(WorkPtr work, bool async_op);
 

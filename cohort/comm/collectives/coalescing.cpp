@@ -146,7 +146,8 @@ WorkPtr all_reduce_coalesced(const TensorList& tensors, const ReduceOptions& opt
                       "] is undefined. A parameter that backward did not reach has no gradient.");
   }
   CoalescingCollector collector{comm::resolve(options.group), {}};
-  for (const auto& tensor : comm::as_real(tensors)) {
+  const auto backend = comm::backend_for(collector.group, tensors[0], "all_reduce_coalesced");
+  for (const auto& tensor : comm::written(*backend, tensors, "all_reduce_coalesced")) {
     collector.calls.push_back({Kind::kAllReduce, {}, tensor, options.op});
   }
   return comm::finish(run(collector, options.async_op), options.async_op);

@@ -16,16 +16,18 @@
 namespace cohort {
 namespace {
 
-using comm::as_real;
 using comm::backend_for;
 using comm::CoalescedCall;
 using comm::DirectCollectives;
 using comm::finish;
 using comm::finished_work;
-using comm::real_list;
 using comm::resolve;
+using comm::sent;
+using comm::sent_alone;
 using comm::skips;
 using comm::to_group_rank;
+using comm::written;
+using comm::written_alone;
 
 void check_reducible(const at::Tensor& tensor, const ReduceOp& op, const char* operation) {
   if (!tensor.defined() || !tensor.is_complex()) return;
@@ -78,14 +80,10 @@ void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, 
 }
 
 // Gather and scatter: the list belongs to the root alone.
-std::vector<TensorList> root_list(const TensorList& list, const at::Tensor& mine, const Group& group, bool is_root,
-                                  const char* operation, const char* argument) {
-  if (!is_root) {
-    TORCH_CHECK_VALUE(list.empty(), operation, ": ", argument, " must be empty on ranks other than the root");
-    return {};
-  }
-  check_list(list, mine, group, operation);
-  return {as_real(list)};
+void check_root_list(const TensorList& list, const at::Tensor& mine, const Group& group, bool is_root,
+                     const char* operation, const char* argument) {
+  TORCH_CHECK_VALUE(is_root || list.empty(), operation, ": ", argument, " must be empty on ranks other than the root");
+  if (is_root) check_list(list, mine, group, operation);
 }
 
 // True if `call(direct)` has run it, the shorter way for a synchronous call on simple tensors.
@@ -116,7 +114,7 @@ WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options) {
   }
   const comm::UnwantedWork unwanted(!options.async_op);
   check_reducible(tensor, options.op, "all_reduce");
-  auto tensors = real_list(tensor);
+  auto tensors = written_alone(*backend, tensor, "all_reduce");
   if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kAllReduce, {}, tensors[0], options.op)) {
     return {};
   }
@@ -136,7 +134,8 @@ WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOp
     return finished_work();
   }
   const comm::UnwantedWork unwanted(!options.async_op);
-  auto tensors = real_list(tensor);
+  auto tensors =
+      root == backend->getRank() ? sent_alone(*backend, tensor) : written_alone(*backend, tensor, "broadcast");
   c10d::BroadcastOptions engine_options;
   engine_options.rootRank = root;
   engine_options.asyncOp = options.async_op;
@@ -154,7 +153,7 @@ WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& 
     return finished_work();
   }
   const comm::UnwantedWork unwanted(!options.async_op);
-  auto tensors = real_list(tensor);
+  auto tensors = written_alone(*backend, tensor, "reduce");
   c10d::ReduceOptions engine_options;
   engine_options.reduceOp = options.op;
   engine_options.rootRank = root;
@@ -168,8 +167,8 @@ WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input, const Col
   if (skips(options.group, "all_gather")) return {};
   const auto backend = backend_for(options.group, input, "all_gather");
   check_list(outputs, input, options.group, "all_gather");
-  std::vector<TensorList> output_lists{as_real(outputs)};
-  auto inputs = real_list(input);
+  std::vector<TensorList> output_lists{written(*backend, outputs, "all_gather")};
+  auto inputs = sent_alone(*backend, input);
   c10d::AllgatherOptions engine_options;
   engine_options.asyncOp = options.async_op;
   return finish(backend->allgather(output_lists, inputs, engine_options), options.async_op);
@@ -185,15 +184,15 @@ WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input, con
   }
   const comm::UnwantedWork unwanted(!options.async_op);
   check_elements(output, input, options.group, "all_gather_single");
-  auto real_output = as_real(output);
-  auto real_input = as_real(input);
-  if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kAllGatherSingle, real_output,
-                                real_input)) {
+  auto engine_output = written(*backend, output, "all_gather_single");
+  auto engine_input = sent(*backend, input);
+  if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kAllGatherSingle, engine_output,
+                                engine_input)) {
     return {};
   }
   c10d::AllgatherOptions engine_options;
   engine_options.asyncOp = options.async_op;
-  return finish(backend->_allgather_base(real_output, real_input, engine_options), options.async_op);
+  return finish(backend->_allgather_base(engine_output, engine_input, engine_options), options.async_op);
 }
 
 WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument dst, const CollectiveOptions& options) {
@@ -205,8 +204,10 @@ WorkPtr gather(const at::Tensor& input, const TensorList& outputs, RankArgument 
   engine_options.rootRank = to_group_rank(options.group, dst);
   engine_options.asyncOp = options.async_op;
   const bool is_root = engine_options.rootRank == backend->getRank();
-  auto output_lists = root_list(outputs, input, options.group, is_root, "gather", "outputs");
-  auto inputs = real_list(input);
+  check_root_list(outputs, input, options.group, is_root, "gather", "outputs");
+  std::vector<TensorList> output_lists;
+  if (is_root) output_lists.push_back(written(*backend, outputs, "gather"));
+  auto inputs = sent_alone(*backend, input);
   return finish(backend->gather(output_lists, inputs, engine_options), options.async_op);
 }
 
@@ -220,8 +221,10 @@ WorkPtr scatter(const at::Tensor& output, const TensorList& inputs, RankArgument
   engine_options.rootRank = to_group_rank(options.group, src);
   engine_options.asyncOp = options.async_op;
   const bool is_root = engine_options.rootRank == backend->getRank();
-  auto input_lists = root_list(inputs, output, options.group, is_root, "scatter", "inputs");
-  auto outputs = real_list(output);
+  check_root_list(inputs, output, options.group, is_root, "scatter", "inputs");
+  std::vector<TensorList> input_lists;
+  if (is_root) input_lists.push_back(sent(*backend, inputs));
+  auto outputs = written_alone(*backend, output, "scatter");
   return finish(backend->scatter(outputs, input_lists, engine_options), options.async_op);
 }
 
@@ -232,8 +235,8 @@ WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs, const
   const auto backend = backend_for(options.group, output, "reduce_scatter");
   check_list(inputs, output, options.group, "reduce_scatter");
   check_reducible(output, options.op, "reduce_scatter");
-  auto outputs = real_list(output);
-  std::vector<TensorList> input_lists{as_real(inputs)};
+  auto outputs = written_alone(*backend, output, "reduce_scatter");
+  std::vector<TensorList> input_lists{sent(*backend, inputs)};
   c10d::ReduceScatterOptions engine_options;
   engine_options.reduceOp = options.op;
   engine_options.asyncOp = options.async_op;
@@ -252,16 +255,16 @@ WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
   const comm::UnwantedWork unwanted(!options.async_op);
   check_elements(input, output, options.group, "reduce_scatter_single");
   check_reducible(output, options.op, "reduce_scatter_single");
-  auto real_output = as_real(output);
-  auto real_input = as_real(input);
-  if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kReduceScatterSingle, real_output,
-                                real_input, options.op)) {
+  auto engine_output = written(*backend, output, "reduce_scatter_single");
+  auto engine_input = sent(*backend, input);
+  if (comm::keep_for_coalescing(resolve(options.group), CoalescedCall::Kind::kReduceScatterSingle, engine_output,
+                                engine_input, options.op)) {
     return {};
   }
   c10d::ReduceScatterOptions engine_options;
   engine_options.reduceOp = options.op;
   engine_options.asyncOp = options.async_op;
-  return finish(backend->_reduce_scatter_base(real_output, real_input, engine_options), options.async_op);
+  return finish(backend->_reduce_scatter_base(engine_output, engine_input, engine_options), options.async_op);
 }
 
 WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs, const CollectiveOptions& options) {
@@ -273,11 +276,11 @@ WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs, const Co
   check_list(outputs, inputs[0], options.group, "all_to_all");
   check_list(inputs, inputs[0], options.group, "all_to_all");
   const auto backend = backend_for(options.group, inputs[0], "all_to_all");
-  auto real_outputs = as_real(outputs);
-  auto real_inputs = as_real(inputs);
+  auto engine_outputs = written(*backend, outputs, "all_to_all");
+  auto engine_inputs = sent(*backend, inputs);
   c10d::AllToAllOptions engine_options;
   engine_options.asyncOp = options.async_op;
-  return finish(backend->alltoall(real_outputs, real_inputs, engine_options), options.async_op);
+  return finish(backend->alltoall(engine_outputs, engine_inputs, engine_options), options.async_op);
 }
 
 WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
@@ -295,13 +298,13 @@ WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
   comm::check_alike(output, input, "all_to_all_single");
   check_splits(output, output_split_sizes, options.group, "output");
   check_splits(input, input_split_sizes, options.group, "input");
-  auto real_output = as_real(output);
-  auto real_input = as_real(input);
+  auto engine_output = written(*backend, output, "all_to_all_single");
+  auto engine_input = sent(*backend, input);
   auto output_splits = output_split_sizes;
   auto input_splits = input_split_sizes;
   c10d::AllToAllOptions engine_options;
   engine_options.asyncOp = options.async_op;
-  return finish(backend->alltoall_base(real_output, real_input, output_splits, input_splits, engine_options),
+  return finish(backend->alltoall_base(engine_output, engine_input, output_splits, input_splits, engine_options),
                 options.async_op);
 }
 

@@ -11,7 +11,6 @@
 namespace cohort {
 namespace {
 
-using comm::as_real;
 using comm::backend_for;
 using comm::skips;
 using comm::to_group_rank;
@@ -53,7 +52,7 @@ WorkPtr isend(const at::Tensor& tensor, RankArgument dst, const PointToPointOpti
   TORCH_CHECK_VALUE(peer != comm::resolve(options.group)->getRank(),
                     "Invalid destination rank: destination rank should not be the same as "
                     "the rank of the current process.");
-  TensorList tensors{as_real(tensor)};
+  auto tensors = comm::sent_alone(*backend, tensor);
   return backend->send(tensors, peer, options.tag);
 }
 
@@ -61,7 +60,7 @@ WorkPtr irecv(const at::Tensor& tensor, std::optional<RankArgument> src, const P
   const job::CallSite site(__builtin_return_address(0));
   if (skips(options.group, "irecv")) return {};
   const auto backend = backend_for(options.group, tensor, "irecv");
-  TensorList tensors{as_real(tensor)};
+  auto tensors = comm::written_alone(*backend, tensor, "irecv");
   if (!src) return backend->recvAnysource(tensors, options.tag);
   const int peer = to_group_rank(options.group, *src);
   TORCH_CHECK_VALUE(peer != comm::resolve(options.group)->getRank(),

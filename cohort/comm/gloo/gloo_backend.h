@@ -23,6 +23,7 @@
 #include "cohort/comm/backend/backend_request.h"
 #include "cohort/comm/backend/nan_check.h"
 #include "cohort/comm/backend/stand_ins.h"
+#include "cohort/comm/backend/takes_complex.h"
 #include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/gloo/gloo_failure.h"
 #include "cohort/comm/gloo/known_dtypes.h"
@@ -32,7 +33,7 @@
 
 namespace cohort::comm {
 
-class GlooBackend final : public c10d::ProcessGroupGloo {
+class GlooBackend final : public c10d::ProcessGroupGloo, public TakesComplex {
  public:
   using Tensor = at::Tensor;
   using Tensors = std::vector<at::Tensor>;

@@ -165,6 +165,30 @@ void remove_group(const Group& group) {
   std::erase_if(groups, [&](const auto& record) { return record.group == group; });
 }
 
+void remove_released() noexcept {
+  auto& groups = world().groups;
+  const auto find = [&] {
+    return std::find_if(groups.begin(), groups.end(),
+                        [](const auto& record) { return record.is_released && record.group.use_count() == 1; });
+  };
+  for (auto found = find(); found != groups.end(); found = find()) {
+    try {
+      remove_group(Group(found->group));
+    } catch (const std::exception& error) {
+      base::log_warning("the end of group \"" + found->description + "\" failed: " + error.what());
+      found->is_released = false;
+    }
+  }
+}
+
+void release_group(Group group) noexcept {
+  for (auto& record : world().groups) {
+    if (record.group == group) record.is_released = true;
+  }
+  group.reset();
+  remove_released();
+}
+
 void forget_everything() {
   auto& current = world();
   gradients_are_exchanged();  // nobody is left to exchange them with

@@ -112,6 +112,7 @@ std::vector<comm::DeviceBackend> split_config(const GroupRecord& parent, const s
 }  // namespace
 
 Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
+  comm::remove_released();
   const auto parent = default_group();
   const auto& defaults = record_of(parent);
   const bool is_chosen = options.backend.empty() && defaults.is_backend_chosen;
@@ -180,6 +181,7 @@ Subgroups new_subgroups_by_enumeration(const std::vector<std::vector<int>>& rank
 
 Group split_group(const Group& parent, const std::vector<std::vector<int>>& split_ranks,
                   const SplitGroupOptions& options) {
+  comm::remove_released();
   TORCH_CHECK_VALUE(is_member(parent), "Global rank ", get_rank(), " is not part of the parent group");
   const auto& record = record_of(parent);
   check_split_lists(split_ranks, record.group->getSize());

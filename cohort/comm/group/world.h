@@ -27,6 +27,7 @@ struct GroupRecord {
   std::chrono::milliseconds timeout;
   std::shared_ptr<OperationWatch> watch;
   mutable int num_splits = 0;  ///< how often split_group cut it
+  bool is_released = false;    ///< goes once nobody else holds the group
 };
 
 /// What groups share that somebody else builds, as Python's torch.distributed does (join_backend.h). Nothing of it keeps a

@@ -21,13 +21,14 @@
 #include "cohort/comm/backend/direct_collectives.h"
 #include "cohort/comm/backend/memory_sharer.h"
 #include "cohort/comm/backend/stand_ins.h"
+#include "cohort/comm/backend/takes_complex.h"
 #include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_session.h"
 
 namespace cohort::comm {
 
-class ShmBackend final : public c10d::Backend, public MemorySharer, public DirectCollectives {
+class ShmBackend final : public c10d::Backend, public MemorySharer, public DirectCollectives, public TakesComplex {
  public:
   using Tensor = at::Tensor;
   using Tensors = std::vector<at::Tensor>;

@@ -81,8 +81,8 @@ shm::Outcome sum_sparse(shm::Group& group, const shm::CallOptions& options, cons
     num_entries.push_back(description.back());
   }
   // Rows are entries.
-  const auto indices = input._indices().t().contiguous();
-  const auto values = input._values().contiguous();
+  const auto indices = as_plain(input._indices().t());
+  const auto values = as_plain(input._values());
   at::Tensor all_indices;
   at::Tensor all_values;
   if (auto failure = gather_rows(group, options, indices, num_entries, all_indices)) return failure;

@@ -9,6 +9,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/ready.h"
+#include "cohort/dtensor/wrapper/moved_view.h"
 #include "cohort/dtensor/wrapper/moves.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/mesh_layout.h"
@@ -61,6 +62,7 @@ struct Moved : torch::autograd::Function<Moved> {
   static Variable forward(AutogradContext* context, const Variable& tensor, const Placements& placements,
                           const RedistributeOptions& options) {
     const auto& parts = dtensor::parts_of(tensor);
+    dtensor::follow_tensor(parts);
     auto way = c10::make_intrusive<Way>(parts.mesh, parts.placements);
     way->dtype = tensor.scalar_type();
     way->comm_dtype = options.backward_dtype.value_or(tensor.scalar_type());
@@ -106,6 +108,7 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
 struct ToLocal : torch::autograd::Function<ToLocal> {
   static Variable forward(AutogradContext* context, const Variable& tensor, const Grads& grads) {
     const auto& parts = dtensor::parts_of(tensor);
+    dtensor::follow_tensor(parts);
     auto way = c10::make_intrusive<Way>(parts.mesh, grads.value_or(gradient_placements(parts.placements)));
     way->shape = tensor.sizes().vec();
     keep(context, std::move(way));
@@ -222,7 +225,11 @@ const DeviceMesh& DTensor::device_mesh() const { return dtensor::parts_of(*this)
 
 ShardSpec DTensor::spec() const { return dtensor::spec_of(*this); }
 
-ShardedTensor DTensor::sharded() const { return {dtensor::part_for_caller(dtensor::parts_of(*this)), spec()}; }
+ShardedTensor DTensor::sharded() const {
+  const auto& parts = dtensor::parts_of(*this);
+  dtensor::follow_tensor(parts);
+  return {dtensor::part_for_caller(parts), spec()};
+}
 
 std::string DTensor::to_string() const {
   std::ostringstream text;

@@ -10,6 +10,7 @@
 #include "cohort/dtensor/dispatch/known_calls.h"
 #include "cohort/dtensor/dispatch/product_in_pieces.h"
 #include "cohort/dtensor/wrapper/comm_log.h"
+#include "cohort/dtensor/wrapper/moved_view.h"
 #include "cohort/dtensor/wrapper/moves.h"
 
 namespace cohort::dtensor {
@@ -100,6 +101,23 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
   return std::move(options[*best]);
 }
 
+// Views are brought up to date, and what cannot be written is refused, before anything else happens.
+void prepare_operands(const Rule& rule, const Call& call) {
+  for (const auto& operand : call.operands()) {
+    if (!is_dtensor(operand.tensor)) continue;
+    const auto& parts = parts_of(operand.tensor);
+    if (!parts.moved_view) continue;
+    if (is_written(rule, operand)) check_can_be_written(parts, call.name());
+    follow_tensor(parts);
+  }
+}
+
+void finish_writes(const Rule& rule, const Call& call) {
+  for (const auto& operand : call.operands()) {
+    if (is_dtensor(operand.tensor) && is_written(rule, operand)) bring_to_tensor(parts_of(operand.tensor));
+  }
+}
+
 // All but operand `left_out`; -1: all.
 void move_operands(Call& call, const KnownCall& known, int64_t left_out) {
   for (size_t i = 0; i < call.operands().size(); ++i) {
@@ -159,7 +177,8 @@ void count_with_viewed(const Call& call, const at::Tensor& local) {
   local.unsafeGetTensorImpl()->set_version_counter(viewed.unsafeGetTensorImpl()->version_counter());
 }
 
-void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
+// `viewed`: the first operand's part as the operation was given it, of a view.
+void wrap_results(const Rule& rule, Call& call, KnownCall& known, const at::Tensor& viewed) {
   if (rule.shapes_vary) known.shapes.clear();
   const auto wrap = [&](at::Tensor local, size_t shape, size_t index) {
     if (known.shapes.empty()) known.shapes = rule.shapes(call, known.plan);
@@ -168,6 +187,10 @@ void wrap_results(const Rule& rule, Call& call, KnownCall& known) {
     const auto& parts = parts_of(result);
     if (parts.layout->is_partial) parts.is_own = is_own(call, known);
     if (!known.may_share && !rule.run) count_with_viewed(call, parts.local);
+    if (viewed.defined()) {
+      note_moved_view(result, call.operand(0).tensor, viewed, known.plan.operands[0],
+                      /*keeps_order=*/rule.view == ViewKind::kInOrder);
+    }
     return result;
   };
   for (size_t i = 0; i < call.num_results(); ++i) {
@@ -233,9 +256,12 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
   const AtWork at_work(&op,
                        [](const void* handle) { return name_of(*static_cast<const c10::OperatorHandle*>(handle)); });
   Call call(op, stack);
+  prepare_operands(rule, call);
   const auto known = known_or_examined(rule, call);
   const bool in_pieces = known->gather && comes_in_pieces(call, *known->gather, known->plan);
   move_operands(call, *known, in_pieces ? known->gather->operand : -1);
+  const bool is_view = !known->may_share && !rule.shares_memory && is_dtensor(call.operand(0).tensor);
+  const auto viewed = is_view ? call.local_tensor(call.operand(0).argument) : at::Tensor();
   if (in_pieces) {
     multiply_in_pieces(call, *known->gather, known->plan);
   } else if (rule.run) {
@@ -244,7 +270,8 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
     call.run();
   }
   if (!known->written.empty()) count_writes(call, *known);
-  wrap_results(rule, call, *known);
+  finish_writes(rule, call);
+  wrap_results(rule, call, *known, viewed);
   call.commit();
 }
 

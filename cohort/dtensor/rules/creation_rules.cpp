@@ -213,11 +213,12 @@ void add_all_rules() {
   add_matrix_rules();
   add_network_rules();
   add_embedding_rules();
+  add_index_rules();
   add_class_rules();
   add_loss_rules();
   add_creation_rules();
   add_optimizer_rules();
-  add_selection_gradients();
+  add_composed_functions();
 }
 
 }  // namespace cohort::dtensor

@@ -73,23 +73,49 @@ auto run_mean(const Reduction& how) {
 
 Rule mean(const Reduction& how) { return reduction(how, "sum", run_mean(how)); }
 
+// Of what an empty part is reduced to.
+std::vector<int64_t> sizes_of_empty(const Call& call, const Reduction& how) {
+  std::vector<int64_t> sizes;
+  const auto reduced = reduced_dims(call, how.dims);
+  for (size_t dim = 0; dim < reduced.size(); ++dim) {
+    if (!reduced[dim]) sizes.push_back(call.local_tensor(0).size(static_cast<int64_t>(dim)));
+    if (reduced[dim] && keeps_dims(call, how.keepdim)) sizes.push_back(1);
+  }
+  return sizes;
+}
+
 // An empty part has no extreme: what changes nothing stands for it.
 auto run_extreme(const Reduction& how, bool is_max) {
   return [how, is_max](Call& call, const Plan&) {
     const auto& local = call.local_tensor(0);
     if (local.numel() > 0 || call.operand(0).tensor.numel() == 0) return call.run();
-    std::vector<int64_t> sizes;
-    const auto reduced = reduced_dims(call, how.dims);
-    for (size_t dim = 0; dim < reduced.size(); ++dim) {
-      if (!reduced[dim]) sizes.push_back(local.size(static_cast<int64_t>(dim)));
-      if (reduced[dim] && keeps_dims(call, how.keepdim)) sizes.push_back(1);
-    }
-    call.finish({at::full(sizes, extreme_of(local.scalar_type(), !is_max), local.options())});
+    call.finish({at::full(sizes_of_empty(call, how), extreme_of(local.scalar_type(), !is_max), local.options())});
   };
 }
 
 Rule extreme(const Reduction& how, bool is_max) {
   return reduction(how, is_max ? "max" : "min", run_extreme(how, is_max));
+}
+
+// The least and the greatest at once.
+Rule extremes() {
+  const Reduction how{1, 2};
+  return labelled(
+      [how](const Call& call) {
+        Labels labels(call);
+        labels.operands[0] = letters(call.operand(0).dim());
+        for (auto& result : labels.results) result = reduced_labels(call, how);
+        labels.results[0].reduce_op = "min";
+        labels.results[1].reduce_op = "max";
+        return labels;
+      },
+      [how](Call& call, const Plan&) {
+        const auto& local = call.local_tensor(0);
+        if (local.numel() > 0 || call.operand(0).tensor.numel() == 0) return call.run();
+        const auto sizes = sizes_of_empty(call, how);
+        call.finish({at::full(sizes, extreme_of(local.scalar_type(), true), local.options()),
+                     at::full(sizes, extreme_of(local.scalar_type(), false), local.options())});
+      });
 }
 
 // ---- norms: of order p from the sum of powers, so that no part need move ----
@@ -224,11 +250,15 @@ void add_reduction_rules() {
     add_rule(std::string("aten::") + name, scan(1));
   }
   add_rule("aten::topk", scan(2));
+  add_rule("aten::glu", scan(1));
+  add_rule("aten::glu_backward", scan(2));
+  add_rule("aten::aminmax", extremes());
   add_rule("aten::sort.stable", scan(2));
   add_rule("aten::sort", scan(1));
   add_rule("aten::nonzero", nonzero());
   add_rule("aten::gather", indexed());
-  add_rule("aten::scatter.src", indexed());
+  for (const char* name : {"scatter.src", "scatter.value"})
+    add_rule_and_in_place(std::string("aten::") + name, indexed());
   add_rule_and_in_place("aten::scatter_add", indexed());
   for (const char* name : {"tril", "triu"}) add_rule_and_in_place(std::string("aten::") + name, triangle());
   add_rule("aten::_safe_softmax", scan(1));

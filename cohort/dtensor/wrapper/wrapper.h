@@ -12,6 +12,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct Remembered {
   std::optional<c10::Stream> stream = {};
 };
 
+struct MovedView;
+
 /// Where and in which placements the tensor lies never changes once the wrapper exists: what is written in place goes into
 /// `local`. What is `mutable` is learnt of it later, by the thread that computes with it.
 struct Parts final : c10::BackendMeta {
@@ -49,6 +52,8 @@ struct Parts final : c10::BackendMeta {
   /// Of a view: the parts of the tensor that has its elements in the same order, or, of two dimensions, transposed. Null: none.
   mutable c10::intrusive_ptr<const Parts> viewed = {};
   mutable bool is_transposed = false;
+  /// Of a view that has memory of its own (moved_view.h).
+  mutable std::shared_ptr<MovedView> moved_view = {};
   /// Operations bring others to it, and move it only where there is no other way (hold()).
   mutable bool is_held = false;
   /// Of a parameter: the axes on which gradients stay summands (leave_sums()).
@@ -57,6 +62,7 @@ struct Parts final : c10::BackendMeta {
   void release_resources() override {
     local.reset();
     viewed.reset();
+    moved_view.reset();
     remembered = Remembered();
     layout.reset();
   }

@@ -17,6 +17,8 @@
 #include <optional>
 #include <utility>
 
+#include "cohort/comm/backend/plain_tensor.h"
+
 namespace cohort::nn::parallel {
 namespace {
 
@@ -100,7 +102,7 @@ struct BroadcastParameters : torch::autograd::Function<BroadcastParameters> {
 };
 
 bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+  return a.is_alias_of(b) && comm::starts_like(a, b) && a.sizes() == b.sizes() &&
          a.strides() == b.strides();
 }
 

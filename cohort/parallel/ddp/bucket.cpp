@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/device_streams.h"
 #include "cohort/parallel/ddp/in_place.h"
@@ -95,7 +96,7 @@ at::Tensor Bucket::take(size_t slot, const at::Tensor& parameter, int world_size
   }
   check_matches(grad, place, aliases_[slot]);
   // Users may wrap the same memory in another tensor (detach, say), so data is compared, not identity.
-  const bool in_place = grad.const_data_ptr() == place.const_data_ptr() && grad.numel() > 0;
+  const bool in_place = comm::starts_like(grad, place) && grad.numel() > 0;
   if (in_place && averaging == Averaging::kDivideInPlace) {
     grad.div_(world_size);
     return {};
@@ -160,7 +161,7 @@ std::vector<at::Tensor> Bucket::take_all(const std::vector<at::Tensor>& paramete
       continue;
     }
     check_matches(grad, slots_[slot], aliases_[slot]);
-    if (grad.const_data_ptr() == slots_[slot].const_data_ptr()) continue;
+    if (comm::starts_like(grad, slots_[slot])) continue;
     used_in_current_stream(grad);
     places.push_back(slots_[slot]);
     gradients.push_back(std::exchange(grad, aliases_[slot]));
@@ -201,7 +202,7 @@ void Bucket::give(size_t slot, const at::Tensor& parameter) {
   const at::NoGradGuard no_grad;
   auto& grad = parameter.mutable_grad();
   const auto& result = aliases_[slot];
-  const bool is_there = grad.defined() && grad.const_data_ptr() == result.const_data_ptr();
+  const bool is_there = grad.defined() && comm::starts_like(grad, result);
   if (!is_there && is_in_place_[slot] && grad.defined()) {
     grad.copy_(result);
   } else if (!is_there) {
@@ -218,7 +219,7 @@ void Bucket::abandon(size_t slot, const at::Tensor& parameter) {
   if (is_sparse_ || !is_in_place_[slot] || !aliases_[slot].defined()) return;
   const at::NoGradGuard no_grad;
   auto& grad = parameter.mutable_grad();
-  if (grad.defined() && grad.const_data_ptr() == aliases_[slot].const_data_ptr()) grad = grad.clone();
+  if (grad.defined() && comm::starts_like(grad, aliases_[slot])) grad = grad.clone();
   forget(slot);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cohort/base/purpose.h"
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/module/synchronize.h"
@@ -46,7 +47,7 @@ void DelayedAllReduce::prepare() {
   if (are_all_undefined) memory_.zero_();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& gradient = parameters_[i].mutable_grad();
-    if (gradient.defined() && gradient.is_alias_of(memory_)) continue;
+    if (gradient.defined() && gradient.is_alias_of(memory_) && comm::starts_like(gradient, aliases_[i])) continue;
     if (gradient.defined()) {
       aliases_[i].copy_(gradient);
     } else if (!are_all_undefined) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/fsdp/gathered_param_group.h"
 
@@ -22,7 +23,7 @@ at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   used_in_current_stream(grad);  // that backward was called in, perhaps, not the one that made it
-  grad = grad.detach().contiguous();
+  grad = comm::as_plain(grad.detach());
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   return before.defined() ? before.add_(grad) : grad;
 }

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "cohort/base/log.h"
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/shm/element_types.h"
@@ -263,7 +264,7 @@ at::Tensor HostParamGroup::take_gradient(size_t index) {
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   if (before.defined()) return before.add_(grad);
-  return grad.detach().to(items_[index].grad_dtype).contiguous();
+  return comm::as_plain(grad.detach().to(items_[index].grad_dtype));
 }
 
 GradientPlace HostParamGroup::put(size_t index, Chunk& chunk) {

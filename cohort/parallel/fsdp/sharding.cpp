@@ -245,7 +245,8 @@ Sharding::~Sharding() {
   if (root_) root_->remove(*group_);
   for (const auto& parameter : group_->parameters()) {
     parallel::forget_sharded(parameter.full);
-    parallel::forget_sharded(parameter.shard);
+    // Whoever else holds a shard, such as an optimizer, still has a part.
+    if (parameter.shard.use_count() == 1) parallel::forget_sharded(parameter.shard);
   }
 }
 

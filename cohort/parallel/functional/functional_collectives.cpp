@@ -38,7 +38,8 @@ TensorList wait_all(TensorList tensors) {
 }
 
 void check_differentiable(const AutogradCallPtr& call, const char* operation) {
-  TORCH_CHECK(call->op == ReduceOp::SUM, operation, " backward only supports 'sum' reduction");
+  const bool is_linear = call->op == ReduceOp::SUM || call->op == ReduceOp::AVG;
+  TORCH_CHECK(is_linear, operation, " backward only supports 'sum' and 'avg' reduction");
 }
 
 at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
@@ -109,7 +110,11 @@ struct ReduceScatter : Function<ReduceScatter> {
   static TensorList backward(AutogradContext* context, const TensorList& grads) {
     const auto call = kept(context);
     check_differentiable(call, "reduce_scatter_tensor");
-    return gradients(wait_all(AllGather::apply(call, as_variables(contiguous(grads)))));
+    auto gathered = wait_all(AllGather::apply(make_call(call->group), as_variables(contiguous(grads))));
+    if (call->op == ReduceOp::AVG) {
+      for (auto& grad : gathered) grad = grad / call->group->getSize();
+    }
+    return gradients(std::move(gathered));
   }
 };
 

@@ -3,68 +3,54 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "cohort/dtensor/api/dtensor.h"
+#include "cohort/parallel/module/tensor_notes.h"
 
 namespace cohort::parallel {
 namespace {
 
-struct TensorNotes {
+struct Note {
   std::optional<TensorCut> cut = {};
   std::vector<Group> groups = {};  ///< what fully_shard says
   at::Tensor shard = {};           ///< defined: they are those of a whole
 };
 
-struct ShardedTensors {
-  std::mutex mutex;
-  std::unordered_map<const void*, TensorNotes> entries;
-};
-
 // Leaked on purpose: modules may go while the process exits.
-ShardedTensors& sharded_tensors() {
-  static auto* const all = new ShardedTensors;
+TensorNotes<Note>& notes() {
+  static auto* const all = new TensorNotes<Note>;
   return *all;
 }
 
-TensorNotes entry_of(const at::Tensor& tensor) {
-  auto& all = sharded_tensors();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.entries.find(tensor.unsafeGetTensorImpl());
-  return found == all.entries.end() ? TensorNotes() : found->second;
-}
-
-// What goes may be the last that holds a group, or a tensor: it goes after the lock.
-template <class Change>
-void change_entry(const at::Tensor& tensor, Change change) {
-  TensorNotes last;
-  auto& all = sharded_tensors();
-  const std::lock_guard lock(all.mutex);
-  auto& entry = all.entries[tensor.unsafeGetTensorImpl()];
-  last = entry;
-  change(entry);
-  if (!entry.cut && entry.groups.empty()) all.entries.erase(tensor.unsafeGetTensorImpl());
+// What was noted before goes after the lock: it may be the last that holds a group, or a tensor.
+void set_sharding(const at::Tensor& tensor, std::vector<Group> groups, at::Tensor shard) {
+  notes().change(tensor, [&](Note& note) {
+    std::swap(note.groups, groups);
+    std::swap(note.shard, shard);
+  });
 }
 
 std::vector<Group> noted_groups(const at::Tensor& tensor) {
-  const auto entry = entry_of(tensor);
-  if (!entry.groups.empty() || !entry.cut) return entry.groups;
-  return {entry.cut->group};
+  auto note = notes().of(tensor);
+  if (!note.groups.empty() || !note.cut) return std::move(note.groups);
+  return {note.cut->group};
 }
 
 }  // namespace
 
 void note_cut(const at::Tensor& tensor, TensorCut cut) {
-  change_entry(tensor, [&](TensorNotes& entry) { entry.cut = std::move(cut); });
+  notes().change(tensor, [&](Note& note) { std::swap(note.cut.emplace(), cut); });
 }
 
-void forget_cut(const at::Tensor& tensor) {
-  change_entry(tensor, [](TensorNotes& entry) { entry.cut.reset(); });
+void forget_cut_of_ended(const at::Tensor& tensor) {
+  constexpr size_t kOwnHolders = 2;
+  if (!tensor.defined() || tensor.use_count() > kOwnHolders) return;
+  std::optional<TensorCut> gone;
+  notes().change(tensor, [&](Note& note) { std::swap(note.cut, gone); });
 }
 
-std::optional<TensorCut> cut_of(const at::Tensor& tensor) { return entry_of(tensor).cut; }
+std::optional<TensorCut> cut_of(const at::Tensor& tensor) { return notes().of(tensor).cut; }
 
 std::vector<int64_t> whole_sizes(const at::Tensor& tensor, const TensorCut& cut) {
   auto sizes = tensor.sizes().vec();
@@ -74,29 +60,18 @@ std::vector<int64_t> whole_sizes(const at::Tensor& tensor, const TensorCut& cut)
 
 void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others) {
   others.insert(others.begin(), group);
-  change_entry(tensor, [&](TensorNotes& entry) {
-    entry.groups = std::move(others);
-    entry.shard.reset();
-  });
+  set_sharding(tensor, std::move(others), {});
 }
 
 void note_whole(const at::Tensor& tensor, const at::Tensor& shard, const Group& group) {
-  change_entry(tensor, [&](TensorNotes& entry) {
-    entry.groups = {group};
-    entry.shard = shard;
-  });
+  set_sharding(tensor, {group}, shard);
 }
 
-void forget_sharded(const at::Tensor& tensor) {
-  change_entry(tensor, [](TensorNotes& entry) {
-    entry.groups.clear();
-    entry.shard.reset();
-  });
-}
+void forget_sharded(const at::Tensor& tensor) { set_sharding(tensor, {}, {}); }
 
-bool is_of_fully_shard(const at::Tensor& tensor) { return !entry_of(tensor).groups.empty(); }
+bool is_of_fully_shard(const at::Tensor& tensor) { return !notes().of(tensor).groups.empty(); }
 
-at::Tensor shard_of(const at::Tensor& tensor) { return entry_of(tensor).shard; }
+at::Tensor shard_of(const at::Tensor& tensor) { return notes().of(tensor).shard; }
 
 Group sharding_group(const at::Tensor& tensor) {
   const auto groups = noted_groups(tensor);

@@ -4,7 +4,8 @@
 /// Two notes of a tensor do not touch each other: the cut of a layer that ranks compute together, and what fully_shard has made
 /// of it.
 ///
-/// Thread-safe. A tensor must be forgotten before it goes: another one may then have its address.
+/// A note lives as long as its tensor. The groups that it holds stay until another note is made; so whoever ends forgets
+/// tensors that nobody else has. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +27,8 @@ struct TensorCut {
 };
 /// `tensor` is this rank's part.
 COHORT_TEST_API void note_cut(const at::Tensor& tensor, TensorCut cut);
-COHORT_TEST_API void forget_cut(const at::Tensor& tensor);
+/// For the destructor of a layer that holds `tensor` as a member and as a parameter: forgets the cut unless others hold it.
+void forget_cut_of_ended(const at::Tensor& tensor);
 /// Nothing: no layer has cut it.
 std::optional<TensorCut> cut_of(const at::Tensor& tensor);
 /// The whole of which `tensor` is a part by `cut`.

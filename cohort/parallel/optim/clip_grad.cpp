@@ -62,7 +62,10 @@ bool uses_foreach(const TensorVector& group, std::optional<bool> foreach) {
   TORCH_CHECK(!foreach.value_or(false) || has_foreach(type),
               "foreach=true was passed, but can't use the foreach API on ",
               c10::DeviceTypeName(type, /*lower_case=*/true), " tensors");
-  return foreach.value_or(true) && has_foreach(type);
+  // LibTorch's lists cannot be written through lazily conjugated views.
+  const bool are_lazy = std::any_of(group.begin(), group.end(),
+                                    [](const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); });
+  return foreach.value_or(true) && has_foreach(type) && !are_lazy;
 }
 
 // As Python writes a float.
@@ -228,7 +231,7 @@ at::Tensor get_total_norm(const Gradients& given, double norm_type, bool error_i
   if (!present.empty()) {
     auto dtype = present.front().scalar_type();
     for (const auto& grad : present) dtype = at::promote_types(dtype, grad.scalar_type());
-    options = present.front().options().dtype(dtype).requires_grad(false);
+    options = present.front().options().dtype(c10::toRealValueType(dtype)).requires_grad(false);
   }
   const PartialNorm partial(norm_type, foreach);
   TensorVector numbers;

@@ -85,8 +85,8 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t 
 }
 
 ColumnParallelLinearImpl::~ColumnParallelLinearImpl() {
-  parallel::forget_cut(weight);
-  if (bias.defined()) parallel::forget_cut(bias);
+  parallel::forget_cut_of_ended(weight);
+  parallel::forget_cut_of_ended(bias);
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
@@ -149,7 +149,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_fe
   parallel::note_part(weight, part, place);
 }
 
-RowParallelLinearImpl::~RowParallelLinearImpl() { parallel::forget_cut(weight); }
+RowParallelLinearImpl::~RowParallelLinearImpl() { parallel::forget_cut_of_ended(weight); }
 
 void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "cohort::RowParallelLinear(in_features=" << weight.size(1) << " of " << in_features

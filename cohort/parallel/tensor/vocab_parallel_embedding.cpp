@@ -53,7 +53,7 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t num_embeddings, i
   parallel::note_part(weight, part, place);
 }
 
-VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() { parallel::forget_cut(weight); }
+VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() { parallel::forget_cut_of_ended(weight); }
 
 void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
   stream << "cohort::VocabParallelEmbedding(num_embeddings=" << weight.size(0) << " of " << num_embeddings

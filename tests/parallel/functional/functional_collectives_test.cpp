@@ -52,9 +52,22 @@ COHORT_WORKER(functional_derivatives) {
   REQUIRE(at::equal(first, 6 * y * y));
   const auto second = torch::autograd::grad({first.sum()}, {x})[0];
   REQUIRE(at::equal(second, 24 * y));
+  // Half of each: the gradient is the mean of 3 y^2 over ranks, its derivative half of 6 y, twice.
+  const auto mean = wait_tensor(all_reduce(x, ReduceOp::AVG));
+  const auto first_of_mean = torch::autograd::grad({mean.pow(3).sum()}, {x}, {}, std::nullopt, true)[0];
+  REQUIRE(at::equal(first_of_mean, 3 * mean * mean));
+  REQUIRE(at::equal(torch::autograd::grad({first_of_mean.sum()}, {x})[0], 6 * mean));
+  // This rank's row of the mean, times its rank + 1: every rank gets both rows, halved.
+  const auto row = wait_tensor(reduce_scatter_single(x, ReduceOp::AVG, 0));
+  const auto scale = static_cast<double>(get_rank() + 1);
+  const auto of_rows = torch::autograd::grad({(scale * row * row).sum()}, {x}, {}, std::nullopt, true)[0];
+  const auto factors = at::tensor({1., 2.}).view({2, 1});
+  REQUIRE(at::equal(of_rows, factors * mean));
+  // Each rank's derivative of its sum is halved again, and comes from both ranks.
+  REQUIRE(at::equal(torch::autograd::grad({of_rows.sum()}, {x})[0], factors.expand({2, 2})));
   const auto max = wait_tensor(all_reduce(x, ReduceOp::MAX));
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({max.sum()}, {x}); }),
-                "all_reduce backward only supports 'sum' reduction");
+                "all_reduce backward only supports 'sum' and 'avg' reduction");
   REQUIRE(!wait_tensor(broadcast(x, 0)).requires_grad());
   destroy_process_group();
 }

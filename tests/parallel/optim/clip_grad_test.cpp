@@ -50,6 +50,21 @@ TEST(ClipGrad, TakesATensorAListOrAnyRange) {
   EXPECT_EQ(one.grad().item<float>(), 3.F);
 }
 
+// LibTorch's lists refuse them.
+TEST(ClipGrad, OfLazilyConjugatedAndNegatedGradients) {
+  const auto values = at::complex(at::tensor({3.F, 0.F}), at::tensor({0.F, -4.F}));
+  const auto conjugated = at::zeros_like(values).set_requires_grad(true);
+  conjugated.mutable_grad() = values.clone().conj();
+  const auto negated = at::zeros({1}).set_requires_grad(true);
+  negated.mutable_grad() = at::_neg_view(at::tensor({12.F}));
+  const auto norm = clip_grad_norm_({conjugated, negated}, 1.3);
+  EXPECT_EQ(norm.item<float>(), 13.F);
+  EXPECT_TRUE(at::allclose(conjugated.grad().resolve_conj(), values.conj().resolve_conj() / 10));
+  EXPECT_TRUE(at::allclose(negated.grad(), at::tensor({-1.2F})));
+  clip_grad_value_(negated, 1.0);
+  EXPECT_EQ(negated.grad().item<float>(), -1.F);
+}
+
 TEST(ClipGrad, OfNothingIsZero) {
   const auto norm = clip_grad_norm_(at::ones({2}).set_requires_grad(true), 1.0);
   EXPECT_EQ(norm.item<float>(), 0.F);

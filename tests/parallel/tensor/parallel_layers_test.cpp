@@ -350,6 +350,23 @@ TEST(TensorParallelErrors, ARankThatDoesNotComeMessage) {
                                            "layers in a forward or backward pass"));
 }
 
+COHORT_WORKER(layers_end) {
+  init_process_group({.backend = test::backend_of_tests()});
+  auto layer = std::make_shared<ColumnParallelLinearImpl>(4, 4, ColumnParallelOptions{.bias = false});
+  layer->weight.mutable_grad() = at::full_like(layer->weight, get_rank() + 1.0);
+  const auto norm = [parameter = layer->weight] { return nn::utils::get_total_norm(nn::utils::gradients_of(parameter)); };
+  const auto expected = norm();
+  REQUIRE(std::abs(expected.item<double>() - std::sqrt(8.0 * (1 + 4))) < 1e-5);
+  { const auto copy = std::make_shared<ColumnParallelLinearImpl>(*layer); }
+  REQUIRE(at::equal(norm(), expected));
+  layer.reset();
+  REQUIRE(at::equal(norm(), expected));
+  barrier();
+}
+
+// As an optimizer does, which may outlive a layer or its copy.
+TEST(TensorParallelLayers, ParametersArePartsForAsLongAsTheyLive) { run_workers("layers_end").expect_success(); }
+
 COHORT_WORKER(layers_print) {
   init_process_group({.backend = test::backend_of_tests()});
   std::ostringstream text;

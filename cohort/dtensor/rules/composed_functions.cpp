@@ -1,11 +1,16 @@
-// The gradients of values that were selected along a dimension: max, sort, topk and their like; cummax and cummin.
+// The gradients of values that were selected along a dimension, as by max, sort, topk, cummax and cummin, or by a mask; one_hot.
 //
-// LibTorch writes such a gradient into zeros that it makes itself, which are a plain tensor. These functions of it are made of
-// others, so that no kernel below autograd is asked for them: ours stand above, and give whatever is no DTensor to LibTorch's.
+// LibTorch writes these into zeros that it makes itself, which are a plain tensor, or in place into what may lie otherwise. These
+// functions of it are made of others, so that no kernel below autograd is asked for them: ours stand above, and give whatever is
+// no DTensor to LibTorch's.
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/cummaxmin_backward_native.h>
+#include <ATen/ops/masked_select_backward_native.h>
+#include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/value_selecting_reduction_backward_native.h>
 #include <c10/core/DispatchKey.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <memory>
@@ -38,9 +43,26 @@ at::Tensor running_extreme_gradient(const at::Tensor& grad, const at::Tensor& in
   return zeros_of(input.sym_sizes(), input.options()).scatter_add(dim, indices, grad);
 }
 
+at::Tensor masked_select_gradient(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& mask) {
+  if (!is_dtensor(grad) && !is_dtensor(input)) return at::native::masked_select_backward(grad, input, mask);
+  const auto sizes = at::infer_size(input.sizes(), mask.sizes());
+  return at::zeros_like(input.expand(sizes)).masked_scatter(mask, grad);
+}
+
+at::Tensor one_hot(const at::Tensor& classes, int64_t num_classes) {
+  if (!is_dtensor(classes) || classes.scalar_type() != at::kLong || classes.numel() == 0) {
+    return at::native::one_hot(classes, num_classes);
+  }
+  const auto least = classes.min().item<int64_t>(), greatest = classes.max().item<int64_t>();
+  TORCH_CHECK(least >= 0, "Class values must be non-negative.");
+  TORCH_CHECK(num_classes == -1 || num_classes > greatest, "Class values must be smaller than num_classes.");
+  const auto all = at::arange(num_classes == -1 ? greatest + 1 : num_classes, at::TensorOptions(classes.device()));
+  return classes.unsqueeze(-1).eq(all).to(at::kLong);
+}
+
 }  // namespace
 
-void add_selection_gradients() {
+void add_composed_functions() {
   // As long as the process, as the dispatcher's tables.
   static auto* const libraries = new std::vector<std::unique_ptr<torch::Library>>;
   for (auto backend = static_cast<uint8_t>(c10::BackendComponent::CPUBit);
@@ -50,6 +72,8 @@ void add_selection_gradients() {
     auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
     library->impl("value_selecting_reduction_backward", TORCH_FN(selected_gradient));
     library->impl("cummaxmin_backward", TORCH_FN(running_extreme_gradient));
+    library->impl("masked_select_backward", TORCH_FN(masked_select_gradient));
+    library->impl("one_hot", TORCH_FN(one_hot));
     libraries->push_back(std::move(library));
   }
 }

@@ -1,0 +1,27 @@
+#include "cohort/comm/backend/plain_tensor.h"
+
+#include <ATen/ATen.h>
+
+namespace cohort::comm {
+
+bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
+at::Tensor plain_copy(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  return at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous)).copy_(tensor);
+}
+
+at::Tensor as_plain(const at::Tensor& tensor) { return is_plain(tensor) ? tensor : plain_copy(tensor); }
+
+at::Tensor as_bytes(const at::Tensor& plain) {
+  const at::NoGradGuard no_grad;
+  // Not view(): a contiguous tensor of one or no element may have any stride.
+  return plain.as_strided({plain.numel()}, {1}).view(at::kByte);
+}
+
+bool starts_like(const at::Tensor& one, const at::Tensor& other) {
+  return one.const_data_ptr() == other.const_data_ptr() && one.is_conj() == other.is_conj() &&
+         one.is_neg() == other.is_neg();
+}
+
+}  // namespace cohort::comm
