@@ -45,7 +45,7 @@ void GatheredParamGroup::accumulate(const std::vector<at::Tensor>& gradients) {
 void GatheredParamGroup::finish_pass() {
   is_finished_ = true;
   auto gradients = take_gradients();
-  if (settings_.reshard_after_backward) let_go();
+  let_go_after_backward();
   if (!settings_.requires_gradient_sync) {
     accumulate(gradients);
     return;

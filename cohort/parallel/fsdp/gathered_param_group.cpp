@@ -284,6 +284,10 @@ void GatheredParamGroup::let_go() {
   place_ = Place::kSharded;
 }
 
+void GatheredParamGroup::let_go_after_backward() {
+  if (settings_.reshard_after_backward && !makes_graph_) let_go();
+}
+
 // What has been fetched for nothing.
 void GatheredParamGroup::drop_gathering() {
   for (const auto& gathering : std::exchange(gathering_, {})) {
@@ -315,6 +319,7 @@ GroupMemory GatheredParamGroup::memory() const {
 bool GatheredParamGroup::before_backward() {
   if (phase_ == Phase::kBeforeBackward) return false;
   phase_ = Phase::kBeforeBackward;
+  makes_graph_ = at::GradMode::is_enabled();
   is_finished_ = false;  // gradients of another forward pass will come
   unshard(/*in_backward=*/true);
   wait_for_unshard();
@@ -325,8 +330,8 @@ void GatheredParamGroup::after_backward() {
   phase_ = Phase::kAfterBackward;
   if (++num_done_ >= num_expected_) {
     finish_pass();
-  } else if (settings_.reshard_after_backward && modules_to_run_.num_modules() == 1) {
-    let_go();
+  } else if (modules_to_run_.num_modules() == 1) {
+    let_go_after_backward();
   }
 }
 
@@ -336,7 +341,7 @@ void GatheredParamGroup::end_backward() {
   if (!is_finished_ && (was_used_ || has_gradients)) finish_pass();
   drop_gathering();
   // What stayed whole over an optimizer step would be an old value.
-  if (settings_.reshard_after_backward) let_go();
+  let_go_after_backward();
   phase_ = Phase::kIdle;
   num_expected_ = num_done_ = 0;
   is_finished_ = false;

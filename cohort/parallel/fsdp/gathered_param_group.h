@@ -80,6 +80,8 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   bool reshards_after_forward() const;
   void keep_parts();
   void let_go();
+  /// After backward: unless it has made a graph, whose own backward pass needs the whole parameters.
+  void let_go_after_backward();
   void drop_gathering();
   void finish_pass();
   at::Tensor take_gradient(size_t index);
@@ -107,6 +109,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   std::map<c10::ScalarType, at::Tensor> kept_back_;  ///< sums of reductions without all-reduce
   Phase phase_ = Phase::kIdle;
   Place place_ = Place::kSharded;
+  bool makes_graph_ = false;  ///< the backward pass, for second derivatives
   int num_expected_ = 0;  ///< forward passes whose inputs backward will bring gradients to
   int num_done_ = 0;
   bool was_used_ = false;  ///< by a forward pass that backward may follow
