@@ -199,6 +199,17 @@ base::Result<base::Fd> connect_to(const std::string& host, int port, millisecond
       .with_hint("see whether the store runs there, and whether a firewall or another address family is in the way");
 }
 
+void watch_peer(int socket) {
+  const auto set = [socket](int level, int option, int value) {
+    setsockopt(socket, level, option, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 20);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
 std::string peer_name(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);

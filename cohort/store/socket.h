@@ -36,6 +36,9 @@ Attempt connect_once(const addrinfo& address, std::chrono::steady_clock::time_po
 /// Whether poll's `events` come to `socket` until the deadline.
 bool wait_for(int socket, short events, std::chrono::steady_clock::time_point deadline);
 
+/// For a server's end: sends without delay, and notices after two minutes a host that has gone without a word.
+void watch_peer(int socket);
+
 /// "127.0.0.1:29500" or "[::1]:29500" of the other end; "?" where there is none.
 std::string peer_name(int socket);
 

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -28,6 +26,7 @@
 #include "cohort/base/text.h"
 #include "cohort/store/connection.h"
 #include "cohort/store/log_limit.h"
+#include "cohort/store/peer_user.h"
 #include "cohort/store/table.h"
 #include "cohort/store/token.h"
 
@@ -49,18 +48,6 @@ void allow_many_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A host that has gone without a word is noticed after two minutes.
-void watch_peer(int socket) {
-  const auto set = [socket](int level, int option, int value) {
-    setsockopt(socket, level, option, &value, sizeof(value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 20);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-}
-
 bool is_readable(int socket) {
   pollfd poll_fd{socket, POLLIN, 0};
   return poll(&poll_fd, 1, 0) == 1;
@@ -72,8 +59,9 @@ base::Error system_error(const char* call) { return base::Error(fmt::format("{}:
 
 class TcpServer::Loop {
  public:
-  Loop(std::vector<Listener> listeners, std::string token, size_t max_bytes)
+  Loop(std::vector<Listener> listeners, bool is_for_own_user, std::string token, size_t max_bytes)
       : listeners_(std::move(listeners)),
+        is_for_own_user_(is_for_own_user),
         token_(std::move(token)),
         max_bytes_(max_bytes),
         table_([this](uint64_t id) { say_ready(id); }) {}
@@ -141,6 +129,7 @@ class TcpServer::Loop {
         if (!make_room()) return refuse_one(listener);
         continue;
       }
+      if (is_for_own_user_ && !is_of_own_user(socket.get())) continue;
       watch_peer(socket.get());
       const auto id = next_id_++;
       if (!watch(socket.get(), id)) continue;
@@ -149,6 +138,15 @@ class TcpServer::Loop {
       unproven_.insert(id);
       num_clients_ = clients_.size();
     }
+  }
+
+  // Other users of this host could change a job's keys.
+  bool is_of_own_user(int socket) {
+    const auto user = user_of_peer(socket);
+    if (!user || is_own_user(*user)) return user.has_value();
+    complain(fmt::format("the store refuses its client {}: user {} owns it; COHORT_STORE_ANY_USER=1 admits every user",
+                         peer_name(socket), *user));
+    return false;
   }
 
   // Drops the oldest client that has not yet shown that it is a store's client.
@@ -449,6 +447,7 @@ class TcpServer::Loop {
   }
 
   const std::vector<Listener> listeners_;
+  const bool is_for_own_user_;
   const std::string token_;
   const size_t max_bytes_;
   base::Fd epoll_;
@@ -478,8 +477,10 @@ base::Result<std::unique_ptr<TcpServer>> TcpServer::start(const TcpServerOptions
   if (!listeners) return base::Error("the store cannot start").caused_by(listeners.error());
   const auto limit = base::env_int("COHORT_STORE_MEMORY", 1);
   if (!limit) return base::Error("the store cannot start").caused_by(limit.error());
+  const auto own_user = is_for_own_user(*listeners);
+  if (!own_user) return base::Error("the store cannot start").caused_by(own_user.error());
   const auto max_bytes = options.max_bytes ? options.max_bytes : static_cast<size_t>(limit->value_or(kUsualMiB)) * kMiB;
-  auto loop = std::make_unique<Loop>(std::move(*listeners), options.token, max_bytes);
+  auto loop = std::make_unique<Loop>(std::move(*listeners), *own_user, options.token, max_bytes);
   if (auto started = loop->start(); !started) return base::Error("the store cannot start").caused_by(started.error());
   return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
 }

@@ -16,7 +16,8 @@
 namespace cohort::store {
 
 struct TcpServerOptions {
-  /// Empty: all interfaces.
+  /// Empty: all interfaces. A loopback address: processes of other users are refused, but for root's; COHORT_STORE_ANY_USER=1
+  /// admits them.
   std::string host;
   /// 0: a free one.
   int port = 0;
