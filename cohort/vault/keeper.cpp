@@ -18,13 +18,9 @@ using base::Result;
 
 namespace {
 
-/// Ranks may be busy with other things for long, such as an evaluation.
-constexpr std::chrono::hours kLongest{24 * 30};
 /// Files grow by more than is asked for, as descriptions vary a little in length.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 10;
 constexpr uint64_t kShareAlignment = 64;
-/// Added in the place of a layout by a rank that cannot go on; more than all ranks' layouts together.
-constexpr int64_t kCannotGoOn = int64_t{1} << 56;
 
 /// The part of rank `index` of `count`.
 std::pair<uint64_t, uint64_t> share_of(uint64_t total, int index, int count) {
@@ -36,8 +32,8 @@ std::pair<uint64_t, uint64_t> share_of(uint64_t total, int index, int count) {
 
 }  // namespace
 
-Result<std::unique_ptr<Keeper>> Keeper::create(const Place& place, const std::string& name) {
-  std::unique_ptr<Keeper> keeper(new Keeper(place, name));
+Result<std::unique_ptr<Keeper>> Keeper::create(const Place& place, const std::string& name, const KeeperWaits& waits) {
+  std::unique_ptr<Keeper> keeper(new Keeper(place, name, waits));
   Result<VaultClient> vault = VaultClient::connect(place.vault);
   if (!vault) return vault.error();
   keeper->vault_.emplace(std::move(*vault));
@@ -87,6 +83,7 @@ Result<void> Keeper::exchange_lists() {
   }
   store::Store::Keys keys;
   for (int node = 0; node < place_.num_nodes; ++node) keys.push_back(key(fmt::format("node/{}", node)));
+  if (Result<void> waited = await(keys); !waited) return waited;
   const Result<store::Store::Values> texts = store_->multi_get(keys);
   if (!texts) return texts.error();
   all_.clear();
@@ -194,7 +191,9 @@ Result<void> Keeper::settle(const Found* found) {
     const std::lock_guard lock(mutex_);
     complete_step_ = found ? std::optional(found->choice.step) : std::nullopt;
   }
-  return store_->store::Store::barrier(key("settled"), place_.world_size, kLongest);
+  return meet(key("settled"), [this, begin = Clock::now()] {
+    return look_around(begin, "the other ranks to go on from the same memory snapshot");
+  });
 }
 
 Result<void> Keeper::make_room(uint64_t num_bytes) {
@@ -252,13 +251,6 @@ void Keeper::tell_failure(const Error& error) {
 
 void Keeper::abandon() { files_[1 - complete_slot_]->invalidate(); }
 
-Result<void> Keeper::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !is_busy_; });
-  if (error_) return *error_;
-  return {};
-}
-
 std::optional<int64_t> Keeper::complete_step() {
   const std::lock_guard lock(mutex_);
   return complete_step_;
@@ -305,26 +297,6 @@ Result<void> Keeper::finish(const Generation& generation, int slot) {
   }
   if (place_.local_rank != 0 || std::exchange(has_dropped_, true)) return {};
   return drop_stale(generation.step);
-}
-
-// All ranks have come this far. False: they do not have the same in what they should have alike.
-Result<bool> Keeper::agree(int64_t layout) {
-  const std::string name = key(std::to_string(sequence_));
-  if (const auto sum = store_->add(name + "/layouts", layout); !sum) return sum.error();
-  if (Result<void> met = store_->store::Store::barrier(name, place_.world_size, kLongest); !met) return met.error();
-  const auto sum = store_->add(name + "/layouts", 0);
-  if (!sum) return sum.error();
-  if (*sum >= kCannotGoOn && layout != kCannotGoOn) {
-    const auto why = store_->get(key("failure"));
-    return give_back(why ? *why : "another rank cannot go on");
-  }
-  // Nobody waits for the keys of the one before any more.
-  if (place_.rank == 0 && sequence_ > 0) {
-    const std::string former = key(std::to_string(sequence_ - 1));
-    for (const char* suffix : {"/layouts", "/num_members", "/last_member"}) (void)store_->delete_key(former + suffix);
-  }
-  ++sequence_;
-  return *sum == layout * place_.world_size;
 }
 
 // What is kept grows old from now on: nobody should come back to it.

@@ -13,10 +13,16 @@
 /// Only then is the one before written over: at any moment there is one that all ranks have. Ranks tell each other through the
 /// round's store.
 ///
+/// A wait for other ranks says so after 10 s. It ends when its caller asks for that (KeeperWaits), and when somebody has deleted
+/// this job's keys: then all ranks get an error instead of waiting for each other.
+///
 /// Thread-safety: one thread at a time. A thread of its own does what need not hold up training.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -66,10 +72,24 @@ struct Room {
   uint64_t shared_begin = 0;
 };
 
+/// Added in the place of a layout by a rank that cannot go on; more than all ranks' layouts together.
+inline constexpr int64_t kCannotGoOn = int64_t{1} << 56;
+
+/// What a rank does while it waits for others in a call.
+struct KeeperWaits {
+  using Milliseconds = std::chrono::milliseconds;
+  /// Looked at every two seconds at least: why the wait should end, such as a signal; "": it goes on. What it throws leaves the
+  /// call. May be null.
+  std::function<std::string(Milliseconds waited)> find_obstacle = nullptr;
+  /// A wait says after this time that it is one, and after twice as much again, and so on.
+  Milliseconds first_word{10'000};
+};
+
 class Keeper {
  public:
   /// `name`: the same on all ranks, used once in a round.
-  static base::Result<std::unique_ptr<Keeper>> create(const Place& place, const std::string& name);
+  static base::Result<std::unique_ptr<Keeper>> create(const Place& place, const std::string& name,
+                                                      const KeeperWaits& waits = {});
   /// Leaves what is committed to the launcher. Does not wait for other ranks.
   ~Keeper();
   Keeper(const Keeper&) = delete;
@@ -90,7 +110,7 @@ class Keeper {
   void commit();
   /// The copy failed: forgets it.
   void abandon();
-  /// Blocks until the background is done. Error: of what it did.
+  /// Blocks until the background is done. Error: of what it did, or what has ended the wait.
   base::Result<void> wait();
   /// The newest that all ranks have.
   std::optional<int64_t> complete_step();
@@ -98,7 +118,18 @@ class Keeper {
   std::string partner_problem();
 
  private:
-  Keeper(const Place& place, const std::string& name) : place_(place), prefix_("snapshots/" + name + "/") {}
+  using Clock = std::chrono::steady_clock;
+  using Milliseconds = std::chrono::milliseconds;
+  /// Error: the wait is to end.
+  using Look = std::function<base::Result<void>()>;
+
+  Keeper(const Place& place, const std::string& name, const KeeperWaits& waits)
+      : place_(place), prefix_("snapshots/" + name + "/"), waits_(waits) {}
+  base::Result<void> meet(const std::string& name, const Look& look);
+  base::Result<bool> is_met(const std::string& name);
+  base::Result<void> await(const store::Store::Keys& keys);
+  base::Result<void> look_around(Clock::time_point begin, const std::string& what);
+  base::Result<void> look_in_background(const std::string& name);
   base::Result<void> read_own_vault();
   base::Result<void> exchange_lists();
   base::Result<void> fetch(Found& found);
@@ -111,6 +142,7 @@ class Keeper {
   void run();
   base::Result<void> finish(const Generation& generation, int slot);
   base::Result<bool> agree(int64_t layout);
+  base::Error end_meeting(const std::string& name, const base::Error& why);
   base::Error give_back(const std::string& why);
   void send_copy(const Generation& generation, int slot);
   base::Result<void> send_copy_to(RemoteVault& partner, const Generation& generation, int slot);
@@ -119,6 +151,7 @@ class Keeper {
 
   const Place place_;
   const std::string prefix_;
+  const KeeperWaits waits_;
   std::optional<VaultClient> vault_;
   std::unique_ptr<store::Store> store_;
   /// What the nodes hold, as they said in exchange_lists, and where each can be reached.
@@ -138,11 +171,18 @@ class Keeper {
   int64_t sequence_ = 0;
   std::optional<RemoteVault> partner_;
   uint64_t copy_sizes_[2] = {0, 0};
+  /// When the wait began that look_around() has looked at last, and after how long it says something next.
+  Clock::time_point said_of_{};
+  Milliseconds next_word_{0};
+  /// Ranks that have come to where this one waits.
+  std::atomic<int64_t> num_come_ = 1;
 
   std::mutex mutex_;  ///< of what stands below
   std::condition_variable changed_;
   bool is_busy_ = false;
   bool is_over_ = false;
+  /// Why the caller of wait() waits no longer.
+  std::optional<base::Error> obstacle_;
   std::optional<base::Error> error_;
   std::optional<int64_t> complete_step_;
   std::string partner_problem_;

@@ -5,13 +5,20 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
 
 #include "cohort/base/env.h"
+#include "cohort/checkpoint/checkpointer/stop_signals.h"
 #include "cohort/checkpoint/recovery/skip_init.h"
 #include "cohort/checkpoint/recovery/snapshot_layout.h"
+#include "cohort/store/tcp_client.h"
 #include "tests/checkpoint/job_of_one.h"
 
 namespace cohort::checkpoint {
@@ -224,6 +231,41 @@ TEST_F(MemorySnapshotTest, ALauncherThatIsGoneIsSaidOrThrown) {
   snapshot.step(1);
   MemorySnapshot required(state(), {.required = true});
   EXPECT_THROW(required.resume(), c10::Error);
+}
+
+// As under a launcher that is told to stop, while another rank comes no more: before, this one waited for 30 days.
+TEST_F(MemorySnapshotTest, AStopSignalEndsTheWaitForOtherRanks) {
+  base::set_env("WORLD_SIZE", "2");
+  base::set_env("LOCAL_WORLD_SIZE", "2");
+  const StopSignals signals({SIGTERM});
+  // The other rank: it goes on from nothing, and has no snapshot of step 1.
+  std::thread other([port = std::stoi(*base::get_env("MASTER_PORT"))] {
+    const auto store = store::TcpClient::connect({.port = port}).value();
+    const auto wait_for_end = [&](const std::string& end) {
+      while (true) {
+        const auto keys = store->list_keys().value();
+        for (const std::string& key : keys) {
+          if (key.ends_with(end)) return key;
+        }
+        std::this_thread::yield();
+      }
+    };
+    EXPECT_TRUE(store->add(wait_for_end("/settled/num_members"), 1));
+    wait_for_end("/0/waiting");
+    ::kill(getpid(), SIGTERM);
+  });
+  MemorySnapshot snapshot(state());
+  snapshot.resume();
+  snapshot.step(1);
+  testing::internal::CaptureStderr();
+  snapshot.step(2);
+  other.join();
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::HasSubstr("training goes on without memory snapshots: rank 0 no longer waits for the other ranks "
+                         "to finish a memory snapshot (1 of 2 have): this process has been told to end by "
+                         "SIGTERM\n"));
+  EXPECT_FALSE(snapshot.is_on());
 }
 
 TEST_F(MemorySnapshotTest, IsUsedInOrder) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <latch>
 
+#include "cohort/store/tcp_client.h"
 #include "tests/vault/job.h"
 
 namespace cohort::vault {
@@ -271,6 +272,127 @@ TEST(Keeper, EndsAtOnceWhenOthersNeverCome) {
     start_afresh(keeper);
     if (rank == 0) keep_state(keeper, rank, 1);
   });
+}
+
+std::string error_of(const base::Result<void>& result) { return result ? "none" : result.error().describe(); }
+
+// Without an end of its own, this wait would last for 30 days.
+TEST(Keeper, KeysThatSomebodyDeletesEndTheWaitOnAllRanks) {
+  const char* const text = "somebody has deleted keys of this job from the workers' store";
+  for (const bool only_the_count : {true, false}) {
+    Job job(1);
+    std::latch is_waiting(2);
+    std::latch are_deleted(2);
+    job.on_ranks([&](Keeper& keeper, int rank) {
+      start_afresh(keeper);
+      keep_steps(keeper, rank, 1, 1);
+      if (rank == 1) {
+        is_waiting.arrive_and_wait();
+        const auto stranger = store::TcpClient::connect({.port = job.store->port()}).value();
+        while (!*stranger->check({"snapshots/test/1/waiting"})) std::this_thread::yield();
+        const auto keys = stranger->list_keys().value();
+        for (const std::string& key : keys) {
+          if (!only_the_count || key.ends_with("/1/num_members")) ASSERT_TRUE(stranger->delete_key(key));
+        }
+        are_deleted.arrive_and_wait();
+        keep_state(keeper, rank, 2);
+      } else {
+        keep_state(keeper, rank, 2);
+        is_waiting.arrive_and_wait();
+        are_deleted.arrive_and_wait();
+      }
+      EXPECT_EQ(error_of(keeper.wait()), text) << "rank " << rank;
+      EXPECT_FALSE(keeper.begin({.step = 3}, "")) << "it is final";
+    });
+    const auto files = VaultClient::connect(job.nodes[0]->name()).value().take_all();
+    EXPECT_TRUE(files && files->empty()) << "what grows old is given back";
+  }
+}
+
+TEST(Keeper, AWaitEndsWhereItsCallerSaysSoAndTheOthersAreTold) {
+  const Job job(1);
+  const char* const text =
+      "rank 0 no longer waits for the other ranks to finish a memory snapshot (1 of 2 have): it was told to end";
+  std::latch has_ended(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      std::atomic<bool> is_told = false;
+      const auto keeper =
+          Keeper::create(job.place(rank), "test",
+                         {.find_obstacle = [&](auto) { return std::string(is_told ? "it was told to end" : ""); }})
+              .value();
+      start_afresh(*keeper);
+      is_told = rank == 0;
+      if (rank == 0) {
+        keep_state(*keeper, rank, 1);
+        EXPECT_EQ(error_of(keeper->wait()), text);
+      }
+      has_ended.arrive_and_wait();
+      if (rank == 0) return;
+      keep_state(*keeper, rank, 1);
+      EXPECT_EQ(error_of(keeper->wait()), text) << "rank 1 may not wait for rank 0";
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(Keeper, WhatItsCallerThrowsLeavesTheWait) {
+  const Job job(1);
+  std::latch has_thrown(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      std::atomic<bool> throws = false;
+      const auto keeper = Keeper::create(job.place(rank), "test",
+                                         {.find_obstacle =
+                                              [&](auto) {
+                                                if (throws) throw std::runtime_error("interrupted");
+                                                return std::string();
+                                              }})
+                              .value();
+      start_afresh(*keeper);
+      throws = rank == 0;
+      if (rank == 0) {
+        keep_state(*keeper, rank, 1);
+        EXPECT_THROW((void)keeper->wait(), std::runtime_error);
+      }
+      has_thrown.arrive_and_wait();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(Keeper, EveryWaitSaysAfterAWhileForWhatMessage) {
+  using std::chrono::milliseconds;
+  const Job job(2);
+  testing::internal::CaptureStderr();
+  std::vector<std::thread> ranks;
+  const auto pause = [&](int rank) {
+    if (rank != 0) std::this_thread::sleep_for(milliseconds(700));
+  };
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto keeper =
+          Keeper::create(job.place(rank), "test", {.first_word = milliseconds(rank ? 60'000 : 20)}).value();
+      pause(rank);
+      ASSERT_TRUE(keeper->look());
+      pause(rank);
+      ASSERT_TRUE(keeper->settle(nullptr));
+      pause(rank);
+      keep_state(*keeper, rank, 1);
+      ASSERT_TRUE(keeper->wait());
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, testing::HasSubstr("warning: rank 0 has waited for 20 ms for the other nodes to say which memory "
+                                       "snapshots they have\n"));
+  EXPECT_THAT(said,
+              testing::HasSubstr("warning: rank 0 has waited for 20 ms for the other ranks to go on from the same "
+                                 "memory snapshot\n"));
+  EXPECT_THAT(said, testing::HasSubstr("warning: rank 0 has waited for 20 ms for the other ranks to finish a memory "
+                                       "snapshot (1 of 4 have)\n"));
 }
 
 TEST(Keeper, AStoreThatIsGoneIsAnError) {

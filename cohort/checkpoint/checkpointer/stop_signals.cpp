@@ -39,6 +39,6 @@ void StopSignals::restore() {
   before_.clear();
 }
 
-int StopSignals::seen() const { return first_signal; }
+int StopSignals::seen() { return first_signal; }
 
 }  // namespace cohort::checkpoint

@@ -5,12 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/export.h"
+
 namespace cohort::checkpoint {
 
 /// Handles the given signals while it lives. Each is noticed once; a second one of the same
 /// kind has its default action, which ends the process.
 /// Thread-safety: one thread constructs and ends them, the last one constructed first.
-class StopSignals {
+class COHORT_TEST_API StopSignals {
  public:
   /// Throws c10::ValueError for a number that cannot be handled, such as SIGKILL.
   explicit StopSignals(const std::vector<int>& signals);
@@ -18,8 +20,8 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The first that has come; 0 if none has.
-  int seen() const;
+  /// The first that has come since one was constructed; 0 if none has.
+  static int seen();
 
  private:
   void restore();

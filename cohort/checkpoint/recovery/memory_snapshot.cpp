@@ -14,8 +14,12 @@
 #include <vector>
 
 #include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/checkpoint/checkpointer/stop_signals.h"
 #include "cohort/checkpoint/recovery/snapshot_layout.h"
+#include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/group/world.h"
 #include "cohort/vault/keeper.h"
 
 namespace cohort::checkpoint {
@@ -24,6 +28,22 @@ namespace {
 constexpr const char* kNoLauncher =
     "memory snapshots need `cohort run`, and this process was started without it\n  hint: start it with cohort run "
     "--max-restarts N";
+
+/// What ranks do that are a little behind: they finish their snapshots within this time.
+constexpr std::chrono::seconds kPatience{5};
+/// A launcher that sees a rank die ends the others sooner; this is for one that has ended well and comes no more.
+constexpr std::chrono::seconds kPatienceWithEndedRanks{10};
+
+/// Why a wait for other ranks' snapshots should end; "": it may go on.
+std::string find_obstacle(std::chrono::milliseconds waited) {
+  comm::throw_interruption();
+  const int signal = StopSignals::seen();
+  if (signal != 0 && waited > kPatience) return "this process has been told to end by " + base::signal_name(signal);
+  const auto& roster = comm::world().roster;
+  if (!roster || waited <= kPatienceWithEndedRanks) return "";
+  const std::vector<int> gone = roster->peers().gone_ranks();
+  return gone.empty() ? "" : roster->peers().describe(gone.front()) + " has ended";
+}
 
 /// The same on all ranks, as each makes the same objects one after the other.
 std::string next_keeper_name() {
@@ -149,7 +169,7 @@ void MemorySnapshot::Impl::open() {
     problem = place.error().describe();
   } else if (!*place) {
     problem = kNoLauncher;
-  } else if (auto keeper = vault::Keeper::create(**place, name)) {
+  } else if (auto keeper = vault::Keeper::create(**place, name, {.find_obstacle = find_obstacle})) {
     keeper_ = std::move(*keeper);
   } else {
     problem = keeper.error().describe();
