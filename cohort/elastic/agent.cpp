@@ -67,7 +67,9 @@ std::string first_and_last(const Error& error) {
 Result<int> Agent::run() {
   answer_health_checks();
   begin("rendezvous");
-  Result<std::unique_ptr<rendezvous::Rendezvous>> joined = rendezvous::Rendezvous::start(plan_.rendezvous);
+  rendezvous::Settings settings = plan_.rendezvous;
+  if (tools_.vault) settings.public_key = tools_.vault->public_key();
+  Result<std::unique_ptr<rendezvous::Rendezvous>> joined = rendezvous::Rendezvous::start(settings);
   if (!joined) return joined.error();
   rendezvous_ = std::move(*joined);
   for (;;) {
@@ -210,7 +212,9 @@ std::string Agent::open_vault(const Round& round) {
   if (!tools_.vault) return "";
   if (round.nodes.size() > 1) {
     const std::string& address = round.nodes[static_cast<size_t>(round.node_rank)].address;
-    if (Result<void> opened = tools_.vault->serve_nodes(address); !opened) {
+    std::vector<std::string> public_keys;
+    for (const rendezvous::Node& node : round.nodes) public_keys.push_back(node.public_key);
+    if (Result<void> opened = tools_.vault->serve_nodes(address, public_keys); !opened) {
       base::log_warning(Error("other nodes cannot keep copies of snapshots here").caused_by(opened.error()).describe());
     }
   }

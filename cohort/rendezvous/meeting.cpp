@@ -257,6 +257,7 @@ Member Meeting::describe() const {
   member.node.pid = getpid();
   member.node.local_world_size = settings_.local_world_size;
   member.node.role = settings_.role;
+  member.node.public_key = settings_.public_key;
   member.sort_name = !settings_.local_address.empty() ? settings_.local_address : base::host_name();
   member.store_address = place_->store_address();
   if (settings_.backend == Settings::Backend::kStatic) member.fixed_rank = settings_.node_rank;

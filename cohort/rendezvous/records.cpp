@@ -13,7 +13,7 @@ using base::Error;
 using nlohmann::json;
 
 // A line of text: every node reads the record of a round, and JSON of a thousand nodes takes ten times as long to read.
-constexpr size_t kNumFields = 10;
+constexpr size_t kNumFields = 11;
 
 std::string one_line(std::string text) {
   for (char& letter : text) letter = letter == '\t' || letter == '\n' ? ' ' : letter;
@@ -22,11 +22,11 @@ std::string one_line(std::string text) {
 
 std::string to_line(const Member& member) {
   const auto& node = member.node;
-  return base::join(
-      {std::to_string(member.id), one_line(node.host), one_line(node.address), std::to_string(node.pid),
-       std::to_string(node.local_world_size), one_line(node.role), one_line(member.sort_name),
-       one_line(member.store_address), std::to_string(member.fixed_rank), std::to_string(member.max_restarts)},
-      "\t");
+  return base::join({std::to_string(member.id), one_line(node.host), one_line(node.address), std::to_string(node.pid),
+                     std::to_string(node.local_world_size), one_line(node.role), one_line(member.sort_name),
+                     one_line(member.store_address), std::to_string(member.fixed_rank),
+                     std::to_string(member.max_restarts), one_line(node.public_key)},
+                    "\t");
 }
 
 int64_t number_of(const std::string& text) {
@@ -43,7 +43,7 @@ Member member_from(const std::string& line) {
     throw std::invalid_argument("a node has " + std::to_string(fields.size()) + " fields");
   Member member;
   member.id = number_of(fields[0]);
-  member.node = {fields[1], fields[2], int_of(fields[3]), int_of(fields[4]), fields[5]};
+  member.node = {fields[1], fields[2], int_of(fields[3]), int_of(fields[4]), fields[5], fields[10]};
   member.sort_name = fields[6];
   member.store_address = fields[7];
   member.fixed_rank = int_of(fields[8]);

@@ -31,6 +31,8 @@ struct Node {
   int pid = 0;
   int local_world_size = 1;
   std::string role = "default";
+  /// Settings::public_key of this node.
+  std::string public_key = {};
 };
 
 /// The same on every node, but for node_rank.

@@ -68,6 +68,8 @@ struct Settings {
   /// TLS with etcd: of --rdzv-conf, or of an endpoint that begins with "https://".
   std::optional<bool> is_https;
   store::TlsOptions tls;
+  /// What the other nodes' agents are to know of this one's key pair, for secrets of two nodes; one line.
+  std::string public_key;
   /// Nodes that stay keep their ranks from round to round.
   bool stable_ranks = false;
   /// Known not to be the node that hosts the store, whatever its endpoint says.

@@ -1,4 +1,5 @@
-/// Whose process is at the other end of a TCP connection within this host, where SO_PEERCRED says nothing. Private to this folder.
+/// Whose process is at the other end of a TCP connection within this host, of which SO_PEERCRED says nothing. Private to this
+/// folder.
 #pragma once
 
 #include <sys/types.h>

@@ -164,7 +164,7 @@ Result<RemoteVault*> Keeper::remote(int node) {
   for (auto& [number, vault] : remotes_) {
     if (number == node) return &vault;
   }
-  Result<RemoteVault> vault = RemoteVault::connect(*vault_, where_[static_cast<size_t>(node)]);
+  Result<RemoteVault> vault = RemoteVault::connect(*vault_, {place_.node, node}, where_[static_cast<size_t>(node)]);
   if (!vault) return Error(fmt::format("cannot fetch a snapshot from node {}", node)).caused_by(vault.error());
   remotes_.emplace_back(node, std::move(*vault));
   return &remotes_.back().second;
@@ -316,8 +316,9 @@ Error Keeper::give_back(const std::string& why) {
 void Keeper::send_copy(const Generation& generation, int slot) {
   Result<void> sent;
   if (!partner_) {
-    const auto node = static_cast<size_t>((place_.node + 1) % place_.num_nodes);
-    Result<RemoteVault> connected = RemoteVault::connect(*vault_, where_[node]);
+    const int node = (place_.node + 1) % place_.num_nodes;
+    Result<RemoteVault> connected =
+        RemoteVault::connect(*vault_, {place_.node, node}, where_[static_cast<size_t>(node)]);
     const std::lock_guard lock(mutex_);
     if (connected) {
       partner_.emplace(std::move(*connected));

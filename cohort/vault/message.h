@@ -11,14 +11,15 @@
 
 namespace cohort::vault {
 
-inline constexpr uint64_t kMagic = 0x31746C7561766F63;  // "covault1"
+inline constexpr uint64_t kMagic = 0x32746C7561766F63;  // "covault2"
 
 enum class Op : uint32_t {
   kWhere = 1,  ///< -; under which other nodes reach this vault (text), "" if not at all. UNIX
   kPut = 2,    ///< id and a descriptor: keep it, instead of what has the id. UNIX
   kTake = 3,   ///< index; id and descriptor of the file with that number; an empty id: there are no more. UNIX
   kDrop = 4,   ///< id. UNIX
-  kProve = 5,  ///< both random numbers, ticket; the proofs of client and server (text, 64 bytes). UNIX
+  kProve =
+      5,  ///< index: whose node's vault, both random numbers, ticket; the proofs of client and server (text, 64 bytes). UNIX
   kMake = 6,   ///< id, size: an empty file, unless there is one of this size. TCP
   kWrite = 7,  ///< id, offset, length, then the bytes. TCP
   kRead = 8,   ///< id, offset, length; the answer, then the bytes. TCP
@@ -26,6 +27,14 @@ enum class Op : uint32_t {
 
 /// Proofs and random numbers (store/token.h), and tickets.
 inline constexpr size_t kSecretBytes = 32;
+
+/// What a client over TCP sends first, in answer to the server's random number. The answer is the server's proof.
+struct Greeting {
+  /// The client's own.
+  uint32_t node = 0;
+  char nonce[kSecretBytes] = {};
+  char proof[kSecretBytes] = {};
+};
 
 struct Request {
   uint64_t magic = kMagic;

@@ -21,7 +21,6 @@ namespace {
 constexpr size_t kBufferBytes = size_t{256} << 10;
 /// After so many pieces others have their turn.
 constexpr int kMostSteps = 32;
-constexpr size_t kGreetingBytes = 2 * kSecretBytes;
 
 bool is_within(const Request& request, const Vault::File& file) {
   return request.offset <= file.size && request.length <= file.size - request.offset;
@@ -31,8 +30,11 @@ bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == E
 
 }  // namespace
 
-RemoteConnection::RemoteConnection(base::Fd socket, std::string key)
-    : socket_(std::move(socket)), key_(std::move(key)), nonce_(store::random_nonce()), output_(nonce_) {}
+RemoteConnection::RemoteConnection(base::Fd socket, KeyOfNode key_of_node)
+    : socket_(std::move(socket)),
+      key_of_node_(std::move(key_of_node)),
+      nonce_(store::random_nonce()),
+      output_(nonce_) {}
 
 short RemoteConnection::events() const { return has_output() ? POLLOUT : POLLIN; }
 
@@ -78,7 +80,7 @@ RemoteConnection::Step RemoteConnection::receive_payload() {
 }
 
 RemoteConnection::Step RemoteConnection::receive_message(Vault& vault) {
-  const size_t wanted = is_trusted_ ? sizeof(Request) : kGreetingBytes;
+  const size_t wanted = is_trusted_ ? sizeof(Request) : sizeof(Greeting);
   char bytes[sizeof(Request)];
   const ssize_t size = ::recv(socket_.get(), bytes, wanted - input_.size(), MSG_DONTWAIT);
   if (size < 0) return would_wait() ? Step::kWait : Step::kEnd;
@@ -91,14 +93,17 @@ RemoteConnection::Step RemoteConnection::receive_message(Vault& vault) {
   return answer(vault);
 }
 
-// "Client nonce, client proof"; the answer is our own proof.
+// The answer is our own proof.
 RemoteConnection::Step RemoteConnection::check_proof() {
-  const std::string nonce = input_.substr(0, kSecretBytes);
-  const std::string proof = store::proof_of(store::Side::kClient, key_, nonce_, nonce);
-  if (!store::is_same_proof(proof, std::string_view(input_).substr(kSecretBytes))) return Step::kEnd;
+  Greeting greeting;
+  std::memcpy(&greeting, input_.data(), sizeof(greeting));
+  const std::string key = key_of_node_(greeting.node);
+  const std::string_view nonce(greeting.nonce, sizeof(greeting.nonce));
+  const std::string proof = store::proof_of(store::Side::kClient, key, nonce_, nonce);
+  if (key.empty() || !store::is_same_proof(proof, {greeting.proof, sizeof(greeting.proof)})) return Step::kEnd;
   is_trusted_ = true;
   input_.clear();
-  output_ = store::proof_of(store::Side::kServer, key_, nonce_, nonce);
+  output_ = store::proof_of(store::Side::kServer, key, nonce_, nonce);
   return Step::kGoOn;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,14 +20,16 @@ class RemoteConnection {
   /// A client that has not proved within this time what it is, is none.
   static constexpr std::chrono::seconds kGreetingTime{10};
 
-  /// `key`: what both ends must have.
-  RemoteConnection(base::Fd socket, std::string key);
+  /// What this launcher and that of a node must have in common; "": nothing.
+  using KeyOfNode = std::function<std::string(uint32_t node)>;
+  RemoteConnection(base::Fd socket, KeyOfNode key_of_node);
 
   int socket() const { return socket_.get(); }
   /// What poll should wait for.
   short events() const;
   /// Does what can be done now. False: the connection is over.
   bool advance(Vault& vault);
+  bool is_trusted() const { return is_trusted_; }
   bool is_too_late(Clock::time_point now) const { return !is_trusted_ && now - opened_at_ > kGreetingTime; }
 
  private:
@@ -42,7 +45,7 @@ class RemoteConnection {
   bool has_output() const { return !output_.empty() || send_left_ > 0; }
 
   base::Fd socket_;
-  const std::string key_;
+  const KeyOfNode key_of_node_;
   const Clock::time_point opened_at_ = Clock::now();
   std::string nonce_;
   bool is_trusted_ = false;

@@ -12,8 +12,8 @@ int hex_digit(char c) {
 
 }  // namespace
 
-std::string shared_key(const std::string& token, std::string_view ticket) {
-  return "snapshots\n" + token + "\n" + std::string(ticket);
+std::string shared_key(const std::string& token, std::string_view secret, std::string_view ticket) {
+  return "snapshots\n" + token + "\n" + in_hex(secret) + "\n" + std::string(ticket);
 }
 
 std::string in_hex(std::string_view bytes) {

@@ -7,8 +7,9 @@
 
 namespace cohort::vault {
 
-/// The agents' token, which a worker does not know, and the ticket of the vault that is connected to.
-std::string shared_key(const std::string& token, std::string_view ticket);
+/// The agents' token, which a worker does not know, what the key pairs of both launchers have in common, and the ticket of the
+/// vault that is connected to.
+std::string shared_key(const std::string& token, std::string_view secret, std::string_view ticket);
 
 std::string in_hex(std::string_view bytes);
 /// Nothing for another text.

@@ -36,10 +36,6 @@ Request request_for(Op op, const std::string& id = {}) {
   return request;
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
-
 Error refused(const Reply& reply) {
   const std::string text = text_in(reply);
   const size_t hint = text.find("\n  hint: ");
@@ -116,9 +112,10 @@ Result<void> VaultClient::drop(const std::string& id) {
   return {};
 }
 
-Result<VaultClient::Proofs> VaultClient::prove(const std::string& ticket, const std::string& server_nonce,
+Result<VaultClient::Proofs> VaultClient::prove(int node, const std::string& ticket, const std::string& server_nonce,
                                                const std::string& client_nonce) {
   Request request = request_for(Op::kProve);
+  request.index = static_cast<uint32_t>(node);
   std::memcpy(request.ticket, ticket.data(), std::min(ticket.size(), sizeof(request.ticket)));
   const std::string nonces = server_nonce + client_nonce;
   std::memcpy(request.nonces, nonces.data(), std::min(nonces.size(), sizeof(request.nonces)));
@@ -129,7 +126,7 @@ Result<VaultClient::Proofs> VaultClient::prove(const std::string& ticket, const 
   return Proofs{text.substr(0, kSecretBytes), text.substr(kSecretBytes)};
 }
 
-Result<RemoteVault> RemoteVault::connect(VaultClient& own, const std::string& where) {
+Result<RemoteVault> RemoteVault::connect(VaultClient& own, const Nodes& nodes, const std::string& where) {
   const std::vector<std::string> words = base::split(where, ' ');
   const auto port = words.size() == 3 ? base::parse_int(words[1]) : std::nullopt;
   const auto ticket = words.size() == 3 ? from_hex(words[2]) : std::nullopt;
@@ -140,18 +137,21 @@ Result<RemoteVault> RemoteVault::connect(VaultClient& own, const std::string& wh
   if (!socket) return socket.error();
   limit_waits(*socket, kRemoteTime);
   RemoteVault vault(std::move(*socket), words[0] + ":" + words[1]);
-  if (Result<void> greeted = vault.greet(own, *ticket); !greeted) return greeted.error();
+  if (Result<void> greeted = vault.greet(own, nodes, *ticket); !greeted) return greeted.error();
   return vault;
 }
 
-Result<void> RemoteVault::greet(VaultClient& own, const std::string& ticket) {
+Result<void> RemoteVault::greet(VaultClient& own, const Nodes& nodes, const std::string& ticket) {
   std::string server_nonce(kSecretBytes, '\0');
   const std::span<std::byte> room(reinterpret_cast<std::byte*>(server_nonce.data()), server_nonce.size());
   if (Result<void> received = receive(room); !received) return received;
   const std::string client_nonce = store::random_nonce();
-  const Result<VaultClient::Proofs> proofs = own.prove(ticket, server_nonce, client_nonce);
+  const Result<VaultClient::Proofs> proofs = own.prove(nodes.other, ticket, server_nonce, client_nonce);
   if (!proofs) return proofs.error();
-  if (Result<void> sent = send(bytes_of(client_nonce + proofs->client)); !sent) return sent;
+  Greeting greeting{.node = static_cast<uint32_t>(nodes.own)};
+  std::memcpy(greeting.nonce, client_nonce.data(), sizeof(greeting.nonce));
+  std::memcpy(greeting.proof, proofs->client.data(), sizeof(greeting.proof));
+  if (Result<void> sent = send(std::as_bytes(std::span(&greeting, 1))); !sent) return sent;
   std::string proof(kSecretBytes, '\0');
   const Result<void> answered = receive({reinterpret_cast<std::byte*>(proof.data()), proof.size()});
   if (!answered || !store::is_same_proof(proof, proofs->server)) {

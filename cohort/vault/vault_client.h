@@ -37,7 +37,8 @@ class VaultClient {
     std::string client;
     std::string server;
   };
-  base::Result<Proofs> prove(const std::string& ticket, const std::string& server_nonce,
+  /// To the vault of `node`.
+  base::Result<Proofs> prove(int node, const std::string& ticket, const std::string& server_nonce,
                              const std::string& client_nonce);
 
  private:
@@ -50,8 +51,13 @@ class VaultClient {
 /// Blocks until the other end has taken or sent the bytes, or 30 s have passed without any of them.
 class RemoteVault {
  public:
-  /// `where`: what VaultClient::where() has said there. `own`: proves for us, as workers do not know the agents' token.
-  static base::Result<RemoteVault> connect(VaultClient& own, const std::string& where);
+  struct Nodes {
+    int own = 0;
+    int other = 0;
+  };
+  /// `where`: what VaultClient::where() has said at the other node. `own`: proves for us, as workers do not know the launchers'
+  /// secrets.
+  static base::Result<RemoteVault> connect(VaultClient& own, const Nodes& nodes, const std::string& where);
 
   /// An empty file, unless there is one of this size.
   base::Result<void> make(const std::string& id, uint64_t size);
@@ -61,7 +67,7 @@ class RemoteVault {
 
  private:
   RemoteVault(base::Fd socket, std::string name) : socket_(std::move(socket)), name_(std::move(name)) {}
-  base::Result<void> greet(VaultClient& own, const std::string& ticket);
+  base::Result<void> greet(VaultClient& own, const Nodes& nodes, const std::string& ticket);
   base::Result<void> send(std::span<const std::byte> bytes);
   base::Result<void> receive(std::span<std::byte> bytes);
   base::Result<void> receive_answer();

@@ -29,10 +29,13 @@ constexpr int kPollMilliseconds = 1000;
 
 }  // namespace
 
-VaultServer::VaultServer(std::string token) : token_(std::move(token)), ticket_(store::random_nonce()) {}
+VaultServer::VaultServer(std::string token, store::KeyPair keys)
+    : token_(std::move(token)), keys_(std::move(keys)), ticket_(store::random_nonce()) {}
 
 Result<std::unique_ptr<VaultServer>> VaultServer::start(const std::string& token) {
-  std::unique_ptr<VaultServer> server(new VaultServer(token));
+  Result<store::KeyPair> keys = store::KeyPair::create();
+  if (!keys) return keys.error();
+  std::unique_ptr<VaultServer> server(new VaultServer(token, std::move(*keys)));
   server->name_ = "cohort-vault-" + in_hex(store::random_nonce().substr(0, 16));
   server->wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   server->listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -59,8 +62,12 @@ VaultServer::~VaultServer() {
   if (thread_.joinable()) thread_.join();
 }
 
-Result<void> VaultServer::serve_nodes(const std::string& address) {
+std::string VaultServer::public_key() const { return in_hex(keys_.public_key()); }
+
+Result<void> VaultServer::serve_nodes(const std::string& address, const std::vector<std::string>& public_keys) {
   const std::lock_guard lock(mutex_);
+  public_keys_.clear();
+  for (const std::string& key : public_keys) public_keys_.push_back(from_hex(key).value_or(""));
   if (address == address_) return {};
   Result<std::vector<store::Listener>> listeners = store::listen_on(address, 0);
   if (!listeners) return listeners.error();
@@ -76,6 +83,16 @@ Result<void> VaultServer::serve_nodes(const std::string& address) {
 std::string VaultServer::where() {
   const std::lock_guard lock(mutex_);
   return address_.empty() ? "" : fmt::format("{} {} {}", address_, port_, in_hex(ticket_));
+}
+
+std::string VaultServer::key_with(uint32_t node, std::string_view ticket) {
+  std::string public_key;
+  {
+    const std::lock_guard lock(mutex_);
+    if (node < public_keys_.size()) public_key = public_keys_[node];
+  }
+  const Result<std::string> secret = keys_.secret_with(public_key);
+  return secret ? shared_key(token_, *secret, ticket) : "";
 }
 
 void VaultServer::run() {
@@ -111,8 +128,7 @@ void VaultServer::run() {
 void VaultServer::accept_local() {
   Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection || !shm::own_users_process(connection)) return;
-  if (local_.size() >= kMostConnections) local_.erase(local_.begin());
-  local_.push_back(std::move(connection));
+  if (local_.size() < kMostConnections) local_.push_back(std::move(connection));
 }
 
 void VaultServer::accept_remote(int listener) {
@@ -120,8 +136,14 @@ void VaultServer::accept_remote(int listener) {
   if (!connection) return;
   const int yes = 1;
   ::setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-  if (remote_.size() >= kMostConnections) remote_.erase(remote_.begin());
-  remote_.push_back(std::make_unique<RemoteConnection>(std::move(connection), shared_key(token_, ticket_)));
+  if (remote_.size() >= kMostConnections) {
+    const auto stranger =
+        std::find_if(remote_.begin(), remote_.end(), [](const auto& each) { return !each->is_trusted(); });
+    if (stranger == remote_.end()) return;
+    remote_.erase(stranger);
+  }
+  remote_.push_back(std::make_unique<RemoteConnection>(std::move(connection),
+                                                       [this](uint32_t node) { return key_with(node, ticket_); }));
 }
 
 bool VaultServer::serve_local(const Fd& connection) {
@@ -172,7 +194,9 @@ Reply VaultServer::answer_prove(const Request& request) {
   const std::string_view nonces(request.nonces, sizeof(request.nonces));
   const std::string_view server = nonces.substr(0, kSecretBytes);
   const std::string_view client = nonces.substr(kSecretBytes);
-  const std::string key = shared_key(token_, {request.ticket, sizeof(request.ticket)});
+  const std::string key = key_with(request.index, {request.ticket, sizeof(request.ticket)});
+  if (key.empty())
+    return failed_reply(fmt::format("the launcher of node {} takes no part in snapshots", request.index));
   return ok_reply(store::proof_of(store::Side::kClient, key, server, client) +
                   store::proof_of(store::Side::kServer, key, server, client));
 }

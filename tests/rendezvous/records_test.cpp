@@ -8,7 +8,7 @@ namespace {
 Member member() {
   Member member;
   member.id = 7;
-  member.node = {"node1", "10.0.0.2", 4711, 8, "trainer"};
+  member.node = {"node1", "10.0.0.2", 4711, 8, "trainer", "c0ffee"};
   member.sort_name = "node1";
   member.store_address = "10.0.0.1";
   member.fixed_rank = 3;
@@ -28,6 +28,7 @@ TEST(Records, ANoticeComesBackAsItWas) {
   EXPECT_EQ(notice.member.node.pid, 4711);
   EXPECT_EQ(notice.member.node.local_world_size, 8);
   EXPECT_EQ(notice.member.node.role, "trainer");
+  EXPECT_EQ(notice.member.node.public_key, "c0ffee");
   EXPECT_EQ(notice.member.fixed_rank, 3);
   EXPECT_EQ(to_text(notice), text);
 }

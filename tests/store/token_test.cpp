@@ -1,5 +1,6 @@
 // The token: what proves it, where it comes from, and what a server does with clients that lack it.
 #include "cohort/store/token.h"
+#include "cohort/store/key_pair.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <fstream>
 
 #include "cohort/base/env.h"
+#include "cohort/store/key_pair.h"
 #include "cohort/store/log_limit.h"
 #include "cohort/store/tcp_client.h"
 #include "cohort/store/tcp_server.h"
@@ -200,6 +202,28 @@ TEST_F(GuardedStoreTest, AnotherTokenIsRefusedMessage) {
                 " has none\n"
                 "  hint: give every process of the job the same token, or none");
   ASSERT_TRUE(connect("", open->port()).value()->set("cohort/a", "free where there is no token").ok());
+}
+
+TEST(KeyPair, TwoHaveASecretThatAThirdDoesNot) {
+  const auto a = KeyPair::create().value();
+  const auto b = KeyPair::create().value();
+  const auto c = KeyPair::create().value();
+  EXPECT_NE(a.public_key(), b.public_key());
+  const auto secret = a.secret_with(b.public_key()).value();
+  EXPECT_EQ(secret.size(), 32u);
+  EXPECT_EQ(b.secret_with(a.public_key()).value(), secret);
+  EXPECT_NE(c.secret_with(a.public_key()).value(), secret);
+  EXPECT_NE(c.secret_with(b.public_key()).value(), secret);
+}
+
+TEST(KeyPair, WhatIsNoPublicKeyIsAnErrorMessage) {
+  const auto pair = KeyPair::create().value();
+  // Zeros would give everyone the same secret.
+  for (const std::string& text : {std::string(), std::string(31, 'x'), std::string(33, 'x'), std::string(32, '\0')}) {
+    const auto secret = pair.secret_with(text);
+    ASSERT_FALSE(secret) << text.size();
+    EXPECT_EQ(secret.error().message(), "this is no public key (X25519)");
+  }
 }
 
 }  // namespace

@@ -23,12 +23,15 @@ class Job {
   }
 
   static std::unique_ptr<VaultServer> start_node(const std::string& token = "") {
-    auto server = VaultServer::start(token).value();
-    server->serve_nodes("127.0.0.1").ok();
-    return server;
+    return VaultServer::start(token).value();
   }
 
-  void next_round() { store = store::TcpServer::start({.host = "127.0.0.1"}).value(); }
+  void next_round() {
+    store = store::TcpServer::start({.host = "127.0.0.1"}).value();
+    std::vector<std::string> public_keys;
+    for (const auto& node : nodes) public_keys.push_back(node->public_key());
+    for (const auto& node : nodes) (void)node->serve_nodes("127.0.0.1", public_keys);
+  }
 
   int world_size() const { return static_cast<int>(nodes.size()) * 2; }
 

@@ -252,8 +252,8 @@ TEST(Keeper, RanksThatHaveDifferentThingsKeepAllOfTheirs) {
 
 TEST(Keeper, SaysWhyThereIsNoCopyAndGoesOn) {
   Job job(2);
-  job.nodes[1] = VaultServer::start("another token").value();
-  ASSERT_TRUE(job.nodes[1]->serve_nodes("127.0.0.1"));
+  job.nodes[1] = Job::start_node("another token");
+  job.next_round();
   job.on_ranks([&](Keeper& keeper, int rank) {
     start_afresh(keeper);
     keep_state(keeper, rank, 1);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -59,7 +60,7 @@ class VaultServerTest : public testing::Test {
  protected:
   void SetUp() override {
     server_ = VaultServer::start("").value();
-    ASSERT_TRUE(server_->serve_nodes("127.0.0.1"));
+    ASSERT_TRUE(server_->serve_nodes("127.0.0.1", {server_->public_key()}));
   }
   VaultClient client() const { return VaultClient::connect(server_->name()).value(); }
   base::Fd connect_remotely() const {
@@ -139,7 +140,7 @@ TEST_F(VaultServerTest, ClientsThatTalkNonsenseAreDropped) {
 
 TEST_F(VaultServerTest, RanksOfOtherNodesWriteAndRead) {
   auto own = client();
-  auto remote = RemoteVault::connect(own, *own.where());
+  auto remote = RemoteVault::connect(own, {}, *own.where());
   ASSERT_TRUE(remote) << remote.error().describe();
   std::vector<std::byte> bytes(3 << 20);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i % 253);
@@ -159,7 +160,7 @@ TEST_F(VaultServerTest, RanksOfOtherNodesWriteAndRead) {
 // Nobody but a failed call says why it failed.
 TEST_F(VaultServerTest, AnInterruptionOfLongAgoIsForgotten) {
   auto own = client();
-  auto remote = RemoteVault::connect(own, *own.where());
+  auto remote = RemoteVault::connect(own, {}, *own.where());
   ASSERT_TRUE(remote) << remote.error().describe();
   errno = EINTR;
   const auto made = remote->make("copy/0/0", 4096);
@@ -168,7 +169,7 @@ TEST_F(VaultServerTest, AnInterruptionOfLongAgoIsForgotten) {
 
 TEST_F(VaultServerTest, MemoryThatIsNotThereIsRefused) {
   auto own = client();
-  auto remote = RemoteVault::connect(own, *own.where());
+  auto remote = RemoteVault::connect(own, {}, *own.where());
   const auto refused = remote->make("copy/0/0", uint64_t{1} << 50);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(), testing::StartsWith("1.0 PiB of memory are needed, and the "));
@@ -180,14 +181,14 @@ TEST_F(VaultServerTest, ListensAtOneAddressOnly) {
   const auto words = base::split(*own.where(), ' ');
   EXPECT_EQ(words[0], "127.0.0.1");
   EXPECT_FALSE(store::connect_to("127.0.0.2", std::stoi(words[1]), std::chrono::milliseconds(50)));
-  ASSERT_TRUE(server_->serve_nodes("127.0.0.1"));
+  ASSERT_TRUE(server_->serve_nodes("127.0.0.1", {server_->public_key()}));
   EXPECT_EQ(base::split(*own.where(), ' ')[1], words[1]);
 }
 
 TEST_F(VaultServerTest, StrangersLearnNothing) {
   auto own = client();
   const auto words = base::split(*own.where(), ' ');
-  const auto refused = RemoteVault::connect(own, words[0] + " " + words[1] + " " + std::string(64, '0'));
+  const auto refused = RemoteVault::connect(own, {}, words[0] + " " + words[1] + " " + std::string(64, '0'));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().describe(),
             "the launcher at 127.0.0.1:" + words[1] +
@@ -199,18 +200,81 @@ TEST_F(VaultServerTest, StrangersLearnNothing) {
   const std::string guess(64 + sizeof(Request), 'x');
   ASSERT_GT(::send(socket.get(), guess.data(), guess.size(), MSG_NOSIGNAL), 0);
   EXPECT_LE(::recv(socket.get(), nonce, sizeof(nonce), 0), 0);
-  EXPECT_EQ(RemoteVault::connect(own, "").error().message(), "the other node's launcher takes no connections");
+  EXPECT_EQ(RemoteVault::connect(own, {}, "").error().message(), "the other node's launcher takes no connections");
+}
+
+// Ticket and public keys go through stores that strangers may read.
+TEST_F(VaultServerTest, WhoKnowsTicketAndPublicKeysProvesNothing) {
+  const std::string where = *client().where();
+  const auto stranger = VaultServer::start("").value();
+  ASSERT_TRUE(stranger->serve_nodes("127.0.0.1", {server_->public_key(), stranger->public_key()}));
+  auto own = VaultClient::connect(stranger->name()).value();
+  for (const RemoteVault::Nodes& nodes :
+       {RemoteVault::Nodes{0, 0}, RemoteVault::Nodes{1, 0}, RemoteVault::Nodes{7, 0}}) {
+    const auto refused = RemoteVault::connect(own, nodes, where);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message(), testing::HasSubstr(" and this node's do not trust each other"));
+  }
+  const auto unknown = RemoteVault::connect(own, {1, 2}, where);
+  EXPECT_EQ(unknown ? "none" : unknown.error().message(), "the launcher of node 2 takes no part in snapshots");
+}
+
+TEST_F(VaultServerTest, NodesOfTheRoundTrustEachOtherAndNoFormerOne) {
+  const auto other = VaultServer::start("").value();
+  const std::vector<std::string> public_keys = {server_->public_key(), other->public_key()};
+  ASSERT_TRUE(server_->serve_nodes("127.0.0.1", public_keys));
+  ASSERT_TRUE(other->serve_nodes("127.0.0.1", public_keys));
+  auto own = VaultClient::connect(other->name()).value();
+  const std::string where = *client().where();
+  auto remote = RemoteVault::connect(own, {1, 0}, where);
+  ASSERT_TRUE(remote) << remote.error().describe();
+  EXPECT_TRUE(remote->make("copy/2/0", 4096));
+  EXPECT_FALSE(RemoteVault::connect(own, {0, 0}, where)) << "it says that it is another node";
+  ASSERT_TRUE(server_->serve_nodes("127.0.0.1", {server_->public_key(), ""}));
+  EXPECT_FALSE(RemoteVault::connect(own, {1, 0}, where));
+}
+
+/// As many descriptors as may be.
+void allow_many_files() {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+TEST_F(VaultServerTest, SilentStrangersEndBeforeWhoHasProvedItself) {
+  allow_many_files();
+  auto own = client();
+  auto remote = RemoteVault::connect(own, {}, *own.where());
+  ASSERT_TRUE(remote) << remote.error().describe();
+  std::vector<base::Fd> strangers;
+  for (size_t i = 0; i < VaultServer::kMostConnections + 50; ++i) strangers.push_back(connect_remotely());
+  char nonce[kSecretBytes];
+  ASSERT_EQ(::recv(strangers.back().get(), nonce, sizeof(nonce), MSG_WAITALL), 32) << "the server has seen all";
+  const auto made = remote->make("copy/0/0", 4096);
+  EXPECT_TRUE(made) << made.error().describe();
+  EXPECT_TRUE(RemoteVault::connect(own, {}, *own.where())) << "there is room for those that come now";
+}
+
+TEST_F(VaultServerTest, RanksThatComeLateDoNotEndThoseBefore) {
+  allow_many_files();
+  auto first = client();
+  std::vector<VaultClient> others;
+  for (size_t i = 0; i < VaultServer::kMostConnections - 1; ++i) others.push_back(client());
+  ASSERT_TRUE(others.back().where());
+  EXPECT_FALSE(client().where()) << "one too many";
+  EXPECT_TRUE(first.put("0/0", memory_file()));
 }
 
 TEST_F(VaultServerTest, ASilentClientHoldsNobodyUp) {
   const base::Fd silent = connect_remotely();
   auto own = client();
-  auto slow = RemoteVault::connect(own, *own.where());
+  auto slow = RemoteVault::connect(own, {}, *own.where());
   ASSERT_TRUE(slow->make("copy/0/0", 1 << 20));
   Request request{.op = Op::kWrite, .length = 1 << 20};
   set_id(request.id, "copy/0/0");
   ASSERT_GT(::send(slow->socket(), &request, sizeof(request), MSG_NOSIGNAL), 0);  // and then nothing
-  auto remote = RemoteVault::connect(own, *own.where());
+  auto remote = RemoteVault::connect(own, {}, *own.where());
   ASSERT_TRUE(remote);
   EXPECT_TRUE(remote->make("copy/1/0", 4096));
 }
