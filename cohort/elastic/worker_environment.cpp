@@ -8,6 +8,7 @@ namespace cohort::elastic {
 WorkerContext context_of(const rendezvous::Round& round) {
   return {.layout = layout_of(round),
           .role = round.nodes[static_cast<size_t>(round.node_rank)].role,
+          .job = round.job,
           .store_address = round.store_address,
           .store_port = round.store_port,
           .agent_hosts_store = round.agent_hosts_store,
@@ -34,6 +35,7 @@ std::map<std::string, std::string> worker_environment(const WorkerContext& conte
   set("TORCHELASTIC_RESTART_COUNT", context.restart_count);
   set("TORCHELASTIC_MAX_RESTARTS", context.max_restarts);
   variables["TORCHELASTIC_RUN_ID"] = context.run_id;
+  variables["COHORT_JOB"] = context.job;
   variables["TORCHELASTIC_USE_AGENT_STORE"] = context.agent_hosts_store ? "True" : "False";
   variables["TORCHELASTIC_ERROR_FILE"] = share.error_file;
   variables["TORCHELASTIC_SIGNALS_TO_HANDLE"] = context.handled_signals;

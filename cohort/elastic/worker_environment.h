@@ -13,6 +13,8 @@ struct WorkerContext {
   WorldLayout layout;
   std::string role = "default";
   std::string run_id = "none";
+  /// COHORT_JOB (rendezvous::Round).
+  std::string job = {};
   std::string store_address = "127.0.0.1";
   int store_port = 0;
   /// False: worker 0 hosts the store itself.

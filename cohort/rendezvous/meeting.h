@@ -94,6 +94,8 @@ class Meeting final : public Rendezvous {
   Clock::time_point waits_since_;
   std::shared_ptr<Journal> life_journal_;
 
+  /// Round::job; of the thread that reads news.
+  std::string job_;
   bool is_explained_ = false;
   /// The store answers, but this node may not take part.
   bool is_refused_ = false;

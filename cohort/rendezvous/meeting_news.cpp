@@ -107,6 +107,9 @@ Result<void> Meeting::check_settings() {
   if (!warnings) return warnings.error();
   for (const auto& warning : *warnings)
     base::log_warning(fmt::format("rendezvous \"{}\": {}", settings_.run_id, warning));
+  auto job = journal_->set_once("job", random_id());
+  if (!job) return job.error();
+  job_ = std::move(*job);
   if (settings_.backend != Settings::Backend::kStatic) return {};
   const auto holder = fmt::format("{} (pid {})", base::host_name(), getpid());
   const auto there = journal_->set_once(fmt::format("rank/{}", settings_.node_rank), holder);
@@ -221,6 +224,7 @@ Result<void> Meeting::take_round(const RoundRecord& record) {
   if (!place) return place.error();
   if (!*place) return {};
   Round round;
+  round.job = job_;
   round.number = record.number;
   round.restart_count = record.restart_count;
   round.max_restarts = record.max_restarts;

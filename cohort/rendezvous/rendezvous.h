@@ -37,6 +37,8 @@ struct Node {
 
 /// The same on every node, but for node_rank.
 struct Round {
+  /// Random; the same in all rounds of a job, and no other job's, not even one's with the same run id.
+  std::string job;
   /// Counts the rounds of the job, from 0.
   int number = 0;
   /// Rounds so far that followed a worker's failure, and how many there may be (as node 0 says).

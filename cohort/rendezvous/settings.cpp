@@ -206,21 +206,6 @@ Result<Settings::Backend> parse_backend(const std::string& name) {
       .with_hint("there are " + base::join(kBackends, ", "));
 }
 
-// In the form of a UUID (version 4), as torchrun's.
-std::string random_id() {
-  unsigned char bytes[16] = {};
-  [[maybe_unused]] const auto size = getrandom(bytes, sizeof(bytes), 0);
-  bytes[6] = (bytes[6] & 0x0f) | 0x40;
-  bytes[8] = (bytes[8] & 0x3f) | 0x80;
-  std::string text;
-  for (size_t i = 0; i < sizeof(bytes); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += "0123456789abcdef"[bytes[i] >> 4];
-    text += "0123456789abcdef"[bytes[i] & 15];
-  }
-  return text;
-}
-
 Result<void> place_static(const Flags& flags, Settings* settings) {
   settings->min_nodes = settings->max_nodes;  // as torchrun takes it
   settings->node_rank = flags.node_rank.value_or(0);
@@ -296,6 +281,20 @@ Result<void> place(const Flags& flags, Settings* settings) {
 }
 
 }  // namespace
+
+std::string random_id() {
+  unsigned char bytes[16] = {};
+  [[maybe_unused]] const auto size = getrandom(bytes, sizeof(bytes), 0);
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  std::string text;
+  for (size_t i = 0; i < sizeof(bytes); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += "0123456789abcdef"[bytes[i] >> 4];
+    text += "0123456789abcdef"[bytes[i] & 15];
+  }
+  return text;
+}
 
 Result<Settings> parse_settings(const Flags& flags) {
   Settings settings;

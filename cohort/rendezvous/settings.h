@@ -83,6 +83,9 @@ struct Settings {
   std::chrono::milliseconds lost_after() const { return keep_alive_interval * keep_alive_max_attempt; }
 };
 
+/// In the form of a UUID (version 4), as torchrun's.
+std::string random_id();
+
 /// What `flags` mean. Errors name the flag and its value. An unknown key of --rdzv-conf is a warning with a suggestion: torchrun
 /// hands all of them to its backends, which take what they know.
 /// --standalone, and one static node without endpoint and port, mean kStandalone with a random run id, as in torchrun.

@@ -19,6 +19,7 @@ class Standalone final : public Rendezvous {
     auto workers = WorkerStore::open(address, settings_.family);
     if (!workers) return workers.error();
     Round round;
+    round.job = job_;
     round.number = number_;
     round.restart_count = restart_count_;
     round.max_restarts = settings_.max_restarts;
@@ -61,6 +62,7 @@ class Standalone final : public Rendezvous {
   }
 
   const Settings settings_;
+  const std::string job_ = random_id();
   EventQueue events_;
   WorkerStore workers_;
   int number_ = 0;

@@ -49,8 +49,9 @@ std::optional<checkpoint::SavedCheckpoint> FitLoop::saved_checkpoint() {
 std::optional<int64_t> FitLoop::load(const std::optional<checkpoint::SavedCheckpoint>& saved) {
   if (!saved) return std::nullopt;
   const auto& options = options_.checkpoint;
-  TORCH_CHECK_VALUE(options.resume != Resume::kNever, "[cohort] Trainer: \"", options.folder,
-                    "\" has checkpoints of another run, up to step ", saved->step,
+  TORCH_CHECK_VALUE(options.resume != Resume::kNever || RunState::is_of_this_job(saved->info.metadata),
+                    "[cohort] Trainer: \"", options.folder, "\" has checkpoints of another run, up to step ",
+                    saved->step,
                     ", so this one cannot begin anew there\n  hint: remove the folder, name another one, or go on: "
                     "checkpoint.resume = Resume::kIfThere");
   state_.fit_to(saved->info.metadata);

@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/distributed_state.h"
@@ -92,6 +93,8 @@ std::string text_of(const Hyperparameter& value) {
 std::string prefix_of(int rank) { return fmt::format("rank.{}.", rank); }
 constexpr const char* kPrefixInMemory = "own.";
 constexpr const char* kMetadataInMemory = "metadata";
+/// The launcher's name for a job, all its restarts included; no other job has it.
+constexpr const char* kJobVariable = "COHORT_JOB";
 
 // A number or a list of them.
 Value scaled(const Value& rates, double factor) {
@@ -258,8 +261,15 @@ std::map<std::string, std::string> RunState::metadata() const {
       {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
       {"generators", kinds_of(core_.place.generators())},
       {"precision", core_.options.precision}};
+  if (auto job = base::get_env(kJobVariable)) texts.emplace("job", std::move(*job));
   for (const auto& [name, value] : core_.options.checkpoint.settings) texts.emplace("setting." + name, text_of(value));
   return texts;
+}
+
+bool RunState::is_of_this_job(const std::map<std::string, std::string>& metadata) {
+  const auto job = base::get_env(kJobVariable);
+  const auto found = metadata.find("job");
+  return job && !job->empty() && found != metadata.end() && found->second == *job;
 }
 
 void RunState::check_settings(const std::map<std::string, std::string>& metadata) const {

@@ -29,6 +29,8 @@ class RunState {
   checkpoint::ShardedStateDict collect();
   /// What stands in the manifest.
   std::map<std::string, std::string> metadata() const;
+  /// Whether a checkpoint with this was made by the job of this process, before the launcher restarted it.
+  static bool is_of_this_job(const std::map<std::string, std::string>& metadata);
 
   /// For states in memory. This must outlive it.
   checkpoint::SnapshotState in_memory();

@@ -72,8 +72,10 @@ enum class FiniteCheck {
 /// When a run goes on with the newest checkpoint of its folder.
 enum class Resume {
   kIfThere,
-  kNever,  ///< the folder must have no checkpoints then (c10::ValueError), as old and new ones would be mixed
-  kMust,   ///< c10::ValueError if there is none
+  /// The folder must have no checkpoints then (c10::ValueError), as old and new ones would be mixed. Those that the same job made
+  /// before `cohort run` has restarted it do not count: it goes on from them.
+  kNever,
+  kMust,  ///< c10::ValueError if there is none
 };
 
 /// What is kept when a run goes on with another number of ranks.
