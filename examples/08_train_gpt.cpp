@@ -184,11 +184,7 @@ int main(int argc, char** argv) {
   try {
     gpt::check(settings);
     run(settings);
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "train_gpt: error: %s\n", error.what_without_backtrace());
-    return 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_gpt: error: %s\n", error.what());
-    return 1;
+    return config.report(error);
   }
 }

@@ -248,15 +248,20 @@ GroupResult Agent::supervise(WorkerGroup& group) {
 
 void Agent::report_failure(const WorkerFailure& failure) {
   is_cause_ = true;
-  const bool is_start_failure = cannot_have_started(failure) && Clock::now() - started_at_ < kStartTime;
-  if (is_start_failure && round_.restart_count < round_.max_restarts) {
-    base::log_warning("a worker's program cannot start here; not restarting it, as it would end the same way again");
+  const auto age = Clock::now() - started_at_;
+  const bool is_start_failure = cannot_have_started(failure) && age < kStartTime;
+  const bool is_repeated = repeated_failure_.is_it(failure, age);
+  if ((is_start_failure || is_repeated) && round_.restart_count < round_.max_restarts) {
+    base::log_warning(
+        is_repeated ? "the workers have ended twice with the same error of the program, soon after their start; "
+                      "not restarting them, as they would end the same way again"
+                    : "a worker's program cannot start here; not restarting it, as it would end the same way again");
   }
   const std::string own_words = failure.error_file == "<N/A>" ? failure.overrun : base::first_line(failure.message);
   const std::string said = own_words.empty() ? "" : ": " + own_words;
   rendezvous_->report_failure(fmt::format("rank {} (pid {}) on {} failed with {}{}", failure.rank, failure.pid,
                                           node_in_words(round_, round_.node_rank), failure.status.describe(), said),
-                              /*may_restart=*/!is_start_failure && !failure.is_stuck);
+                              /*may_restart=*/!is_start_failure && !is_repeated && !failure.is_stuck);
 }
 
 Result<std::optional<int>> Agent::end_round(const RoundOver& over) {

@@ -12,6 +12,7 @@
 #include "cohort/elastic/health_check.h"
 #include "cohort/elastic/launch.h"
 #include "cohort/elastic/orphans.h"
+#include "cohort/elastic/repeated_failure.h"
 #include "cohort/elastic/session.h"
 #include "cohort/elastic/signals.h"
 #include "cohort/elastic/worker_group.h"
@@ -95,6 +96,7 @@ class Agent {
   std::optional<int> stop_signal_;
   /// Of the last round, on this node.
   std::vector<WorkerFailure> failures_;
+  RepeatedFailure repeated_failure_;
   /// A worker of this node was the one that failed.
   bool is_cause_ = false;
 };

@@ -41,6 +41,7 @@ bool read_error_file(const std::string& text, WorkerFailure& failure) {
     return true;
   }
   if (!message.is_object()) return false;
+  failure.error = text_in(message, "message");
   const json extra = message.value("extraInfo", json::object());
   const std::string callstack = extra.is_object() ? text_in(extra, "py_callstack") : "";
   failure.message = callstack.empty() ? text_in(message, "message") : callstack;

@@ -24,6 +24,8 @@ struct WorkerFailure {
   std::string error_file = "<N/A>";
   /// What the worker said itself, its signal, or how to get more.
   std::string message;
+  /// "ValueError: ..." where the worker said that, without a traceback; else "".
+  std::string error = {};
 };
 
 /// Describes a worker that ended badly. Reads the file that it may have left at `error_file` (written by Python's

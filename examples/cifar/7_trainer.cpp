@@ -166,8 +166,7 @@ int main(int argc, char** argv) {
   config.parse_or_exit(argc, argv);
   try {
     run(settings, trainer_options(settings, config.values()));
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "cifar_trainer: error: %s\n", error.what_without_backtrace());
-    return 1;
+  } catch (const std::exception& error) {
+    return config.report(error);
   }
 }

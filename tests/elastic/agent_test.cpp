@@ -28,37 +28,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
-
-/// The distinct words after `name=` in the text.
-std::set<std::string> values_of(const std::string& text, const std::string& name) {
-  std::set<std::string> values;
-  for (size_t at = 0; (at = text.find(name + "=", at)) != std::string::npos;) {
-    at += name.size() + 1;
-    values.insert(text.substr(at, text.find_first_of(" \n", at) - at));
-  }
-  return values;
-}
-
-/// Nobody else is given the port while this process lives.
-std::string endpoint() {
-  static std::vector<base::PortReservation> kept;
-  kept.push_back(base::reserve_port().value());
-  return "127.0.0.1:" + std::to_string(kept.back().port);
-}
-
-/// Flags of one node of an elastic job on this host.
-Words node(const std::string& endpoint, const std::string& num_nodes, Words more = {}) {
-  Words flags = {"--nnodes=" + num_nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint, "--rdzv-id=job",
-                 "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=25,last_call_timeout=0.3"};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 TEST(Agent, RestartsAllWorkersUntilTheyEndWell) {
   Launcher launcher(
       {"--nproc-per-node=2", "--max-restarts=3"},
@@ -89,15 +58,6 @@ TEST(Agent, EachAttemptKeepsItsLogs) {
   const std::string run = std::filesystem::directory_iterator(folder.path())->path().string();
   EXPECT_EQ(*base::read_file(run + "/attempt_0/0/stdout.log"), "attempt 0\n");
   EXPECT_EQ(*base::read_file(run + "/attempt_1/0/stdout.log"), "attempt 1\n");
-}
-
-TEST(Agent, ProgramThatCannotStartIsNotTriedAgain) {
-  Launcher launcher({"--max-restarts=5"}, "echo start; exec ./no_such_program_here");
-  EXPECT_EQ(launcher.finish(), 1);
-  EXPECT_EQ(count_of(launcher.output(), "start"), 1);
-  EXPECT_THAT(
-      launcher.errors(),
-      HasSubstr("a worker's program cannot start here; not restarting it, as it would end the same way again\n"));
 }
 
 TEST(Agent, WaitsBeforeARestartButNotForever) {

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "cohort/base/env.h"
+#include "cohort/base/port.h"
 #include "cohort/base/process.h"
 
 namespace cohort::elastic {
@@ -104,5 +106,36 @@ class Launcher {
   std::string output_;
   std::string errors_;
 };
+
+inline int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
+/// The distinct words after `name=` in the text.
+inline std::set<std::string> values_of(const std::string& text, const std::string& name) {
+  std::set<std::string> values;
+  for (size_t at = 0; (at = text.find(name + "=", at)) != std::string::npos;) {
+    at += name.size() + 1;
+    values.insert(text.substr(at, text.find_first_of(" \n", at) - at));
+  }
+  return values;
+}
+
+/// Nobody else is given the port while this process lives.
+inline std::string endpoint() {
+  static std::vector<base::PortReservation> kept;
+  kept.push_back(base::reserve_port().value());
+  return "127.0.0.1:" + std::to_string(kept.back().port);
+}
+
+/// Flags of one node of an elastic job on this host.
+inline Words node(const std::string& endpoint, const std::string& num_nodes, Words more = {}) {
+  Words flags = {"--nnodes=" + num_nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint, "--rdzv-id=job",
+                 "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=25,last_call_timeout=0.3"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
 
 }  // namespace cohort::elastic

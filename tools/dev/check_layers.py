@@ -25,7 +25,7 @@ BELOW = {
     "data": ["base", "files", "comm"],
     "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "dtensor", "parallel", "data"],
     "models": ["base", "files", "pipeline", "comm", "checkpoint"],
-    "train": ["base", "rendezvous", "vault", "comm", "mesh", "dtensor", "parallel", "data", "checkpoint", "models", "report"],
+    "train": ["base", "rendezvous", "vault", "job", "comm", "mesh", "dtensor", "parallel", "data", "checkpoint", "models", "report"],
     # The second library: no layer above includes one of these.
     "extras/files": ["base", "files"],
     "extras/report": ["base", "files", "report", "extras/files"],

@@ -50,6 +50,7 @@ class OptionSet {
   /// False: the help is asked for.
   base::Result<bool> parse(const std::vector<std::string>& arguments);
   std::string help() const;
+  const std::string& program() const { return program_; }
   /// Null if there is none of the name; "-" and "_" count as one letter.
   const ProgramOption* find(std::string_view name) const;
   std::string to_toml() const;

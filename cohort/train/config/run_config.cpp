@@ -1,14 +1,17 @@
 #include "cohort/train/config/run_config.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/Type.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <typeinfo>
 #include <utility>
 
 #include "cohort/base/atomic_file.h"
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
+#include "cohort/job/error_file.h"
 #include "cohort/report/config/option_set.h"
 #include "cohort/report/records/append_file.h"
 #include "cohort/train/logging/log_errors.h"
@@ -18,6 +21,7 @@ namespace {
 
 constexpr const char* kRunConfig = "RunConfig";
 constexpr int kUsageError = 2;
+constexpr int kFailed = 1;
 
 template <typename T>
 report::ProgramOption option_of(const std::string& name, T& value, const std::string& help,
@@ -83,6 +87,14 @@ void RunConfig::parse_or_exit(int argc, const char* const* argv) {
   const int fd = parsed ? STDOUT_FILENO : STDERR_FILENO;
   static_cast<void>(base::write_all(fd, parsed ? help() : "error: " + parsed.error().describe() + "\n").ok());
   std::exit(parsed ? 0 : kUsageError);
+}
+
+int RunConfig::report(const std::exception& error) const {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = of_torch ? of_torch->what_without_backtrace() : error.what();
+  job::write_error_file(c10::demangle(typeid(error).name()) + ": " + text);
+  static_cast<void>(base::write_all(STDERR_FILENO, options_->set.program() + ": error: " + text + "\n").ok());
+  return kFailed;
 }
 
 std::string RunConfig::help() const { return options_->set.help(); }

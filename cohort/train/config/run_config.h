@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,6 +72,9 @@ class COHORT_API RunConfig {
   /// As main() gets them. --help prints to stdout and ends with 0; an error prints to stderr and ends with 2. Of a
   /// job's ranks (RANK) only 0 prints.
   void parse_or_exit(int argc, const char* const* argv);
+  /// What has ended main(): prints "PROGRAM: error: ..." to stderr, and tells the launcher, which starts workers no third time
+  /// whose error cannot change, such as a c10::ValueError. Returns: the exit code, 1.
+  int report(const std::exception& error) const;
 
   std::string help() const;
   /// Whether file or flags gave it. c10::ValueError for a name that was not added.

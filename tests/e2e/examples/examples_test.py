@@ -335,6 +335,50 @@ def test_train_gpt_goes_on_from_memory(text_folder, tmp_path, strategy):
     assert all(ours[name].equal(whole[name]) for name in whole)
 
 
+def test_train_gpt_goes_on_from_the_jobs_own_checkpoint(text_folder, tmp_path):
+    """Without --auto-resume, as no other run's checkpoints may be mixed with this one's; those of this job before a restart may."""
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    flags = ["--steps", 400, "--log-every", 1, "--eval-every", 0, "--save-every", 8]
+    train_gpt(tmp_path / "whole", text_folder, *flags)
+    command = [COHORT, "run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3", EXAMPLES / "train_gpt", "--data",
+               text_folder, *GPT_FLAGS, "--log", "log.jsonl", *flags]
+    job = subprocess.Popen([str(part) for part in command], cwd=tmp_path / "killed", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    wait_for_checkpoint(tmp_path / "killed", job)
+    workers = subprocess.run(["pgrep", "--parent", str(job.pid), "train_gpt"], capture_output=True, text=True).stdout.split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    out, err = job.communicate(timeout=300)
+    assert job.returncode == 0, err
+    assert err.count("restarting the workers, restart ") == 1, err
+    assert int(re.search(r'goes on after step (\d+) of "train_gpt"', out)[1]) % 8 == 0, out
+    assert logged(tmp_path / "killed") == logged(tmp_path / "whole")
+    ours, whole = checkpoint(tmp_path / "killed"), checkpoint(tmp_path / "whole")
+    assert ours.keys() == whole.keys()
+    assert all(ours[name].equal(whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize("flags, text", [
+    (["--pp", 2, "--memory-snapshots", 1], "train_gpt: error: --pp and --memory-snapshots do not go together: "),
+    (["--no-such-flag"], "error: there is no option --no-such-flag"),
+], ids=["refused together", "unknown"])
+def test_wrong_flags_are_not_tried_for_ever(text_folder, tmp_path, flags, text):
+    code, _, err = run(COHORT, "run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 5, EXAMPLES / "train_gpt", "--data",
+                       text_folder, *GPT_FLAGS, *flags, cwd=tmp_path)
+    assert code == 1
+    assert text in err
+    assert err.count("restarting the workers, restart ") == 1, err
+    assert "the workers have ended twice with the same error of the program, soon after their start; not restarting them" in err
+
+
+def test_another_runs_checkpoints_are_not_tried_for_ever(whole_run, text_folder):
+    code, _, err = run(COHORT, "run", "--standalone", "--nproc-per-node", 1, "--max-restarts", 5, EXAMPLES / "train_gpt", "--data",
+                       text_folder, *GPT_FLAGS, "--steps", 24, cwd=whole_run[0])
+    assert code == 1
+    assert err.count('"train_gpt" has checkpoints of another run, up to step 24, ') >= 2, err
+    assert err.count("restarting the workers, restart ") == 1, err
+
+
 def test_own_project_learns_and_goes_on_after_its_last_epoch(tmp_path):
     code, out, err = launch("own_project", cwd=tmp_path)
     assert code == 0, err
