@@ -150,8 +150,7 @@ const std::vector<Option>& options() {
       tls_file("ssl_cert", &store::TlsOptions::certificate_file),
       tls_file("key", &store::TlsOptions::key_file),
       tls_file("ssl_cert_key", &store::TlsOptions::key_file),
-      // The static backend's join_timeout; torchrun gives it to every backend.
-      seconds("timeout", &Settings::join_timeout),
+      seconds("timeout", &Settings::timeout),
       // torchrun's, without a meaning here: nodes are judged by keep_alive_*; the rank is --node-rank.
       ignored("heartbeat_timeout"),
       ignored("rank"),
@@ -195,6 +194,18 @@ Result<void> parse_conf(const std::string& given, Settings* settings) {
         fmt::format("--rdzv-conf={} has quotes in it, as a YAML file may leave them; they are ignored", given));
   }
   return {};
+}
+
+// Of torchrun's backends c10d and etcd-v2 wait for join_timeout alone.
+void take_over_timeout(const std::string& backend, Settings* settings) {
+  if (settings->timeout == milliseconds(0)) return;
+  if (backend == "static" || backend == "etcd") {
+    settings->join_timeout = settings->timeout;
+    return;
+  }
+  settings->warnings.push_back(fmt::format(
+      "--rdzv-conf timeout is ignored with --rdzv-backend={}, as by torchrun; join_timeout says how long a node waits",
+      backend));
 }
 
 Result<Settings::Backend> parse_backend(const std::string& name) {
@@ -308,6 +319,7 @@ Result<Settings> parse_settings(const Flags& flags) {
   if (!backend) return backend.error();
   settings.backend = *backend;
   if (auto parsed = parse_conf(flags.conf, &settings); !parsed) return parsed.error();
+  take_over_timeout(flags.backend, &settings);
   const bool is_alone = *backend == Settings::Backend::kStatic && flags.endpoint.empty() && !flags.master_port &&
                         settings.max_nodes == 1 && flags.node_rank.value_or(0) == 0;
   if (flags.standalone && settings.max_nodes > 1) {

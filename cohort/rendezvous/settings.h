@@ -52,6 +52,8 @@ struct Settings {
   int max_restarts = 0;
   /// Of --rdzv-conf.
   std::chrono::milliseconds join_timeout{600'000};
+  /// As given; counts as join_timeout where torchrun looks at it, with the backends static and etcd. 0: not given.
+  std::chrono::milliseconds timeout{0};
   std::chrono::milliseconds last_call_timeout{30'000};
   std::chrono::milliseconds close_timeout{30'000};
   std::chrono::milliseconds keep_alive_interval{5'000};

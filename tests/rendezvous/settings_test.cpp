@@ -177,6 +177,29 @@ TEST(RendezvousSettings, DefaultsAreTorchruns) {
   EXPECT_EQ(settings.read_timeout, 60s);
 }
 
+TEST(RendezvousSettings, TimeoutCountsWhereTorchrunLooksAtIt) {
+  const auto with = [](const std::string& backend, const std::string& conf) {
+    Flags flags;
+    flags.num_nodes = "2";
+    flags.backend = backend;
+    flags.endpoint = "node0";
+    flags.conf = conf;
+    return parse_settings(flags).value();
+  };
+  for (const char* backend : {"static", "etcd"}) {
+    EXPECT_EQ(with(backend, "timeout=5").join_timeout, 5s) << backend;
+    EXPECT_EQ(with(backend, "timeout=5,join_timeout=7").join_timeout, 5s) << backend;
+    EXPECT_TRUE(with(backend, "timeout=5").warnings.empty()) << backend;
+  }
+  for (const std::string backend : {"c10d", "etcd-v2", "file"}) {
+    EXPECT_EQ(with(backend, "timeout=5").join_timeout, 600s) << backend;
+    EXPECT_EQ(with(backend, "join_timeout=7,timeout=5").join_timeout, 7s) << backend;
+    EXPECT_EQ(with(backend, "timeout=5").warnings,
+              std::vector<std::string>{"--rdzv-conf timeout is ignored with --rdzv-backend=" + backend +
+                                       ", as by torchrun; join_timeout says how long a node waits"});
+  }
+}
+
 TEST(RendezvousSettings, UnknownOptionsAndQuotesAreWarningsMessage) {
   const auto unknown = parse_settings(c10d("node0", "joint_timeout=7,join_timeout=8")).value();
   EXPECT_EQ(unknown.join_timeout, 8s);

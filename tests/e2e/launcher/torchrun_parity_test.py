@@ -392,6 +392,24 @@ def test_a_node_that_comes_later_restarts_all_and_uses_up_no_restart(side_by_sid
         assert (rounds[0], sorted(rounds[1:])) == ("0/1/0", ["0/2/0", "1/2/0"]), name
 
 
+def test_timeout_of_rdzv_conf_does_not_end_a_start_with_c10d(side_by_side):
+    """It counts with the static backend; with c10d, torchrun's join_timeout says how long a node waits. The second node comes when
+    the first has waited for longer than `timeout`."""
+    flags = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:PORT", "--rdzv-id=job",
+             "--rdzv-conf=timeout=1,join_timeout=300", "sh", "-c", "echo $RANK/$WORLD_SIZE >> $FOUND/places"]
+
+    def wait_for_longer(agent, agents):
+        if agent is agents[1]:
+            time.sleep(4)
+
+    agents = [[f"--local-addr=127.0.0.{node}", "--no-python", *flags] for node in (1, 2)]
+    runs = side_by_side(*agents, before_each=wait_for_longer, variables=[{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}])
+    for name in runs:
+        assert [each.code for each in runs[name]] == [0, 0], "".join(each.err.read_text() for each in runs[name])
+        assert sorted((runs[name][0].found / "places").read_text().split()) == ["0/2", "1/2"], name
+    assert "--rdzv-conf timeout is ignored with --rdzv-backend=c10d, as by torchrun" in runs["cohort"][0].err.read_text()
+
+
 REFUSED = {
     "unknown flag": (["--bogus", "work.py"], 2),
     "no program": ([], 2),
