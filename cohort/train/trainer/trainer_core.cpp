@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/base/env.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/group/world.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
@@ -56,6 +58,8 @@ void check_limit(const char* name, const BatchLimit& limit) {
 }
 
 TrainerOptions completed(TrainerOptions options) {
+  // A launcher is to know what is refused here, where there is no group yet.
+  if (base::get_env("TORCHELASTIC_ERROR_FILE")) comm::install_exit_handlers();
   check_numbers(options);
   check_limit("limit_train_batches", options.limit_train_batches);
   check_limit("limit_val_batches", options.limit_val_batches);

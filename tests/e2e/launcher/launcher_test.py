@@ -69,7 +69,7 @@ def differences(ours, theirs):
 # Different in every run, or by the launcher's own nature.
 ALWAYS_DIFFERENT = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "TMPDIR", "PWD", "_"}
 # The agent's store is at the loopback address instead of the host's name.
-PERMITTED = {"MASTER_ADDR", "COHORT_AGENT", "COHORT_SNAPSHOTS"}
+PERMITTED = {"MASTER_ADDR", "COHORT_AGENT", "COHORT_JOB", "COHORT_SNAPSHOTS"}
 
 
 @pytest.mark.parametrize("flags", [["--nproc-per-node=2"], ["--standalone", "--nproc_per_node", "2", "--role=trainer"]])

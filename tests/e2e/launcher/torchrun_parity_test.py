@@ -171,7 +171,7 @@ def side_by_side(tmp_path):
 
 
 # One node: rank 0's store is on the loopback address instead of under the host's name.
-PERMITTED = {"MASTER_ADDR", "COHORT_AGENT", "COHORT_SNAPSHOTS"}
+PERMITTED = {"MASTER_ADDR", "COHORT_AGENT", "COHORT_JOB", "COHORT_SNAPSHOTS"}
 
 
 def same_variables(ours, theirs, permitted=PERMITTED):
@@ -396,7 +396,7 @@ def test_timeout_of_rdzv_conf_does_not_end_a_start_with_c10d(side_by_side):
     """It counts with the static backend; with c10d, torchrun's join_timeout says how long a node waits. The second node comes when
     the first has waited for longer than `timeout`."""
     flags = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:PORT", "--rdzv-id=job",
-             "--rdzv-conf=timeout=1,join_timeout=300", "sh", "-c", "echo $RANK/$WORLD_SIZE >> $FOUND/places"]
+             "--rdzv-conf=join_timeout=300,timeout=1", "sh", "-c", "echo $RANK/$WORLD_SIZE >> $FOUND/places"]
 
     def wait_for_longer(agent, agents):
         if agent is agents[1]:

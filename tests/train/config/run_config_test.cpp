@@ -1,7 +1,12 @@
 #include "cohort/train/config/run_config.h"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
+#include "cohort/base/env.h"
+#include "cohort/base/file.h"
 #include "tests/support/require.h"
 #include "tests/support/temporary_folder.h"
 
@@ -73,6 +78,30 @@ TEST(RunConfig, SaysWhatIsWrong) {
             "[cohort] RunConfig: there is an option \"amp\" already");
   EXPECT_EQ(error_of([&] { static_cast<void>(config.was_given("x")); }),
             "[cohort] RunConfig: there is no option \"x\"");
+}
+
+TEST(RunConfig, ReportsWhatHasEndedTheProgramMessage) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "error.json";
+  base::set_env("TORCHELASTIC_ERROR_FILE", file);
+  const RunConfig config("train", "Trains.");
+  const auto report = [&](const auto& fails) {
+    testing::internal::CaptureStderr();
+    try {
+      fails();
+    } catch (const std::exception& error) {
+      EXPECT_EQ(config.report(error), 1);
+    }
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(report([] { TORCH_CHECK_VALUE(false, "no such layer\n  hint: look again"); }),
+            "train: error: no such layer\n  hint: look again\n");
+  EXPECT_NE(base::read_file(file)->find("{\"message\": {\"message\": \"c10::ValueError: no such layer\\n  hint: look "
+                                        "again\", \"extraInfo\""),
+            std::string::npos);
+  EXPECT_EQ(report([] { throw std::invalid_argument("no number"); }), "train: error: no number\n");
+  base::unset_env("TORCHELASTIC_ERROR_FILE");
+  EXPECT_NE(base::read_file(file)->find("\"std::invalid_argument: no number\""), std::string::npos);
 }
 
 TEST(RunConfig, EndsTheProgramByItself) {

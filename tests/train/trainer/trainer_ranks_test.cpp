@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <iostream>
 #include <memory>
 
+#include "cohort/base/file.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/data/loader/distributed_sampler.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
@@ -75,6 +77,21 @@ COHORT_WORKER(trainer_equals_ddp_by_hand) {
 }
 
 TEST(TrainerRanks, EqualsALoopByHandWithDdp) { run_workers("trainer_equals_ddp_by_hand").expect_success(); }
+
+COHORT_WORKER(trainer_refuses_before_there_is_a_group) {
+  [&]() noexcept { const Trainer trainer({.max_epochs = -1}); }();
+}
+
+TEST(TrainerRanks, WhatItRefusesBeforeThereIsAGroupReachesTheLauncher) {
+  const TemporaryFolder folder;
+  const auto file = folder.file("error.json");
+  const auto results = run_workers("trainer_refuses_before_there_is_a_group",
+                                   {.world_size = 1, .environment = {{"TORCHELASTIC_ERROR_FILE", file}}});
+  EXPECT_EQ(results[0].exit_code, -SIGABRT);
+  EXPECT_THAT(base::read_file(file).value(),
+              testing::HasSubstr("{\"message\": {\"message\": \"c10::ValueError: [cohort] Trainer: max_epochs is not "
+                                 "negative, but got -1\\n  hint: 0 means none\""));
+}
 
 COHORT_WORKER(trainer_fsdp_equals_ddp) {
   std::vector<std::vector<double>> losses;
