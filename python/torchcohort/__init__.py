@@ -93,10 +93,16 @@ def share_memory(what: torch.nn.Module | torch.Tensor) -> None:
         _C.share_memory([what])
 
 
+# The local variables of the function of PyTorch that makes a group, and calls a creator for each of its devices; none where a
+# program calls the creator itself.
+def _group_in_making():
+    frame = sys._getframe(2)
+    return frame.f_locals if frame.f_code is dist.distributed_c10d._new_process_group_helper.__code__ else {}
+
+
 # PyTorch's own code does not look: it takes any device, and where a group has two registered backends of different names it
 # silently uses the first for both.
-def _check_backends_of_group(name):
-    config = sys._getframe(2).f_locals.get("backend_config")
+def _check_backends(name, config):
     for device, other in (config.get_device_backend_map() if config else {}).items():
         is_registered = dist.Backend.backend_type_map.get(other) == dist.ProcessGroup.BackendType.CUSTOM
         if other == name and device not in _DEVICES[name]:
@@ -109,10 +115,21 @@ def _check_backends_of_group(name):
                 f'(for {device} tensors) cannot be in one; use "cohort" alone, which serves all devices')
 
 
+# One backend serves all devices of a group that name it.
+def _backend_of_earlier_device(name, config, group):
+    for device, other in (config.get_device_backend_map() if config else {}).items():
+        if other == name and torch.device(device) in group._device_types:
+            backend = group._get_backend(torch.device(device))
+            return getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    return None
+
+
 def _create(name):
     def create(options, _):
-        _check_backends_of_group(name)
-        return _C.create_backend(name, options)
+        making = _group_in_making()
+        config = making.get("backend_config")
+        _check_backends(name, config)
+        return _backend_of_earlier_device(name, config, making.get("pg")) or _C.create_backend(name, options)
     return create
 
 

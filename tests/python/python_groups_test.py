@@ -153,6 +153,6 @@ def with_pytorchs_own(rank, size):
     return sum_in(None, rank), str(dist.distributed_c10d._world.pg_backend_config[dist.group.WORLD])
 
 
-@pytest.mark.parametrize("backend", ["cpu:cohort,cuda:gloo", "cpu:gloo,cuda:cohort"])
+@pytest.mark.parametrize("backend", ["cpu:cohort,cuda:gloo", "cpu:gloo,cuda:cohort", "cpu:cohort,cuda:cohort,mps:gloo"])
 def test_beside_a_backend_of_pytorch(backend):
     assert run_ranks(with_pytorchs_own, 2, backend=backend) == [(3, backend)] * 2

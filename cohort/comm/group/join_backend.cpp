@@ -1,8 +1,12 @@
 #include "cohort/comm/group/join_backend.h"
 
+#include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
+#include <memory>
+#include <mutex>
 #include <numeric>
 
 #include "cohort/comm/group/backend_maker.h"
@@ -16,18 +20,79 @@ namespace {
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-StorePtr store_of_group(const JoinRequest& request) {
-  auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(request.store.get());
-  TORCH_CHECK_VALUE(prefixed, "backend \"", request.backend,
-                    "\" needs the store that torch.distributed gives to a backend, a PrefixStore");
-  return prefixed->getUnderlyingStore();
+// PyTorch tells nobody a store's prefix.
+class PrefixReader : public c10d::PrefixStore {
+ public:
+  static const std::string& prefix_of(const c10d::PrefixStore& store) { return store.*(&PrefixReader::prefix_); }
+};
+
+bool names_a_device(const std::string& prefix) {
+  for (int i = 0; i < c10::COMPILE_TIME_MAX_DEVICE_TYPES; ++i) {
+    if (prefix == c10::DeviceTypeName(static_cast<c10::DeviceType>(i), /*lower_case=*/true) + "/") return true;
+  }
+  return false;
 }
 
-GroupRecord record_to_join(const JoinRequest& request, const StorePtr& store) {
+// What torch.distributed gives to a backend is the group's store behind a prefix for the device. Any other prefix is the
+// caller's own, and may be all that keeps the keys of several groups apart.
+StorePtr store_of_group(const StorePtr& given) {
+  auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(given.get());
+  return prefixed && names_a_device(PrefixReader::prefix_of(*prefixed)) ? prefixed->getUnderlyingStore() : given;
+}
+
+bool lies_in(StorePtr store, const c10d::Store* outer) {
+  while (store.get() != outer) {
+    auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store.get());
+    if (!prefixed) return false;
+    store = prefixed->getUnderlyingStore();
+  }
+  return true;
+}
+
+// The jobs whose first group this process has joined. Keeps none of them alive. Thread-safe.
+class JoinedJobs {
+ public:
+  void add(const std::shared_ptr<Roster>& roster) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(rosters_, [](const auto& each) { return each.expired(); });
+    rosters_.push_back(roster);
+  }
+
+  /// The job in whose first group's store this one lies; null: none.
+  std::shared_ptr<Roster> find(const StorePtr& store) const {
+    std::vector<std::shared_ptr<Roster>> living;  // let go without the lock, as a roster may be the last to hold a store
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& each : rosters_) {
+        if (auto roster = each.lock()) living.push_back(std::move(roster));
+      }
+    }
+    const auto found = std::find_if(living.rbegin(), living.rend(),
+                                    [&](const auto& roster) { return lies_in(store, roster->store().get()); });
+    return found == living.rend() ? nullptr : *found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Roster>> rosters_;
+};
+
+JoinedJobs& joined_jobs() {
+  static auto* const instance = new JoinedJobs;  // lives as long as threads may
+  return *instance;
+}
+
+// Only the default group has no list of ranks; so has a group that a program builds by hand.
+std::string description_of(const JoinRequest& request) {
+  const bool is_default = request.global_ranks.empty() && (request.group_name.empty() || request.group_name == "0");
+  return is_default ? "default_pg" : request.group_name;
+}
+
+GroupRecord record_to_join(const JoinRequest& request) {
   GroupRecord record;
-  record.store = store;
+  record.store = store_of_group(request.store);
   record.name = request.group_name;
-  record.description = request.global_ranks.empty() ? "default_pg" : request.group_name;
+  record.description = description_of(request);
   record.backend = request.backend;
   record.config = {{c10::DeviceType::CPU, request.backend}};
   record.ranks = request.global_ranks;
@@ -36,6 +101,8 @@ GroupRecord record_to_join(const JoinRequest& request, const StorePtr& store) {
 }
 
 std::shared_ptr<Roster> roll_call_of(const JoinRequest& request, const GroupRecord& record) {
+  // One rank waits for nobody, and others may use its keys for groups of one of their own.
+  if (request.world_size == 1) return Roster::unannounced(record.store, request.rank, request.world_size);
   const auto& capability = capability_of(request.backend);
   return Roster::by_roll_call({.store = record.store,
                                .rank = request.rank,
@@ -46,30 +113,6 @@ std::shared_ptr<Roster> roll_call_of(const JoinRequest& request, const GroupReco
                                .is_among_own_kind = true,
                                .needs_shared_memory = capability.shares_memory,
                                .group = record.description});
-}
-
-BackendPtr join_group(const JoinRequest& request, const StorePtr& store) {
-  apply_shared_allocator(false);
-  auto& joined = world().joined;
-  const bool is_default = request.global_ranks.empty();
-  auto record = record_to_join(request, store);
-  // Groups after the first know each other from the default group, if that is one of ours.
-  auto roster = is_default ? nullptr : joined.roster.lock();
-  const bool is_own_job = !roster;
-  if (is_own_job) {
-    record.ranks.resize(static_cast<size_t>(request.world_size));
-    std::iota(record.ranks.begin(), record.ranks.end(), 0);
-    roster = roll_call_of(request, record);
-    if (is_default) joined.roster = roster;
-  }
-  record.watch = roster->watch({record.description, record.ranks, request.rank, record.timeout, store});
-  BackendMaker maker(record, roster,
-                     {.rank = request.rank,
-                      .global_ranks = {request.global_ranks.begin(), request.global_ranks.end()},
-                      .device_id = std::nullopt,
-                      .has_called_roll = is_own_job,
-                      .timeout_option = is_default ? "the timeout of init_process_group" : "the timeout of new_group"});
-  return maker.make(request.backend, request.store);
 }
 
 }  // namespace
@@ -91,13 +134,27 @@ BackendPtr join_backend(const JoinRequest& request) {
                     " is out of range. Valid ranks are 0 to ", request.world_size - 1,
                     " (world_size=", request.world_size,
                     "); see the variable RANK, or the argument rank of init_process_group");
-  auto& joined = world().joined;
-  const auto store = store_of_group(request);
-  if (auto known = joined.last_backend.lock(); known && joined.last_store == store.get()) return known;
-  auto backend = join_group(request, store);
-  joined.last_store = store.get();
-  joined.last_backend = c10::weak_intrusive_ptr<c10d::Backend>(backend);
-  return backend;
+  apply_shared_allocator(false);
+  auto record = record_to_join(request);
+  const bool is_first = request.global_ranks.empty();
+  // Later groups of a job know each other from its first one.
+  const bool may_be_later = static_cast<int>(request.global_ranks.size()) == request.world_size;
+  auto roster = may_be_later ? joined_jobs().find(record.store) : nullptr;
+  const bool is_own_job = !roster;
+  if (is_own_job) {
+    record.ranks.resize(static_cast<size_t>(request.world_size));
+    std::iota(record.ranks.begin(), record.ranks.end(), 0);
+    roster = roll_call_of(request, record);
+    if (is_first) joined_jobs().add(roster);
+  }
+  record.watch = roster->watch({record.description, record.ranks, request.rank, record.timeout, record.store});
+  BackendMaker maker(record, roster,
+                     {.rank = request.rank,
+                      .global_ranks = {request.global_ranks.begin(), request.global_ranks.end()},
+                      .device_id = std::nullopt,
+                      .has_called_roll = is_own_job,
+                      .timeout_option = is_first ? "the timeout of init_process_group" : "the timeout of new_group"});
+  return maker.make(request.backend, request.store);
 }
 
 }  // namespace cohort::comm

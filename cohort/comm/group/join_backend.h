@@ -24,20 +24,22 @@ COHORT_BINDING_API std::map<std::string, std::vector<std::string>> joinable_back
 
 struct JoinRequest {
   std::string backend;  ///< one of them
-  /// What PyTorch hands to a backend: the group's store behind a prefix for the device, such as "cpu/".
+  /// What PyTorch hands to a backend: the group's store behind a prefix for the device, such as "cpu/". A store without such a
+  /// prefix is the group's own.
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
   int world_size = 1;
   std::chrono::milliseconds timeout;
   std::string group_name;         ///< PyTorch's, "0"
-  std::vector<int> global_ranks;  ///< default-group ranks of the members; empty for the default group
+  /// Default-group ranks of the members; empty for the default group, and for one that a program builds by hand.
+  std::vector<int> global_ranks;
 };
 
 /// Collective: every rank of the group must call this. Blocks until all have come.
-/// Returns: the backend; the same object for each device of one group.
+/// Returns: a new backend for all devices. Nothing here keeps it alive: it leaves the group when its last owner lets it go.
 /// Throws c10::ValueError for ranks that can never work together, c10::DistStoreError naming those that do not come,
 /// c10::DistBackendError when connecting fails.
-/// Thread-safety: one thread at a time.
+/// Thread-safety: threads may join different groups at the same time.
 COHORT_BINDING_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
 
 }  // namespace cohort::comm

@@ -7,7 +7,7 @@
 namespace cohort::comm {
 
 Roster::Roster(std::shared_ptr<Peers> peers, const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size)
-    : peers_(std::move(peers)), reports_(std::make_shared<Reports>(store, peers_, rank, world_size)) {}
+    : store_(store), peers_(std::move(peers)), reports_(std::make_shared<Reports>(store, peers_, rank, world_size)) {}
 
 std::shared_ptr<Roster> Roster::by_roll_call(const RollCall& call) {
   auto peers = std::make_shared<Peers>(call.store, call.rank, call.world_size);

@@ -27,6 +27,8 @@ class Roster : public std::enable_shared_from_this<Roster> {
   void await(const std::vector<int>& ranks) { peers_->await(ranks); }
 
   const Peers& peers() const { return *peers_; }
+  /// Where they have written it: the store of the job's first group.
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   /// Process ids; none if one is not known.
   std::vector<int> pids(const std::vector<int>& ranks) const;
   /// Why these ranks cannot share memory (shm_choice.h); empty: they can.
@@ -38,6 +40,7 @@ class Roster : public std::enable_shared_from_this<Roster> {
   Roster(std::shared_ptr<Peers> peers, const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size);
   std::vector<job::Arrival> arrivals(const std::vector<int>& ranks) const;
 
+  const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<Peers> peers_;
   const std::shared_ptr<Reports> reports_;
 };

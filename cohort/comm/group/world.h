@@ -1,4 +1,4 @@
-/// World: the process groups of this process, and the jobs it is in. There is one, in libcohort.so, never destroyed (see
+/// World: the process groups that this process has made, and the job it is in. There is one, in libcohort.so, never destroyed (see
 /// process_exit.cpp).
 #pragma once
 
@@ -30,14 +30,6 @@ struct GroupRecord {
   bool is_released = false;    ///< goes once nobody else holds the group
 };
 
-/// What groups share that somebody else builds, as Python's torch.distributed does (join_backend.h). Nothing of it keeps a
-/// group or its store alive.
-struct JoinedGroups {
-  std::weak_ptr<Roster> roster;  ///< of their default group
-  const c10d::Store* last_store = nullptr;
-  c10::weak_intrusive_ptr<c10d::Backend> last_backend{c10::intrusive_ptr<c10d::Backend>()};
-};
-
 struct World {
   /// In the order they were made; the default group is the first.
   std::vector<GroupRecord> groups;
@@ -50,7 +42,6 @@ struct World {
   std::shared_ptr<Roster> roster;
   /// Where the last default group met, if at its rank 0 (place_of_rank_0()); stays when it is destroyed.
   std::string last_place;
-  JoinedGroups joined;
 
   /// Null when `group` is unknown; null `group` is the default group. Throws c10::ValueError before init_process_group.
   const GroupRecord* find(const Group& group) const;
