@@ -151,7 +151,12 @@ def test_work_and_future_carry_the_error():
 def wrong_arguments(rank, size):
     with pytest.raises(TypeError):
         dist.all_reduce("text")
-    errors = [error_of(lambda: dist.broadcast(torch.ones(4), size)),
+    # In the call, also where somebody else will wait for the work.
+    errors = [error_of(lambda: dist.broadcast(torch.ones(4), size, async_op=True)),
+              error_of(lambda: dist.reduce(torch.ones(4), size + 1, async_op=True)),
+              error_of(lambda: dist.gather(torch.ones(4), None, size, async_op=True)),
+              error_of(lambda: dist.scatter(torch.ones(4), None, size, async_op=True)),
+              error_of(lambda: dist.group.WORLD.broadcast(torch.ones(4), -1)),
               error_of(lambda: dist.all_gather([torch.zeros(3)] * size, torch.ones(4))),
               error_of(lambda: dist.reduce_scatter(torch.zeros(3), [torch.ones(2)] * size)),
               error_of(lambda: dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND)),
@@ -164,6 +169,10 @@ def wrong_arguments(rank, size):
 def test_wrong_arguments_raise_value_errors_and_leave_the_group_well():
     for rank, (errors, total) in enumerate(run_ranks(wrong_arguments, 2)):
         expected = ["broadcast: root 2 is out of range. Valid ranks are 0 to 1",
+                    "reduce: root 3 is out of range. Valid ranks are 0 to 1",
+                    "gather: root 2 is out of range. Valid ranks are 0 to 1",
+                    "scatter: root 2 is out of range. Valid ranks are 0 to 1",
+                    "broadcast: root -1 is out of range. Valid ranks are 0 to 1",
                     f"all_gather needs a tensor of 4 elements at place {rank} of the list, this rank's, got 3",
                     f"reduce_scatter needs a tensor of 3 elements at place {rank} of the list, this rank's, got 2",
                     "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32",

@@ -70,6 +70,11 @@ void check_peer(const char* name, int peer, int rank, int world_size) {
   TORCH_CHECK_VALUE(peer != rank, name, ": a rank cannot ", name, name[0] == 's' ? " to" : " from", " itself");
 }
 
+void check_root(const char* name, int64_t root, int world_size) {
+  TORCH_CHECK_VALUE(root >= 0 && root < world_size, name, ": root ", root, " is out of range. Valid ranks are 0 to ",
+                    world_size - 1);
+}
+
 std::string shapes_text(at::TensorList tensors) {
   std::string text;
   for (const auto& tensor : tensors) text += (text.empty() ? "" : ", ") + shape_text(tensor.sizes());

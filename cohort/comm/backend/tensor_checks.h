@@ -22,6 +22,8 @@ Sizes check_list(const char* name, const std::vector<std::vector<at::Tensor>>& l
 void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, int world_size, const char* side);
 /// `peer` is another rank of the group; `name` is "send" or "recv".
 void check_peer(const char* name, int peer, int rank, int world_size);
+/// `root` is a rank of the group. The engines check it, too, but where an operation runs in the background only its wait tells.
+void check_root(const char* name, int64_t root, int world_size);
 
 /// "[2, 3], [4]".
 std::string shapes_text(at::TensorList tensors);

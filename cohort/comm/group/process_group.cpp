@@ -68,7 +68,7 @@ void check_init_options(const InitOptions& options) {
 
 }  // namespace
 
-void init_process_group(const InitOptions& options) {
+Group init_process_group(const InitOptions& options) {
   // First, so that what goes wrong from here on is reported with its rank.
   comm::install_exit_handlers();
   check_init_options(options);
@@ -109,9 +109,10 @@ void init_process_group(const InitOptions& options) {
   world().last_place = plan ? comm::place_of_rank_0(*plan) : "";
   comm::watch_for_unwrapped_training(rank, world_size);
   comm::apply_default_thread_count(ranks_on_host(plan ? &*plan : nullptr));
+  return world().default_group;
 }
 
-void init_process_group(const char* backend) { init_process_group(InitOptions{.backend = backend}); }
+Group init_process_group(const char* backend) { return init_process_group(InitOptions{.backend = backend}); }
 
 void destroy_process_group(const Group& group) {
   if (record_of(group).group == world().default_group) {

@@ -42,14 +42,14 @@ struct InitOptions {
   bool shared_allocator = false;
 };
 
-/// Creates the default group. Collective: every rank must call this.
+/// Creates the default group, and returns it. Collective: every rank must call this.
 /// Blocks until all ranks have come, or throws c10::DistStoreError naming those that did not.
 /// Throws c10::ValueError for missing or malformed settings (the message names the variable), for ranks that contradict
 /// each other and for a second call; c10::DistNetworkError when the store cannot be reached or its port is taken.
 /// Side effects: unless OMP_NUM_THREADS is set, LibTorch's thread count becomes cores / ranks on this host; SIGPIPE is
 /// ignored if it had its default action; errors that end the process are printed with "[rankN]: " before each line.
-COHORT_API void init_process_group(const InitOptions& options = {});
-COHORT_API void init_process_group(const char* backend);
+COHORT_API Group init_process_group(const InitOptions& options = {});
+COHORT_API Group init_process_group(const char* backend);
 
 /// Ends `group`, or all groups when it is null; init_process_group may then be called again (the others wait until rank 0 hosts
 /// its next store, if it hosts one). Throws c10::ValueError if there is no such group.

@@ -129,6 +129,7 @@ Tensors flattened(const std::vector<Tensors>& lists) {
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_one("broadcast", tensors);
+  check_root("broadcast", opts.rootRank, size_);
   const bool is_root = opts.rootRank == rank_;
   if (!is_root) check_can_be_written("broadcast", tensors);
   const Request request{.operation = kBroadcast,
@@ -275,6 +276,7 @@ ShmBackend::WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& output
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                        const c10d::GatherOptions& opts) {
   check_one("gather", inputs);
+  check_root("gather", opts.rootRank, size_);
   const bool is_root = opts.rootRank == rank_;
   if (is_root) {
     check_equal_list("gather", outputs, inputs[0], rank_, size_);
@@ -307,6 +309,7 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
 ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const c10d::ScatterOptions& opts) {
   check_one("scatter", outputs);
+  check_root("scatter", opts.rootRank, size_);
   const bool is_root = opts.rootRank == rank_;
   if (is_root) check_equal_list("scatter", inputs, outputs[0], rank_, size_);
   check_can_be_written("scatter", outputs);

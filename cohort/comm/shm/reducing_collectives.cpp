@@ -179,6 +179,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_sparse(const Request& request, Tensors& t
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   check_one("reduce", tensors);
+  check_root("reduce", opts.rootRank, size_);
   check_can_be_written("reduce", tensors);
   const auto reduction = engine_reduction("reduce", opts.reduceOp, tensors[0].scalar_type());
   const Request request{.operation = kReduceToRoot,

@@ -41,7 +41,8 @@ std::string value_error_of(Fn fn) {
 
 COHORT_WORKER(queries) {
   REQUIRE(!is_initialized());
-  init_process_group("gloo");
+  const auto group = init_process_group("gloo");
+  REQUIRE(group && group == default_group());
   const int rank = std::stoi(getenv("RANK"));
   REQUIRE(is_initialized());
   REQUIRE(get_rank() == rank);
@@ -153,9 +154,11 @@ COHORT_WORKER(tcp_url) {
 TEST(ProcessGroup, MeetsByTcpUrl) { run_workers("tcp_url").expect_success(); }
 
 TEST(ProcessGroup, TakesAGivenStore) {
-  init_process_group({.world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
+  const auto group =
+      init_process_group({.world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
+  EXPECT_EQ(group, default_group());
   auto tensor = at::ones({2});
-  all_reduce(tensor);
+  all_reduce(tensor, {.group = group});
   EXPECT_EQ(tensor[1].item<float>(), 1);
   EXPECT_EQ(get_world_size(), 1);
   destroy_process_group();
