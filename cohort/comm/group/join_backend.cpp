@@ -13,6 +13,7 @@
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/watch/unwrapped_training.h"
 
 namespace cohort::comm {
 namespace {
@@ -82,22 +83,30 @@ JoinedJobs& joined_jobs() {
   return *instance;
 }
 
-// Only the default group has no list of ranks; so has a group that a program builds by hand.
-std::string description_of(const JoinRequest& request) {
-  const bool is_default = request.global_ranks.empty() && (request.group_name.empty() || request.group_name == "0");
-  return is_default ? "default_pg" : request.group_name;
+// A group that a program builds by hand has no list of ranks either.
+bool is_default_group(const JoinRequest& request) {
+  return request.global_ranks.empty() && (request.group_name.empty() || request.group_name == "0");
 }
 
 GroupRecord record_to_join(const JoinRequest& request) {
   GroupRecord record;
   record.store = store_of_group(request.store);
   record.name = request.group_name;
-  record.description = description_of(request);
+  record.description = is_default_group(request) ? "default_pg" : request.group_name;
   record.backend = request.backend;
   record.config = {{c10::DeviceType::CPU, request.backend}};
   record.ranks = request.global_ranks;
   record.timeout = request.timeout;
   return record;
+}
+
+void watch_for_unwrapped_python(const JoinRequest& request, const std::shared_ptr<Roster>& roster) {
+  watch_for_unwrapped_training({.rank = request.rank,
+                                .world_size = request.world_size,
+                                .wrapper = "torch.nn.parallel.DistributedDataParallel",
+                                .advice = "A framework that looks at the backend's name may not have wrapped it: "
+                                          "docs/guide/python.md has what to write for each.",
+                                .job = roster});
 }
 
 std::shared_ptr<Roster> roll_call_of(const JoinRequest& request, const GroupRecord& record) {
@@ -154,7 +163,9 @@ BackendPtr join_backend(const JoinRequest& request) {
                       .device_id = std::nullopt,
                       .has_called_roll = is_own_job,
                       .timeout_option = is_first ? "the timeout of init_process_group" : "the timeout of new_group"});
-  return maker.make(request.backend, request.store);
+  auto backend = maker.make(request.backend, request.store);
+  if (is_default_group(request)) watch_for_unwrapped_python(request, roster);
+  return backend;
 }
 
 }  // namespace cohort::comm

@@ -96,6 +96,7 @@ bool ShmBackend::barrier_now() {
 ShmBackend::WorkPtr ShmBackend::transfer(const ShmOperation& operation, Tensors& tensors, int peer, int tag,
                                          const void* caller) {
   check_one(operation.name, tensors);
+  gradients_are_exchanged();
   const auto* site = job::CallSite::current();
   const ShmCall call{.operation = &operation,
                      .sequence = ++num_point_to_point_,

@@ -1,6 +1,7 @@
 #include "cohort/comm/watch/unwrapped_training.h"
 
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <atomic>
@@ -8,52 +9,81 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cohort/base/log.h"
 
 namespace cohort::comm {
 namespace {
 
+struct Watch {
+  WatchedTraining training;
+  std::optional<at::CallbackHandle> handle;
+};
+
 std::mutex mutex;
-std::optional<at::CallbackHandle> handle;
 std::atomic<bool> watching = false;
 std::atomic<int> last_pass = -1;
-int last_rank = 0;
-int group_size = 0;
+
+// What is changed under `mutex`.
+Watch& watch() {
+  static auto* const the_watch = new Watch;  // lives as long as threads may
+  return *the_watch;
+}
 
 void stop_watching() {
   const std::lock_guard lock(mutex);
   watching = false;
-  if (handle) at::removeCallback(*handle);
-  handle.reset();
+  if (watch().handle) at::removeCallback(*watch().handle);
+  watch().handle.reset();
+}
+
+// Whoever hooks into the moment at which a gradient is there does something with it: the wrappers of other libraries do.
+bool has_hooks(torch::autograd::Node& leaf) {
+  return !leaf.post_hooks().empty() || leaf.tensor_post_acc_grad_hooks() != nullptr;
+}
+
+void warn() {
+  WatchedTraining training;
+  {
+    const std::lock_guard lock(mutex);
+    training = watch().training;
+  }
+  if (training.job.expired()) return;
+  base::log_warning("rank " + std::to_string(training.rank) + " of " + std::to_string(training.world_size) +
+                    " has run two backward passes and exchanged no gradients: each rank trains its own copy of the "
+                    "model. Wrap the model in " +
+                    training.wrapper +
+                    ", or all_reduce the gradients yourself. If your program adds up the gradients of several "
+                    "backward passes before it does so, all is well." +
+                    (training.advice.empty() ? "" : " " + training.advice));
 }
 
 // A gradient reaches a leaf in pass after pass; passes are told apart by autograd's number for them.
-std::unique_ptr<at::ObserverContext> on_backward_node(const at::RecordFunction& node) {
-  if (!watching || std::strcmp(node.name(), "torch::autograd::AccumulateGrad") != 0) return nullptr;
+std::unique_ptr<at::ObserverContext> on_backward_node(const at::RecordFunction& record) {
+  if (!watching || std::strcmp(record.name(), "torch::autograd::AccumulateGrad") != 0) return nullptr;
+  const auto node = torch::autograd::get_current_node();
+  if (node && has_hooks(*node)) {
+    watching = false;
+    return nullptr;
+  }
   const int pass = torch::autograd::get_current_graph_task_id();
   const int earlier = last_pass.exchange(pass);
   if (earlier == -1 || earlier == pass) return nullptr;
-  if (!watching.exchange(false)) return nullptr;
-  base::log_warning(
-      "rank " + std::to_string(last_rank) + " of " + std::to_string(group_size) +
-      " has run two backward passes and exchanged no gradients: each rank trains its own copy of the model. "
-      "Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself. If your program adds "
-      "up the gradients of several backward passes before it does so, all is well.");
+  if (watching.exchange(false)) warn();
   return nullptr;
 }
 
 }  // namespace
 
-void watch_for_unwrapped_training(int rank, int world_size) {
+void watch_for_unwrapped_training(WatchedTraining training) {
   stop_watching();
-  if (world_size < 2) return;
+  if (training.world_size < 2) return;
   const std::lock_guard lock(mutex);
-  last_rank = rank;
-  group_size = world_size;
+  watch().training = std::move(training);
   last_pass = -1;
   watching = true;
-  handle =
+  watch().handle =
       at::addGlobalCallback(at::RecordFunctionCallback(on_backward_node).scopes({at::RecordScope::BACKWARD_FUNCTION}));
 }
 
