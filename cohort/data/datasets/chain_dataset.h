@@ -64,7 +64,7 @@ class ChainDataset {
  private:
   template <typename Dataset>
   void add(Dataset dataset) {
-    begins_.push_back([shared = detail::share(std::move(dataset))]() -> detail::NextExample<Example> {
+    begins_.push_back([shared = detail::share(std::move(dataset), "ChainDataset")]() -> detail::NextExample<Example> {
       using Iterator = decltype(shared->iterate());
       auto iterator = std::make_shared<Iterator>(shared->iterate());
       return [shared, iterator]() -> std::optional<Example> { return iterator->next(); };

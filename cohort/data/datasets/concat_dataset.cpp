@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cohort/base/count.h"
+
 namespace cohort::data::detail {
 
 std::vector<int64_t> cumulative_sizes_of(const std::vector<int64_t>& sizes) {
   TORCH_CHECK_VALUE(!sizes.empty(), "datasets should not be an empty iterable");
   std::vector<int64_t> sums(sizes.size());
-  std::partial_sum(sizes.begin(), sizes.end(), sums.begin());
+  std::partial_sum(sizes.begin(), sizes.end(), sums.begin(), base::add_capped);
   return sums;
 }
 

@@ -60,7 +60,7 @@ class ConcatDataset {
  private:
   template <typename Dataset>
   void add(Dataset dataset, std::vector<int64_t>& sizes) {
-    auto shared = detail::share(std::move(dataset));
+    auto shared = detail::share(std::move(dataset), "ConcatDataset");
     sizes.push_back(detail::dataset_size(*shared));
     get_of_.push_back([shared](int64_t index) -> Example { return shared->get(index); });
   }

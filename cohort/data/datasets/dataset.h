@@ -1,8 +1,11 @@
 /// The kinds of datasets that a DataLoader reads. A dataset need not derive from anything.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -10,6 +13,13 @@
 namespace cohort::data {
 
 namespace detail {
+
+/// Throws c10::ValueError for a null pointer. `who` needs the dataset.
+template <typename T>
+std::shared_ptr<T> not_null(std::shared_ptr<T> dataset, const char* who) {
+  TORCH_CHECK_VALUE(dataset != nullptr, who, " needs a dataset, but got a null pointer");
+  return dataset;
+}
 
 template <typename Dataset>
 int64_t dataset_size(const Dataset& dataset) {

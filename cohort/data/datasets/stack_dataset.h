@@ -50,9 +50,9 @@ concept StackReadsBatches = requires(const std::vector<int64_t>& indices, Datase
 template <typename Join, typename... Datasets>
 class BasicStackDataset {
  public:
-  /// Throws c10::ValueError if their sizes differ.
+  /// Throws c10::ValueError if their sizes differ, or for a null pointer.
   explicit BasicStackDataset(std::shared_ptr<Datasets>... datasets)
-      : datasets_(std::move(datasets)...), size_(equal_size()) {}
+      : datasets_(detail::not_null(std::move(datasets), "StackDataset")...), size_(equal_size()) {}
 
   /// Throws what the datasets throw.
   auto get(int64_t index) const {
@@ -81,7 +81,7 @@ class StackDataset : public BasicStackDataset<detail::AsTuple, Datasets...> {
   template <typename... Given>
   requires(sizeof...(Given) == sizeof...(Datasets) &&
            (std::is_same_v<detail::SharedType<Given>, Datasets> && ...)) explicit StackDataset(Given... datasets)
-      : BasicStackDataset<detail::AsTuple, Datasets...>(detail::share(std::move(datasets))...) {}
+      : BasicStackDataset<detail::AsTuple, Datasets...>(detail::share(std::move(datasets), "StackDataset")...) {}
 };
 
 template <typename... Datasets>
@@ -91,7 +91,7 @@ StackDataset(Datasets...) -> StackDataset<detail::SharedType<Datasets>...>;
 template <typename Struct, typename... Datasets>
 auto stack_as(Datasets... datasets) {
   return BasicStackDataset<detail::AsStruct<Struct>, detail::SharedType<Datasets>...>(
-      detail::share(std::move(datasets))...);
+      detail::share(std::move(datasets), "StackDataset")...);
 }
 
 }  // namespace cohort::data

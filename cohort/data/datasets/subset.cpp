@@ -42,13 +42,21 @@ std::vector<int64_t> lengths_of(int64_t size, const std::vector<double>& fractio
   return lengths;
 }
 
+// Nothing where it does not fit.
+std::optional<int64_t> sum_of(const std::vector<int64_t>& lengths) {
+  int64_t sum = 0;
+  for (const int64_t length : lengths) {
+    if (__builtin_add_overflow(sum, length, &sum)) return std::nullopt;
+  }
+  return sum;
+}
+
 std::vector<std::vector<int64_t>> cut(int64_t size, const std::vector<int64_t>& lengths,
                                       const std::optional<at::Generator>& generator) {
   for (size_t i = 0; i < lengths.size(); ++i) {
     TORCH_CHECK_VALUE(lengths[i] >= 0, "Length at index ", i, " is negative: ", lengths[i]);
   }
-  TORCH_CHECK_VALUE(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) == size,
-                    "Sum of input lengths does not equal the length of the input dataset!");
+  TORCH_CHECK_VALUE(sum_of(lengths) == size, "Sum of input lengths does not equal the length of the input dataset!");
   const auto order = at::randperm(size, generator, at::TensorOptions().dtype(at::kLong));
   const int64_t* next = order.const_data_ptr<int64_t>();
   std::vector<std::vector<int64_t>> parts;
@@ -69,7 +77,7 @@ int64_t index_in(const std::vector<int64_t>& indices, int64_t index) {
 
 std::vector<std::vector<int64_t>> split_at_random(int64_t size, const std::vector<int64_t>& lengths,
                                                   const std::optional<at::Generator>& generator) {
-  if (std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) != 1) return cut(size, lengths, generator);
+  if (sum_of(lengths) != 1) return cut(size, lengths, generator);
   return cut(size, lengths_of(size, {lengths.begin(), lengths.end()}), generator);
 }
 

@@ -38,8 +38,9 @@ template <typename Dataset>
 class Subset {
  public:
   /// `indices`: into the dataset, in any order and any number; they are looked up when they are read.
+  /// Throws c10::ValueError for a null pointer.
   Subset(std::shared_ptr<Dataset> dataset, std::vector<int64_t> indices)
-      : dataset_(std::move(dataset)), indices_(std::move(indices)) {}
+      : dataset_(detail::not_null(std::move(dataset), "Subset")), indices_(std::move(indices)) {}
   Subset(Dataset dataset, std::vector<int64_t> indices)
       : Subset(std::make_shared<Dataset>(std::move(dataset)), std::move(indices)) {}
 
@@ -73,7 +74,7 @@ template <typename Dataset, typename Number>
 auto random_split(Dataset dataset, const std::vector<Number>& lengths,
                   const std::optional<at::Generator>& generator = std::nullopt) {
   using Wide = std::conditional_t<std::is_floating_point_v<Number>, double, int64_t>;
-  const auto shared = detail::share(std::move(dataset));
+  const auto shared = detail::share(std::move(dataset), "random_split");
   std::vector<Subset<detail::SharedType<Dataset>>> parts;
   const std::vector<Wide> wide(lengths.begin(), lengths.end());
   for (auto& indices : detail::split_at_random(detail::dataset_size(*shared), wide, generator)) {

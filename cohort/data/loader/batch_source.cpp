@@ -40,6 +40,7 @@ std::shared_ptr<void> MapSource::read(int /*worker*/, int64_t step, ReadProgress
 std::string MapSource::describe(int64_t step, const ReadProgress& progress) const {
   if (progress.sample() >= 0) return c10::str("read sample ", progress.sample());
   const auto& indices = batches_[static_cast<size_t>(step)];
+  if (indices.empty()) return "collate a batch without samples";
   auto text = c10::str("collate the ", indices.size(), " samples of a batch\n  samples:");
   for (size_t i = 0; i < indices.size() && i <= 8; ++i) text += i < 8 ? c10::str(" ", indices[i]) : " ...";
   return text;

@@ -29,6 +29,9 @@ constexpr auto kLongEpoch = std::chrono::seconds(5);
 constexpr int64_t kManyBatches = 20;
 constexpr double kMuchOfIt = 0.2;
 
+// More does not fit where time is counted in nanoseconds.
+constexpr std::chrono::milliseconds kYears = std::chrono::hours(24 * 365 * 10);
+
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -179,8 +182,8 @@ std::optional<Finished> BatchStream::State::take_finished(Wait wait) {
   } else if (options.timeout.count() == 0) {
     ready.wait(lock, [&] { return is_ready(); });
   } else {
-    TORCH_CHECK(ready.wait_for(lock, options.timeout, [&] { return is_ready(); }), "DataLoader timed out after ",
-                seconds_of(options.timeout), " seconds");
+    TORCH_CHECK(ready.wait_for(lock, std::min(options.timeout, kYears), [&] { return is_ready(); }),
+                "DataLoader timed out after ", seconds_of(options.timeout), " seconds");
   }
   if (finished.empty()) return Finished{.kind = Finished::Kind::kEnd};
   Finished result = std::move(finished.extract(finished.begin()).mapped());
@@ -300,7 +303,7 @@ std::shared_ptr<void> BatchStream::next() {
 }
 
 void BatchStream::discard(int64_t num_batches) {
-  for (int64_t i = 0; i < num_batches; ++i) take();
+  for (int64_t i = 0; i < num_batches && take(); ++i) continue;
 }
 
 std::string advice_on_workers(const EpochStats& stats, int num_workers, int num_cores) {

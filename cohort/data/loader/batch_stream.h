@@ -64,7 +64,7 @@ class COHORT_API BatchStream {
   /// The next batch; null at the end of the epoch. Throws the error of the thread that read the batch, after which the
   /// following batches can still be taken; c10::Error when the time-out passes.
   std::shared_ptr<void> next();
-  /// Reads batches that nobody gets, for sources that cannot begin in the middle.
+  /// Reads batches that nobody gets, for sources that cannot begin in the middle. Fewer if the source has no more.
   void discard(int64_t num_batches);
   const std::shared_ptr<const EpochProgress>& progress() const { return shared_progress_; }
 

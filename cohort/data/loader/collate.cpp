@@ -24,6 +24,7 @@ bool are_plain_and_alike(const std::vector<at::Tensor>& examples) {
 }  // namespace
 
 at::Tensor collate(const std::vector<at::Tensor>& examples) {
+  detail::check_has_examples(!examples.empty());
   TORCH_CHECK(examples.front().layout() == at::kStrided,
               "Batches of sparse tensors are not currently supported by the default collate_fn; please provide a "
               "custom collate_fn to handle them appropriately.");
@@ -53,6 +54,12 @@ at::Tensor collate_bools(const std::vector<bool>& values) {
 }
 
 void check_equal_size(bool is_equal) { TORCH_CHECK(is_equal, "each element in list of batch should be of equal size"); }
+
+void check_has_examples(bool has_any) {
+  TORCH_CHECK_INDEX(has_any,
+                    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the "
+                    "batch sampler, or give the DataLoader a collate function of your own");
+}
 
 }  // namespace detail
 }  // namespace cohort::data

@@ -26,7 +26,8 @@
 
 namespace cohort::data {
 
-/// Stacks tensors of one shape along a new first dimension. Throws c10::Error naming the first two shapes that differ.
+/// Stacks tensors of one shape along a new first dimension. Throws c10::Error naming the first two shapes that differ,
+/// c10::IndexError for none.
 COHORT_API at::Tensor collate(const std::vector<at::Tensor>& examples);
 
 namespace detail {
@@ -35,6 +36,8 @@ COHORT_API at::Tensor collate_integers(const std::vector<int64_t>& values);
 COHORT_API at::Tensor collate_floats(const std::vector<double>& values, at::ScalarType type);
 COHORT_API at::Tensor collate_bools(const std::vector<bool>& values);
 COHORT_API void check_equal_size(bool is_equal);
+/// Throws c10::IndexError, as Python, for a batch without examples.
+COHORT_API void check_has_examples(bool has_any);
 
 /// Converts to anything: counts how many fields a plain struct can be given.
 struct AnyField {
@@ -212,9 +215,10 @@ struct Collate<T> {
 
 }  // namespace detail
 
-/// Joins examples of any type listed above. Requires: at least one example.
+/// Joins examples of any type listed above. Throws c10::IndexError for none.
 template <typename T>
 auto collate(const std::vector<T>& examples) {
+  detail::check_has_examples(!examples.empty());
   return detail::Collate<T>::join(examples);
 }
 

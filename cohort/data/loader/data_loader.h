@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/data/datasets/dataset.h"
 #include "cohort/data/loader/loader_plan.h"
 #include "cohort/data/loader/read_batch.h"
 #include "cohort/data/loader/sampler.h"
@@ -103,9 +104,9 @@ class DataLoader {
   using Batch = typename detail::BatchOf<Dataset, CollateFn>::Type;
 
   /// `collate` joins the samples of a batch: Batch(const std::vector<Example>&).
-  /// Throws c10::ValueError for options that contradict each other.
+  /// Throws c10::ValueError for options that contradict each other, and for a null pointer.
   explicit DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options = {}, CollateFn collate = {})
-      : dataset_(std::move(dataset)),
+      : dataset_(detail::not_null(std::move(dataset), "DataLoader")),
         collate_(std::move(collate)),
         options_(options),
         plan_(std::make_shared<detail::LoaderPlan>(std::move(options), facts_of(*dataset_))) {}

@@ -5,13 +5,14 @@
 
 #include <numeric>
 
+#include "cohort/base/count.h"
 #include "cohort/comm/group/process_group.h"
 
 namespace cohort::data {
 namespace {
 
 int64_t samples_per_replica(int64_t dataset_size, int64_t num_replicas, bool drop_last) {
-  return drop_last ? dataset_size / num_replicas : (dataset_size + num_replicas - 1) / num_replicas;
+  return drop_last ? dataset_size / num_replicas : base::divide_up(dataset_size, num_replicas);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/base/count.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/data/loader/distributed_sampler.h"
 
@@ -33,9 +34,9 @@ ElasticDistributedSampler::ElasticDistributedSampler(int64_t dataset_size,
 int64_t ElasticDistributedSampler::share_of(int64_t num_left) const {
   switch (remainder_) {
     case Remainder::kKeep:
-      return (num_left - rank_ + num_replicas_ - 1) / num_replicas_;
+      return base::divide_up(std::max<int64_t>(num_left - rank_, 0), num_replicas_);
     case Remainder::kPad:
-      return (num_left + num_replicas_ - 1) / num_replicas_;
+      return base::divide_up(num_left, num_replicas_);
     case Remainder::kDrop:
       return num_left / num_replicas_;
   }
@@ -64,7 +65,8 @@ void ElasticDistributedSampler::set_epoch(int64_t epoch) {
 
 StateDict ElasticDistributedSampler::state_dict(std::optional<int64_t> num_given) const {
   StateDict state;
-  const int64_t num_seen = num_given ? num_before_ + *num_given * num_replicas_ : 0;
+  const int64_t num_seen =
+      num_given ? base::add_capped(num_before_, base::multiply_capped(*num_given, num_replicas_)) : 0;
   set_number(state, kEpoch, epoch_ + (num_given ? 0 : 1));
   set_number(state, kNumSeen, std::min(num_seen, dataset_size_));
   set_number(state, kDatasetSize, dataset_size_);

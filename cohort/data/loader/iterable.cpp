@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "cohort/base/count.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/data/loader/worker_info.h"
 
@@ -19,7 +20,8 @@ ShardOfSamples shard_of_rank(const ShardOptions& options) {
 ShardOfSamples shard_of_worker(ShardOfSamples of_rank) {
   const WorkerInfo* worker = worker_info();
   if (!worker) return of_rank;
-  return {worker->id * of_rank.count + of_rank.index, worker->num_workers * of_rank.count};
+  return {base::add_capped(base::multiply_capped(worker->id, of_rank.count), of_rank.index),
+          base::multiply_capped(worker->num_workers, of_rank.count)};
 }
 
 }  // namespace cohort::data::detail

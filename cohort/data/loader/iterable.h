@@ -85,7 +85,8 @@ class ShardedDataset {
 /// `dataset`: iterable, or a std::shared_ptr to one. Throws c10::ValueError for a rank that is none.
 template <typename Dataset>
 auto sharded(Dataset dataset, const ShardOptions& options = {}) {
-  return ShardedDataset<detail::SharedType<Dataset>>(detail::share(std::move(dataset)), detail::shard_of_rank(options));
+  return ShardedDataset<detail::SharedType<Dataset>>(detail::share(std::move(dataset), "sharded"),
+                                                     detail::shard_of_rank(options));
 }
 
 }  // namespace cohort::data

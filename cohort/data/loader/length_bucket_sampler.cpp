@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/base/count.h"
+
 namespace cohort::data {
 namespace {
 
@@ -47,18 +49,20 @@ Batches LengthBucketSampler::batches() {
                       lengths_.size(), " lengths, but none of example ", index);
   }
   const auto count = static_cast<int64_t>(indices.size());
+  const int64_t pool_size = std::min(base::multiply_capped(pool_batches_, batch_size_), count);
   Batches result;
-  for (int64_t begin = 0; begin < count; begin += pool_batches_ * batch_size_) {
-    const int64_t end = std::min(begin + pool_batches_ * batch_size_, count);
-    std::vector<int64_t> pool(indices.begin() + begin, indices.begin() + end);
+  for (int64_t begin = 0; begin < count; begin += pool_size) {
+    const int64_t num_pooled = std::min(pool_size, count - begin);
+    std::vector<int64_t> pool(indices.begin() + begin, indices.begin() + begin + num_pooled);
     std::stable_sort(pool.begin(), pool.end(), [&](int64_t a, int64_t b) {
       return lengths_[static_cast<size_t>(a)] < lengths_[static_cast<size_t>(b)];
     });
     Batches batches;
-    for (int64_t i = 0; i < end - begin; i += batch_size_) {
-      const int64_t last = std::min(i + batch_size_, end - begin);
-      if (last - i < batch_size_ && last_batch_ == LastBatch::kDrop) break;
-      batches.emplace_back(pool.begin() + i, pool.begin() + last);
+    for (int64_t i = 0; i < num_pooled;) {
+      const int64_t size = std::min(batch_size_, num_pooled - i);
+      if (size < batch_size_ && last_batch_ == LastBatch::kDrop) break;
+      batches.emplace_back(pool.begin() + i, pool.begin() + i + size);
+      i += size;
     }
     append_shuffled(result, std::move(batches), generator);
   }
@@ -67,7 +71,7 @@ Batches LengthBucketSampler::batches() {
 
 int64_t LengthBucketSampler::size() const {
   const int64_t count = sampler_->size();
-  return last_batch_ == LastBatch::kDrop ? count / batch_size_ : (count + batch_size_ - 1) / batch_size_;
+  return last_batch_ == LastBatch::kDrop ? count / batch_size_ : base::divide_up(count, batch_size_);
 }
 
 StateDict LengthBucketSampler::state_dict(std::optional<int64_t> num_given) const {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/count.h"
 #include "cohort/base/cpu.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/backend/accelerator.h"
@@ -121,8 +122,10 @@ LoaderPlan::LoaderPlan(DataLoaderOptions options, const DatasetFacts& dataset)
   if (!is_iterable_) check_of_map(options_);
   if (!dataset.is_batched) check_unbatched(options_);
   apply_global_batch_size(options_);
+  const size_t num_ahead =
+      static_cast<size_t>(options_.num_workers) * static_cast<size_t>(options_.prefetch_factor.value_or(2));
   // Two large tensors a batch, of those read ahead and the two that a loop has while it takes the next.
-  memory_ = std::make_shared<BatchMemory>(2 * (options_.num_workers * options_.prefetch_factor.value_or(2) + 2));
+  memory_ = std::make_shared<BatchMemory>(2 * (num_ahead + 2));
   if (!is_iterable_) batch_sampler_ = make_batch_sampler(options_, *dataset.size);
   warn_of_many_workers(options_.num_workers);
 }
@@ -161,7 +164,7 @@ std::unique_ptr<BatchStream> LoaderPlan::begin_epoch(std::unique_ptr<BatchSource
 
 std::unique_ptr<BatchStream> LoaderPlan::start(ReadBatch read, int64_t first_batch) {
   base_seed_ = next_base_seed();
-  first_batch += std::exchange(num_loaded_, 0);
+  first_batch = base::add_capped(first_batch, std::exchange(num_loaded_, 0));
   std::vector<std::vector<int64_t>> batches = batch_sampler_->batches();
   const auto num_batches = static_cast<int64_t>(batches.size());
   TORCH_CHECK_VALUE(first_batch >= 0 && first_batch <= num_batches, "first_batch should be in the interval [0, ",
@@ -173,7 +176,7 @@ std::unique_ptr<BatchStream> LoaderPlan::start(ReadBatch read, int64_t first_bat
 std::unique_ptr<BatchStream> LoaderPlan::start(std::function<NextBatch()> begin, int64_t first_batch) {
   TORCH_CHECK_VALUE(first_batch >= 0, "first_batch should be non-negative, but got first_batch=", first_batch);
   base_seed_ = next_base_seed();
-  first_batch += std::exchange(num_loaded_, 0);
+  first_batch = base::add_capped(first_batch, std::exchange(num_loaded_, 0));
   auto stream = begin_epoch(std::make_unique<IterableSource>(options_.num_workers, std::move(begin)), first_batch);
   stream->discard(first_batch);
   return stream;

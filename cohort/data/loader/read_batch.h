@@ -41,6 +41,7 @@ struct IsVector<std::vector<T>> : std::true_type {};
 template <typename CollateFn, typename Example>
 auto join(CollateFn& collate_examples, std::vector<Example> examples) {
   if constexpr (std::is_same_v<std::remove_const_t<CollateFn>, Unbatched>) {
+    check_has_examples(!examples.empty());
     return std::move(examples.front());
   } else {
     return collate_examples(std::as_const(examples));
@@ -113,6 +114,7 @@ auto read_batch(Dataset& dataset, CollateFn& collate_examples, const std::vector
   constexpr bool kIsDefault = std::is_same_v<std::remove_const_t<CollateFn>, DefaultCollate>;
   constexpr bool kReadsWholeBatches = kIsDefault && requires { dataset.get_batch(indices); };
   progress.begin_collate();  // the whole batch is an error, or not
+  if constexpr (kIsDefault) check_has_examples(!indices.empty());
   if constexpr (kIsDefault && requires { dataset.get_batch(indices, progress); }) {
     return dataset.get_batch(indices, progress);
   } else if constexpr (WholeBatchDataset<Dataset>) {

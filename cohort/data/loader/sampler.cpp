@@ -12,6 +12,8 @@
 #include <numeric>
 #include <utility>
 
+#include "cohort/base/count.h"
+
 namespace cohort::data {
 namespace {
 
@@ -140,10 +142,11 @@ std::vector<std::vector<int64_t>> BatchSampler::batches() {
   const std::vector<int64_t> indices = sampler_->indices();
   const auto count = static_cast<int64_t>(indices.size());
   std::vector<std::vector<int64_t>> result;
-  for (int64_t begin = num_before_; begin < count; begin += batch_size_) {
-    const int64_t end = std::min(begin + batch_size_, count);
-    if (end - begin < batch_size_ && last_batch_ == LastBatch::kDrop) break;
-    result.emplace_back(indices.begin() + begin, indices.begin() + end);
+  for (int64_t begin = num_before_; begin < count;) {
+    const int64_t size = std::min(batch_size_, count - begin);
+    if (size < batch_size_ && last_batch_ == LastBatch::kDrop) break;
+    result.emplace_back(indices.begin() + begin, indices.begin() + begin + size);
+    begin += size;
   }
   return result;
 }
@@ -151,7 +154,7 @@ std::vector<std::vector<int64_t>> BatchSampler::batches() {
 int64_t BatchSampler::size() const {
   TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "a class derived from BatchSampler must override size()");
   const int64_t count = sampler_->size();
-  return last_batch_ == LastBatch::kDrop ? count / batch_size_ : (count + batch_size_ - 1) / batch_size_;
+  return last_batch_ == LastBatch::kDrop ? count / batch_size_ : base::divide_up(count, batch_size_);
 }
 
 StateDict BatchSampler::state_dict(std::optional<int64_t> num_given) const {
@@ -161,7 +164,8 @@ StateDict BatchSampler::state_dict(std::optional<int64_t> num_given) const {
     return state;
   }
   if (!num_given) return sampler_->state_dict(std::nullopt);
-  return sampler_->state_dict(std::min(num_before_ + *num_given * batch_size_, sampler_->size()));
+  return sampler_->state_dict(
+      std::min(base::add_capped(num_before_, base::multiply_capped(*num_given, batch_size_)), sampler_->size()));
 }
 
 int64_t BatchSampler::load_state_dict(const StateDict& state) {

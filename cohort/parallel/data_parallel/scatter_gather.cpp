@@ -139,6 +139,7 @@ std::vector<c10::IValue> scatter_ivalue(const c10::IValue& value, const Devices&
 }
 
 c10::IValue gather_ivalues(const std::vector<c10::IValue>& values, const c10::Device& target, int64_t dim) {
+  TORCH_CHECK(!values.empty(), "Expected at least one tensor to gather from");
   const auto& first = values.front();
   if (first.isNone()) return first;
   for (const auto& value : values) {

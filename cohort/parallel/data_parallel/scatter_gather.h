@@ -5,7 +5,6 @@
 /// types of the user's own beside which a function stands that says where they are:
 ///
 ///     std::vector<at::Tensor*> cohort_tensor_fields(Output& output) { return {&output.value, &output.penalty}; }
-///
 /// Autograd goes through both: a part's gradient reaches its place in the whole. Thread-safety: as the tensors.
 #pragma once
 
@@ -214,9 +213,10 @@ std::vector<T> scatter(const T& value, const Devices& devices, int64_t dim) {
 }
 
 /// The replicas' values joined. An undefined tensor or an empty optional of the first replica stays so.
-/// Throws c10::ValueError where lists or maps of the replicas have different lengths or keys.
+/// Throws c10::Error for no values, c10::ValueError where lists or maps of the replicas have different lengths or keys.
 template <class T>
 T gather(const std::vector<T>& values, const c10::Device& target, int64_t dim) {
+  TORCH_CHECK(!values.empty(), "Expected at least one tensor to gather from");
   if constexpr (std::is_same_v<T, at::Tensor>) {
     return gather_tensors(values, target, dim);
   } else if constexpr (std::is_same_v<T, c10::IValue>) {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cohort/base/count.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/train/metrics/numbers_over_ranks.h"
 
@@ -28,7 +29,9 @@ std::vector<double> numbers_in(const at::Tensor& tensor) {
 
 }  // namespace
 
-Metric::Metric(int64_t num_sums) : sums_(at::zeros({num_sums}, kSum)) {}
+Metric::Metric(int64_t num_sums) : sums_(at::zeros({num_sums}, kSum)) {
+  TORCH_CHECK_VALUE(num_sums > 0, "[cohort] a Metric has at least one sum, but this one has ", num_sums);
+}
 
 Metric::~Metric() = default;
 
@@ -108,7 +111,7 @@ RealSamples::RealSamples(int64_t dataset_size, const RealSamplesOptions& options
   const int64_t rank = options.rank.value_or(has_group ? get_rank() : 0);
   TORCH_CHECK_VALUE(dataset_size >= 0 && replicas > 0 && rank >= 0 && rank < replicas, "[cohort] RealSamples: no rank ",
                     rank, " of ", replicas, " has a part of ", dataset_size, " samples");
-  left_ = rank < dataset_size ? (dataset_size - rank + replicas - 1) / replicas : 0;
+  left_ = rank < dataset_size ? base::divide_up(dataset_size - rank, replicas) : 0;
 }
 
 int64_t RealSamples::take(int64_t batch_size) {

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <utility>
 
+#include "cohort/base/count.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/checkpoint/state/python_values.h"
 #include "cohort/checkpoint/state/scheduler_notes.h"
@@ -30,7 +31,8 @@ int64_t steps_of_cycle(const OneCycleOptions& options) {
   if (options.total_steps) return positive("total_steps", *options.total_steps);
   TORCH_CHECK_VALUE(options.epochs && options.steps_per_epoch,
                     "You must define either total_steps OR (epochs AND steps_per_epoch)");
-  return positive("epochs", *options.epochs) * positive("steps_per_epoch", *options.steps_per_epoch);
+  return base::multiply_capped(positive("epochs", *options.epochs),
+                               positive("steps_per_epoch", *options.steps_per_epoch));
 }
 
 std::string name_of_note(const c10::IValue& phase, const char* key, const std::string& where) {

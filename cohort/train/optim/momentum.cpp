@@ -23,6 +23,7 @@ Fields option_fields(const torch::optim::Optimizer& optimizer, torch::optim::Opt
 }  // namespace
 
 bool uses_beta1(const torch::optim::Optimizer& optimizer) {
+  TORCH_CHECK_VALUE(!optimizer.param_groups().empty(), "optimizer got an empty parameter list");
   bool has_momentum = false;
   const auto options = optimizer.param_groups().front().options().clone();
   for (const auto& field : option_fields(optimizer, *options)) {

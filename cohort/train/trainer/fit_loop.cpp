@@ -10,6 +10,7 @@
 #include <cmath>
 #include <utility>
 
+#include "cohort/base/count.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -178,7 +179,7 @@ void FitLoop::run_epoch() {
 }
 
 // Of the epoch.
-int64_t FitLoop::steps_of(int64_t batches) const { return (batches + core_.accumulation - 1) / core_.accumulation; }
+int64_t FitLoop::steps_of(int64_t batches) const { return base::divide_up(batches, core_.accumulation); }
 
 void FitLoop::begin_progress() {
   const auto& counters = core_.counters;

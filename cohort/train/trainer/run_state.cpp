@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "cohort/base/count.h"
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
@@ -285,7 +286,7 @@ void RunState::check_settings(const std::map<std::string, std::string>& metadata
 
 void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
   const int world_size = core_.place.num_data_ranks;
-  const int64_t global = batch_size * accumulation * saved_world_size_;
+  const int64_t global = base::multiply_capped(base::multiply_capped(batch_size, accumulation), saved_world_size_);
   const auto& loader = train_.options();
   const int64_t own = batch_size_of(train_, world_size);
   const bool is_fixed = loader.batch_sampler != nullptr;

@@ -189,6 +189,9 @@ void TrainerCore::attach(ErasedTask& task) {
   if (!task.model) refuse("the task's model is null");
   check_pipeline(task);
   check_gradients_are_averaged(*this, *task.model);
+  if (task.optimizer && task.optimizer->param_groups().empty()) {
+    refuse("the task's optimizer has no parameters\n  hint: make it of net->parameters()");
+  }
   if (!strategy || &strategy->net() != task.model.get()) {
     precision.convert(*task.model);
     strategy.reset();  // what a strategy before it has of the model goes first

@@ -11,6 +11,7 @@
 #include "cohort/data/datasets/subset.h"
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
+#include "cohort/data/loader/iterable.h"
 #include "tests/data/error_text.h"
 
 namespace cohort::data {
@@ -133,6 +134,11 @@ TEST(RandomSplit, MistakesMessages) {
               random_split(NumbersFrom{0, 6}, {1.5, -0.5});
             }),
             "Fraction at index 0 is not between 0 and 1");
+  // What it would be with 64 bits is 6.
+  EXPECT_EQ(error_text<c10::ValueError>([] {
+              random_split(NumbersFrom{0, 6}, {INT64_MAX, INT64_MAX, int64_t{8}});
+            }),
+            wrong_sum);
   EXPECT_EQ(error_text<c10::ValueError>([] {
               random_split(NumbersFrom{0, 6}, {-1, 7});
             }),
@@ -153,6 +159,13 @@ TEST(ConcatDataset, TakesDatasetsOfSeveralTypes) {
   EXPECT_THAT(all_of(all), ElementsAre(5, 0, 2, 0, 2, 4));
   const DataLoader loader(all, {.batch_size = 6, .num_workers = 1});
   EXPECT_TRUE(loader.begin()->equal(at::tensor({5, 0, 2, 0, 2, 4}, at::kLong)));
+}
+
+TEST(ConcatDataset, SizesThatDoNotAddUpAreTheLargestNumber) {
+  const ConcatDataset all(NumbersFrom{10, 2}, NumbersFrom{20, INT64_MAX}, NumbersFrom{0, 5});
+  EXPECT_EQ(all.size(), INT64_MAX);
+  EXPECT_EQ(all.get(1), 11);
+  EXPECT_EQ(all.get(7), 25);
 }
 
 TEST(ConcatDataset, MistakesMessages) {
@@ -209,6 +222,20 @@ TEST(StackDataset, SizeMismatchMessage) {
               StackDataset(NumbersFrom{0, 3}, Doubled{2});
             }),
             "Size mismatch between datasets");
+}
+
+TEST(DatasetsOfDatasets, NullPointersMessages) {
+  const std::shared_ptr<NumbersFrom> none;
+  const std::shared_ptr<NumberStream> no_stream;
+  const auto text = [](auto make) { return error_text<c10::ValueError>(make); };
+  const std::string rest = " needs a dataset, but got a null pointer";
+  EXPECT_EQ(text([&] { Subset subset(none, {0}); }), "Subset" + rest);
+  EXPECT_EQ(text([&] { random_split(none, {1, 2}); }), "random_split" + rest);
+  EXPECT_EQ(text([&] { ConcatDataset all(NumbersFrom{}, none); }), "ConcatDataset" + rest);
+  EXPECT_EQ(text([&] { ConcatDataset all(std::vector{none}); }), "ConcatDataset" + rest);
+  EXPECT_EQ(text([&] { StackDataset both(NumbersFrom{}, none); }), "StackDataset" + rest);
+  EXPECT_EQ(text([&] { ChainDataset all(NumberStream{}, no_stream); }), "ChainDataset" + rest);
+  EXPECT_EQ(text([&] { sharded(no_stream, {.num_replicas = 1, .rank = 0}); }), "sharded" + rest);
 }
 
 TEST(ChainDataset, HasIterablesOneAfterTheOther) {

@@ -73,6 +73,32 @@ TEST(Collate, DifferentShapesMessage) {
             "stack expects each tensor to be equal size, but got [3] at entry 0 and [4] at entry 1");
 }
 
+// As Python's default_collate([]), with a hint.
+constexpr auto kNoExamples =
+    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch sampler, "
+    "or "
+    "give the DataLoader a collate function of your own";
+
+template <typename T>
+std::string text_of_none() {
+  return error_text<c10::IndexError>([] { collate(std::vector<T>{}); });
+}
+
+TEST(Collate, NoExamplesMessage) {
+  EXPECT_EQ(text_of_none<at::Tensor>(), kNoExamples);
+  EXPECT_EQ(text_of_none<int64_t>(), kNoExamples);
+  EXPECT_EQ(text_of_none<std::string>(), kNoExamples);
+  EXPECT_EQ((text_of_none<std::pair<at::Tensor, int64_t>>()), kNoExamples);
+  EXPECT_EQ(text_of_none<std::vector<int64_t>>(), kNoExamples);
+  EXPECT_EQ((text_of_none<std::map<std::string, at::Tensor>>()), kNoExamples);
+  EXPECT_EQ(text_of_none<Scan>(), kNoExamples);
+  EXPECT_EQ(text_of_none<torch::data::Example<>>(), kNoExamples);
+}
+
+TEST(Collate, ListsThatAreAllEmptyAreAnEmptyList) {
+  EXPECT_TRUE(collate(std::vector<std::vector<int64_t>>(2)).empty());
+}
+
 TEST(Collate, DifferentLengthsMessage) {
   EXPECT_EQ(error_text<c10::Error>([] {
               collate(std::vector<std::vector<int64_t>>{{1, 2}, {1}});

@@ -213,6 +213,61 @@ TEST(DataLoader, CollateErrorNamesSamplesMessage) {
             "  samples: 0 1 2 3 4 5 6 7 ...\n  caused by: shapes differ");
 }
 
+// The second of three batches has no samples.
+struct WithAnEmptyBatch : BatchSampler {
+  std::vector<std::vector<int64_t>> batches() override { return {{4, 1}, {}, {7}}; }
+  int64_t size() const override { return 3; }
+};
+
+constexpr auto kNoSamples =
+    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch sampler, "
+    "or "
+    "give the DataLoader a collate function of your own";
+
+template <typename Loader>
+std::string text_of_second(const Loader& loader) {
+  auto epoch = loader.start();
+  EXPECT_TRUE(epoch.next());
+  return error_text<c10::IndexError>([&] { epoch.next(); });
+}
+
+TEST(DataLoader, AnEmptyBatchMessage) {
+  const auto sampler = std::make_shared<WithAnEmptyBatch>();
+  EXPECT_EQ(text_of_second(DataLoader(Numbers{}, {.batch_sampler = sampler})), kNoSamples);
+  // Those that read whole batches, too.
+  EXPECT_EQ(text_of_second(DataLoader(TensorDataset(at::arange(8)), {.batch_sampler = sampler})), kNoSamples);
+  const DataLoader loader(Numbers{}, {.batch_sampler = sampler, .num_workers = 1});
+  auto epoch = loader.start();
+  EXPECT_TRUE(epoch.next()->equal(at::tensor({4, 1}, at::kLong)));
+  EXPECT_EQ(error_text<c10::IndexError>([&] { epoch.next(); }),
+            std::string("[cohort] DataLoader worker thread 0 of 1 could not collate a batch without samples\n"
+                        "  caused by: ") +
+                kNoSamples);
+  EXPECT_TRUE(epoch.next()->equal(at::tensor({7}, at::kLong)));
+}
+
+TEST(DataLoader, AnEmptyBatchIsTheCollateFunctionsOwn) {
+  const auto count = [](const std::vector<int64_t>& numbers) { return static_cast<int64_t>(numbers.size()); };
+  const DataLoader loader(Numbers{}, {.batch_sampler = std::make_shared<WithAnEmptyBatch>()}, count);
+  std::vector<int64_t> counts;
+  for (const auto& batch : loader) counts.push_back(batch);
+  EXPECT_THAT(counts, ElementsAre(2, 0, 1));
+}
+
+TEST(DataLoader, NoDatasetMessage) {
+  EXPECT_EQ(error_text<c10::ValueError>([] { DataLoader loader(std::shared_ptr<Numbers>{}); }),
+            "DataLoader needs a dataset, but got a null pointer");
+}
+
+TEST(DataLoader, NumbersWithoutALimitAreNoLimits) {
+  const DataLoader loader(Numbers{5}, {.batch_size = INT64_MAX,
+                                       .num_workers = 2,
+                                       .prefetch_factor = INT_MAX,
+                                       .timeout = std::chrono::milliseconds::max()});
+  EXPECT_EQ(loader.size(), 1);
+  EXPECT_THAT(values(loader), ElementsAre(ElementsAre(0, 1, 2, 3, 4)));
+}
+
 TEST(DataLoader, WithoutWorkersErrorsPassUnchanged) {
   DataLoader loader(Scripted{[](int64_t) -> int64_t { throw std::domain_error("mine"); }});
   EXPECT_THROW(loader.begin(), std::domain_error);

@@ -40,6 +40,12 @@ TEST(DistributedSampler, PadsATinyDatasetSeveralTimes) {
   EXPECT_THAT(DistributedSampler(0, rank_of(4, 5, false)).indices(), ElementsAre());
 }
 
+TEST(DistributedSampler, MoreReplicasThanNumbersCanBeAddedTo) {
+  DistributedSampler sampler(5, {.num_replicas = INT64_MAX, .rank = 7, .shuffle = false});
+  EXPECT_EQ(sampler.size(), 1);
+  EXPECT_THAT(sampler.indices(), ElementsAre(2));
+}
+
 TEST(DistributedSampler, DropLastCutsTheTail) {
   DistributedSamplerOptions options = rank_of(1, 2, false);
   options.drop_last = true;

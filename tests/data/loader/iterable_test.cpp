@@ -173,6 +173,13 @@ TEST(Iterable, GoesOnInTheMiddle) {
   }
 }
 
+TEST(Iterable, ToBeginBehindTheEndIsAnEpochThatIsOver) {
+  for (const int num_workers : {0, 2}) {
+    const DataLoader loader(CountUp{3}, {.num_workers = num_workers});
+    EXPECT_FALSE(loader.start(INT64_MAX).next());
+  }
+}
+
 TEST(Iterable, OptionsThatItCannotHaveMessages) {
   const auto text = [](DataLoaderOptions options) {
     return error_text<c10::ValueError>([&] { DataLoader(CountUp{}, options); });

@@ -276,6 +276,16 @@ TEST(Elastic, AnotherEpochBeginsAtItsBeginning) {
   EXPECT_EQ(sampler.state_dict(std::nullopt).at("epoch").item<int64_t>(), 1);
 }
 
+TEST(Elastic, MoreRanksThanNumbersCanBeAddedTo) {
+  for (const auto remainder : {Remainder::kKeep, Remainder::kPad}) {
+    ElasticDistributedSampler sampler(5,
+                                      {.num_replicas = INT64_MAX, .rank = 2, .shuffle = false, .remainder = remainder});
+    EXPECT_EQ(sampler.size(), 1);
+    EXPECT_THAT(sampler.indices(), ElementsAre(2));
+    EXPECT_EQ(sampler.state_dict(1).at("num_samples_seen_by_all_ranks").item<int64_t>(), 5);
+  }
+}
+
 TEST(Elastic, Messages) {
   EXPECT_EQ(error_text<c10::ValueError>([] { ElasticDistributedSampler(4, {.num_replicas = 2, .rank = 2}); }),
             "Invalid rank 2, rank should be in the interval [0, 1]");
@@ -304,6 +314,18 @@ TEST(LengthBuckets, AreAboutEquallyLongAndHaveEverySampleOnce) {
   }
   EXPECT_EQ(seen.size(), lengths.size());
   EXPECT_NE(sampler.batches(), batches);
+}
+
+TEST(LengthBuckets, APoolOfAnySizeIsTheWholeEpoch) {
+  const std::vector<int64_t> lengths{3, 1, 5, 2, 4};
+  const auto order = std::make_shared<SequentialSampler>(5);
+  for (const int64_t pool_batches : {int64_t{3}, INT64_MAX / 2, INT64_MAX}) {
+    LengthBucketSampler sampler(lengths, 2, {.sampler = order, .pool_batches = pool_batches});
+    EXPECT_THAT(sampler.batches(), testing::UnorderedElementsAre(ElementsAre(1, 3), ElementsAre(0, 4), ElementsAre(2)));
+  }
+  LengthBucketSampler one(lengths, INT64_MAX, {.sampler = order});
+  EXPECT_EQ(one.size(), 1);
+  EXPECT_THAT(one.batches(), ElementsAre(ElementsAre(1, 3, 0, 4, 2)));
 }
 
 TEST(LengthBuckets, Messages) {

@@ -87,6 +87,17 @@ TEST(BatchSampler, KeepsOrDropsTheLastBatch) {
   EXPECT_EQ(drop.size(), 2);
 }
 
+TEST(BatchSampler, ABatchOfAnySizeIsTheWholeEpoch) {
+  BatchSampler sampler(std::make_shared<SequentialSampler>(5), INT64_MAX);
+  EXPECT_EQ(sampler.size(), 1);
+  EXPECT_THAT(sampler.batches(), ElementsAre(ElementsAre(0, 1, 2, 3, 4)));
+  StateDict begun;
+  set_number(begun, "num_samples_given", 3);
+  sampler.load_state_dict(begun);
+  EXPECT_THAT(sampler.batches(), ElementsAre(ElementsAre(3, 4)));
+  EXPECT_EQ(sampler.state_dict(1).at("num_samples_given").item<int64_t>(), 5);
+}
+
 TEST(BatchSampler, BatchSizeMessage) {
   EXPECT_EQ(error_text<c10::ValueError>([] { BatchSampler(std::make_shared<SequentialSampler>(5), 0); }),
             "batch_size should be a positive integer value, but got batch_size=0");

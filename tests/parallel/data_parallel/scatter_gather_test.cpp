@@ -163,6 +163,12 @@ TEST(ScatterGather, WhatDoesNotFitMessage) {
   EXPECT_EQ(refused({at::ones({2, 3}), at::ones({1, 4})}),
             "Tensor at index 1 has invalid shape: got [1, 4], but expected [1, 3]");
   using Map = std::map<std::string, at::Tensor>;
+  for (const auto& text : {error_of([] { gather(std::vector<Map>{}, at::kCPU); }),
+                           error_of([] { gather(std::vector<c10::IValue>{}, at::kCPU); }),
+                           error_of([] { gather(std::vector<std::vector<at::Tensor>>{}, at::kCPU); }),
+                           error_of([] { gather(std::vector<std::optional<at::Tensor>>{}, at::kCPU); })}) {
+    EXPECT_EQ(text, "Expected at least one tensor to gather from");
+  }
   const auto x = at::ones({1});
   EXPECT_EQ(error_of([&] {
               gather(std::vector{Map{{"a", x}}, Map{{"a", x}, {"b", x}}}, at::kCPU);

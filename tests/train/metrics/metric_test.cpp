@@ -117,6 +117,11 @@ TEST(Metric, AccuracyOfTwoClasses) {
   EXPECT_EQ(only(accuracy), 0.5);
 }
 
+struct NoSums : Metric {
+  NoSums() : Metric(0) {}
+  double value(const std::vector<double>& /*sums*/) const override { return 0; }
+};
+
 TEST(Metric, ErrorsMessage) {
   Accuracy accuracy;
   EXPECT_EQ(error_text<c10::ValueError>([&] {
@@ -129,6 +134,8 @@ TEST(Metric, ErrorsMessage) {
             "[cohort] Accuracy: top_k must be at least 1, not 0");
   EXPECT_EQ(error_text<c10::ValueError>([] { RealSamples(10, {.num_replicas = 2, .rank = 2}); }),
             "[cohort] RealSamples: no rank 2 of 2 has a part of 10 samples");
+  EXPECT_EQ(error_text<c10::ValueError>([] { NoSums metric; }),
+            "[cohort] a Metric has at least one sum, but this one has 0");
   Mean mean;
   EXPECT_EQ(error_text<c10::ValueError>([&] { mean.update(at::zeros({2})); }),
             "[cohort] Metric::add: a number is a tensor of one element, but this one has 2");
@@ -168,6 +175,11 @@ TEST(RealSamples, AreEachSampleOnce) {
       for (int64_t i = 0; i < size; ++i) ASSERT_EQ(real[static_cast<size_t>(i)], i) << size << " of " << replicas;
     }
   }
+}
+
+TEST(RealSamples, OfMoreRanksThanNumbersCanBeAddedTo) {
+  EXPECT_EQ(RealSamples(5, {.num_replicas = INT64_MAX, .rank = 4}).take(8), 1);
+  EXPECT_EQ(RealSamples(5, {.num_replicas = INT64_MAX, .rank = 5}).take(8), 0);
 }
 
 // Rank 0 has two batches of 4 and 1, rank 1 one of 3, rank 2 none.

@@ -100,6 +100,8 @@ TEST_F(Schedulers, OptimizersWithoutMomentumMessage) {
   EXPECT_EQ(error_text<c10::ValueError>([&] { OneCycleLR(adagrad, 0.1, {.total_steps = 9}); }), text);
   EXPECT_EQ(error_text<c10::ValueError>([&] { CyclicLR(adagrad, 0.1, 0.2); }), text);
   EXPECT_EQ(rate_of(adagrad), 0.5);
+  lib::SGD empty(std::vector<lib::OptimizerParamGroup>{}, lib::SGDOptions(0.5));
+  EXPECT_EQ(error_text<c10::ValueError>([&] { CyclicLR(empty, 0.1, 0.2); }), "optimizer got an empty parameter list");
   OneCycleLR without(adagrad, 0.1, {.total_steps = 9, .cycle_momentum = false});
 }
 
@@ -112,6 +114,10 @@ TEST_F(Schedulers, WhereThereIsNoRateMessages) {
       refusal([](lib::Optimizer& o) { OneCycleLR(o, 0.1, {.total_steps = 10, .pct_start = 0.1}); }),
       "[cohort] OneCycleLR::step: with these settings a part of the schedule has no steps, so that there is no rate "
       "at step 0");
+  // As many as there are numbers for: the rate is that of the beginning.
+  OneCycleLR endless(optimizer, 0.1, {.epochs = INT64_MAX, .steps_per_epoch = 2});
+  endless.step();
+  EXPECT_NEAR(rate_of(optimizer), 0.004, 1e-12);
   CosineAnnealingWarmRestarts restarts(optimizer, 4);
   EXPECT_EQ(error_text<c10::ValueError>([&] { restarts.step(-0.5); }), "Expected non-negative epoch, but got -0.5");
   ReduceLROnPlateau plateau(optimizer);

@@ -125,6 +125,16 @@ struct Falling {
 };
 
 // The checkpoint of an epoch's end takes the place of that of its last step, whose metric counts.
+TEST(TrainerLoop, AnOptimizerWithoutParametersMessage) {
+  SmallTask task;
+  torch::optim::SGD empty(std::vector<torch::optim::OptimizerParamGroup>{}, torch::optim::SGDOptions(0.1));
+  Task nothing_to_train{
+      .model = task.model, .loss = [](const at::Tensor& a, const at::Tensor&) { return a.sum(); }, .optimizer = &empty};
+  const Loader loader(small_data(8), {.batch_size = 4});
+  EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet({.max_epochs = 1})).fit(nothing_to_train, loader); }),
+            "[cohort] Trainer: the task's optimizer has no parameters\n  hint: make it of net->parameters()");
+}
+
 TEST(TrainerLoop, KeepsTheBestThatIsSavedTwice) {
   const TemporaryFolder folder;
   SmallTask task;

@@ -19,6 +19,7 @@ constexpr int kTries = 10;
 void check_crop(ImageSize size, const char* who) {
   TORCH_CHECK_VALUE(size.height > 0 && size.width > 0, who, " needs a size that is positive, but got (", size.height,
                     ", ", size.width, ")");
+  check_sides({size.height, size.width}, who);
 }
 
 at::Tensor part_of(const at::Tensor& image, int64_t top, int64_t left, ImageSize size) {
@@ -28,8 +29,10 @@ at::Tensor part_of(const at::Tensor& image, int64_t top, int64_t left, ImageSize
 std::array<int64_t, 4> four_sides(const std::vector<int64_t>& padding) {
   TORCH_CHECK_VALUE(padding.size() == 1 || padding.size() == 2 || padding.size() == 4,
                     "Padding must be an int or a 1, 2, or 4 element tuple, not a ", padding.size(), " element tuple");
-  for (const int64_t side : padding)
+  for (const int64_t side : padding) {
     TORCH_CHECK_VALUE(side >= 0, "pad_image needs sides that are not negative, but got ", side);
+    check_sides({side}, "pad_image");
+  }
   if (padding.size() == 1) return {padding[0], padding[0], padding[0], padding[0]};
   if (padding.size() == 2) return {padding[0], padding[1], padding[0], padding[1]};
   return {padding[0], padding[1], padding[2], padding[3]};

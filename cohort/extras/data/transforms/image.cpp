@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <limits>
 
 namespace cohort::data {
 
@@ -12,6 +13,13 @@ void check_image(const at::Tensor& image, const char* who) {
                        (image.scalar_type() == at::kByte || image.is_floating_point()),
                    who, " needs an image [channels, height, width] of uint8 or a floating dtype on the CPU, but got ",
                    image.scalar_type(), " ", image.sizes(), " on ", image.device());
+}
+
+void check_sides(std::initializer_list<int64_t> sides, const char* who) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  for (const int64_t side : sides) {
+    TORCH_CHECK_VALUE(side <= kMost, who, " needs sides of at most ", kMost, " pixels, but got ", side);
+  }
 }
 
 int64_t python_round(double value) { return static_cast<int64_t>(std::nearbyint(value)); }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "cohort/export.h"
 
@@ -12,6 +13,9 @@ namespace cohort::data {
 /// Throws c10::TypeError unless the image is [channels, height, width], not empty, on the CPU, of uint8 or a floating dtype.
 /// `who` asks, such as "Resize".
 void check_image(const at::Tensor& image, const char* who);
+
+/// Throws c10::ValueError for a side of more pixels than 31 bits count: sums and products of sides would not fit.
+void check_sides(std::initializer_list<int64_t> sides, const char* who);
 
 inline int64_t height_of(const at::Tensor& image) { return image.size(1); }
 inline int64_t width_of(const at::Tensor& image) { return image.size(2); }

@@ -47,7 +47,7 @@ void ImageStack::add(const at::Tensor& image) {
 }
 
 at::Tensor ImageStack::join() {
-  if (!list_.empty()) return collate(list_);
+  if (!list_.empty() || num_images_ == 0) return collate(list_);  // which throws for none
   return num_images_ == rows_.size(0) ? rows_ : rows_.narrow(0, 0, num_images_);
 }
 

@@ -23,7 +23,7 @@ class COHORT_API ImageStack {
   float* next(at::IntArrayRef sizes);
   void add(const at::Tensor& image);
 
-  /// [images, ...]. Throws as collate() does, so not for images of different sizes. Requires at least one image.
+  /// [images, ...]. Throws as collate() does, so not for images of different sizes. Throws c10::IndexError for none.
   at::Tensor join();
 
  private:

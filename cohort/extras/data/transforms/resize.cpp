@@ -19,6 +19,7 @@ namespace {
 void check_size(ImageSize size) {
   TORCH_CHECK_VALUE(size.height > 0 && size.width > 0, "Resize needs sizes that are positive, but got (", size.height,
                     ", ", size.width, ")");
+  check_sides({size.height, size.width}, "Resize");
 }
 
 at::Tensor interpolate(const at::Tensor& batch, at::IntArrayRef size, InterpolationMode mode, bool antialias) {
@@ -74,8 +75,8 @@ ImageSize Resize::output_size(ImageSize image) const {
   int64_t new_shorter = size_.width;
   auto new_longer = static_cast<int64_t>(static_cast<double>(new_shorter * longer) / static_cast<double>(shorter));
   if (options_.max_size && new_longer > *options_.max_size) {
-    new_shorter =
-        static_cast<int64_t>(static_cast<double>(*options_.max_size * new_shorter) / static_cast<double>(new_longer));
+    new_shorter = static_cast<int64_t>(static_cast<double>(*options_.max_size) * static_cast<double>(new_shorter) /
+                                       static_cast<double>(new_longer));
     new_longer = *options_.max_size;
   }
   return image.width <= image.height ? ImageSize(new_longer, new_shorter) : ImageSize(new_shorter, new_longer);

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/data/datasets/dataset.h"
 #include "cohort/data/loader/batch_source.h"
 #include "cohort/data/loader/collate.h"
 #include "cohort/data/loader/read_batch.h"
@@ -100,7 +101,9 @@ template <typename Dataset, typename Fn = Compose>
 class TransformedDataset {
  public:
   explicit TransformedDataset(std::shared_ptr<Dataset> dataset, Fn transform, TransformedDatasetOptions options = {})
-      : dataset_(std::move(dataset)), transform_(std::move(transform)), options_(options) {}
+      : dataset_(detail::not_null(std::move(dataset), "TransformedDataset")),
+        transform_(std::move(transform)),
+        options_(options) {}
   explicit TransformedDataset(Dataset dataset, Fn transform, TransformedDatasetOptions options = {})
       : TransformedDataset(std::make_shared<Dataset>(std::move(dataset)), std::move(transform), options) {}
 

@@ -70,6 +70,17 @@ TEST(TransformedDataset, GivesTheRestAsItIs) {
   EXPECT_EQ(pairs.size(), 20);
 }
 
+// No batch sampler in its way: a loader asks for the whole batch.
+TEST(TransformedDataset, ABatchWithoutSamplesMessage) {
+  const TransformedDataset dataset(TensorDataset(at::arange(4), at::arange(4)), Compose({}));
+  detail::ReadProgress progress(nullptr);
+  EXPECT_EQ(error_text<c10::IndexError>([&] { dataset.get_batch({}, progress); }),
+            "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch "
+            "sampler, or give the DataLoader a collate function of your own");
+  EXPECT_EQ(error_text<c10::ValueError>([] { TransformedDataset(std::shared_ptr<Pictures>{}, Compose({})); }),
+            "TransformedDataset needs a dataset, but got a null pointer");
+}
+
 TEST(Compose, GoesInOrder) {
   const auto add = [](const at::Tensor& image, SampleRandom&) { return image + 3; };
   const auto twice = [](const at::Tensor& image, SampleRandom&) { return image * 2; };
