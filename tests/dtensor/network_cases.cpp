@@ -13,6 +13,7 @@ OpCase one_result(const std::string& name, Tensors inputs, Many run) {
 
 at::Tensor logits() { return numbers({5, 4}); }
 at::Tensor classes() { return at::tensor({1, 3, -100, 0, 2}, at::kLong); }
+at::Tensor no_classes(at::IntArrayRef sizes) { return at::full(sizes, -100, at::kLong); }
 
 }  // namespace
 
@@ -106,6 +107,16 @@ std::vector<OpCase> loss_cases() {
       one_result("cross_entropy without a class", {logits(), at::tensor({1, 3, 0, 1, 2}, at::kLong)},
                  [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1], {}, at::Reduction::Mean, 1); }),
       one_result("cross_entropy of images", {numbers({3, 4, 5}), indices({3, 5}, 4)},
+                 [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1]); }),
+      // The loss is no number, the gradients are zeros.
+      one_result("cross_entropy of ignored targets", {logits(), no_classes({5})},
+                 [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1]); }),
+      one_result("cross_entropy of ignored targets with weights", {logits(), no_classes({5}), positive({4}, 3)},
+                 [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1], in[2].detach()); }),
+      one_result(
+          "cross_entropy of ignored targets smoothed", {logits(), no_classes({5})},
+          [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1], {}, at::Reduction::Mean, -100, 0.1); }),
+      one_result("cross_entropy of images of ignored targets", {numbers({3, 4, 5}), no_classes({3, 5})},
                  [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1]); }),
       one_result("mse", {numbers({5, 3}), numbers({5, 3}, 1)},
                  [](const Tensors& in) { return at::mse_loss(in[0], in[1]); }),

@@ -122,7 +122,7 @@ void compare(const Tensors& actual, const Tensors& expected, const char* what) {
     if (full.sizes() != expected[i].sizes() || full.dtype() != expected[i].dtype()) {
       throw std::runtime_error(c10::str(what, " ", i, " has sizes ", full.sizes(), " not ", expected[i].sizes()));
     }
-    if (!at::allclose(full, expected[i].detach(), 1e-9, 1e-9)) {
+    if (!at::allclose(full, expected[i].detach(), 1e-9, 1e-9, /*equal_nan=*/true)) {
       throw std::runtime_error(c10::str(what, " ", i, " lies as ", to_string(DTensor(actual[i]).placements()), ", is\n",
                                         full, "\nnot\n", expected[i]));
     }

@@ -124,7 +124,8 @@ bool shares_out_classes(const Call& call, const Plan& plan, const LikelihoodArgu
 // Of the targets whose classes are here; like the scores, with one element in the classes' dimension.
 struct OwnTargets {
   at::Tensor indices;  ///< in this rank's part
-  at::Tensor weights;  ///< 0 for those that are elsewhere or ignored
+  at::Tensor is_own;   ///< false for those that are elsewhere or ignored
+  at::Tensor weights;  ///< 0 where is_own is false
 };
 
 // The first target of this rank that is no class.
@@ -161,11 +162,12 @@ OwnTargets own_targets(Call& call, const Plan& plan, const LikelihoodArguments& 
   const auto operand = static_cast<size_t>(call.operand_of(at.scores));
   const int64_t dim = class_dim(call, at), ignored = call.argument(at.ignore_index).toInt();
   const auto own = own_indices(call, plan, operand, dim, targets);
-  auto weights = own.is_here.logical_and(targets.ne(ignored)).to(scores.scalar_type());
+  const auto is_own = own.is_here.logical_and(targets.ne(ignored));
+  auto weights = is_own.to(scores.scalar_type());
   if (call.operand_of(at.weight) >= 0 && scores.size(dim) > 0) {
     weights.mul_(call.local_tensor(at.weight).index_select(0, own.indices.flatten()).view_as(targets));
   }
-  return {own.indices.unsqueeze(dim), weights.unsqueeze(dim)};
+  return {own.indices.unsqueeze(dim), is_own.unsqueeze(dim), weights.unsqueeze(dim)};
 }
 
 at::Tensor own_losses(Call& call, const OwnTargets& own) {
@@ -216,7 +218,11 @@ void run_likelihood_backward(Call& call, const Plan& plan) {
   if (has_reduction(call, kBackward, at::Reduction::None)) grad = grad.unsqueeze(dim);
   if (has_reduction(call, kBackward, at::Reduction::Mean)) grad = grad / call.local_tensor(6);
   const auto result = at::zeros_like(call.local_tensor(1), at::MemoryFormat::Contiguous);
-  if (result.size(dim) > 0) result.scatter_(dim, own.indices, own.weights.mul(grad).neg_());
+  if (result.size(dim) > 0) {
+    // Without a target that counts, the gradient is infinite, and 0 times infinity no number.
+    const auto of_targets = own.weights.mul(grad).neg_().masked_fill_(own.is_own.logical_not(), 0);
+    result.scatter_(dim, own.indices, of_targets);
+  }
   call.finish({result});
 }
 

@@ -72,12 +72,13 @@ void move_towards(const at::Tensor& running, const at::Tensor& now, const at::Te
   running.lerp_(now.to(dtype), share.to(dtype));
 }
 
-// A batch without a value anywhere moves nothing.
+// A batch without a value anywhere moves nothing, and one value has no variance.
 void update_running(const BatchNormTensors& tensors, const Statistics& now, double momentum) {
   if (!tensors.running_mean.defined()) return;
   const auto share = now.count.clamp_max(1) * momentum;
   move_towards(tensors.running_mean, now.mean, share);
-  move_towards(tensors.running_var, now.var * (now.count / (now.count - 1)), share);
+  const auto others = now.count - 1;
+  move_towards(tensors.running_var, now.var * (now.count / others.clamp_min(1)), others.clamp(0, 1) * momentum);
 }
 
 // (input - mean) / sqrt(var + eps) * weight + bias, in one pass and in the input's dtype.

@@ -8,6 +8,7 @@
 
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
@@ -28,6 +29,14 @@ struct LossCall : torch::CustomClassHolder {
   IndexRange own;  // classes
   int64_t class_dim = 0;
   at::ScalarType dtype = at::kFloat;  // of the logits
+  at::Tensor weight;                  // of all classes, in the dtype in which is computed; undefined: all count alike
+
+  // Of this rank's classes, beside logits of `dim` dimensions.
+  at::Tensor own_weight(int64_t dim) const {
+    std::vector<int64_t> sizes(dim, 1);
+    sizes[class_dim] = own.size();
+    return weight.narrow(0, own.begin, own.size()).view(sizes);
+  }
 };
 using LossCallPtr = c10::intrusive_ptr<LossCall>;
 
@@ -49,8 +58,17 @@ std::pair<at::Tensor, at::Tensor> own_places(const LossCall& call, const at::Ten
   return {place.masked_fill(is_own.logical_not(), 0), is_own};
 }
 
+// In the shape of the targets.
+at::Tensor weights_of(const LossCall& call, const at::Tensor& targets, const at::Tensor& is_ignored,
+                      at::ScalarType dtype) {
+  if (!call.weight.defined()) return is_ignored.logical_not().to(dtype);
+  const auto classes = targets.masked_fill(is_ignored, 0);
+  return call.weight.index_select(0, classes.flatten()).view(targets.sizes()).masked_fill_(is_ignored, 0);
+}
+
 struct Losses {
   at::Tensor of_each;        // with the class dimension, of size 1; 0 where ignored
+  at::Tensor weights;        // of the targets; 0 where ignored
   at::Tensor probabilities;  // of this rank's classes
   at::Tensor places, is_own;
 };
@@ -66,16 +84,22 @@ Losses losses_of(const LossCall& call, const at::Tensor& logits, const at::Tenso
                                               : at::zeros(targets.sizes(), logits.options());
   const double smoothing = call.options.label_smoothing;
   std::vector<at::Tensor> sums{exponentials.sum(dim, /*keepdim=*/true), own_target};
-  if (smoothing > 0) sums.push_back(shifted.sum(dim, /*keepdim=*/true));
+  const bool has_weights = call.weight.defined();
+  if (smoothing > 0) {
+    sums.push_back((has_weights ? shifted * call.own_weight(shifted.dim()) : shifted).sum(dim, /*keepdim=*/true));
+  }
   const auto total = at::stack(sums);
   if (call.place.group && total.numel() > 0) all_reduce(total, {.group = call.place.group});
   const auto log_of_sum = total[0].log();
+  const auto weights = weights_of(call, targets, is_ignored, logits.scalar_type());
   auto losses = log_of_sum - total[1];
+  if (has_weights) losses = losses * weights;
   if (smoothing > 0) {
-    const auto over_classes = log_of_sum - total[2] / static_cast<double>(call.num_classes);
-    losses = losses * (1 - smoothing) + over_classes * smoothing;
+    const auto num_classes = static_cast<double>(call.num_classes);
+    const auto of_all = has_weights ? log_of_sum * (call.weight.sum() / num_classes) : log_of_sum;
+    losses = losses * (1 - smoothing) + (of_all - total[2] / num_classes) * smoothing;
   }
-  return {losses.masked_fill(is_ignored, 0), exponentials.div_(total[0]), places, is_own};
+  return {losses.masked_fill(is_ignored, 0), weights, exponentials.div_(total[0]), places, is_own};
 }
 
 struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossEntropy> {
@@ -85,9 +109,9 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
     const auto whole_targets = targets.unsqueeze(dim);
     const auto is_ignored = whole_targets.eq(call->options.ignore_index);
     const auto losses = losses_of(*call, logits.to(at::toOpMathType(logits.scalar_type())), whole_targets, is_ignored);
-    const auto count = is_ignored.logical_not().sum().to(losses.of_each.scalar_type());
+    const auto count = losses.weights.sum();
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    context->save_for_backward({losses.probabilities, losses.places, losses.is_own, is_ignored, count});
+    context->save_for_backward({losses.probabilities, losses.places, losses.is_own, is_ignored, count, losses.weights});
     const auto reduction = call->options.reduction;
     if (reduction == at::Reduction::None) return losses.of_each.squeeze(dim).to(call->dtype);
     const auto sum = losses.of_each.sum();
@@ -96,22 +120,33 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
   static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
 
-// Of each position: probability - (1 - smoothing) at the target - smoothing / classes, times the gradient of its loss.
+// Of each position: probability - (1 - smoothing) at the target - smoothing / classes. With weights each class has its share of
+// the smoothing, and what is not smoothing is times the target's weight.
+at::Tensor before_scaling(const LossCall& call, const variable_list& saved) {
+  const auto &probabilities = saved[0], &places = saved[1], &is_own = saved[2], &weights = saved[5];
+  const double smoothing = call.options.label_smoothing, share = smoothing / static_cast<double>(call.num_classes);
+  const bool has_weights = call.weight.defined();
+  auto result = has_weights ? probabilities * (weights * (1 - smoothing) + call.weight.sum() * share) -
+                                  call.own_weight(probabilities.dim()) * share
+                            : probabilities - share;
+  if (call.own.size() == 0) return result;
+  auto at_target = is_own.to(result.scalar_type()).mul_(smoothing - 1);
+  if (has_weights) at_target.mul_(weights);
+  return result.scatter_add_(call.class_dim, places, at_target);
+}
+
+// Times the gradient of each position's loss.
 variable_list VocabParallelCrossEntropy::backward(AutogradContext* context, const variable_list& gradients) {
   TORCH_CHECK(!at::GradMode::is_enabled(),
               "vocab_parallel_cross_entropy has no second derivatives\n  hint: call backward() without create_graph");
   const auto call = c10::static_intrusive_pointer_cast<LossCall>(context->saved_data["call"].toCapsule());
   const auto saved = context->get_saved_variables();
-  const auto &probabilities = saved[0], &places = saved[1], &is_own = saved[2], &is_ignored = saved[3];
-  auto of_each = gradients[0].to(probabilities.scalar_type());
+  const auto& is_ignored = saved[3];
+  auto of_each = gradients[0].to(saved[0].scalar_type());
   if (call->options.reduction == at::Reduction::None) of_each = of_each.unsqueeze(call->class_dim);
   if (call->options.reduction == at::Reduction::Mean) of_each = of_each / saved[4];
   of_each = of_each.expand(is_ignored.sizes()).masked_fill(is_ignored, 0);
-  const double smoothing = call->options.label_smoothing;
-  auto result = probabilities - smoothing / static_cast<double>(call->num_classes);
-  if (call->own.size() > 0) {
-    result.scatter_add_(call->class_dim, places, is_own.to(result.scalar_type()).mul_(smoothing - 1));
-  }
+  auto result = before_scaling(*call, saved);
   // A position that is ignored has no gradient, whatever its logits are.
   result.mul_(of_each).masked_fill_(is_ignored, 0);
   return {at::Tensor(), result.to(call->dtype), at::Tensor()};
@@ -130,6 +165,13 @@ void check_targets(const LossCall& call, const at::Tensor& logits, const at::Ten
   if (!is_wrong.any().item<bool>()) return;
   TORCH_CHECK_INDEX(false, "Target ", targets.masked_select(is_wrong)[0].item<int64_t>(),
                     " is out of bounds: there are ", call.num_classes, " classes.");
+}
+
+void check_weight(const LossCall& call, const at::Tensor& weight) {
+  if (!weight.defined()) return;
+  TORCH_CHECK_VALUE(at::isFloatingType(weight.scalar_type()) && weight.sizes() == c10::IntArrayRef({call.num_classes}),
+                    "[cohort] vocab_parallel_cross_entropy: weight must be floating-point, one number for each of the ",
+                    call.num_classes, " classes of all ranks, but is ", weight.scalar_type(), " ", weight.sizes());
 }
 
 void check_classes(const LossCall& call, int64_t own) {
@@ -161,6 +203,8 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tens
   call->dtype = logits.scalar_type();
   check_classes(*call, own);
   check_targets(*call, logits, targets);
+  check_weight(*call, options.weight);
+  if (options.weight.defined()) call->weight = options.weight.detach().to(at::toOpMathType(logits.scalar_type()));
   return VocabParallelCrossEntropy::apply(call, logits, targets);
 }
 

@@ -20,12 +20,14 @@ namespace cohort {
 struct ParallelCrossEntropyOptions {
   /// Null: the default group; a rank that is alone has all classes.
   Group group = {};
-  /// Mean over the targets that are not ignored, Sum, or None.
+  /// Mean over the targets that are not ignored, by their weights, Sum, or None.
   at::Reduction::Reduction reduction = at::Reduction::Mean;
   /// Targets of this value count for nothing.
   int64_t ignore_index = -100;
   /// Between 0 and 1: the share of each target that is spread over all classes.
   double label_smoothing = 0;
+  /// Of each class, [classes of all ranks], floating-point, the same on every rank. Undefined: all count alike.
+  at::Tensor weight = {};
   /// Of all ranks together. Absent: all ranks have as many; else parts are those of torch.chunk.
   std::optional<int64_t> num_classes = {};
 };

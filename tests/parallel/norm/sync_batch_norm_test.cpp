@@ -105,6 +105,17 @@ TEST(SyncBatchNorm, BatchesWithoutAValueAnywhereMoveNothing) {
   });
 }
 
+TEST(SyncBatchNorm, OneValueOfAllRanksHasNoVariance) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    SyncBatchNorm norm(4, in_group({.momentum = 0.5}, group));
+    const auto input = torch::full({rank, 4}, 3.0, at::requires_grad());
+    norm(input).sum().backward();
+    REQUIRE(norm->running_mean.equal(at::full({4}, 1.5)));
+    REQUIRE(norm->running_var.equal(at::ones({4})));
+    REQUIRE(input.grad().equal(at::zeros({rank, 4})));
+  });
+}
+
 TEST(SyncBatchNorm, AmongTheRanksOfItsGroup) {
   run_rank_threads(4, [](int rank, const Group& group) {
     const auto pair = test::split_rank_threads(group, {{0, 1}, {2, 3}});

@@ -34,7 +34,8 @@ void require_cross_entropy(const std::vector<int64_t>& shape, const ParallelCros
   const auto logits = (drawn(shape, 4) * 5 + 100).to(dtype);  // far from 0: only the difference to the greatest counts
   const auto whole = logits.clone().requires_grad_(), own = own_classes(logits, dim).clone().requires_grad_();
   const auto expected =
-      at::cross_entropy_loss(whole, targets, {}, options.reduction, options.ignore_index, options.label_smoothing);
+      at::cross_entropy_loss(whole, targets, options.weight.defined() ? options.weight.to(dtype) : options.weight,
+                             options.reduction, options.ignore_index, options.label_smoothing);
   auto own_options = options;
   own_options.num_classes = classes;
   const auto got = vocab_parallel_cross_entropy(own, targets, own_options);
@@ -59,6 +60,14 @@ COHORT_WORKER(loss_of_parts) {
         require_cross_entropy({9}, options);
         require_cross_entropy({6, 8}, options, at::kDouble, 1e-12);
         require_cross_entropy({6, 8}, options, at::kBFloat16, 2e-2);
+        auto weighted = options;
+        weighted.weight = drawn({8}, 6).abs() + 0.25;
+        require_cross_entropy({6, 8}, weighted);
+        require_cross_entropy({8}, weighted);
+        require_cross_entropy({6, 8}, weighted, at::kDouble, 1e-12);
+        weighted.weight = weighted.weight.narrow(0, 1, 5);
+        require_cross_entropy({6, 5}, weighted);
+        require_cross_entropy({3, 5, 2, 2}, weighted);
       }
     }
   }
@@ -84,8 +93,14 @@ COHORT_WORKER(loss_of_unusual_logits) {
   expected.backward();
   for (const int64_t row : {0, 2}) require_near(own.grad()[row], own_classes(whole.grad(), 1)[row]);
   REQUIRE(at::equal(own.grad()[1], at::zeros({2})));
-  const auto none = vocab_parallel_cross_entropy(own, at::full({3}, -100, at::kLong));
-  REQUIRE(none.isnan().item<bool>());  // as the mean of nothing is in PyTorch
+  // The mean of nothing is no number, and its gradients are zeros, as in PyTorch.
+  for (const auto& weight : {at::Tensor(), at::ones({4})}) {
+    const auto part = at::ones({3, 2}).requires_grad_();
+    const auto none = vocab_parallel_cross_entropy(part, at::full({3}, -100, at::kLong), {.weight = weight});
+    REQUIRE(none.isnan().item<bool>());
+    none.backward();
+    REQUIRE(at::equal(part.grad(), at::zeros({3, 2})));
+  }
   destroy_process_group();
 }
 
@@ -105,6 +120,9 @@ COHORT_WORKER(loss_errors) {
       "[cohort] vocab_parallel_cross_entropy: logits of shape [3, 2] need int64 targets of shape [3], but got "
       "Long [2]");
   REQUIRE_EQUAL(loss(targets, {.label_smoothing = 1.5}), "label_smoothing must be between 0.0 and 1.0. Got: 1.5");
+  REQUIRE_EQUAL(loss(targets, {.weight = at::ones({2})}),
+                "[cohort] vocab_parallel_cross_entropy: weight must be floating-point, one number for each of the 4 "
+                "classes of all ranks, but is Float [2]");
   if (get_rank() == 1) {
     REQUIRE_EQUAL(loss(targets, {.num_classes = 3}),
                   "[cohort] vocab_parallel_cross_entropy: rank 1 has logits of 2 classes, but its share of 3 is 1: "
