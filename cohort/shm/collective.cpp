@@ -123,7 +123,17 @@ Outcome Collective::give() {
   } else {
     gathering.arrive(group_.round);
   }
-  return nullptr;
+  return differs_from_who_came(group_.round) ? settle(group_.round) : nullptr;
+}
+
+// Counters are raised and read in one order for all ranks: of two that differ, at least the later one sees the other's call.
+bool Collective::differs_from_who_came(uint64_t round) const {
+  const auto& mine = mailbox_of(rank(), round);
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& theirs = mailbox_of(peer, round);
+    if (peer != rank() && theirs.round.has_reached(round) && !agree(theirs.called(), mine.called())) return true;
+  }
+  return false;
 }
 
 Outcome Collective::take_from(int peer) {

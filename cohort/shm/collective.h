@@ -74,8 +74,8 @@ class Collective final : private Lookout {
   /// The first round, in which the calls are compared.
   Outcome open();
   Outcome meet();
-  /// The round of a rank that only gives: it waits for nobody. Whether the calls agree will be seen by those who take, and here
-  /// by one of the next operations.
+  /// The round of a rank that only gives: it waits for nobody. It compares its call with those of ranks that have come before it;
+  /// with the others' by one of the next operations.
   Outcome give();
   /// The round of a rank that takes from `peer` alone, and waits for it alone.
   Outcome take_from(int peer);
@@ -126,6 +126,8 @@ class Collective final : private Lookout {
   /// Blocks until all have come to `round`, and compares the calls up to there.
   Outcome settle(uint64_t round);
   Outcome compare_histories(uint64_t round);
+  /// Of the ranks that have come to `round`, one has called something else there.
+  bool differs_from_who_came(uint64_t round) const;
   void compare_offers();
   void learn_factors();
   void find_offers();

@@ -172,27 +172,83 @@ TEST(RunningAheadAtRandom, OfProcessesToo) {
   ranks.expect_success();
 }
 
-// Each takes itself for the root, so nobody waits.
-void broadcast_from_myself(Group& group) {
+// Each takes itself for the root, so nobody waits: who comes later sees the other's call.
+Outcome broadcast_from_myself(Group& group) {
   int32_t value = group.rank();
-  EXPECT_EQ(text_of(group.broadcast(&value, kOneInt, group.rank())), "success");
+  return group.broadcast(&value, kOneInt, group.rank());
 }
 
 constexpr auto kEarlier =
     "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others\n";
 
 // Of the calls of broadcast_from_myself.
-std::string found_later() {
-  return std::string(kEarlier) +
-         "rank 0 calls broadcast from rank 0 of 1 int32\n"
-         "rank 1 calls broadcast from rank 1 of 1 int32\n" +
+std::string found_at_once() {
+  return std::string(
+             "rank 0 calls broadcast from rank 0 of 1 int32\n"
+             "rank 1 calls broadcast from rank 1 of 1 int32\n") +
          kHint;
 }
+std::string found_later() { return kEarlier + found_at_once(); }
+
+// broadcast_from_myself, of which rank 0's call comes first and so succeeds.
+void broadcast_after_each_other(Group& group, std::latch& first) {
+  if (group.rank() == 1) first.wait();
+  const auto outcome = broadcast_from_myself(group);
+  EXPECT_EQ(text_of(outcome), group.rank() == 0 ? "success" : found_at_once());
+  if (group.rank() == 0) first.count_down();
+}
+
+class DifferentRoots : public testing::TestWithParam<Ahead> {};
+
+// At least one rank fails in the call itself, whoever comes when, and nobody ends well.
+TEST_P(DifferentRoots, AreFoundInTheCallAndByAll) {
+  for (int step = 0; step < 20; ++step) {
+    std::atomic<int> num_found = 0;
+    run_threads(3, [&, kind = GetParam().kind, count = GetParam().count](Group& group) {
+      const Elements elements{DType::kInt32, count};
+      const int root = group.rank();
+      std::vector<int32_t> values(count), out(count);
+      std::vector<std::vector<int32_t>> lists(3, std::vector<int32_t>(count));
+      std::vector<void*> outs;
+      for (auto& list : lists) outs.push_back(list.data());
+      Outcome outcome;
+      if (kind == OpKind::kBroadcast) outcome = group.broadcast(values.data(), elements, root);
+      if (kind == OpKind::kReduce) outcome = group.reduce(values.data(), out.data(), elements, {}, root);
+      if (kind == OpKind::kGather) outcome = group.gather(values.data(), outs.data(), elements, root);
+      if (kind == OpKind::kScatter) outcome = group.scatter(outs.data(), out.data(), elements, root);
+      const bool is_to_root = kind == OpKind::kReduce || kind == OpKind::kGather;
+      std::string table;
+      for (int rank = 0; rank < 3; ++rank) {
+        table += std::string("rank ") + std::to_string(rank) + " calls " + name_of(kind) +
+                 (kind == OpKind::kReduce ? "(SUM)" : "") + (is_to_root ? " to rank " : " from rank ") +
+                 std::to_string(rank) + " of " + std::to_string(count) + " int32\n";
+      }
+      if (outcome) {
+        ++num_found;
+        EXPECT_EQ(text_of(outcome), table + kHint);
+        return;
+      }
+      EXPECT_EQ(text_of(group.settle()), kEarlier + table + kHint);
+    });
+    EXPECT_GE(num_found, 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(SmallAndLarge, DifferentRoots,
+                         testing::Values(Ahead{OpKind::kBroadcast, 1}, Ahead{OpKind::kBroadcast, 5000},
+                                         Ahead{OpKind::kReduce, 1}, Ahead{OpKind::kReduce, 5000},
+                                         Ahead{OpKind::kGather, 1}, Ahead{OpKind::kGather, 5000},
+                                         Ahead{OpKind::kScatter, 1}, Ahead{OpKind::kScatter, 5000}),
+                         [](const auto& info) {
+                           return std::string(name_of(info.param.kind)) + std::to_string(info.param.count);
+                         });
 
 TEST(RunningAheadMismatch, IsFoundByTheNextOperationThatWaits) {
-  run_threads(2, [](Group& group) {
+  std::latch first(1);
+  run_threads(2, [&](Group& group) {
     EXPECT_EQ(text_of(group.barrier()), "success");
-    broadcast_from_myself(group);
+    broadcast_after_each_other(group, first);
+    if (group.rank() == 1) return;
     const auto outcome = group.barrier();
     EXPECT_EQ(text_of(outcome), found_later());
     EXPECT_EQ(outcome->kind, Failure::Kind::kMismatch);
@@ -201,26 +257,17 @@ TEST(RunningAheadMismatch, IsFoundByTheNextOperationThatWaits) {
 }
 
 TEST(RunningAheadMismatch, OfTheFirstCallThatDiffersIsTold) {
-  run_threads(2, [](Group& group) {
-    int32_t values[2] = {};
-    broadcast_from_myself(group);
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(text_of(group.broadcast(values, {DType::kInt32, 2}, group.rank())), "success");
-    }
-    EXPECT_EQ(text_of(group.barrier()), found_later());
-  });
-}
-
-TEST(RunningAheadMismatch, IsFoundThoughTheNextCallAgrees) {
-  run_threads(2, [](Group& group) {
-    int32_t value = 1;
-    broadcast_from_myself(group);
-    const auto outcome = group.broadcast(&value, kOneInt, 0);
+  std::latch first(1);
+  run_threads(2, [&](Group& group) {
     if (group.rank() == 1) {
-      EXPECT_EQ(text_of(outcome), found_later());
+      first.wait();
+      EXPECT_EQ(text_of(broadcast_from_myself(group)), found_at_once());
       return;
     }
-    EXPECT_EQ(text_of(outcome), "success");
+    EXPECT_EQ(text_of(broadcast_from_myself(group)), "success");
+    int32_t values[2] = {};
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(text_of(group.broadcast(values, {DType::kInt32, 2}, 0)), "success");
+    first.count_down();
     EXPECT_EQ(text_of(group.barrier()), found_later());
   });
 }
@@ -243,16 +290,18 @@ TEST(RunningAheadMismatch, IsFoundByWhoOnlyGivesToo) {
 
 // And by the one that gives in its next call, with the same table, whether that waits or not.
 TEST(RunningAheadMismatch, WithTheOneThatGivesIsFoundAtOnce) {
-  std::latch found(1);
+  std::latch given(1), found(1);
   run_threads(2, [&](Group& group) {
     std::vector<int32_t> values(3);
     const auto table = std::string(
                            "rank 0 calls broadcast from rank 0 of 2 int32\n"
                            "rank 1 calls broadcast from rank 0 of 3 int32\n") +
                        kHint;
+    if (group.rank() == 1) given.wait();
     const auto outcome = group.broadcast(values.data(), {DType::kInt32, group.rank() == 0 ? 2u : 3u}, 0);
     if (group.rank() == 0) {
       EXPECT_EQ(text_of(outcome), "success");
+      given.count_down();
       found.wait();
       EXPECT_EQ(text_of(group.broadcast(values.data(), kOneInt, 0)), kEarlier + table);
       return;
@@ -264,12 +313,13 @@ TEST(RunningAheadMismatch, WithTheOneThatGivesIsFoundAtOnce) {
 
 // Nothing follows at all.
 TEST(RunningAheadMismatch, OfTheLastCallsIsFoundByWhoSettles) {
-  run_threads(2, [](Group& group) {
+  std::latch first(1);
+  run_threads(2, [&](Group& group) {
     EXPECT_TRUE(group.is_settled());
     EXPECT_EQ(text_of(group.settle()), "success");
-    broadcast_from_myself(group);
+    broadcast_after_each_other(group, first);
     EXPECT_FALSE(group.is_settled());
-    EXPECT_EQ(text_of(group.settle()), found_later());
+    if (group.rank() == 0) EXPECT_EQ(text_of(group.settle()), found_later());
   });
 }
 

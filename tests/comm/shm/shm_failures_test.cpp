@@ -269,26 +269,62 @@ TEST(ShmFailures, WhoOnlyGivesLeavesWhenAllHaveCome) {
   for (const int rank : {0, 1, 2}) EXPECT_EQ(results[rank].output, "all have come");
 }
 
-COHORT_WORKER(shm_leaves_after_different_calls) {
+// No rank takes anything by its own account, so of a small tensor rank 0 waits for nobody; rank 1 begins when that has returned.
+COHORT_WORKER(shm_different_roots) {
   init_process_group("shm");
-  auto tensor = at::ones({4});
-  broadcast(tensor, get_rank());
+  const auto name = test::worker_arguments().at(0);
+  const auto returned = std::filesystem::path(test::worker_arguments().at(1)) / "returned";
+  const auto count = std::stoi(test::worker_arguments().at(2));
+  const auto tensor = at::full({count}, get_rank() + 1.0);
+  const auto result = at::empty({count});
+  const int other = 1 - get_rank();
+  const bool waits = count > 512;
+  while (!waits && get_rank() == 1 && !std::filesystem::exists(returned)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  print_error([&] {
+    if (name == "broadcast") broadcast(tensor, get_rank());
+    if (name == "reduce") reduce(tensor, other);
+    if (name == "gather") gather(tensor, {}, other);
+    if (name == "scatter") scatter(result, {tensor, tensor}, get_rank());
+  });
+  if (get_rank() == 0) std::ofstream(returned) << "yes";
   destroy_process_group();
 }
 
-// In place everybody waits, and fails in that very call.
-TEST(ShmFailures, LastCallsThatDifferWarning) {
-  if (std::getenv("COHORT_TEST_IN_PLACE")) return;
-  const auto results = run_workers("shm_leaves_after_different_calls", {});
-  results.expect_success();
-  for (const int rank : {0, 1}) {
-    EXPECT_THAT(
-        results[rank].errors,
-        HasSubstr(
-            "the last operations on group \"default_pg\" have not ended well on all ranks\n"
-            "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others\n"
-            "rank 0 calls broadcast from rank 0 of 4 float32\nrank 1 calls broadcast from rank 1 of 4 float32\n"
-            "make every rank call the same operation with the same shapes, dtypes and roots, in the same order\n"));
+// In the call by the later one, and by the other at the end at the latest. Of large tensors, and in place, by both in the call.
+TEST(ShmFailures, DifferentRootsAreFoundInTheCallMessage) {
+  for (const std::string name : {"broadcast", "reduce", "gather", "scatter"}) {
+    for (const int count : {4, 4096}) {
+      SCOPED_TRACE(name + " of " + std::to_string(count));
+      const test::TemporaryFolder folder;
+      const bool waits = count > 512 || std::getenv("COHORT_TEST_IN_PLACE");
+      const auto results =
+          run_workers("shm_different_roots", {.arguments = {name, folder.path(), std::to_string(count)}});
+      results.expect_success();
+      const bool is_to_other = name == "reduce" || name == "gather";
+      const auto call = name + (name == "reduce" ? "(SUM)" : "") + (is_to_other ? " to rank " : " from rank ");
+      const auto of = " of " + std::to_string(count) + " float32\n";
+      const std::string hint =
+          "make every rank call the same operation with the same shapes, dtypes and roots, in the same order\n";
+      const auto row = [&](int rank) {
+        return "rank " + std::to_string(rank) + " calls " + call + std::to_string(is_to_other ? 1 - rank : rank) + of;
+      };
+      for (const int rank : {0, 1}) {
+        const auto& [output, errors] = std::pair(results[rank].output, results[rank].errors);
+        if (rank == 1 || waits) {
+          EXPECT_THAT(output, HasSubstr("[cohort] " + name + " #1 on group \"default_pg\" failed\n"));
+          EXPECT_THAT(output, HasSubstr("  caused by: " + row(0) + "  caused by: " + row(1) + "  hint: " + hint));
+          continue;
+        }
+        EXPECT_EQ(output, "(no error)\n");
+        EXPECT_EQ(
+            errors,
+            "[cohort] warning: the last operations on group \"default_pg\" have not ended well on all ranks\n"
+            "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others\n" +
+                row(0) + row(1) + hint);
+      }
+    }
   }
 }
 

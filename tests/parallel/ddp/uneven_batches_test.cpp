@@ -101,14 +101,15 @@ std::string head(const std::string& operation, int rank, const std::string& data
          " of 2 on [^ ]+, backend " + test::backend_of_tests() + data + "\n";
 }
 
-// The root of a small broadcast does not wait on shm: it sees what is wrong in its next call. In place everybody waits.
-bool is_seen_later(const std::string& operation) {
+// The root of a small broadcast does not wait on shm: where it comes first, it sees what is wrong in its next call. In place
+// everybody waits.
+bool may_be_seen_later(const std::string& operation) {
   return operation == "broadcast" && test::backend_of_tests() == "shm" && !std::getenv("COHORT_TEST_IN_PLACE");
 }
 
 // An agreement on buckets is two broadcasts: the second one may see it already.
 std::string head_of_rank_0(const std::string& operation, const std::string& data) {
-  if (!is_seen_later(operation)) return head(operation, 0, data);
+  if (!may_be_seen_later(operation)) return head(operation, 0, data);
   return "(" + head("all_reduce", 0, ", 8 B float32") + "|" + head("broadcast", 0, ", 4 B int32") + ")";
 }
 
@@ -118,15 +119,16 @@ void expect_mismatch(const char* worker, const std::string& operation, const std
   const auto results = test::run_workers(worker, {.arguments = {folder.path()}});
   results.expect_success();
   for (const int rank : {0, 1}) {
-    const auto begin = rank == 0 ? head_of_rank_0(operation, data) : head("barrier", 1, "");
+    const auto own_call = rank == 0 ? head(operation, 0, data) : head("barrier", 1, "");
     const auto later =
+        head_of_rank_0(operation, data) +
         "  caused by: the ranks' calls came apart in an earlier call, in which not every rank had to wait for the "
         "others\n";
+    const auto begin = rank == 0 && may_be_seen_later(operation) ? "(" + own_call + "|" + later + ")" : own_call;
     const auto ddps = on_gloo + ", which is " + purpose;
     const auto causes =
         test::backend_of_tests() == "shm"
-            ? (rank == 0 && is_seen_later(operation) ? later : std::string()) + "  caused by: rank 0 calls " + on_shm +
-                  ", which is " + purpose + "\n  caused by: rank 1 calls barrier\n"
+            ? "  caused by: rank 0 calls " + on_shm + ", which is " + purpose + "\n  caused by: rank 1 calls barrier\n"
             : "  caused by: Detected mismatch between collectives on ranks: #[0-9]+ is " +
                   (rank == 0 ? ddps : std::string("barrier\\(\\)")) + " on " + test::process_regex(rank) + ", but " +
                   (rank == 0 ? std::string("barrier\\(\\)") : ddps) + " on " + test::process_regex(1 - rank) +
