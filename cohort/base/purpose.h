@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace cohort::base {
 
@@ -20,8 +21,16 @@ enum class Purpose : uint8_t {
   kSyncBatchNorm,
   kTensorParallel,
   kContextParallel,
+  kClipGradNorm,
+  kGradScaler,
+  kDTensor,
+  kModelAverage,
+  kState,
+  kMetrics,
+  kFsdpExchange,
+  kPipeline,
 };
-constexpr int kNumPurposes = 11;
+constexpr int kNumPurposes = 19;
 
 /// Stands between a call and its purpose.
 inline constexpr const char* kWhichIs = ", which is ";
@@ -29,8 +38,15 @@ inline constexpr const char* kWhichIs = ", which is ";
 /// "broadcast, which is DistributedDataParallel's exchange of buffers before a forward pass"; of kOwn the call alone.
 std::string with_purpose(std::string call, Purpose purpose);
 
+/// The reverse: kOwn where the text names none.
+Purpose purpose_in(std::string_view text);
+
 /// What to do where one rank is in a step of training and another one is not.
 extern const char* const kUnevenStepsHint;
+/// What to do where one rank has made a call of the program that communicates, such as clip_grad_norm_, and another one has not.
+extern const char* const kMissingCallHint;
+/// One of them: of ranks that call for different purposes.
+const char* hint_for(Purpose one, Purpose other);
 
 /// `hint` of a failure by which a rank was lost; of a call that is not the program's own, with what such a loss most often means.
 std::string lost_rank_hint(std::string hint, Purpose purpose);
@@ -44,6 +60,8 @@ class CalledFor {
   CalledFor& operator=(const CalledFor&) = delete;
 
   static Purpose current() { return current_; }
+  /// What the call is made for that this one is part of; none: `purpose`.
+  static Purpose current_or(Purpose purpose) { return current_ == Purpose::kOwn ? purpose : current_; }
 
  private:
   static inline constinit thread_local Purpose current_ = Purpose::kOwn;

@@ -11,6 +11,7 @@
 
 #include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
+#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 
 namespace cohort::mesh {
@@ -26,6 +27,7 @@ struct Piece {
 };
 
 std::vector<Piece> start_gathers(const GatherInPieces& how, const at::Tensor& own) {
+  const base::CalledFor purpose(base::CalledFor::current_or(base::Purpose::kDTensor));
   int64_t longest = 0;
   for (const auto& share : how.shares) longest = std::max(longest, share.size());
   const auto padded = pad_tensor(own, 1, longest - own.size(1));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/mesh/axis_moves.h"
@@ -44,6 +45,7 @@ at::Tensor scatter_axis(const Step& step, const at::Tensor& tensor, std::optiona
   auto shape = tensor.sizes().vec();
   shape[dim] = padded_size;
   const auto received = at::empty(shape, tensor.options());
+  const base::CalledFor purpose(base::Purpose::kDTensor);
   if (received.numel() > 0) scatter(received, parts, group_rank(*src_rank), {.group = step.group()});
   return unpad_tensor(received, dim, padded_size - own.size(dim)).contiguous();
 }
@@ -51,6 +53,7 @@ at::Tensor scatter_axis(const Step& step, const at::Tensor& tensor, std::optiona
 at::Tensor replicate_axis(const Step& step, const at::Tensor& tensor, std::optional<int> src_rank) {
   const auto result = tensor.contiguous();
   const bool is_sent = src_rank && !result.is_meta() && result.numel() > 0;
+  const base::CalledFor purpose(base::Purpose::kDTensor);
   if (is_sent) broadcast(result, group_rank(*src_rank), {.group = step.group()});
   return result;
 }

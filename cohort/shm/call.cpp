@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cohort/base/text.h"
 
 namespace cohort::shm {
@@ -9,8 +11,8 @@ namespace {
 
 constexpr uint64_t kSharedBit = uint64_t{1} << 24;
 constexpr int kPurposeShift = 25;
-constexpr uint64_t kPurposeBits = uint64_t{15} << kPurposeShift;
-static_assert(base::kNumPurposes <= 16);
+constexpr uint64_t kPurposeBits = uint64_t{31} << kPurposeShift;
+static_assert(base::kNumPurposes <= 32);
 // What may differ between ranks.
 constexpr uint64_t kOwnBits = kSharedBit | kPurposeBits;
 
@@ -90,7 +92,8 @@ std::vector<std::string> table_of(const std::vector<Signature>& calls, const std
 
 std::string hint_for(const std::vector<Signature>& calls) {
   for (const auto& call : calls) {
-    if (purpose_in(call.words[0]) != purpose_in(calls.front().words[0])) return base::kUnevenStepsHint;
+    const auto [purpose, first] = std::pair(purpose_in(call.words[0]), purpose_in(calls.front().words[0]));
+    if (purpose != first) return base::hint_for(purpose, first);
   }
   return "make every rank call the same operation with the same shapes, dtypes and roots, in the same order";
 }

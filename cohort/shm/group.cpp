@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMagic = 0x636f686f72742d31;  // "cohort-1"
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 
 Result<void> check(const GroupOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
@@ -276,7 +276,7 @@ Outcome Group::State::look_after(int peer, base::Purpose purpose) const {
                  purpose == base::Purpose::kOwn
                      ? fmt::format("let rank {} make as many calls as the others before it destroys the group",
                                    name_of_rank(peer))
-                     : base::kUnevenStepsHint});
+                     : base::hint_for(purpose, purpose)});
   }
   return first;
 }

@@ -27,6 +27,8 @@ TEST(OperationLog, ThePurposeIsSaidButNeedNotAgreeMessage) {
   EXPECT_TRUE(agree(own, of_ddp));
   EXPECT_FALSE(agree(of_ddp, "barrier()"));
   EXPECT_FALSE(have_one_purpose(own, of_ddp));
+  EXPECT_EQ(base::purpose_in(of_ddp), base::Purpose::kDdpBuffers);
+  EXPECT_EQ(base::purpose_in(own), base::Purpose::kOwn);
   EXPECT_TRUE(have_one_purpose(own, "barrier()"));
   EXPECT_EQ(first_difference({"dp", 1, {{1, own}}}, {"dp", 1, {{1, of_ddp}}}), std::nullopt);
 }

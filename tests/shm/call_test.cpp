@@ -74,6 +74,16 @@ TEST(Call, WhatTheLibraryCallsIsSaidMessage) {
       "the ranks do not take the same steps; most often some have more batches than others. data::DistributedSampler "
       "gives all ranks as many; without it, stop every epoch at the smallest number of batches, which all_reduce with "
       "ReduceOp::MIN tells");
+  // A call that the program makes by its name may stand under a condition.
+  const auto clipping = encode({.kind = OpKind::kAllReduce,
+                                .dtype = DType::kFloat64,
+                                .reduce_op = ReduceOp::kSum,
+                                .purpose = base::Purpose::kClipGradNorm,
+                                .count = 1});
+  EXPECT_EQ(decode_call(clipping).purpose, base::Purpose::kClipGradNorm);
+  EXPECT_EQ(table_of({buffers, clipping})[1],
+            "rank 1 calls all_reduce(SUM) of 1 float64, which is the norm of all ranks' gradients in clip_grad_norm_");
+  EXPECT_EQ(hint_for({buffers, clipping}), base::kMissingCallHint);
   EXPECT_EQ(hint_for({own, barrier}),
             "make every rank call the same operation with the same shapes, dtypes and roots, in the same order");
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/model_parts.h"
 #include "cohort/checkpoint/state/module_names.h"
@@ -63,6 +64,7 @@ Findings exchanged(const Findings& known, const fsdp::Facts& facts, const Group&
   for (const auto& [rank, reason] : known.refusals) refusals.insert(rank, reason);
   std::vector<std::string> words;
   for (const auto& [name, value] : facts) words.insert(words.end(), {name, value});
+  const base::CalledFor purpose(base::Purpose::kState);
   ObjectList all(static_cast<size_t>(group->getSize()));
   all_gather_object(all, c10::ivalue::Tuple::create({refusals, known.difference, words}), {.group = group});
   Findings result;

@@ -69,7 +69,7 @@ ShmCall ShmBackend::begin(const Request& request, at::TensorList shown, at::Tens
                      .reduce_op = request.reduce_op,
                      .call_site = site ? site : request.caller,
                      .purpose = base::CalledFor::current()};
-  if (request.reduce_op != c10d::ReduceOp::UNUSED) gradients_are_exchanged();
+  if (request.reduce_op != c10d::ReduceOp::UNUSED || call.purpose != base::Purpose::kOwn) gradients_are_exchanged();
   if (checks_nan_) check_for_nan(describe(call, shown, session_->identity()), handed_in);
   return call;
 }

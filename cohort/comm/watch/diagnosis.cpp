@@ -68,7 +68,8 @@ Failure Diagnostician::mismatch(uint64_t sequence, int member, const std::string
   return {Kind::kMismatch,
           {"Detected mismatch between collectives on ranks: #" + std::to_string(sequence) + " is " + mine + " on " +
            describe(rank_) + ", but " + theirs + " on " + describe(member)},
-          job::have_one_purpose(mine, theirs) ? kAgreeHint : base::kUnevenStepsHint};
+          job::have_one_purpose(mine, theirs) ? kAgreeHint
+                                              : base::hint_for(base::purpose_in(mine), base::purpose_in(theirs))};
 }
 
 std::optional<Failure> Diagnostician::disagreement(const job::Account& mine, const std::vector<int>& candidates) const {

@@ -45,7 +45,9 @@ class ProcessWatch final : public OperationWatch {
 
   void starting(const job::Operation& operation) override {
     log_.add(operation);
-    if (!operation.reduce_op.empty() || operation.point_to_point) gradients_are_exchanged();
+    const bool exchanges =
+        !operation.reduce_op.empty() || operation.point_to_point || operation.purpose != base::Purpose::kOwn;
+    if (exchanges) gradients_are_exchanged();
     if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
   }
 

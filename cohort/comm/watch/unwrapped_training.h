@@ -18,8 +18,9 @@ struct WatchedTraining {
 /// From now on, the second backward pass that reaches parameters warns, unless gradients_are_exchanged() came before, or a
 /// parameter has hooks for its gradient. Costs a function call per node of a backward pass until then.
 void watch_for_unwrapped_training(WatchedTraining training);
-/// Ends the watch: a reducing collective or a message between two ranks has run (stages of a pipeline train by those), or
-/// something has been made that will run them (DDP). Thread-safe, cheap.
+/// Ends the watch: a reducing collective or a message between two ranks has run (stages of a pipeline train by those), or a
+/// collective that the library calls for a purpose of its own, or something has been made that will run them (DDP, a DTensor).
+/// Thread-safe, cheap.
 void gradients_are_exchanged();
 
 }  // namespace cohort::comm

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cohort/base/purpose.h"
 #include "cohort/dtensor/wrapper/comm_log.h"
 #include "cohort/mesh/axis_moves.h"
 #include "cohort/mesh/shard.h"
@@ -113,7 +114,9 @@ class Move {
 
 at::Tensor moved(const at::Tensor& local, const DeviceMesh& mesh, const Placements& from, const Placements& to,
                  c10::IntArrayRef sizes) {
-  return from == to ? local : Move(local, mesh, from, to, sizes).run();
+  if (from == to) return local;
+  const base::CalledFor purpose(base::CalledFor::current_or(base::Purpose::kDTensor));
+  return Move(local, mesh, from, to, sizes).run();
 }
 
 double price_of(const Placement& from, const Placement& to, int64_t num_ranks, double num_bytes) {

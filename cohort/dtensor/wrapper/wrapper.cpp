@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
@@ -104,6 +105,7 @@ Parts::Parts(at::Tensor part, LayoutPtr lies_as)
     : local(std::move(part)), layout(std::move(lies_as)), mesh(layout->mesh), placements(layout->placements) {}
 
 at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  comm::gradients_are_exchanged();  // by DTensors themselves
   const auto key = c10::computeDispatchKey(local.scalar_type(), local.layout(), local.device());
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage_without_data(local.device())),
                                                    c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey), local.dtype());

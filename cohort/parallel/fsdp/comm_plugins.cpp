@@ -4,6 +4,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "cohort/base/purpose.h"
+
 namespace cohort::fsdp {
 
 at::Tensor Comm::allocate(int64_t num_elements, const at::TensorOptions& options) {
@@ -11,11 +13,13 @@ at::Tensor Comm::allocate(int64_t num_elements, const at::TensorOptions& options
 }
 
 WorkPtr AllGather::operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, bool async_op) {
+  const base::CalledFor purpose(base::Purpose::kFsdpExchange);
   return all_gather_single(output, input, {.group = group, .async_op = async_op});
 }
 
 WorkPtr ReduceScatter::operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, ReduceOp op,
                                   bool async_op) {
+  const base::CalledFor purpose(base::Purpose::kFsdpExchange);
   return reduce_scatter_single(output, input, {.op = op, .group = group, .async_op = async_op});
 }
 

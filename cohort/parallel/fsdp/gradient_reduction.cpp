@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/base/purpose.h"
+
 namespace cohort::fsdp {
 namespace {
 
@@ -77,6 +79,7 @@ void GradientReduction::finish(at::Tensor& kept_back, const Give& give) {
       kept_back = output_;
       return;
     }
+    const base::CalledFor purpose(base::Purpose::kFsdpExchange);
     all_reduce(output_, {.op = factors_.all_reduce, .group = settings_.replica_group});
   }
   if (settings_.all_reduce_hook) {

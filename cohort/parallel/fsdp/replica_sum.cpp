@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "cohort/base/purpose.h"
+
 namespace cohort::fsdp {
 
 ReplicaSum::ReplicaSum(std::vector<Part> parts, const Group& replica_group) : parts_(std::move(parts)) {
@@ -21,6 +23,7 @@ ReplicaSum::ReplicaSum(std::vector<Part> parts, const Group& replica_group) : pa
     begin += count + 1;
   }
   for (auto& part : parts_) part.sum.reset();
+  const base::CalledFor purpose(base::Purpose::kFsdpExchange);
   work_ = all_reduce(flat_, {.group = replica_group, .async_op = true});
 }
 

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 #include <torch/optim/optimizer.h>
 
+#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/group_backend.h"
 
@@ -33,6 +34,7 @@ void average_parameters(const Tensors& parameters, const Group& process_group) {
   for (const auto& parameter : parameters.list()) parts.push_back(parameter.detach().reshape(-1));
   const auto flat = at::cat(parts).div_(comm::resolve(process_group)->getSize());
   synchronize_accelerator();
+  const base::CalledFor purpose(base::Purpose::kModelAverage);
   all_reduce(flat, {.group = process_group});
   int64_t offset = 0;
   for (const auto& parameter : parameters.list()) {

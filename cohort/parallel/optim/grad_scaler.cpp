@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cohort/base/log.h"
+#include "cohort/base/purpose.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/dtensor.h"
@@ -163,6 +164,7 @@ at::Tensor GradScaler::agreed_with_ranks(const Optimizer& optimizer, std::vector
   if (groups.empty()) return {};
   auto flag = at::zeros({1}, scale_.options());
   for (const auto& found : found_inf) flag.logical_or_(found.to(flag.device()));
+  const base::CalledFor purpose(base::Purpose::kGradScaler);
   for (const auto& [group, device] : groups) {
     auto shared = flag.to(device);
     all_reduce(shared, {.op = ReduceOp::MAX, .group = group});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/purpose.h"
 #include "cohort/comm/group/group_backend.h"
 
 namespace cohort::train {
@@ -18,6 +19,7 @@ c10::Device device_for_numbers(const Group& group, c10::Device device) {
 
 at::Tensor numbers_over_ranks(const at::Tensor& numbers, const Group& group, c10::Device device, ReduceOp op) {
   const at::Tensor all = numbers.to(device_for_numbers(group, device));
+  const base::CalledFor purpose(base::Purpose::kMetrics);
   all_reduce(all, {.op = op, .group = group});
   return all.cpu();
 }
