@@ -11,13 +11,14 @@
 
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/fsdp/absent_gradients.h"
 #include "cohort/parallel/fsdp/gathered_param_group.h"
 
 namespace cohort::fsdp {
 
 at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
-  auto grad = std::exchange(parameter.full.mutable_grad(), at::Tensor());
+  auto grad = take_gradient_of_whole(parameter.full);
   if (!grad.defined()) return std::exchange(items_[index].accumulated, at::Tensor());
   grad = own_gradient(grad, parameter);
   TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",

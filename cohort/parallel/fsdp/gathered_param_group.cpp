@@ -11,6 +11,7 @@
 
 #include "cohort/base/log.h"
 #include "cohort/comm/group/subgroups.h"
+#include "cohort/parallel/fsdp/absent_gradients.h"
 #include "cohort/parallel/fsdp/in_autograd.h"
 #include "cohort/parallel/fsdp/mesh_groups.h"
 
@@ -21,8 +22,9 @@ std::string access_message(const std::string& name) {
   return "Parameter '" + name +
          "' is sharded: its whole value is there only while the forward or backward pass of its fully_shard module "
          "runs. To read it elsewhere, call unshard() of that module before, and reshard() afterwards; this rank's "
-         "shard is what parameters() of the wrapper gives. A forward pass must be called on the wrapper, not on the "
-         "module inside.";
+         "shard is what parameters() of the wrapper gives: build optimizers on that. A forward pass must be called on "
+         "the "
+         "wrapper, not on the module inside.";
 }
 
 // A view that is no view for autograd.
@@ -307,7 +309,7 @@ GroupMemory GatheredParamGroup::memory() const {
       const Cut part{{item.whole.numel()}, 0, part_group_->getSize()};
       counted.num_copy_bytes += static_cast<size_t>(part.chunk()) * item.whole.itemsize();
     }
-    const auto& gradient = parameters_[i].full.grad();
+    const auto gradient = gradient_of_whole(parameters_[i].full);
     counted.num_waiting_bytes = bytes_in({gradient.defined() ? own_part(gradient) : at::Tensor(), item.accumulated});
     const auto sums = kept_back_.find(reduce_dtype(item.lane));
     if (sums == kept_back_.end() || !sums->second.defined() || !item.requires_grad) continue;
@@ -336,8 +338,9 @@ void GatheredParamGroup::after_backward() {
 }
 
 void GatheredParamGroup::end_backward() {
-  const bool has_gradients = std::any_of(parameters_.begin(), parameters_.end(),
-                                         [](const auto& parameter) { return parameter.full.grad().defined(); });
+  const bool has_gradients = std::any_of(parameters_.begin(), parameters_.end(), [](const auto& parameter) {
+    return gradient_of_whole(parameter.full).defined();
+  });
   if (!is_finished_ && (was_used_ || has_gradients)) finish_pass();
   drop_gathering();
   // What stayed whole over an optimizer step would be an old value.

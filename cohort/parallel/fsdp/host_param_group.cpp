@@ -22,6 +22,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/shm/element_types.h"
+#include "cohort/parallel/fsdp/absent_gradients.h"
 #include "cohort/parallel/fsdp/replica_sum.h"
 #include "cohort/shm/kernels/kernels.h"
 
@@ -35,18 +36,6 @@ using Area = GradientPlace::Area;
 constexpr auto kPatience = std::chrono::milliseconds(20);
 constexpr auto kLongPatience = std::chrono::seconds(1);
 constexpr size_t kLeastWindowBytes = size_t{16} << 20;
-
-// As many gradients as a program will hardly add up without looking at them.
-constexpr int kManyPasses = 32;
-
-void warn_of_idle_optimizer() {
-  base::warn_once(
-      std::to_string(kManyPasses) +
-      " backward passes of a fully_shard module have added up gradients, and nobody has used or cleared them. "
-      "An optimizer that was built on the module's own parameters trains nothing: build it on what "
-      "model->parameters() of the wrapper gives. If your program adds up the gradients of so many passes, all "
-      "is well.");
-}
 
 using DtypeOf = std::function<c10::ScalarType(const at::Tensor&)>;
 
@@ -226,17 +215,28 @@ void HostParamGroup::begin_pass() {
   }
 }
 
+// Which wrapper is the root is known from its first forward pass on, and the root ends the pass.
+void HostParamGroup::check_is_in_pass(size_t index) const {
+  TORCH_CHECK(
+      on_gradient_, "[cohort] fully_shard: parameter '", parameters_[index].name,
+      "' has got a gradient, and no forward pass of the wrapper has run: a backward pass came from a forward pass "
+      "of the module inside\n  hint: call the wrapper instead: model(x) or model->forward(x)");
+}
+
 void HostParamGroup::on_gradient(size_t index) {
-  if (on_gradient_) on_gradient_();
+  check_is_in_pass(index);
+  on_gradient_();
   auto& item = items_[index];
   if (!settings_.requires_gradient_sync) {
     if (item.grad_dtype != parameters_[index].full.scalar_type()) item.accumulated = take_gradient(index);
     return;
   }
   auto& chunk = chunks_[item.chunk];
-  TORCH_CHECK(!chunk.is_posted, "Parameter '", parameters_[index].name,
-              "' has got a second gradient in one backward pass, as reentrant activation checkpointing makes them. Use "
-              "checkpoint() with use_reentrant = false.");
+  TORCH_CHECK(
+      !chunk.is_posted, "Parameter '", parameters_[index].name,
+      "' has got a second gradient in one backward pass. Either it is used outside of its wrapper's forward, or "
+      "several reentrant backward passes use it, as reentrant activation checkpointing makes them: use "
+      "checkpoint() with use_reentrant = false.");
   if (std::exchange(item.has_arrived, true) || chunk.num_pending == 0) return;
   if (--chunk.num_pending > 0) return;
   post(item.chunk);
@@ -257,7 +257,7 @@ void HostParamGroup::post(size_t number) {
 at::Tensor HostParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
   const at::NoGradGuard no_grad;
-  auto grad = std::exchange(parameter.full.mutable_grad(), at::Tensor());
+  auto grad = take_gradient_of_whole(parameter.full);
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   if (!grad.defined()) return before;
   grad = own_gradient(grad, parameter);
@@ -359,18 +359,9 @@ void HostParamGroup::reduce_over_replicas() {
 
 void HostParamGroup::give(size_t index, at::Tensor sum) {
   sum = sum.to(parameters_[index].shard.scalar_type());
-  auto& item = items_[index];
   auto& grad = parameters_[index].shard.mutable_grad();
-  if (grad.defined()) {
-    item.num_untouched = grad._version() == item.grad_version ? item.num_untouched + 1 : 0;
-    if (item.num_untouched == kManyPasses) warn_of_idle_optimizer();
-    grad.add_(sum);
-  } else {
-    item.num_untouched = 0;
-    grad = std::move(sum);
-  }
-  item.grad_version = static_cast<uint32_t>(grad._version());
-  item.has_new_grad = true;
+  grad = grad.defined() ? grad.add_(sum) : std::move(sum);
+  items_[index].has_new_grad = true;
 }
 
 void HostParamGroup::poll() {
@@ -451,7 +442,8 @@ GroupMemory HostParamGroup::memory() const {
   for (size_t i = 0; i < items_.size(); ++i) {
     const auto& item = items_[i];
     const auto& full = parameters_[i].full;
-    const auto gradient = full.grad().defined() ? own_part(full.grad()) : at::Tensor();
+    const auto whole = gradient_of_whole(full);
+    const auto gradient = whole.defined() ? own_part(whole) : at::Tensor();
     memory.parameters.push_back({bytes_in({item.copy}), bytes_in({gradient, item.accumulated, item.sum})});
     if (item.was_staged) memory.num_staging_bytes += own_part(full).numel() * c10::elementSize(item.grad_dtype);
   }

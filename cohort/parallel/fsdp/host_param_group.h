@@ -76,15 +76,13 @@ class HostParamGroup final : public ParamGroup {
     bool has_new_grad = false;  ///< of which hooks have not been told
     bool was_staged = false;    ///< its part of the staging area has pages, once and for all
     bool requires_grad = false;
-    /// Of the shard's gradient after the last sum, and how many sums nobody else has touched it since.
-    uint32_t grad_version = 0;
-    int num_untouched = 0;
     parallel::GradientHook hook;
     at::Tensor sum;  ///< of this host, until the replicas are asked
   };
 
   void share(size_t index, c10::ScalarType dtype);
   void follow_requires_grad(size_t index);
+  void check_is_in_pass(size_t index) const;
   void on_gradient(size_t index);
   void post(size_t chunk);
   at::Tensor take_gradient(size_t index);

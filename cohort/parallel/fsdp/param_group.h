@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
+#include "cohort/parallel/fsdp/absent_gradients.h"
 #include "cohort/parallel/fsdp/comm_context.h"
 #include "cohort/parallel/fsdp/group_settings.h"
 #include "cohort/parallel/fsdp/module_tensor.h"
@@ -93,6 +94,8 @@ class ParamGroup {
   virtual void end_backward() = 0;
   /// Every rank's is. Afterwards the shards have their gradients.
   virtual void reduce_rest() = 0;
+  /// Backward is over, and gradients are in the shards.
+  void say_where_gradients_are() { absent_gradients_.put(); }
   /// All ranks have reduced the last backward pass, and have done what they do to their shards.
   virtual void forget_gradients() {}
   /// An exception has ended a forward pass. Gradients that have been added up stay.
@@ -112,6 +115,9 @@ class ParamGroup {
   std::function<void()> on_gradient_;
   GroupSettings settings_;
   ModulesToRun modules_to_run_;
+
+ private:
+  AbsentGradients absent_gradients_{parameters_};
 };
 
 }  // namespace cohort::fsdp

@@ -167,6 +167,9 @@ void RootPass::finish_backward() {
   try {
     finish_gathered();
     finish_in_one_memory();
+    for (auto* const group : groups_) {
+      if (group->settings().requires_gradient_sync) group->say_where_gradients_are();
+    }
   } catch (...) {
     is_broken_ = true;
     throw;

@@ -58,7 +58,7 @@ void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::O
                     "  hint: one Accelerator for each model; prepare_loader() for more data");
   state_->precision.convert(*net);
   state_->strategy = make_strategy(std::move(net), strategy_of(state_->options), state_->place);
-  state_->strategy->adopt(optimizer);
+  adopt_optimizer(*state_->strategy, optimizer, "Accelerator");
   state_->optimizer = &optimizer;
 }
 

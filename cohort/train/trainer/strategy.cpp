@@ -6,6 +6,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "cohort/checkpoint/state/module_names.h"
@@ -280,6 +281,27 @@ at::Tensor Strategy::forward(const at::Tensor& input, const Forward& forward) {
     return std::vector<at::Tensor>{output};
   });
   return output;
+}
+
+void adopt_optimizer(const Strategy& strategy, torch::optim::Optimizer& optimizer, const char* user) {
+  strategy.adopt(optimizer);
+  std::unordered_set<const void*> known;
+  for (const auto& parameter : strategy.parameters()) known.insert(parameter.unsafeGetTensorImpl());
+  for (const auto& parameter : fsdp::sharded_parameters(strategy.net())) {
+    known.insert(parameter.shard.unsafeGetTensorImpl());
+  }
+  size_t num_foreign = 0;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      if (known.count(parameter.unsafeGetTensorImpl()) > 0) return;
+      ++num_foreign;
+    }
+  }
+  TORCH_CHECK_VALUE(
+      num_foreign == 0, "[cohort] ", user, ": none of the optimizer's ", num_foreign,
+      " parameters is one of the model's, so it would train nothing\n"
+      "  hint: build the optimizer on the parameters of the model that is trained, net->parameters(), once "
+      "it has all of them");
 }
 
 std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const StrategyOptions& options,

@@ -76,6 +76,9 @@ class COHORT_API Strategy {
   std::shared_ptr<torch::nn::Module> net_;
 };
 
+/// strategy.adopt(). Throws c10::ValueError for an optimizer that has none of the model's parameters. `user`: whom it names.
+void adopt_optimizer(const Strategy& strategy, torch::optim::Optimizer& optimizer, const char* user);
+
 /// Moves the module to its device and puts the strategy around it.
 std::unique_ptr<Strategy> make_strategy(std::shared_ptr<torch::nn::Module> net, const StrategyOptions& options,
                                         const detail::LaunchPlace& place);

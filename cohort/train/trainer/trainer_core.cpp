@@ -198,7 +198,7 @@ void TrainerCore::attach(ErasedTask& task) {
     strategy = make_strategy(task.model, options.strategy_options(), place);
   }
   optimizer = task.optimizer;
-  if (optimizer) strategy->adopt(*optimizer);
+  if (optimizer) adopt_optimizer(*strategy, *optimizer, "Trainer");
 }
 
 void TrainerCore::check_pipeline(const ErasedTask& task) const {

@@ -7,15 +7,22 @@
 #include <sys/wait.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 #include <unistd.h>
 
 #include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/optim/fused_optimizers.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -156,29 +163,125 @@ TEST(FullyShardErrors, ForkedChildrenHaveNoParametersMessage) {
   }
 }
 
+// Arguments: the optimizer, whose parameters it has, and where the whole ones are.
 COHORT_WORKER(optimizes_the_modules_own_parameters) {
   init_process_group({.backend = "shm"});
   auto net = test::seeded_net<test::Mlp>();
-  auto model = fully_shard(net);
-  torch::optim::SGD optimizer(test::worker_arguments().at(0) == "whole" ? net->parameters() : model->parameters(), 0.1);
-  for (int step = 0; step < 40; ++step) {
-    optimizer.zero_grad();
-    model(test::batch_of(get_rank(), step)).sum().backward();
-    optimizer.step();
-  }
+  const bool is_apart = test::worker_arguments().at(2) == "gathered";
+  auto model = fully_shard(net, {.one_memory = !is_apart});
+  const bool is_whole = test::worker_arguments().at(1) == "whole";
+  const auto parameters = is_whole ? net->parameters() : model->parameters();
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  const auto& kind = test::worker_arguments().at(0);
+  if (kind == "SGD") optimizer = std::make_unique<torch::optim::SGD>(parameters, 0.1);
+  if (kind == "Adam") optimizer = std::make_unique<torch::optim::Adam>(parameters);
+  if (kind == "AdamW") optimizer = std::make_unique<torch::optim::AdamW>(parameters);
+  if (kind == "fused AdamW") optimizer = std::make_unique<cohort::optim::AdamW>(parameters);
+  const auto before = model->parameters()[1].detach().clone();
+  test::print_error([&] {
+    for (int step = 0; step < 3; ++step) {
+      optimizer->zero_grad();
+      model(test::batch_of(get_rank(), step)).sum().backward();
+      optimizer->step();
+    }
+  });
+  std::cout << (at::equal(model->parameters()[1], before) ? "as before" : "trained");
+  model = nullptr;
+  for (const auto& parameter : net->parameters()) REQUIRE(!parameter.grad().defined());
   destroy_process_group();
 }
 
-TEST(FullyShardErrors, OptimizerOfTheWholeParameters) {
-  const std::string warning =
-      "[cohort] warning: 32 backward passes of a fully_shard module have added up gradients, and nobody has used or "
-      "cleared them. An optimizer that was built on the module's own parameters trains nothing: build it on what "
-      "model->parameters() of the wrapper gives. If your program adds up the gradients of so many passes, all is "
-      "well.\n";
-  for (const std::string what : {"whole", "shards"}) {
-    const auto results = test::run_workers("optimizes_the_modules_own_parameters", {.arguments = {what}});
+TEST(FullyShardErrors, OptimizerOfTheWholeParametersMessage) {
+  const auto output_of = [](const std::string& kind, const std::string& whose, const std::string& place) {
+    const auto results = test::run_workers("optimizes_the_modules_own_parameters", {.arguments = {kind, whose, place}});
     results.expect_success();
-    EXPECT_EQ(results[0].errors, what == "whole" ? warning : "");
+    return results[0].output;
+  };
+  const std::string text =
+      "[cohort] fully_shard: the gradient of parameter 'first.weight' is in this rank's shard, and something has "
+      "looked "
+      "for it in the whole parameter\n"
+      "  hint: build optimizers on what parameters() of the wrapper gives, and clip the gradients of these. What is "
+      "built on the parameters of the module inside trains nothing\n";
+  // Of those that look at the parameter first, which is gathered for passes alone.
+  const std::string of_value =
+      "Parameter 'first.weight' is sharded: its whole value is there only while the forward or backward pass of its "
+      "fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() afterwards; "
+      "this "
+      "rank's shard is what parameters() of the wrapper gives: build optimizers on that. A forward pass must be called "
+      "on "
+      "the wrapper, not on the module inside.\n";
+  for (const std::string kind : {"SGD", "Adam", "fused AdamW"}) {
+    for (const std::string place : {"one memory", "gathered"}) {
+      SCOPED_TRACE(kind + ", " + place);
+      EXPECT_EQ(output_of(kind, "whole", place),
+                (kind != "Adam" && place == "gathered" ? of_value : text) + "as before");
+      EXPECT_EQ(output_of(kind, "shards", place), "(no error)\ntrained");
+    }
+  }
+}
+
+// It writes the parameter before it looks at the gradient.
+TEST(FullyShardErrors, OptimizerThatLetsWholeParametersDecayMessage) {
+  const auto results =
+      test::run_workers("optimizes_the_modules_own_parameters", {.arguments = {"AdamW", "whole", "one memory"}});
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(results[rank].exit_code, -SIGSEGV);
+    EXPECT_THAT(results[rank].errors,
+                HasSubstr("[cohort] error: a write to parameter 'first.weight', which fully_shard keeps once for all "
+                          "ranks of this host, so that none may write it\n"
+                          "  hint: initialise and load parameters inside of model->write(...), change them elementwise "
+                          "by the shards that model->parameters() gives, and build optimizers on these\n"));
+  }
+}
+
+// What says that gradients are elsewhere is gone before gradients come, whichever pass they are of.
+TEST(FullyShardErrors, SeveralBackwardPassesAddUp) {
+  for (const bool one_memory : {true, false}) {
+    const auto on_ranks = [one_memory](int, const Group& group) {
+      const auto sum_of = [&](int num_times, bool is_whole) {
+        auto net = test::seeded_net<test::Mlp>();
+        auto model = fully_shard(net, {.process_group = group, .one_memory = one_memory});
+        const auto first = model(test::batch_of(group->getRank(), 1)).sum();
+        const auto second = model(test::batch_of(group->getRank(), 2)).sum();
+        if (is_whole) {
+          (first + second).mul(num_times).backward();
+        } else {
+          for (int i = 1; i < num_times; ++i) first.backward({}, /*keep_graph=*/true);
+          first.backward();
+          for (int i = 1; i < num_times; ++i) second.backward({}, /*keep_graph=*/true);
+          second.backward();
+        }
+        std::vector<at::Tensor> gradients;
+        for (const auto& parameter : model->parameters()) gradients.push_back(parameter.grad().clone());
+        return gradients;
+      };
+      const auto expected = sum_of(2, true);
+      const auto found = sum_of(2, false);
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-4, 1e-5)) << i;
+    };
+    test::run_rank_threads(2, on_ranks, {.make_backend = comm::make_shm_backend});
+  }
+}
+
+COHORT_WORKER(calls_the_module_inside) {
+  init_process_group({.backend = "shm"});
+  auto net = test::seeded_net<test::Mlp>();
+  auto model = fully_shard(net);
+  test::print_error([&] { net->forward(test::batch_of(get_rank(), 0)).sum().backward(); });
+  destroy_process_group();
+}
+
+TEST(FullyShardErrors, ModuleInsideIsCalledMessage) {
+  const auto results = test::run_workers("calls_the_module_inside");
+  results.expect_success();
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(
+        results[rank].output,
+        MatchesRegex(
+            "\\[cohort\\] fully_shard: parameter '(first|second|third)\\.(weight|bias)' has got a gradient, and "
+            "no forward pass of the wrapper has run: a backward pass came from a forward pass of the "
+            "module inside\n  hint: call the wrapper instead: model\\(x\\) or model->forward\\(x\\)\n"));
   }
 }
 

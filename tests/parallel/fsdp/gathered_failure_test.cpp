@@ -221,8 +221,8 @@ TEST(GatheredErrors, ReadOutsideOfAPassMessage) {
     const std::string message =
         "Parameter 'up.bias' is sharded: its whole value is there only while the forward or backward pass of its "
         "fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() "
-        "afterwards; this rank's shard is what parameters() of the wrapper gives. A forward pass must be called on "
-        "the wrapper, not on the module inside.";
+        "afterwards; this rank's shard is what parameters() of the wrapper gives: build optimizers on that. A forward "
+        "pass must be called on the wrapper, not on the module inside.";
     auto& inner = model->module().blocks[0]->module();
     EXPECT_EQ(error_of([&] { (void)inner.up->bias.sum(); }), message);
     block_loss(model(batch(rank, 0)), rank, 0).backward();

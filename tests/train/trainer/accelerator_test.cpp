@@ -107,6 +107,29 @@ TEST(Accelerator, GivesFloat32InResultsOfAnyType) {
   EXPECT_EQ(others[1].scalar_type(), at::kDouble);
 }
 
+// It would train nothing. Parameters beside the model's, such as a loss's own, are fine.
+TEST(Accelerator, OptimizerOfAnotherModelMessage) {
+  const Loader loader(small_data(8), {.batch_size = 4});
+  SmallTask task, other;
+  const std::string text =
+      ": none of the optimizer's 6 parameters is one of the model's, so it would train nothing\n  hint: build the "
+      "optimizer on "
+      "the parameters of the model that is trained, net->parameters(), once it has all of them";
+  const auto error_of = [](const std::function<void()>& call) { return test::error_of<c10::ValueError>(call); };
+  EXPECT_EQ(error_of([&] { Accelerator().prepare(task.model, other.optimizer, loader); }),
+            "[cohort] Accelerator" + text);
+  const auto fit = [&](optim::SGD& optimizer) {
+    Task mixed{.model = task.model,
+               .loss = [](const at::Tensor& scores, const at::Tensor&) { return scores.sum(); },
+               .optimizer = &optimizer};
+    Trainer(test::quiet({.max_epochs = 1})).fit(mixed, loader);
+  };
+  EXPECT_EQ(error_of([&] { fit(other.optimizer); }), "[cohort] Trainer" + text);
+  optim::SGD mixed(task.model->second->parameters(), torch::optim::SGDOptions(0.1));
+  mixed.add_param_group({{at::zeros({2}).requires_grad_()}});
+  EXPECT_EQ(error_of([&] { fit(mixed); }), "no error");
+}
+
 TEST(Accelerator, SaysWhatIsWrong) {
   const auto text_of = [](const std::function<void()>& call) {
     try {
